@@ -22,7 +22,7 @@ MEASUREMENTS = (
     "logs",
     "scale",
     "portal",
-    "figures",
+    "metrics",
     "sampling",
     "why",
     "schedules",
@@ -43,7 +43,7 @@ def main() -> int:
     if options.quick:
         rows = [Row(f"{row.name} (quick)", row.value, row.unit, row.bar, row.note, row.failed) for row in rows]
     print(render_table(rows))
-    print(f"\n{_summary(rows)} Took {time.monotonic() - began:.0f} s; the figures are in build/bench.json.")
+    print(f"\n{_summary(rows)} Took {time.monotonic() - began:.0f} s; the results are in build/bench.json.")
     if options.quick:
         print("Quick sizes: good for a first look, not for judging a bar.")
     write_json(rows, BUILD / "bench.json")

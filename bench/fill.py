@@ -22,14 +22,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
-from holdfast.core.exits.exit import Behaviour, Exit, ExitKind, classify
+from holdfast.core.exits.exit import Behaviour, Exit, ExitKind, classify_exit
 from holdfast.core.job import GIB, Job, Resources, Role
 from holdfast.core.records import Group, NewEvent
 from holdfast.core.states import JobState, TaskState
 from holdfast.store import people
 from holdfast.store.database import Store
 from holdfast.store.jobs import records as jobs
-from holdfast.store.rows import HOUR, duration_micros
+from holdfast.store.rows import MICROS_PER_HOUR, duration_to_micros
 from holdfast.store.vault import Vault
 
 USERS = tuple(f"user{i:02}" for i in range(50))
@@ -119,9 +119,9 @@ class End:
 def _end(chance: random.Random) -> End:
     luck, after = chance.random(), timedelta(seconds=chance.randrange(1, 7200))
     if luck < 0.7:
-        return End(JobState.SUCCEEDED, TaskState.SUCCEEDED, classify(0), after)
+        return End(JobState.SUCCEEDED, TaskState.SUCCEEDED, classify_exit(0), after)
     if luck < 0.9:
-        return End(JobState.FAILED, TaskState.FAILED, classify(chance.choice((1, 2, 137))), after)
+        return End(JobState.FAILED, TaskState.FAILED, classify_exit(chance.choice((1, 2, 137))), after)
     stopped = Exit(kind=ExitKind.CANCELLED, message="Stopped by user00", behaviour=Behaviour.PERMANENT)
     return End(JobState.CANCELLED, TaskState.STOPPED, stopped, after)
 
@@ -143,8 +143,8 @@ async def _run_pattern(store: Store, job: Job, end: End, at: datetime) -> None:
 async def _step(store: Store, after: JobSnapshot, task: TaskAttempt, at: datetime) -> JobSnapshot:
     event = NewEvent(kind=after.state.lower(), message=after.message, at=at, state=after.state)
     after = replace(after, version=after.version + 1)
-    change = jobs.Saved(before_version=after.version - 1, after=after, tasks=(task,), events=(event,))
-    await store.write(jobs.save, [change])
+    change = jobs.JobChange(before_version=after.version - 1, after=after, tasks=(task,), events=(event,))
+    await store.write(jobs.save_job_changes, [change])
     return after
 
 
@@ -183,7 +183,7 @@ def _copies(
     count: int, patterns: int, chance: random.Random, begin: datetime
 ) -> Iterator[tuple[int, int, int, str, str]]:
     """Evenly spread in time. Few people submit much, many little."""
-    step = duration_micros(_SPAN) // max(count, 1)
+    step = duration_to_micros(_SPAN) // max(count, 1)
     for seq in range(patterns + 1, count + 1):
         shift = seq * step
         at = begin + timedelta(microseconds=shift)
@@ -232,7 +232,7 @@ def _count_hours(connection: sqlite3.Connection) -> None:
     connection.execute("DELETE FROM job_hours")
     connection.execute(
         "INSERT INTO job_hours (hour, first_seq, last_seq)"
-        f" SELECT submitted_at / {HOUR} AS hour, min(seq), max(seq) FROM jobs GROUP BY hour"
+        f" SELECT submitted_at / {MICROS_PER_HOUR} AS hour, min(seq), max(seq) FROM jobs GROUP BY hour"
     )
 
 

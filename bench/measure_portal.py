@@ -121,7 +121,7 @@ def _merge(page: Any) -> list[float]:
     return [float(took) for took in page.evaluate(_MERGE, [page.evaluate(_MODULE), MERGES])]
 
 
-_MODULE = "new URL('./rows.js', document.querySelector('script[src$=\"/js/portal.js\"]').src).href"
+_MODULE = "new URL('./table_rows.js', document.querySelector('script[src$=\"/js/portal.js\"]').src).href"
 _MERGE = """async ([module, times]) => {
   const { mergeRows } = await import(module);
   const body = document.querySelector("tbody[data-rows]");

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from holdfast.core.attempt import Observation, Seen
+from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.job import MIB, Resources
 from holdfast.core.metrics.samples import Reading
 from holdfast.engines.base import Launch
@@ -43,24 +43,24 @@ def measure(options: Options) -> list[Row]:
 
 async def _measure(place: Path, count: int, rounds: int, name: str, find: Callable[..., Any] | None) -> list[Row]:
     async with _crowd(place, count, find) as (engine, ids):
-        say(f"sampling: {count} tasks, {engine.health().limits}")
+        say(f"sampling: {count} tasks, {engine.get_health().limits}")
         _check(await engine.measure(ids), ids)  # the first one also finds out what there is
-        costs = [await engine._in_thread(lambda: _round(engine, ids)) for _ in range(rounds)]
+        costs = [await engine._run_in_thread(lambda: _round(engine, ids)) for _ in range(rounds)]
         ends = [_end(engine, attempt_id) for attempt_id in ids[:50]]
     share = 100 * sum(costs) / len(costs) / INTERVAL
     note = f"{count} tasks, {name}; a round takes {1000 * percentile(costs, 50):.0f} ms of processor time"
     return [
         Row(f"sampling: of one core, {name}", share, "%", below(5), note),
-        Row(f"sampling: last figures of an ended task, {name}", 1000 * percentile(ends, 50), "ms", below(1)),
+        Row(f"sampling: final metrics of an ended task, {name}", 1000 * percentile(ends, 50), "ms", below(1)),
     ]
 
 
 def _round(engine: EmbeddedEngine, ids: list[str]) -> float:
     """Seconds of this thread's processor time."""
-    tasks = [engine._watching.get(attempt_id) for attempt_id in ids]
-    subjects = [engine._subject(task, task.note) for task in tasks if task is not None and task.note is not None]
+    tasks = [engine._open_watch.get(attempt_id) for attempt_id in ids]
+    subjects = [engine._make_subject(task, task.note) for task in tasks if task is not None and task.note is not None]
     began = time.thread_time()
-    found = engine._measuring._rounds.round(subjects, ids)
+    found = engine._measuring._rounds.measure_tasks(subjects, ids)
     spent = time.thread_time() - began
     _check(found, ids)
     return spent
@@ -68,9 +68,9 @@ def _round(engine: EmbeddedEngine, ids: list[str]) -> float:
 
 def _end(engine: EmbeddedEngine, attempt_id: str) -> float:
     """Seconds of processor time for what is read when a task ends: the same files."""
-    note = engine._places.folder(attempt_id).read_start()
+    note = engine._places.get_folder(attempt_id).read_start()
     began = time.thread_time()
-    engine._measuring.used(attempt_id, note, 0.0)
+    engine._measuring.read_final_usage(attempt_id, note, 0.0)
     return time.thread_time() - began
 
 
@@ -105,7 +105,7 @@ async def _crowd(
 
     server = await asyncio.start_server(keep, "127.0.0.1", 0)
     try:
-        await engine.open(lambda seen: ended.put_nowait(seen) if seen.seen is Seen.EXITED else None)
+        await engine.open(lambda seen: ended.put_nowait(seen) if seen.seen is ObservedState.EXITED else None)
         port = server.sockets[0].getsockname()[1]
         ids = [f"bench-{number}" for number in range(count)]
         for attempt_id in ids:
@@ -113,7 +113,7 @@ async def _crowd(
         await asyncio.wait_for(all_there.wait(), TIMEOUT)
         yield engine, ids
         await _remove(engine, ids, ended)
-        await asyncio.wrap_future(engine._cleaner.submit(lambda: None))  # after everything that is to be removed
+        await asyncio.wrap_future(engine._cleaner._executor.submit(lambda: None))  # after all removals
     finally:
         await engine.close()
         server.close()

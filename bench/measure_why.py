@@ -13,13 +13,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from holdfast.controller.explanations import Explanations
-from holdfast.controller.live import Live
-from holdfast.controller.waits import Standing
+from holdfast.controller.explanations import WaitExplainer
+from holdfast.controller.live_jobs import LiveJob
+from holdfast.controller.waits import SchedulingState
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.job import GIB, Job, Resources, Role
-from holdfast.core.plan import Policy, assignment_of, waiting_of
-from holdfast.core.scheduling.blockers import Known
+from holdfast.core.planning.steps import JobPolicy
+from holdfast.core.planning.task_requests import build_assignment, build_queue_entries
+from holdfast.core.scheduling.blockers import JobInfo
 from holdfast.core.scheduling.ledger import Ledger
 from holdfast.core.scheduling.placement import Assignment, Node, Quota
 from holdfast.core.scheduling.queue import Queue
@@ -51,18 +52,18 @@ def measure(options: Options) -> list[Row]:
 async def _measure(place: _Crowd, jobs: int, asked: int) -> list[Row]:
     """Jobs from all over the queue, each asked about for the first time."""
     chosen = [f"wait{number * jobs // asked}" for number in range(asked - 1)] + [f"wait{jobs - 1}"]
-    explanations = Explanations(place.standing)
+    explanations = WaitExplainer(place.standing)
     on_loop, took = [], []
     for job_id in chosen:
         await asyncio.sleep(REST)
         began, spent = time.monotonic(), time.thread_time()
-        found = await explanations.of(job_id, lambda _: True, _usual, TIMEOUT)
+        found = await explanations.explain_wait(job_id, lambda _: True, _usual, TIMEOUT)
         on_loop.append(time.thread_time() - spent)
         took.append(time.monotonic() - began)
         if found is None or not found.blockers or found.estimate is None:
             raise RuntimeError("it was not explained")
     late = await _lateness(
-        asyncio.gather(*(explanations.of(job_id, lambda _: True, _usual, TIMEOUT) for job_id in chosen))
+        asyncio.gather(*(explanations.explain_wait(job_id, lambda _: True, _usual, TIMEOUT) for job_id in chosen))
     )
     explanations.close()
     note = f"{MACHINES} machines, {jobs} jobs run, {jobs} wait; worst of {asked}"
@@ -90,7 +91,7 @@ async def _lateness(work: asyncio.Future[Any]) -> list[float]:
     return late
 
 
-async def _usual(jobs: Mapping[str, Known]) -> dict[str, float]:
+async def _usual(jobs: Mapping[str, JobInfo]) -> dict[str, float]:
     return dict.fromkeys(jobs, 3000.0)
 
 
@@ -101,18 +102,18 @@ class _Crowd:
         nodes = [Node(name=f"m{n}", cpu=96, memory=768 * GIB, gpus=tuple(range(8))) for n in range(MACHINES)]
         self._ledger = Ledger(nodes, {f"g{n}": (Quota(gpu=8 * MACHINES), Quota()) for n in range(GROUPS)})
         self._queue = Queue()
-        self._live: dict[str, Live] = {}
+        self._live: dict[str, LiveJob] = {}
         for number in range(jobs):
             self._run(number, 96 * MACHINES / jobs)
         for number in range(jobs):
             self._wait(number)
 
-    def standing(self) -> Standing:
-        return Standing(
+    def standing(self) -> SchedulingState:
+        return SchedulingState(
             queue=self._queue,
             ledger=self._ledger,
             live=self._live,
-            policy=lambda job: Policy(time_limit=job.time_limit or None, grace=timedelta(seconds=10)),
+            policy=lambda job: JobPolicy(time_limit=job.time_limit or None, grace=timedelta(seconds=10)),
             now=NOW,
             ticks=TICKS,
             backfill=False,
@@ -126,18 +127,18 @@ class _Crowd:
         snapshot = JobSnapshot(
             id=f"run{number}", job=job, user=f"u{number % 40}", submitted_at=NOW, state=JobState.RUNNING, tasks=(task,)
         )
-        assignment: Assignment = assignment_of(snapshot, task)
+        assignment: Assignment = build_assignment(snapshot, task)
         self._ledger.claim(assignment)
-        self._live[snapshot.id] = Live(snapshot=snapshot, began=TICKS - number)
+        self._live[snapshot.id] = LiveJob(snapshot=snapshot, began=TICKS - number)
 
     def _wait(self, number: int) -> None:
         job = _job(number, f"wait{number}", cpu=1 + number % 32, gpu=number % 9, tasks=1 + number % 4)
         at = NOW + timedelta(seconds=number)
         snapshot = JobSnapshot(id=f"wait{number}", job=job, user=f"u{number % 40}", submitted_at=at)
-        entries = waiting_of(snapshot, at)
+        entries = build_queue_entries(snapshot, at)
         for entry in entries:
             self._queue.add(entry)
-        self._live[snapshot.id] = Live(snapshot=snapshot, queued=tuple(entry.id for entry in entries))
+        self._live[snapshot.id] = LiveJob(snapshot=snapshot, queued=tuple(entry.id for entry in entries))
 
 
 def _job(number: int, name: str, *, cpu: float, gpu: int, tasks: int) -> Job:

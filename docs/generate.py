@@ -1,7 +1,7 @@
-"""Writes the reference pages that come from the code: settings, states, access and exit codes.
+"""Write the reference pages that are generated from the code: settings, states, permissions, APIs, exit codes.
 
-python docs/generate.py            write them
-python docs/generate.py --check    only say which are out of date; exit status 1 if any is
+python docs/generate.py            write the pages
+python docs/generate.py --check    only list outdated pages; exit status 1 if there are any
 """
 
 from __future__ import annotations
@@ -16,49 +16,50 @@ from typing import Any, Literal, Union, get_args, get_origin
 from graphql import GraphQLField, GraphQLObjectType
 from pydantic.fields import FieldInfo
 
-from holdfast.core.access import RULES, Who
+from holdfast.core.access import PERMISSION_RULES, Grantee
 from holdfast.core.exits.exit import Behaviour
 from holdfast.core.exits.specs import FAMILIES, LEGACY, ExitSpec, load_causes, load_family
-from holdfast.core.states import FINAL, TRANSITIONS, Change, JobState, TaskState
-from holdfast.server.openpai import handlers as handlers  # declares every address
+from holdfast.core.states import FINAL_STATES, TRANSITIONS, JobState, StateChange, TaskState
+from holdfast.server.openpai import handlers as handlers  # registers every endpoint
 from holdfast.server.openpai.endpoints import ENDPOINTS, Endpoint
-from holdfast.server.openpai.endpoints import Who as Asker
+from holdfast.server.openpai.endpoints import Who as Requester
 from holdfast.server.primehub.jobs.states import FAILURES, PHASES
 from holdfast.server.primehub.schema import build_schema
-from holdfast.settings import Section, Settings
+from holdfast.settings import Settings
+from holdfast.settings_sections import Section
 
 FOLDER = Path(__file__).parent / "reference"
-NOTIFICATION = "<!-- Written by docs/generate.py from {source}. Change that, then run `make docs`. -->"
+HEADER = "<!-- Written by docs/generate.py from {source}. Change that, then run `make docs`. -->"
 
 JOB_STATES = {
-    JobState.PENDING: "Waits for room, for quota, or for its next attempt.",
-    JobState.PREPARING: "Has its place; its tasks are being started.",
+    JobState.PENDING: "Waits for free resources, for quota, or for its next attempt.",
+    JobState.PREPARING: "Its resources are reserved, and its tasks are starting.",
     JobState.RUNNING: "At least one task of the current attempt has started.",
-    JobState.HELD: "A task of it failed and is kept for debugging; others may go on. Not final.",
-    JobState.SUCCEEDED: "Ended well. Final.",
-    JobState.FAILED: "Ended badly, was refused, or ran over its time limit; the message says which. Final.",
-    JobState.CANCELLED: "Someone stopped it. Final.",
-    JobState.UNKNOWN: "The engine cannot tell for the moment. Not final. (The embedded engine always can.)",
+    JobState.HELD: "A task failed and is on hold for debugging; other tasks can still run. Not final.",
+    JobState.SUCCEEDED: "Completed successfully. Final.",
+    JobState.FAILED: "Failed, was rejected, or exceeded its time limit; the message shows the reason. Final.",
+    JobState.CANCELLED: "Stopped by a user. Final.",
+    JobState.UNKNOWN: "The engine does not know the state now. Not final. (Never used by the embedded engine.)",
 }
 TASK_STATES = {
     TaskState.WAITING: "Not placed yet, or waits for its next try.",
-    TaskState.PREPARING: "Has its place; is being started.",
-    TaskState.RUNNING: "Its process runs.",
-    TaskState.HELD: "Failed, and kept for debugging.",
-    TaskState.SUCCEEDED: "Its program ended with exit code 0.",
-    TaskState.FAILED: "Its program failed, or the platform did; the exit says which.",
-    TaskState.STOPPED: "We ended it: the job was stopped, or the attempt was over.",
+    TaskState.PREPARING: "Its resources are reserved, and it is starting.",
+    TaskState.RUNNING: "Its process is running.",
+    TaskState.HELD: "Failed, and is on hold for debugging.",
+    TaskState.SUCCEEDED: "Its program exited with code 0.",
+    TaskState.FAILED: "Its program or the platform failed; the exit shows which.",
+    TaskState.STOPPED: "Stopped by Holdfast: the job was stopped, or the attempt has ended.",
 }
 CHANGES = {
-    Change.PLACE: "there is room for it",
-    Change.START: "its first task runs",
-    Change.HOLD: "a task failed and is kept",
-    Change.RESUME: "nothing of it is kept any more, and it goes on",
-    Change.RETRY: "the attempt ended and another one follows",
-    Change.LOSE: "the engine lost sight of it",
-    Change.SUCCEED: "the attempt ended well and no retry follows",
-    Change.FAIL: "the attempt ended badly and no retry follows, or it was refused",
-    Change.CANCEL: "someone stopped it and all its tasks have ended",
+    StateChange.PLACE: "enough resources are free",
+    StateChange.START: "its first task is running",
+    StateChange.HOLD: "a task failed and is on hold",
+    StateChange.RESUME: "no task is on hold any more, and the attempt continues",
+    StateChange.RETRY: "the attempt ended and is retried",
+    StateChange.LOSE: "the engine cannot determine its state",
+    StateChange.SUCCEED: "the attempt succeeded, without a retry",
+    StateChange.FAIL: "the attempt failed and is not retried, or the job was rejected",
+    StateChange.CANCEL: "a user stopped it and all its tasks have ended",
 }
 
 
@@ -69,16 +70,16 @@ def render_settings() -> str:
     lines = [
         "# Settings",
         "",
-        NOTIFICATION.format(source="src/holdfast/settings.py"),
+        HEADER.format(source="src/holdfast/settings_sections.py"),
         "",
-        "Every setting has a default, so a settings file is optional. Later places win:",
+        "Every setting has a default, so a settings file is optional. Later sources override earlier ones:",
         "",
         "1. `holdfast.toml` in the state folder (`HOLDFAST_HOME`, else `~/.holdfast`)",
         "2. environment variables: `HOLDFAST_<SECTION>_<NAME>`, such as `HOLDFAST_SERVER_PORT=9090`;",
-        "   lists are written with commas",
+        "   list items are separated by commas",
         "3. options of the `holdfast up` command",
         "",
-        "They are read when the server starts. A name that does not exist is an error, not ignored.",
+        "They are read when the server starts. An unknown name is an error.",
         "",
         "```toml",
         "# ~/.holdfast/holdfast.toml",
@@ -89,13 +90,13 @@ def render_settings() -> str:
         "time_limit = 172800  # two days",
         "```",
     ]
-    for name, section in _sections():
-        lines += ["", f"## {name}", "", "| setting | kind | default | meaning |", "|---|---|---|---|"]
-        lines += [_setting_row(field, info) for field, info in section.model_fields.items()]
-    return _page(lines)
+    for name, section in _list_sections():
+        lines += ["", f"## {name}", "", "| setting | type | default | description |", "|---|---|---|---|"]
+        lines += [_render_setting(field, info) for field, info in section.model_fields.items()]
+    return _join_lines(lines)
 
 
-def _sections() -> Iterable[tuple[str, type[Section]]]:
+def _list_sections() -> Iterable[tuple[str, type[Section]]]:
     for name, info in Settings.model_fields.items():
         section = info.annotation
         assert isinstance(section, type)
@@ -103,24 +104,24 @@ def _sections() -> Iterable[tuple[str, type[Section]]]:
         yield name, section
 
 
-def _setting_row(name: str, info: FieldInfo) -> str:
-    cells = [f"`{name}`", _kind(info.annotation), _default(info.default), info.description or ""]
+def _render_setting(name: str, info: FieldInfo) -> str:
+    cells = [f"`{name}`", _format_type(info.annotation), _format_default(info.default), info.description or ""]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _kind(annotation: Any) -> str:
+def _format_type(annotation: Any) -> str:
     if get_origin(annotation) is Literal:
         return " or ".join(f'`"{word}"`' for word in get_args(annotation))
     if get_origin(annotation) in (Union, types.UnionType):
-        return _kind(next(part for part in get_args(annotation) if part is not type(None)))
+        return _format_type(next(part for part in get_args(annotation) if part is not type(None)))
     if get_origin(annotation) is list:
-        return f"list of {_kind(get_args(annotation)[0])}s"
+        return f"list of {_format_type(get_args(annotation)[0])}s"
     if get_origin(annotation) is dict:
         return "table by name"
     return {str: "text", int: "whole number", float: "number", bool: "true or false"}[annotation]
 
 
-def _default(value: Any) -> str:
+def _format_default(value: Any) -> str:
     if value is None:
         return "unset"
     if isinstance(value, str):
@@ -129,10 +130,10 @@ def _default(value: Any) -> str:
         return ", ".join(f"`{name}`" for name in value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return f"`{value}`{_in_words(value)}" if isinstance(value, int) else f"`{value}`"
+    return f"`{value}`{_format_binary_size(value)}" if isinstance(value, int) else f"`{value}`"
 
 
-def _in_words(value: int) -> str:
+def _format_binary_size(value: int) -> str:
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20)):
         if value >= size and value % size == 0:
             return f" ({value // size} {unit})"
@@ -146,9 +147,9 @@ def render_states() -> str:
     lines = [
         "# States",
         "",
-        NOTIFICATION.format(source="src/holdfast/core/states.py"),
+        HEADER.format(source="src/holdfast/core/states.py"),
         "",
-        "A job's state is one of eight words. Every change of it writes an event with time, reason and who caused it",
+        "A job has one of eight states. Every change is recorded as an event with its time, its reason and its user",
         "(`holdfast events JOB`).",
         "",
         "| state | meaning |",
@@ -157,34 +158,34 @@ def render_states() -> str:
         "",
         "```mermaid",
         "stateDiagram-v2",
-        *(f"    {line}" for line in _diagram()),
+        *(f"    {line}" for line in _render_diagram()),
         "```",
         "",
         "## Changes",
         "",
-        "No other change exists; the table is the code.",
+        "This table is generated from the code. No other change is possible.",
         "",
-        "| from | change | to | when |",
+        "| from | change | to | condition |",
         "|---|---|---|---|",
         *(f"| {a} | {change} | {b} | {CHANGES[change]} |" for (a, change), b in TRANSITIONS.items()),
         "",
         "## Tasks",
         "",
-        "Each task of a job has a state of its own, for its newest try.",
+        "Each task of a job has its own state: that of its latest try.",
         "",
         "| state | meaning |",
         "|---|---|",
         *(f"| {state} | {TASK_STATES[state]} |" for state in TaskState),
     ]
-    return _page(lines)
+    return _join_lines(lines)
 
 
-def _diagram() -> Iterable[str]:
+def _render_diagram() -> Iterable[str]:
     yield f"[*] --> {JobState.PENDING}"
     for (before, change), after in TRANSITIONS.items():
         yield f"{before} --> {after}: {change}"
     for state in JobState:
-        if state in FINAL:
+        if state in FINAL_STATES:
             yield f"{state} --> [*]"
 
 
@@ -193,63 +194,63 @@ def _diagram() -> Iterable[str]:
 
 def render_access() -> str:
     lines = [
-        "# Who may do what",
+        "# Permissions",
         "",
-        NOTIFICATION.format(source="src/holdfast/core/access.py"),
+        HEADER.format(source="src/holdfast/core/access.py"),
         "",
-        "| to | one must be |",
+        "| action | required role |",
         "|---|---|",
-        *(f"| {what} | {_who(who)} |" for who, what in RULES.values()),
+        *(f"| {action} | {_describe_grantee(grantee)} |" for grantee, action in PERMISSION_RULES.values()),
         "",
-        "Everyone may change their own password and manage their own tokens. A token can do what its user can.",
+        "All users can change their own password and manage their own tokens. A token has the permissions of its user.",
         "",
-        "Jobs of groups you are not in do not exist for you: asking for one answers *not found*, not *forbidden*.",
+        "You cannot see jobs of groups that you do not belong to: requests return *not found*, not *forbidden*.",
         "",
-        'With `access.reading = "users"` everyone who is logged in sees every job, as with OpenPAI; with `"anyone"`'
-        " also those who are not, on the addresses of OpenPAI's clients. To act on a job one must be in its group.",
+        'With `access.reading = "users"`, all logged-in users can see all jobs, as in OpenPAI. With `"anyone"`, no'
+        " login is required for this on the endpoints for OpenPAI clients. To act on a job, you must be in its group.",
         "",
-        'With `access.acting = "owners"` members act on their own jobs and schedules alone. Admins of the group, and'
-        " admins, act on everybody's.",
+        'With `access.acting = "owners"`, members can act only on their own jobs and schedules. Admins of the group,'
+        " and admins, can act on all of them.",
     ]
-    return _page(lines)
+    return _join_lines(lines)
 
 
-def _who(who: Who) -> str:
-    return who.value if who is Who.ADMIN else f"{who.value}, or an admin"
+def _describe_grantee(grantee: Grantee) -> str:
+    return grantee.value if grantee is Grantee.ADMIN else f"{grantee.value}, or an admin"
 
 
 # --- exit codes
 
 RETRIED = {
     Behaviour.TRANSIENT: "always, not counted",
-    Behaviour.TRANSIENT_CONFLICT: "always, after some minutes, not counted",
+    Behaviour.TRANSIENT_CONFLICT: "always, after a few minutes, not counted",
     Behaviour.PERMANENT: "never",
-    Behaviour.UNKNOWN: "up to the job's own count",
+    Behaviour.UNKNOWN: "up to the job's retry limit",
 }
 
 
 def render_exit_codes() -> str:
     current = [spec for family in FAMILIES for spec in load_family(family)]
     lines = [
-        "# Exit codes that OpenPAI's clients see",
+        "# Exit codes for OpenPAI clients",
         "",
-        NOTIFICATION.format(source="src/holdfast/core/exits/data"),
+        HEADER.format(source="src/holdfast/core/exits/data"),
         "",
-        "A task's exit keeps the program's own code, with a kind and a message: that is what `holdfast show` and the",
-        "native API tell. OpenPAI's clients know other codes, which say more of the cause and less of the program.",
-        "They get the code of this table, and the program's own beside it.",
+        "The exit of a task has the program's exit code, a kind and a message. `holdfast show` and the REST API show",
+        "these. OpenPAI's clients expect other codes, which describe the cause. They get the code from this table, and",
+        "the program's exit code as a separate field.",
         "",
-        "For jobs written for OpenPAI, the table also decides what is retried. When a task of such a job fails by",
-        "itself, the last 64 KiB of its log are searched for known signs, in the order of the codes 220 to 235. The",
-        "first one found is its cause. All other jobs are retried by how they ended alone.",
+        "For OpenPAI jobs, the table also decides what is retried. When a task of such a job fails by itself, the last",
+        "64 KiB of its log are searched for known patterns, in the order of the codes 220 to 235. The first match is",
+        "the cause. For all other jobs, only the exit decides about a retry.",
         "",
-        *_exit_rows(sorted(current, key=lambda spec: (spec.code > 0, abs(spec.code)))),
+        *_render_exits(sorted(current, key=lambda spec: (spec.code > 0, abs(spec.code)))),
         "",
-        "Other negative codes get the row of -8000, other positive ones that of 256, and keep their number.",
+        "Other negative codes use the row of -8000, other positive codes that of 256. They keep their number.",
         "",
         "## Causes",
         "",
-        "What Holdfast knows beyond kind and code is one of these words, shown as the exit's `cause`.",
+        "If Holdfast knows more than kind and code, the exit has one of these identifiers as its `cause`.",
         "",
         "| cause | code |",
         "|---|---|",
@@ -257,15 +258,15 @@ def render_exit_codes() -> str:
         "",
         "## Before OpenPAI 1.0",
         "",
-        "Kept so that codes in old reports can be looked up. No job ends with them here.",
+        "For codes in old reports. Jobs in Holdfast do not use them.",
         "",
-        *_exit_rows(load_family(LEGACY)),
+        *_render_exits(load_family(LEGACY)),
     ]
-    return _page(lines)
+    return _join_lines(lines)
 
 
-def _exit_rows(specs: Iterable[ExitSpec]) -> Iterable[str]:
-    yield "| code | name | retried | why | what to try |"
+def _render_exits(specs: Iterable[ExitSpec]) -> Iterable[str]:
+    yield "| code | name | retried | reason | solution |"
     yield "|---|---|---|---|---|"
     for spec in specs:
         retried = "–" if spec.code == 0 else RETRIED[spec.behaviour]
@@ -273,238 +274,252 @@ def _exit_rows(specs: Iterable[ExitSpec]) -> Iterable[str]:
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-# --- OpenPAI's addresses
+# --- OpenPAI's endpoints
 
 OPENPAI_TOPICS: dict[str, tuple[str, ...]] = {
     "Logins and tokens": ("", "info", "authn", "token", "tokens"),
     "Jobs": ("jobs",),
-    "Jobs, first version": ("v1/jobs",),
+    "Jobs, API version 1": ("v1/jobs",),
     "Users": ("user", "users"),
     "Groups": ("group", "groups"),
-    "Virtual clusters and sizes": ("virtual-clusters", "cluster"),
+    "Virtual clusters and SKU types": ("virtual-clusters", "cluster"),
     "Storages": ("storage", "storages"),
-    "Machines and the rest": ("kubernetes", "alerts", "internal"),
+    "Nodes and other endpoints": ("kubernetes", "alerts", "internal"),
 }
 OPENPAI_INTRO = """\
-Clients made for OpenPAI ask below `/rest-server` (`http://HOST:8080/rest-server/api/v2/jobs`), as with OpenPAI behind
-its gateway; `/healthz` answers `Pylon ready.`, by which they know it, and links to logs lead below `/log-manager`.
-[How to come from OpenPAI](../how-to/coming-from-openpai.md) has the rest of the way.
+OpenPAI's clients use the path `/rest-server` (`http://HOST:8080/rest-server/api/v2/jobs`), as behind OpenPAI's gateway.
+`/healthz` returns `Pylon ready.`, by which clients detect the gateway. Log links are below `/log-manager`. See
+[migrate from OpenPAI](../how-to/coming-from-openpai.md).
 
-- A login is `Authorization: Bearer <token>`, or `Basic` with a user's name and a token as password.
-- Bodies may be JSON (also when sent as `text/plain`) or forms with `nested[fields]`.
-- A refusal is `{"code": ..., "message": ...}` with OpenPAI's codes. Trailing slashes do not matter. Pages of any origin
-  may ask, with a token of their own (or none, with `access.reading = "anyone"`); large answers come as gzip to those
-  who take it.
-- Whoever asks too often gets 429 and `X-RateLimit-*` headers: see `openpai` in the [settings](settings.md). Behind a
-  proxy every request comes from the proxy's address, so raise `requests_per_minute` there, or count in the proxy.
+- Log in with `Authorization: Bearer <token>`, or `Basic` with a user name and a token as the password.
+- Request bodies can be JSON (also with the content type `text/plain`) or forms with `nested[fields]`.
+- Errors are `{"code": ..., "message": ...}` with OpenPAI's codes. Trailing slashes are ignored. Web pages of any
+  origin can send requests with their own token (or without one, with `access.reading = "anyone"`). Large responses are
+  compressed with gzip if the client accepts it.
+- Too many requests return 429 with `X-RateLimit-*` headers: see `openpai` in the [settings](settings.md). Behind a
+  proxy, every request has the proxy's address. Raise `requests_per_minute` there, or limit requests in the proxy.
 
-*Supported* does what OpenPAI does. *Answered empty*: there is none of it here, and the answer says so in the shape that
-clients expect. *Not offered*: refused with `NotImplementedError` and a sentence.
+*Supported* endpoints work as in OpenPAI. *Always empty*: Holdfast does not have this feature, and the response is an
+empty result in the expected format. *Not supported*: rejected with `NotImplementedError` and a message.
 
-At the root, where OpenPAI has its gateway:
+Paths at the root, where OpenPAI has its gateway:
 
-| address | here |
+| path | support |
 |---|---|
 | `/healthz` | supported |
-| `/log-manager/...` | supported, as links to logs give it |
-| `/` and its pages, such as `/job-detail.html` | not offered |
-| `/grafana/`, `/prometheus/`, `/alert-manager/`, `/kubernetes-dashboard/` | not offered |
-| port 9186, without the gateway | not offered |
+| `/log-manager/...` | supported, for log links |
+| `/` and its pages, such as `/job-detail.html` | not supported |
+| `/grafana/`, `/prometheus/`, `/alert-manager/`, `/kubernetes-dashboard/` | not supported |
+| port 9186, without the gateway | not supported |
 
-Who may ask:"""
+Required permission:"""
 OPENPAI_DIFFERENCES = """\
-- **Who reads.** With OpenPAI every user reads every job and every user record. Here members of a group read its jobs,
-  and users see themselves and their own groups, unless `access.reading` says `users` or `anyone`. Admins see all. What
-  one may not see is *not found*, also a storage.
-- **One group, one virtual cluster.** They are the same thing here, so `grouplist` and `virtualCluster` of a user are
-  both the groups; admins may use all. A group's `acls` name itself, and the datasets granted to it.
-- **Tokens** are not JWTs but texts to be sent back as they are, and only their hashes are kept: a list shows handles
-  (`hf_` and the id), which `DELETE` takes as well as the text. Tokens made by `holdfast token create` are application
-  tokens here. At Holdfast's own addresses an application token can do all that its user can.
-- **Passwords** need 8 characters instead of 6, and not ones that everybody tries first. `newPassword` of
-  `PUT /users/me` is accepted *and* set. A wrong login says whether user or password are wrong, as with OpenPAI; after
-  a few it is answered with 429, and one has to wait.
-- **Names** of users and groups may have up to 63 letters, digits, dots, dashes and underscores; those of users `@`,
-  too.
-- **Secrets** in a user's `extension` (`jobSSH.key`, `githubPAT`, `boundedClusters`) are shown to that user alone; users
-  who are no admins see public keys of others and nothing else of it. An `extension` may have 64 KiB, its `sshKeys` are
-  public keys of a line each or are refused, its numbers are finite, and a key set to null is removed.
-- **A job file that is not YAML** is refused with 400, a code and the line, where OpenPAI answers 500. What is wrong
-  with a prerequisite is said once, for the type it names, where OpenPAI complains about every type there is.
-- **Roles** may be spelled as in the job file where OpenPAI wants lower-case letters and digits only.
-- **Lists**, events and jobs of many tasks are answered to one user one after another; of more than 20 that wait, the
-  next is answered with 429.
-- **Kubernetes** is not there: machines are listed in its shape, pods are not."""
+- **Read access.** In OpenPAI, every user can read every job and user record. In Holdfast, members of a group can read
+  its jobs, and users can see themselves and their own groups, unless `access.reading` is `users` or `anyone`. Admins
+  can see everything. Jobs, users and storages that you cannot see are *not found*.
+- **Groups and virtual clusters** are the same in Holdfast. Both `grouplist` and `virtualCluster` of a user list the
+  groups; admins can use all. A group's `acls` contain the group itself and the datasets granted to it.
+- **Tokens** are opaque strings, not JWTs, and only their hashes are stored. A list shows handles (`hf_` and the id).
+  `DELETE` accepts the token or its handle. Tokens from `holdfast token create` are application tokens. On Holdfast's
+  own endpoints, an application token has all permissions of its user.
+- **Passwords** need 8 characters instead of 6, and common passwords are rejected. `newPassword` of `PUT /users/me` is
+  accepted *and* set. A failed login reports whether the user or the password is wrong, as in OpenPAI. After several
+  failed logins, the response is 429.
+- **Names** of users and groups can have up to 63 letters, digits, dots, dashes and underscores. User names can also
+  contain `@`.
+- **Secrets** in a user's `extension` (`jobSSH.key`, `githubPAT`, `boundedClusters`) are visible only to that user. For
+  other users, non-admins see only the public keys. An `extension` can have 64 KiB. Each of its `sshKeys` must be a
+  public key on one line, its numbers must be finite, and a key set to null is removed.
+- **A job file that is not YAML** is rejected with 400, a code and the line; OpenPAI returns 500. An invalid
+  prerequisite is reported once, for its own type; OpenPAI reports it for every type.
+- **Roles** can be spelled as in the job file; OpenPAI requires lower-case letters and digits.
+- **Lists**, events and jobs with many tasks are returned to each user one at a time. If more than 20 requests are
+  waiting, the next one gets 429.
+- **Kubernetes** is not used. Nodes are listed in its format; the list of pods is empty."""
 
 
 def render_openpai_api() -> str:
-    lines = ["# OpenPAI's API", "", NOTIFICATION.format(source="src/holdfast/server/openpai"), "", OPENPAI_INTRO, ""]
-    lines += [f"- *{who.name.lower()}*: {who.value}" for who in Asker]
-    left = list(ENDPOINTS)
-    for topic, words in OPENPAI_TOPICS.items():
-        here = [each for each in left if _openpai_word(each.path) in words]
-        left = [each for each in left if each not in here]
+    lines = ["# OpenPAI API", "", HEADER.format(source="src/holdfast/server/openpai"), "", OPENPAI_INTRO, ""]
+    lines += [f"- *{who.name.lower()}*: {who.value}" for who in Requester]
+    remaining = list(ENDPOINTS)
+    for topic, keys in OPENPAI_TOPICS.items():
+        endpoints = [each for each in remaining if _find_topic_key(each.path) in keys]
+        remaining = [each for each in remaining if each not in endpoints]
         lines += [
             "",
             f"## {topic}",
             "",
-            "| method | below `/rest-server/api` | here | who | note |",
+            "| method | path below `/rest-server/api` | support | permission | note |",
             "|---|---|---|---|---|",
         ]
-        lines += _openpai_rows(here)
-    assert not left, f"addresses without a topic: {[each.path for each in left]}"
-    return _page([*lines, "", "## Differences from OpenPAI", "", OPENPAI_DIFFERENCES])
+        lines += _render_endpoints(endpoints)
+    assert not remaining, f"endpoints without a topic: {[each.path for each in remaining]}"
+    return _join_lines([*lines, "", "## Differences from OpenPAI", "", OPENPAI_DIFFERENCES])
 
 
-def _openpai_word(path: str) -> str:
-    """What decides under which heading an address stands."""
+def _find_topic_key(path: str) -> str:
+    """Return the part of a path that selects its heading."""
     version, *rest = path.strip("/").split("/")
     if version == "v1" and "jobs" in rest:
         return "v1/jobs"
     return version if version == "internal" else (rest or [""])[0]
 
 
-def _openpai_rows(endpoints: list[Endpoint]) -> list[str]:
-    """One per handler and method, by path; several addresses may lead to it."""
+def _render_endpoints(endpoints: list[Endpoint]) -> list[str]:
+    """Render a row for each handler and method, sorted by path. A row can have several paths."""
     same: dict[Any, list[str]] = {}
-    for each in sorted(endpoints, key=lambda each: _openpai_order(each.path)):
+    for each in sorted(endpoints, key=lambda each: _make_sort_key(each.path)):
         key = (each.method, each.support.value, each.who.name.lower(), each.note, each.handler)
         same.setdefault(key, []).append(f"`{each.path.replace(':path}', '}')}`")
     return [
-        f"| {method} | {'<br>'.join(paths)} | {support} | {who} | {_sentence(note)} |"
+        f"| {method} | {'<br>'.join(paths)} | {support} | {who} | {_to_sentence(note)} |"
         for (method, support, who, note, _), paths in same.items()
     ]
 
 
-def _openpai_order(path: str) -> tuple[str, str]:
-    """Today's version first."""
+def _make_sort_key(path: str) -> tuple[str, str]:
+    """Sort API version 2 first."""
     return ("0" if path.startswith("/v2") else "1", path)
 
 
-def _sentence(note: str) -> str:
+def _to_sentence(note: str) -> str:
     first = note.partition(" ")[0]
-    begun = note[:1].upper() + note[1:] if first.isalpha() and first.islower() else note
-    return (begun if begun.endswith(".") or not begun else f"{begun}.").replace("|", "\\|")
+    text = note[:1].upper() + note[1:] if first.removesuffix(":").isalpha() and first.islower() else note
+    return (text if text.endswith(".") or not text else f"{text}.").replace("|", "\\|")
 
 
 # --- PrimeHub's API
 
 PRIMEHUB_INTRO = """\
-Clients made for PrimeHub, such as `primehub-python-sdk`, are given `http://HOST:8080/api/graphql` as endpoint and a
-token of `holdfast token create` (or of `primehub config generate-token http://HOST:8080`).
-[How to come from PrimeHub](../how-to/coming-from-primehub.md) has the rest of the way.
+For PrimeHub's clients, such as `primehub-python-sdk`, set the endpoint `http://HOST:8080/api/graphql` and a token from
+`holdfast token create` (or from `primehub config generate-token http://HOST:8080`). See
+[migrate from PrimeHub](../how-to/coming-from-primehub.md).
 
-- `POST /api/graphql` takes a form with `query` and `variables` (JSON text), as the SDK sends it, or the same as JSON.
-- Every request carries `Authorization: Bearer <token>`.
-- Refusals are a list `errors` of `message`, `path` and `extensions.code`; other addresses answer `{"code", "message"}`.
-- Ids are names: a group's, a user's, an image's, an instance type's, a volume's. `everyone` is the group of all: what
-  is linked to it is global.
-- Lists have pages of 10 rows (`page`, from 1); past the end a page is empty. `first`/`after` and `last`/`before` go by
-  cursor, which is a row's id: 100 rows at most, and of jobs in the order of `createTime` only. `where` knows `search`
-  (any letters' case), `..._contains` (exactly) and `..._in`; of `orderBy` the first key counts.
-- A query may have 32768 characters, 300 fields (fragments written out), 20 levels and 20 things at the top, its
-  variables 10000 values, the answer 32 Mi characters of text and 100 errors. Queries of more than 50 fields are
-  answered one at a time for each user. The schema tells of itself, in a query of its own."""
-PRIMEHUB_ADDRESSES = [
-    ("POST", "/api/graphql", "all below"),
-    ("GET", "/api/logs/namespaces/hub/phjobs/ID", "a job's log as text; `follow=true`, `tailLines=N`"),
-    ("GET", "/api/logs/jupyterhub", "refused: there are no notebooks"),
-    ("GET, POST", "/api/files/groups/GROUP/PATH", "one shared file; `download=1` gives it as an attachment"),
-    ("GET", "/api/report/monthly/YEAR/MONTH", "what tasks were given in a month, as CSV; for admins"),
-    ("GET", "/api/report/monthly/details/YEAR/MONTH", "the same, a line for each try of each task"),
-    ("GET, POST", "/oidc/auth-flow/...", "pages that `primehub config generate-token` leads to"),
+- `POST /api/graphql` accepts a form with `query` and `variables` (JSON text), as the SDK sends it, or the same as
+  JSON.
+- Every request needs the header `Authorization: Bearer <token>`.
+- Errors are a list `errors` of `message`, `path` and `extensions.code`. Other endpoints return `{"code", "message"}`.
+- Ids are names: of groups, users, images, instance types and volumes. `everyone` is the group of all users: objects
+  connected to it are global.
+- Lists have pages of 10 rows (`page`, starting at 1); a page after the last one is empty. `first`/`after` and
+  `last`/`before` use a cursor, which is the id of a row: at most 100 rows, and for jobs only in the order of
+  `createTime`. `where` supports `search` (case-insensitive), `..._contains` (case-sensitive) and `..._in`. Only the
+  first key of `orderBy` is used.
+- A query can have 32768 characters, 300 fields (with fragments expanded), 20 levels and 20 top-level fields. Its
+  variables can have 10000 values, the response 32 Mi characters of text and 100 errors. Queries with more than 50
+  fields run one at a time for each user. Introspection is supported in a separate query."""
+PRIMEHUB_ENDPOINTS = [
+    ("POST", "/api/graphql", "all queries and mutations below"),
+    ("GET", "/api/logs/namespaces/hub/phjobs/ID", "the log of a job as text; `follow=true`, `tailLines=N`"),
+    ("GET", "/api/logs/jupyterhub", "rejected: notebooks are not supported"),
+    ("GET, POST", "/api/files/groups/GROUP/PATH", "one shared file; `download=1` returns it as an attachment"),
+    ("GET", "/api/report/monthly/YEAR/MONTH", "resources allocated to tasks in a month, as CSV; for admins"),
+    ("GET", "/api/report/monthly/details/YEAR/MONTH", "the same, with a line for each try of each task"),
+    ("GET, POST", "/oidc/auth-flow/...", "login pages of `primehub config generate-token`"),
     ("GET, POST", "/console/oidc/auth-flow/...", "the same"),
-    ("GET", "/api/health", "200, for anyone"),
+    ("GET", "/api/health", "200, without login"),
 ]
 PAGING = ("page", "first", "last", "after", "before")
 PRIMEHUB_CODES = [
-    ("NOT_AUTH", "whoever asks may not"),
-    ("RESOURCE_NOT_FOUND", 'there is none, or none that one may see: `phjobs.primehub.io "ID" not found`'),
-    ("RESOURCE_CONFLICT", "there is one already, or something is in the way"),
-    ("GROUP_CONFLICT_NAME", "there is such a group already, or one too much like it"),
-    ("USER_CONFLICT_USERNAME", "there is such a user already"),
-    ("USER_NOT_EXIST", "there is no such user, or none that one may know of"),
-    ("EXCEED_QUOTA", "no quota has room for one task of that size"),
-    ("REQUEST_BODY_INVALID", "what was sent is no good; the message says what"),
-    ("GRAPHQL_VALIDATION_FAILED", "the query or its variables do not fit the schema"),
+    ("NOT_AUTH", "permission denied"),
+    ("RESOURCE_NOT_FOUND", 'not found, or you cannot see it: `phjobs.primehub.io "ID" not found`'),
+    ("RESOURCE_CONFLICT", "it already exists, or conflicts with another object"),
+    ("GROUP_CONFLICT_NAME", "the group already exists, or its name is too similar to an existing one"),
+    ("USER_CONFLICT_USERNAME", "the user already exists"),
+    ("USER_NOT_EXIST", "the user does not exist, or you cannot see it"),
+    ("EXCEED_QUOTA", "the quota is too small for one task of this size"),
+    ("REQUEST_BODY_INVALID", "the request is not valid; the message shows why"),
+    ("GRAPHQL_VALIDATION_FAILED", "the query or its variables do not match the schema"),
     ("ACCESS_TOKEN_EXPIRED", "`Invalid API Token`"),
-    ("API_UNAVAILABLE", "too many requests, or the database cannot be used"),
-    ("INTERNAL_SERVER_ERROR", "our mistake; the server's log has it under the id in the message"),
+    ("API_UNAVAILABLE", "too many requests, or the database is not available"),
+    ("INTERNAL_SERVER_ERROR", "a bug in Holdfast; the server's log has the details under the id in the message"),
 ]
 PRIMEHUB_DIFFERENCES = """\
-- **Admins** see and do everything, in every group.
-- **Names that do not exist** are refused when a job is submitted, if it is the instance type; an image is looked for
-  when the job starts, as in PrimeHub: `Image not found: NAME`.
-- **Rerun** keeps the time limit. **Cancel** of a job that has ended changes nothing.
-- **Logs** stay, also of cancelled and timed-out jobs. `follow=true` waits for a job that has not started. Bytes that
-  are no UTF-8 are sent as U+FFFD here; `holdfast logs` has them as they are.
-- **Artifacts** are kept whatever ended the job, and those over a limit are named in its events; the rest is kept.
-- **Jobs of other clients** are listed too: `command` is that of the first role, and `instanceType` is called `custom`
-  when the job says itself what it needs.
-- **`message`** of a job that waits or failed says more after PrimeHub's own words: how it ended, such as `Exit code 3`,
-  where PrimeHub had the last lines of its log. That of a recurring job names the field of a cron text that is wrong.
-- **A job that no machine has room for** stays Pending, for the reason `PodPending`, and does not go to and fro. What it
-  asks for is set aside: later jobs, of other groups as well, take only what is left ([queue](../explanation/queue.md)).
-  One that is larger than every machine fails at once.
-- **Recurring jobs** of the type `inactive` are `invalid`, too, when what they name is gone. Nobody changes what
-  another's runs where its jobs see folders that they do not ([whose it is](../how-to/recurring-jobs.md#whose-it-is)).
-- **`monitoring`** is of the job's first task; null until it was first looked at.
-- **`Unknown`** does not occur; there is no limit of requeues, and no mail is sent.
-- **Secrets** are never told: `password` is null. Two of one name are refused, also when their types differ. Values of
-  MLflow's variables are told to admins of the group; other members see `******`.
-- **Groups** with jobs that are not over stay until they are; jobs on record keep the name of one that is deleted.
-- **Users** may share an email. New ones for whom no `groups` are given join the group `default`. No mail is sent to
-  them, and a password that is `temporary` is refused.
-- **A job without `groupId`** goes to the group `default`, or else to the only one of whoever asks; PrimeHub refused it.
-- **Apps, deployments, models and notebooks** are not there: lists are empty, changes refused."""
+- **Admins** can see and do everything, in every group.
+- **Unknown names.** A job with an unknown instance type is rejected when it is submitted. An image is checked when the
+  job starts, as in PrimeHub: `Image not found: NAME`.
+- **Rerun** keeps the time limit. **Cancel** has no effect on a job that has ended.
+- **Logs** are kept, also of cancelled and timed-out jobs. `follow=true` waits for a job that has not started. Bytes
+  that are not UTF-8 are sent as U+FFFD; `holdfast logs` prints them unchanged.
+- **Artifacts** are kept for every job, however it ended. Files above a limit are named in the job's events; the others
+  are kept.
+- **Jobs of other clients** are listed too. `command` is that of the first role, and `instanceType` is `custom` if the
+  job specifies its own resources.
+- **`message`** of a pending or failed job has more text after PrimeHub's. For a failed job it is the exit, such as
+  `Exit code 3`; PrimeHub had the last lines of its log. For a recurring job it names the invalid field of a cron
+  expression.
+- **A job without enough free resources** stays Pending, with the reason `PodPending`; it does not return to Preparing.
+  Its resources are reserved, also against later jobs of other groups ([queue](../explanation/queue.md)). A job that is
+  larger than every node fails at once.
+- **Recurring jobs** of the type `inactive` are also `invalid` if they refer to deleted objects. You cannot change the
+  job of another user's schedule if it has access to folders that you cannot see
+  ([ownership](../how-to/recurring-jobs.md#ownership)).
+- **`monitoring`** is that of the job's first task; null before the first sample.
+- **`Unknown`** is not used; the number of requeues is not limited, and no mail is sent.
+- **Secrets** are never returned: `password` is null. Two secrets cannot have the same name, even with different types.
+  Admins of the group can see the values of MLflow variables; other members see `******`.
+- **Groups** with unfinished jobs cannot be deleted. Job records keep the name of a deleted group.
+- **Users** can have the same email. New users without `groups` join the group `default`. They get no mail, and a
+  `temporary` password is rejected.
+- **A job without `groupId`** is submitted to the group `default`, or else to your only group; PrimeHub rejected it.
+- **Apps, deployments, models and notebooks** are not supported: lists are empty, and changes are rejected."""
 
 
 def render_primehub_api() -> str:
     schema = build_schema()
     assert schema.query_type is not None
     assert schema.mutation_type is not None
-    lines = ["# PrimeHub's API", "", NOTIFICATION.format(source="src/holdfast/server/primehub"), "", PRIMEHUB_INTRO, ""]
-    lines += ["## Addresses", "", "| method | address | what |", "|---|---|---|"]
-    lines += [f"| {method} | `{path}` | {_sentence(what)} |" for method, path, what in PRIMEHUB_ADDRESSES]
+    lines = ["# PrimeHub API", "", HEADER.format(source="src/holdfast/server/primehub"), "", PRIMEHUB_INTRO, ""]
+    lines += ["## Endpoints", "", "| method | path | description |", "|---|---|---|"]
+    lines += [f"| {method} | `{path}` | {_to_sentence(text)} |" for method, path, text in PRIMEHUB_ENDPOINTS]
     for title, root in (("Queries", schema.query_type), ("Mutations", schema.mutation_type)):
-        lines += ["", f"## {title}", "", "| field | takes | gives | note |", "|---|---|---|---|", *_fields(root)]
-    lines += ["", "## Phases and reasons", "", *_primehub_words()]
-    lines += ["", "## Error codes", "", "| code | when |", "|---|---|"]
-    lines += [f"| `{code}` | {_sentence(when)} |" for code, when in PRIMEHUB_CODES]
-    return _page([*lines, "", "## Differences from PrimeHub", "", PRIMEHUB_DIFFERENCES])
+        lines += [
+            "",
+            f"## {title}",
+            "",
+            "| field | arguments | type | note |",
+            "|---|---|---|---|",
+            *_render_fields(root),
+        ]
+    lines += ["", "## Phases and reasons", "", *_render_phases()]
+    lines += ["", "## Error codes", "", "| code | cause |", "|---|---|"]
+    lines += [f"| `{code}` | {_to_sentence(when)} |" for code, when in PRIMEHUB_CODES]
+    return _join_lines([*lines, "", "## Differences from PrimeHub", "", PRIMEHUB_DIFFERENCES])
 
 
-def _fields(root: GraphQLObjectType) -> list[str]:
+def _render_fields(root: GraphQLObjectType) -> list[str]:
     return [
-        f"| `{name}` | {_arguments(field)} | `{field.type}` | {field.description or ''} |"
+        f"| `{name}` | {_format_arguments(field)} | `{field.type}` | {field.description or ''} |"
         for name, field in root.fields.items()
     ]
 
 
-def _arguments(field: GraphQLField) -> str:
-    """Those of a page by number or cursor are the same everywhere."""
-    own = [f"`{name}{'!' * str(each.type).endswith('!')}`" for name, each in field.args.items() if name not in PAGING]
-    return ", ".join([*own, "paging"] if set(PAGING) <= set(field.args) else own)
+def _format_arguments(field: GraphQLField) -> str:
+    """Format the arguments; those for paging are combined."""
+    others = [
+        f"`{name}{'!' * str(each.type).endswith('!')}`" for name, each in field.args.items() if name not in PAGING
+    ]
+    return ", ".join([*others, "paging"] if set(PAGING) <= set(field.args) else others)
 
 
-def _primehub_words() -> list[str]:
-    states = ["| Holdfast's state | `phase` |", "|---|---|"]
+def _render_phases() -> list[str]:
+    states = ["| Holdfast state | `phase` |", "|---|---|"]
     states += [f"| {state} | `{phase}` |" for state, phase in PHASES.items()]
-    exits = ["| how a failed job ended | `reason` | `message` begins |", "|---|---|---|"]
+    exits = ["| exit kind of a failed job | `reason` | `message` starts with |", "|---|---|---|"]
     exits += [
         f"| {kind} | `{reason}` | {before and f'`{before.strip()}`'} |" for kind, (reason, before) in FAILURES.items()
     ]
     stop = (
-        "A job that was asked to stop is `Cancelled` at once, for the reason `Cancelled`. Its message is\n"
-        "`Cancelled by user`, or says so where the next run of its schedule took its place."
+        "When you stop a job, it is `Cancelled` at once, with the reason `Cancelled`. Its message is\n"
+        "`Cancelled by user`, or shows that the next run of its schedule replaced it."
     )
     return [*states, "", stop, "", *exits]
 
 
-# --- writing
+# --- output
 
 
-def _page(lines: Iterable[str]) -> str:
+def _join_lines(lines: Iterable[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
@@ -519,11 +534,11 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def outdated() -> list[str]:
-    """Names of pages that are missing or differ from what the code says."""
-    return [name for name, render in PAGES.items() if _read(FOLDER / name) != render()]
+    """Return the names of pages that are missing or differ from the generated text."""
+    return [name for name, render in PAGES.items() if _read_page(FOLDER / name) != render()]
 
 
-def _read(path: Path) -> str | None:
+def _read_page(path: Path) -> str | None:
     return path.read_text(encoding="utf-8") if path.exists() else None
 
 
@@ -534,8 +549,8 @@ def write() -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Write the reference pages that come from the code.")
-    parser.add_argument("--check", action="store_true", help="only say which are out of date")
+    parser = argparse.ArgumentParser(description="Write the reference pages that are generated from the code.")
+    parser.add_argument("--check", action="store_true", help="only list outdated pages")
     if not parser.parse_args().check:
         write()
         return 0

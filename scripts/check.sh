@@ -52,7 +52,7 @@ check "types" "$bin/mypy"
 check "imports point one way" "$bin/lint-imports"
 check "generated docs (make docs mends them)" "$bin/python" docs/generate.py --check
 check "translations (make words brings them up to date)" "$bin/python" scripts/words.py --check
-check "names of constants" "$bin/python" scripts/constants.py
+check "plain words" "$bin/python" scripts/plain_words.py
 check "shell scripts" shell_syntax
 if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
     check "no file over 1 MB" no_large_files

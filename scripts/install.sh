@@ -44,7 +44,7 @@ main() {
 say() { printf '%s\n' "$*"; }
 
 fail() {
-    printf '\nCannot go on: %s\n' "$1" >&2
+    printf '\nError: %s\n' "$1" >&2
     shift
     for line in "$@"; do printf '  %s\n' "$line" >&2; done
     exit 1
@@ -58,7 +58,7 @@ one_at_a_time() {
     command -v flock >/dev/null 2>&1 || return 0
     exec 9>build/install.lock
     if ! flock -n 9; then
-        say "Another install is under way here; waiting for it."
+        say "Another installation is running; waiting for it."
         flock 9
     fi
 }
@@ -67,14 +67,14 @@ one_at_a_time() {
 
 make_venv() {
     if [ -e "$venv/.unfinished" ]; then
-        say "The last install here did not come to its end; starting over"
+        say "The last installation was interrupted; starting over"
     elif "$venv/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null &&
         "$venv/bin/python" -m pip --version >/dev/null 2>&1 &&
         [ "$("$venv/bin/python" -c 'import sys; print(sys.prefix)')" = "$(pwd -P)/$venv" ]; then
         return 0
     fi
     choose_python
-    say "Making a virtual environment in $venv with $("$python" -c 'import sys; print(sys.executable, sys.version.split()[0])')"
+    say "Creating a virtual environment in $venv with $("$python" -c 'import sys; print(sys.executable, sys.version.split()[0])')"
     if [ "$how" = ensurepip ]; then
         "$python" -m venv --clear "$venv" >"$log" 2>&1 || show_log "The virtual environment could not be made."
     else
@@ -139,7 +139,7 @@ apt_install() {
 # --- the packages
 
 install_packages() {
-    say "Installing Holdfast and what it needs ($kind); the first time this fetches packages and takes a while"
+    say "Installing Holdfast and its dependencies ($kind); the first run downloads packages and takes a while"
     began=$(date +%s)
     # The tools first, pinned like the rest: a new pip is twice as fast, and with the build backend at hand no second
     # environment has to be made for it.

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # Files that are tables of texts: every text of several words in them is a message.
-TABLES = ("settings.py", "diagnosis/phrases.py", "jobspec/holdfast_keys.py")
+TABLES = ("settings.py", "settings_sections.py", "diagnosis/verdict_texts.py", "jobspec/holdfast_keys.py")
 _FOREIGN = re.compile(r"^(holdfast|pip|cd|export) |\n|\\[bsn(\[]")  # commands and patterns
 _ARGUMENT = re.compile(r"\{[a-z_0-9]+\}")
 _WORD = re.compile(r"[A-Za-z]+")

@@ -24,7 +24,7 @@ from holdfast.core.exits.exit import ExitKind
 from holdfast.core.exits.meanings import load_meanings
 from holdfast.core.exits.specs import load_causes, load_specs
 from holdfast.core.states import JobState, TaskState
-from holdfast.diagnosis import texts as verdict_texts
+from holdfast.diagnosis import list_texts as verdict_texts
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "holdfast"
@@ -111,10 +111,10 @@ def _page_texts() -> Iterator[Text]:
 
 def _said(node: ast.Call, where: str) -> Iterator[Text]:
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    if name in ("say", "N_", "_") and node.args:
+    if name in ("say", "translate_text", "N_", "_") and node.args:
         for text in _constants(node.args[0]):
             yield Text(text, "", where)
-    if name in ("count", "ngettext") and len(node.args) == 3:
+    if name in ("count", "translate_plural", "ngettext") and len(node.args) == 3:
         pair = [list(_constants(argument)) for argument in node.args[:2]]
         if all(len(texts) == 1 for texts in pair):
             yield Text(pair[0][0], pair[1][0], where)

@@ -10,8 +10,8 @@ import pytest
 
 from holdfast.core.job import GIB, MIB
 from holdfast.disk_reserve import RESERVED_FILES, START_STEPS, STEPS, DiskReserve
-from holdfast.disk_space import DiskMarks, DiskSpace, read_disk_space, require_room
-from holdfast.full_disk import task_limits
+from holdfast.disk_space import DiskSpace, DiskThresholds, read_disk_space, require_space
+from holdfast.full_disk import compute_task_limits
 from holdfast.settings import load_settings
 
 SIZE = 8 * MIB
@@ -19,62 +19,66 @@ SIZE = 8 * MIB
 
 def test_it_holds_real_room(tmp_path: Path) -> None:
     reserve = DiskReserve(tmp_path / "reserve", SIZE)
-    assert (reserve.held(), reserve.missing(), reserve.missing_files()) == (0, SIZE, RESERVED_FILES)
-    assert reserve.take()
-    assert (reserve.held(), reserve.missing(), reserve.missing_files()) == (SIZE, 0, 0)
+    assert (reserve.read_size(), reserve.count_missing_bytes(), reserve.count_missing_files()) == (
+        0,
+        SIZE,
+        RESERVED_FILES,
+    )
+    assert reserve.fill_reserve()
+    assert (reserve.read_size(), reserve.count_missing_bytes(), reserve.count_missing_files()) == (SIZE, 0, 0)
 
 
 @pytest.mark.parametrize("size", [SIZE, SIZE + 1, SIZE - 1, 14_786_561])
 def test_it_is_given_up_in_steps_and_the_last_are_for_a_start(tmp_path: Path, size: int) -> None:
     reserve = DiskReserve(tmp_path / "reserve", size)
-    reserve.take()
+    reserve.fill_reserve()
     steps = 0
     while reserve.release():
         steps += 1
     assert steps == STEPS - START_STEPS
-    assert reserve.held() == pytest.approx(START_STEPS * size / STEPS, rel=0.01)
+    assert reserve.read_size() == pytest.approx(START_STEPS * size / STEPS, rel=0.01)
     while reserve.release(for_start=True):
         steps += 1
     assert steps == STEPS
-    assert (reserve.held(), reserve.missing_files()) == (0, RESERVED_FILES)
-    assert reserve.take()
-    assert reserve.missing() == 0
+    assert (reserve.read_size(), reserve.count_missing_files()) == (0, RESERVED_FILES)
+    assert reserve.fill_reserve()
+    assert reserve.count_missing_bytes() == 0
 
 
 def test_where_there_is_no_room_it_keeps_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reserve = DiskReserve(tmp_path / "reserve", SIZE)
-    reserve.take()
+    reserve.fill_reserve()
     reserve.release()
-    held = reserve.held()
+    held = reserve.read_size()
 
     def no_room(fd: int, start: int, size: int) -> None:
         os.truncate(fd, SIZE)
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", no_room)
-    assert not reserve.take()
-    assert reserve.held() == held
+    assert not reserve.fill_reserve()
+    assert reserve.read_size() == held
 
 
 def test_one_that_is_switched_off_gives_its_room_back(tmp_path: Path) -> None:
-    DiskReserve(tmp_path / "reserve", SIZE).take()
+    DiskReserve(tmp_path / "reserve", SIZE).fill_reserve()
     none = DiskReserve(tmp_path / "reserve", 0)
-    assert none.take()
+    assert none.fill_reserve()
     assert (tmp_path / "reserve" / "bytes").stat().st_blocks == 0
-    assert (none.missing(), none.missing_files()) == (0, 0)
+    assert (none.count_missing_bytes(), none.count_missing_files()) == (0, 0)
 
 
 @pytest.mark.parametrize("size", [SIZE, 0])
 def test_it_remembers_when_the_disk_was_full(tmp_path: Path, size: int) -> None:
     reserve = DiskReserve(tmp_path / "reserve", size)
     assert reserve.seconds_since_full() is None
-    assert reserve.take()
+    assert reserve.fill_reserve()
     assert reserve.seconds_since_full() is None
-    reserve.note_full()
+    reserve.record_full()
     noted = tmp_path / "reserve" / "full"
     os.utime(noted, (noted.stat().st_mtime - 100,) * 2)
     assert DiskReserve(tmp_path / "reserve", size).seconds_since_full() == pytest.approx(100, abs=60)
-    reserve.note_full()
+    reserve.record_full()
     assert reserve.seconds_since_full() == pytest.approx(0, abs=60)
     os.utime(noted, (noted.stat().st_mtime + 3600,) * 2)  # the clock was set back
     assert reserve.seconds_since_full() is None
@@ -89,22 +93,26 @@ def test_it_remembers_when_the_disk_was_full(tmp_path: Path, size: int) -> None:
     ],
 )
 def test_small_disks_have_smaller_marks(total: int, full: int, low: int, reserve: int) -> None:
-    space, marks = DiskSpace(free=0, total=total), DiskMarks()
-    assert (marks.full(space), marks.low(space), marks.reserve(space)) == (full, low, reserve)
-    assert marks.full_files(space) == 0
+    space, marks = DiskSpace(free=0, total=total), DiskThresholds()
+    assert (marks.get_full_bytes(space), marks.get_low_bytes(space), marks.get_reserve_bytes(space)) == (
+        full,
+        low,
+        reserve,
+    )
+    assert marks.get_full_files(space) == 0
 
 
 def test_what_people_put_there_for_good_must_leave_room(tmp_path: Path) -> None:
     free = read_disk_space(tmp_path).free
-    require_room(tmp_path, 4096, DiskMarks(low_bytes=0, full_bytes=0))
+    require_space(tmp_path, 4096, DiskThresholds(low_bytes=0, full_bytes=0))
     with pytest.raises(OSError, match="No space left"):
-        require_room(tmp_path, 2 * free, DiskMarks(low_bytes=0, full_bytes=0))
+        require_space(tmp_path, 2 * free, DiskThresholds(low_bytes=0, full_bytes=0))
 
 
 def test_limits_of_tasks_follow_the_disk_unless_they_are_set(tmp_path: Path) -> None:
     space = read_disk_space(tmp_path)
-    log, size, files = task_limits(tmp_path / "not" / "yet", load_settings(tmp_path, {}))
+    log, size, files = compute_task_limits(tmp_path / "not" / "yet", load_settings(tmp_path, {}))
     assert (size, files) == (space.total // 2, space.total_files // 2)
     assert log == min(10 * GIB, space.total * 5 // 100)
     chosen = {"HOLDFAST_DISK_TASK_BYTES": "0", "HOLDFAST_DISK_TASK_FILES": "7", "HOLDFAST_LOGS_CAP_BYTES": str(2 * MIB)}
-    assert task_limits(tmp_path, load_settings(tmp_path, chosen)) == (2 * MIB, 0, 7)
+    assert compute_task_limits(tmp_path, load_settings(tmp_path, chosen)) == (2 * MIB, 0, 7)

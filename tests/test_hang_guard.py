@@ -21,17 +21,17 @@ def test_what_does_not_answer_is_asked_once_and_told_at_once() -> None:
 
     async def go() -> None:
         reach = HangGuard("test")
-        both = await asyncio.gather(*(reach.look("/dead", look, 0.05) for _ in range(5)), return_exceptions=True)
+        both = await asyncio.gather(*(reach.run_once("/dead", look, 0.05) for _ in range(5)), return_exceptions=True)
         assert [type(each) for each in both] == [NotResponding] * 5
         with pytest.raises(NotResponding):
-            await reach.look("/dead", look, 0.05)
-        await reach.look("/alive", lambda: None, 60)
-        await reach.look("/odd", lambda: 1 / 0, 60)  # an error is an answer
+            await reach.run_once("/dead", look, 0.05)
+        await reach.run_once("/alive", lambda: None, 60)
+        await reach.run_once("/odd", lambda: 1 / 0, 60)  # an error is an answer
         assert asked == [1]
         answer.set()
         while reach._looks:
             await asyncio.sleep(0.001)
-        await reach.look("/dead", look, 60)
+        await reach.run_once("/dead", look, 60)
         assert asked == [1, 1]
 
     asyncio.run(go())
@@ -40,7 +40,7 @@ def test_what_does_not_answer_is_asked_once_and_told_at_once() -> None:
 def test_those_who_look_at_the_same_time_are_told_the_same() -> None:
     async def go() -> None:
         reach, answer = HangGuard("test"), threading.Event()
-        looks = [asyncio.ensure_future(reach.look("/here", answer.wait, 60)) for _ in range(4)]
+        looks = [asyncio.ensure_future(reach.run_once("/here", answer.wait, 60)) for _ in range(4)]
         await asyncio.sleep(0)
         answer.set()
         assert await asyncio.gather(*looks) == [True] * 4
@@ -99,9 +99,9 @@ async def test_a_cancellation_that_comes_with_the_answer_is_not_lost(
 ) -> None:
     """A server that ends just then would wait for ever for whoever went on."""
     reach, answer = HangGuard("test"), asyncio.get_running_loop().create_future()
-    monkeypatch.setattr(reach, "begin", lambda call: answer)
+    monkeypatch.setattr(reach, "start", lambda call: answer)
     nothing = lambda: None  # noqa: E731
-    task = asyncio.create_task(reach.run(nothing, 60) if how == "run" else reach.look("/", nothing, 60))
+    task = asyncio.create_task(reach.run(nothing, 60) if how == "run" else reach.run_once("/", nothing, 60))
     for _ in range(3):
         await asyncio.sleep(0)
     answer.set_result(None)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.errors import UserError
-from holdfast.settings import load_settings, setting_names
-from holdfast.settings_names import strange_variables
+from holdfast.settings import list_setting_names, load_settings
+from holdfast.settings_names import find_unknown_variables
 
 
 def load(home: Path, text: str, environ: dict[str, str] | None = None) -> None:
@@ -44,11 +44,11 @@ def test_sizes_are_finite(tmp_path: Path, number: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said", "advice"),
     [
-        ('[acess]\nreading = "users"\n', "there is no section acess", "Did you mean access?"),
-        ("[jobs]\ntime_limt = 3\n", "there is no setting jobs.time_limt", "Did you mean jobs.time_limit?"),
-        ("port = 3\n", "there is no section port", "port belongs below [server] or [ssh] or [mail]."),
-        ("[server]\nzzz = 3\n", "there is no setting server.zzz", "lists every setting"),
-        ("[jobs.instance_types.x]\ncores = 3\n", "there is no setting jobs.instance_types.x.cores", "lists every"),
+        ('[acess]\nreading = "users"\n', "unknown section acess", "Did you mean access?"),
+        ("[jobs]\ntime_limt = 3\n", "unknown setting jobs.time_limt", "Did you mean jobs.time_limit?"),
+        ("port = 3\n", "unknown section port", "Move port to [server] or [ssh] or [mail]."),
+        ("[server]\nzzz = 3\n", "unknown setting server.zzz", "for all settings"),
+        ("[jobs.instance_types.x]\ncores = 3\n", "unknown setting jobs.instance_types.x.cores", "for all settings"),
     ],
 )
 def test_a_setting_there_is_not(tmp_path: Path, text: str, said: str, advice: str) -> None:
@@ -60,7 +60,9 @@ def test_a_setting_there_is_not(tmp_path: Path, text: str, said: str, advice: st
 
 def test_variables_that_look_like_settings_and_are_none() -> None:
     ours = ("HOLDFAST_HOME", "HOLDFAST_URL", "HOLDFAST_TOKEN", "HOLDFAST_DEBUG", "HOLDFAST_JOB_NAME", "HOLDFAST_ROLE")
-    assert strange_variables([*ours, "HOLDFAST_SERVER_PORT", "PATH"], setting_names()) == []
-    found = strange_variables(["HOLDFAST_SERVER_PROT", "HOLDFAST_SEVER_PORT", "HOLDFAST_NODE_X"], setting_names())
+    assert find_unknown_variables([*ours, "HOLDFAST_SERVER_PORT", "PATH"], list_setting_names()) == []
+    found = find_unknown_variables(
+        ["HOLDFAST_SERVER_PROT", "HOLDFAST_SEVER_PORT", "HOLDFAST_NODE_X"], list_setting_names()
+    )
     assert [line.split()[0] for line in found] == ["HOLDFAST_NODE_X", "HOLDFAST_SERVER_PROT", "HOLDFAST_SEVER_PORT"]
     assert found[1].endswith("Did you mean HOLDFAST_SERVER_PORT?")

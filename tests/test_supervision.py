@@ -12,7 +12,7 @@ from holdfast.supervision import supervise
 def test_work_that_fails_is_logged_and_begins_again(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervision, "RESTART_MIN", 0.001)
+    monkeypatch.setattr(supervision, "MIN_RESTART_INTERVAL", 0.001)
     failures = [OSError("the disk is away"), RuntimeError("a bug")]
 
     async def work() -> None:

@@ -1,7 +1,8 @@
-"""Room on the state folder's disk that no job can take: the server gives it up when it could not save otherwise.
+"""Reserved space on the state folder's disk that no job can use: the server releases it when it could not save
+otherwise.
 
-A preallocated file holds the bytes, and empty files hold inodes. They are given up step by step: whoever else fills the
-disk may take what becomes free, and the last steps are for the next start. Blocking: call it from a thread.
+A preallocated file reserves bytes, and empty files reserve inodes. They are released step by step: other programs may
+use the freed space, and the last steps are for the next start. Blocking: call it from a thread.
 """
 
 from __future__ import annotations
@@ -14,61 +15,61 @@ from pathlib import Path
 from holdfast.core.job import MIB
 
 STEPS = 8
-START_STEPS = 2  # of those, for a start alone
+START_STEPS = 2  # of those, only for a start
 MIN_STEP_SIZE = MIB // 2  # bytes
 RESERVED_FILES = 64
 _BLOCK_SIZE = 512  # unit of st_blocks
-_CLOCK_STEP = 5.0  # seconds that a clock may be corrected by
-_NEVER = 10 * 365 * 24 * 3600.0  # seconds; the file begins with the time 0
-_ALIGNMENT = 4096  # bytes: a file that ends inside a block holds all of the block
+_CLOCK_STEP = 5.0  # seconds by which a clock may be corrected
+_NEVER = 10 * 365 * 24 * 3600.0  # seconds; the file starts with the time 0
+_ALIGNMENT = 4096  # bytes: a file uses whole blocks
 
 
 class DiskReserve:
     def __init__(self, folder: Path, size: int) -> None:
         self._folder = folder
         self._bytes = folder / "bytes"
-        self._full = folder / "full"  # changed when programs could not write, last
-        self.size = size // _ALIGNMENT * _ALIGNMENT  # bytes it holds when it is whole; 0: there is none
+        self._full = folder / "full"  # modified when programs last could not write
+        self.size = size // _ALIGNMENT * _ALIGNMENT  # bytes of the full reserve; 0: none
         self._step = max(MIN_STEP_SIZE, -(-self.size // STEPS // _ALIGNMENT) * _ALIGNMENT)
 
-    def held(self) -> int:
-        """Bytes it holds now."""
+    def read_size(self) -> int:
+        """Return its current size in bytes."""
         try:
             return min(self.size, self._bytes.stat().st_blocks * _BLOCK_SIZE)
         except OSError:
             return 0
 
-    def missing(self) -> int:
-        return self.size - self.held()
+    def count_missing_bytes(self) -> int:
+        return self.size - self.read_size()
 
-    def missing_files(self) -> int:
-        return max(0, RESERVED_FILES - len(self._files())) if self.size else 0
+    def count_missing_files(self) -> int:
+        return max(0, RESERVED_FILES - len(self._list_files())) if self.size else 0
 
     def prepare(self) -> None:
-        """Make what `note_full` needs, while there is room."""
+        """Create the file for `record_full`, while there is space."""
         with suppress(OSError):
-            self._make_note()
+            self._create_full_file()
 
-    def note_full(self) -> None:
-        """Remember, also for the next server, that programs cannot write just now."""
+    def record_full(self) -> None:
+        """Record, also for the next server, that programs cannot write now."""
         with suppress(OSError):
-            self._make_note()
+            self._create_full_file()
             os.utime(self._full)
 
     def seconds_since_full(self) -> float | None:
-        """None: never, or the clock was set back since."""
+        """Return None if it never was, or the clock was set back since."""
         try:
             seconds = time.time() - self._full.stat().st_mtime
         except OSError:
             return None
         return max(0.0, seconds) if -_CLOCK_STEP < seconds < _NEVER else None
 
-    def take(self) -> bool:
-        """Make it whole. False when there is no room; then it holds what it held before. One that was left by a server
-        with a larger reserve is made smaller."""
-        held = self.held()
+    def fill_reserve(self) -> bool:
+        """Fill it. False if there is no space; then its size is unchanged. A larger reserve of an earlier server is
+        reduced."""
+        held = self.read_size()
         try:
-            self._make_note()
+            self._create_full_file()
             fd = os.open(self._bytes, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 os.ftruncate(fd, min(os.fstat(fd).st_size, self.size))
@@ -79,25 +80,25 @@ class DiskReserve:
             for number in range(RESERVED_FILES if self.size else 0):
                 os.close(os.open(self._folder / f"inode-{number:02}", os.O_WRONLY | os.O_CREAT, 0o600))
         except OSError:
-            self._cut(held)  # a part of what was asked for may have been got
+            self._truncate(held)  # a part of the request may have been allocated
             return False
         return True
 
     def release(self, *, for_start: bool = False) -> int:
-        """Give up a step; how many bytes and files that were. 0: the rest is kept, or there is none."""
+        """Release a step; return its bytes and files. 0: the rest is kept, or there is none."""
         kept = 0 if for_start else START_STEPS
-        held, files = self.held(), self._files()
+        held, files = self.read_size(), self._list_files()
         goal = max(min(held, kept * self._step), held - self._step)
         surplus = files[: max(0, min(RESERVED_FILES // STEPS, len(files) - kept * RESERVED_FILES // STEPS))]
         for path in surplus:
             with suppress(OSError):
                 path.unlink()
         if goal < held:
-            self._cut(goal)
-        return max(0, held - self.held()) + len(surplus)
+            self._truncate(goal)
+        return max(0, held - self.read_size()) + len(surplus)
 
-    def _make_note(self) -> None:
-        """Make the file whose time says when the disk was full."""
+    def _create_full_file(self) -> None:
+        """Create the file whose time shows when the disk was full."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
         if self._full.exists():
             return
@@ -106,11 +107,11 @@ class DiskReserve:
         os.utime(draft, (0, 0))
         draft.rename(self._full)
 
-    def _cut(self, size: int) -> None:
+    def _truncate(self, size: int) -> None:
         with suppress(OSError):
             os.truncate(self._bytes, size)
 
-    def _files(self) -> list[Path]:
+    def _list_files(self) -> list[Path]:
         try:
             return sorted(self._folder.glob("inode-*"))
         except OSError:

@@ -1,4 +1,4 @@
-"""How much room a disk has, and from which point on it counts as low or full."""
+"""The free space of a disk, and the thresholds below which it counts as low or full."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from pathlib import Path
 
 from holdfast.core.job import GIB, MIB
 
-# A mark is the smaller of a fixed size and a share of the disk, so that small disks stay usable.
+# A threshold is the smaller of a fixed size and a share of the disk, so that small disks stay usable.
 MAX_FULL_PERCENT = 5
 MAX_LOW_PERCENT = 10
 MAX_RESERVE_PERCENT = 5
 MAX_FULL_FILES = 2000  # inodes
 MAX_FULL_FILES_PERCENT = 2
 LOW_FILES_FACTOR = 4
-CRITICAL_SHARE = 8  # below this part of the full mark the disk cannot be used any more
+CRITICAL_SHARE = 8  # below this part of the full threshold the disk is unusable
 DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskSpace:
-    """Of one filesystem. `total_files` is 0 where the number of files is not limited."""
+    """The space of one filesystem. `total_files` is 0 if the number of files is unlimited."""
 
-    free: int  # bytes that an ordinary user could still write
+    free: int  # bytes available to an ordinary user
     total: int
     free_files: int = 0
     total_files: int = 0
 
 
 def read_disk_space(where: str | Path | int) -> DiskSpace:
-    """Of the filesystem of a path or an open file. Blocking: its file server may not answer."""
+    """Read it for the filesystem of a path or an open file. Blocking: its file server may not respond."""
     found = os.statvfs(where)
     return DiskSpace(
         free=found.f_bavail * found.f_frsize,
@@ -42,46 +42,46 @@ def read_disk_space(where: str | Path | int) -> DiskSpace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiskMarks:
-    """The admin's limits; a small disk has smaller ones."""
+class DiskThresholds:
+    """The admin's thresholds; a small disk has smaller ones."""
 
     full_bytes: int = GIB
     low_bytes: int = 4 * GIB
     reserve_bytes: int = 64 * MIB
 
-    def full(self, space: DiskSpace) -> int:
-        """With fewer bytes free, nothing more is written for jobs."""
+    def get_full_bytes(self, space: DiskSpace) -> int:
+        """Return the free bytes below which nothing more is written for jobs."""
         return min(self.full_bytes, space.total * MAX_FULL_PERCENT // 100)
 
-    def low(self, space: DiskSpace) -> int:
-        """With fewer bytes free, an admin is warned, and uploads, images and artifacts are refused."""
-        return max(self.full(space), min(self.low_bytes, space.total * MAX_LOW_PERCENT // 100))
+    def get_low_bytes(self, space: DiskSpace) -> int:
+        """Return the free bytes below which admins are warned, and uploads, images and artifacts are refused."""
+        return max(self.get_full_bytes(space), min(self.low_bytes, space.total * MAX_LOW_PERCENT // 100))
 
-    def reserve(self, space: DiskSpace) -> int:
+    def get_reserve_bytes(self, space: DiskSpace) -> int:
         return min(self.reserve_bytes, space.total * MAX_RESERVE_PERCENT // 100)
 
-    def critical(self, space: DiskSpace) -> int:
-        """With fewer bytes free, even the server's own writes are about to fail."""
-        return self.full(space) // CRITICAL_SHARE
+    def get_critical_bytes(self, space: DiskSpace) -> int:
+        """Return the free bytes below which even the server's own writes are about to fail."""
+        return self.get_full_bytes(space) // CRITICAL_SHARE
 
-    def full_files(self, space: DiskSpace) -> int:
+    def get_full_files(self, space: DiskSpace) -> int:
         return min(MAX_FULL_FILES, space.total_files * MAX_FULL_FILES_PERCENT // 100)
 
-    def low_files(self, space: DiskSpace) -> int:
-        return self.full_files(space) * LOW_FILES_FACTOR
+    def get_low_files(self, space: DiskSpace) -> int:
+        return self.get_full_files(space) * LOW_FILES_FACTOR
 
-    def critical_files(self, space: DiskSpace) -> int:
-        return self.full_files(space) // CRITICAL_SHARE
+    def get_critical_files(self, space: DiskSpace) -> int:
+        return self.get_full_files(space) // CRITICAL_SHARE
 
 
 def is_disk_full(error: OSError) -> bool:
     return error.errno in DISK_FULL_ERRORS
 
 
-def require_room(where: str | Path | int, size: int, marks: DiskMarks) -> None:
-    """OSError ENOSPC unless `size` more bytes leave the disk above its low mark: what people put there for good must
-    not make it full. Blocking."""
+def require_space(where: str | Path | int, size: int, marks: DiskThresholds) -> None:
+    """Raise OSError ENOSPC unless `size` more bytes leave the disk above its low threshold: permanent files of users
+    must not fill it. Blocking."""
     space = read_disk_space(where)
-    files_left = space.total_files == 0 or space.free_files > marks.low_files(space)
-    if space.free - size < marks.low(space) or not files_left:
+    files_left = space.total_files == 0 or space.free_files > marks.get_low_files(space)
+    if space.free - size < marks.get_low_bytes(space) or not files_left:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

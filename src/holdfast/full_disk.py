@@ -1,4 +1,4 @@
-"""Starting on a full disk: the reserve is given up, and where that is not enough, what fills the disk is stopped."""
+"""Starts on a full disk: releases the reserve, and if that is not enough, stops the tasks that fill the disk."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TypeVar
 from holdfast.core.errors import HoldfastError
 from holdfast.core.job import GIB, MIB
 from holdfast.disk_reserve import DiskReserve
-from holdfast.disk_space import DiskMarks, DiskSpace, read_disk_space
-from holdfast.engines.embedded.lifecycle.emergency import stop_largest_task
+from holdfast.disk_space import DiskSpace, DiskThresholds, read_disk_space
+from holdfast.engines.embedded.lifecycle.disk_emergency import stop_largest_task
 from holdfast.settings import Settings
 
 T = TypeVar("T")
@@ -25,15 +25,15 @@ MIN_START_BYTES = MIB // 2  # with less the database may not open
 MIN_START_FILES = 16
 
 
-def disk_reserve(home: Path, marks: DiskMarks) -> DiskReserve:
-    reserve = DiskReserve(home / "reserve", marks.reserve(read_disk_space(home)))
+def make_disk_reserve(home: Path, marks: DiskThresholds) -> DiskReserve:
+    reserve = DiskReserve(home / "reserve", marks.get_reserve_bytes(read_disk_space(home)))
     reserve.prepare()
     return reserve
 
 
-def task_limits(home: Path, settings: Settings) -> tuple[int, int, int]:
-    """Most bytes of a log stream, most bytes of a task's files, most files; 0 of the last two: no limit."""
-    space, disk = _read_nearest(home), settings.disk
+def compute_task_limits(home: Path, settings: Settings) -> tuple[int, int, int]:
+    """Return the max bytes of a log stream, the max bytes and the max files of a task; 0 of the last two: unlimited."""
+    space, disk = _read_nearest_space(home), settings.disk
     log_bytes = max(MIB, min(MAX_LOG_BYTES, space.total * MAX_LOG_PERCENT // 100))
     return (
         settings.logs.cap_bytes or log_bytes,
@@ -42,38 +42,38 @@ def task_limits(home: Path, settings: Settings) -> tuple[int, int, int]:
     )
 
 
-def _read_nearest(folder: Path) -> DiskSpace:
-    """Of the disk where the folder is, or will be."""
+def _read_nearest_space(folder: Path) -> DiskSpace:
+    """Read the space of the disk where the folder is, or will be."""
     while not folder.is_dir() and folder != folder.parent:
         folder = folder.parent
     return read_disk_space(folder)
 
 
-def open_with_room(open_it: Callable[[], T], home: Path, reserve: DiskReserve) -> T:
-    """What `open_it` returns. On a full disk the tasks that fill it are stopped before, as the disk monitor would soon
-    do: they could take every bit of room that the start needs. Then a part of the reserve is given up."""
+def open_with_space(open_it: Callable[[], T], home: Path, reserve: DiskReserve) -> T:
+    """Return the result of `open_it`. On a full disk the tasks that fill it are stopped before, as the disk monitor
+    would soon do: they could use all the space that the start needs. Then a part of the reserve is released."""
     for _ in range(MAX_START_TRIES):
-        if not lacks_room(home) or not _stop_filler(home):
+        if not lacks_space(home) or not _stop_largest_task(home):
             break
-    if lacks_room(home):
+    if lacks_space(home):
         reserve.release(for_start=True)
     for _ in range(MAX_START_TRIES):
         try:
             return open_it()
         except (HoldfastError, OSError):
-            if not lacks_room(home) or not (_stop_filler(home) or reserve.release(for_start=True)):
+            if not lacks_space(home) or not (_stop_largest_task(home) or reserve.release(for_start=True)):
                 raise
     return open_it()
 
 
-def _stop_filler(home: Path) -> bool:
+def _stop_largest_task(home: Path) -> bool:
     stopped = stop_largest_task(home)
     if stopped is not None:
-        log.warning("stopped a task, for the disk is full", extra={"event": "disk", "attempt": stopped})
+        log.warning("stopped a task: the disk is full", extra={"event": "disk", "attempt": stopped})
     return stopped is not None
 
 
-def lacks_room(home: Path) -> bool:
-    """The server may be unable to start."""
+def lacks_space(home: Path) -> bool:
+    """Return whether the server may be unable to start."""
     space = read_disk_space(home)
     return space.free < MIN_START_BYTES or (space.total_files > 0 and space.free_files < MIN_START_FILES)

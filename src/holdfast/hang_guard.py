@@ -1,7 +1,7 @@
-"""Calls that may never return, such as a look at a folder whose file server is down.
+"""Runs calls that may never return, such as on a folder whose file server is down.
 
-Each runs in a thread of its own that nothing waits for at the end. What does not answer is asked by one thread at a
-time, and whoever comes later is told at once: so it holds up nothing but itself.
+Each runs in its own thread, which nothing waits for at shutdown. A path that does not respond is accessed by one thread
+at a time; later callers fail at once. So it blocks nothing else.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ MAX_COUNT = 200  # calls that have not returned
 
 
 class NotResponding(Exception):
-    """It does not answer."""
+    """The call did not return in time."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _PendingCall:
     answer: asyncio.Future[object]
     began: float
 
@@ -32,41 +32,43 @@ class _Look:
 class HangGuard:
     def __init__(self, name: str) -> None:
         self._name = name
-        self._looks: dict[str, _Look] = {}
+        self._looks: dict[str, _PendingCall] = {}
         self._running = 0
 
-    async def look(self, path: str, call: Callable[[], object], patience: float) -> object:
-        """What `call`, a look at `path`, returned, or that of whoever looks already; None when it could not tell."""
+    async def run_once(self, path: str, call: Callable[[], object], patience: float) -> object:
+        """Return the result of `call` on `path`, or of a pending call on it; None if that failed."""
         look = self._looks.get(path)
         if look is None:
-            look = self._looks[path] = _Look(asyncio.ensure_future(self._until_done(path, call)), time.monotonic())
+            look = self._looks[path] = _PendingCall(
+                asyncio.ensure_future(self._wait_for_call(path, call)), time.monotonic()
+            )
         left = look.began + patience - time.monotonic()
         if left <= 0:
             raise NotResponding
         try:
-            async with asyncio.timeout(left):  # wait_for of Python 3.11 loses a cancellation that comes with the answer
+            async with asyncio.timeout(left):  # wait_for of Python 3.11 loses a cancellation that comes with the result
                 return await asyncio.shield(look.answer)
         except TimeoutError:
             raise NotResponding from None
 
-    async def _until_done(self, path: str, call: Callable[[], object]) -> object:
+    async def _wait_for_call(self, path: str, call: Callable[[], object]) -> object:
         try:
             with suppress(Exception):
-                return await self.begin(call)
+                return await self.start(call)
             return None
         finally:
             self._looks.pop(path, None)
 
     async def run(self, call: Callable[[], T], patience: float) -> T:
-        """What `call` returns or raises."""
+        """Return or raise what `call` does."""
         try:
             async with asyncio.timeout(patience):
-                return await asyncio.shield(self.begin(call))
+                return await asyncio.shield(self.start(call))
         except TimeoutError:
             raise NotResponding from None
 
-    def begin(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Will have what `call` returns or raises, if it ever does."""
+    def start(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Return a future for the result of `call`, which may never come."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         if self._running >= MAX_COUNT:
@@ -89,11 +91,11 @@ class HangGuard:
                 result = call()
             except BaseException as caught:
                 error = caught
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(settle, result, error)
 
         try:
             threading.Thread(target=work, name=self._name, daemon=True).start()
-        except RuntimeError as error:  # no more threads are to be had
+        except RuntimeError as error:  # no thread can be started
             settle(None, error)
         return done

@@ -10,7 +10,7 @@ import logging
 import time
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
-_QUIET = ("alembic", "httpx", "uvicorn.error", "asyncio")  # their everyday is not our operator's concern
+_QUIET_LOGGERS = ("alembic", "httpx", "uvicorn.error", "asyncio")  # whose info records are not useful to operators
 
 
 class LineFormatter(logging.Formatter):
@@ -19,20 +19,20 @@ class LineFormatter(logging.Formatter):
         self.converter = time.gmtime
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        fields = [f"{key}={_show(value)}" for key, value in vars(record).items() if key not in _STANDARD]
+        fields = [f"{key}={_format_value(value)}" for key, value in vars(record).items() if key not in _STANDARD]
         line = super().formatMessage(record)
         return f"{line}  {' '.join(fields)}" if fields else line
 
 
-def set_up_log() -> None:
+def configure_logging() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(LineFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    for name in _QUIET:
+    for name in _QUIET_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def _show(value: object) -> str:
-    """Plain words stay plain; anything else is quoted, so that no value can start a line of its own."""
+def _format_value(value: object) -> str:
+    """Return plain words as they are; quote anything else, so that no value can start a new line."""
     text = str(value)
     return text if text and text.isprintable() and " " not in text and '"' not in text else json.dumps(text)

@@ -1,8 +1,8 @@
-"""Raises the priority of a server while it starts, so that a busy machine does not delay its return.
+"""Raises the priority of a server while it starts, so that a busy machine does not delay it.
 
-Loading the server takes one to two seconds of processor time; among jobs that use every core it would get a small part
-of one. The priority is back to normal before any task starts, so no task inherits it; only the short trials of the
-sandbox run with it.
+Loading the server takes one to two seconds of CPU time; among jobs that use every core it would get a small part of
+one. The priority is back to normal before any task starts, so no task inherits it; only the short trials of the sandbox
+run with it.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ _AUTOGROUP = Path("/proc/self/autogroup")  # where processes are scheduled by se
 _THREADS = Path("/proc/self/task")
 
 
-class _Raised:
-    """What the values were before; None where they were not changed."""
+class _SavedPriority:
+    """The earlier values; None if unchanged."""
 
     nice: int | None = None
     autogroup: int | None = None
 
 
 def raise_start_priority() -> None:
-    """Of this thread, of those that it starts, and of its session. Does nothing where that is not permitted."""
+    """Raise it for this thread, its child threads and its session. Does nothing if that is denied."""
     with suppress(OSError):
         nice = os.getpriority(os.PRIO_PROCESS, 0)
         if nice > _NICE:
             os.setpriority(os.PRIO_PROCESS, 0, _NICE)
-            _Raised.nice = nice
+            _SavedPriority.nice = nice
     with suppress(OSError, ValueError, IndexError):
         value = int(_AUTOGROUP.read_text().split()[-1])
         if value > _NICE and os.getsid(0) == os.getpid():  # else it is the session of a shell, and of others
             _AUTOGROUP.write_text(str(_NICE))
-            _Raised.autogroup = value
+            _SavedPriority.autogroup = value
 
 
 def restore_priority() -> None:
-    """As it was, for all threads of this process."""
-    nice, autogroup = _Raised.nice, _Raised.autogroup
-    _Raised.nice = _Raised.autogroup = None
+    """Restore it for all threads of this process."""
+    nice, autogroup = _SavedPriority.nice, _SavedPriority.autogroup
+    _SavedPriority.nice = _SavedPriority.autogroup = None
     if nice is not None:
         for thread in _THREADS.iterdir():
             with suppress(OSError):  # it has ended

@@ -1,4 +1,4 @@
-"""How much a folder holds, counted without following links or entering other filesystems. Blocking."""
+"""Measures a folder without following links or entering other filesystems. Blocking."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from pathlib import Path
 
 UNLIMITED = 1 << 62
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-MAX_OPEN_LEVELS = 200  # folders within folders that are open at the same time
-_MAX_PENDING = 200_000  # names of folders that are remembered to be entered later
-_MAX_LINKED = 100_000  # files with several names that are remembered, so as to be counted once
-_BLOCK = 512
+MAX_OPEN_LEVELS = 200  # nested folders that are open at the same time
+_MAX_PENDING = 200_000  # names of folders remembered for later
+_MAX_LINKED = 100_000  # files with several names, remembered to be counted once
+_BLOCK_SIZE = 512
 
 
 def measure_tree(folder: Path | str, deadline: float) -> int:
-    """Bytes that it takes on its disk, as far as they could be counted until the deadline (monotonic). What cannot be
-    read, or goes meanwhile, is not counted."""
+    """Return its bytes on disk, counted until the deadline (monotonic). Unreadable or vanished entries are not
+    counted."""
     try:
         top = os.open(folder, OPEN_FOLDER)
     except OSError:
         return 0
     walk = TreeWalk(os.fstat(top).st_dev)
     try:
-        return walk.total(top, UNLIMITED, deadline=deadline)
+        return walk.count_bytes(top, UNLIMITED, deadline=deadline)
     finally:
         walk.close()
 
 
 @dataclass(slots=True)
-class _Level:
-    """A folder on the way down. Once `entries` is None, all it holds is counted but the folders in `pending`."""
+class _FolderLevel:
+    """A folder on the current path. Once `entries` is None, all but the folders in `pending` is counted."""
 
-    fd: int | None  # None: closed, to be opened again from below
+    fd: int | None  # None: closed, to be reopened from below
     inode: int
     entries: Iterator[os.DirEntry[str]] | None
     pending: list[str] = field(default_factory=list)
@@ -53,12 +53,12 @@ class _Level:
 
 
 class TreeWalk:
-    """Counts what a folder holds, however deep. Holds an open folder for each of the deepest levels it is down; the
-    levels above them are counted, except for the folders in them, and closed."""
+    """Counts the content of a folder of any depth. Keeps the deepest levels open; the levels above them are counted,
+    except for their subfolders, and closed."""
 
     def __init__(self, device: int) -> None:
         self._device = device
-        self._levels: list[_Level] = []
+        self._levels: list[_FolderLevel] = []
         self._closed = 0  # levels, from the top
         self._pending = 0  # names
         self._linked: set[int] = set()
@@ -70,7 +70,7 @@ class TreeWalk:
         while self._levels:
             self._levels.pop().close()
 
-    def total(
+    def count_bytes(
         self,
         top: int,
         enough: int,
@@ -78,28 +78,28 @@ class TreeWalk:
         deadline: float = float("inf"),
         skipped: frozenset[str] = frozenset(),
     ) -> int:
-        """`skipped`: names in the topmost folder that do not count."""
+        """Count it. `skipped`: names in the topmost folder that do not count."""
         self._skipped = skipped
-        self._go_into(top)
+        self._push_level(top)
         while self._levels and self._held <= enough and self.files <= enough_files and time.monotonic() < deadline:
-            self._step(deadline)
+            self._count_step(deadline)
         return self._held
 
-    def _step(self, deadline: float) -> None:
+    def _count_step(self, deadline: float) -> None:
         """Count one entry, or leave a folder that has no more."""
         level = self._levels[-1]
         if level.entries is not None:
             if not self._count_next(level, is_top=len(self._levels) == 1):
-                self._leave()
+                self._leave_folder()
         elif not level.pending:
-            self._leave()
+            self._leave_folder()
         if self._levels and self._levels[-1].pending:
             level = self._levels[-1]
             self._pending -= 1
-            self._enter(level, level.pending.pop(), deadline)
+            self._enter_folder(level, level.pending.pop(), deadline)
 
-    def _count_next(self, level: _Level, *, is_top: bool, most_pending: int = UNLIMITED) -> bool:
-        """False: there is none. A folder becomes pending."""
+    def _count_next(self, level: _FolderLevel, *, is_top: bool, most_pending: int = UNLIMITED) -> bool:
+        """Count an entry; False if there is none. A folder becomes pending."""
         assert level.entries is not None
         try:
             entry = next(level.entries, None)
@@ -112,22 +112,22 @@ class TreeWalk:
             return False
         if is_top and entry.name in self._skipped:
             return True
-        self._held += self._size(status)
+        self._held += self._count_size(status)
         self.files += 1
         if stat.S_ISDIR(status.st_mode) and self._pending < most_pending:
             level.pending.append(entry.name)
             self._pending += 1
         return True
 
-    def _size(self, status: os.stat_result) -> int:
+    def _count_size(self, status: os.stat_result) -> int:
         if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):
             if status.st_ino in self._linked:
                 return 0
             if len(self._linked) < _MAX_LINKED:
                 self._linked.add(status.st_ino)
-        return status.st_blocks * _BLOCK
+        return status.st_blocks * _BLOCK_SIZE
 
-    def _enter(self, level: _Level, name: str, deadline: float) -> None:
+    def _enter_folder(self, level: _FolderLevel, name: str, deadline: float) -> None:
         try:
             fd = os.open(name, OPEN_FOLDER, dir_fd=level.fd)
         except OSError:
@@ -137,16 +137,16 @@ class TreeWalk:
             return
         if len(self._levels) - self._closed >= MAX_OPEN_LEVELS:
             self._close_uppermost(deadline)
-        self._go_into(fd)
+        self._push_level(fd)
 
-    def _go_into(self, fd: int) -> None:
+    def _push_level(self, fd: int) -> None:
         try:
-            self._levels.append(_Level(fd, os.fstat(fd).st_ino, os.scandir(fd)))
+            self._levels.append(_FolderLevel(fd, os.fstat(fd).st_ino, os.scandir(fd)))
         except OSError:
             os.close(fd)
 
     def _close_uppermost(self, deadline: float) -> None:
-        """Count the rest of the uppermost open folder first: once it is opened again, its entries begin anew."""
+        """Count the rest of the uppermost open folder first: once it is reopened, its entries start again."""
         level = self._levels[self._closed]
         while level.entries is not None and time.monotonic() < deadline:
             if not self._count_next(level, is_top=self._closed == 0, most_pending=_MAX_PENDING):
@@ -154,14 +154,14 @@ class TreeWalk:
         level.close()
         self._closed += 1
 
-    def _leave(self) -> None:
+    def _leave_folder(self) -> None:
         left = self._levels.pop()
         if self._levels and self._levels[-1].fd is None:
-            self._open_again(left)
+            self._reopen_parent(left)
         left.close()
 
-    def _open_again(self, below: _Level) -> None:
-        """The folder above, unless the one below was moved elsewhere meanwhile: then the rest is not counted."""
+    def _reopen_parent(self, below: _FolderLevel) -> None:
+        """Reopen the folder above, unless the one below was moved: then the rest is not counted."""
         level = self._levels[-1]
         self._closed -= 1
         try:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .running import Cli, clean_env, end_started, run_program
+from .cli_runner import Cli, clean_env, end_started, run_program
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.preloaded import start_holdfast
 
-from .running import STARTED, TIMEOUT
+from .cli_runner import STARTED, TIMEOUT
 
 
 class AtTerminal:

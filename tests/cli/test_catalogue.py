@@ -9,7 +9,7 @@ import pytest
 from holdfast.cli.catalogue.image_aliases import complete_alias
 from holdfast.cli.catalogue.instance_types import complete_instance_type
 
-from .running import Cli
+from .cli_runner import Cli
 
 MIB = 2**20
 
@@ -24,7 +24,7 @@ def test_a_size_from_beginning_to_end(cli: Cli) -> None:
     equal = {"operator": "Equal", "key": "gpu", "value": "yes", "effect": "NoSchedule"}
     assert made["tolerations"] == [equal, {"operator": "Exists", "key": "spot"}]
     shown = cli.ok("instance-type", "show", "tiny").text
-    assert shown.startswith("instance type tiny\n  each task     0.5 cores, 256 MiB\n  must be free  0.1 cores\n")
+    assert shown.startswith("instance type tiny\n  limits        0.5 cores, 256 MiB\n  requests      0.1 cores\n")
     changed = cli.ok("instance-type", "set", "tiny", "--cpu-request", "none", "--memory-request", "64Mi", "--json").json
     assert (changed["cpu_request"], changed["memory_request"], changed["cpu"]) == (None, 64 * MIB, 0.5)
     listed = cli.ok("instance-type", "ls").text
@@ -35,8 +35,8 @@ def test_a_size_from_beginning_to_end(cli: Cli) -> None:
     )
     assert complete_instance_type("ti") == ["tiny"]
     assert cli("instance-type", "rm", "tiny").code == 1  # there is no terminal to ask on
-    assert cli.ok("instance-type", "rm", "tiny", "-y").text == "Removed tiny.\n"
-    assert "no instance type tiny" in cli("instance-type", "show", "tiny").err
+    assert cli.ok("instance-type", "rm", "tiny", "-y").text == "Deleted tiny.\n"
+    assert "Instance type tiny not found" in cli("instance-type", "show", "tiny").err
 
 
 def test_an_alias_from_beginning_to_end(cli: Cli) -> None:
@@ -48,7 +48,7 @@ def test_an_alias_from_beginning_to_end(cli: Cli) -> None:
     assert cli.ok("image", "alias", "show", "torch", "--json").json["gpu_url"] == ""
     assert "torch:3" in cli.ok("image", "alias", "ls").text
     assert complete_alias("to") == ["torch"]
-    assert "images are still there" in cli.ok("image", "alias", "rm", "torch", "-y").text
+    assert "images are kept" in cli.ok("image", "alias", "rm", "torch", "-y").text
     assert cli("image", "alias", "show", "torch").code == 1
 
 
@@ -73,9 +73,9 @@ def test_granting_and_taking_back(cli: Cli, command: tuple[str, ...], arguments:
 
 
 def test_what_cannot_be(cli: Cli) -> None:
-    assert "cannot be the name" in cli("instance-type", "add", "../x").err
+    assert "is not a valid name for an instance type" in cli("instance-type", "add", "../x").err
     assert (
-        "asks a machine for 2 cores, more than its limit of 1 core"
+        "(2 cores) exceeds the limit of 1 core"
         in cli("instance-type", "add", "x", "--cpu", "1", "--cpu-request", "2").err
     )
     for option in (("--memory", "lots"), ("--cpu-request", "many"), ("--label", "novalue")):
@@ -102,8 +102,8 @@ def test_a_job_runs_in_what_an_alias_stands_for_with_a_size_below_its_limits(cli
     assert (role["image"], role["image_url"], role["instance_type"]) == ("here", "host", "slim")
     assert role["resources"]["cpu_request"] == 0.1
     shown = [line.split(maxsplit=1) for line in cli.ok("show", job["id"]).text.splitlines()]
-    assert ["image", "here, which is host"] in shown
-    assert ["size", "slim"] in shown
+    assert ["image", "here (host)"] in shown
+    assert ["type", "slim"] in shown
     assert cli.ok("clone", job["id"]).text == file.read_text()
     form = tmp_path / "form.json"
     form.write_text('{"displayName": "f", "image": "here", "instanceType": "slim", "command": "echo form"}')
@@ -115,7 +115,7 @@ def test_a_job_runs_in_what_an_alias_stands_for_with_a_size_below_its_limits(cli
     assert "Did you mean 'slim'?" in said
     cli.ok("instance-type", "rm", "slim", "-y")
     cli.ok("image", "alias", "rm", "here", "-y")
-    assert "The group default has no instance type slim" in cli("rerun", job["id"]).err
+    assert "Instance type slim is not available to the group default" in cli("rerun", job["id"]).err
 
 
 def test_more_of_a_group(cli: Cli) -> None:
@@ -129,9 +129,9 @@ def test_more_of_a_group(cli: Cli) -> None:
     ).json
     assert (changed["shared_volume"], changed["volume_capacity"]) == (False, None)
     assert (changed["launch_only"], changed["home_symlink"], changed["display_name"]) == (True, False, "Plums")
-    assert "too much like the group Plum_Team" in cli("group", "add", "plum-team").err
+    assert "too similar to the group Plum_Team" in cli("group", "add", "plum-team").err
     assert "reserved" in cli("group", "add", "everyone").err
-    assert "must not be more" in cli("group", "set", "Plum_Team", "--gpu", "1", "--user-gpu", "2").err
+    assert "must not exceed the group's quota" in cli("group", "set", "Plum_Team", "--gpu", "1", "--user-gpu", "2").err
     assert cli("group", "set", "Plum_Team", "--volume-size", "big").code == 2
     assert "used" in cli.ok("group", "show", "Plum_Team", "--json").json
     cli.ok("group", "rm", "Plum_Team", "-y")
@@ -149,7 +149,7 @@ def test_what_is_in_use_by_whom(cli: Cli) -> None:
 
 
 def test_where_experiments_go(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "None is set for default" in cli.ok("group", "mlflow", "show", "default").err
+    assert "No tracking server for default" in cli.ok("group", "mlflow", "show", "default").err
     monkeypatch.setenv("TRACKING_PASSWORD", "swordfish")
     cli.ok(
         "group", "mlflow", "set", "default", "http://mlflow:5000", "--ui-url", "http://mlflow/",
@@ -158,7 +158,7 @@ def test_where_experiments_go(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None
     shown = cli.ok("group", "mlflow", "show", "default").text
     assert shown.splitlines() == [
         "tracking server  http://mlflow:5000",
-        "pages            http://mlflow/",
+        "web UI           http://mlflow/",
         "variable         BUCKET=b=c",
         "variable         TRACKING_PASSWORD=swordfish",
     ]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.inside.pdb_console import PROMPT, command_of
+from holdfast.cli.inside.pdb_console import PROMPT, parse_last_command
 from tests.preloaded import run_holdfast
 
-from .running import TIMEOUT, run_program, start
+from .cli_runner import TIMEOUT, run_program, start
 from .terminals import at_terminal
 
 Env = dict[str, str]
@@ -103,7 +103,7 @@ def test_a_pipe_that_stays_open_is_no_end(place: Env, waiting: str) -> None:
     ("typed", "command"), [("c", "c"), (" until 7", "until"), ("b 7 ;; c", "c"), ("p ';;'", "'"), ("", "")]
 )
 def test_what_is_done_last(typed: str, command: str) -> None:
-    assert command_of(typed) == command
+    assert parse_last_command(typed) == command
 
 
 @pytest.mark.release
@@ -150,7 +150,7 @@ def test_ctrl_c_stops_a_program_that_runs_and_q_ends_it(place: Env, waiting: str
         terminal.type(b"q\r")
         assert terminal.wait() == 0
         assert terminal.seen.count(b"The program ends with exit code 2.") == 1
-        assert b"without the debugger" not in terminal.seen
+        assert b"The debugger ended" not in terminal.seen
     assert run_program("wait", waiting, env=place).code == 2
 
 
@@ -160,7 +160,7 @@ def test_who_looks_at_the_job_or_its_log_is_told(place: Env, waiting: str) -> No
         terminal.until(b"debugger waiting at train.py:6 in main-0 until ")
         terminal.until(f": holdfast debug {waiting} main-0".encode())
     shown = run_program("show", waiting, env=place).text
-    assert "waits at train.py:6 in main-0" in shown
+    assert "waiting at train.py:6 in main-0" in shown
     for listing in (("ls",), ("top", "--once")):
         lines = run_program(*listing, env={**place, "COLUMNS": "200"}).text.splitlines()
         assert next(line for line in lines if waiting in line).endswith("debugger waiting at train.py:6 in main-0")
@@ -184,7 +184,7 @@ def test_where_no_debugger_waits(place: Env) -> None:
     while (done := run_program("debug", job, env=place)).err.startswith("error: " + job):
         pass  # it has not started yet
     assert done.code == 1
-    assert "No debugger waits" in done.err
+    assert "No debugger is waiting" in done.err
     assert "paipdb.settrace()" in done.err
     run_program("stop", job, env=place)
 
@@ -202,7 +202,7 @@ def test_a_process_of_an_older_python_is_told(place: Env) -> None:
     assert done.code == 1
     assert "is not Python 3.14 or newer" in done.err
     none = run_program("debug", "--pid", "4000000", job, env=place)
-    assert "There is no process 4000000" in none.err
+    assert "Process 4000000 not found" in none.err
     run_program("stop", job, env=place)
 
 
@@ -215,7 +215,7 @@ exec python3 -c "import time; print('up', flush=True); time.sleep(1000)"
 
 
 def test_a_process_is_handed_to_pythons_own_debugger(place: Env, tmp_path: Path) -> None:
-    """Played: a Python that says it is newer than it is, whose pdb tells what it was asked for."""
+    """Played: a Python that says it is newer than it is, whose pdb tells what it was requested."""
     file = tmp_path / "job.json"
     file.write_text(json.dumps({"name": "newer", "env": {"PYTHONPATH": "fake"}, "command": NEWER}))
     job = run_program("submit", str(file), env=place).text.strip()

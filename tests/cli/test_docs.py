@@ -1,4 +1,4 @@
-"""The page about the command line speaks of every command and every option, and of none that is not there."""
+"""The page about the command line speaks of every command and every option, and of none that does not exist."""
 
 from __future__ import annotations
 

@@ -29,9 +29,9 @@ from holdfast.cli.server.doctor import (
     run_probe,
 )
 from holdfast.engines.base import EngineHealth, Isolation
-from tests.engines.playing import need
+from tests.engines.scenarios import need
 
-from .running import Cli
+from .cli_runner import Cli
 
 
 def test_an_old_python_fails_with_a_remedy() -> None:
@@ -102,7 +102,7 @@ def test_a_port_in_use_is_told_from_a_free_one() -> None:
         port = taken.getsockname()[1]
         assert check_port("127.0.0.1", port, None).status == "fail"
         held = check_port("127.0.0.1", port, None, holder=4711)
-        assert (held.status, "held by process 4711" in held.message) == ("ok", True)
+        assert (held.status, "kept open by process 4711" in held.message) == ("ok", True)
         assert check_port("127.0.0.1", port, "http://127.0.0.1:1").status == "ok"
     assert check_port("127.0.0.1", port, None).status == "ok"
 
@@ -195,18 +195,18 @@ def test_doctor_without_a_server_tries_the_sandbox_itself(alone: Cli) -> None:
 def test_doctor_beside_a_server_asks_it(cli: Cli) -> None:
     result = cli("doctor", "--json")
     port = next(check for check in result.json["checks"] if check["name"] == "port")
-    assert "a server runs at http://127.0.0.1:" in port["message"]
+    assert "a server is running at http://127.0.0.1:" in port["message"]
     assert "engine" in cli("doctor").text
 
 
 @pytest.mark.parametrize(
     ("gateway", "status", "said"),
     [
-        (None, "ok", "off"),
-        (Gateway(enabled=False), "ok", "off"),
-        (Gateway(enabled=True, host="here", port=2222), "ok", "at here, port 2222"),
+        (None, "ok", "disabled"),
+        (Gateway(enabled=False), "ok", "disabled"),
+        (Gateway(enabled=True, host="here", port=2222), "ok", "on here, port 2222"),
         (Gateway(enabled=True, trouble="The SSH gateway cannot listen."), "warn", "cannot listen"),
-        (Gateway(enabled=True), "warn", "does not listen"),
+        (Gateway(enabled=True), "warn", "not running"),
     ],
 )
 def test_the_gateway(gateway: Gateway | None, status: str, said: str) -> None:

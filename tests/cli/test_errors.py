@@ -12,7 +12,7 @@ from holdfast.core.errors import Problem, UserError
 from holdfast.sdk import ApiError
 from tests.sdk.scripted import Say, ScriptedServer
 
-from .running import Cli
+from .cli_runner import Cli
 
 
 def test_every_problem_is_one_line_with_file_and_line(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -54,11 +54,11 @@ def test_without_a_server_it_says_how_to_start_one(nowhere: Cli) -> None:
         (("show",), "JOB"),
         (("ls", "--since", "soon"), "neither a duration"),
         (("ls", "--limit", "many"), "--limit"),
-        (("submit",), "give a FILE"),
-        (("submit", "a.yaml", "--", "true"), "not both"),
-        (("submit", "a.yaml", "--cpu", "2"), "--cpu: only for a command"),
+        (("submit",), "missing FILE"),
+        (("submit", "a.yaml", "--", "true"), "cannot be used together"),
+        (("submit", "a.yaml", "--cpu", "2"), "--cpu: only valid with a command"),
         (("submit", "--env", "A", "--", "true"), "NAME=VALUE"),
-        (("logs", "x", "--stdout", "--stderr"), "choose --stdout or --stderr"),
+        (("logs", "x", "--stdout", "--stderr"), "--stdout and --stderr cannot be used together"),
         (("completion", "tcsh"), "bash"),
     ],
 )
@@ -88,13 +88,13 @@ def test_an_answer_nested_too_deeply_is_an_ordinary_error(alone: Cli, monkeypatc
         for command in ("ls", "status"):
             result = alone(command)
             assert result.code == 1
-            assert "is this the address of a Holdfast server?" in result.err
+            assert "this may not be a Holdfast server" in result.err
         deep = b'{"a":' * 600 + b"1" + b"}" * 600
         known = b'"id": "x", "name": "x", "user": "x", "group": "x", "state": "Failed", "submitted_at": "2026-01-01"'
         server.on("GET", "/jobs/x", Say(b'{%s, "job": %s}' % (known, deep)))
         result = alone("show", "x", "--json")
         assert result.code == 1
-        assert "nested too deeply" in result.error["message"]
+        assert "The response is nested too deeply" in result.error["message"]
     finally:
         server.stop()
 

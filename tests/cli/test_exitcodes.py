@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.exitcodes import exit_code_of
+from holdfast.cli.exitcodes import resolve_exit_code
 from holdfast.sdk import JobDetail
-from holdfast.sdk.reading import read
+from holdfast.sdk.json_conversion import from_json
 
 
 def ended(**facts: Any) -> JobDetail:
-    return read(JobDetail, {"id": "j", "name": "n", "submitted_at": "2026-01-01T00:00:00Z", **facts})
+    return from_json(JobDetail, {"id": "j", "name": "n", "submitted_at": "2026-01-01T00:00:00Z", **facts})
 
 
 HELD_TASK = {"task": "main-0", "state": "Held", "exit": {"kind": "user-error", "code": 7}}
@@ -33,4 +33,4 @@ HELD_TASK = {"task": "main-0", "state": "Held", "exit": {"kind": "user-error", "
     ],
 )
 def test_what_the_exit_code_says(facts: dict[str, Any], code: int) -> None:
-    assert exit_code_of(ended(**facts)) == code
+    assert resolve_exit_code(ended(**facts)) == code

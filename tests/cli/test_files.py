@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.transfers import below
+from holdfast.cli.transfers import resolve_below
 from holdfast.core.errors import UserError
 
-from .running import Cli
-from .test_people import url_of
+from .cli_runner import Cli
+from .test_users import url_of
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_files_go_up_and_come_down(cli: Cli, here: Path) -> None:
     (here / "a.bin").write_bytes(b"\0\1" * 300_000)
-    assert "Put one/a.bin" in cli.ok("files", "put", "a.bin", "one/").text
+    assert "Uploaded one/a.bin" in cli.ok("files", "put", "a.bin", "one/").text
     cli.ok("files", "put", "a.bin", "one/b.bin", "--group", "default")
     assert cli.ok("files", "ls", "one", "--json").json["items"][0]["size"] == 600_000
     assert "b.bin" in cli.ok("files", "ls", "/one/").text
@@ -33,9 +33,9 @@ def test_files_go_up_and_come_down(cli: Cli, here: Path) -> None:
     assert (here / "there/a.bin").read_bytes() == (here / "a.bin").read_bytes()
     cli.ok("files", "get", "one/a.bin", "named")
     assert (here / "named").stat().st_size == 600_000
-    assert cli.ok("files", "rm", "one/a.bin").text == "Removed 1 file.\n"
+    assert cli.ok("files", "rm", "one/a.bin").text == "Deleted 1 file.\n"
     missing = cli("files", "get", "one/a.bin", "gone")
-    assert (missing.code, "There is no file one/a.bin" in missing.err) == (1, True)
+    assert (missing.code, "File one/a.bin not found" in missing.err) == (1, True)
     assert not (here / "gone").exists()
     assert cli("files", "rm", "-r", "one").code == 1  # there is no terminal to ask on
     assert cli.ok("files", "rm", "-r", "one", "--yes", "--json").json == {"removed": 1}
@@ -47,11 +47,11 @@ def test_folders_go_up_and_come_down(cli: Cli, here: Path) -> None:
         (here / name).write_text(name)
     (here / "data/link").symlink_to("/etc/passwd")
     assert "is a folder" in cli("files", "put", "data").err
-    assert "Put 3 files" in cli.ok("files", "put", "-r", "data").text
+    assert "Uploaded 3 files" in cli.ok("files", "put", "-r", "data").text
     assert len(cli.ok("files", "ls", "-r", "data", "--json").json["items"]) == 3
     assert "line\\nbreak" in cli.ok("files", "ls", "-r", "data").text
     assert cli.ok("files", "ls", "-r", "-n", "1", "data", "--json").json["complete"] is False
-    assert "There is more" in cli.ok("files", "ls", "-r", "-n", "1", "data").err
+    assert "Only the first" in cli.ok("files", "ls", "-r", "-n", "1", "data").err
     cli.ok("files", "get", "-r", "data", "copy")
     assert (here / "copy/deep/line\nbreak").read_text() == "data/deep/line\nbreak"
     assert "is a folder" in cli("files", "rm", "data").err
@@ -78,28 +78,28 @@ def test_who_is_no_admin_gets_code_into_a_job(
     assert "hello from /phfs" in ran.text
     cli.ok("files", "get", "model")
     assert (here / "model").read_text() == "trained"
-    assert "only for a command" in cli("submit", "--files", "train.py").err
+    assert "only valid with a command" in cli("submit", "--files", "train.py").err
 
 
 def test_whose_files_is_told(cli: Cli, here: Path) -> None:
-    assert "There is no group nobody" in cli("files", "ls", "-g", "nobody").err
+    assert "Group nobody not found" in cli("files", "ls", "-g", "nobody").err
     assert "Cannot read none" in cli("files", "put", "none").err
 
 
 @pytest.mark.parametrize("name", ["../a", "a/../../b", "/etc/passwd", "", "a//b", "a/\0"])
 def test_names_that_lead_elsewhere_are_not_saved(name: str) -> None:
-    with pytest.raises(UserError, match="cannot be saved safely"):
-        below(Path("here"), name)
+    with pytest.raises(UserError, match="unsafe file name"):
+        resolve_below(Path("here"), name)
 
 
 def test_artifacts_are_listed_and_copied(cli: Cli, here: Path) -> None:
     job = cli.ok("submit", "--json", "--", "true").json
-    assert "Nothing was kept" in cli.ok("artifacts", "ls", job["id"]).err
+    assert "has no artifacts" in cli.ok("artifacts", "ls", job["id"]).err
     (here / "plot.png").write_bytes(b"png")
     cli.ok("files", "put", "plot.png", f"jobArtifacts/{job['id']}/plots/plot.png")
     assert "plots/plot.png" in cli.ok("artifacts", "ls", job["id"]).text
     assert cli.ok("artifacts", "ls", job["id"], "--json").json["items"][0]["size"] == 3
-    assert "Got 1 file" in cli.ok("artifacts", "get", job["id"]).text
+    assert "Saved 1 file" in cli.ok("artifacts", "get", job["id"]).text
     assert (here / job["id"] / "plots/plot.png").read_bytes() == b"png"
     cli.ok("artifacts", "get", job["id"], "plots/plot.png", "--to", "out", "--json")
     assert (here / "out/plots/plot.png").exists()
@@ -121,17 +121,17 @@ def test_usage_is_csv(cli: Cli) -> None:
 def test_what_was_left_out_of_the_artifacts_is_told(cli: Cli, here: Path) -> None:
     made = "mkdir -p ~/artifacts && echo hi > ~/artifacts/kept && mkfifo ~/artifacts/pipe"
     ended = cli.ok("submit", "--wait", "--", made)
-    assert re.search(r"warning: 1 file \(.*\) kept as artifacts; left out", ended.err)
+    assert re.search(r"warning: 1 file \(.*\) saved as artifacts; skipped: 1", ended.err)
     job = cli.ok("ls", "--limit", "1", "--json").json["items"][0]["id"]
     assert "  artifacts   1 file" in cli.ok("show", job).text
-    assert "left out" in cli.ok("artifacts", "ls", job).err
-    assert "left out" in cli.ok("artifacts", "get", job).err
+    assert "skipped: 1" in cli.ok("artifacts", "ls", job).err
+    assert "skipped: 1" in cli.ok("artifacts", "get", job).err
 
 
 def test_getting_none_says_so(cli: Cli, here: Path) -> None:
     job = cli.ok("submit", "--wait", "--json", "--", "true").json["id"]
     got = cli.ok("artifacts", "get", job)
-    assert "Nothing was kept" in got.err
+    assert "has no artifacts" in got.err
     assert got.text == ""
 
 

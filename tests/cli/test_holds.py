@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import typer
 
-from holdfast.cli.jobs.hold_options import hold_word
+from holdfast.cli.jobs.hold_options import HoldOptions
 
-from .running import TIMEOUT, Cli, start
+from .cli_runner import TIMEOUT, Cli, start
 
 DAY = 86400
 CRASH = ("--cpu", "0.1", "--memory", "64Mi", "--name", "crash", "--", "echo it goes wrong; exit 3")
@@ -51,7 +51,7 @@ def left(cli: Cli, job: str) -> float:
     ],
 )
 def test_options_in_a_word(hold: bool | None, length: str | None, files: bool, word: str | None) -> None:
-    assert hold_word(hold, length, files) == word
+    assert HoldOptions(hold, length, files).build_value() == word
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_options_in_a_word(hold: bool | None, length: str | None, files: bool, w
 )
 def test_options_that_do_not_go_together(given: tuple[bool | None, str | None, bool]) -> None:
     with pytest.raises(typer.BadParameter):
-        hold_word(*given)
+        HoldOptions(*given).build_value()
 
 
 def test_from_failure_to_release(cli: Cli) -> None:
@@ -73,11 +73,11 @@ def test_from_failure_to_release(cli: Cli) -> None:
     assert (job["state"], job["held_until"] is not None) == ("Held", True)
     shown = cli.ok("show", job["id"]).text
     assert "held        main-0 until " in shown
-    assert "left; with all it has" in shown
+    assert "left; with processes and resources" in shown
     assert "6d23h left" in cli.ok("ls", "--state", "held").text
     assert "6d23h left" in cli.ok("top", "--once").text
     said = cli.ok("release", job["id"]).text
-    assert said == f"main-0 of crash ({job['id']}) is let go.\n"
+    assert said == f"Released main-0 of crash ({job['id']}).\n"
     ended = cli("wait", job["id"], "--json")
     assert (ended.code, ended.json["state"], ended.json["held_until"]) == (3, "Failed", None)
     again = cli("release", job["id"])
@@ -94,7 +94,7 @@ def test_extending_it(cli: Cli) -> None:
     assert left(cli, job) == 12
     refused = cli("extend", job, "--for", "30d")
     assert refused.code == 1
-    assert "at the latest: 4 weeks in all" in refused.err
+    assert "(4 weeks in total)" in refused.err
     assert cli("extend", job, "--for", "1d", "--until", "2030-01-01").code == 2
     assert cli("extend", job, "--until", "3d").code == 2
     assert cli("extend", job, "main-7").code == 1
@@ -110,7 +110,7 @@ def test_files_alone_give_the_resources_back(cli: Cli) -> None:
     began = time.monotonic()
     while not tasks(cli, job)[0]["held"]["ended"]:
         assert time.monotonic() - began < TIMEOUT
-    assert "its files only" in cli.ok("show", job).text
+    assert "files only" in cli.ok("show", job).text
     assert cli.ok("group", "show", "default", "--json").json["used"]["cpu"] == 0
     cli.ok("release", job)
     assert cli("wait", job).code == 3
@@ -142,7 +142,7 @@ def test_a_task_that_may_not_be_held_says_why(cli: Cli) -> None:
         time.sleep(0.05)
     shown = [line for line in cli.ok("show", job).text.splitlines() if "  not held    " in line]
     refused = [task["task"] for task in tasks(cli, job) if task["state"] == "Failed"]
-    why = "admin has 10 held tasks, and may have 10. `holdfast release` lets one go."
+    why = "Tasks of admin on hold: 10; the limit is 10. Release one with `holdfast release`."
     assert shown == [f"  not held    {task}: {why}" for task in refused]
     cli.ok("release", job)
     cli("wait", job)
@@ -162,9 +162,9 @@ def test_a_groups_hold(cli: Cli) -> None:
 
 def test_a_job_says_beforehand_what_becomes_of_it(cli: Cli) -> None:
     job = cli.ok("submit", "--hold-for", "2d", "--cpu", "0.1", "--", "sleep 100").text.strip()
-    assert "if it fails it is held for 2d0h" in cli.ok("show", job).text
+    assert "on failure  hold for 2d0h" in cli.ok("show", job).text
     cli.ok("stop", job, "--wait")
-    assert "if it fails" not in cli.ok("show", job).text
+    assert "on failure" not in cli.ok("show", job).text
 
 
 @pytest.mark.release_after(1)
@@ -182,14 +182,14 @@ def test_whoever_follows_a_job_is_told_once_that_held_tasks_have_what_it_waits_f
     follower = start(*args, env=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert follower.stderr is not None
     said: list[str] = []
-    while not any("Held tasks" in line for line in said):
+    while not any("Tasks on hold" in line for line in said):
         line = follower.stderr.readline().decode()
         assert line, said
         said.append(line)
-    assert f"waits: The quota of group {group} is 0.15 cores, 0.1 in use, 0.1 asked for.\n" in said
+    assert f"waiting: The quota of group {group} is 0.15 cores, 0.1 in use, 0.1 requested.\n" in said
     assert said[-1].startswith(
-        "waits: Held tasks (1) have 0.1 cores; their owners give that back by `holdfast release`"
+        "waiting: Tasks on hold (1) use 0.1 cores. Their owners can free it with `holdfast release`"
     )
     cli.ok("release", job)
     out, rest = follower.communicate(timeout=TIMEOUT)
-    assert (follower.returncode, out.splitlines()[-1], b"waits:" in rest) == (0, b"it runs", False)
+    assert (follower.returncode, out.splitlines()[-1], b"waiting:" in rest) == (0, b"it runs", False)

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.inside.ssh import _options
+from holdfast.cli.inside.ssh import _build_ssh_options
 from holdfast.core.errors import UserError
 from holdfast.sdk import ShortKey, SshLine
 from tests.e2e.server import Server
 from tests.preloaded import run_holdfast
 
-from .running import TIMEOUT, Result, clean_env, run_on_terminal, run_program, start
+from .cli_runner import TIMEOUT, Result, clean_env, run_on_terminal, run_program, start
 from .terminals import AtTerminal, at_terminal
 
 Env = dict[str, str]
@@ -177,13 +177,13 @@ def test_words_of_the_command_are_no_options_of_ssh(place: Env, job: str) -> Non
 )
 def test_a_hostile_server_gives_ssh_no_option(tmp_path: Path, user: str, host: str) -> None:
     line = SshLine(task="main-0", command="", user=user)
-    with pytest.raises(UserError, match="which is no place for ssh"):
-        _options(tmp_path, tmp_path / "key", line, ShortKey(host=host, port=22, expires_at=NEVER))
+    with pytest.raises(UserError, match="unsafe SSH user or host"):
+        _build_ssh_options(tmp_path, tmp_path / "key", line, ShortKey(host=host, port=22, expires_at=NEVER))
 
 
 def test_what_follows_the_options_of_ssh_is_a_host(tmp_path: Path) -> None:
     line, known = SshLine(task="main-0", command="", user="job-1"), ShortKey(host="here", port=22, expires_at=NEVER)
-    assert _options(tmp_path, tmp_path / "key", line, known)[-4:] == ["-l", "job-1", "--", "here"]
+    assert _build_ssh_options(tmp_path, tmp_path / "key", line, known)[-4:] == ["-l", "job-1", "--", "here"]
 
 
 def test_ssh_at_a_terminal(place: Env, job: str) -> None:
@@ -207,7 +207,7 @@ def test_ssh_and_exec_say_the_same_of_a_task_that_is_not_there(place: Env, job: 
     assert [done.code for done in ways] == [1, 1]
     assert ways[0].err == ways[1].err
     assert f"{job} has no task nosuch" in ways[0].err
-    assert "Its tasks are main-0." in ways[0].err
+    assert "Choose one of its tasks: main-0." in ways[0].err
 
 
 def test_ssh_takes_a_task_as_openpai_spells_it(place: Env, tmp_path: Path) -> None:
@@ -327,7 +327,7 @@ def test_a_name_means_the_one_that_is_held_before_those_that_ended(place: Env) -
     assert kept in run_program("release", "again", env=place).text
     assert run_program("wait", kept, env=place).code == 3
     refused = run_program("release", "again", env=place)
-    assert f"again ({gone}) has ended, and nothing of it is held" in refused.err
+    assert f"again ({gone}) has ended and has no tasks on hold" in refused.err
     assert "--hold" not in refused.err
 
 
@@ -376,10 +376,10 @@ WAYS = [("exec",), ("ssh",), ("stack",), ("debug",), ("forward", "80")]
 def test_who_may_not_is_told_why(place: Env, job: str, others: dict[str, Env], way: tuple[str, ...]) -> None:
     member = run_program(way[0], job, *way[1:], env=others["amy"])
     assert member.code == 1
-    assert "only admin and admins of default may get inside" in member.err
+    assert "only admin and admins of default can connect to its tasks" in member.err
     stranger = run_program(way[0], job, *way[1:], env=others["eve"])
     assert stranger.code == 1
-    assert f"There is no job {job}" in stranger.err
+    assert f"Job {job} not found" in stranger.err
 
 
 @pytest.mark.release_after(1)
@@ -389,4 +389,4 @@ def test_a_job_that_is_over_is_told(place: Env, way: tuple[str, ...]) -> None:
     assert run_program("wait", job, env=place).code == 0
     done = run_program(way[0], job, *way[1:], env=place)
     assert done.code == 1
-    assert "its container is gone" in done.err
+    assert "its containers no longer exist" in done.err

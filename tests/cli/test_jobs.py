@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .running import Cli
+from .cli_runner import Cli
 
 
 def submitted(cli: Cli, *args: str) -> str:
@@ -84,7 +84,7 @@ def test_a_folder_is_mounted_from_here(cli: Cli, tmp_path: Path, monkeypatch: py
 def test_a_command_without_its_dashes_is_recognised(cli: Cli) -> None:
     assert "holdfast submit -- echo hi" in cli("submit", "echo", "hi").err
     assert "holdfast submit -- echo" in cli("submit", "echo").err
-    assert "Is the path right?" in cli("submit", "no-such-file.yaml").err
+    assert "Check the path." in cli("submit", "no-such-file.yaml").err
     assert "holdfast plan -" in cli("plan", stdin=b"command: true").err
 
 
@@ -119,10 +119,13 @@ def test_the_log_of_the_task_that_failed_is_shown_and_named(cli: Cli) -> None:
     followed = cli("submit", "-f", "--name", "pair", "--instances", "2", "--cpu", "0.1", "--", command)
     assert (followed.code, followed.out) == (4, b"I am 0\n")
     job = cli.ok("ls", "--json", "--limit", "1").json["items"][0]["id"]
-    assert f"log of main-0, one of 2 tasks; `holdfast show {job}` lists them\n" in followed.err
+    assert f"Log of main-0, one of 2 tasks; list them with `holdfast show {job}`\n" in followed.err
     assert f"holdfast logs {job} main-1\n" in followed.err
     shown = cli.ok("logs", job)
-    assert (shown.out, shown.err) == (b"I am 1\n", f"log of main-1, one of 2 tasks; `holdfast show {job}` lists them\n")
+    assert (shown.out, shown.err) == (
+        b"I am 1\n",
+        f"Log of main-1, one of 2 tasks; list them with `holdfast show {job}`\n",
+    )
     assert cli.ok("logs", "-f", job).out == b"I am 1\n"
     assert cli.ok("logs", job, "--attempt", "0").out == b"I am 1\n"
     assert cli.ok("logs", job, "--json").json["task"] == "main-1"
@@ -146,7 +149,7 @@ def test_ls_filters_and_pages(cli: Cli) -> None:
 
 
 def test_ls_says_when_nothing_matches(cli: Cli) -> None:
-    assert cli.ok("ls", "--text", "no-such-name").err == "Nothing matches.\n"
+    assert cli.ok("ls", "--text", "no-such-name").err == "No matching jobs.\n"
     assert cli.ok("ls", "--text", "no-such-name", "--json").json["items"] == []
 
 
@@ -187,7 +190,7 @@ def test_show_says_what_to_try_when_the_log_of_an_openpai_job_told_the_cause(cli
     job = cli("submit", "-", "--wait", "--json", stdin=json.dumps(file).encode()).json["id"]
     exit = cli.ok("show", job, "--json").json["exit"]
     assert (exit["kind"], exit["code"], exit["cause"]) == ("user-error", 3, "cuda-oom")
-    assert "try         Use a smaller batch" in cli.ok("show", job).text
+    assert "hint        Use a smaller batch" in cli.ok("show", job).text
     assert "Exit code 3: the GPU ran out of memory" in cli.ok("show", job).text
 
 
@@ -205,11 +208,11 @@ def test_hostile_words_cannot_steer_the_terminal(cli: Cli) -> None:
 
 def test_stop_ends_a_running_job_and_wait_tells(cli: Cli) -> None:
     job = submitted(cli, "--", "echo ready; sleep 600")
-    assert f"{job} has ended" in cli.ok("stop", "--wait", job).text
+    assert f"{job} stopped" in cli.ok("stop", "--wait", job).text
     assert cli("wait", job).code == 120
     assert cli.ok("stop", job).code == 0  # again changes nothing
     done = cli("submit", "--wait", "--json", "--", "true").json["id"]
-    assert cli.ok("stop", done).text == f"{done} had ended before (succeeded)\n"
+    assert cli.ok("stop", done).text == f"{done} had already ended (succeeded)\n"
     report = cli("stop", "--json", job, "no-such-job")
     assert (report.code, report.json["stopped"], report.json["failed"][0]["job"]) == (1, [job], "no-such-job")
 
@@ -286,5 +289,5 @@ def test_top_shows_machines_and_jobs(cli: Cli, args: tuple[str, ...]) -> None:
     job = submitted(cli, "--", "sleep 600")
     shown = cli.ok(*args).text
     assert job in shown
-    assert "machine" in shown.lower() or "nodes" in shown
+    assert "NODE" in shown or "nodes" in shown
     cli.ok("stop", job)

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from .running import Cli, clean_env, run_on_terminal, run_program
+from .cli_runner import TIMEOUT, Cli, clean_env, run_on_terminal, run_program
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ3FOZgDx2DGuNLLzK4ydj1Hmh3Emr3SvNPXd7CGcTCU ann@home\n"
 
@@ -18,7 +18,7 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ3FOZgDx2DGuNLLzK4ydj1Hmh3Emr3SvNPXd
 def test_a_link_logs_a_browser_in(cli: Cli) -> None:
     link = cli.ok("portal").text.strip()
     url, _, code = link.partition("/login?code=")
-    with httpx.Client(headers={"Accept": "text/html"}) as browser:
+    with httpx.Client(headers={"Accept": "text/html"}, timeout=TIMEOUT) as browser:
         assert "Log in as admin" in browser.get(link).text
         assert browser.post(f"{url}/login/link", data={"code": code}).status_code == 303
         assert browser.get(f"{url}/me").status_code == 200
@@ -47,7 +47,7 @@ def test_a_token_for_programs_is_told_why_it_gets_no_link(cli: Cli, monkeypatch:
     monkeypatch.setenv("HOLDFAST_TOKEN", token)
     result = cli("portal")
     assert result.code == 1
-    assert "logs no browser in" in result.err
+    assert "cannot be used to log in with a browser" in result.err
 
 
 def test_keys_come_and_go(cli: Cli, tmp_path: Path) -> None:
@@ -87,11 +87,11 @@ def test_up_ends_with_the_portal_and_only_a_terminal_sees_a_link(tmp_path: Path)
         seen = run_on_terminal("up", "--detach", env=env).out.decode()
         *_, portal, link = seen.strip().splitlines()
         assert re.search(r"Portal: http://127\.0\.0\.1:\d+", portal)
-        found = re.search(r"within 10 minutes: (http://127\.0\.0\.1:\d+)/login\?code=([\w-]+)", link)
+        found = re.search(r"for 10 minutes\): (http://127\.0\.0\.1:\d+)/login\?code=([\w-]+)", link)
         assert found
         log = Path(env["HOLDFAST_HOME"]) / "server.log"
         assert found[2] not in log.read_text()
-        answer = httpx.post(f"{found[1]}/login/link", data={"code": found[2]})
+        answer = httpx.post(f"{found[1]}/login/link", data={"code": found[2]}, timeout=TIMEOUT)
         assert answer.status_code == 303
 
         again = run_program("up", env=env)

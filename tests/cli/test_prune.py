@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .running import Cli
+from .cli_runner import Cli
 
 SMALL = ("--cpu", "0.1", "--memory", "64Mi")
 
@@ -21,7 +21,7 @@ def test_what_takes_room_is_shown_and_removed_when_it_is_said(cli: Cli) -> None:
     for nothing in (cli.ok(*everything, "--older-than", "30d", "--yes", "--json"), cli.ok(*everything, "--dry-run")):
         assert nothing.code == 0
     assert cli.ok("artifacts", "ls", kept["id"], "--json").json["items"]
-    assert "no terminal" in cli(*everything).err
+    assert "not a terminal" in cli(*everything).err
     done = {item["kind"]: item for item in cli.ok(*everything, "--yes", "--json").json["items"]}
     for kind in ("logs", "artifacts", "held"):
         assert done[kind]["bytes"] > 100_000, kind
@@ -29,10 +29,10 @@ def test_what_takes_room_is_shown_and_removed_when_it_is_said(cli: Cli) -> None:
     assert cli.ok("artifacts", "ls", kept["id"], "--json").json["items"] == []
     assert cli("logs", kept["id"]).code != 0
     assert cli("wait", held["id"], "--json").json["state"] == "Failed"
-    assert "removed by admin to make room" in cli.ok("events", held["id"]).text
+    assert "admin deleted the files of main-0 to free disk space" in cli.ok("events", held["id"]).text
 
 
 def test_images_are_named_or_unused(cli: Cli) -> None:
     assert cli.ok("prune", "--unused-images", "--dry-run", "--json").json["items"][0]["kind"] == "images"
-    assert "There is no image" in cli("prune", "--image", "nothing", "--yes").err
+    assert "not found" in cli("prune", "--image", "nothing", "--yes").err
     assert cli("prune", "--image", "a", "--unused-images").code == 2

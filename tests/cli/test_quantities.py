@@ -6,13 +6,13 @@ import pytest
 from typer import BadParameter
 
 from holdfast.cli.quantities import (
+    format_count,
+    format_duration,
+    format_size,
+    format_span,
     parse_duration,
     parse_size,
-    show_count,
-    show_duration,
-    show_size,
-    show_span,
-    since_instant,
+    resolve_since,
 )
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -45,10 +45,10 @@ def test_what_is_no_size(text: str) -> None:
 
 
 def test_since_is_a_duration_or_a_time() -> None:
-    assert since_instant("10m", NOW) == NOW - timedelta(minutes=10)
-    assert since_instant("2026-01-31T11:00:00Z", NOW) == NOW - timedelta(hours=1)
+    assert resolve_since("10m", NOW) == NOW - timedelta(minutes=10)
+    assert resolve_since("2026-01-31T11:00:00Z", NOW) == NOW - timedelta(hours=1)
     with pytest.raises(BadParameter, match="neither a duration"):
-        since_instant("yesterday", NOW)
+        resolve_since("yesterday", NOW)
 
 
 @pytest.mark.parametrize(
@@ -56,23 +56,23 @@ def test_since_is_a_duration_or_a_time() -> None:
     [(-3, "0.0s"), (4.94, "4.9s"), (30.9, "30s"), (192, "3m12s"), (7500, "2h05m"), (273600, "3d4h")],
 )
 def test_shown_durations(seconds: float, shown: str) -> None:
-    assert show_duration(seconds) == shown
+    assert format_duration(seconds) == shown
 
 
 @pytest.mark.parametrize(("count", "shown"), [(0, "0 cores"), (0.5, "0.5 cores"), (1.0, "1 core"), (12, "12 cores")])
 def test_shown_counts(count: float, shown: str) -> None:
-    assert show_count(count, "core") == shown
+    assert format_count(count, "core") == shown
 
 
 def test_a_span_goes_on_until_it_ends() -> None:
     start = NOW - timedelta(seconds=30)
-    assert show_span(start, None, NOW) == "30s"
-    assert show_span(start, start + timedelta(seconds=5), NOW) == "5.0s"
-    assert show_span(None, None, NOW) == ""
+    assert format_span(start, None, NOW) == "30s"
+    assert format_span(start, start + timedelta(seconds=5), NOW) == "5.0s"
+    assert format_span(None, None, NOW) == ""
 
 
 @pytest.mark.parametrize(
     ("size", "shown"), [(None, ""), (100, "100 B"), (2 << 30, "2 GiB"), (10 << 40, "10 TiB"), (1_500_000, "1.4 MiB")]
 )
 def test_shown_sizes(size: int | None, shown: str) -> None:
-    assert show_size(size) == shown
+    assert format_size(size) == shown

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.jobs.schedules import complete_schedule
+from holdfast.cli.jobs.schedule_options import complete_schedule
 
-from .running import Cli
+from .cli_runner import Cli
 
 
 @pytest.fixture
@@ -34,8 +34,8 @@ def test_a_schedule_from_beginning_to_end(cli: Cli, file: str) -> None:
     shown = cli.ok("schedule", "add", file, *args, "--missed", "once").text
     assert re.match(r"nightly  recurrence-\w{6}\n", shown)
     assert "  when        30 4 * * MON-FRI, time zone Asia/Taipei\n" in shown
-    assert "  overlap     waits for an earlier job to end\n" in shown
-    assert "  missed      made up for by one run\n" in shown
+    assert "  overlap     wait for the previous job to end\n" in shown
+    assert "  missed      run once for all missed runs\n" in shown
     assert len(re.findall(r"\d{4}-\d\d-\d\d 04:30 CST  in \d", shown)) == 5
     listed = cli.ok("schedule", "ls").text
     assert re.search(r"recurrence-\w{6}  nightly  30 4 \* \* MON-FRI  \d{4}-\d\d-\d\d 04:30 CST  in ", listed)
@@ -44,11 +44,11 @@ def test_a_schedule_from_beginning_to_end(cli: Cli, file: str) -> None:
     assert complete_schedule("x") == []
     assert cli.ok("schedule", "show", "nightly", "--json").json["id"] == one["id"]
     assert cli.ok("schedule", "show", one["id"].removeprefix("recurrence-"), "--json").json["id"] == one["id"]
-    assert "not been due yet" in cli.ok("schedule", "runs", "nightly").err
+    assert "No runs yet" in cli.ok("schedule", "runs", "nightly").err
     assert cli("schedule", "rm", "nightly").code == 1  # there is no terminal to ask on
-    assert cli.ok("schedule", "rm", "nightly", "-y").text == f"Removed {one['id']}.\n"
-    assert "There is no schedule nightly" in cli("schedule", "show", "nightly").err
-    assert "There is no schedule" in cli("schedule", "show", one["id"]).err
+    assert cli.ok("schedule", "rm", "nightly", "-y").text == f"Deleted {one['id']}.\n"
+    assert "Schedule nightly not found" in cli("schedule", "show", "nightly").err
+    assert f"Schedule {one['id']} not found" in cli("schedule", "show", one["id"]).err
 
 
 def test_changing_what_is_given(cli: Cli, file: str, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_running_pausing_and_resuming(cli: Cli, file: str) -> None:
     assert job["id"] in text
     cli.ok("schedule", "set", "nightly", "--every", "month")
     assert cli.ok("schedule", "pause", "nightly").text.startswith("Paused recurrence-")
-    assert "  paused      until it is resumed\n" in cli.ok("schedule", "show", "nightly").text
+    assert "  paused      until resumed\n" in cli.ok("schedule", "show", "nightly").text
     assert "next run: 2" in cli.ok("schedule", "resume", "nightly").text
 
 
@@ -121,7 +121,7 @@ def test_a_schedule_as_primehub_kept_it(cli: Cli, tmp_path: Path, spec: str) -> 
     path.write_text(f"kind: PhSchedule\nmetadata: {{creationTimestamp: 2026-01-02T03:04:05Z}}\nspec: {spec}\n")
     made = cli.ok("schedule", "add", str(path), "--json").json
     assert (made["name"], made["recurrence"]["cron"]) == ("form", "*/5 * * * *")
-    assert "is for schedules" in cli("submit", str(path)).err
+    assert "is only supported for schedules, not for jobs" in cli("submit", str(path)).err
 
 
 def test_a_job_as_primehub_kept_it(cli: Cli, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_what_is_wrong_is_told(cli: Cli, file: str, tmp_path: Path) -> None:
         assert cli("schedule", *wrong).code == 2
     bad = tmp_path / "bad"
     bad.write_bytes(b"\xff\xfe")
-    assert "not text in UTF-8" in cli("schedule", "add", str(bad), "--every", "day").err
+    assert "is not UTF-8 text" in cli("schedule", "add", str(bad), "--every", "day").err
     for _ in range(2):
         cli.ok("schedule", "add", file, "--every", "day")
-    assert "There are 2 schedules called nightly" in cli("schedule", "show", "nightly").err
+    assert "2 schedules are named nightly" in cli("schedule", "show", "nightly").err

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from .running import TIMEOUT, Cli, run_program, start
+from .cli_runner import TIMEOUT, Cli, run_program, start
 
 
 def test_a_secret_from_beginning_to_end(cli: Cli, tmp_path: Path) -> None:
@@ -31,13 +31,13 @@ def test_a_secret_from_beginning_to_end(cli: Cli, tmp_path: Path) -> None:
         assert "hush-hush" not in shown.text + shown.err
     assert cli("secret", "rm", "key").code == 1  # there is no terminal to ask on
     for name in ("key", "reg"):
-        assert "Removed" in cli.ok("secret", "rm", name, "--yes").text
+        assert "Deleted" in cli.ok("secret", "rm", name, "--yes").text
     assert cli("secret", "show", "key").code == 1
 
 
 def test_where_values_come_from(cli: Cli, tmp_path: Path) -> None:
-    assert "--file FILE, or --stdin" in cli("secret", "add", "key").err
-    assert "--file FILE, or --stdin" in cli("secret", "set", "key").err
+    assert "--file FILE or --stdin" in cli("secret", "add", "key").err
+    assert "--file FILE or --stdin" in cli("secret", "set", "key").err
     assert "Cannot read" in cli("secret", "add", "key", "--file", str(tmp_path / "none")).err
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     assert "not UTF-8" in cli("secret", "add", "key", "--file", str(tmp_path / "binary")).err

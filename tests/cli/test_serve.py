@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from .running import TIMEOUT, clean_env, run_on_terminal, run_program, start
+from .cli_runner import TIMEOUT, clean_env, run_on_terminal, run_program, start
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_detached_with_a_first_job(env: dict[str, str], job_file: Path) -> None:
 
     again = run_program("up", "--first-job", str(job_file), env=env)
     assert again.code == 0, again.err
-    assert "already runs at http://127.0.0.1:" in again.text
+    assert "is already running at http://127.0.0.1:" in again.text
     assert "it works\n" in again.text
     assert password not in again.text
 
@@ -69,7 +69,7 @@ def test_down_stops_it_and_tells_what_goes_on(env: dict[str, str]) -> None:
         follower.kill()
     down = run_program("down", env=env)
     assert down.code == 0, down.err
-    assert "1 job goes on running" in down.text
+    assert "1 job keeps running" in down.text
     assert run_program("down", env=env).code == 1
     assert "Cannot connect" in run_program("ls", env=env).err
     back = run_program("up", "--detach", "--json", env=env)
@@ -86,11 +86,11 @@ def test_in_the_foreground_until_ctrl_c(env: dict[str, str], job_file: Path) -> 
         line = process.stdout.readline()
         assert line, process.stderr.read().decode() if process.stderr else ""
         seen.append(line)
-    assert seen[0].startswith(b"Holdfast is up at http://127.0.0.1:")
+    assert seen[0].startswith(b"Holdfast is running at http://127.0.0.1:")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 0, err.decode()
-    assert b"Stopped." in err
+    assert b"Server stopped." in err
     assert b"Traceback" not in err
 
 

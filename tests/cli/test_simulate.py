@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .running import Cli, clean_env, run_on_terminal
+from .cli_runner import Cli, clean_env, run_on_terminal
 
 
 @pytest.fixture
@@ -18,8 +18,8 @@ def test_a_job_that_is_well(alone: Cli, file: Path) -> None:
     file.write_text("name: well\ncommand: echo hello\n")
     result = alone.ok("simulate", str(file))
     assert result.text.startswith("main-0 | hello\nmain-0: Succeeded after ")
-    assert "were not checked: no server was asked" in result.text
-    assert result.text.endswith("Nothing broke.\n")
+    assert "No server checked the group" in result.text
+    assert result.text.endswith("No problems found.\n")
 
 
 def test_a_job_that_would_break(alone: Cli) -> None:
@@ -28,7 +28,7 @@ def test_a_job_that_would_break(alone: Cli) -> None:
     assert result.code == 1
     assert "main-0 | ******" in result.text
     assert "problem: main: $HOLDFAST_JBO is not set in the real run\n    Did you mean 'HOLDFAST_JOB'?" in result.text
-    assert "It would break: 2 problems." in result.text
+    assert "The job would fail: 2 problems." in result.text
     assert "hunter22" not in result.text
 
 
@@ -61,11 +61,11 @@ def test_a_file_that_is_no_job(alone: Cli, file: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--instances", "none"), "neither a number above 0 nor all"),
+        (("--instances", "none"), "neither a positive number nor"),
         (("--timeout", "soon"), "is not a duration"),
-        (("--timeout", "0s"), "must be above 0"),
+        (("--timeout", "0s"), "must be greater than 0"),
         (("--with", "rkt"), "rkt"),
-        (("--dialect", "klingon"), "there is no dialect"),
+        (("--dialect", "klingon"), "unknown file format"),
     ],
 )
 def test_options_that_mean_nothing(alone: Cli, file: Path, options: tuple[str, ...], says: str) -> None:
@@ -87,7 +87,7 @@ def test_the_server_is_asked_what_only_it_knows(cli: Cli, file: Path) -> None:
     file.write_text("name: asked\ngroup: nobody-knows-it\ncommand: echo\n")
     result = cli("simulate", str(file))
     assert result.code == 1
-    assert "would refuse it" in result.text
+    assert "would reject the job" in result.text
     file.write_text("name: asked\ncommand: echo $HOLDFAST_USER\n")
     assert "main-0 | admin" in cli.ok("simulate", str(file)).text
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from .running import TIMEOUT, run_on_terminal, run_program, start
+from .cli_runner import TIMEOUT, run_on_terminal, run_program, start
 
 
 @pytest.mark.release

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.api.metrics import GpuMetrics, JobNow, TaskFigures, TaskNow
+from holdfast.api.metrics import GpuMetrics, JobUsage, TaskMetrics, TaskUsage
 from holdfast.cli import output
-from holdfast.cli.jobs.top_job import job_page, show_rate
+from holdfast.cli.jobs.top_job import format_rate, render_job_page
 
-from .running import Cli
+from .cli_runner import Cli
 from .terminals import at_terminal
 
 GIB = 2**30
@@ -23,8 +23,8 @@ def test_a_running_job_is_watched_until_ctrl_c(cli: Cli, place: dict[str, str]) 
         assert terminal.wait() == 0
     (task,) = cli.ok("top", job, "--json").json["tasks"]
     assert (task["task"], task["state"], task["memory_asked"]) == ("main-0", "Running", 64 * 2**20)
-    assert task["figures"]["cpu"] > 0
-    assert 0 < task["figures"]["memory"] <= 64 * 2**20
+    assert task["metrics"]["cpu"] > 0
+    assert 0 < task["metrics"]["memory"] <= 64 * 2**20
     everything = cli.ok("top", "--json").json
     assert everything["load"]["jobs"][job]["tasks"] == 1
     for command in (("top", "--once"), ("top", job, "--once")):
@@ -41,35 +41,35 @@ def test_a_running_job_is_watched_until_ctrl_c(cli: Cli, place: dict[str, str]) 
     assert ended.splitlines() == [
         f"busy ({job}): Cancelled",
         "",
-        f"No task of it is on a machine. `holdfast why {job}` says why.",
+        f"No task of this job runs. To see why, run `holdfast why {job}`.",
     ]
     assert cli("top", "no-such-job").code != 0
 
 
 def test_many_tasks_with_gpus_fit_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "width", lambda: 80)
+    monkeypatch.setattr(output, "get_width", lambda: 80)
     gpus = tuple(GpuMetrics(index=n, percent=90 + n, memory=70 * GIB, memory_total=141 * GIB) for n in range(8))
-    figures = TaskFigures(
+    figures = TaskMetrics(
         at=0, cpu=12345, memory=987.6 * GIB, memory_limit=1024 * GIB, net_in=9.9e9, disk_read=1e7, gpus=gpus
     )
     tasks = [
-        TaskNow(task=f"worker-{n}", state="Running", cpu_asked=128, memory_asked=GIB, gpu_asked=8, figures=figures)
+        TaskUsage(task=f"worker-{n}", state="Running", cpu_asked=128, memory_asked=GIB, gpu_asked=8, metrics=figures)
         for n in range(30)
     ]
-    waits = TaskNow(task="late-0", state="Running", cpu_asked=1, memory_asked=GIB, gpu_asked=8)
-    now = JobNow(job="job-202603011200-abcdef", name="n" * 200, state="Running", tasks=(waits, *tasks), total=31)
-    lines = output.render(job_page(now, 20)).splitlines()
+    waits = TaskUsage(task="late-0", state="Running", cpu_asked=1, memory_asked=GIB, gpu_asked=8)
+    now = JobUsage(job="job-202603011200-abcdef", name="n" * 200, state="Running", tasks=(waits, *tasks), total=31)
+    lines = output.render(render_job_page(now, 20)).splitlines()
     assert max(map(len, lines[1:])) <= 80
     assert lines[3].split()[:2] == ["late-0", "–"]
     assert "12345 %" in lines[4]
     assert "94 %" in lines[4]
     assert lines[-2:] == [
-        "11 more tasks are not shown; --limit takes more.",
-        "–: no figures yet; a task is first looked at some seconds after its start.",
+        "11 more tasks are not shown; raise --limit to show them.",
+        "–: no metrics yet; the first sample comes a few seconds after a task starts.",
     ]
-    off = JobNow(job="j", name="n", state="Running", tasks=(waits,), total=1, measured=False)
-    assert output.render(job_page(off, 20)).splitlines()[-1].startswith("Nothing is measured here")
+    off = JobUsage(job="j", name="n", state="Running", tasks=(waits,), total=1, measured=False)
+    assert output.render(render_job_page(off, 20)).splitlines()[-1].startswith("Metrics are disabled on this server")
 
 
 def test_rates_are_short() -> None:
-    assert [show_rate(each) for each in (0, 980, 1024 * 1.26, 34.4e6, 6e9)] == ["0", "980", "1.3K", "33M", "5.6G"]
+    assert [format_rate(each) for each in (0, 980, 1024 * 1.26, 34.4e6, 6e9)] == ["0", "980", "1.3K", "33M", "5.6G"]

@@ -12,7 +12,6 @@ import pytest
 
 from holdfast.api.resources import Amount
 from holdfast.api.why import (
-    Ahead,
     Blocker,
     CodeFrame,
     Efficiency,
@@ -21,14 +20,15 @@ from holdfast.api.why import (
     Failure,
     Finding,
     Holder,
-    Used,
+    JobAhead,
+    ResourceUsage,
     Wait,
     Why,
 )
 from holdfast.cli.jobs import why as why_command
 from holdfast.cli.quantities import utc_now
 
-from .running import Cli, run_on_terminal
+from .cli_runner import Cli, run_on_terminal
 
 SMALL = ("--cpu", "0.1", "--memory", "64Mi")
 GIB = 1 << 30
@@ -40,12 +40,12 @@ def test_why_a_job_waits_and_what_lets_it_start(cli: Cli, place: dict[str, str])
     crash = cli(*submit, "--hold", "--wait", "--name", "crash", "--", "exit 3").json["id"]
     job = cli.ok(*submit, "--name", "patient", "--", "echo it runs").json["id"]
     lines = cli.ok("why").text.splitlines()  # the newest of mine
-    assert lines[0] == f"patient ({job}) waits: The quota of group tight is 0.15 cores, 0.1 in use, 0.1 asked for."
+    assert lines[0] == f"patient ({job}) is waiting: The quota of group tight is 0.15 cores, 0.1 in use, 0.1 requested."
     assert lines[1].startswith(f"  in use by  crash ({crash}) of admin: 0.1 cores, for ")
     assert lines[1].endswith(f", holdfast release {crash}")
     release = next(line for line in lines if f"`holdfast release {crash}`" in line)
     assert release.startswith(
-        f"  try        It would start now if job crash ({crash}) of user admin, which failed and is held until"
+        f"  hint       It would start now if job crash ({crash}) of user admin, which failed and is on hold until"
     )
     raised = "raised the quota of group tight to 0.2 cores: `holdfast group set tight --cpu 0.2`."
     assert any(line.endswith(raised) for line in lines)
@@ -69,7 +69,7 @@ def test_why_a_job_failed(cli: Cli, place: dict[str, str]) -> None:
     assert "\x1b[1;31m" in seen
     assert f"next: holdfast logs {job}" in seen
     shown = cli.ok("show", job).text
-    assert f"  why         main-0: {found['failure']['title']}\n" in shown
+    assert f"  reason      main-0: {found['failure']['title']}\n" in shown
     if os.geteuid() == 0:  # without control groups nothing measures what ends at once
         assert "  used        " in shown
     kept = {name: found["failure"][name] for name in ("fault", "title", "task")}
@@ -82,7 +82,7 @@ def test_what_the_next_run_of_a_schedule_waits_for(cli: Cli, tmp_path: Path) -> 
     (tmp_path / "job.yaml").write_text("name: nightly\ncommand: echo hi\n")
     id = cli.ok("schedule", "add", str(tmp_path / "job.yaml"), "--every", "day", "--json").json["id"]
     text = cli.ok("why", id).text
-    assert text.startswith(f"{id} waits for its next time.\n  starts     ")
+    assert text.startswith(f"{id} waits for its next run.\n  starts     ")
     assert cli.ok("why", id, "--json").json["blockers"] == []
     cli.ok("schedule", "rm", id, "--yes")
 
@@ -95,7 +95,7 @@ def test_a_job_that_is_not_there(cli: Cli) -> None:
 
 
 def lines_of(found: Why) -> list[str]:
-    return [f"{label}: {said}" for label, said in why_command._lines(found)]
+    return [f"{label}: {said}" for label, said in why_command._list_lines(found)]
 
 
 def test_lines_of_a_job_that_waits() -> None:
@@ -113,26 +113,26 @@ def test_lines_of_a_job_that_waits() -> None:
             Blocker(kind="queue", text="Others."),
         ),
         ahead=(
-            Ahead(job="job-3", name="first", user="ann", group="blue", asks=Amount(cpu=4)),
-            Ahead(asks=Amount(memory=GIB)),
+            JobAhead(job="job-3", name="first", user="ann", group="blue", asks=Amount(cpu=4)),
+            JobAhead(asks=Amount(memory=GIB)),
         ),
         ahead_count=5,
         helps=("Ask for less.", "Wait."),
         estimate=Estimate(basis="It cannot be told."),
     )
     found = Why(job="job-1", name="train", state="Pending", verdict="waiting", waiting=wait)
-    assert why_command._verdict(found) == ("train (job-1) waits: Too little.", "yellow")
+    assert why_command._summarize_verdict(found) == ("train (job-1) is waiting: Too little.", "yellow")
     assert lines_of(found) == [
-        "in use by: other (job-2) of bob: 3 cores, 1 GiB, 2 GPUs, for 1h00m, without a time limit",
-        "in use by: a job of another group: 1 GPU, without a time limit",
-        "waits: Quota.",
+        "in use by: other (job-2) of bob: 3 cores, 1 GiB, 2 GPUs, for 1h00m, no time limit",
+        "in use by: a job of another group: 1 GPU, no time limit",
+        "waiting: Quota.",
         "in use by: the same jobs",
-        "waits: Others.",
-        "before it: first (job-3) of ann in group blue: 4 cores",
-        "before it: a job of another group: 1 GiB",
-        "before it: and 3 more jobs",
-        "try: Ask for less.",
-        "try: Wait.",
+        "waiting: Others.",
+        "ahead: first (job-3) of ann in group blue: 4 cores",
+        "ahead: a job of another group: 1 GiB",
+        "ahead: and 3 more jobs",
+        "hint: Ask for less.",
+        "hint: Wait.",
         "starts: It cannot be told.",
     ]
     soon = replace(wait, estimate=Estimate(at=now + timedelta(hours=2, minutes=1), basis="By limits."))
@@ -140,7 +140,7 @@ def test_lines_of_a_job_that_waits() -> None:
     past = replace(wait, estimate=Estimate(at=now, basis="By limits."))
     assert lines_of(replace(found, waiting=past))[-1] == "starts: now. By limits."
     begins = Why(job="job-1", name="train", state="Pending", verdict="waiting", waiting=Wait())
-    assert why_command._verdict(begins)[0] == "train (job-1) is about to start."
+    assert why_command._summarize_verdict(begins)[0] == "train (job-1) is about to start."
 
 
 def test_all_times_are_on_the_readers_clock(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +148,7 @@ def test_all_times_are_on_the_readers_clock(monkeypatch: pytest.MonkeyPatch) -> 
     time.tzset()
     try:
         at = datetime(2099, 3, 1, 12, 0, tzinfo=UTC)
-        said = "It would start once that has ended, by 2099-03-01 12:00:00 UTC at the latest."
+        said = "It would start when that has ended, at 2099-03-01 12:00:00 UTC at the latest."
         wait = Wait(
             blockers=(Blocker(kind="machines", text="No room.", holders=(Holder(job="job-2", until=at),)),),
             helps=(said,),
@@ -164,8 +164,11 @@ def test_all_times_are_on_the_readers_clock(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_debugger_that_waits_comes_first() -> None:
     found = Why(job="job-1", name="train", state="Running", verdict="debugger", debugger="train.py:42 in worker-0")
-    assert why_command._verdict(found)[0] == "train (job-1) runs, and a debugger waits at train.py:42 in worker-0."
-    assert why_command._next(found)[0] == "holdfast debug job-1"
+    assert (
+        why_command._summarize_verdict(found)[0]
+        == "train (job-1) is running; a debugger waits at train.py:42 in worker-0."
+    )
+    assert why_command._suggest_commands(found)[0] == "holdfast debug job-1"
 
 
 FAILURE = Failure(
@@ -187,26 +190,26 @@ FAILURE = Failure(
 
 def test_lines_of_a_job_that_failed() -> None:
     found = Why(job="job-1", name="train", state="Failed", verdict="failed", failure=FAILURE)
-    assert why_command._verdict(found) == ("train (job-1) failed: ValueError: no (likely)", "bold red")
+    assert why_command._summarize_verdict(found) == ("train (job-1) failed: ValueError: no (likely)", "bold red")
     assert lines_of(found) == [
-        "because: It raised an exception.",
+        "cause: It raised an exception.",
         "where: train.py:7 in main: raise ValueError",
         "task: w-0, in attempt 2",
         "evidence: Exit code 1",
         "log: | Traceback",
         "log: | ValueError: no",
-        "followers: w-1, w-2 failed because of it",
-        "try: Mend it.",
+        "secondary: w-1, w-2 failed because of it",
+        "hint: Mend it.",
     ]
     held = replace(found, state="Held")
-    assert why_command._verdict(held)[0] == "train (job-1) failed and is held: ValueError: no (likely)"
-    assert why_command._next(held)[0] == "holdfast ssh job-1 w-0"
+    assert why_command._summarize_verdict(held)[0] == "train (job-1) failed and is held: ValueError: no (likely)"
+    assert why_command._suggest_commands(held)[0] == "holdfast ssh job-1 w-0"
     unknown = replace(found, failure=replace(FAILURE, fault="unknown", title="Exit code 1"))
-    assert why_command._verdict(unknown)[0] == "train (job-1) failed, and nothing shows why: Exit code 1"
+    assert why_command._summarize_verdict(unknown)[0] == "train (job-1) failed; cause unknown: Exit code 1"
 
 
 SLOW = Finding(kind="one-core", text="1 of 8 cores is busy.", remedy="Use more.", tasks=("w-0",))
-USED = Used(
+USED = ResourceUsage(
     tasks=1, seconds=60, cpu_asked=8, cpu_used=1.02, memory_asked=4 * GIB, memory_peak=GIB, gpu_asked=1, gpu_used=0.5
 )
 
@@ -214,29 +217,29 @@ USED = Used(
 def test_lines_of_a_job_that_is_slow() -> None:
     efficiency = Efficiency(whole=USED, advice=("1 GiB would do.",))
     found = Why(job="job-1", name="train", state="Running", verdict="slow", slow=(SLOW, SLOW), efficiency=efficiency)
-    assert why_command._verdict(found) == ("train (job-1) runs: 1 of 8 cores is busy.", "yellow")
+    assert why_command._summarize_verdict(found) == ("train (job-1) is running: 1 of 8 cores is busy.", "yellow")
     assert lines_of(found) == [
-        "try: Use more.",
+        "hint: Use more.",
         "slow: 1 of 8 cores is busy. (w-0)",
-        "try: Use more.",
-        "used: 1 of 8 cores, on the average",
-        "used: 1 GiB of 4 GiB, at its highest",
-        "used: 0.5 of 1 GPU, on the average",
+        "hint: Use more.",
+        "used: 1 of 8 cores on average",
+        "used: 1 GiB of 4 GiB at peak",
+        "used: 0.5 of 1 GPU on average",
         "advice: 1 GiB would do.",
     ]
-    assert why_command._next(found)[0] == "holdfast stack job-1"
+    assert why_command._suggest_commands(found)[0] == "holdfast stack job-1"
 
 
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        ("Running", "runs; nothing stands out."),
-        ("Succeeded", "succeeded; nothing stands out."),
-        ("Preparing", "is preparing; nothing stands out."),
+        ("Running", "is running; no problems found."),
+        ("Succeeded", "succeeded; no problems found."),
+        ("Preparing", "is preparing; no problems found."),
         ("Cancelled", "was cancelled: Cancelled by ann"),
     ],
 )
 def test_a_job_of_which_there_is_nothing_to_say(state: str, said: str) -> None:
     found = Why(job="job-1", name="train", state=state, message="Cancelled by ann")
-    assert why_command._verdict(found)[0] == f"train (job-1) {said}"
+    assert why_command._summarize_verdict(found)[0] == f"train (job-1) {said}"
     assert lines_of(found) == []

@@ -10,10 +10,10 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from holdfast.core.attempt import Observation, Seen
+from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.job import MIB, Resources
-from holdfast.engines.base import Engine, KeepsArtifacts, Launch, LeftOut, LogSource, Stream, SupportsMetrics
-from holdfast.services.logs.reading import follow
+from holdfast.engines.base import Engine, Launch, LogSource, SkipReason, Stream, SupportsArtifacts, SupportsMetrics
+from holdfast.services.logs.reading import follow_source
 
 TIMEOUT = 60.0  # seconds; only a broken engine ever waits that long
 
@@ -75,7 +75,9 @@ class Rig:
         """The end of a task, as the engine tells it."""
 
         def ends() -> list[Observation]:
-            return [seen for seen in self.told if seen.attempt_id == attempt_id and seen.seen is not Seen.RUNNING]
+            return [
+                seen for seen in self.told if seen.attempt_id == attempt_id and seen.seen is not ObservedState.RUNNING
+            ]
 
         async with self._news:
             await self._news.wait_for(ends)
@@ -84,20 +86,20 @@ class Rig:
     async def run(self, attempt_id: str, script: str, **more: Any) -> Observation:
         """Start it and wait for its end."""
         seen = await self.engine.start(launch(attempt_id, script, **more))
-        return await self.end_of(attempt_id) if seen.seen is Seen.RUNNING else seen
+        return await self.end_of(attempt_id) if seen.seen is ObservedState.RUNNING else seen
 
     async def start_and_wait_for(self, word: bytes, attempt_id: str, script: str, **more: Any) -> None:
         """Start it and wait until it has printed that."""
         seen = await self.engine.start(launch(attempt_id, script, **more))
-        assert seen.seen is Seen.RUNNING, seen
+        assert seen.seen is ObservedState.RUNNING, seen
         log = self.log(attempt_id)
         size = 0
         while word not in await read_all(log):
-            assert await log.grown(size, TIMEOUT), await read_all(log)
+            assert await log.wait_for_growth(size, TIMEOUT), await read_all(log)
             size = await log.size()
 
     def log(self, attempt_id: str, stream: Stream = Stream.STDOUT) -> LogSource:
-        log = self.engine.log(attempt_id, stream)
+        log = self.engine.open_log(attempt_id, stream)
         assert log is not None
         return log
 
@@ -111,34 +113,34 @@ def without_figures(seen: Observation) -> Observation:
 
 
 async def read_all(log: LogSource) -> bytes:
-    return await log.read(await log.first(), 1 << 24)
+    return await log.read(await log.find_first_offset(), 1 << 24)
 
 
 class Basket:
     """Takes every artifact."""
 
-    ended = False
+    is_cancelled = False
 
     def __init__(self) -> None:
         self.files: dict[bytes, bytes] = {}
-        self.left: dict[bytes, LeftOut] = {}
+        self.left: dict[bytes, SkipReason] = {}
         self.more = False
 
-    def take(self, path: tuple[bytes, ...], size: int, open_file: Callable[[], BinaryIO]) -> None:
+    def add_file(self, path: tuple[bytes, ...], size: int, open_file: Callable[[], BinaryIO]) -> None:
         with open_file() as file:
             self.files[b"/".join(path)] = file.read(size)
 
-    def leave(self, path: tuple[bytes, ...], why: LeftOut, count: int = 1) -> None:
+    def skip_entry(self, path: tuple[bytes, ...], why: SkipReason, count: int = 1) -> None:
         self.left[b"/".join(path)] = why
 
-    def not_counted(self) -> None:
+    def mark_incomplete(self) -> None:
         self.more = True
 
 
 def collect(engine: Engine, attempt_id: str) -> Basket:
-    assert isinstance(engine, KeepsArtifacts)
+    assert isinstance(engine, SupportsArtifacts)
     basket = Basket()
-    engine.collect(attempt_id, basket)
+    engine.collect_artifacts(attempt_id, basket)
     return basket
 
 
@@ -148,7 +150,7 @@ async def sweep(engine: Engine, known: Collection[str] = ()) -> list[str]:
     for id in strays:
         await engine.stop(id, 0)
     for id in strays:
-        while (await engine.observe([id]))[id].seen in (Seen.RUNNING, Seen.HELD):
+        while (await engine.observe([id]))[id].seen in (ObservedState.RUNNING, ObservedState.HELD):
             await asyncio.sleep(0.005)
         await engine.remove(id)
     return strays
@@ -180,7 +182,7 @@ class EngineContract:
     def test_the_exit_code_is_the_programs_own(self, script: str, code: int) -> None:
         async def scenario(rig: Rig) -> None:
             seen = await rig.run("a", script)
-            assert (seen.seen, seen.code, seen.oom) == (Seen.EXITED, code, False)
+            assert (seen.seen, seen.code, seen.oom) == (ObservedState.EXITED, code, False)
             assert (await rig.look("a")).code == code
 
         self.play(scenario)
@@ -188,7 +190,7 @@ class EngineContract:
     def test_an_entry_runs_in_place_of_the_script_and_is_given_it(self) -> None:
         async def scenario(rig: Rig) -> None:
             seen = await rig.run("a", "echo mine\nexit 4", entry='sh "$1"')
-            assert (seen.seen, seen.code) == (Seen.EXITED, 4)
+            assert (seen.seen, seen.code) == (ObservedState.EXITED, 4)
             assert await read_all(rig.log("a")) == b"mine\n"
 
         self.play(scenario)
@@ -215,28 +217,28 @@ class EngineContract:
     def test_a_failed_one_that_is_to_be_held_stands_still(self) -> None:
         async def scenario(rig: Rig) -> None:
             held = await rig.run("kept", "echo before; exit 3", hold=True)
-            assert (held.seen, held.code, held.oom) == (Seen.HELD, 3, False)
-            await rig.engine.announce("kept", "held", "kept for you\n")
-            await rig.engine.announce("kept", "held", "kept for you\n")
+            assert (held.seen, held.code, held.oom) == (ObservedState.HELD, 3, False)
+            await rig.engine.append_log("kept", "held", "kept for you\n")
+            await rig.engine.append_log("kept", "held", "kept for you\n")
             await rig.reopen()
             again = (await rig.engine.observe(["kept"]))["kept"]
-            assert (again.seen, again.code) == (Seen.HELD, 3)
-            await rig.engine.announce("kept", "held", "kept for you\n")
-            source = rig.engine.log("kept", Stream.STDOUT)
+            assert (again.seen, again.code) == (ObservedState.HELD, 3)
+            await rig.engine.append_log("kept", "held", "kept for you\n")
+            source = rig.engine.open_log("kept", Stream.STDOUT)
             assert source is not None
-            assert not await source.complete()
+            assert not await source.is_complete()
             assert await source.read(0, 1000) == b"before\nkept for you\n"
             await rig.engine.remove("kept")  # it is there: nothing happens
             rig.told.clear()
             await rig.engine.stop("kept", 30)
-            assert (await rig.end_of("kept")).seen is Seen.EXITED
+            assert (await rig.end_of("kept")).seen is ObservedState.EXITED
 
         self.play(scenario)
 
     def test_success_is_not_held(self) -> None:
         async def scenario(rig: Rig) -> None:
             ended = await rig.run("fine", "echo fine", hold=True)
-            assert (ended.seen, ended.code) == (Seen.EXITED, 0)
+            assert (ended.seen, ended.code) == (ObservedState.EXITED, 0)
 
         self.play(scenario)
 
@@ -244,26 +246,26 @@ class EngineContract:
         async def scenario(rig: Rig) -> None:
             await rig.start_and_wait_for(b"here", "stopped", "echo here; sleep 1000", hold=True)
             await rig.engine.stop("stopped", 30)
-            assert (await rig.end_of("stopped")).seen is Seen.EXITED
+            assert (await rig.end_of("stopped")).seen is ObservedState.EXITED
 
         self.play(scenario)
 
     def test_what_never_started_is_absent(self) -> None:
         async def scenario(rig: Rig) -> None:
             assert await rig.engine.observe([]) == {}
-            assert (await rig.look("never")).seen is Seen.ABSENT
-            assert rig.engine.log("never", Stream.STDOUT) is None
+            assert (await rig.look("never")).seen is ObservedState.ABSENT
+            assert rig.engine.open_log("never", Stream.STDOUT) is None
 
         self.play(scenario)
 
     def test_an_unknown_image_is_refused_and_leaves_nothing(self) -> None:
         async def scenario(rig: Rig) -> None:
             seen = await rig.engine.start(launch("a", "exit 0", image="no/such:image"))
-            assert (seen.seen, seen.transient, seen.cause) == (Seen.REFUSED, False, "image-missing")
+            assert (seen.seen, seen.transient, seen.cause) == (ObservedState.REFUSED, False, "image-missing")
             assert "no/such:image" in seen.message
             assert "host" in seen.message
-            assert (await rig.look("a")).seen is Seen.ABSENT
-            assert rig.engine.log("a", Stream.STDOUT) is None
+            assert (await rig.look("a")).seen is ObservedState.ABSENT
+            assert rig.engine.open_log("a", Stream.STDOUT) is None
             assert (await rig.run("a", "exit 0")).code == 0  # the same id may be used once it can run
 
         self.play(scenario)
@@ -272,9 +274,9 @@ class EngineContract:
     @pytest.mark.parametrize("name", ["../a", "a/b", "", ".", "..", "a\0b", "a\nb", "x" * 300, "-rf"])
     def test_names_that_are_no_file_names_are_refused(self, name: str) -> None:
         async def scenario(rig: Rig) -> None:
-            assert (await rig.engine.start(launch(name, "exit 0"))).seen is Seen.REFUSED
-            assert (await rig.look(name)).seen is Seen.ABSENT
-            assert rig.engine.log(name, Stream.STDOUT) is None
+            assert (await rig.engine.start(launch(name, "exit 0"))).seen is ObservedState.REFUSED
+            assert (await rig.look(name)).seen is ObservedState.ABSENT
+            assert rig.engine.open_log(name, Stream.STDOUT) is None
             await rig.engine.stop(name, 0)
             await rig.engine.remove(name)
             await rig.engine.remove_logs(name)
@@ -295,7 +297,7 @@ class EngineContract:
             await rig.run("a", "echo once\nexit 5")
             for _ in range(2):
                 again = await rig.engine.start(launch("a", "echo once\nexit 5"))
-                assert (again.seen, again.code) == (Seen.EXITED, 5)
+                assert (again.seen, again.code) == (ObservedState.EXITED, 5)
                 await rig.engine.remove("a")  # not even after it was removed
             assert await read_all(rig.log("a")) == b"once\n"
 
@@ -304,7 +306,7 @@ class EngineContract:
     def test_starting_what_runs_answers_that_it_runs(self) -> None:
         async def scenario(rig: Rig) -> None:
             await rig.start_and_wait_for(b"up", "a", "echo up\nsleep 600")
-            assert (await rig.engine.start(launch("a", "echo up\nsleep 600"))).seen is Seen.RUNNING
+            assert (await rig.engine.start(launch("a", "echo up\nsleep 600"))).seen is ObservedState.RUNNING
             assert await read_all(rig.log("a")) == b"up\n"
 
         self.play(scenario)
@@ -315,10 +317,10 @@ class EngineContract:
             for number in range(10):
                 work = launch(f"a{number}", "echo once\nsleep 600")
                 seen = await asyncio.gather(rig.engine.start(work), other.start(work))
-                assert {each.seen for each in seen} == {Seen.RUNNING}
+                assert {each.seen for each in seen} == {ObservedState.RUNNING}
             for number in range(10):
                 log = rig.log(f"a{number}")
-                await log.grown(0, TIMEOUT)
+                await log.wait_for_growth(0, TIMEOUT)
                 await rig.engine.stop(f"a{number}", 0)
                 await rig.end_of(f"a{number}")
                 assert await read_all(log) == b"once\n"
@@ -368,7 +370,7 @@ class EngineContract:
                 await rig.engine.start(launch(f"a{number}", "sleep 600"))
                 await rig.engine.stop(f"a{number}", TIMEOUT if number % 2 else 0)
             for number in range(5):
-                assert (await rig.end_of(f"a{number}")).seen in (Seen.EXITED, Seen.LOST)
+                assert (await rig.end_of(f"a{number}")).seen in (ObservedState.EXITED, ObservedState.LOST)
 
         self.play(scenario)
 
@@ -407,9 +409,9 @@ class EngineContract:
             await rig.start_and_wait_for(b"up", "a", "echo up\nsleep 600")
             await rig.reopen()
             seen = await rig.look("a")
-            assert seen.seen is Seen.RUNNING
+            assert seen.seen is ObservedState.RUNNING
             assert seen.elapsed is not None
-            assert not await rig.log("a").complete()
+            assert not await rig.log("a").is_complete()
             await rig.engine.stop("a", TIMEOUT)
             assert (await rig.end_of("a")).code == 143
 
@@ -422,9 +424,9 @@ class EngineContract:
             await rig.reopen()
             for number in range(5):
                 seen = await rig.look(f"a{number}")
-                if seen.seen is Seen.RUNNING:
+                if seen.seen is ObservedState.RUNNING:
                     seen = await rig.end_of(f"a{number}")
-                assert (seen.seen, seen.code) == (Seen.EXITED, number), seen
+                assert (seen.seen, seen.code) == (ObservedState.EXITED, number), seen
                 assert await read_all(rig.log(f"a{number}", Stream.MERGED)) == f"{number}\n".encode()
 
         self.play(scenario)
@@ -457,7 +459,7 @@ class EngineContract:
             await rig.run("a", "echo 0123456789")
             log = rig.log("a", stream)
             assert await log.size() == 11
-            assert await log.first() == 0
+            assert await log.find_first_offset() == 0
             assert await log.read(2, 3) == b"234"
             assert await log.read(8, 100) == b"89\n"
             assert await log.read(11, 10) == b""
@@ -470,14 +472,14 @@ class EngineContract:
         async def scenario(rig: Rig) -> None:
             await rig.engine.start(launch("a", "echo up\necho up >&2\nsleep 600"))
             log = rig.log("a", stream)
-            assert await log.grown(0, TIMEOUT)
+            assert await log.wait_for_growth(0, TIMEOUT)
             size = await log.size()
-            assert not await log.complete()
-            waiting = asyncio.create_task(log.grown(size + 100, TIMEOUT * 10))
+            assert not await log.is_complete()
+            waiting = asyncio.create_task(log.wait_for_growth(size + 100, TIMEOUT * 10))
             await rig.engine.stop("a", 0)
             assert not await waiting  # the end wakes it too
-            assert await log.complete()
-            assert not await log.grown(await log.size(), TIMEOUT * 10)
+            assert await log.is_complete()
+            assert not await log.wait_for_growth(await log.size(), TIMEOUT * 10)
 
         self.play(scenario)
 
@@ -486,9 +488,9 @@ class EngineContract:
         async def scenario(rig: Rig) -> None:
             for attempt_id in ("a", "b", "c"):
                 starting = asyncio.create_task(rig.engine.start(launch(attempt_id, "echo hello")))
-                while (log := rig.engine.log(attempt_id, stream)) is None:
+                while (log := rig.engine.open_log(attempt_id, stream)) is None:
                     await asyncio.sleep(0)
-                assert b"".join([data async for _, data in follow(log, 0)]) == b"hello\n"
+                assert b"".join([data async for _, data in follow_source(log, 0)]) == b"hello\n"
                 await starting
 
         self.play(scenario)
@@ -499,12 +501,14 @@ class EngineContract:
             await rig.start_and_wait_for(b"up", "a", "echo up\nsleep 600")
             await rig.reopen()
             log = rig.log("a", stream)
-            assert not await log.complete()  # though nobody has looked yet for what runs
-            assert not await log.grown(len(b"up\n"), 0.05)
-            waiting = asyncio.create_task(log.grown(10_000, TIMEOUT * 10))  # a shell may say that it was killed
+            assert not await log.is_complete()  # though nobody has looked yet for what runs
+            assert not await log.wait_for_growth(len(b"up\n"), 0.05)
+            waiting = asyncio.create_task(
+                log.wait_for_growth(10_000, TIMEOUT * 10)
+            )  # a shell may say that it was killed
             await rig.engine.stop("a", 0)
             assert not await waiting
-            assert await log.complete()
+            assert await log.is_complete()
             assert (await read_all(log)).startswith(b"up\n")
 
         self.play(scenario)
@@ -515,8 +519,8 @@ class EngineContract:
             await rig.run("a", "echo first\necho second")
             for stream in (Stream.STDOUT, Stream.MERGED):
                 log = rig.log("a", stream)
-                assert await log.offset_at(long_ago) == 0
-                later = await log.offset_at(datetime.now(UTC) + timedelta(hours=1))
+                assert await log.find_offset(long_ago) == 0
+                later = await log.find_offset(datetime.now(UTC) + timedelta(hours=1))
                 assert 0 <= later <= await log.size()
 
         self.play(scenario)
@@ -528,14 +532,14 @@ class EngineContract:
             await rig.run("a", "echo first\necho odd >&2\necho second\necho even >&2")
             log = rig.log("a", stream)
             size = await log.size()
-            pieces = await log.times(0, size, 1000)
+            pieces = await log.list_write_times(0, size, 1000)
             assert b"".join([await log.read(start, end - start) for start, end, _ in pieces]) == await read_all(log)
             assert [piece.at for piece in pieces] == sorted(piece.at for piece in pieces)
             assert all(began < piece.at < datetime.now(UTC) + timedelta(minutes=1) for piece in pieces)
-            assert [(piece.start, piece.end) for piece in await log.times(2, 4, 1000)] == [(2, 4)]
-            assert await log.times(0, size, 1) == pieces[:1]
-            assert not await log.times(size, size + 1000, 1000)
-            assert not await log.times(5, 5, 1000)
+            assert [(piece.start, piece.end) for piece in await log.list_write_times(2, 4, 1000)] == [(2, 4)]
+            assert await log.list_write_times(0, size, 1) == pieces[:1]
+            assert not await log.list_write_times(size, size + 1000, 1000)
+            assert not await log.list_write_times(5, 5, 1000)
 
         self.play(scenario)
 
@@ -552,10 +556,10 @@ class EngineContract:
         """
 
         async def scenario(rig: Rig) -> None:
-            if not isinstance(rig.engine, KeepsArtifacts):
+            if not isinstance(rig.engine, SupportsArtifacts):
                 pytest.skip(f"{rig.engine.name} keeps no artifacts")
             seen = await rig.run("a", script)
-            assert (seen.seen, seen.code, seen.artifacts) == (Seen.EXITED, code, True)
+            assert (seen.seen, seen.code, seen.artifacts) == (ObservedState.EXITED, code, True)
             for _ in range(2):
                 found = collect(rig.engine, "a")
                 assert list(found.files.items()) == [(b"a", b"two\n"), (b"b", b"one\n")]
@@ -570,7 +574,7 @@ class EngineContract:
 
     def test_a_task_that_leaves_none_says_so(self) -> None:
         async def scenario(rig: Rig) -> None:
-            if not isinstance(rig.engine, KeepsArtifacts):
+            if not isinstance(rig.engine, SupportsArtifacts):
                 pytest.skip(f"{rig.engine.name} keeps no artifacts")
             assert not (await rig.run("a", "echo hello")).artifacts
             assert not collect(rig.engine, "a").files
@@ -591,7 +595,7 @@ class EngineContract:
             assert await read_all(rig.log("a", Stream.MERGED)) == b"kept\n"
             for _ in range(2):
                 await rig.engine.remove_logs("a")
-                assert rig.engine.log("a", Stream.STDOUT) is None
+                assert rig.engine.open_log("a", Stream.STDOUT) is None
 
         self.play(scenario)
 
@@ -603,8 +607,8 @@ class EngineContract:
             await rig.reopen()
             assert set(await rig.engine.list_attempts()) == {"known", "stray", "over"}
             assert set(await sweep(rig.engine, ["known"])) == {"stray", "over"}
-            assert (await rig.look("known")).seen is Seen.RUNNING
-            assert (await rig.look("stray")).seen is not Seen.RUNNING
+            assert (await rig.look("known")).seen is ObservedState.RUNNING
+            assert (await rig.look("stray")).seen is not ObservedState.RUNNING
             assert await read_all(rig.log("over")) == b"over\n"
             assert await rig.engine.list_attempts() == ["known"]
 
@@ -612,12 +616,12 @@ class EngineContract:
 
     def test_engines_describe_themselves(self) -> None:
         async def scenario(rig: Rig) -> None:
-            health = rig.engine.health()
+            health = rig.engine.get_health()
             assert health.name == rig.engine.name
-            nodes = rig.engine.nodes()
+            nodes = rig.engine.list_nodes()
             assert nodes
             assert all(node.cpu > 0 and node.memory > 0 and node.port_start < node.port_end for node in nodes)
-            assert "host" in {image.name for image in await rig.engine.images()}
+            assert "host" in {image.name for image in await rig.engine.list_images()}
 
         self.play(scenario)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from holdfast.core.audit import Act, AuditKind, AuditQuery, NewAuditEvent
+from holdfast.core.audit import AuditAction, AuditKind, AuditQuery, NewAuditEvent
 from holdfast.store import audit, people
-from tests.store.opened import NOW, Opened, a_user
+from tests.store.open_store import NOW, Opened, a_user
 
 ONE = NewAuditEvent(
     at=NOW,
     actor="änn",
     kind=AuditKind.USER,
-    act=Act.CREATED,
+    act=AuditAction.CREATED,
     subject="bob",
     address="::1",
     detail={"email": "b\0ob@example.org", "紅": "<b>"},
@@ -26,12 +26,12 @@ class AuditContract:
             kind = AuditKind.GROUP if number % 2 else AuditKind.USER
             moment = NOW + timedelta(minutes=number)
             event = replace(ONE, at=moment, kind=kind, actor=f"actor{number % 3}", subject=f"thing{number % 5}")
-            opened.write(audit.insert_audit, event)
+            opened.write(audit.insert_audit_entry, event)
 
     def test_an_event_is_kept_whole(self, opened: Opened) -> None:
-        opened.write(audit.insert_audit, ONE)
-        opened.write(audit.insert_audit, replace(ONE, detail={}, actor="x\0", subject="\ud800"))
-        newest, first = opened.read(audit.list_audit, AuditQuery()).items
+        opened.write(audit.insert_audit_entry, ONE)
+        opened.write(audit.insert_audit_entry, replace(ONE, detail={}, actor="x\0", subject="\ud800"))
+        newest, first = opened.read(audit.list_audit_entries, AuditQuery()).items
         assert NewAuditEvent(**{key: getattr(first, key) for key in NewAuditEvent.__slots__}) == ONE
         assert (newest.actor, newest.detail) == ("x\ufffd", {})
 
@@ -39,7 +39,7 @@ class AuditContract:
         self._fill(opened, 12)
         seen, before = [], None
         while True:
-            page = opened.read(audit.list_audit, AuditQuery(limit=5, before=before))
+            page = opened.read(audit.list_audit_entries, AuditQuery(limit=5, before=before))
             seen += [event.at for event in page.items]
             before = page.next_before
             if before is None:
@@ -50,7 +50,7 @@ class AuditContract:
         self._fill(opened, 30)
 
         def minutes(**asked: object) -> list[int]:
-            page = opened.read(audit.list_audit, AuditQuery(**asked))  # type: ignore[arg-type]
+            page = opened.read(audit.list_audit_entries, AuditQuery(**asked))  # type: ignore[arg-type]
             return [int((event.at - NOW).total_seconds() / 60) for event in page.items]
 
         assert minutes(actor="actor1") == [n for n in reversed(range(30)) if n % 3 == 1]
@@ -63,14 +63,18 @@ class AuditContract:
     def test_old_ones_are_removed_a_few_at_a_time(self, opened: Opened) -> None:
         self._fill(opened, 10)
         cut = NOW + timedelta(minutes=7)
-        assert [opened.write(audit.delete_audit, cut, 5) for _ in range(3)] == [5, 2, 0]
-        assert len(opened.read(audit.list_audit, AuditQuery()).items) == 3
+        assert [opened.write(audit.delete_audit_entries, cut, 5) for _ in range(3)] == [5, 2, 0]
+        assert len(opened.read(audit.list_audit_entries, AuditQuery()).items) == 3
 
     def test_preferences_are_kept_with_the_user(self, opened: Opened) -> None:
         opened.write(people.create_user, user=a_user("ann"), password_hash=None)
-        assert opened.read(people.user_preferences, "ann") == opened.read(people.user_preferences, "nobody") == {}
+        assert (
+            opened.read(people.load_user_preferences, "ann")
+            == opened.read(people.load_user_preferences, "nobody")
+            == {}
+        )
         opened.write(people.set_user_preferences, "ann", {"language": "zh-Hans"})
         opened.write(people.set_user_extension, "ann", {})
-        assert opened.read(people.user_preferences, "ann") == {"language": "zh-Hans"}
+        assert opened.read(people.load_user_preferences, "ann") == {"language": "zh-Hans"}
         opened.write(people.set_user_preferences, "ann", {})
-        assert opened.read(people.user_preferences, "ann") == {}
+        assert opened.read(people.load_user_preferences, "ann") == {}

@@ -11,7 +11,7 @@ from holdfast.core.catalogue import ImageAlias, ImageKind, InstanceType
 from holdfast.core.errors import Conflict, NotFound
 from holdfast.core.records import Group, Mlflow
 from holdfast.store import image_aliases, instance_types, people
-from tests.store.opened import Opened
+from tests.store.open_store import Opened
 
 SMALL = InstanceType(name="small", memory=2**30)
 LARGE = InstanceType(
@@ -59,7 +59,7 @@ class CatalogueContract:
     def test_a_size_comes_back_as_it_was(self, opened: Opened) -> None:
         a_group(opened, "red", "blue")
         for type in (SMALL, LARGE):
-            opened.write(instance_types.create_instance_type, type=type)
+            opened.write(instance_types.create_instance_type, type)
         assert opened.read(instance_types.get_instance_type, "gpu-1") == LARGE
         assert opened.read(instance_types.list_instance_types) == [LARGE, SMALL]
         assert opened.read(instance_types.get_instance_type, "GPU-1") is None
@@ -67,26 +67,26 @@ class CatalogueContract:
 
     def test_a_size_is_changed_as_a_whole_with_its_groups(self, opened: Opened) -> None:
         a_group(opened, "red", "blue", "green")
-        opened.write(instance_types.create_instance_type, type=LARGE)
+        opened.write(instance_types.create_instance_type, LARGE)
         changed = replace(SMALL, name="gpu-1", groups=("green",))
-        opened.write(instance_types.update_instance_type, type=changed)
+        opened.write(instance_types.update_instance_type, changed)
         assert opened.read(instance_types.get_instance_type, "gpu-1") == changed
-        with pytest.raises(NotFound, match="no instance type small"):
-            opened.write(instance_types.update_instance_type, type=SMALL)
+        with pytest.raises(NotFound, match="Instance type small not found"):
+            opened.write(instance_types.update_instance_type, SMALL)
 
     def test_a_size_needs_a_free_name_and_groups_that_are_there(self, opened: Opened) -> None:
-        opened.write(instance_types.create_instance_type, type=SMALL)
-        with pytest.raises(Conflict, match="instance type small already"):
-            opened.write(instance_types.create_instance_type, type=replace(SMALL, cpu=9))
-        with pytest.raises(NotFound, match="no group red"):
-            opened.write(instance_types.create_instance_type, type=replace(SMALL, name="b", groups=("red",)))
-        with pytest.raises(NotFound, match="no group red"):
-            opened.write(instance_types.update_instance_type, type=replace(SMALL, cpu=9, groups=("red",)))
+        opened.write(instance_types.create_instance_type, SMALL)
+        with pytest.raises(Conflict, match="Instance type small already exists"):
+            opened.write(instance_types.create_instance_type, replace(SMALL, cpu=9))
+        with pytest.raises(NotFound, match="Group red not found"):
+            opened.write(instance_types.create_instance_type, replace(SMALL, name="b", groups=("red",)))
+        with pytest.raises(NotFound, match="Group red not found"):
+            opened.write(instance_types.update_instance_type, replace(SMALL, cpu=9, groups=("red",)))
         assert opened.read(instance_types.list_instance_types) == [SMALL]
 
     def test_groups_come_and_go(self, opened: Opened) -> None:
         a_group(opened, "red", "blue")
-        opened.write(instance_types.create_instance_type, type=LARGE)
+        opened.write(instance_types.create_instance_type, LARGE)
         assert opened.write(instance_types.GRANTS.revoke, "gpu-1", "red") is True
         assert opened.write(instance_types.GRANTS.revoke, "gpu-1", "red") is False
         for _ in range(2):
@@ -96,7 +96,7 @@ class CatalogueContract:
         opened.write(instance_types.delete_instance_type, "gpu-1")
         with pytest.raises(NotFound):
             opened.write(instance_types.delete_instance_type, "gpu-1")
-        opened.write(instance_types.create_instance_type, type=replace(LARGE, groups=()))
+        opened.write(instance_types.create_instance_type, replace(LARGE, groups=()))
         assert opened.read(instance_types.get_instance_type, "gpu-1") == replace(LARGE, groups=())
 
     def test_what_is_put_in_at_first_is_put_in_once(self, opened: Opened) -> None:
@@ -106,54 +106,54 @@ class CatalogueContract:
         assert opened.read(instance_types.list_instance_types) == []
 
     def test_nothing_is_put_in_beside_what_is_there(self, opened: Opened) -> None:
-        opened.write(image_aliases.create_image_alias, alias=PLAIN)
+        opened.write(image_aliases.create_image_alias, PLAIN)
         opened.write(image_aliases.seed_image_aliases, [ImageAlias(name="host", url="host")])
         assert opened.read(image_aliases.list_image_aliases) == [PLAIN]
 
     def test_an_alias_comes_back_as_it_was(self, opened: Opened) -> None:
         a_group(opened, "red", "blue")
         for alias in (RICH, PLAIN):
-            opened.write(image_aliases.create_image_alias, alias=alias)
+            opened.write(image_aliases.create_image_alias, alias)
         assert opened.read(image_aliases.get_image_alias, "torch") == RICH
         assert opened.read(image_aliases.list_image_aliases) == [PLAIN, RICH]
         changed = replace(PLAIN, name="torch", groups=("blue",))
-        opened.write(image_aliases.update_image_alias, alias=changed)
+        opened.write(image_aliases.update_image_alias, changed)
         assert opened.read(image_aliases.get_image_alias, "torch") == changed
 
     @pytest.mark.parametrize(
         ("alias", "why"),
         [
-            (replace(PLAIN, url="other"), "image alias base already"),
-            (ImageAlias(name="b", url="u", owner="none"), "no group none"),
-            (ImageAlias(name="b", url="u", groups=("none",)), "no group none"),
-            (ImageAlias(name="b", url="u", pull_secret="none"), "no secret none of the kind registry"),
+            (replace(PLAIN, url="other"), "Image alias base already exists"),
+            (ImageAlias(name="b", url="u", owner="none"), "Group none not found"),
+            (ImageAlias(name="b", url="u", groups=("none",)), "Group none not found"),
+            (ImageAlias(name="b", url="u", pull_secret="none"), "Secret none of kind registry not found"),
         ],
     )
     def test_an_alias_needs_what_it_names(self, opened: Opened, alias: ImageAlias, why: str) -> None:
-        opened.write(image_aliases.create_image_alias, alias=PLAIN)
+        opened.write(image_aliases.create_image_alias, PLAIN)
         with pytest.raises((Conflict, NotFound), match=why):
-            opened.write(image_aliases.create_image_alias, alias=alias)
+            opened.write(image_aliases.create_image_alias, alias)
         assert opened.read(image_aliases.list_image_aliases) == [PLAIN]
 
     def test_a_groups_own_aliases_go_with_it(self, opened: Opened) -> None:
         a_group(opened, "red", "blue")
-        opened.write(image_aliases.create_image_alias, alias=RICH)
-        opened.write(image_aliases.create_image_alias, alias=replace(PLAIN, groups=("red",)))
+        opened.write(image_aliases.create_image_alias, RICH)
+        opened.write(image_aliases.create_image_alias, replace(PLAIN, groups=("red",)))
         opened.write(people.delete_group, "red")
         assert opened.read(image_aliases.list_image_aliases) == [PLAIN]
 
     def test_mlflow_is_sealed_and_belongs_to_one_group(self, opened: Opened) -> None:
         a_group(opened, "red", "blue")
         opened.write(people.set_group_mlflow, "red", TRACKED)
-        assert opened.read(people.group_mlflow, "red") == TRACKED
-        assert opened.read(people.group_mlflow, "blue") is None
-        assert opened.read(people.group_mlflow, "none") is None
+        assert opened.read(people.load_group_mlflow, "red") == TRACKED
+        assert opened.read(people.load_group_mlflow, "blue") is None
+        assert opened.read(people.load_group_mlflow, "none") is None
         sealed = opened.read(lambda conn: conn.scalar(text("SELECT mlflow FROM groups WHERE name = 'red'")))
         assert b"swordfish" not in bytes(sealed)
         assert b"mlflow:5000" not in bytes(sealed)
         opened.write(people.update_group, group=Group(name="red", description="changed"))
-        assert opened.read(people.group_mlflow, "red") == TRACKED
+        assert opened.read(people.load_group_mlflow, "red") == TRACKED
         opened.write(people.set_group_mlflow, "red", None)
-        assert opened.read(people.group_mlflow, "red") is None
+        assert opened.read(people.load_group_mlflow, "red") is None
         with pytest.raises(NotFound):
             opened.write(people.set_group_mlflow, "none", TRACKED)

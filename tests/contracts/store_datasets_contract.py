@@ -9,7 +9,7 @@ import pytest
 from holdfast.core.errors import Conflict, NotFound
 from holdfast.core.records import Dataset, Group
 from holdfast.store import datasets, people
-from tests.store.opened import Opened
+from tests.store.open_store import Opened
 
 FULL = Dataset(
     name="wiki",
@@ -43,12 +43,12 @@ class DatasetsContract:
 
     def test_a_name_is_taken_once(self, opened: Opened) -> None:
         opened.write(datasets.create_dataset, dataset=Dataset(name="a", path="/a"))
-        with pytest.raises(Conflict, match="dataset a already"):
+        with pytest.raises(Conflict, match="Dataset a already exists"):
             opened.write(datasets.create_dataset, dataset=Dataset(name="a", path="/b"))
         assert opened.read(datasets.list_datasets) == [Dataset(name="a", path="/a")]
 
     def test_nothing_is_kept_when_a_group_is_missing(self, opened: Opened) -> None:
-        with pytest.raises(NotFound, match="no group none"):
+        with pytest.raises(NotFound, match="Group none not found"):
             opened.write(datasets.create_dataset, dataset=Dataset(name="a", path="/a", groups=("none",)))
         assert opened.read(datasets.list_datasets) == []
 
@@ -65,10 +65,10 @@ class DatasetsContract:
         a_group(opened, "red")
         opened.write(datasets.create_dataset, dataset=Dataset(name="a", path="/a"))
         for _ in range(2):
-            opened.write(datasets.grant, "a", "red")
+            opened.write(datasets.insert_dataset_grant, "a", "red")
         assert opened.read(datasets.get_dataset, "a") == Dataset(name="a", path="/a", groups=("red",))
-        assert opened.write(datasets.revoke, "a", "red") is True
-        assert opened.write(datasets.revoke, "a", "red") is False
+        assert opened.write(datasets.delete_dataset_grant, "a", "red") is True
+        assert opened.write(datasets.delete_dataset_grant, "a", "red") is False
         assert opened.read(datasets.get_dataset, "a") == Dataset(name="a", path="/a")
 
     def test_grants_go_with_the_group(self, opened: Opened) -> None:
@@ -90,20 +90,20 @@ class DatasetsContract:
         opened.write(datasets.create_dataset, dataset=Dataset(name="a", path="", kind="env"), variables={"A": "hush"})
         opened.write(datasets.create_dataset, dataset=Dataset(name="b", path="", kind="env"), variables={})
         opened.write(datasets.create_dataset, dataset=Dataset(name="c", path="/c"))
-        assert opened.read(datasets.variables_of, ["a", "b", "c", "none"]) == {"a": {"A": "hush"}, "b": {}}
-        opened.write(datasets.set_variables, "a", {"B": "資料"})
-        assert opened.read(datasets.variables_of, ["a"]) == {"a": {"B": "資料"}}
+        assert opened.read(datasets.load_dataset_variables, ["a", "b", "c", "none"]) == {"a": {"A": "hush"}, "b": {}}
+        opened.write(datasets.set_dataset_variables, "a", {"B": "資料"})
+        assert opened.read(datasets.load_dataset_variables, ["a"]) == {"a": {"B": "資料"}}
         with pytest.raises(NotFound):
-            opened.write(datasets.set_variables, "none", {})
+            opened.write(datasets.set_dataset_variables, "none", {})
 
     def test_each_group_with_its_own_right_to_write(self, opened: Opened) -> None:
         a_group(opened, "red", "blue")
         made = Dataset(name="a", path="/a", groups=("blue", "red"), writable_groups=("red",))
         opened.write(datasets.create_dataset, dataset=made)
         assert opened.read(datasets.get_dataset, "a") == made
-        opened.write(datasets.grant, "a", "blue", writable=True)
-        opened.write(datasets.grant, "a", "red")
+        opened.write(datasets.insert_dataset_grant, "a", "blue", writable=True)
+        opened.write(datasets.insert_dataset_grant, "a", "red")
         assert opened.read(datasets.get_dataset, "a") == replace(made, writable_groups=("blue",))
 
     def test_nothing_runs_in_a_new_database(self, opened: Opened) -> None:
-        assert opened.read(datasets.oldest_running) is None
+        assert opened.read(datasets.find_oldest_running_start) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from holdfast.core.attempt import TaskAttempt
-from holdfast.core.exits.exit import classify
+from holdfast.core.exits.exit import classify_exit
 from holdfast.core.job import Job, Role
 from holdfast.core.states import JobState, TaskState
 from holdfast.core.verdicts import (
@@ -18,13 +18,13 @@ from holdfast.core.verdicts import (
     Finding,
     Frame,
     Insight,
+    ResourceUsage,
     Slowness,
-    Used,
 )
 from holdfast.store.jobs import insights
-from tests.store.opened import NOW, Opened
+from tests.store.open_store import NOW, Opened
 
-USED = Used(
+USED = ResourceUsage(
     tasks=2, seconds=9.5, cpu_asked=2, cpu_used=0.5, memory_asked=1, memory_peak=None, gpu_asked=0, gpu_used=None
 )
 DIAGNOSIS = Diagnosis(
@@ -41,7 +41,7 @@ DIAGNOSIS = Diagnosis(
 )
 WHOLE = Insight(
     diagnosis=DIAGNOSIS,
-    findings=(Finding(kind=Slowness.ONE_CORE, text="t", remedy="r", tasks=("main-0",), figures={"cores": 1.0}),),
+    findings=(Finding(kind=Slowness.ONE_CORE, text="t", remedy="r", tasks=("main-0",), values={"cores": 1.0}),),
     efficiency=Efficiency(whole=USED, roles={"main": USED}, advice=("less",)),
 )
 
@@ -64,13 +64,13 @@ class InsightsContract:
         def ended(index: int, second: int, state: TaskState = TaskState.FAILED, number: int = 0) -> TaskAttempt:
             at = NOW + timedelta(seconds=second)
             return TaskAttempt(
-                role="w", index=index, number=number, state=state, started_at=NOW, finished_at=at, exit=classify(1)
+                role="w", index=index, number=number, state=state, started_at=NOW, finished_at=at, exit=classify_exit(1)
             )
 
         opened.advance(job.id, JobState.RUNNING, ended(0, 3), ended(1, 1), ended(2, 2, TaskState.STOPPED), ended(3, 0))
         opened.advance(job.id, JobState.RUNNING, ended(3, 9, TaskState.SUCCEEDED, number=1))
         key = (job.id, job.seq, 0)
-        failed = opened.read(insights.ended_tasks, *key, (TaskState.FAILED,), 10)
+        failed = opened.read(insights.list_ended_tasks, *key, (TaskState.FAILED,), 10)
         assert [record.task.task for record in failed] == ["w-1", "w-0"]
-        both = opened.read(insights.ended_tasks, *key, (TaskState.FAILED, TaskState.STOPPED), 2)
+        both = opened.read(insights.list_ended_tasks, *key, (TaskState.FAILED, TaskState.STOPPED), 2)
         assert [record.task.task for record in both] == ["w-1", "w-2"]

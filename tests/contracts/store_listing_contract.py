@@ -11,8 +11,8 @@ from holdfast.core.errors import Conflict, UserError
 from holdfast.core.records import JobFilter
 from holdfast.core.states import JobState
 from holdfast.store.jobs import records as jobs
-from holdfast.store.jobs.own_jobs import count_own
-from tests.store.opened import NOW, Opened, later
+from holdfast.store.jobs.own_jobs import count_own_jobs
+from tests.store.open_store import NOW, Opened, later
 
 HOSTILE = (
     "100%", "a_b", "it's", 'say "hi"', "star*", "(x OR y)", "NEAR(a b)", "col:val", "back\\slash", "-minus", "^caret",
@@ -44,7 +44,7 @@ class ListingContract:
                 submitted_after=after,
                 submitted_before=before,
             )
-            page = opened.read(jobs.list_page, filter, 100)
+            page = opened.read(jobs.list_job_page, filter, 100)
             assert [job.id for job in page.items] == [job.id for job in made if self._fits(job, filter)], filter
             assert page.next is None
 
@@ -58,8 +58,8 @@ class ListingContract:
     def test_summaries_in_a_list_are_those_of_the_jobs(self, opened: Opened) -> None:
         opened.finish(opened.submit("a").id)
         opened.submit("b")
-        for job in opened.read(jobs.list_page, JobFilter()).items:
-            assert job == opened.read(jobs.get, job.id).summary
+        for job in opened.read(jobs.list_job_page, JobFilter()).items:
+            assert job == opened.read(jobs.load_job_detail, job.id).summary
 
     def test_bounds_of_time_are_exact_also_after_clock_jumps(self, opened: Opened) -> None:
         hours = (0, 1, 2, 100, 3, -50, 4, 5)  # the clock went forward, back, and back again
@@ -93,8 +93,8 @@ class ListingContract:
     def test_a_search_without_patience_still_finds_all_in_more_pages(
         self, opened: Opened, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("holdfast.store.jobs.listing._WINDOW", 3)
-        monkeypatch.setattr("holdfast.store.jobs.listing._HITS", 2)
+        monkeypatch.setattr("holdfast.store.jobs.listing._WINDOW_SIZE", 3)
+        monkeypatch.setattr("holdfast.store.jobs.listing._HITS_SIZE", 2)
         made = self._mixed(opened)
         for filter in (JobFilter(text="train", user="ann"), JobFilter(text="tr", groups=("blue",))):
             found = opened.pages(filter, 50, patience=0.0)
@@ -104,7 +104,7 @@ class ListingContract:
         before = [opened.submit(str(number)).name for number in range(9)]
         seen, cursor = [], None
         while True:
-            page = opened.read(jobs.list_page, JobFilter(), 2, cursor)
+            page = opened.read(jobs.list_job_page, JobFilter(), 2, cursor)
             seen += [job.name for job in page.items]
             if page.next is None:
                 break
@@ -115,7 +115,7 @@ class ListingContract:
     @pytest.mark.parametrize("cursor", ["", "x", "-1", "1.5", "٣", "9" * 30, "1; DROP TABLE jobs", "\0"])
     def test_a_cursor_that_is_none_is_refused(self, opened: Opened, cursor: str) -> None:
         with pytest.raises(UserError, match="page"):
-            opened.read(jobs.list_page, JobFilter(), 10, cursor)
+            opened.read(jobs.list_job_page, JobFilter(), 10, cursor)
 
     # -- text
 
@@ -161,7 +161,7 @@ class ListingContract:
                 for state in JobState
                 if not state.final
             }
-            assert opened.read(jobs.count_by_state, groups) == expected
+            assert opened.read(jobs.count_jobs_by_state, groups) == expected
 
     def test_own_jobs_are_counted_as_far_as_anybody_would(self, opened: Opened) -> None:
         made = self._mixed(opened)
@@ -170,10 +170,10 @@ class ListingContract:
             mine = [job for job in made if job.user == "ann" and (groups is None or job.group in groups)]
             fits = [job for job in mine if not job.state.final or job.submitted_at >= since]
             expected = {state: sum(job.state is state for job in fits) for state in JobState}
-            assert opened.read(count_own, "ann", groups, since, 1000) == expected
-        capped = opened.read(count_own, "ann", None, NOW, 1)
+            assert opened.read(count_own_jobs, "ann", groups, since, 1000) == expected
+        capped = opened.read(count_own_jobs, "ann", None, NOW, 1)
         assert set(capped.values()) == {0, 1}
-        assert set(opened.read(count_own, "nul\0", None, later(days=400), 9).values()) == {0}
+        assert set(opened.read(count_own_jobs, "nul\0", None, later(days=400), 9).values()) == {0}
 
     # -- finding one
 
@@ -207,7 +207,7 @@ class ListingContract:
 
     @staticmethod
     def _find(opened: Opened, ref: str, groups: list[str] | None = None) -> str | None:
-        found = opened.read(jobs.find, ref, groups)
+        found = opened.read(jobs.find_job, ref, groups)
         return found.id if found else None
 
     @staticmethod
@@ -224,7 +224,7 @@ class ListingContract:
             )
             if states[number % 4] is not JobState.PENDING:
                 opened.advance(job.id, states[number % 4])
-        found = opened.read(jobs.list_page, JobFilter(), 100).items
+        found = opened.read(jobs.list_job_page, JobFilter(), 100).items
         assert len(found) == 24
         return list(found)
 

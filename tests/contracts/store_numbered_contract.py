@@ -11,10 +11,10 @@ import pytest
 
 from holdfast.core.attempt import StopRequest
 from holdfast.core.job import Resources
-from holdfast.core.records import JobSummary, NumberedPage, NumberedQuery, Order, Phase
+from holdfast.core.records import JobOrder, JobPhase, JobSummary, NumberedPage, NumberedQuery
 from holdfast.core.states import JobState
 from holdfast.store.jobs import records as jobs
-from tests.store.opened import NOW, Opened, a_job, later
+from tests.store.open_store import NOW, Opened, a_job, later
 
 from .store_listing_contract import HOSTILE
 
@@ -22,23 +22,23 @@ STOP = StopRequest(actor="ann", at=NOW)
 INTERVAL = NumberedQuery()
 SHOWN = {JobState.HELD: "Running", JobState.UNKNOWN: "Running"}  # where it is not the state itself
 # state, stopped, between attempts -> phase
-PHASES: dict[tuple[JobState, bool, bool], Phase | None] = {
-    (JobState.PENDING, False, False): Phase.WAITING,
-    (JobState.PENDING, False, True): Phase.RUNNING,
-    (JobState.PENDING, True, False): Phase.STOPPING,
-    (JobState.PENDING, True, True): Phase.STOPPING,
-    (JobState.PREPARING, False, False): Phase.WAITING,
-    (JobState.PREPARING, True, False): Phase.STOPPING,
-    (JobState.RUNNING, False, False): Phase.RUNNING,
-    (JobState.RUNNING, True, False): Phase.STOPPING,
-    (JobState.HELD, False, False): Phase.RUNNING,
-    (JobState.HELD, True, False): Phase.STOPPING,
+PHASES: dict[tuple[JobState, bool, bool], JobPhase | None] = {
+    (JobState.PENDING, False, False): JobPhase.WAITING,
+    (JobState.PENDING, False, True): JobPhase.RUNNING,
+    (JobState.PENDING, True, False): JobPhase.STOPPING,
+    (JobState.PENDING, True, True): JobPhase.STOPPING,
+    (JobState.PREPARING, False, False): JobPhase.WAITING,
+    (JobState.PREPARING, True, False): JobPhase.STOPPING,
+    (JobState.RUNNING, False, False): JobPhase.RUNNING,
+    (JobState.RUNNING, True, False): JobPhase.STOPPING,
+    (JobState.HELD, False, False): JobPhase.RUNNING,
+    (JobState.HELD, True, False): JobPhase.STOPPING,
     (JobState.UNKNOWN, False, False): None,
-    (JobState.UNKNOWN, True, False): Phase.STOPPING,
-    (JobState.SUCCEEDED, False, False): Phase.SUCCEEDED,
-    (JobState.FAILED, False, False): Phase.FAILED,
-    (JobState.CANCELLED, True, False): Phase.CANCELLED,
-    (JobState.FAILED, True, False): Phase.FAILED,
+    (JobState.UNKNOWN, True, False): JobPhase.STOPPING,
+    (JobState.SUCCEEDED, False, False): JobPhase.SUCCEEDED,
+    (JobState.FAILED, False, False): JobPhase.FAILED,
+    (JobState.CANCELLED, True, False): JobPhase.CANCELLED,
+    (JobState.FAILED, True, False): JobPhase.FAILED,
 }
 
 
@@ -51,10 +51,10 @@ class NumberedContract:
         groups = ((None, None), (("red",), None), (("red", "blue"), ("blue", "none")), (("red",), ("blue",)))
         phases = (
             None,
-            (Phase.WAITING,),
-            (Phase.FAILED, Phase.CANCELLED),
-            (Phase.RUNNING, Phase.STOPPING),
-            tuple(Phase),
+            (JobPhase.WAITING,),
+            (JobPhase.FAILED, JobPhase.CANCELLED),
+            (JobPhase.RUNNING, JobPhase.STOPPING),
+            tuple(JobPhase),
         )
         texts = (None, "train", "RED")
         tags = ((None, None), (("x", "y"), None), (None, ("x",)), (("y",), ("x", "z")))
@@ -69,18 +69,18 @@ class NumberedContract:
                 assert page.total == len(expected)
 
     def test_each_phase_has_its_jobs(self, opened: Opened) -> None:
-        made: dict[str, Phase | None] = {}
+        made: dict[str, JobPhase | None] = {}
         for number, ((state, stopped, between), phase) in enumerate(PHASES.items()):
             name = f"n{number}"
             made[name] = phase
             retry_at = later(hours=1) if between else None
             opened.advance(opened.submit(name).id, state, stop=STOP if stopped else None, retry_at=retry_at)
-        for phase in Phase:
+        for phase in JobPhase:
             expected = [name for name, its in reversed(made.items()) if its is phase]
             assert self._names(opened, phases=(phase,)) == expected, phase
         everything = [name for name, its in reversed(made.items()) if its is not None]
-        assert self._names(opened, phases=tuple(Phase)) == everything
-        by_state = self._names(opened, order=Order.STATE, descending=False)
+        assert self._names(opened, phases=tuple(JobPhase)) == everything
+        by_state = self._names(opened, order=JobOrder.STATE, descending=False)
         shown = [made[name] or "unknown" for name in by_state]
         assert shown == sorted(shown)
 
@@ -116,7 +116,7 @@ class NumberedContract:
         queries = (
             INTERVAL,
             replace(INTERVAL, groups=("red", "blue")),
-            replace(INTERVAL, users=("ann",), order=Order.NAME),
+            replace(INTERVAL, users=("ann",), order=JobOrder.NAME),
         )
         for query, limit in product(queries, (1, 5, 100)):
             whole = self._page(opened, query).items
@@ -131,17 +131,17 @@ class NumberedContract:
     def test_counting_is_asked_for_and_needs_no_rows(self, opened: Opened) -> None:
         for name in "abc":
             opened.submit(name)
-        assert opened.read(jobs.numbered_page, INTERVAL, count=False).total is None
+        assert opened.read(jobs.list_numbered_page, INTERVAL, count=False).total is None
         page = self._page(opened, replace(INTERVAL, limit=0))
         assert (page.items, page.total) == ((), 3)
 
     def test_odd_numbers_are_taken_for_what_they_can_mean(self, opened: Opened) -> None:
         opened.submit("a")
         for offset, limit, found in ((-5, 1, ["a"]), (2**80, 1, []), (0, 2**80, ["a"]), (0, -1, []), (1, 5, [])):
-            for more in ({}, {"order": Order.NAME}, {"groups": ("default",)}):
+            for more in ({}, {"order": JobOrder.NAME}, {"groups": ("default",)}):
                 assert self._names(opened, offset=offset, limit=limit, **more) == found
                 page = opened.read(
-                    jobs.numbered_page, replace(INTERVAL, offset=offset, limit=limit, **more), count=False
+                    jobs.list_numbered_page, replace(INTERVAL, offset=offset, limit=limit, **more), count=False
                 )
                 assert [job.name for job in page.items] == found
 
@@ -150,14 +150,14 @@ class NumberedContract:
             opened.submit("a").id, JobState.PENDING, user_retries=2, platform_retries=3, retry_at=later(days=1)
         )
         (job,) = self._page(opened, INTERVAL).items
-        assert job == opened.read(jobs.get, job.id).summary
+        assert job == opened.read(jobs.load_job_detail, job.id).summary
         assert (job.user_retries, job.platform_retries, job.retry_at) == (2, 3, later(days=1))
 
     # -- orders
 
     @pytest.mark.release_after(4)
-    @pytest.mark.parametrize("order", list(Order))
-    def test_every_order_both_ways_with_ties_as_submitted(self, opened: Opened, order: Order) -> None:
+    @pytest.mark.parametrize("order", list(JobOrder))
+    def test_every_order_both_ways_with_ties_as_submitted(self, opened: Opened, order: JobOrder) -> None:
         made = self._mixed(opened)
         found = self._page(opened, replace(INTERVAL, order=order, descending=False)).items
         assert [job.id for job in found] == [job.id for job in sorted(made, key=lambda job: _key(order, job))]
@@ -228,11 +228,11 @@ class NumberedContract:
         for name, priority in (("low", -1), ("some", 5), ("high", 100), ("none", 0), ("most", 2**31 - 1)):
             opened.submit(name, job=replace(a_job(name), priority=priority))
         found = self._names(
-            opened, order=Order.PRIORITY, ordered_priorities=(100, -1, 2**40), descending=descending, text="o"
+            opened, order=JobOrder.PRIORITY, ordered_priorities=(100, -1, 2**40), descending=descending, text="o"
         )
         expected = ["low", "some", "none", "most"]
         assert found == (expected[::-1] if descending else expected)
-        everything = self._names(opened, order=Order.PRIORITY, ordered_priorities=(100, -1), descending=descending)
+        everything = self._names(opened, order=JobOrder.PRIORITY, ordered_priorities=(100, -1), descending=descending)
         expected = ["low", "high", "some", "none", "most"]
         assert everything == (expected[::-1] if descending else expected)
 
@@ -250,7 +250,7 @@ class NumberedContract:
 
     @staticmethod
     def _page(opened: Opened, query: NumberedQuery) -> NumberedPage:
-        return opened.read(jobs.numbered_page, query, count=True)
+        return opened.read(jobs.list_numbered_page, query, count=True)
 
     def _names(self, opened: Opened, **more: Any) -> list[str]:
         return [job.name for job in self._page(opened, replace(INTERVAL, **more)).items]
@@ -283,7 +283,7 @@ class NumberedContract:
                 platform_retries=number % 2,
                 stop=STOP if number % 9 == 0 else None,
             )
-        found = list(opened.read(jobs.numbered_page, INTERVAL, count=False).items)
+        found = list(opened.read(jobs.list_numbered_page, INTERVAL, count=False).items)
         assert len(found) == 30
         assert [job.seq for job in found] == sorted((job.seq for job in found), reverse=True)
         return found
@@ -302,26 +302,28 @@ class NumberedContract:
         )
 
 
-def _phase(job: JobSummary) -> Phase | None:
+def _phase(job: JobSummary) -> JobPhase | None:
     return (
-        PHASES[job.state, job.stopping, job.retry_at is not None] if not job.state.final else Phase(job.state.lower())
+        PHASES[job.state, job.stopping, job.retry_at is not None]
+        if not job.state.final
+        else JobPhase(job.state.lower())
     )
 
 
-def _key(order: Order, job: JobSummary) -> tuple[Any, ...]:
+def _key(order: JobOrder, job: JobSummary) -> tuple[Any, ...]:
     never = NOW + timedelta(days=9999)
-    by: dict[Order, Any] = {
-        Order.NAME: job.name,
-        Order.SUBMITTED: 0,
-        Order.USER: job.user,
-        Order.GROUP: job.group,
-        Order.RETRIES: job.user_retries + job.platform_retries,
-        Order.TASKS: job.task_count,
-        Order.GPUS: job.gpu,
-        Order.STATE: _phase(job),
-        Order.FINISHED: job.finished_at or never,
-        Order.PRIORITY: job.priority,
-        Order.SCHEDULE: job.schedule or "~",  # after every id
-        Order.SHOWN_STATE: "Cancelled" if job.stopping else SHOWN.get(job.state, job.state),
+    by: dict[JobOrder, Any] = {
+        JobOrder.NAME: job.name,
+        JobOrder.SUBMITTED: 0,
+        JobOrder.USER: job.user,
+        JobOrder.GROUP: job.group,
+        JobOrder.RETRIES: job.user_retries + job.platform_retries,
+        JobOrder.TASKS: job.task_count,
+        JobOrder.GPUS: job.gpu,
+        JobOrder.STATE: _phase(job),
+        JobOrder.FINISHED: job.finished_at or never,
+        JobOrder.PRIORITY: job.priority,
+        JobOrder.SCHEDULE: job.schedule or "~",  # after every id
+        JobOrder.SHOWN_STATE: "Cancelled" if job.stopping else SHOWN.get(job.state, job.state),
     }
     return (by[order], job.seq)

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.codec import mask
+from holdfast.core.codec import mask_values
 from holdfast.core.errors import Conflict
 from holdfast.core.job import Job
 from holdfast.core.records import JobFilter
 from holdfast.core.schedule import (
-    Invalid,
-    Missed,
-    Overlap,
+    InvalidReason,
+    MissedRunPolicy,
+    OverlapPolicy,
     Recurrence,
     RecurrenceKind,
     RunResult,
@@ -25,8 +25,8 @@ from holdfast.core.schedule import (
 )
 from holdfast.core.states import JobState
 from holdfast.store import schedules
-from holdfast.store.schedules import NewRun, Taken, Turn
-from tests.store.opened import NOW, Opened, a_job, a_new_job, later
+from holdfast.store.schedules import NewScheduleRun, ScheduleStep, ScheduleStepResult
+from tests.store.open_store import NOW, Opened, a_job, a_new_job, later
 
 from .store_contract import FULL_JOB, STRANGE
 
@@ -44,14 +44,14 @@ def add(opened: Opened, name: str = "hello", **more: Any) -> Schedule:
     return opened.write(schedules.create_schedule, schedule=schedule, job=schedule.job)
 
 
-def a_turn(schedule: Schedule, next_run_at: datetime | None = None, *, job: bool = True) -> Turn:
-    run = NewRun(due_at=NOW, at=NOW, result=RunResult.STARTED if job else RunResult.SKIPPED)
+def a_turn(schedule: Schedule, next_run_at: datetime | None = None, *, job: bool = True) -> ScheduleStep:
+    run = NewScheduleRun(due_at=NOW, at=NOW, result=RunResult.STARTED if job else RunResult.SKIPPED)
     new = a_new_job(schedule.name, schedule=schedule.id) if job else None
-    return Turn(after=replace(schedule, next_run_at=next_run_at), run=run, job=new)
+    return ScheduleStep(after=replace(schedule, next_run_at=next_run_at), run=run, job=new)
 
 
-def take(opened: Opened, *turns: Turn) -> list[Taken]:
-    return opened.write(schedules.advance, turns)
+def take(opened: Opened, *turns: ScheduleStep) -> list[ScheduleStepResult]:
+    return opened.write(schedules.advance_schedules, turns)
 
 
 class SchedulesContract:
@@ -61,11 +61,11 @@ class SchedulesContract:
             job=FULL_JOB,
             source=STRANGE,
             recurrence=Recurrence(kind=RecurrenceKind.CUSTOM, cron="*/5 * * * *", timezone="Asia/Taipei"),
-            overlap=Overlap.CANCEL,
-            missed=Missed.ONCE,
+            overlap=OverlapPolicy.CANCEL,
+            missed=MissedRunPolicy.ONCE,
             ends_at=later(days=9),
             paused=True,
-            invalid=Invalid.IMAGE,
+            invalid=InvalidReason.IMAGE,
             message=STRANGE,
             next_run_at=later(minutes=5),
             queued_at=later(minutes=1),
@@ -76,7 +76,7 @@ class SchedulesContract:
         assert len(made.id) == len("recurrence-") + 6
         stored = opened.read(schedules.load_schedule, made.id)
         assert stored is not None
-        masked = replace(FULL_JOB, secrets=mask(FULL_JOB.secrets))
+        masked = replace(FULL_JOB, secrets=mask_values(FULL_JOB.secrets))
         assert stored.job == FULL_JOB
         assert stored.schedule == replace(made, job=masked)
         for id in ("recurrence-none", "nul\0", "\ud800"):
@@ -97,14 +97,14 @@ class SchedulesContract:
         add(opened, "never")
         add(opened, "second", next_run_at=NOW)
         add(opened, "first", next_run_at=NOW - timedelta(hours=1))
-        due = opened.read(schedules.due, NOW, 10)
+        due = opened.read(schedules.list_due_schedules, NOW, 10)
         assert [stored.schedule.name for stored in due] == ["first", "second"]
-        assert len(opened.read(schedules.due, NOW, 1)) == 1
-        assert opened.read(schedules.first_due) == NOW - timedelta(hours=1)
+        assert len(opened.read(schedules.list_due_schedules, NOW, 1)) == 1
+        assert opened.read(schedules.find_next_due_time) == NOW - timedelta(hours=1)
 
     def test_no_schedule_no_due_time(self, opened: Opened) -> None:
         add(opened)
-        assert opened.read(schedules.first_due) is None
+        assert opened.read(schedules.find_next_due_time) is None
 
     def test_a_turn_is_a_job_a_run_and_the_next_time_together(self, opened: Opened) -> None:
         made = add(opened, next_run_at=NOW)
@@ -115,10 +115,10 @@ class SchedulesContract:
         assert job.schedule == made.id
         (run,) = opened.read(schedules.list_runs, made.id, None, 10)
         assert (run.job_id, run.job_state, run.result, run.due_at) == (job.id, JobState.PENDING, RunResult.STARTED, NOW)
-        assert opened.read(schedules.first_due) == later(hours=1)
-        assert opened.read(schedules.open_jobs, [made.id, "recurrence-none"]) == {made.id: (job.id,)}
+        assert opened.read(schedules.find_next_due_time) == later(hours=1)
+        assert opened.read(schedules.list_open_jobs, [made.id, "recurrence-none"]) == {made.id: (job.id,)}
         opened.finish(job.id)
-        assert opened.read(schedules.open_jobs, [made.id]) == {}
+        assert opened.read(schedules.list_open_jobs, [made.id]) == {}
 
     def test_a_turn_is_taken_once(self, opened: Opened) -> None:
         made, other = add(opened, next_run_at=NOW), add(opened, "other", next_run_at=NOW)
@@ -135,18 +135,18 @@ class SchedulesContract:
         take(opened, a_turn(made))
         assert opened.write(schedules.delete_schedule, made.id)
         assert not opened.write(schedules.delete_schedule, made.id)
-        assert take(opened, a_turn(replace(made, version=1))) == [Taken(moved=False)]
-        with pytest.raises(Conflict, match="just deleted"):
-            opened.write(schedules.run_once, made.id, a_turn(made).run, a_new_job())  # type: ignore[arg-type]
+        assert take(opened, a_turn(replace(made, version=1))) == [ScheduleStepResult(moved=False)]
+        with pytest.raises(Conflict, match="has been deleted"):
+            opened.write(schedules.insert_manual_run, made.id, a_turn(made).run, a_new_job())  # type: ignore[arg-type]
         assert len(opened.pages(JobFilter(), 10)) == 1
 
     def test_history_is_newest_first_and_bounded(self, opened: Opened) -> None:
         made, other = add(opened), add(opened, "other")
         take(opened, a_turn(other, job=False))
         turns = [a_turn(replace(made, version=n), job=False) for n in range(1120)]
-        opened.write(lambda conn: [schedules.advance(conn, [turn]) for turn in turns])
+        opened.write(lambda conn: [schedules.advance_schedules(conn, [turn]) for turn in turns])
         found = opened.read(schedules.list_runs, made.id, None, 5000)
-        assert schedules.KEPT_RUNS <= len(found) <= schedules.KEPT_RUNS + schedules.TRIM_INTERVAL
+        assert schedules.MAX_KEPT_RUNS <= len(found) <= schedules.MAX_KEPT_RUNS + schedules.TRIM_INTERVAL
         assert [run.seq for run in found] == sorted((run.seq for run in found), reverse=True)
         assert opened.read(schedules.list_runs, made.id, found[9].seq, 5) == found[10:15]
         assert len(opened.read(schedules.list_runs, other.id, None, 10)) == 1
@@ -154,27 +154,27 @@ class SchedulesContract:
     def test_runs_that_wait_are_found_with_their_secrets(self, opened: Opened) -> None:
         waiting = add(opened, job=FULL_JOB, queued_at=NOW)
         idle = add(opened)
-        found = opened.read(schedules.queued, [waiting.id, idle.id, "recurrence-none"])
+        found = opened.read(schedules.list_queued_schedules, [waiting.id, idle.id, "recurrence-none"])
         assert [(stored.schedule.id, stored.job) for stored in found] == [(waiting.id, FULL_JOB)]
-        assert opened.read(schedules.queued, []) == []
+        assert opened.read(schedules.list_queued_schedules, []) == []
 
     def test_only_the_newest_job_is_wanted_where_runs_take_each_others_place(self, opened: Opened) -> None:
-        made, kept = add(opened, overlap=Overlap.CANCEL), add(opened, "kept")
+        made, kept = add(opened, overlap=OverlapPolicy.CANCEL), add(opened, "kept")
         ids = {}
         for schedule in (made, kept):
             first, second = take(opened, a_turn(schedule)), take(opened, a_turn(replace(schedule, version=1)))
             ids[schedule.id] = [one.inserted.summary.id for (one,) in (first, second) if one.inserted]
-        assert opened.read(schedules.superseded) == {ids[made.id][0]: made.id}
+        assert opened.read(schedules.list_superseded_jobs) == {ids[made.id][0]: made.id}
         opened.finish(ids[made.id][0])
-        assert opened.read(schedules.superseded) == {}
+        assert opened.read(schedules.list_superseded_jobs) == {}
 
     def test_what_was_found_by_looking_does_not_undo_a_change(self, opened: Opened) -> None:
         made = add(opened, next_run_at=NOW)
-        seen = replace(made, invalid=Invalid.GROUP, message="gone")
-        opened.write(schedules.note_validity, [seen])
+        seen = replace(made, invalid=InvalidReason.GROUP, message="gone")
+        opened.write(schedules.record_validity, [seen])
         assert opened.read(schedules.load_schedule, made.id).schedule == seen  # type: ignore[union-attr]
         opened.write(schedules.update_schedule, schedule=replace(made, message=""))
-        opened.write(schedules.note_validity, [seen])
+        opened.write(schedules.record_validity, [seen])
         assert opened.read(schedules.load_schedule, made.id).schedule.message == ""  # type: ignore[union-attr]
 
     @pytest.mark.parametrize("order", ScheduleOrder)
@@ -207,12 +207,12 @@ class SchedulesContract:
     def test_all_are_met_page_by_page(self, opened: Opened) -> None:
         made = {add(opened, f"s{n}").id for n in range(5)}
         seen, last = [], ""
-        while page := opened.read(schedules.page_after, last, 2):
+        while page := opened.read(schedules.list_schedules_after, last, 2):
             last = page[-1].id
             seen += [schedule.id for schedule in page]
         assert set(seen) == made
         assert len(seen) == 5
-        assert opened.read(schedules.count_of_user, "ann") == 5
+        assert opened.read(schedules.count_user_schedules, "ann") == 5
 
     def test_the_newest_run_of_each(self, opened: Opened) -> None:
         ran, idle, never = add(opened, "ran"), add(opened, "idle"), add(opened, "never")
@@ -220,10 +220,10 @@ class SchedulesContract:
         assert taken.inserted is not None
         take(opened, a_turn(idle))
         take(opened, a_turn(replace(idle, version=1), job=False))
-        found = opened.read(schedules.newest_runs, [ran.id, idle.id, never.id, "nobody"])
+        found = opened.read(schedules.load_newest_runs, [ran.id, idle.id, never.id, "nobody"])
         assert {id: run.result for id, run in found.items()} == {
             ran.id: RunResult.STARTED,
             idle.id: RunResult.SKIPPED,
         }
         assert (found[ran.id].job_id, found[ran.id].job_state) == (taken.inserted.summary.id, JobState.PENDING)
-        assert opened.read(schedules.newest_runs, []) == {}
+        assert opened.read(schedules.load_newest_runs, []) == {}

@@ -8,7 +8,7 @@ from holdfast.core.errors import NotFound, UserError
 from holdfast.core.records import NumberedQuery
 from holdfast.store.jobs import events
 from holdfast.store.jobs import records as jobs
-from tests.store.opened import Opened, a_job, an_event
+from tests.store.open_store import Opened, a_job, an_event
 
 TAGGED = an_event("tagged", actor="ann")
 
@@ -19,13 +19,13 @@ class TagsContract:
         other = opened.submit().id
         assert opened.write(jobs.add_tag, id, "second", event=TAGGED)
         assert opened.write(jobs.add_tag, other, "second", event=TAGGED)
-        assert opened.read(jobs.get, id).summary.tags == ("first", "first", "second")
+        assert opened.read(jobs.load_job_detail, id).summary.tags == ("first", "first", "second")
         assert self._tagged(opened, "second") == [other, id]
         assert opened.write(jobs.remove_tag, id, "first", event=an_event("untagged"))
-        assert opened.read(jobs.get, id).summary.tags == ("second",)
+        assert opened.read(jobs.load_job_detail, id).summary.tags == ("second",)
         assert self._tagged(opened, "first") == []
         assert opened.write(jobs.remove_tag, id, "second", event=an_event("untagged"))
-        assert opened.read(jobs.get, id).summary.tags == ()
+        assert opened.read(jobs.load_job_detail, id).summary.tags == ()
         assert self._tagged(opened, "second") == [other]
         kinds = [event.kind for event in opened.read(events.list_events, id)]
         assert kinds == ["submitted", "tagged", "untagged", "untagged"]
@@ -44,7 +44,7 @@ class TagsContract:
         opened.write(jobs.add_tag, id, "one", event=TAGGED)
         assert opened.read(jobs.load_snapshot, id) == before
         opened.finish(id)
-        assert opened.read(jobs.get, id).summary.tags == ("one",)
+        assert opened.read(jobs.load_job_detail, id).summary.tags == ("one",)
 
     def test_a_job_has_only_so_many(self, opened: Opened) -> None:
         id = opened.submit(job=a_job(tags=tuple(map(str, range(99))))).id
@@ -61,5 +61,5 @@ class TagsContract:
 
     @staticmethod
     def _tagged(opened: Opened, tag: str) -> list[str]:
-        page = opened.read(jobs.numbered_page, NumberedQuery(tags_any=(tag,)), count=False)
+        page = opened.read(jobs.list_numbered_page, NumberedQuery(tags_any=(tag,)), count=False)
         return [job.id for job in page.items]

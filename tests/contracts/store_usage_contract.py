@@ -7,14 +7,14 @@ from typing import Any
 
 from holdfast.core.attempt import TaskAttempt
 from holdfast.core.job import GIB, Job, Resources, Role
-from holdfast.core.metrics.usage import Span, TaskUse
+from holdfast.core.metrics.usage import TaskUsage, TimeSpan
 from holdfast.core.states import JobState, TaskState
 from holdfast.store.jobs import usage
-from tests.store.opened import NOW, Opened
+from tests.store.open_store import NOW, Opened
 
 DAY = timedelta(days=1)
 HOUR = timedelta(hours=1)
-SPAN = Span(NOW - 30 * DAY, NOW)
+SPAN = TimeSpan(NOW - 30 * DAY, NOW)
 
 
 class UsageContract:
@@ -30,11 +30,11 @@ class UsageContract:
         opened.advance(job.id, state, *tasks, started_at=start, finished_at=end)
         return job.id
 
-    def found(self, opened: Opened, span: Span = SPAN, **more: Any) -> list[TaskUse]:
-        uses: list[TaskUse] = []
+    def found(self, opened: Opened, span: TimeSpan = SPAN, **more: Any) -> list[TaskUsage]:
+        uses: list[TaskUsage] = []
         after: tuple[Any, ...] | None = None
         while True:
-            portion = opened.read(usage.uses, span, NOW, after, 2, **more)
+            portion = opened.read(usage.list_task_usage, span, NOW, after, 2, **more)
             uses += portion.uses
             after = portion.next
             if after is None:
@@ -54,14 +54,14 @@ class UsageContract:
         self.ran(opened, NOW + HOUR, NOW + 2 * HOUR)
         opened.submit("never started")
         assert sorted(use.job_id for use in self.found(opened)) == sorted(inside)
-        assert sum(total.tasks for total in opened.read(usage.totals, SPAN, NOW)) == len(inside)
-        assert opened.read(usage.first_start) == SPAN.start - 40 * DAY
+        assert sum(total.tasks for total in opened.read(usage.compute_usage_totals, SPAN, NOW)) == len(inside)
+        assert opened.read(usage.find_first_start) == SPAN.start - 40 * DAY
 
     def test_sums_and_single_tries_agree(self, opened: Opened) -> None:
         self.ran(opened, NOW - 3 * HOUR, NOW - HOUR)
         self.ran(opened, SPAN.start - 10 * DAY, SPAN.start + HOUR)
         self.ran(opened, NOW - HOUR / 2, None)
-        totals = opened.read(usage.totals, SPAN, NOW)
+        totals = opened.read(usage.compute_usage_totals, SPAN, NOW)
         assert round(sum(total.cpu_hours for total in totals), 6) == 7
         assert round(sum(total.gpu_hours for total in totals), 6) == 3.5
         assert round(sum(total.gb_hours for total in totals), 6) == 14
@@ -69,14 +69,16 @@ class UsageContract:
     def test_roles_have_their_own_sizes(self, opened: Opened) -> None:
         self.ran(opened, NOW - HOUR, NOW, ("main", "side"))
         self.ran(opened, NOW - HOUR, NOW)
-        assert [total.tasks for total in opened.read(usage.totals, SPAN, NOW)] == [1], "only of jobs with one role"
+        assert [total.tasks for total in opened.read(usage.compute_usage_totals, SPAN, NOW)] == [1], (
+            "only of jobs with one role"
+        )
         found = self.found(opened, many_roles=True)
         assert {use.task: use.resources.cpu for use in found} == {"main-0": 2, "side-0": 1}
 
     def test_whether_anything_ran(self, opened: Opened) -> None:
-        assert opened.read(usage.first_start) is None
-        assert not opened.read(usage.any_use, SPAN, NOW)
+        assert opened.read(usage.find_first_start) is None
+        assert not opened.read(usage.has_usage, SPAN, NOW)
         self.ran(opened, SPAN.start - 2 * HOUR, SPAN.start - HOUR)
-        assert not opened.read(usage.any_use, SPAN, NOW)
+        assert not opened.read(usage.has_usage, SPAN, NOW)
         self.ran(opened, SPAN.start - 20 * DAY, NOW + DAY)
-        assert opened.read(usage.any_use, SPAN, NOW)
+        assert opened.read(usage.has_usage, SPAN, NOW)

@@ -22,7 +22,7 @@ from holdfast.store.database import Store
 from holdfast.store.errors import StoreError
 from holdfast.store.jobs import records as jobs
 from holdfast.store.vault import Vault
-from tests.store.opened import VAULT, Opened, a_new_job, a_user
+from tests.store.open_store import VAULT, Opened, a_new_job, a_user
 
 
 class Odd(Exception):
@@ -35,7 +35,7 @@ class WritingContract:
     def test_what_waits_shares_one_commit(self, opened: Opened) -> None:
         commits = self._count_commits(opened.store)
 
-        async def crowd() -> list[jobs.Inserted]:
+        async def crowd() -> list[jobs.InsertedJob]:
             async with self._busy(opened.store):
                 writes = [self._start(opened.store, number) for number in range(50)]
                 await asyncio.sleep(0)  # let each of them queue
@@ -44,7 +44,7 @@ class WritingContract:
         made = opened.run(crowd())
         assert len({inserted.summary.id for inserted in made}) == 50
         assert len(commits) == 2  # the busy one, and all the others
-        assert len(opened.read(jobs.load_active)) == 50
+        assert len(opened.read(jobs.load_active_jobs)) == 50
 
     def test_only_the_guilty_fails(self, opened: Opened) -> None:
         def guilty(conn: Connection) -> None:
@@ -59,7 +59,7 @@ class WritingContract:
             return await asyncio.gather(*writes, return_exceptions=True)
 
         results = opened.run(crowd())
-        assert [type(result) for result in results] == [jobs.Inserted, Odd, jobs.Inserted, jobs.Inserted]
+        assert [type(result) for result in results] == [jobs.InsertedJob, Odd, jobs.InsertedJob, jobs.InsertedJob]
         assert opened.names(JobFilter()) == ["2", "1", "0"]
 
     def test_a_broken_statement_fails_alone_too(self, opened: Opened) -> None:
@@ -76,9 +76,9 @@ class WritingContract:
             return await asyncio.gather(*writes, return_exceptions=True)
 
         first, second = opened.run(crowd())
-        assert isinstance(first, jobs.Inserted)
+        assert isinstance(first, jobs.InsertedJob)
         assert isinstance(second, Exception)
-        assert len(opened.read(jobs.load_active)) == 1
+        assert len(opened.read(jobs.load_active_jobs)) == 1
 
     @pytest.mark.parametrize("error", [StopIteration, SystemExit, MemoryError])
     def test_the_writer_survives_whatever_is_raised(self, opened: Opened, error: type[BaseException]) -> None:
@@ -105,11 +105,11 @@ class WritingContract:
             return await asyncio.gather(*writes, return_exceptions=True)
 
         results = opened.run(crowd())
-        assert [type(result) for result in results] == [jobs.Inserted, asyncio.CancelledError, jobs.Inserted]
+        assert [type(result) for result in results] == [jobs.InsertedJob, asyncio.CancelledError, jobs.InsertedJob]
         assert opened.names(JobFilter()) == ["2", "0"]
 
     def test_closing_waits_for_what_was_queued(self, opened: Opened) -> None:
-        async def crowd() -> list[jobs.Inserted]:
+        async def crowd() -> list[jobs.InsertedJob]:
             async with self._busy(opened.store):
                 writes = [self._start(opened.store, number) for number in range(10)]
                 await asyncio.sleep(0)
@@ -122,10 +122,10 @@ class WritingContract:
         with pytest.raises(StoreError, match="closed"):
             opened.submit()
         with pytest.raises(StoreError, match="closed"):
-            opened.read(jobs.load_active)
-        opened.store.close_now()
+            opened.read(jobs.load_active_jobs)
+        opened.store.close_sync()
         again = Opened(opened.url)
-        assert len(again.read(jobs.load_active)) == 10
+        assert len(again.read(jobs.load_active_jobs)) == 10
         again.close()
 
     # -- reading
@@ -158,49 +158,49 @@ class WritingContract:
         for _ in range(10):  # more often than there are readers
             with pytest.raises(Exception, match="nonsense"):
                 opened.read(lambda conn: conn.execute(text("SELECT nonsense")))
-        assert opened.read(jobs.load_active) == []
+        assert opened.read(jobs.load_active_jobs) == []
 
     # -- one server
 
     def test_one_server_to_a_database(self, opened: Opened) -> None:
-        opened.store.lock_exclusive()
-        opened.store.lock_exclusive()  # its own lock is no obstacle
+        opened.store.acquire_exclusive_lock()
+        opened.store.acquire_exclusive_lock()  # its own lock is no obstacle
         second = Store.open(opened.url, vault=VAULT)
         try:
             with pytest.raises(UserError, match="Another server") as caught:
-                second.lock_exclusive(patience=0)
+                second.acquire_exclusive_lock(patience=0)
             assert caught.value.hint
-            opened.store.close_now()
-            second.lock_exclusive(patience=0)
+            opened.store.close_sync()
+            second.acquire_exclusive_lock(patience=0)
         finally:
-            second.close_now()
+            second.close_sync()
 
     def test_the_wrong_key_is_refused_at_once(self, opened: Opened) -> None:
-        with pytest.raises(UserError, match="not the one it was written with"):
+        with pytest.raises(UserError, match=r"the key in .* does not match"):
             Store.open(opened.url, vault=Vault(b"x" * 32, "other.key"))
 
     # -- killed
 
     def test_every_acknowledged_write_survives_a_kill(self, opened: Opened) -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        command = [sys.executable, "-m", "tests.store.submit_for_ever", opened.url]
+        command = [sys.executable, "-m", "tests.store.submit_until_killed", opened.url]
         root = Path(__file__).parents[2]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=root) as child:
             assert child.stdout is not None
             acknowledged = [child.stdout.readline().strip() for _ in range(200)]
             child.send_signal(signal.SIGKILL)
             acknowledged += [line.strip() for line in child.stdout if line.endswith("\n")]
-        snapshots = {snapshot.id: snapshot for snapshot in opened.read(jobs.load_active)}
+        snapshots = {snapshot.id: snapshot for snapshot in opened.read(jobs.load_active_jobs)}
         assert len(acknowledged) >= 200
         assert set(acknowledged) <= set(snapshots)
         for id in acknowledged:
-            assert len(opened.read(jobs.get, id).source) > 0
+            assert len(opened.read(jobs.load_job_detail, id).source) > 0
         assert opened.submit().name == "hello"
 
     # -- helpers
 
     @staticmethod
-    def _start(store: Store, number: int) -> asyncio.Task[jobs.Inserted]:
+    def _start(store: Store, number: int) -> asyncio.Task[jobs.InsertedJob]:
         return asyncio.ensure_future(store.write(jobs.insert_job, new=a_new_job(str(number))))
 
     @staticmethod

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.core.metrics.samples import Reading
 from holdfast.engines.base import Engine
-from holdfast.engines.fake import FakeEngine, FakeMachine
+from tests.fake_engine import FakeEngine, FakeMachine
 
 from .engine_contract import EngineContract
 
@@ -21,4 +21,4 @@ class TestFakeEngine(EngineContract):
 
     def use(self, engine: Engine, attempt_id: str) -> None:
         assert isinstance(engine, FakeEngine)
-        engine.use(attempt_id, Reading(at=1.0, cpu=0.5, memory=1, processes=1))
+        engine.set_reading(attempt_id, Reading(at=1.0, cpu=0.5, memory=1, processes=1))

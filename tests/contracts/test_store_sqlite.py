@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.opened import Opened
+from tests.store.open_store import Opened
 
 from .store_audit_contract import AuditContract
 from .store_catalogue_contract import CatalogueContract
@@ -16,14 +16,14 @@ from .store_contract import JobsContract
 from .store_datasets_contract import DatasetsContract
 from .store_insights_contract import InsightsContract
 from .store_listing_contract import ListingContract
-from .store_notices_contract import NoticesContract
+from .store_notifications_contract import NoticesContract
 from .store_numbered_contract import NumberedContract
-from .store_people_contract import PeopleContract
 from .store_schedules_contract import SchedulesContract
 from .store_secrets_contract import SecretsContract
 from .store_tags_contract import TagsContract
 from .store_task_pages_contract import TaskPagesContract
 from .store_usage_contract import UsageContract
+from .store_users_contract import PeopleContract
 from .store_writing_contract import WritingContract
 
 

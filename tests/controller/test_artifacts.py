@@ -19,17 +19,23 @@ import pytest
 
 from holdfast.controller import artifacts as artifacts_module
 from holdfast.controller import loop as loop_module
-from holdfast.controller.artifact_draft import Draft, Room, Tally, can_be_named, shown
-from holdfast.controller.artifacts import ArtifactLimits, Collecting, told
-from holdfast.core.attempt import JobSnapshot, Observation, Seen
+from holdfast.controller.artifact_draft import (
+    ArtifactDraft,
+    ArtifactSpace,
+    CollectionResult,
+    format_path,
+    is_valid_path,
+)
+from holdfast.controller.artifacts import ArtifactCollector, ArtifactLimits, describe_result
+from holdfast.core.attempt import JobSnapshot, Observation, ObservedState
 from holdfast.core.job import Job, Resources, Role
 from holdfast.core.records import Event, NewEvent
 from holdfast.core.states import JobState
-from holdfast.engines.base import ArtifactSink, ArtifactsUnavailable, LeftOut
-from holdfast.engines.fake import FakeEngine, FakeMachine
+from holdfast.engines.base import ArtifactSink, ArtifactsUnavailable, SkipReason
 from holdfast.shared_folders import SharedFolders
 from holdfast.store.errors import StoreError
 from holdfast.store.jobs import events as event_rows
+from tests.fake_engine import FakeEngine, FakeMachine
 
 from .test_loop import Place, a_job, run, running
 
@@ -43,13 +49,13 @@ class Kept:
     def __init__(self, home: Path, limits: ArtifactLimits = MAX_COUNT, machine: FakeMachine | None = None) -> None:
         self.home = home
         self.shared = SharedFolders(home / "shared")
-        self.shared.make(self.shared.root)
+        self.shared.create_folder(self.shared.root)
         self.machine = machine or FakeMachine()
         self.limits = limits
 
     def running(self):  # type: ignore[no-untyped-def]
         engine = FakeEngine(self.machine)
-        return running(self.home, self.machine, collecting=Collecting(engine, self.shared, self.limits))
+        return running(self.home, self.machine, collecting=ArtifactCollector(engine, self.shared, self.limits))
 
     async def written(self, *attempt_ids: str) -> None:
         """These have come to the end of what they write."""
@@ -63,7 +69,7 @@ class Kept:
 
     @property
     def jobs(self) -> Path:
-        return self.shared.files("default") / "jobArtifacts"
+        return self.shared.get_files("default") / "jobArtifacts"
 
     def tree(self, job_id: str) -> dict[str, str]:
         """Path -> content, of what people see."""
@@ -73,7 +79,9 @@ class Kept:
 
 
 async def said(place: Place, job_id: str) -> list[Event]:
-    return [event for event in await place.store.read(event_rows.list_events, job_id) if event.kind == "artifacts"]
+    return [
+        event for event in await place.store.read(event_rows.list_events, job_id) if event.kind.startswith("artifacts")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -89,10 +97,10 @@ def test_artifacts_are_there_when_the_job_is_seen_to_have_ended(tmp_path: Path, 
             expires = int((kept.jobs / id / ".metadata" / "expiredAt").read_text())
             assert abs(expires - (datetime.now(UTC) + timedelta(days=7)).timestamp()) < 100
             (event,) = await said(place, id)
-            assert event.message == "2 files (8 B) kept as artifacts."
+            assert event.message == "2 files (8 B) saved as artifacts."
             assert (event.attempt, event.task) == (0, None)
             assert (await place.kinds(id))[-1] == state.lower()
-            assert not list(kept.shared.drafts("default").iterdir())
+            assert not list(kept.shared.get_drafts("default").iterdir())
 
     run(story)
 
@@ -126,7 +134,7 @@ def test_a_job_without_artifacts_has_no_event_and_no_folder(tmp_path: Path) -> N
                 assert not kept.jobs.exists()
             lost = await place.submit(a_job(f"{TWO}; sleep 100", max_retries=0))
             await place.until(lost, JobState.RUNNING)
-            place.engine.lose(f"{lost}.0.main-0.0")
+            place.engine.lose_task(f"{lost}.0.main-0.0")
             await place.until(lost, JobState.PENDING)
             assert not kept.jobs.exists()
             await place.controller.stop(lost, "ann")
@@ -158,10 +166,10 @@ def test_tasks_have_folders_of_their_own_and_share_the_limits(tmp_path: Path) ->
             assert (kept.jobs / id / ".metadata" / "expiredAt").exists()
             told = {event.task: event.message for event in await said(place, id)}
             assert sorted(told) == ["main-0", "main-1"]
-            text = next(message for message in told.values() if "left out" in message)
+            text = next(message for message in told.values() if "skipped" in message)
             assert text == (
-                "1 file (4 B) kept as artifacts; left out, 4 B in all: 1 (above the number of files that are kept), "
-                "such as sub/b.txt; at most 3 files and 1 MiB are kept of a job; an admin can raise "
+                "1 file (4 B) saved as artifacts; skipped, 4 B in total: 1 (exceeds the maximum number of artifact "
+                "files), for example sub/b.txt; a job can save at most 3 files and 1 MiB; an admin can raise "
                 "files.artifact_files and files.artifact_bytes."
             )
 
@@ -182,7 +190,7 @@ def test_a_restarted_server_counts_what_other_tasks_have_kept(tmp_path: Path) ->
                     await asyncio.sleep(0.001)
             await kept.written(f"{id}.0.slow-0.0")
         async with kept.running() as place:
-            place.engine.finish(f"{id}.0.slow-0.0")
+            place.engine.finish_task(f"{id}.0.slow-0.0")
             await place.until(id, JobState.SUCCEEDED)
             assert sorted(kept.tree(id)) == ["quick-0/a.txt", "quick-0/sub/b.txt", "slow-0/a.txt"]
 
@@ -195,11 +203,11 @@ def test_a_later_attempt_replaces_what_an_earlier_one_left(tmp_path: Path) -> No
         async with kept.running() as place:
             id = await place.submit(a_job(f"{TWO}; sleep 100", max_retries=1))
             await place.until(id, JobState.RUNNING)
-            place.engine.finish(f"{id}.0.main-0.0", 1)
+            place.engine.finish_task(f"{id}.0.main-0.0", 1)
             await kept.written(f"{id}.1.main-0.0")
             kept.machine.tasks[f"{id}.1.main-0.0"].artifacts = {"new": b"new"}
             assert len(kept.tree(id)) == 2
-            place.engine.finish(f"{id}.1.main-0.0", 0)
+            place.engine.finish_task(f"{id}.1.main-0.0", 0)
             await place.until(id, JobState.SUCCEEDED)
             assert kept.tree(id) == {"new": "new"}
             assert [event.attempt for event in await said(place, id)] == [0, 1]
@@ -216,8 +224,8 @@ def test_a_server_that_is_killed_meanwhile_collects_again(tmp_path: Path) -> Non
         async with kept.running() as place:
             id = await place.submit(a_job(f"{TWO}; sleep 100"))
             await place.until(id, JobState.RUNNING)
-            place.controller._reports.report = lambda observation: None  # type: ignore[method-assign]
-            place.engine.finish(f"{id}.0.main-0.0", 0)
+            place.controller._reports.report_observation = lambda observation: None  # type: ignore[method-assign]
+            place.engine.finish_task(f"{id}.0.main-0.0", 0)
             async with asyncio.timeout(20):
                 while not kept.tree(id):
                     await asyncio.sleep(0.001)
@@ -259,17 +267,17 @@ def test_what_a_job_put_in_the_way_is_set_aside(tmp_path: Path, what: str, where
                     kept.jobs.mkdir(parents=True, exist_ok=True)
                     put(kept.jobs / id)
                 elif not kept.jobs.exists():
-                    kept.shared.make(kept.shared.files("default"))
+                    kept.shared.create_folder(kept.shared.get_files("default"))
                     put(kept.jobs)
                 await kept.written(*(f"{id}.0.main-{index}.0" for index in range(instances)))
                 for index in range(instances):
-                    place.engine.finish(f"{id}.0.main-{index}.0", 0)
+                    place.engine.finish_task(f"{id}.0.main-{index}.0", 0)
                 await place.until(id, JobState.SUCCEEDED)
                 assert len(kept.tree(id)) == 2 * instances
                 told = " ".join(event.message for event in await said(place, id))
                 aside = [*kept.jobs.glob(f"{id}.found-*"), *kept.jobs.parent.glob("*.found-*")]
                 moved = where == "job" or (instances == 1 and what != "folder")
-                assert ("in their place is now" in told) == moved
+                assert ("existing files at this path were moved to" in told) == moved
                 if moved:
                     assert aside
                     assert aside[0].name in told
@@ -295,7 +303,7 @@ def test_a_job_cannot_bend_its_description(tmp_path: Path) -> None:
             (kept.jobs / id / "main-0").symlink_to(tmp_path)
             await kept.written(*(f"{id}.0.main-{index}.0" for index in range(2)))
             for index in range(2):
-                place.engine.finish(f"{id}.0.main-{index}.0", 0)
+                place.engine.finish_task(f"{id}.0.main-{index}.0", 0)
             await place.until(id, JobState.SUCCEEDED)
             assert len(kept.tree(id)) == 4
             assert victim.read_text() == "unharmed"
@@ -310,7 +318,7 @@ class Broken(FakeEngine):
         super().__init__(machine)
         self.trouble = trouble
 
-    def collect(self, attempt_id: str, sink: ArtifactSink) -> None:
+    def collect_artifacts(self, attempt_id: str, sink: ArtifactSink) -> None:
         self.trouble(sink)
 
 
@@ -325,12 +333,12 @@ def _raise(error: Exception) -> Callable[[ArtifactSink], None]:
     ("trouble", "words"),
     [
         (
-            _raise(ArtifactsUnavailable("artifacts in the task's home is not a folder")),
-            "No artifacts were kept: artifacts in the",
+            _raise(ArtifactsUnavailable("artifacts in the task's home folder is not a folder")),
+            "No artifacts were saved: artifacts in the",
         ),
-        (_raise(OSError(errno.ENOSPC, "No space left on device")), "the disk of shared files is full"),
+        (_raise(OSError(errno.ENOSPC, "No space left on device")), "the disk for shared files is full"),
         (_raise(OSError(errno.EIO, "Input/output error")), "Input/output error"),
-        (_raise(ValueError("a bug")), "a fault of the platform"),
+        (_raise(ValueError("a bug")), "internal error. See the server's log"),
     ],
 )
 def test_trouble_is_told_and_the_job_goes_on(
@@ -338,42 +346,42 @@ def test_trouble_is_told_and_the_job_goes_on(
 ) -> None:
     async def story() -> None:
         kept = Kept(tmp_path)
-        collecting = Collecting(Broken(kept.machine, trouble), kept.shared, MAX_COUNT)
+        collecting = ArtifactCollector(Broken(kept.machine, trouble), kept.shared, MAX_COUNT)
         async with running(tmp_path, kept.machine, collecting=collecting) as place:
             id = await place.submit(a_job(TWO))
             await place.until(id, JobState.SUCCEEDED)
             (event,) = await said(place, id)
             assert words in event.message
             assert not kept.jobs.exists()
-            assert not list(kept.shared.drafts("default").iterdir())
+            assert not list(kept.shared.get_drafts("default").iterdir())
 
     run(story)
 
 
 def test_a_disk_that_does_not_answer_holds_up_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(artifacts_module, "TIMEOUT", 0.1)
+    monkeypatch.setattr(artifacts_module, "COLLECT_TIMEOUT", 0.1)
     monkeypatch.setattr(artifacts_module, "BYTES_PER_SECOND", float("inf"))
     monkeypatch.setattr(artifacts_module, "FILES_PER_SECOND", float("inf"))
     answers, done = threading.Event(), threading.Event()
 
     def hang(sink: ArtifactSink) -> None:
         answers.wait(60)
-        sink.take((b"late",), 0, io.BytesIO)
-        assert sink.ended
+        sink.add_file((b"late",), 0, io.BytesIO)
+        assert sink.is_cancelled
         done.set()
 
     async def story() -> None:
         kept = Kept(tmp_path)
-        collecting = Collecting(Broken(kept.machine, hang), kept.shared, MAX_COUNT)
+        collecting = ArtifactCollector(Broken(kept.machine, hang), kept.shared, MAX_COUNT)
         async with running(tmp_path, kept.machine, collecting=collecting) as place:
             id = await place.submit(a_job(TWO))
             await place.until(id, JobState.SUCCEEDED)
             (event,) = await said(place, id)
-            assert "it took too long" in event.message
+            assert "the operation timed out" in event.message
             answers.set()
             await asyncio.to_thread(done.wait, 20)
             async with asyncio.timeout(20):
-                while list(kept.shared.drafts("default").iterdir()):
+                while list(kept.shared.get_drafts("default").iterdir()):
                     await asyncio.sleep(0.001)
             assert not kept.jobs.exists()  # it came too late
 
@@ -384,19 +392,19 @@ def test_what_one_group_leaves_holds_up_no_other(tmp_path: Path) -> None:
     answers = threading.Event()
 
     class Slow(FakeEngine):
-        def collect(self, attempt_id: str, sink: ArtifactSink) -> None:
+        def collect_artifacts(self, attempt_id: str, sink: ArtifactSink) -> None:
             if attempt_id.startswith("red"):
                 answers.wait(60)
-            sink.take((b"a",), 0, io.BytesIO)
+            sink.add_file((b"a",), 0, io.BytesIO)
 
     async def story() -> None:
         kept = Kept(tmp_path)
-        collecting = Collecting(Slow(kept.machine), kept.shared, MAX_COUNT)
+        collecting = ArtifactCollector(Slow(kept.machine), kept.shared, MAX_COUNT)
 
         def collect(id: str, group: str) -> asyncio.Task[NewEvent | None]:
             job = replace(a_job(TWO), group=group)
             snapshot = JobSnapshot(id=id, job=job, user="ann", submitted_at=datetime.now(UTC))
-            return asyncio.create_task(collecting.collect(snapshot, f"{id}.0.main-0.0"))
+            return asyncio.create_task(collecting.collect_artifacts(snapshot, f"{id}.0.main-0.0"))
 
         reds = [collect(f"red{number}", "red") for number in range(2 * artifacts_module.MAX_COLLECTED)]
         try:
@@ -421,7 +429,7 @@ def test_time_spent_on_artifacts_is_not_the_jobs(tmp_path: Path) -> None:
 
     async def story() -> None:
         kept = Kept(tmp_path)
-        collecting = Collecting(Broken(kept.machine, slow), kept.shared, MAX_COUNT)
+        collecting = ArtifactCollector(Broken(kept.machine, slow), kept.shared, MAX_COUNT)
         async with running(tmp_path, kept.machine, collecting=collecting) as place:
             id = await place.submit(a_job(TWO, time_limit=timedelta(seconds=0.5)))
             await asyncio.to_thread(waited.wait, 20)
@@ -429,7 +437,7 @@ def test_time_spent_on_artifacts_is_not_the_jobs(tmp_path: Path) -> None:
             assert live.began is not None
             live.began -= 10  # the limit has passed since
             live.collecting = dict.fromkeys(live.collecting, live.began + 0.1)
-            place.controller._mark(id)
+            place.controller._mark_jobs(id)
             async with asyncio.timeout(20):
                 while place.controller._marked:
                     await asyncio.sleep(0.001)
@@ -445,24 +453,24 @@ def test_an_end_that_is_told_again_is_not_collected_again(tmp_path: Path) -> Non
     collected: list[str] = []
 
     class Counting(FakeEngine):
-        def collect(self, attempt_id: str, sink: ArtifactSink) -> None:
+        def collect_artifacts(self, attempt_id: str, sink: ArtifactSink) -> None:
             collected.append(attempt_id)
-            super().collect(attempt_id, sink)
+            super().collect_artifacts(attempt_id, sink)
 
     async def story() -> None:
         kept = Kept(tmp_path)
-        collecting = Collecting(Counting(kept.machine), kept.shared, MAX_COUNT)
+        collecting = ArtifactCollector(Counting(kept.machine), kept.shared, MAX_COUNT)
         async with running(tmp_path, kept.machine, collecting=collecting) as place:
             id = await place.submit(a_job(f"{TWO}; sleep 100", instances=2))
             first, second = (f"{id}.0.main-{index}.0" for index in range(2))
             await kept.written(first, second)
-            place.engine.finish(first, 0)
+            place.engine.finish_task(first, 0)
             async with asyncio.timeout(20):
                 while not await said(place, id):
                     await asyncio.sleep(0.001)
-            again = Observation(attempt_id=first, seen=Seen.EXITED, code=0, artifacts=True)
-            place.controller.attempts.hear(again)
-            place.engine.finish(second, 0)
+            again = Observation(attempt_id=first, seen=ObservedState.EXITED, code=0, artifacts=True)
+            place.controller.attempts.handle_observation(again)
+            place.engine.finish_task(second, 0)
             await place.until(id, JobState.SUCCEEDED)
             assert collected == [first, second]
 
@@ -470,7 +478,7 @@ def test_an_end_that_is_told_again_is_not_collected_again(tmp_path: Path) -> Non
 
 
 def test_an_event_that_could_not_be_saved_is_saved_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_module, "STORE_RETRY", 0.01)
+    monkeypatch.setattr(loop_module, "STORE_RETRY_INTERVAL", 0.01)
 
     async def story() -> None:
         kept = Kept(tmp_path)
@@ -485,7 +493,7 @@ def test_an_event_that_could_not_be_saved_is_saved_later(tmp_path: Path, monkeyp
                 return await write(*words, **more)  # type: ignore[arg-type]
 
             monkeypatch.setattr(place.store, "write", fail_twice)
-            place.engine.finish(f"{id}.0.main-0.0", 0)
+            place.engine.finish_task(f"{id}.0.main-0.0", 0)
             await place.until(id, JobState.SUCCEEDED)
             assert len(await said(place, id)) == 1
             assert len(kept.tree(id)) == 2
@@ -496,32 +504,32 @@ def test_an_event_that_could_not_be_saved_is_saved_later(tmp_path: Path, monkeyp
 # --- what fits ----------------------------------------------------------------------------------------------------
 
 
-def _draft(folder: Path, room: Room) -> Draft:
+def _draft(folder: Path, room: ArtifactSpace) -> ArtifactDraft:
     folder.mkdir()
-    return Draft(os.open(folder, os.O_RDONLY), room, lambda: False)
+    return ArtifactDraft(os.open(folder, os.O_RDONLY), room, lambda: False)
 
 
 def _names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def _offer(draft: Draft, path: str, data: bytes, size: int | None = None) -> None:
-    draft.take(tuple(os.fsencode(path).split(b"/")), len(data) if size is None else size, partial(io.BytesIO, data))
+def _offer(draft: ArtifactDraft, path: str, data: bytes, size: int | None = None) -> None:
+    draft.add_file(tuple(os.fsencode(path).split(b"/")), len(data) if size is None else size, partial(io.BytesIO, data))
 
 
 def test_what_does_not_fit_is_left_out_and_the_rest_is_kept(tmp_path: Path) -> None:
-    draft = _draft(tmp_path / "d", Room(files=3, bytes=10))
+    draft = _draft(tmp_path / "d", ArtifactSpace(files=3, bytes=10))
     for path, size in (("a", 4), ("b", 8), ("c", 6), ("d", 1), ("e", 0), ("f", 0)):
         _offer(draft, path, b"x" * size)
     assert _names(tmp_path / "d") == ["a", "c", "e"]
     tally = draft.tally
     assert (tally.files, tally.bytes, tally.left_bytes) == (3, 10, 9)
-    assert tally.left == {LeftOut.TOO_LARGE: 2, LeftOut.TOO_MANY: 1}
+    assert tally.left == {SkipReason.TOO_LARGE: 2, SkipReason.TOO_MANY: 1}
     assert tally.named == ["b", "d", "f"]
 
 
 def test_holes_stay_holes_and_a_file_that_grows_is_cut(tmp_path: Path) -> None:
-    draft = _draft(tmp_path / "d", Room(files=9, bytes=1 << 30))
+    draft = _draft(tmp_path / "d", ArtifactSpace(files=9, bytes=1 << 30))
     _offer(draft, "deep/er/grown", b"123456", size=4)
     _offer(draft, "deep/er/shrunk", b"12", size=4)
     _offer(draft, "hole", bytes(8 << 20) + b"end")
@@ -534,7 +542,7 @@ def test_holes_stay_holes_and_a_file_that_grows_is_cut(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_ends_the_writing(tmp_path: Path) -> None:
-    draft = _draft(tmp_path / "d", Room(files=9, bytes=100))
+    draft = _draft(tmp_path / "d", ArtifactSpace(files=9, bytes=100))
 
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))  # a disk of ten bytes
@@ -544,18 +552,18 @@ def test_a_full_disk_ends_the_writing(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert _names(tmp_path / "d") == ["a"]
-    assert draft.tally.left == {LeftOut.NO_ROOM: 2}
+    assert draft.tally.left == {SkipReason.NO_ROOM: 2}
 
 
 def test_a_file_that_cannot_be_read_is_left_out_and_a_disk_that_fails_is_told(tmp_path: Path) -> None:
-    draft = _draft(tmp_path / "d", Room(files=9, bytes=100))
+    draft = _draft(tmp_path / "d", ArtifactSpace(files=9, bytes=100))
 
     def closed() -> BinaryIO:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    draft.take((b"a",), 1, closed)
+    draft.add_file((b"a",), 1, closed)
     _offer(draft, "b", b"1")
-    assert draft.tally.left == {LeftOut.UNREADABLE: 1}
+    assert draft.tally.left == {SkipReason.UNREADABLE: 1}
     assert _names(tmp_path / "d") == ["b"]
     with pytest.raises(FileExistsError):
         _offer(draft, "b", b"1")
@@ -566,29 +574,29 @@ def test_a_file_that_cannot_be_read_is_left_out_and_a_disk_that_fails_is_told(tm
     [(b"..", b"x"), (b"a", b"."), (b"a/b",), (b"a", b""), (b"bad\xff",), (b"x" * 256,), (b"y" * 200,) * 11, (b"a\0",)],
 )
 def test_names_that_nobody_could_ask_for(tmp_path: Path, path: tuple[bytes, ...]) -> None:
-    assert not can_be_named(path)
-    draft = _draft(tmp_path / "d", Room(files=9, bytes=100))
-    draft.take(path, 0, io.BytesIO)
+    assert not is_valid_path(path)
+    draft = _draft(tmp_path / "d", ArtifactSpace(files=9, bytes=100))
+    draft.add_file(path, 0, io.BytesIO)
     assert _names(tmp_path / "d") == []
     assert not draft.tally.files
 
 
 def test_odd_names_are_kept_and_shown_harmlessly(tmp_path: Path) -> None:
-    draft = _draft(tmp_path / "d", Room(files=9, bytes=100))
+    draft = _draft(tmp_path / "d", ArtifactSpace(files=9, bytes=100))
     _offer(draft, "new\nline", b"1")
     _offer(draft, "naïve ☂", b"1")
     assert _names(tmp_path / "d") == ["naïve ☂", "new\nline"]
-    assert shown((b"new\nline",)) == "'new\\nline'"
-    assert shown((b"bad\xff",)) == "bad\\xff"
-    assert len(shown((b"x" * 255,) * 20)) <= 100
+    assert format_path((b"new\nline",)) == "'new\\nline'"
+    assert format_path((b"bad\xff",)) == "bad\\xff"
+    assert len(format_path((b"x" * 255,) * 20)) <= 100
 
 
 def test_what_is_told() -> None:
-    assert told(Tally(), MAX_COUNT) == ""
-    tally = Tally(more=True, named=["x"])
-    tally.left[LeftOut.LINK] = 2
-    assert told(tally, MAX_COUNT) == (
-        "No artifacts were kept; left out: 2 (links are not followed), such as x; there was more that was not looked "
-        "at; at most 1000 files and 1 MiB are kept of a job; an admin can raise files.artifact_files and "
+    assert describe_result(CollectionResult(), MAX_COUNT) == ""
+    tally = CollectionResult(more=True, named=["x"])
+    tally.left[SkipReason.LINK] = 2
+    assert describe_result(tally, MAX_COUNT) == (
+        "No artifacts were saved; skipped: 2 (symbolic links are not followed), for example x; more files were "
+        "not checked; a job can save at most 1000 files and 1 MiB; an admin can raise files.artifact_files and "
         "files.artifact_bytes."
     )

@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 
 from holdfast.controller import attempts
-from holdfast.core.attempt import Observation, Seen
-from holdfast.core.holds import Ask, HoldRequest
-from holdfast.core.job import Dialect, Hold
+from holdfast.core.attempt import Observation, ObservedState
+from holdfast.core.holds import HoldAction, HoldRequest
+from holdfast.core.job import Hold, JobFormat
 from holdfast.core.states import JobState
-from holdfast.engines.fake import FakeMachine, Faults
+from tests.fake_engine import FakeMachine, Faults
 
 from .test_loop import Place, a_job, run, running
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TICK_INTERVAL", "LOOK_INTERVAL", "STRAY_INTERVAL", "STOP_MARGIN", "RETRY_MIN", "RETRY_MAX"):
+    for name in ("TICK_INTERVAL", "OBSERVE_INTERVAL", "STRAY_INTERVAL", "STOP_MARGIN", "RETRY_MIN", "RETRY_MAX"):
         monkeypatch.setattr(attempts, name, 0.02)
     monkeypatch.setattr(attempts, "START_TIMEOUT", 0.2)
     monkeypatch.setattr(attempts, "CALL_TIMEOUT", 0.2)
@@ -32,7 +32,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 class Deaf(Faults):
     """Nothing is notified."""
 
-    def deliver(self, notify: Callable[[Observation], None], observation: Observation) -> None:
+    def deliver_observation(self, notify: Callable[[Observation], None], observation: Observation) -> None:
         pass
 
 
@@ -43,12 +43,12 @@ class Failing(Faults):
         self.calls: Counter[str] = Counter()
         self._call, self._times, self._after, self._hangs = call, times, after, hangs
 
-    async def before(self, call: str, attempt_id: str) -> None:
+    async def before_call(self, call: str, attempt_id: str) -> None:
         self.calls[call] += 1
         if not self._after:
             await self._fail(call)
 
-    async def after(self, call: str, attempt_id: str) -> None:
+    async def after_call(self, call: str, attempt_id: str) -> None:
         if self._after:
             await self._fail(call)
 
@@ -79,7 +79,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 async def gone(place: Place) -> None:
-    await until(lambda: not place.controller.attempts.tracked())
+    await until(lambda: not place.controller.attempts.list_tracked_attempts())
     assert all(task.removed for task in place.engine.machine.tasks.values())
 
 
@@ -96,7 +96,7 @@ def test_an_end_that_is_never_notified_is_found(tmp_path: Path) -> None:
     async def tell(place: Place) -> None:
         id = await place.submit(a_job())
         await place.until(id, JobState.RUNNING)
-        place.engine.finish(f"{id}.0.main-0.0", 7)
+        place.engine.finish_task(f"{id}.0.main-0.0", 7)
         end = await place.until(id, JobState.FAILED)
         assert end.exit is not None
         assert end.exit.code == 7
@@ -180,22 +180,22 @@ def test_an_end_while_the_log_of_a_held_task_is_read_is_not_dropped(tmp_path: Pa
         async def slow(observation: Observation) -> str:
             reads.set()
             await goes_on.wait()
-            if observation.seen is Seen.EXITED:
+            if observation.seen is ObservedState.EXITED:
                 await place.until(id, JobState.HELD)
             return ""
 
-        diagnosing._find = slow  # type: ignore[method-assign]
-        id = await place.submit(a_job(dialect=Dialect.OPENPAI_V2, hold=Hold()))
+        diagnosing._find_cause = slow  # type: ignore[method-assign]
+        id = await place.submit(a_job(dialect=JobFormat.OPENPAI_V2, hold=Hold()))
         await place.until(id, JobState.RUNNING)
         attempt_id = f"{id}.0.main-0.0"
-        place.engine.fail(attempt_id, 3)
+        place.engine.fail_task(attempt_id, 3)
         await reads.wait()
-        place.engine.finish(attempt_id, 3)
+        place.engine.finish_task(attempt_id, 3)
         goes_on.set()
         await place.until(id, JobState.HELD)
         await until(lambda: _is_ended(place, id))
-        request = HoldRequest(actor="ann", at=place.controller.clock(), ask=Ask.RELEASE)
-        assert await place.controller.ask_hold(id, request)
+        request = HoldRequest(actor="ann", at=place.controller.clock(), ask=HoldAction.RELEASE)
+        assert await place.controller.request_hold_change(id, request)
         end = await place.until(id, JobState.FAILED)
         assert end.exit is not None
         assert end.exit.code == 3
@@ -205,7 +205,7 @@ def test_an_end_while_the_log_of_a_held_task_is_read_is_not_dropped(tmp_path: Pa
 
 def _is_ended(place: Place, job_id: str) -> bool:
     """Only its files are held."""
-    snapshot = place.controller.active(job_id)
+    snapshot = place.controller.get_active_job(job_id)
     assert snapshot is not None
     return all(task.held is not None and task.held.ended for task in snapshot.tasks)
 
@@ -216,9 +216,11 @@ def test_a_late_observation_does_not_replace_a_newer_one(tmp_path: Path) -> None
         await place.until(id, JobState.RUNNING)
         attempt_id = f"{id}.0.main-0.0"
         before = place.engine.machine.tasks[attempt_id].seen
-        place.engine.finish(attempt_id, 5)
-        place.controller.attempts.hear(before)
-        place.controller.attempts.hear(Observation(attempt_id=attempt_id, seen=Seen.LOST, message="gone"))
+        place.engine.finish_task(attempt_id, 5)
+        place.controller.attempts.handle_observation(before)
+        place.controller.attempts.handle_observation(
+            Observation(attempt_id=attempt_id, seen=ObservedState.LOST, message="gone")
+        )
         end = await place.until(id, JobState.FAILED)
         assert end.exit is not None
         assert end.exit.code == 5
@@ -235,7 +237,7 @@ def test_what_no_job_owns_is_stopped_and_removed_also_later(tmp_path: Path) -> N
         launch = replace(machine.tasks[f"{id}.0.main-0.0"].launch, attempt_id="job-x.0.main-0.0")
         await place.engine.start(launch)
         await until(lambda: machine.tasks["job-x.0.main-0.0"].removed)
-        assert machine.tasks[f"{id}.0.main-0.0"].seen.seen is Seen.RUNNING
+        assert machine.tasks[f"{id}.0.main-0.0"].seen.seen is ObservedState.RUNNING
 
     story(tmp_path, tell, Faults(), machine=machine)
 
@@ -244,7 +246,7 @@ def test_one_attempt_that_cannot_be_observed_does_not_hide_the_others(tmp_path: 
     class Cursed(Deaf):
         cursed = ""
 
-        async def before(self, call: str, attempt_id: str) -> None:
+        async def before_call(self, call: str, attempt_id: str) -> None:
             if call == "observe" and attempt_id == self.cursed:
                 raise RuntimeError("a bug")
 
@@ -256,7 +258,7 @@ def test_one_attempt_that_cannot_be_observed_does_not_hide_the_others(tmp_path: 
             await place.until(id, JobState.RUNNING)
         faults.cursed = f"{ids[1]}.0.main-0.0"
         for id in ids:
-            place.engine.finish(f"{id}.0.main-0.0", 0)
+            place.engine.finish_task(f"{id}.0.main-0.0", 0)
         for id in (ids[0], ids[2], ids[3]):
             await place.until(id, JobState.SUCCEEDED)
         faults.cursed = ""

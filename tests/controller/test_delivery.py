@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.controller.delivery import CUT_OFF, PER_LANE, Delivery, Patience
+from holdfast.controller.delivery import INTERRUPTED, MAX_PER_LANE, DeliveryRunner, RetryPolicy
 from holdfast.controller.notification_watcher import NotificationWatcher
-from holdfast.core.notifications import NotificationRecord, NotificationState, wait_after
+from holdfast.core.notifications import NotificationRecord, NotificationState, compute_retry_delay
 from holdfast.core.states import JobState
 from holdfast.store.notifications import records as notification_rows
-from tests.services.hooks import Hook
 from tests.services.house import House, open_house
+from tests.services.webhook_receiver import Hook
 
 FAILS = "name: train\ncommand: exit 3\n"
 TIMEOUT = 2  # seconds that the silent receivers of these tests are given
@@ -26,7 +26,7 @@ TIMEOUT = 2  # seconds that the silent receivers of these tests are given
 @dataclass
 class Post:
     house: House
-    delivery: Delivery
+    delivery: DeliveryRunner
     hooks: list[Hook] = field(default_factory=list)
 
     def hook(self, *answers: int, **more: dict[str, str]) -> Hook:
@@ -36,14 +36,14 @@ class Post:
     async def tell(self, *hooks: Hook, jobs: int = 1) -> None:
         """Jobs fail, and notifications of that are made for each of these."""
         for hook in hooks:
-            await self.house.services.notifications.add(self.house.admin, "webhook", hook.url, ["failed"])
+            await self.house.services.notifications.add_recipient(self.house.admin, "webhook", hook.url, ["failed"])
         for _ in range(jobs):
             await self.house.run(FAILS)
-        await self.house.services.notifications.making.make()
+        await self.house.services.notifications.making.create_notifications()
 
     async def try_all(self) -> None:
-        while await self.delivery.send_due():
-            await self.delivery.idle()
+        while await self.delivery.send_due_notifications():
+            await self.delivery.wait_idle()
 
     async def records(self) -> list[NotificationRecord]:
         return list(reversed((await self.house.services.notifications.list(self.house.admin, limit=500)).items))
@@ -53,7 +53,7 @@ class Post:
         async with asyncio.timeout(60):
             while True:
                 await self.try_all()
-                next_at = await self.house.store.read(notification_rows.next_due, self.house.clock.now())
+                next_at = await self.house.store.read(notification_rows.find_next_due_time, self.house.clock.now())
                 if next_at is None:
                     return await self.records()
                 self.house.clock.at = next_at
@@ -67,8 +67,8 @@ def anyio_backend() -> str:
 @pytest.fixture
 async def post(tmp_path: Path) -> AsyncIterator[Post]:
     async with open_house(tmp_path / "home", settings={"notifications": {"timeout": TIMEOUT}}) as house:
-        await house.services.notifications.making.begin()
-        made = Post(house, Delivery(house.store, house.services.notifications.sending, clock=house.clock.now))
+        await house.services.notifications.making.initialize()
+        made = Post(house, DeliveryRunner(house.store, house.services.notifications.sending, clock=house.clock.now))
         yield made
         for hook in made.hooks:
             hook.close()
@@ -95,7 +95,7 @@ async def test_one_that_is_gone_gets_it_when_it_comes_back(post: Post) -> None:
     await post.tell(hook, jobs=3)
     await post.try_all()
     assert {(each.state, each.error) for each in await post.records()} == {
-        (NotificationState.WAITING, "nothing takes connections there")
+        (NotificationState.WAITING, "the connection was refused")
     }
     post.house.clock.forward(5)
     await post.try_all()
@@ -122,7 +122,7 @@ async def test_one_that_refuses_is_asked_a_few_times(post: Post) -> None:
     hook = post.hook(*[404] * 9)
     await post.tell(hook)
     (record,) = await post.until_over()
-    assert (record.state, record.tries, record.error) == (NotificationState.FAILED, 3, "answered 404")
+    assert (record.state, record.tries, record.error) == (NotificationState.FAILED, 3, "responded with 404")
 
 
 @pytest.mark.anyio
@@ -140,13 +140,13 @@ async def test_one_that_has_too_much_to_do_says_when(post: Post) -> None:
 async def test_one_that_does_not_answer_is_not_sent_it_twice_and_holds_up_nobody(post: Post) -> None:
     """Jobs end, and others are told, while it hangs."""
     silent, quick = post.hook(*[Hook.SILENT] * 100), post.hook()
-    noticing = NotificationWatcher(post.house.services.notifications.making, post.delivery.stir)
-    post.house.controller.on_change(noticing.job_changed)
+    noticing = NotificationWatcher(post.house.services.notifications.making, post.delivery.wake)
+    post.house.controller.on_change(noticing.handle_job_change)
     loops = [asyncio.create_task(work) for work in (noticing.run(), post.delivery.run())]
     try:
         for hook in (silent, quick):
-            await post.house.services.notifications.add(post.house.admin, "webhook", hook.url, ["failed"])
-        many = 2 * PER_LANE
+            await post.house.services.notifications.add_recipient(post.house.admin, "webhook", hook.url, ["failed"])
+        many = 2 * MAX_PER_LANE
         jobs = [(await post.house.submit(FAILS)).id for _ in range(many)]
         assert [(await post.house.until(job)).state for job in jobs] == [JobState.FAILED] * many
         await asyncio.to_thread(quick.wait, many)
@@ -164,7 +164,7 @@ async def test_one_that_does_not_answer_is_not_sent_it_twice_and_holds_up_nobody
     assert len({one.id for one in quick.posts}) == len(quick.posts) == many
     told = {(each.state, each.error) for each in await post.records()}
     assert told == {
-        (NotificationState.UNCONFIRMED, f"no answer within {TIMEOUT} seconds"),
+        (NotificationState.UNCONFIRMED, f"no response within {TIMEOUT} seconds"),
         (NotificationState.SENT, ""),
     }
 
@@ -173,11 +173,11 @@ async def test_one_that_does_not_answer_is_not_sent_it_twice_and_holds_up_nobody
 async def test_two_deliveries_send_each_once(post: Post) -> None:
     hook = post.hook()
     await post.tell(hook, jobs=10)
-    other = Delivery(post.house.store, post.house.services.notifications.sending, clock=post.house.clock.now)
+    other = DeliveryRunner(post.house.store, post.house.services.notifications.sending, clock=post.house.clock.now)
 
-    async def all_of(delivery: Delivery) -> None:
-        while await delivery.send_due():
-            await delivery.idle()
+    async def all_of(delivery: DeliveryRunner) -> None:
+        while await delivery.send_due_notifications():
+            await delivery.wait_idle()
 
     await asyncio.gather(all_of(post.delivery), all_of(other))
     assert {each.state for each in await post.records()} == {NotificationState.SENT}
@@ -189,14 +189,14 @@ async def test_what_was_being_sent_when_a_server_ended_is_not_sent_again(post: P
     hook = post.hook()
     await post.tell(hook, jobs=2)
     found = await post.house.store.read(
-        notification_rows.due_notifications, post.house.clock.now(), lanes=(), users=(), under_way=(), limit=9
+        notification_rows.list_due_notifications, post.house.clock.now(), lanes=(), users=(), under_way=(), limit=9
     )
-    assert await post.house.store.write(notification_rows.claim, found[0].seq, 0)
-    assert not await post.house.store.write(notification_rows.claim, found[0].seq, 0)
-    await post.delivery.recover()
+    assert await post.house.store.write(notification_rows.claim_notification, found[0].seq, 0)
+    assert not await post.house.store.write(notification_rows.claim_notification, found[0].seq, 0)
+    await post.delivery.recover_interrupted_deliveries()
     await post.until_over()
     first, second = await post.records()
-    assert (first.state, first.error) == (NotificationState.UNCONFIRMED, CUT_OFF)
+    assert (first.state, first.error) == (NotificationState.UNCONFIRMED, INTERRUPTED)
     assert second.state is NotificationState.SENT
     assert [one.id for one in hook.posts] == [second.id]
 
@@ -206,24 +206,24 @@ async def test_what_is_cut_off_before_anything_was_sent_is_sent_later(post: Post
     """The server ends while a name is looked up, or a connection made."""
     hook = post.hook()
     await post.tell(hook)
-    await post.delivery.send_due()
+    await post.delivery.send_due_notifications()
     for task in list(post.delivery._work):
         task.cancel()
     await asyncio.wait(post.delivery._work)
     assert hook.posts == []
-    again = Delivery(post.house.store, post.house.services.notifications.sending, clock=post.house.clock.now)
-    await again.recover()
-    await again.send_due()
-    await again.idle()
+    again = DeliveryRunner(post.house.store, post.house.services.notifications.sending, clock=post.house.clock.now)
+    await again.recover_interrupted_deliveries()
+    await again.send_due_notifications()
+    await again.wait_idle()
     assert len(hook.taken) == 1
 
 
 def tries(first: timedelta) -> Iterator[float]:
-    return (wait_after(count, first, 0.999999).total_seconds() for count in range(1, 60))
+    return (compute_retry_delay(count, first, 0.999999).total_seconds() for count in range(1, 60))
 
 
 def test_waits_double_up_to_an_hour() -> None:
-    waits = list(tries(Patience().first_wait))
+    waits = list(tries(RetryPolicy().first_wait))
     assert [round(wait, 3) for wait in waits[:4]] == [1, 2, 4, 8]
     assert max(waits) <= 3600
-    assert wait_after(3, timedelta(seconds=1), 0.0) == timedelta(seconds=2)
+    assert compute_retry_delay(3, timedelta(seconds=1), 0.0) == timedelta(seconds=2)

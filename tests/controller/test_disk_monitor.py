@@ -17,20 +17,20 @@ from holdfast.controller.disk_monitor import (
     DiskMonitor,
     DiskState,
     FilesDiskMonitor,
-    choose_victims,
-    describe_full,
-    describe_low,
-    judge_disk,
+    assess_disk_level,
+    build_full_condition,
+    build_low_condition,
+    choose_tasks_to_stop,
 )
 from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.core.job import GIB, MIB
 from holdfast.disk_reserve import DiskReserve
-from holdfast.disk_space import DiskMarks, DiskSpace
-from holdfast.engines.base import DiskUse, LimitsDisk, LogUse
+from holdfast.disk_space import DiskSpace, DiskThresholds
+from holdfast.engines.base import DiskUse, LogUse, SupportsDiskLimits
 from holdfast.engines.embedded import EmbeddedEngine
-from holdfast.engines.fake import FakeEngine
+from tests.fake_engine import FakeEngine
 
-MARKS = DiskMarks()
+MARKS = DiskThresholds()
 DISK = DiskSpace(free=50 * GIB, total=100 * GIB, free_files=500_000, total_files=1_000_000)  # full: 1 GiB, 2000 files
 
 
@@ -51,17 +51,17 @@ def state(free: int, files: int = 500_000, missing: int = 0) -> DiskState:
     ],
 )
 def test_levels(found: DiskState, level: DiskLevel) -> None:
-    assert judge_disk(found, MARKS, DiskLevel.OK) is level
+    assert assess_disk_level(found, MARKS, DiskLevel.OK) is level
 
 
 def test_a_full_disk_needs_some_more_room_before_it_is_usable_again() -> None:
-    assert judge_disk(state(GIB + MIB), MARKS, DiskLevel.OK) is DiskLevel.LOW
-    assert judge_disk(state(GIB + MIB), MARKS, DiskLevel.FULL) is DiskLevel.FULL
-    assert judge_disk(state(2 * GIB), MARKS, DiskLevel.FULL) is DiskLevel.LOW
+    assert assess_disk_level(state(GIB + MIB), MARKS, DiskLevel.OK) is DiskLevel.LOW
+    assert assess_disk_level(state(GIB + MIB), MARKS, DiskLevel.FULL) is DiskLevel.FULL
+    assert assess_disk_level(state(2 * GIB), MARKS, DiskLevel.FULL) is DiskLevel.LOW
 
 
 def chosen(uses: Mapping[str, DiskUse], found: DiskState, *, critical: bool = False) -> list[str]:
-    return [id for id, _ in choose_victims(uses, found, MARKS, critical=critical)]
+    return [id for id, _ in choose_tasks_to_stop(uses, found, MARKS, critical=critical)]
 
 
 def test_the_task_that_fills_the_disk_is_stopped_and_no_other() -> None:
@@ -91,13 +91,15 @@ def test_as_many_are_stopped_as_it_takes() -> None:
 
 
 def test_texts_say_what_is_wrong_and_what_to_do() -> None:
-    full = describe_full(state(MIB), MARKS)
-    assert full.message == "The server's disk is full: fewer than 1 GiB are free. No task starts until there is room."
+    full = build_full_condition(state(MIB), MARKS)
+    assert (
+        full.message == "The server's disk is full: less than 1 GiB is free. No task starts until disk space is freed."
+    )
     assert full.blocks_starts
     assert "holdfast prune" in full.hint
-    assert "almost no more files" in describe_full(state(50 * GIB, files=1), MARKS).message
-    assert describe_low(state(3 * GIB), MARKS).warning
-    assert "only a few more files" in describe_low(state(50 * GIB, files=5000), MARKS).message
+    assert "almost no inodes are free" in build_full_condition(state(50 * GIB, files=1), MARKS).message
+    assert build_low_condition(state(3 * GIB), MARKS).warning
+    assert "few inodes are free" in build_low_condition(state(50 * GIB, files=5000), MARKS).message
 
 
 class Told:
@@ -135,7 +137,7 @@ class Filled(FakeEngine):
     ) -> None:
         self.stopped.append((attempt_id, grace))
 
-    def note_disk_full(self, seconds_ago: float = 0.0) -> None:
+    def record_disk_full(self, seconds_ago: float = 0.0) -> None:
         self.noted += 1
 
     async def measure_ended(self, attempt_ids: object) -> Mapping[str, int]:
@@ -146,7 +148,7 @@ class Filled(FakeEngine):
 
 
 class Scene:
-    def __init__(self, tmp_path: Path, marks: DiskMarks = MARKS) -> None:
+    def __init__(self, tmp_path: Path, marks: DiskThresholds = MARKS) -> None:
         self.told, self.engine, self.space = Told(), Filled(), DISK
         self.released = 0
         self.reserve = DiskReserve(tmp_path / "reserve", 8 * MIB)
@@ -165,7 +167,7 @@ class Scene:
 
     async def check(self, free: int, files: int = 500_000, *, urgent: bool = False) -> set[ConditionKind]:
         self.space = replace(DISK, free=free, free_files=files)
-        await self.monitor.check(urgent=urgent)
+        await self.monitor.check_disk(urgent=urgent)
         await asyncio.sleep(0)  # for what it does beside
         return set(self.told.conditions)
 
@@ -178,15 +180,15 @@ def play(tmp_path: Path, scenario: Callable[[Scene], Coroutine[Any, Any, None]])
 
 
 def test_engines_that_limit_disks_are_known_as_such(tmp_path: Path) -> None:
-    assert isinstance(Filled(), LimitsDisk)
-    assert isinstance(EmbeddedEngine(tmp_path), LimitsDisk)
-    assert not isinstance(FakeEngine(), LimitsDisk)
+    assert isinstance(Filled(), SupportsDiskLimits)
+    assert isinstance(EmbeddedEngine(tmp_path), SupportsDiskLimits)
+    assert not isinstance(FakeEngine(), SupportsDiskLimits)
 
 
 def test_conditions_come_and_go_with_the_room(tmp_path: Path) -> None:
     async def scenario(scene: Scene) -> None:
         assert await scene.check(50 * GIB) == set()
-        assert scene.reserve.missing() == 0
+        assert scene.reserve.count_missing_bytes() == 0
         assert await scene.check(3 * GIB) == {ConditionKind.DISK_LOW}
         assert await scene.check(GIB // 2) == {ConditionKind.DISK_FULL}
         assert scene.released == 1
@@ -222,19 +224,19 @@ def test_the_reserve_is_given_up_when_there_is_nothing_left_and_taken_back(tmp_p
     async def scenario(scene: Scene) -> None:
         await scene.check(50 * GIB)
         await scene.check(GIB // 2)
-        assert scene.reserve.missing() == 0
+        assert scene.reserve.count_missing_bytes() == 0
         assert scene.engine.noted == 0
         assert scene.reserve.seconds_since_full() is None
         await scene.check(0)
         assert scene.engine.noted == 1
         assert scene.reserve.seconds_since_full() is not None
-        assert scene.reserve.missing() == MIB
+        assert scene.reserve.count_missing_bytes() == MIB
         await scene.check(50 * GIB, files=0)
-        assert scene.reserve.missing() == 2 * MIB
+        assert scene.reserve.count_missing_bytes() == 2 * MIB
         await scene.check(GIB // 2, urgent=True)
-        assert scene.reserve.missing() == 3 * MIB
+        assert scene.reserve.count_missing_bytes() == 3 * MIB
         await scene.check(50 * GIB)
-        assert (scene.reserve.missing(), scene.reserve.missing_files()) == (0, 0)
+        assert (scene.reserve.count_missing_bytes(), scene.reserve.count_missing_files()) == (0, 0)
 
     play(tmp_path, scenario)
 
@@ -245,7 +247,7 @@ def test_a_write_that_failed_waits_until_there_is_room(tmp_path: Path, monkeypat
     async def scenario(scene: Scene) -> None:
         await scene.check(0)
         scene.engine.uses = {"a": DiskUse(90 * GIB, 3)}
-        relief = asyncio.ensure_future(asyncio.gather(scene.monitor.relieve(), scene.monitor.relieve()))
+        relief = asyncio.ensure_future(asyncio.gather(scene.monitor.free_space_now(), scene.monitor.free_space_now()))
         while not scene.engine.stopped:
             await asyncio.sleep(0.01)
         assert scene.engine.stopped == [("a", 0.0)]
@@ -275,7 +277,7 @@ def test_a_disk_that_does_not_answer_is_looked_at_again(tmp_path: Path) -> None:
             raise OSError("gone")
 
         scene.monitor._read = fail
-        await scene.monitor.relieve()
+        await scene.monitor.free_space_now()
         assert scene.told.conditions == {}
 
     play(tmp_path, scenario)
@@ -284,10 +286,10 @@ def test_a_disk_that_does_not_answer_is_looked_at_again(tmp_path: Path) -> None:
 def test_another_disk_of_groups_files_is_warned_of(tmp_path: Path) -> None:
     async def scenario() -> None:
         told = Told()
-        await FilesDiskMonitor(told, tmp_path, MARKS).check()
+        await FilesDiskMonitor(told, tmp_path, MARKS).check_disk()
         assert told.conditions == {}
         told.report_condition(FILES_DISK_FULL)
-        await FilesDiskMonitor(told, tmp_path, MARKS).check()
+        await FilesDiskMonitor(told, tmp_path, MARKS).check_disk()
         assert told.conditions == {}
         assert FILES_DISK_FULL.warning
         assert not FILES_DISK_FULL.blocks_starts

@@ -9,13 +9,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.controller.explanations import Explanations
-from holdfast.controller.live import Live
-from holdfast.controller.waits import NOT_YET, Standing
+from holdfast.controller.explanations import WaitExplainer
+from holdfast.controller.live_jobs import LiveJob
+from holdfast.controller.waits import ESTIMATE_PENDING, SchedulingState
 from holdfast.core.attempt import JobSnapshot, StopRequest
 from holdfast.core.job import GIB, Job, Resources, Role
-from holdfast.core.plan import Policy, waiting_of
-from holdfast.core.scheduling.blockers import Known
+from holdfast.core.planning.steps import JobPolicy
+from holdfast.core.planning.task_requests import build_queue_entries
+from holdfast.core.scheduling.blockers import JobInfo
 from holdfast.core.scheduling.ledger import Ledger
 from holdfast.core.scheduling.placement import Node
 from holdfast.core.scheduling.queue import Queue
@@ -31,7 +32,7 @@ class Waits:
 
     def __init__(self) -> None:
         self.queue, self.ledger = Queue(), Ledger([Node(name="one", cpu=4, memory=GIB)])
-        self.live: dict[str, Live] = {}
+        self.live: dict[str, LiveJob] = {}
         self.taken = 0  # times that it was looked at how things stand
         self.threads: set[int] = set()
 
@@ -39,25 +40,25 @@ class Waits:
         role = Role(name="main", commands=("true",), resources=Resources(cpu=cpu, memory=1))
         submitted = NOW + timedelta(seconds=at)
         snapshot = JobSnapshot(id=id, job=Job(name=id, roles=(role,)), user="ann", submitted_at=submitted)
-        (entry,) = waiting_of(snapshot, submitted)
+        (entry,) = build_queue_entries(snapshot, submitted)
         self.queue.add(entry)
-        self.live[id] = Live(snapshot=snapshot, queued=(entry.id,))
+        self.live[id] = LiveJob(snapshot=snapshot, queued=(entry.id,))
 
     def run(self, id: str) -> None:
         entry = self.queue.get(id)
         assert entry is not None
         self.queue.remove(id)
-        self.ledger.assign(entry, entry.requests[0], "one")
+        self.ledger.assign_request(entry, entry.requests[0], "one")
 
-    def standing(self) -> Standing:
+    def standing(self) -> SchedulingState:
         self.taken += 1
-        return Standing(
+        return SchedulingState(
             queue=self.queue, ledger=self.ledger, live=self.live, policy=self.policy, now=NOW, ticks=0.0, backfill=False
         )
 
-    def policy(self, job: Job) -> Policy:
+    def policy(self, job: Job) -> JobPolicy:
         self.threads.add(threading.get_ident())
-        return Policy(time_limit=timedelta(hours=1), grace=timedelta())
+        return JobPolicy(time_limit=timedelta(hours=1), grace=timedelta())
 
 
 @pytest.fixture
@@ -70,13 +71,13 @@ def waits() -> Waits:
 
 
 @pytest.fixture
-async def explanations(waits: Waits) -> AsyncIterator[Explanations]:
-    explanations = Explanations(waits.standing)
+async def explanations(waits: Waits) -> AsyncIterator[WaitExplainer]:
+    explanations = WaitExplainer(waits.standing)
     yield explanations
     explanations.close()
 
 
-async def usual(jobs: Mapping[str, Known]) -> dict[str, float]:
+async def usual(jobs: Mapping[str, JobInfo]) -> dict[str, float]:
     return {}
 
 
@@ -84,26 +85,26 @@ def everything(group: str) -> bool:
     return True
 
 
-async def test_it_is_worked_out_in_another_thread(waits: Waits, explanations: Explanations) -> None:
-    found = await explanations.of("b", everything, usual, TIMEOUT)
+async def test_it_is_worked_out_in_another_thread(waits: Waits, explanations: WaitExplainer) -> None:
+    found = await explanations.explain_wait("b", everything, usual, TIMEOUT)
     assert found is not None
     assert [holder.name for holder in found.blockers[0].holders] == ["a"]
     assert waits.threads
     assert threading.get_ident() not in waits.threads
 
 
-async def test_what_happens_meanwhile_changes_nothing(waits: Waits, explanations: Explanations) -> None:
+async def test_what_happens_meanwhile_changes_nothing(waits: Waits, explanations: WaitExplainer) -> None:
     """The answer is of one moment, and asking again is of another."""
     asked, go_on = asyncio.Event(), asyncio.Event()
 
-    async def slowly(jobs: Mapping[str, Known]) -> dict[str, float]:
+    async def slowly(jobs: Mapping[str, JobInfo]) -> dict[str, float]:
         asked.set()
         await go_on.wait()
         return {}
 
-    task = asyncio.create_task(explanations.of("b", everything, slowly, TIMEOUT))
+    task = asyncio.create_task(explanations.explain_wait("b", everything, slowly, TIMEOUT))
     await asyncio.wait_for(asked.wait(), TIMEOUT)
-    again = asyncio.create_task(explanations.of("b", everything, usual, TIMEOUT))
+    again = asyncio.create_task(explanations.explain_wait("b", everything, usual, TIMEOUT))
     waits.ledger.release("a.0.main-0.0")
     del waits.live["a"]
     go_on.set()
@@ -114,13 +115,13 @@ async def test_what_happens_meanwhile_changes_nothing(waits: Waits, explanations
     assert after.blockers == ()
 
 
-async def test_those_who_ask_the_same_share_an_answer(waits: Waits, explanations: Explanations) -> None:
+async def test_those_who_ask_the_same_share_an_answer(waits: Waits, explanations: WaitExplainer) -> None:
     """Unless they see other jobs than the first one does."""
     waits.add("c", 2, at=1)
     found = await asyncio.gather(
-        explanations.of("b", everything, usual, TIMEOUT),  # begins at once
-        *(explanations.of("c", everything, usual, TIMEOUT) for _ in range(5)),
-        explanations.of("c", lambda _: False, usual, TIMEOUT),
+        explanations.explain_wait("b", everything, usual, TIMEOUT),  # begins at once
+        *(explanations.explain_wait("c", everything, usual, TIMEOUT) for _ in range(5)),
+        explanations.explain_wait("c", lambda _: False, usual, TIMEOUT),
     )
     assert all(wait is found[1] for wait in found[1:6])
     assert found[6] is not None
@@ -128,55 +129,55 @@ async def test_those_who_ask_the_same_share_an_answer(waits: Waits, explanations
     assert waits.taken == 7 + 3  # each who asks, and each answer
 
 
-async def test_who_waits_too_long_is_told_in_short(waits: Waits, explanations: Explanations) -> None:
+async def test_who_waits_too_long_is_told_in_short(waits: Waits, explanations: WaitExplainer) -> None:
     asked, go_on = asyncio.Event(), asyncio.Event()
 
-    async def slowly(jobs: Mapping[str, Known]) -> dict[str, float]:
+    async def slowly(jobs: Mapping[str, JobInfo]) -> dict[str, float]:
         asked.set()
         await go_on.wait()
         return {}
 
     waits.add("c", 2, at=1)
-    first = asyncio.create_task(explanations.of("b", everything, slowly, TIMEOUT))
+    first = asyncio.create_task(explanations.explain_wait("b", everything, slowly, TIMEOUT))
     await asyncio.wait_for(asked.wait(), TIMEOUT)
-    short = await explanations.of("c", everything, usual, 0.01)
+    short = await explanations.explain_wait("c", everything, usual, 0.01)
     assert short is not None
     assert [(blocker.kind, blocker.holders) for blocker in short.blockers] == [("machines", ()), ("queue", ())]
     assert short.helps == ()
     assert short.estimate is not None
-    assert short.estimate.basis == NOT_YET
+    assert short.estimate.basis == ESTIMATE_PENDING
     go_on.set()
     assert await first is not None
 
 
 async def test_a_copy_that_took_long_is_used_again_for_a_while(
-    waits: Waits, explanations: Explanations, monkeypatch: pytest.MonkeyPatch
+    waits: Waits, explanations: WaitExplainer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.controller.explanations.LONG", 0.0)
-    monkeypatch.setattr("holdfast.controller.explanations.GOOD_FOR", 1e9)
-    before = await explanations.of("b", everything, usual, TIMEOUT)
+    monkeypatch.setattr("holdfast.controller.explanations.SLOW_COPY_SECONDS", 0.0)
+    monkeypatch.setattr("holdfast.controller.explanations.SNAPSHOT_LIFETIME", 1e9)
+    before = await explanations.explain_wait("b", everything, usual, TIMEOUT)
     waits.ledger.release("a.0.main-0.0")
-    again = await explanations.of("b", everything, usual, TIMEOUT)
+    again = await explanations.explain_wait("b", everything, usual, TIMEOUT)
     assert before is not None
     assert again is not None
     assert again.blockers == before.blockers != ()
 
 
-async def test_one_who_goes_away_takes_no_answer_from_others(explanations: Explanations) -> None:
-    first = asyncio.create_task(explanations.of("b", everything, usual, TIMEOUT))
-    second = asyncio.create_task(explanations.of("b", everything, usual, TIMEOUT))
+async def test_one_who_goes_away_takes_no_answer_from_others(explanations: WaitExplainer) -> None:
+    first = asyncio.create_task(explanations.explain_wait("b", everything, usual, TIMEOUT))
+    second = asyncio.create_task(explanations.explain_wait("b", everything, usual, TIMEOUT))
     await asyncio.sleep(0)
     first.cancel()
     assert await asyncio.wait_for(second, TIMEOUT) is not None
 
 
-async def test_a_job_that_does_not_wait_is_told_at_once(waits: Waits, explanations: Explanations) -> None:
-    assert await explanations.of("a", everything, usual, TIMEOUT) is None
-    assert await explanations.of("gone", everything, usual, TIMEOUT) is None
+async def test_a_job_that_does_not_wait_is_told_at_once(waits: Waits, explanations: WaitExplainer) -> None:
+    assert await explanations.explain_wait("a", everything, usual, TIMEOUT) is None
+    assert await explanations.explain_wait("gone", everything, usual, TIMEOUT) is None
     snapshot = waits.live["b"].snapshot
     stop = StopRequest(actor="ann", at=NOW)
     waits.live["b"].snapshot = JobSnapshot(
         id="b", job=snapshot.job, user="ann", submitted_at=snapshot.submitted_at, stop=stop
     )
-    assert await explanations.of("b", everything, usual, TIMEOUT) is None
+    assert await explanations.explain_wait("b", everything, usual, TIMEOUT) is None
     assert waits.threads == set()

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.controller.gateway import GatewayOf
+from holdfast.controller.gateway import GatewayProvider
 from holdfast.core.job import Job, Role
 from holdfast.core.states import JobState
-from holdfast.launching import Gateway
-from holdfast.launching.keys import job_pair
+from holdfast.launching import GatewayAddress
+from holdfast.launching.keys import make_job_pair
 from holdfast.services.inside.ssh_gateway import SshGateway
-from holdfast.settings import SshSettings
+from holdfast.settings_sections import SshSettings
 from holdfast.store.vault import Vault
 
 from .test_loop import run, running
 
-KEY = job_pair(bytes(32)).public
+KEY = make_job_pair(bytes(32)).public
 
 
 def gate(host: str = "127.0.0.1", **settings: bool) -> SshGateway:
@@ -34,8 +34,8 @@ def test_tasks_reach_it_where_it_listens(host: str, reached: str) -> None:
         known = gate(host)
         known.port, known.host_key = 2200, KEY
         known.settled.set()
-        asked = GatewayOf(lambda: known)
-        assert await asked() == Gateway(host=reached, port=2200, host_key=KEY)
+        asked = GatewayProvider(lambda: known)
+        assert await asked() == GatewayAddress(host=reached, port=2200, host_key=KEY)
         known.port = None  # the server is about to end; the next one opens it again
         assert (await asked()).port == 2200
 
@@ -45,7 +45,7 @@ def test_tasks_reach_it_where_it_listens(host: str, reached: str) -> None:
 def test_its_opening_is_waited_for(tmp_path: Path) -> None:
     async def story() -> None:
         known = gate()
-        asking = asyncio.create_task(GatewayOf(lambda: known)())
+        asking = asyncio.create_task(GatewayProvider(lambda: known)())
         await asyncio.sleep(0)
         assert not asking.done()
         known.port = 2200
@@ -57,12 +57,12 @@ def test_its_opening_is_waited_for(tmp_path: Path) -> None:
 
 def test_why_there_is_none() -> None:
     async def story() -> None:
-        off = await GatewayOf(lambda: gate(enabled=False))()
-        assert off.trouble == "The SSH gateway is switched off on this server."
+        off = await GatewayProvider(lambda: gate(enabled=False))()
+        assert off.trouble == "The SSH gateway is disabled on this server."
         taken = gate()
         taken.trouble = "The SSH gateway cannot listen on 127.0.0.1:2222: Address already in use."
         taken.settled.set()
-        assert (await GatewayOf(lambda: taken)()).trouble == taken.trouble
+        assert (await GatewayProvider(lambda: taken)()).trouble == taken.trouble
 
     run(story)
 
@@ -76,12 +76,12 @@ def test_only_jobs_of_several_tasks_ask_for_it(tmp_path: Path) -> None:
     vault = Vault.open(tmp_path / "key")
     asked = []
 
-    async def gateway() -> Gateway:
+    async def gateway() -> GatewayAddress:
         asked.append(1)
-        return Gateway(host="127.0.0.1", port=2200, host_key=KEY)
+        return GatewayAddress(host="127.0.0.1", port=2200, host_key=KEY)
 
     async def story() -> None:
-        async with running(tmp_path, derive=vault.derive, gateway=gateway) as place:
+        async with running(tmp_path, derive=vault.derive_key, gateway=gateway) as place:
             entries = []
             for instances in (1, 2):
                 id = await place.submit(
@@ -91,6 +91,6 @@ def test_only_jobs_of_several_tasks_ask_for_it(tmp_path: Path) -> None:
                 entries.append(place.engine.machine.tasks[f"{id}.0.w-0.0"].launch.entry)
                 assert bool(asked) == (instances == 2)
             assert entries[0] == ""
-            assert vault.derive(b"ssh of job " + id.encode()) in private_part(entries[1])
+            assert vault.derive_key(b"ssh of job " + id.encode()) in private_part(entries[1])
 
     run(story)

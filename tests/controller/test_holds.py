@@ -9,13 +9,13 @@ from pathlib import Path
 
 from holdfast.controller.holds import HoldLimits
 from holdfast.core.attempt import Debugger, JobSnapshot
-from holdfast.core.holds import Ask, HoldRequest
-from holdfast.core.job import Hold, Keep
+from holdfast.core.holds import HoldAction, HoldRequest
+from holdfast.core.job import Hold, HoldScope
 from holdfast.core.records import Group
 from holdfast.core.scheduling.placement import Quota
 from holdfast.core.states import JobState
 from holdfast.engines.base import Stream
-from holdfast.engines.fake import FakeEngine, FakeMachine
+from tests.fake_engine import FakeEngine, FakeMachine
 
 from .test_loop import LIMITS, Place, a_job, run, running
 
@@ -32,7 +32,7 @@ class Clock:
         return self.at
 
 
-async def held(place: Place, keep: Keep = Keep.ALL, user: str = "ann", **fields: object) -> str:
+async def held(place: Place, keep: HoldScope = HoldScope.ALL, user: str = "ann", **fields: object) -> str:
     id = await place.submit(a_job(CRASH, hold=Hold(keep=keep), **fields), user)
     found = await place.until(id, JobState.HELD, JobState.FAILED)
     while found.state is JobState.HELD and "job has finished" not in log_of(place.engine, id):
@@ -40,18 +40,18 @@ async def held(place: Place, keep: Keep = Keep.ALL, user: str = "ann", **fields:
     return id
 
 
-async def ask(place: Place, id: str, what: Ask, **fields: object) -> bool:
+async def ask(place: Place, id: str, what: HoldAction, **fields: object) -> bool:
     request = HoldRequest(actor="ann", at=place.controller.clock(), ask=what, **fields)  # type: ignore[arg-type]
-    return await place.controller.ask_hold(id, request)
+    return await place.controller.request_hold_change(id, request)
 
 
 def used(place: Place) -> float:
-    nodes, _ = place.controller.use()
+    nodes, _ = place.controller.get_usage()
     return sum(use.node.cpu - use.free.cpu for use in nodes)
 
 
 def log_of(engine: FakeEngine, id: str) -> str:
-    return engine.machine.tasks[f"{id}.0.main-0.0"].content(Stream.STDOUT).decode()
+    return engine.machine.tasks[f"{id}.0.main-0.0"].read_stream(Stream.STDOUT).decode()
 
 
 def code_of(snapshot: JobSnapshot) -> int | None:
@@ -61,7 +61,7 @@ def code_of(snapshot: JobSnapshot) -> int | None:
 async def once(place: Place, clock: Clock, id: str, at: datetime, state: JobState) -> JobSnapshot:
     """The clock jumps; the job is looked at, as its timer would have it within the hour."""
     clock.at = at
-    place.controller._mark(id)
+    place.controller._mark_jobs(id)
     return await place.until(id, state)
 
 
@@ -87,14 +87,14 @@ def test_an_extension_outlives_a_killed_server(tmp_path: Path) -> None:
         clock, machine = Clock(), FakeMachine()
         async with running(tmp_path, machine, clock=clock) as place:
             id = await held(place)
-            assert await ask(place, id, Ask.EXTEND, until=START + 2 * WEEK)
+            assert await ask(place, id, HoldAction.EXTEND, until=START + 2 * WEEK)
         async with running(tmp_path, machine, clock=clock) as place:
             await once(place, clock, id, START + WEEK + timedelta(days=1), JobState.HELD)
             assert used(place) == 1.0
             assert log_of(place.engine, id).count("job has finished") == 1
             end = await once(place, clock, id, START + 2 * WEEK, JobState.FAILED)
             assert code_of(end) == 2
-            assert not await ask(place, id, Ask.RELEASE)
+            assert not await ask(place, id, HoldAction.RELEASE)
 
     run(story)
 
@@ -116,7 +116,7 @@ def test_stop_and_release_end_it_as_failed(tmp_path: Path) -> None:
         async with running(tmp_path) as place:
             stopped, released = await held(place), await held(place)
             assert await place.controller.stop(stopped, "ann")
-            assert await ask(place, released, Ask.RELEASE)
+            assert await ask(place, released, HoldAction.RELEASE)
             for id in (stopped, released):
                 assert code_of(await place.until(id, JobState.FAILED)) == 2
 
@@ -127,15 +127,15 @@ def test_files_only_gives_its_place_back_also_after_a_restart(tmp_path: Path) ->
     async def story() -> None:
         machine = FakeMachine()
         async with running(tmp_path, machine) as place:
-            first, second = await held(place, Keep.FILES), await held(place)
-            assert await ask(place, second, Ask.KEEP_FILES)
+            first, second = await held(place, HoldScope.FILES), await held(place)
+            assert await ask(place, second, HoldAction.KEEP_FILES)
             other = await place.submit(a_job(cpu=4.0))  # all there is
             await place.until(other, JobState.RUNNING)
         async with running(tmp_path, machine) as place:
             assert used(place) == 4.0
             for id in (first, second):
                 assert not machine.tasks[f"{id}.0.main-0.0"].removed
-                assert await ask(place, id, Ask.RELEASE)
+                assert await ask(place, id, HoldAction.RELEASE)
                 await place.until(id, JobState.FAILED)
 
     run(story)
@@ -148,7 +148,7 @@ def test_what_is_held_counts_against_the_quota(tmp_path: Path) -> None:
             id = await held(place)
             waits = await place.submit(a_job())
             assert any("default" in reason for reason in await place.reasons(waits))
-            await ask(place, id, Ask.KEEP_FILES)
+            await ask(place, id, HoldAction.KEEP_FILES)
             await place.until(waits, JobState.RUNNING)
 
     run(story)
@@ -188,17 +188,17 @@ def test_a_debugger_that_waits_is_told_once(tmp_path: Path) -> None:
         async with running(tmp_path, machine) as place:
             id = await place.submit(a_job())
             await place.until(id, JobState.RUNNING)
-            place.engine.debug(f"{id}.0.main-0.0", waits)
-            place.engine.debug(f"{id}.0.main-0.0", replace(waits, line=43))
-            place.engine.debug(f"{id}.0.main-0.0", replace(waits, attached=True))
-            place.engine.debug(f"{id}.0.main-0.0", waits)
-            assert place.controller.debuggers(id) == {"main-0": (waits,)}
+            place.engine.set_debuggers(f"{id}.0.main-0.0", waits)
+            place.engine.set_debuggers(f"{id}.0.main-0.0", replace(waits, line=43))
+            place.engine.set_debuggers(f"{id}.0.main-0.0", replace(waits, attached=True))
+            place.engine.set_debuggers(f"{id}.0.main-0.0", waits)
+            assert place.controller.list_debuggers(id) == {"main-0": (waits,)}
             while "debugger-waiting" not in await place.kinds(id):
-                await place.controller.changed(id, 0.01)
+                await place.controller.wait_for_change(id, 0.01)
         async with running(tmp_path, machine) as place:
-            assert place.controller.debuggers(id) == {"main-0": (waits,)}
-            place.engine.debug(f"{id}.0.main-0.0")
-            assert place.controller.debuggers(id) == {}
+            assert place.controller.list_debuggers(id) == {"main-0": (waits,)}
+            place.engine.set_debuggers(f"{id}.0.main-0.0")
+            assert place.controller.list_debuggers(id) == {}
             await place.controller.stop(id, "ann")
             await place.until(id, JobState.CANCELLED)
             assert (await place.kinds(id)).count("debugger-waiting") == 1

@@ -13,28 +13,28 @@ from typing import Any
 import pytest
 
 from holdfast.controller import planner, scheduler
-from holdfast.controller.live import Limits
+from holdfast.controller.live_jobs import JobLimits
 from holdfast.controller.loop import Controller
-from holdfast.controller.retention import Retention
-from holdfast.core.attempt import JobSnapshot, Observation, Seen
+from holdfast.controller.retention import LogRetention
+from holdfast.core.attempt import JobSnapshot, Observation, ObservedState
 from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.core.exits.exit import ExitKind
-from holdfast.core.job import Dialect, Job, Resources, Role
+from holdfast.core.job import Job, JobFormat, Resources, Role
 from holdfast.core.records import Event, Group, NewEvent
 from holdfast.core.scheduling.blockers import BlockerKind
 from holdfast.core.scheduling.ledger import Ledger
-from holdfast.core.scheduling.placement import Placed, Quota, Refused
+from holdfast.core.scheduling.placement import Placement, PlacementRefusal, Quota
 from holdfast.core.scheduling.queue import Queue
 from holdfast.core.states import JobState
 from holdfast.engines.base import Launch
-from holdfast.engines.fake import FakeEngine, FakeMachine
 from holdfast.store.database import Store
 from holdfast.store.errors import StoreError
 from holdfast.store.jobs import events as event_rows
 from holdfast.store.jobs import records as job_rows
 from holdfast.store.vault import Vault
+from tests.fake_engine import FakeEngine, FakeMachine
 
-LIMITS = Limits(time_limit=timedelta(hours=24), grace=timedelta(seconds=30), max_grace=timedelta(hours=1))
+LIMITS = JobLimits(time_limit=timedelta(hours=24), grace=timedelta(seconds=30), max_grace=timedelta(hours=1))
 
 
 def a_job(script: str = "sleep 100", **fields: object) -> Job:
@@ -56,21 +56,21 @@ class Place:
         event = NewEvent(kind="submitted", message="Submitted", at=now, actor=user)
         new = job_rows.NewJob(job=job, user=user, source="", submitted_at=now, event=event)
         made = await self.store.write(job_rows.insert_job, new=new)
-        self.controller.added(await self.store.read(job_rows.load_snapshot, made.summary.id))
+        self.controller.add_job(await self.store.read(job_rows.load_snapshot, made.summary.id))
         return made.summary.id
 
     async def until(self, job_id: str, *states: JobState) -> JobSnapshot:
         async with asyncio.timeout(20):
             while True:
-                now = self.controller.active(job_id) or await self.store.read(job_rows.load_snapshot, job_id)
+                now = self.controller.get_active_job(job_id) or await self.store.read(job_rows.load_snapshot, job_id)
                 if now.state in states:
                     return now
-                await self.controller.changed(job_id, 20)
+                await self.controller.wait_for_change(job_id, 20)
 
     async def reasons(self, job_id: str) -> tuple[str, ...]:
         """Why it waits, once it has been looked at."""
         async with asyncio.timeout(20):
-            while not (found := self.controller.waiting(job_id)):
+            while not (found := self.controller.list_wait_reasons(job_id)):
                 await asyncio.sleep(0.001)
         return found
 
@@ -126,7 +126,7 @@ def test_a_restarted_server_takes_up_what_runs_and_hears_what_ended(tmp_path: Pa
             await place.until(stays, JobState.RUNNING)
             await place.until(ends, JobState.RUNNING)
         helper = FakeEngine(machine)
-        helper.finish(f"{ends}.0.main-0.0", 3)
+        helper.finish_task(f"{ends}.0.main-0.0", 3)
         async with running(tmp_path, machine) as place:
             ended = await place.until(ends, JobState.FAILED)
             assert ended.exit is not None
@@ -162,7 +162,7 @@ def test_server_dies_between_save_and_start(tmp_path: Path) -> None:
 
 
 def test_a_store_that_refuses_for_a_while_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.controller.loop.STORE_RETRY", 0.01)
+    monkeypatch.setattr("holdfast.controller.loop.STORE_RETRY_INTERVAL", 0.01)
 
     async def story() -> None:
         async with running(tmp_path) as place:
@@ -170,7 +170,7 @@ def test_a_store_that_refuses_for_a_while_loses_nothing(tmp_path: Path, monkeypa
 
             async def full_disk(*args: object, **kwargs: object) -> object:
                 nonlocal left
-                if args[0] is job_rows.save and left:
+                if args[0] is job_rows.save_job_changes and left:
                     left -= 1
                     raise StoreError("The disk is full")
                 return await write(*args, **kwargs)  # type: ignore[arg-type]
@@ -181,7 +181,7 @@ def test_a_store_that_refuses_for_a_while_loses_nothing(tmp_path: Path, monkeypa
                 await place.until(id, JobState.SUCCEEDED)
                 assert await place.kinds(id) == ["submitted", "placed", "started", "succeeded"]
             assert not left
-            assert not place.controller.ledger.held
+            assert not place.controller.ledger.assignments
 
     run(story)
 
@@ -199,12 +199,12 @@ def test_no_job_starts_while_a_condition_blocks_starts(tmp_path: Path) -> None:
             place.engine.set_conditions(SANDBOX)
             waits = await place.submit(a_job())
             assert await place.reasons(waits) == (SANDBOX.message,)
-            assert place.controller.verdict(a_job(), "ann").reasons[0] == SANDBOX.message
-            wait = await place.controller.wait_of(waits, lambda group: True, no_usual, 10)
+            assert place.controller.predict_verdict(a_job(), "ann").reasons[0] == SANDBOX.message
+            wait = await place.controller.explain_wait(waits, lambda group: True, no_usual, 10)
             assert wait is not None
             assert [(each.kind, each.text) for each in wait.blockers] == [(BlockerKind.PLATFORM, SANDBOX.message)]
             assert wait.helps == (SANDBOX.hint,)
-            place.engine.finish(f"{running_before}.0.main-0.0")
+            place.engine.finish_task(f"{running_before}.0.main-0.0")
             await place.until(running_before, JobState.SUCCEEDED)
             pending = await place.until(waits, JobState.PENDING)
             assert not any(task.state.live for task in pending.tasks)
@@ -224,11 +224,11 @@ def test_a_condition_is_reported_until_it_is_resolved(tmp_path: Path) -> None:
             full = Condition(kind=ConditionKind.DISK_FULL, message="The disk is full.", blocks_starts=True)
             place.controller.report_condition(full)
             place.controller.report_condition(full)
-            assert place.controller.conditions() == (full,)
+            assert place.controller.list_conditions() == (full,)
             waits = await place.submit(a_job())
             assert await place.reasons(waits) == ("The disk is full.",)
             place.controller.resolve_condition(ConditionKind.DISK_FULL)
-            assert place.controller.conditions() == ()
+            assert place.controller.list_conditions() == ()
             await place.until(waits, JobState.RUNNING)
 
     run(story)
@@ -236,7 +236,7 @@ def test_a_condition_is_reported_until_it_is_resolved(tmp_path: Path) -> None:
 
 def test_on_a_full_disk_ended_tasks_give_their_files_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else one job could fill the disk and, its end never saved, keep it full for ever."""
-    monkeypatch.setattr("holdfast.controller.loop.STORE_RETRY", 0.01)
+    monkeypatch.setattr("holdfast.controller.loop.STORE_RETRY_INTERVAL", 0.01)
 
     async def story() -> None:
         async with running(tmp_path) as place:
@@ -246,13 +246,13 @@ def test_on_a_full_disk_ended_tasks_give_their_files_back(tmp_path: Path, monkey
             task = machine.tasks[f"{id}.0.main-0.0"]
 
             async def full_until_freed(*args: object, **kwargs: object) -> object:
-                if args[0] is job_rows.save and not task.removed:
+                if args[0] is job_rows.save_job_changes and not task.removed:
                     raise StoreError("The disk is full")
                 return await write(*args, **kwargs)  # type: ignore[arg-type]
 
             place.store.write = full_until_freed  # type: ignore[method-assign, assignment]
-            assert place.controller.conditions() == ()
-            place.engine.finish(f"{id}.0.main-0.0", 5)
+            assert place.controller.list_conditions() == ()
+            place.engine.finish_task(f"{id}.0.main-0.0", 5)
             end = await place.until(id, JobState.FAILED)
             assert end.exit is not None
             assert end.exit.code == 5
@@ -265,7 +265,7 @@ def test_a_save_that_went_through_though_it_seemed_to_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     """As when the database's answer to a commit is lost on the way."""
-    monkeypatch.setattr("holdfast.controller.loop.STORE_RETRY", 0.01)
+    monkeypatch.setattr("holdfast.controller.loop.STORE_RETRY_INTERVAL", 0.01)
 
     async def story() -> None:
         async with running(tmp_path) as place:
@@ -274,10 +274,10 @@ def test_a_save_that_went_through_though_it_seemed_to_fail(
             async def lost_answer(*args: object, **kwargs: object) -> object:
                 nonlocal saves
                 done = await write(*args, **kwargs)  # type: ignore[arg-type]
-                if args[0] is job_rows.save:
+                if args[0] is job_rows.save_job_changes:
                     saves += 1
                     if saves == after + 1:
-                        raise StoreError("The connection was lost")
+                        raise StoreError("Connection lost")
                 return done
 
             place.store.write = lost_answer  # type: ignore[method-assign, assignment]
@@ -286,7 +286,7 @@ def test_a_save_that_went_through_though_it_seemed_to_fail(
             assert end.attempt == 0
             assert place.engine.machine.tasks[f"{id}.0.main-0.0"].starts == 1
             assert (await place.kinds(id))[-1] == "succeeded"
-            assert not place.controller.ledger.held
+            assert not place.controller.ledger.assignments
 
     run(story)
 
@@ -299,7 +299,7 @@ def test_room_is_given_back_and_taken_by_the_next(tmp_path: Path) -> None:
             assert await place.reasons(second)
             assert await place.controller.stop(first, "ann")
             await place.until(second, JobState.RUNNING)
-            assert place.controller.waiting(second) == ()
+            assert place.controller.list_wait_reasons(second) == ()
 
     run(story)
 
@@ -308,7 +308,7 @@ def test_more_than_the_machine_has_fails_as_a_system_error(tmp_path: Path) -> No
     async def story() -> None:
         async with running(tmp_path) as place:
             end = await place.until(await place.submit(a_job(cpu=48)), JobState.FAILED)
-            assert end.message == "System Error: a task asks for 48 cores, the largest machine has 4"
+            assert end.message == "System Error: a task requests 48 cores, but the largest node has 4"
             assert end.exit is not None
             assert end.exit.kind is ExitKind.REFUSED
             assert not place.engine.machine.tasks
@@ -323,8 +323,8 @@ def test_a_quota_raised_lets_the_waiting_in(tmp_path: Path) -> None:
             first, second = await place.submit(a_job(cpu=2)), await place.submit(a_job(cpu=2))
             await place.until(first, JobState.RUNNING)
             (reason,) = [text for text in await place.reasons(second) if "quota" in text]
-            assert reason == "The quota of group default is 2 cores, 2 in use, 2 asked for."
-            place.controller.groups_changed([replace(group, quota=Quota(cpu=4))])
+            assert reason == "The quota of group default is 2 cores, 2 in use, 2 requested."
+            place.controller.update_groups([replace(group, quota=Quota(cpu=4))])
             await place.until(second, JobState.RUNNING)
 
     run(story)
@@ -358,7 +358,7 @@ def test_a_stop_is_acknowledged_only_once_it_is_durable(tmp_path: Path) -> None:
                 while len(machine.stops) < 2:
                     await asyncio.sleep(0.001)
             assert [grace for _, grace in machine.stops] == [30.0, 30.0]
-            place.engine.finish(f"{id}.0.main-0.0", 137)
+            place.engine.finish_task(f"{id}.0.main-0.0", 137)
             await place.until(id, JobState.CANCELLED)
             assert not await place.controller.stop(id, "bob")
 
@@ -388,14 +388,14 @@ def test_a_start_that_breaks_is_told_and_tried_again_under_the_same_id(tmp_path:
 def test_one_job_that_cannot_be_planned_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = planner.plan
+    real = planner.plan_job
 
     def faulty(snapshot: JobSnapshot, *args: object, **kwargs: object) -> object:
         if snapshot.job.name == "cursed":
             raise RuntimeError("a bug")
         return real(snapshot, *args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(planner, "plan", faulty)
+    monkeypatch.setattr(planner, "plan_job", faulty)
 
     async def story() -> None:
         async with running(tmp_path) as place:
@@ -412,9 +412,9 @@ def test_logs_go_after_their_time_and_the_record_stays(tmp_path: Path) -> None:
             await place.until(id, JobState.SUCCEEDED)
             now = datetime.now(UTC)
             keep = timedelta(days=7)
-            early = Retention(place.store, place.engine, keep, clock=lambda: now + timedelta(days=6))
+            early = LogRetention(place.store, place.engine, keep, clock=lambda: now + timedelta(days=6))
             assert await early.sweep() == 0
-            late = Retention(place.store, place.engine, keep, clock=lambda: now + timedelta(days=8))
+            late = LogRetention(place.store, place.engine, keep, clock=lambda: now + timedelta(days=8))
             assert await late.sweep() == 1
             assert not place.engine.machine.tasks[f"{id}.0.main-0.0"].logs_kept
             assert await late.sweep() == 0
@@ -426,7 +426,9 @@ def test_logs_go_after_their_time_and_the_record_stays(tmp_path: Path) -> None:
 def test_an_observation_of_a_task_nobody_knows_is_ignored(tmp_path: Path) -> None:
     async def story() -> None:
         async with running(tmp_path) as place:
-            place.controller.attempts.hear(Observation(attempt_id="job-x.0.main-0.0", seen=Seen.EXITED, code=0))
+            place.controller.attempts.handle_observation(
+                Observation(attempt_id="job-x.0.main-0.0", seen=ObservedState.EXITED, code=0)
+            )
             await place.until(await place.submit(a_job("exit 0")), JobState.SUCCEEDED)
 
     run(story)
@@ -435,19 +437,19 @@ def test_an_observation_of_a_task_nobody_knows_is_ignored(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("dialect", "group", "own", "limit"),
     [
-        (Dialect.HOLDFAST, None, None, timedelta(hours=24)),
-        (Dialect.PRIMEHUB, None, None, timedelta(hours=24)),
-        (Dialect.OPENPAI_V2, None, None, None),
-        (Dialect.OPENPAI_V1, timedelta(hours=2), None, timedelta(hours=2)),
-        (Dialect.OPENPAI_V2, timedelta(hours=2), timedelta(hours=3), timedelta(hours=3)),
+        (JobFormat.HOLDFAST, None, None, timedelta(hours=24)),
+        (JobFormat.PRIMEHUB, None, None, timedelta(hours=24)),
+        (JobFormat.OPENPAI_V2, None, None, None),
+        (JobFormat.OPENPAI_V1, timedelta(hours=2), None, timedelta(hours=2)),
+        (JobFormat.OPENPAI_V2, timedelta(hours=2), timedelta(hours=3), timedelta(hours=3)),
     ],
 )
 def test_the_limit_in_force(
-    tmp_path: Path, dialect: Dialect, group: timedelta | None, own: timedelta | None, limit: timedelta | None
+    tmp_path: Path, dialect: JobFormat, group: timedelta | None, own: timedelta | None, limit: timedelta | None
 ) -> None:
     groups = [Group(name="default", time_limit=group)]
     place = Place(tmp_path, FakeMachine(), groups=groups)
-    assert place.controller.time_limit(a_job(dialect=dialect, time_limit=own)) == limit
+    assert place.controller.get_time_limit(a_job(dialect=dialect, time_limit=own)) == limit
     asyncio.run(place.store.close())
 
 
@@ -459,7 +461,7 @@ def test_a_job_that_is_refused_in_part_holds_nothing(tmp_path: Path) -> None:
         async with running(tmp_path) as place:
             id = await place.submit(replace(a_job(), roles=(small, huge), gang=False))
             await place.until(id, JobState.FAILED)
-            assert place.controller.ledger.held == {}
+            assert place.controller.ledger.assignments == {}
 
     asyncio.run(go())
 
@@ -471,13 +473,13 @@ def test_a_bug_in_placing_stops_nothing_else(tmp_path: Path, monkeypatch: pytest
             await place.until(running_id, JobState.RUNNING)
             broken = True
 
-            def place_or_fail(queue: Queue, ledger: Ledger, *more: Any) -> list[Placed | Refused]:
+            def place_or_fail(queue: Queue, ledger: Ledger, *more: Any) -> list[Placement | PlacementRefusal]:
                 if broken and len(queue):
                     raise RuntimeError("generator raised StopIteration")
                 return real(queue, ledger, *more)
 
-            real = scheduler.place
-            monkeypatch.setattr(scheduler, "place", place_or_fail)
+            real = scheduler.place_jobs
+            monkeypatch.setattr(scheduler, "place_jobs", place_or_fail)
             waiting_id = await place.submit(a_job())
             await asyncio.sleep(0.05)
             assert await place.controller.stop(running_id, "ann")
@@ -486,7 +488,7 @@ def test_a_bug_in_placing_stops_nothing_else(tmp_path: Path, monkeypatch: pytest
             third = await place.submit(a_job())
             for id in (waiting_id, third):
                 await place.until(id, JobState.RUNNING)
-            assert len(place.controller.ledger.held) == 2
+            assert len(place.controller.ledger.assignments) == 2
 
     asyncio.run(go())
 
@@ -509,7 +511,7 @@ def test_with_backfill_a_job_passes_that_ends_before_the_head_can_start(tmp_path
             long = await place.submit(a_job(group="lab", time_limit=_hours(3)))
             short = await place.submit(a_job(group="lab", time_limit=_hours(1)))
             await place.until(short, JobState.RUNNING)
-            assert "By its time limit it is too long to pass without delaying one that waits." not in (
+            assert "It cannot be backfilled: its time limit would delay a job ahead of it." not in (
                 await place.reasons(head)
             )
             for id in (head, long):
@@ -517,8 +519,8 @@ def test_with_backfill_a_job_passes_that_ends_before_the_head_can_start(tmp_path
             assert await place.controller.stop(short, "ann")
             await place.until(short, JobState.CANCELLED)
             assert (await place.reasons(long))[:2] == (
-                f"{head} before it waits for the quota of group lab.",
-                "By its time limit it is too long to pass without delaying one that waits.",
+                f"{head}, ahead of it in the queue, is waiting for the quota of group lab.",
+                "It cannot be backfilled: its time limit would delay a job ahead of it.",
             )
 
     asyncio.run(go())
@@ -531,7 +533,9 @@ def test_without_backfill_a_short_job_waits_behind_the_head(tmp_path: Path) -> N
             await place.until(first, JobState.RUNNING)
             head = await place.submit(a_job(group="lab", cpu=2.0))
             short = await place.submit(a_job(group="lab", time_limit=_hours(1)))
-            assert (await place.reasons(short))[0] == f"{head} before it waits for the quota of group lab."
+            assert (await place.reasons(short))[
+                0
+            ] == f"{head}, ahead of it in the queue, is waiting for the quota of group lab."
 
     asyncio.run(go())
 
@@ -545,7 +549,7 @@ def test_a_change_of_the_groups_time_limit_counts_at_once_for_who_may_pass(tmp_p
             await place.submit(a_job(group="lab", cpu=2.0))
             small = await place.submit(a_job(group="lab"))
             await place.reasons(small)
-            place.controller.groups_changed([replace(group, time_limit=_hours(1))])
+            place.controller.update_groups([replace(group, time_limit=_hours(1))])
             await place.until(small, JobState.RUNNING)
 
     asyncio.run(go())
@@ -555,7 +559,7 @@ def test_saves_that_clash_do_not_forget_the_other_jobs_of_their_round(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ends of two jobs had been saved though that seemed to fail; a third one ends meanwhile."""
-    monkeypatch.setattr("holdfast.controller.loop.STORE_RETRY", 0.01)
+    monkeypatch.setattr("holdfast.controller.loop.STORE_RETRY_INTERVAL", 0.01)
 
     async def story() -> None:
         async with running(tmp_path) as place:
@@ -566,15 +570,15 @@ def test_saves_that_clash_do_not_forget_the_other_jobs_of_their_round(
 
             async def lose_answer(*args: Any, **kwargs: Any) -> object:
                 done = await write(*args, **kwargs)
-                if args[0] is job_rows.save and answers:
+                if args[0] is job_rows.save_job_changes and answers:
                     answers.pop()
-                    place.engine.finish(f"{ids[2]}.0.main-0.0", 0)
-                    raise StoreError("The connection was lost")
+                    place.engine.finish_task(f"{ids[2]}.0.main-0.0", 0)
+                    raise StoreError("Connection lost")
                 return done
 
             place.store.write = lose_answer  # type: ignore[method-assign, assignment]
             for id in ids[:2]:
-                place.engine.finish(f"{id}.0.main-0.0", 0)
+                place.engine.finish_task(f"{id}.0.main-0.0", 0)
             for id in ids:
                 await place.until(id, JobState.SUCCEEDED)
 

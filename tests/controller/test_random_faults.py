@@ -22,21 +22,21 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import pytest
 from sqlalchemy import Connection
 
-from holdfast.controller.live import Limits
+from holdfast.controller.live_jobs import JobLimits
 from holdfast.controller.loop import Controller
-from holdfast.core.attempt import JobSnapshot, Observation, Seen
+from holdfast.core.attempt import JobSnapshot, Observation, ObservedState
 from holdfast.core.attempt_id import AttemptId
 from holdfast.core.exits.exit import ExitKind
-from holdfast.core.holds import Ask, HoldRequest
-from holdfast.core.job import GIB, Dialect, Hold, Job, Resources, Role
+from holdfast.core.holds import HoldAction, HoldRequest
+from holdfast.core.job import GIB, Hold, Job, JobFormat, Resources, Role
 from holdfast.core.records import NewEvent
 from holdfast.core.scheduling.placement import Node
 from holdfast.core.states import JobState
-from holdfast.engines.fake import FakeEngine, FakeMachine, Faults
 from holdfast.store.database import Store
 from holdfast.store.errors import StoreError
 from holdfast.store.jobs import records as job_rows
 from holdfast.store.vault import Vault
+from tests.fake_engine import FakeEngine, FakeMachine, Faults
 
 from .virtual_time import run_virtually
 
@@ -46,7 +46,7 @@ T = TypeVar("T")
 SCHEDULES = int(os.environ.get("HOLDFAST_SCHEDULES", "100"))
 FIRST_SEED = int(os.environ.get("HOLDFAST_SEED", "1"))
 START = datetime(2030, 1, 1, tzinfo=UTC)
-LIMITS = Limits(time_limit=timedelta(hours=2), grace=timedelta(seconds=30), max_grace=timedelta(hours=1))
+LIMITS = JobLimits(time_limit=timedelta(hours=2), grace=timedelta(seconds=30), max_grace=timedelta(hours=1))
 END = 24 * 3600.0  # virtual seconds after which every job must have ended
 FAULTY_UNTIL = 1800.0  # virtual seconds: an engine that never works again is no use to anybody
 CALLS = ("start", "stop", "remove", "observe", "announce", "list")
@@ -64,10 +64,10 @@ class RandomFaults(Faults):
     def _works(self) -> bool:
         return asyncio.get_running_loop().time() > FAULTY_UNTIL
 
-    async def before(self, call: str, attempt_id: str) -> None:
+    async def before_call(self, call: str, attempt_id: str) -> None:
         await self._fail(call)
 
-    async def after(self, call: str, attempt_id: str) -> None:
+    async def after_call(self, call: str, attempt_id: str) -> None:
         await self._fail(call)
 
     async def _fail(self, call: str) -> None:
@@ -81,7 +81,7 @@ class RandomFaults(Faults):
         else:
             raise self._pick.choice((OSError("cannot"), RuntimeError("a bug"), TimeoutError()))
 
-    def deliver(self, notify: Callable[[Observation], None], observation: Observation) -> None:
+    def deliver_observation(self, notify: Callable[[Observation], None], observation: Observation) -> None:
         if not self._works() and self._pick.random() < self._lost:
             return
         self._deliver(notify, observation)
@@ -110,11 +110,11 @@ class InlineStore(Store):
 
     async def read(self, fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         await asyncio.sleep(0)
-        return self._read(functools.partial(_call, fn, args, kwargs))
+        return self._read_with_retry(functools.partial(_call, fn, args, kwargs))
 
     async def write(self, fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         await asyncio.sleep(0)
-        fails = fn is job_rows.save and self.pick.random() < self.failure_rate
+        fails = fn is job_rows.save_job_changes and self.pick.random() < self.failure_rate
         if fails and self.pick.random() < 0.5:
             raise StoreError("not written")
         with self.writing.begin():
@@ -173,7 +173,7 @@ class World:
             now=self.now,
             faults=RandomFaults(self.pick, lambda: engine in self.machine.engines),
         )
-        engine._play = self._play(engine)  # type: ignore[method-assign]
+        engine._run_script = self._play(engine)  # type: ignore[method-assign]
         controller = Controller(store, engine, LIMITS, clock=self.now)
         working: list[asyncio.Task[None]] = []
         try:
@@ -196,13 +196,13 @@ class World:
         end = asyncio.get_running_loop().time() + until
         while asyncio.get_running_loop().time() < end:
             await asyncio.sleep(min(5.0, until))
-            if len(self.truths) == self.wanted and not controller.snapshots() and self._is_clean(controller):
+            if len(self.truths) == self.wanted and not controller.list_snapshots() and self._is_clean(controller):
                 self.all_final = True
                 return
 
     def _is_clean(self, controller: Controller) -> bool:
         left = [id for id, task in self.machine.tasks.items() if not task.removed]
-        return not left and not controller.attempts.tracked()
+        return not left and not controller.attempts.list_tracked_attempts()
 
     # -- what people do
 
@@ -219,15 +219,15 @@ class World:
                 if truth.stopped_at is not None and asyncio.get_running_loop().time() >= truth.stopped_at:
                     truth.asked, truth.stopped_at = True, None  # the server may die before it answers
                     await controller.stop(job_id, "ann")
-            for snapshot, task in controller.held():
+            for snapshot, task in controller.list_held_tasks():
                 if self.pick.random() < 0.3:
-                    request = HoldRequest(actor="ann", at=self.now(), ask=Ask.RELEASE, task=task.task)
-                    await controller.ask_hold(snapshot.id, request)
+                    request = HoldRequest(actor="ann", at=self.now(), ask=HoldAction.RELEASE, task=task.task)
+                    await controller.request_hold_change(snapshot.id, request)
 
     async def _submit(self, controller: Controller, store: InlineStore) -> None:
         code = self.pick.choice((0, 0, 0, 1, 3))
         hold = Hold() if self.pick.random() < 0.4 else None
-        dialect = self.pick.choice((Dialect.HOLDFAST, Dialect.OPENPAI_V2))
+        dialect = self.pick.choice((JobFormat.HOLDFAST, JobFormat.OPENPAI_V2))
         role = Role(
             name="main",
             commands=("sleep 1",),
@@ -246,7 +246,7 @@ class World:
         stops = self.pick.random() < 0.3
         seconds = self.pick.choice((0.0, 0.0, 1.0, 40.0, 300.0))
         self.truths[made.summary.id] = Truth(job, code, seconds, stopped_at if stops else None)
-        controller.added(await store.read(job_rows.load_snapshot, made.summary.id))
+        controller.add_job(await store.read(job_rows.load_snapshot, made.summary.id))
 
     # -- what tasks do
 
@@ -263,7 +263,9 @@ class World:
 
     def _end(self, attempt_id: str, code: int) -> None:
         """Its processes end whether or not a server is there."""
-        FakeEngine(self.machine).fail(attempt_id, code) if code else FakeEngine(self.machine).finish(attempt_id)
+        FakeEngine(self.machine).fail_task(attempt_id, code) if code else FakeEngine(self.machine).finish_task(
+            attempt_id
+        )
 
 
 def check(world: World, ends: dict[str, JobSnapshot]) -> None:
@@ -282,7 +284,7 @@ def check(world: World, ends: dict[str, JobSnapshot]) -> None:
     for (job_id, task), count in world.runs.items():
         assert count == 1, f"{task} of {job_id} ran {count} times"
     for attempt_id, task in world.machine.tasks.items():
-        assert task.seen.seen is Seen.EXITED, attempt_id
+        assert task.seen.seen is ObservedState.EXITED, attempt_id
         assert task.removed, attempt_id
 
 
@@ -302,7 +304,7 @@ def store(tmp_path: Path) -> Iterator[InlineStore]:
     yield opened
     logging.disable(logging.NOTSET)
     opened.writing.close()
-    opened.close_now()
+    opened.close_sync()
 
 
 @pytest.mark.release_after(2)

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.controller.sampling import Sampler
-from holdfast.core.attempt import Observation, Seen
+from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.metrics.samples import Reading, TaskSummary
-from holdfast.engines.fake import FakeEngine
-from holdfast.store.metrics.series_files import SeriesFiles
+from holdfast.store.metrics.database import MetricsDatabase
 from tests.contracts.engine_contract import launch
+from tests.fake_engine import FakeEngine
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +26,7 @@ TIMEOUT = 20.0  # seconds; a test that needs them has failed
 class Place:
     """An engine whose tasks use half a core each, and a sampler that hears of them."""
 
-    files: SeriesFiles
+    database: MetricsDatabase
     engine: FakeEngine = field(default_factory=FakeEngine)
     wall: float = 1_700_000_000.0
     monotonic: float = 1000.0
@@ -36,22 +36,23 @@ class Place:
 
     async def open(self) -> None:
         self.restart()
-        await self.engine.open(lambda seen: self.sampler.hear(seen))
+        await self.engine.open(lambda seen: self.sampler.handle_observation(seen))
 
     def restart(self) -> None:
         """Of the server: all that is in memory is gone."""
-        self.files = SeriesFiles(self.files.folder)
-        self.sampler = Sampler(self.engine, self.files, wall=lambda: self.wall, monotonic=lambda: self.monotonic)
+        self.database.close()
+        self.database = MetricsDatabase(self.database.path.parent)
+        self.sampler = Sampler(self.engine, self.database, wall=lambda: self.wall, monotonic=lambda: self.monotonic)
 
     async def start(self, id: str, *, hold: bool = False) -> None:
         seen = await self.engine.start(launch(id, "sleep 1000", hold=hold))
         self.began[id] = self.monotonic
         self.use(id)
-        self.sampler.hear(seen)
+        self.sampler.handle_observation(seen)
 
     def use(self, id: str) -> None:
         age = self.monotonic - self.began[id]
-        self.engine.use(id, Reading(at=7 + self.monotonic, cpu=age / 2, memory=10 * MIB, memory_peak=12 * MIB))
+        self.engine.set_reading(id, Reading(at=7 + self.monotonic, cpu=age / 2, memory=10 * MIB, memory_peak=12 * MIB))
 
     async def forward(self, seconds: float, step: float = 1.0) -> None:
         for _ in range(int(seconds / step)):
@@ -59,9 +60,9 @@ class Place:
             self.wall += step
             for id in self.began:
                 self.use(id)
-            before, asked = {id: self.files.newest.get(id) for id in self.began}, self.engine.measured
-            await self.sampler.look()
-            seen = tuple(id for id in sorted(self.began) if self.files.newest.get(id) is not before[id])
+            before, asked = {id: self.database.newest.get(id) for id in self.began}, self.engine.measured
+            await self.sampler.sample_due_tasks()
+            seen = tuple(id for id in sorted(self.began) if self.database.newest.get(id) is not before[id])
             if self.engine.measured != asked:
                 self.looks.append((self.monotonic, seen))
 
@@ -71,16 +72,18 @@ class Place:
         task = self.engine.machine.tasks[id]
         elapsed = self.monotonic - self.began.pop(id)
         used = task.reading
-        self.sampler.hear(Observation(attempt_id=id, seen=Seen.EXITED, code=code, elapsed=elapsed, used=used))
+        self.sampler.handle_observation(
+            Observation(attempt_id=id, seen=ObservedState.EXITED, code=code, elapsed=elapsed, used=used)
+        )
         return await self.summary(id)
 
     async def summary(self, id: str) -> TaskSummary:
-        found = await self.files.ask(self.files.summary, id)
+        found = await self.database.run(self.database.read_summary, id)
         assert found is not None
         return found
 
     async def times(self, id: str) -> list[float]:
-        found = await self.files.ask(self.files.read, id, "15m")
+        found = await self.database.run(self.database.read_series, id, "15m")
         assert found is not None
         return [each.at - 1_700_000_000.0 for each in found.rings["15m"]]
 
@@ -92,11 +95,11 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 async def place(tmp_path: Path) -> AsyncIterator[Place]:
-    found = Place(SeriesFiles(tmp_path / "metrics"))
+    found = Place(MetricsDatabase(tmp_path))
     await found.open()
     yield found
     await found.engine.close()
-    found.files.close()
+    found.database.close()
 
 
 async def test_a_task_is_looked_at_closely_at_first_and_then_every_ten_seconds(place: Place) -> None:
@@ -105,7 +108,7 @@ async def test_a_task_is_looked_at_closely_at_first_and_then_every_ten_seconds(p
     await place.start("a.0.w-0.0")
     await place.forward(117)
     assert await place.times("a.0.w-0.0") == [*range(5, 66, 5), *range(75, 120, 10)]
-    found = await place.files.ask(place.files.read, "a.0.w-0.0")
+    found = await place.database.run(place.database.read_series, "a.0.w-0.0")
     assert found is not None
     assert {each.cpu for points in found.rings.values() for each in points} == {50}
 
@@ -127,7 +130,7 @@ async def test_nothing_is_asked_once_nothing_runs(place: Place) -> None:
     asked = place.engine.measured
     await place.forward(100)
     assert place.engine.measured == asked
-    assert place.files.newest == {}
+    assert place.database.newest == {}
 
 
 async def test_the_end_of_a_task_is_kept_at_once_also_of_a_short_one(place: Place) -> None:
@@ -145,13 +148,13 @@ async def test_the_end_of_a_task_is_kept_at_once_also_of_a_short_one(place: Plac
 async def test_what_a_held_task_does_is_not_its_work(place: Place) -> None:
     await place.start("a.0.w-0.0", hold=True)
     await place.forward(17)
-    place.engine.fail("a.0.w-0.0", 1)
-    await place.sampler.look()
+    place.engine.fail_task("a.0.w-0.0", 1)
+    await place.sampler.sample_due_tasks()
     held = await place.summary("a.0.w-0.0")
     assert (held.ended, held.seconds, held.cpu) == (True, 17, 8.5)
     await place.forward(300)
     place.restart()
-    place.sampler.hear(Observation(attempt_id="a.0.w-0.0", seen=Seen.HELD, code=1, elapsed=17))
+    place.sampler.handle_observation(Observation(attempt_id="a.0.w-0.0", seen=ObservedState.HELD, code=1, elapsed=17))
     await place.forward(300)
     assert await place.end("a.0.w-0.0", 1) == held
 
@@ -161,7 +164,7 @@ async def test_one_that_was_held_while_no_server_ran_is_known_by_what_was_seen_o
     await place.forward(20)
     place.restart()
     await place.forward(500)
-    place.sampler.hear(Observation(attempt_id="a.0.w-0.0", seen=Seen.HELD, code=1, elapsed=25))
+    place.sampler.handle_observation(Observation(attempt_id="a.0.w-0.0", seen=ObservedState.HELD, code=1, elapsed=25))
     await place.forward(10)
     assert (await place.summary("a.0.w-0.0")).seconds == 20
 
@@ -171,7 +174,7 @@ async def test_a_later_server_takes_up_tasks_that_still_run(place: Place) -> Non
     await place.forward(33)
     place.restart()
     await place.forward(7)  # nobody has told it yet
-    place.sampler.hear(Observation(attempt_id="a.0.w-0.0", seen=Seen.RUNNING, elapsed=40))
+    place.sampler.handle_observation(Observation(attempt_id="a.0.w-0.0", seen=ObservedState.RUNNING, elapsed=40))
     await place.forward(40)
     summary = await place.end("a.0.w-0.0")
     assert (summary.seconds, summary.sampled, summary.cpu) == (80, pytest.approx(80), 40)
@@ -187,14 +190,14 @@ async def test_an_engine_that_fails_is_told_of_once_and_asked_again(
         asked += 1
         place.monotonic += 20  # due again at once
         if asked < 4:
-            raise RuntimeError("no figures today")
+            raise RuntimeError("no metrics today")
         answered.set()
         return {}
 
     monkeypatch.setattr(place.engine, "measure", falter)
     looping = asyncio.create_task(place.sampler.run())
     await asyncio.sleep(0)  # it waits for something to run
-    place.sampler.hear(Observation(attempt_id="a.0.w-0.0", seen=Seen.RUNNING, elapsed=30))
+    place.sampler.handle_observation(Observation(attempt_id="a.0.w-0.0", seen=ObservedState.RUNNING, elapsed=30))
     async with asyncio.timeout(TIMEOUT):
         await answered.wait()
     looping.cancel()

@@ -13,7 +13,7 @@ import pytest
 from holdfast.controller import schedule_runner
 from holdfast.controller.schedule_runner import ScheduleRunner
 from holdfast.core.records import JobFilter, JobSummary
-from holdfast.core.schedule import Overlap, Recurrence, RecurrenceKind
+from holdfast.core.schedule import OverlapPolicy, Recurrence, RecurrenceKind
 from holdfast.core.states import JobState
 from holdfast.store.errors import StoreError
 from tests.services.house import TIMEOUT, House, open_house
@@ -32,7 +32,7 @@ def anyio_backend() -> str:
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     async with open_house(tmp_path / "home") as opened:
-        opened.controller.on_end(opened.services.schedules.due.job_ended)
+        opened.controller.on_end(opened.services.schedules.due.release_queued_run)
         going = asyncio.create_task(ScheduleRunner(opened.services.schedules.due, clock=opened.clock.now).run())
         yield opened
         going.cancel()
@@ -50,7 +50,7 @@ async def jobs(house: House, count: int) -> list[JobSummary]:
             await asyncio.sleep(0.01)
 
 
-async def add(house: House, **more: Overlap) -> datetime:
+async def add(house: House, **more: OverlapPolicy) -> datetime:
     made = await house.services.schedules.create(house.admin, SLEEPER, HOURLY, **more)  # type: ignore[arg-type]
     assert made.schedule.next_run_at is not None
     return made.schedule.next_run_at
@@ -59,7 +59,7 @@ async def add(house: House, **more: Overlap) -> datetime:
 async def test_it_wakes_by_itself_when_something_is_due(house: House) -> None:
     due_at = await add(house)
     house.clock.at = due_at - timedelta(milliseconds=20)
-    house.services.schedules.due.stir()  # so that it looks at the clock, which was set
+    house.services.schedules.due.wake()  # so that it looks at the clock, which was set
     house.clock.at = due_at
     assert len(await jobs(house, 1)) == 1
 
@@ -75,10 +75,10 @@ async def test_a_clock_that_was_days_ahead_for_a_while_silences_nothing(house: H
     due_at = await add(house)
     await next_run(house, due_at)
     house.clock.at = due_at + timedelta(days=30)
-    house.services.schedules.due.stir()
+    house.services.schedules.due.wake()
     await next_run(house, due_at + timedelta(days=30, hours=1))
     house.clock.at = due_at - timedelta(minutes=10)
-    house.services.schedules.due.stir()
+    house.services.schedules.due.wake()
     await next_run(house, due_at)
 
 
@@ -90,15 +90,15 @@ async def next_run(house: House, at: datetime) -> None:
 
 
 async def test_a_jobs_end_begins_the_run_that_waits_for_it(house: House) -> None:
-    due_at = await add(house, overlap=Overlap.QUEUE)
+    due_at = await add(house, overlap=OverlapPolicy.QUEUE)
     for hours in (0, 1):
         house.clock.at = due_at + timedelta(hours=hours)
-        house.services.schedules.due.stir()
+        house.services.schedules.due.wake()
         (first,) = await jobs(house, 1)
     await house.until(first.id, JobState.RUNNING)
     await waits(house)
-    (running,) = house.engine.running()
-    house.engine.finish(running)
+    (running,) = house.engine.list_running()
+    house.engine.finish_task(running)
     second, _ = await jobs(house, 2)
     assert second.schedule == first.schedule
 
@@ -114,10 +114,10 @@ async def test_it_goes_on_when_the_store_had_failed(
 ) -> None:
     due_at = await add(house)
     due = house.services.schedules.due
-    monkeypatch.setattr(schedule_runner, "TRY_AGAIN", 0.01)
+    monkeypatch.setattr(schedule_runner, "RETRY_INTERVAL", 0.01)
     monkeypatch.setattr(house.store, "write", failing_once(house.store.write))
     house.clock.at = due_at
-    due.stir()
+    due.wake()
     (job,) = await jobs(house, 1)
     assert "could not run schedules" in caplog.text
     await house.until(job.id, JobState.RUNNING)
@@ -127,10 +127,10 @@ async def test_a_job_that_was_stored_though_the_store_said_no_is_run_once(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     due_at = await add(house)
-    monkeypatch.setattr(schedule_runner, "TRY_AGAIN", 0.01)
+    monkeypatch.setattr(schedule_runner, "RETRY_INTERVAL", 0.01)
     monkeypatch.setattr(house.store, "write", failing_once(house.store.write, after=True))
     house.clock.at = due_at
-    house.services.schedules.due.stir()
+    house.services.schedules.due.wake()
     (job,) = await jobs(house, 1)
     await house.until(job.id, JobState.RUNNING)
     assert len(await jobs(house, 1)) == 1
@@ -144,7 +144,7 @@ def failing_once(write: Write, *, after: bool = False) -> Write:
     failed: list[bool] = []
 
     async def try_write(fn: Callable[..., object], *args: object, **more: object) -> object:
-        if fn.__name__ != "advance" or failed:
+        if fn.__name__ != "advance_schedules" or failed:
             return await write(fn, *args, **more)
         failed.append(True)
         if after:

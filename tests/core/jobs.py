@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from hypothesis import strategies as st
 
 from holdfast.core.attempt import JobSnapshot
-from holdfast.core.job import GIB, Completion, Dialect, Job, Resources, Role
+from holdfast.core.job import GIB, Completion, Job, JobFormat, Resources, Role
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -55,5 +55,5 @@ def jobs(draw: st.DrawFn) -> Job:
         max_retries=draw(st.integers(0, 3)),
         priority=draw(st.integers(-1, 1)),
         group=draw(st.sampled_from(["red", "blue"])),
-        dialect=draw(st.sampled_from(Dialect)),
+        dialect=draw(st.sampled_from(JobFormat)),
     )

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from holdfast.core.scheduling.backfill import TimeEstimates, reserved_starts
+from holdfast.core.scheduling.backfill import TimeEstimates, compute_reserved_starts
 from holdfast.core.scheduling.ledger import Ledger
-from holdfast.core.scheduling.placement import Amount, Node, Placed, Quota, Request, Waiting
-from holdfast.core.scheduling.placing import place
+from holdfast.core.scheduling.placement import Amount, Node, Placement, QueueEntry, Quota, TaskRequest
+from holdfast.core.scheduling.placing import place_jobs
 from holdfast.core.scheduling.queue import Queue
 
 MIB = 1 << 20
@@ -37,17 +37,17 @@ class Spec:
     def takes(self) -> int | None:
         return self.limit if self.runs is None else self.runs
 
-    def waiting(self, order: int, attempt: int = 0) -> Waiting:
+    def waiting(self, order: int, attempt: int = 0) -> QueueEntry:
         amount = Amount(cpu=self.cpu, memory=self.memory * MIB, gpu=self.gpu)
         asked = None
         if self.cpu_request is not None:
             asked = Amount(cpu=min(self.cpu_request, self.cpu), memory=amount.memory, gpu=self.gpu)
         ports = {"web": self.ports} if self.ports else {}
         requests = tuple(
-            Request(attempt_id=f"{self.id}.{attempt}.{i}", amount=amount, asked=asked, ports=ports)
+            TaskRequest(attempt_id=f"{self.id}.{attempt}.{i}", amount=amount, asked=asked, ports=ports)
             for i in range(self.tasks)
         )
-        return Waiting(
+        return QueueEntry(
             id=self.id,
             job_id=self.id,
             user=self.user,
@@ -82,10 +82,10 @@ class World:
 
     def end(self, id: str) -> None:
         if self.running.pop(id, None) is not None:
-            for attempt_id in [held for held in self.ledger.held if held.split(".")[0] == id]:
+            for attempt_id in [held for held in self.ledger.assignments if held.split(".")[0] == id]:
                 self.ledger.release(attempt_id)
 
-    def reckoning(self) -> TimeEstimates:
+    def estimates(self) -> TimeEstimates:
         return TimeEstimates(float(self.now), self._must_end, lambda id: self.specs[id].limit)
 
     def _must_end(self, attempt_id: str) -> float | None:
@@ -93,9 +93,9 @@ class World:
         limit = self.specs[id].limit
         return None if limit is None else float(self.running.get(id, self.now) + limit)
 
-    def place(self) -> list[Placed]:
-        decisions = place(self.queue, self.ledger, self.reckoning() if self.backfill else None)
-        placed = [decision for decision in decisions if isinstance(decision, Placed)]
+    def place(self) -> list[Placement]:
+        decisions = place_jobs(self.queue, self.ledger, self.estimates() if self.backfill else None)
+        placed = [decision for decision in decisions if isinstance(decision, Placement)]
         for decision in placed:
             id = decision.waiting.id
             self.started.setdefault(id, self.now)
@@ -116,6 +116,6 @@ class World:
                 self.submit(coming.pop(0))
             self.place()
             if promises:
-                for id, at in reserved_starts(self.queue, self.ledger, self.reckoning()).items():
+                for id, at in compute_reserved_starts(self.queue, self.ledger, self.estimates()).items():
                     self.promised.setdefault(id, at)
         return self

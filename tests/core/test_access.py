@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.core.access import Actor, may_act, may_run_again, refuse_act
+from holdfast.core.access import Actor, can_act_on, can_rerun, deny_action
 
 MEMBER, CHIEF = {"lab": False}, {"lab": True}
 
@@ -20,7 +20,7 @@ MEMBER, CHIEF = {"lab": False}, {"lab": True}
 )
 def test_who_acts_on_a_job_of_ann_in_lab(actor: Actor, members: bool, owners: bool) -> None:
     strict = Actor(name=actor.name, admin=actor.admin, groups=actor.groups, own_only=True)
-    assert (may_act(actor, "lab", "ann"), may_act(strict, "lab", "ann")) == (members, owners)
+    assert (can_act_on(actor, "lab", "ann"), can_act_on(strict, "lab", "ann")) == (members, owners)
 
 
 @pytest.mark.parametrize(
@@ -33,10 +33,10 @@ def test_who_acts_on_a_job_of_ann_in_lab(actor: Actor, members: bool, owners: bo
     ],
 )
 def test_secrets_of_ann_run_again_for_ann_alone(actor: Actor, plain: bool, secret: bool) -> None:
-    found = [may_run_again(actor, "lab", "ann", secrets=secrets) for secrets in (False, True)]
+    found = [can_rerun(actor, "lab", "ann", secrets=secrets) for secrets in (False, True)]
     assert found == [plain, secret]
 
 
 def test_the_refusal_says_who_may() -> None:
-    assert "Only members of lab" in refuse_act("lab", "ann", member=False).message
-    assert "only ann and admins of lab" in refuse_act("lab", "ann", member=True).message
+    assert "Only members of lab" in deny_action("lab", "ann", member=False).message
+    assert "only ann and admins of lab" in deny_action("lab", "ann", member=True).message

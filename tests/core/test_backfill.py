@@ -55,7 +55,7 @@ def test_every_waiting_job_has_a_reserved_start_not_the_head_alone() -> None:
     second = Spec(id="second", cpu=1, limit=3)
     made = world(RUNS, HEAD, replace(second, cpu=2), Spec(id="small", cpu=1, limit=9))
     assert set(made.running) == {"runs", "small"}
-    assert backfill.reserved_starts(made.queue, made.ledger, made.reckoning()) == {"head": 10.0, "second": 20.0}
+    assert backfill.compute_reserved_starts(made.queue, made.ledger, made.estimates()) == {"head": 10.0, "second": 20.0}
 
 
 def test_without_the_setting_nobody_passes() -> None:
@@ -88,14 +88,14 @@ def test_jobs_that_their_users_quota_stops_hold_up_nobody() -> None:
 
 
 def test_only_so_many_jobs_are_reckoned_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backfill, "OF_EACH_GROUP", 3)
+    monkeypatch.setattr(backfill, "MAX_JOBS_PER_GROUP", 3)
     waits = [replace(HEAD, id=f"h{i}") for i in range(3)]
     assert "small" not in world(RUNS, *waits, Spec(id="small", cpu=1, limit=1)).running
     assert "small" in world(RUNS, *waits[:2], Spec(id="small", cpu=1, limit=1)).running
 
 
 def test_where_a_forecast_ends_early_only_what_ends_within_it_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backfill, "LOOKS_OF_FORECAST", 0)
+    monkeypatch.setattr(backfill, "MAX_FORECAST_CHECKS", 0)
     quotas = {"red": (Quota(cpu=6, gpu=1), Quota())}
     specs = (Spec(id="a", cpu=1, gpu=1, limit=10), Spec(id="b", cpu=1, gpu=1, limit=10), Spec(id="c", gpu=1, limit=5))
     short = Spec(id="small", cpu=1, limit=20)

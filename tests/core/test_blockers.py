@@ -8,30 +8,30 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from holdfast.core.job import GIB
-from holdfast.core.scheduling.blockers import BlockerKind, Holder
-from holdfast.core.scheduling.estimates import LATEST, ROOM_NOW, TOO_MANY
+from holdfast.core.scheduling.blockers import BlockerKind, ResourceHolder
+from holdfast.core.scheduling.estimates import LATEST_START_BASIS, RESOURCES_FREE, TOO_MANY_JOBS
 from holdfast.core.scheduling.placement import Amount, Quota
-from holdfast.core.scheduling.waits import MAX_AHEAD, MAX_HOLDERS, wait_for_try, wait_of
+from holdfast.core.scheduling.waits import MAX_AHEAD, MAX_HOLDERS, explain_retry_wait, explain_wait
 
-from .waiting_place import NOW, Job, Place, node
+from .waiting_cluster import NOW, Job, Place, node
 
 BIG = [node(cpu=16, gpus=4)]
 TWO = [node(cpu=16, gpus=4), node("two", cpu=16, gpus=4)]
 BY_ONE = "2026-03-01 13:00:00 UTC"  # when those are gone at the latest that have run for one of their two hours
-A_ENDS = f"It would start once job the-a (a) of user ann has ended, by {BY_ONE} at the latest."
-LESS_CPU = "If it asked for 1 core instead of 2, it would start now."
-NO_ROOM = "It asks for 2 cores, 1 GiB of memory; free now: 1 core, 15 GiB of memory."
-OVER_GROUP = "The quota of group red is 4 cores, 3 in use, 2 asked for."
-OVER_USER = "The quota of user ann in group red is 4 cores, 3 in use, 2 asked for."
-SET_ASIDE = "What is free is set aside for jobs that go before it."
-HIGHER = "What is free is set aside for jobs of a higher priority."
+A_ENDS = f"It would start when job the-a (a) of user ann has ended, at {BY_ONE} at the latest."
+LESS_CPU = "It would start now if it requested 1 core instead of 2."
+NO_ROOM = "It requests 2 cores, 1 GiB of memory; free: 1 core, 15 GiB of memory."
+OVER_GROUP = "The quota of group red is 4 cores, 3 in use, 2 requested."
+OVER_USER = "The quota of user ann in group red is 4 cores, 3 in use, 2 requested."
+SET_ASIDE = "Free resources are reserved for jobs ahead of it in the queue."
+HIGHER = "Free resources are reserved for jobs of higher priority."
 B_STEPS_BACK = (
-    "It would start now if job the-b (b) of user bob did not go before it: `holdfast stop b`, and submit that one "
-    "anew, behind it."
+    "It would start now if job the-b (b) of user bob were not ahead of it: run `holdfast stop b` and submit that "
+    "job again."
 )
-ONE_BEFORE = "1 job stands before it in the queue of group red."
-B_WAITS = "b before it waits for the quota of group red."
-TOO_LONG = "By its time limit it is too long to pass without delaying one that waits."
+ONE_BEFORE = "1 job is ahead of it in the queue of group red."
+B_WAITS = "b, ahead of it in the queue, is waiting for the quota of group red."
+TOO_LONG = "It cannot be backfilled: its time limit would delay a job ahead of it."
 
 A = Job(id="a", cpu=3)
 X = Job(id="x", cpu=2)
@@ -47,22 +47,22 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
     "memory": (
         Place([node()], [Job(id="a", memory=12)], [Job(id="x", memory=8)]),
         (
-            ["It asks for 1 core, 8 GiB of memory; free now: 3 cores, 4 GiB of memory."],
-            ["If it asked for 4 GiB of memory instead of 8 GiB, it would start now.", A_ENDS],
+            ["It requests 1 core, 8 GiB of memory; free: 3 cores, 4 GiB of memory."],
+            ["It would start now if it requested 4 GiB of memory instead of 8 GiB.", A_ENDS],
             1,
         ),
     ),
     "GPUs": (
         Place(BIG, [Job(id="a", gpu=3)], [Job(id="x", gpu=2)]),
         (
-            ["It asks for 1 core, 1 GiB of memory, 2 GPUs; free now: 15 cores, 15 GiB of memory, 1 GPU."],
-            ["If it asked for 1 GPU instead of 2, it would start now.", A_ENDS],
+            ["It requests 1 core, 1 GiB of memory, 2 GPUs; free: 15 cores, 15 GiB of memory, 1 GPU."],
+            ["It would start now if it requested 1 GPU instead of 2.", A_ENDS],
             1,
         ),
     ),
     "ports": (
         Place([node(ports=3)], [Job(id="a", ports=2)], [Job(id="x", ports=2)]),
-        (["Too few ports are free for its tasks."], [A_ENDS], 1),
+        (["Not enough ports are free for its tasks."], [A_ENDS], 1),
     ),
     "quota of the group": (
         Place(BIG, [A], [X], GROUP_4),
@@ -100,7 +100,7 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
     ),
     "set aside for one that nobody here sees": (
         Place([node()], [A], [Job(id="b", cpu=4, group="secret"), Job(id="x", cpu=1)]),
-        ([SET_ASIDE], ["It would start now if a job of another group did not go before it."], 3),
+        ([SET_ASIDE], ["It would start now if a job of another group were not ahead of it."], 3),
     ),
     "set aside for one that came later": (
         Place([node()], [A], [Job(id="b", cpu=2, user="bob", priority=1), Job(id="x", cpu=1)]),
@@ -109,10 +109,10 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
     "set aside for two": (
         Place([node()], [A], [Job(id="b", cpu=2), Job(id="c", cpu=2, user="bob"), Job(id="x", cpu=1)]),
         (
-            [SET_ASIDE, "2 jobs stand before it in the queue of group red."],
+            [SET_ASIDE, "2 jobs are ahead of it in the queue of group red."],
             [
-                "It would start now if these 2 jobs did not go before it: job the-b (b) of user ann, "
-                "job the-c (c) of user bob."
+                "It would start now if these 2 jobs were not ahead of it: job the-b (b) of user ann, job the-c "
+                "(c) of user bob."
             ],
             3,
         ),
@@ -120,16 +120,16 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
     "set aside for many": (
         Place([node()], [A], [*(Job(id=f"b{i}", cpu=2, user="bob") for i in range(10)), Job(id="x", cpu=1)]),
         (
-            [SET_ASIDE, "10 jobs stand before it in the queue of group red."],
-            ["It would start now if the 10 jobs that wait before it did not go before it."],
+            [SET_ASIDE, "10 jobs are ahead of it in the queue of group red."],
+            ["It would start now if the 10 jobs ahead of it were not in the queue."],
             11,
         ),
     ),
     "the most that starts": (
         Place([node(cpu=4)], [Job(id="a", cpu=3.2)], [Job(id="x", cpu=1.5)]),
         (
-            ["It asks for 1.5 cores, 1 GiB of memory; free now: 0.8 cores, 15 GiB of memory."],
-            ["If it asked for 0.8 cores instead of 1.5, it would start now.", A_ENDS],
+            ["It requests 1.5 cores, 1 GiB of memory; free: 0.8 cores, 15 GiB of memory."],
+            ["It would start now if it requested 0.8 cores instead of 1.5.", A_ENDS],
             1,
         ),
     ),
@@ -143,7 +143,7 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
     ),
     "never": (
         Place([node()], waits=[Job(id="x", cpu=20)]),
-        (["It can never run here: a task asks for 20 cores, the largest machine has 4."], [], None),
+        (["It can never run on this server: a task requests 20 cores, but the largest node has 4."], [], None),
     ),
     # -- fragmented
     "fragmented": (
@@ -152,12 +152,11 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
         ),
         (
             [
-                "It asks for 1 core, 1 GiB of memory, 4 GPUs: that much is free in all, but not on machines where its "
-                "tasks fit. Free now: machine two has 15 cores, 15 GiB of memory, 3 GPUs; machine one has 15 cores, "
-                "15 GiB of memory, "
-                "2 GPUs."
+                "It requests 1 core, 1 GiB of memory, 4 GPUs: enough is free in total, but not on nodes "
+                "where its tasks fit. Free: node two has 15 cores, 15 GiB of memory, 3 GPUs; node one has 15 "
+                "cores, 15 GiB of memory, 2 GPUs."
             ],
-            ["If it asked for 3 GPUs instead of 4, it would start now.", A_ENDS],
+            ["It would start now if it requested 3 GPUs instead of 4.", A_ENDS],
             1,
         ),
     ),
@@ -165,14 +164,13 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
         Place(TWO, [Job(id="a", gpu=3, on="one"), Job(id="b", gpu=1, on="two")], [Job(id="x", gpu=2, tasks=2)]),
         (
             [
-                "It asks for 2 cores, 2 GiB of memory, 4 GPUs: that much is free in all, but there is room for 1 of "
-                "its 2 tasks. Free now: machine two has 15 cores, 15 GiB of memory, 3 GPUs; machine one has 15 cores, "
-                "15 GiB of "
-                "memory, 1 GPU."
+                "It requests 2 cores, 2 GiB of memory, 4 GPUs: enough is free in total, but only 1 "
+                "of its 2 tasks fit. Free: node two has 15 cores, 15 GiB of memory, 3 GPUs; node one has 15 "
+                "cores, 15 GiB of memory, 1 GPU."
             ],
             [
-                "If no task asked for more than 1 GPU, it would start now.",
-                "With one task instead of 2 it would start now.",
+                "It would start now if no task requested more than 1 GPU.",
+                "It would start now with one task instead of 2.",
                 A_ENDS,
             ],
             1,
@@ -186,14 +184,14 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
         ),
         (
             [
-                "It asks for 1 core, 1 GiB of memory, 2 GPUs: that much is free in all, but not on machines where its "
-                "tasks fit. Free now: "
-                + "; ".join(f"machine n{i} has 3 cores, 15 GiB of memory, 1 GPU" for i in range(5))
-                + "; and 2 more machines."
+                "It requests 1 core, 1 GiB of memory, 2 GPUs: enough is free in total, but not on nodes where its "
+                "tasks fit. Free: "
+                + "; ".join(f"node n{i} has 3 cores, 15 GiB of memory, 1 GPU" for i in range(5))
+                + "; and 2 more nodes."
             ],
             [
-                "If it asked for 1 GPU instead of 2, it would start now.",
-                f"It would start once job the-r0 (r0) of user ann has ended, by {BY_ONE} at the latest.",
+                "It would start now if it requested 1 GPU instead of 2.",
+                f"It would start when job the-r0 (r0) of user ann has ended, at {BY_ONE} at the latest.",
             ],
             1,
         ),
@@ -205,8 +203,8 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
             [NO_ROOM],
             [
                 LESS_CPU,
-                f"It would start now if job the-a (a) of user bob, which failed and is held until {BY_ONE}, were let "
-                "go: "
+                f"It would start now if job the-a (a) of user bob, which failed and is on hold until {BY_ONE}, "
+                "were released: "
                 "`holdfast release a`.",
             ],
             1,
@@ -218,7 +216,8 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
             [NO_ROOM],
             [
                 LESS_CPU,
-                f"It would start now if a job of another group, which failed and is held until {BY_ONE}, were let go.",
+                f"It would start now if a job of another group, which failed and is on hold until {BY_ONE}, "
+                "were released.",
             ],
             1,
         ),
@@ -226,10 +225,10 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
     "several held jobs": (
         Place([node()], [Job(id=id, cpu=2, held=True) for id in "ab"], [Job(id="x", cpu=4)]),
         (
-            ["It asks for 4 cores, 1 GiB of memory; free now: 0 cores, 14 GiB of memory."],
+            ["It requests 4 cores, 1 GiB of memory; free: 0 cores, 14 GiB of memory."],
             [
-                "It would start now if these 2 held jobs were let go: job the-a (a) of user ann, job the-b (b) of "
-                "user ann."
+                "It would start now if these 2 jobs on hold were released: job the-a (a) of user ann, job the-b "
+                "(b) of user ann."
             ],
             1,
         ),
@@ -242,7 +241,7 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
             [
                 LESS_CPU,
                 A_ENDS,
-                "It would start now if an admin raised the quota of group red to 5 cores, and each user's to 5 cores: "
+                "It would start now if an admin raised the quota of red to 5 cores and per user to 5 cores: "
                 "`holdfast group set red --cpu 5 --user-cpu 5`.",
             ],
             1,
@@ -257,9 +256,9 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
             {"red": (Quota(cpu=4, memory=4 * GIB), Quota())},
         ),
         (
-            [OVER_GROUP, "The quota of group red is 4 GiB of memory, 3 GiB in use, 2 GiB asked for."],
+            [OVER_GROUP, "The quota of group red is 4 GiB of memory, 3 GiB in use, 2 GiB requested."],
             [
-                "If it asked for 1 core instead of 2, 1 GiB of memory instead of 2 GiB, it would start now.",
+                "It would start now if it requested 1 core instead of 2, 1 GiB of memory instead of 2 GiB.",
                 A_ENDS,
                 "It would start now if an admin raised the quota of group red to 5 cores, 5 GiB of memory: "
                 "`holdfast group set red --cpu 5 --memory 5Gi`.",
@@ -270,8 +269,8 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
     "cores and memory": (
         Place([node()], [Job(id="a", cpu=3, memory=12)], [Job(id="x", cpu=3, memory=8)]),
         (
-            ["It asks for 3 cores, 8 GiB of memory; free now: 1 core, 4 GiB of memory."],
-            ["If it asked for 1 core instead of 3, 4 GiB of memory instead of 8 GiB, it would start now.", A_ENDS],
+            ["It requests 3 cores, 8 GiB of memory; free: 1 core, 4 GiB of memory."],
+            ["It would start now if it requested 1 core instead of 3, 4 GiB of memory instead of 8 GiB.", A_ENDS],
             1,
         ),
     ),
@@ -283,7 +282,7 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
             {"red": (Quota(cpu=3), Quota())},
         ),
         (
-            ["The quota of group red is 3 cores, 3 in use, 1 asked for.", "Too few ports are free for its tasks."],
+            ["The quota of group red is 3 cores, 3 in use, 1 requested.", "Not enough ports are free for its tasks."],
             [A_ENDS],
             1,
         ),
@@ -293,7 +292,7 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
         (
             [NO_ROOM, SET_ASIDE, ONE_BEFORE],
             [
-                "It would start once these, which go before it, have run: job the-b (b) of user bob; and these have "
+                "It would start when these jobs ahead of it have run: job the-b (b) of user bob; and these have "
                 "ended: job the-a (a) of user ann."
             ],
             3,
@@ -308,8 +307,8 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
         (
             [NO_ROOM, SET_ASIDE, ONE_BEFORE],
             [
-                f"It would start now if job the-a (a) of user ann, which failed and is held until {BY_ONE}, were let "
-                "go: "
+                f"It would start now if job the-a (a) of user ann, which failed and is on hold until {BY_ONE}, "
+                "were released: "
                 "`holdfast release a`."
             ],
             1,
@@ -324,13 +323,12 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
         ),
         (
             [
-                "The quota of group red is 6 GPUs, 4 in use, 3 asked for.",
-                "It asks for 1 core, 1 GiB of memory, 3 GPUs: that much is free in all, but not on machines where its "
-                "tasks fit. Free now: machine one has 15 cores, 15 GiB of memory, 2 GPUs; machine two has 15 cores, "
-                "15 GiB of memory, "
-                "2 GPUs.",
+                "The quota of group red is 6 GPUs, 4 in use, 3 requested.",
+                "It requests 1 core, 1 GiB of memory, 3 GPUs: enough is free in total, but not on nodes "
+                "where its tasks fit. Free: node one has 15 cores, 15 GiB of memory, 2 GPUs; node two has 15 "
+                "cores, 15 GiB of memory, 2 GPUs.",
             ],
-            ["If it asked for 2 GPUs instead of 3, it would start now.", A_ENDS],
+            ["It would start now if it requested 2 GPUs instead of 3.", A_ENDS],
             1,
         ),
     ),
@@ -338,11 +336,10 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
     "when two have ended": (
         Place([node()], [Job(id="a", cpu=2, ran=1.5), Job(id="b", cpu=2, ran=0.5)], [Job(id="x", cpu=4)]),
         (
-            ["It asks for 4 cores, 1 GiB of memory; free now: 0 cores, 14 GiB of memory."],
+            ["It requests 4 cores, 1 GiB of memory; free: 0 cores, 14 GiB of memory."],
             [
-                "It would start once these have ended, by 2026-03-01 13:30:00 UTC at the latest: job the-a (a) of "
-                "user ann, "
-                "job the-b (b) of user ann."
+                "It would start when these jobs have ended, at 2026-03-01 13:30:00 UTC at the latest: job the-a "
+                "(a) of user ann, job the-b (b) of user ann."
             ],
             1.5,
         ),
@@ -351,7 +348,7 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
         Place([node()], [replace(A, hours=None)], [X]),
         (
             [NO_ROOM],
-            [LESS_CPU, "It would start once job the-a (a) of user ann has ended, which has no time limit."],
+            [LESS_CPU, "It would start when job the-a (a) of user ann has ended; that job has no time limit."],
             None,
         ),
     ),
@@ -361,7 +358,7 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
             [NO_ROOM],
             [
                 LESS_CPU,
-                "It would start once job the-a (a) of user ann has ended, by 2026-03-01 12:00:00 UTC at the latest.",
+                "It would start when job the-a (a) of user ann has ended, at 2026-03-01 12:00:00 UTC at the latest.",
             ],
             0,
         ),
@@ -390,10 +387,10 @@ def test_who_has_what_is_missing_since_when_and_until_when() -> None:
     assert (blocker.kind, blocker.lacks, blocker.more_holders) == (BlockerKind.MACHINES, Amount(cpu=3), 0)
     hour = timedelta(hours=1)
     assert blocker.holders == (
-        Holder(
+        ResourceHolder(
             job_id="a", name="the-a", user="ann", group="red", has=Amount(cpu=3), since=NOW - hour, until=NOW + hour
         ),
-        Holder(
+        ResourceHolder(
             job_id="",
             name="",
             user="",
@@ -403,7 +400,7 @@ def test_who_has_what_is_missing_since_when_and_until_when() -> None:
             until=NOW + 1.5 * hour,
             held=True,
         ),
-        Holder(job_id="b", name="the-b", user="ann", group="red", has=Amount(cpu=2), since=NOW - hour),
+        ResourceHolder(job_id="b", name="the-b", user="ann", group="red", has=Amount(cpu=2), since=NOW - hour),
     )
 
 
@@ -441,15 +438,15 @@ def test_what_an_estimate_rests_on() -> None:
         return estimate.basis
 
     endless = replace(A, hours=None)
-    assert basis(Place([node()], waits=[X])) == ROOM_NOW
-    assert basis(Place([node()], [A], [X])) == LATEST
-    assert basis(Place([node()], [endless], [X])) == "It cannot be told: job the-a (a) of user ann has no time limit."
+    assert basis(Place([node()], waits=[X])) == RESOURCES_FREE
+    assert basis(Place([node()], [A], [X])) == LATEST_START_BASIS
+    assert basis(Place([node()], [endless], [X])) == "No estimate: job the-a (a) of user ann has no time limit."
     hidden = replace(endless, group="secret")
-    assert basis(Place([node()], [hidden], [X])) == "It cannot be told: a job of another group has no time limit."
+    assert basis(Place([node()], [hidden], [X])) == "No estimate: a job of another group has no time limit."
     ahead = Job(id="b", cpu=4, hours=None)
-    assert basis(Place([node()], [A], [ahead, X])) == "It cannot be told: job the-b (b) of user ann has no time limit."
+    assert basis(Place([node()], [A], [ahead, X])) == "No estimate: job the-b (b) of user ann has no time limit."
     many = [Job(id=f"b{i:03}", cpu=4) for i in range(150)]
-    assert basis(Place([node()], [A], [*many, X])) == TOO_MANY
+    assert basis(Place([node()], [A], [*many, X])) == TOO_MANY_JOBS
 
 
 @pytest.mark.parametrize(
@@ -478,7 +475,7 @@ def test_when_it_starts_going_by_how_long_such_jobs_took(
         assert estimate == without
         return
     assert estimate.likely == NOW + timedelta(hours=likely)
-    said = "Going by how long jobs of the same names took before, it starts at about 2026-03-01 12:30:00 UTC."
+    said = "Based on earlier jobs with the same names, it starts at about 2026-03-01 12:30:00 UTC."
     assert estimate.basis == f"{without.basis} {said}"
 
 
@@ -495,15 +492,21 @@ def test_tasks_that_wait_one_by_one_are_explained_once_for_each_size() -> None:
     for entry in entries:
         place.queue.add(entry)
     place.jobs["x"] = place.waits[0]
-    texts = [blocker.text for blocker in wait_of(entries, place.scene()).blockers]
-    assert [text for text in texts if text.startswith("It asks")] == [NO_ROOM, NO_ROOM.replace("2 cores", "3 cores")]
+    texts = [blocker.text for blocker in explain_wait(entries, place.scene()).blockers]
+    assert [text for text in texts if text.startswith("It requests")] == [
+        NO_ROOM,
+        NO_ROOM.replace("2 cores", "3 cores"),
+    ]
 
 
 def test_the_next_try_is_a_blocker_too() -> None:
     at = datetime(2026, 3, 1, 12, 5, tzinfo=UTC)
-    wait = wait_for_try(at, "Exit code 1")
+    wait = explain_retry_wait(at, "Exit code 1")
     (blocker,) = wait.blockers
     assert blocker.kind is BlockerKind.RETRY
-    assert blocker.text == "Its next try begins at 2026-03-01 12:05:00 UTC. The try before: Exit code 1"
+    assert blocker.text == "The next attempt starts at 2026-03-01 12:05:00 UTC. Previous attempt: Exit code 1"
     assert wait.estimate is not None
-    assert (wait.estimate.at, wait.estimate.basis) == (at, "Then its next try begins, if there is room for it.")
+    assert (wait.estimate.at, wait.estimate.basis) == (
+        at,
+        "The next attempt starts then, if enough resources are free.",
+    )

@@ -8,11 +8,19 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.core.exits.exit import Behaviour, Cause, Exit, ExitKind, classify, platform_exit, refused_exit
+from holdfast.core.exits.exit import (
+    Behaviour,
+    Cause,
+    Exit,
+    ExitKind,
+    build_platform_exit,
+    build_refused_exit,
+    classify_exit,
+)
 from holdfast.core.exits.log_patterns import PATTERNS
 from holdfast.core.exits.specs import FAMILIES, LEGACY, ExitSpec, load_causes, load_data, load_family
-from holdfast.core.exits.table import find_cause, hint_for, spec_for, spec_of, with_cause
-from holdfast.core.job import Dialect
+from holdfast.core.exits.table import add_cause, find_cause, find_hint, find_spec, find_spec_by_code
+from holdfast.core.job import JobFormat
 
 CODES = [
     0, -100, -101, -110, -111, -120, -200, -210, -220, -230, -300, -310,
@@ -84,37 +92,37 @@ def test_every_row_is_whole(spec: ExitSpec) -> None:
 @pytest.mark.parametrize(
     ("exit", "code"),
     [
-        (classify(0), 0),
-        (classify(1), 255),
-        (classify(255), 255),
-        (classify(127), 255),
-        (classify(128), 255),  # git's, say: the number alone tells nothing of a GPU
-        (classify(129), 255),
-        (classify(130), 130),
-        (classify(137), 137),
-        (classify(138), 255),
-        (classify(143), 143),
-        (classify(200), 255),
-        (classify(220), 255),
-        (classify(137, oom=True), -1200),
-        (platform_exit("x"), -120),
-        (refused_exit("x"), -200),
-        (refused_exit("x", "a word of another version"), -200),
-        (replace(classify(1), cause=Cause.CUDA_OOM), 226),
-        (replace(classify(1), cause="cuda-oom"), 226),  # as it comes back from the store
-        (replace(classify(0), cause=Cause.CUDA_OOM), 0),
+        (classify_exit(0), 0),
+        (classify_exit(1), 255),
+        (classify_exit(255), 255),
+        (classify_exit(127), 255),
+        (classify_exit(128), 255),  # git's, say: the number alone tells nothing of a GPU
+        (classify_exit(129), 255),
+        (classify_exit(130), 130),
+        (classify_exit(137), 137),
+        (classify_exit(138), 255),
+        (classify_exit(143), 143),
+        (classify_exit(200), 255),
+        (classify_exit(220), 255),
+        (classify_exit(137, oom=True), -1200),
+        (build_platform_exit("x"), -120),
+        (build_refused_exit("x"), -200),
+        (build_refused_exit("x", "a word of another version"), -200),
+        (replace(classify_exit(1), cause=Cause.CUDA_OOM), 226),
+        (replace(classify_exit(1), cause="cuda-oom"), 226),  # as it comes back from the store
+        (replace(classify_exit(0), cause=Cause.CUDA_OOM), 0),
         (Exit(kind=ExitKind.CANCELLED, message="", code=143), -210),
         (Exit(kind=ExitKind.ATTEMPT_OVER, message="", code=143), -220),
         (Exit(kind=ExitKind.TIME_LIMIT, message="", code=137), -1004),
     ],
 )
 def test_each_kind_of_exit_leads_to_its_row(exit: Exit, code: int) -> None:
-    assert spec_of(exit).code == code
+    assert find_spec(exit).code == code
 
 
 @pytest.mark.parametrize("kind", ExitKind)
 def test_every_kind_has_a_row(kind: ExitKind) -> None:
-    assert spec_of(Exit(kind=kind, message="")) in SPECS
+    assert find_spec(Exit(kind=kind, message="")) in SPECS
 
 
 def test_only_causes_that_there_are_have_a_row() -> None:
@@ -129,22 +137,28 @@ def test_every_cause_has_a_row(cause: Cause) -> None:
 @pytest.mark.parametrize(
     ("make", "causes"),
     [
-        (refused_exit, [Cause.IMAGE_MISSING, Cause.NO_SHELL, Cause.INVALID_TASK, Cause.NOT_ALLOWED, Cause.TOO_LARGE]),
-        (platform_exit, [Cause.START_FAILED, Cause.SANDBOX_FAILED, Cause.PORT_IN_USE, Cause.LOST, Cause.FILES_GONE]),
+        (
+            build_refused_exit,
+            [Cause.IMAGE_MISSING, Cause.NO_SHELL, Cause.INVALID_TASK, Cause.NOT_ALLOWED, Cause.TOO_LARGE],
+        ),
+        (
+            build_platform_exit,
+            [Cause.START_FAILED, Cause.SANDBOX_FAILED, Cause.PORT_IN_USE, Cause.LOST, Cause.FILES_GONE],
+        ),
     ],
 )
 def test_causes_that_engines_set_are_retried_as_their_rows_say(make: type[Exit], causes: list[Cause]) -> None:
     """So it makes no difference to these whether a job was written for OpenPAI."""
     for cause in causes:
         exit = make("why", cause)  # type: ignore[call-arg]
-        assert spec_of(exit).code == load_causes()[cause].code
-        assert spec_of(exit).behaviour is exit.behaviour
+        assert find_spec(exit).code == load_causes()[cause].code
+        assert find_spec(exit).behaviour is exit.behaviour
 
 
 def test_codes_without_a_row_keep_their_number() -> None:
-    assert spec_for(77) == replace(spec_for(256), code=77)
-    assert spec_for(-77) == replace(spec_for(-8000), code=-77)
-    assert spec_for(-7351).phrase == "APP_STOP_FRAMEWORK_REQUESTED"
+    assert find_spec_by_code(77) == replace(find_spec_by_code(256), code=77)
+    assert find_spec_by_code(-77) == replace(find_spec_by_code(-8000), code=-77)
+    assert find_spec_by_code(-7351).phrase == "APP_STOP_FRAMEWORK_REQUESTED"
 
 
 @pytest.mark.parametrize("code", [0, 130, 137, 139, 143])
@@ -155,52 +169,56 @@ def test_a_success_or_a_signal_says_enough_by_itself(code: int) -> None:
 @pytest.mark.parametrize(
     ("exit", "words"),
     [
-        (classify(137, oom=True), "more memory"),
-        (classify(135), "shared memory"),
-        (refused_exit("x", Cause.IMAGE_MISSING), "image"),
-        (replace(classify(1), cause=Cause.CUDA_OOM), "smaller batch"),
-        (replace(classify(1), cause=Cause.PLUGIN_FAILED), "names the plugin"),
-        (replace(classify(1), cause=Cause.UNSET_VARIABLE), "${NAME:-}"),
-        (replace(classify(143, scratch_full="x"), cause="scratch-full"), "primehub.scratch_bytes"),
+        (classify_exit(137, oom=True), "more memory"),
+        (classify_exit(135), "shared memory"),
+        (build_refused_exit("x", Cause.IMAGE_MISSING), "image"),
+        (replace(classify_exit(1), cause=Cause.CUDA_OOM), "smaller batch"),
+        (replace(classify_exit(1), cause=Cause.PLUGIN_FAILED), "names the plugin"),
+        (replace(classify_exit(1), cause=Cause.UNSET_VARIABLE), "${NAME:-}"),
+        (replace(classify_exit(143, scratch_full="x"), cause="scratch-full"), "primehub.scratch_bytes"),
         (Exit(kind=ExitKind.TIME_LIMIT, message=""), "time limit"),
-        (classify(0), ""),
-        (classify(1), ""),
-        (classify(137), ""),
-        (platform_exit("x", Cause.LOST), ""),
+        (classify_exit(0), ""),
+        (classify_exit(1), ""),
+        (classify_exit(137), ""),
+        (build_platform_exit("x", Cause.LOST), ""),
         (Exit(kind=ExitKind.CANCELLED, message=""), ""),
         (Exit(kind=ExitKind.ATTEMPT_OVER, message=""), ""),
     ],
 )
 def test_people_are_told_what_to_try_where_that_is_known(exit: Exit, words: str) -> None:
-    hint = hint_for(exit)
+    hint = find_hint(exit)
     assert words in hint
     assert bool(hint) == bool(words)
 
 
 @pytest.mark.parametrize(("code", "signal"), [(0, None), (143, 15), (1, None)])
 def test_a_home_that_was_too_large_is_a_failure_whatever_the_program_said(code: int, signal: int | None) -> None:
-    exit = replace(classify(code, scratch_full="It held too much"), cause=Cause.SCRATCH_FULL.value)
+    exit = replace(classify_exit(code, scratch_full="It held too much"), cause=Cause.SCRATCH_FULL.value)
     assert (exit.kind, exit.code, exit.signal) == (ExitKind.USER_ERROR, code, signal)
     assert exit.message == "It held too much"
-    assert spec_of(exit).behaviour is exit.behaviour is Behaviour.PERMANENT
+    assert find_spec(exit).behaviour is exit.behaviour is Behaviour.PERMANENT
 
 
 def test_a_message_says_the_cause_that_the_log_told() -> None:
-    assert with_cause(classify(3), "cuda-oom").message == "Exit code 3: the GPU ran out of memory"
+    assert add_cause(classify_exit(3), "cuda-oom").message == "Exit code 3: the GPU ran out of memory"
     for nothing in ("", "a word of another version"):
-        assert with_cause(classify(3), nothing).message == "Exit code 3"
+        assert add_cause(classify_exit(3), nothing).message == "Exit code 3"
     worded = {name for name, cause in load_causes().items() if cause.words}
     assert worded == {cause.value for cause, _ in PATTERNS} | {Cause.DISK_WAS_FULL.value}
 
 
 def test_a_cause_is_kept_as_plain_text() -> None:
     """Databases have their own ideas about enumerations."""
-    causes = [find_cause("core dumped", 1), platform_exit("", Cause.LOST).cause, refused_exit("", Cause.NO_SHELL).cause]
+    causes = [
+        find_cause("core dumped", 1),
+        build_platform_exit("", Cause.LOST).cause,
+        build_refused_exit("", Cause.NO_SHELL).cause,
+    ]
     assert [type(cause) for cause in causes] == [str, str, str]
 
 
 def test_only_jobs_written_for_openpai_are_retried_by_its_table() -> None:
-    assert {dialect for dialect in Dialect if dialect.openpai} == {Dialect.OPENPAI_V1, Dialect.OPENPAI_V2}
+    assert {dialect for dialect in JobFormat if dialect.is_openpai} == {JobFormat.OPENPAI_V1, JobFormat.OPENPAI_V2}
 
 
 def test_every_solution_that_is_shared_is_used() -> None:
@@ -210,6 +228,7 @@ def test_every_solution_that_is_shared_is_used() -> None:
 
 def test_nothing_is_read_before_it_is_needed() -> None:
     script = (
-        "import holdfast.core.plan, holdfast.core.exits.specs as specs; print(specs.load_data.cache_info().currsize)"
+        "import holdfast.core.planning.plan, holdfast.core.exits.specs as specs\n"
+        "print(specs.load_data.cache_info().currsize)"
     )
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout == b"0\n"

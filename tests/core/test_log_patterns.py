@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.exits.exit import Cause
-from holdfast.core.exits.log_patterns import ONLY_WITH, PATTERNS
+from holdfast.core.exits.log_patterns import PATTERNS, REQUIRED_CODES
 from holdfast.core.exits.table import find_cause
 
 FOUND = {
@@ -79,7 +79,7 @@ FOUND = {
     ],
 }
 NOT_FOUND = {
-    Cause.SSH_BARRIER: "[] [openpai-runtime] [INFO] SSH barrier passed: every other task answers.",
+    Cause.SSH_BARRIER: "[] [openpai-runtime] [INFO] SSH barrier passed: all other tasks respond.",
     Cause.PLUGIN_FAILED: "[] [openpai-runtime] [WARN] The runtime plugin git failed with code 128, which is ignored.",
     Cause.COMMAND_NOT_FOUND: "the page was not found, trying again",
     Cause.TENSORFLOW_OOM: "no OOM seen; tensors allocated",
@@ -102,7 +102,7 @@ SAMPLES = [(cause, text) for cause, texts in FOUND.items() for text in texts]
 
 
 def code_for(cause: Cause) -> int:
-    return ONLY_WITH.get(cause, 1)
+    return REQUIRED_CODES.get(cause, 1)
 
 
 def test_every_pattern_has_samples() -> None:
@@ -129,7 +129,7 @@ def test_commands_of_a_plugin_are_told_by_what_they_said(before: str, code: int,
     assert find_cause(said, code) == cause
 
 
-@pytest.mark.parametrize("cause", ONLY_WITH)
+@pytest.mark.parametrize("cause", REQUIRED_CODES)
 def test_some_signs_count_only_with_their_exit_code(cause: Cause) -> None:
     assert find_cause(FOUND[cause][0], 1) == ""
 

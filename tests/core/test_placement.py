@@ -7,39 +7,39 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.job import GIB
-from holdfast.core.scheduling.explanations import explain, impossible
+from holdfast.core.scheduling.explanations import explain_blockers, find_impossible_reasons
 from holdfast.core.scheduling.ledger import Ledger
 from holdfast.core.scheduling.placement import (
     Amount,
     Node,
-    Placed,
+    Placement,
+    PlacementRefusal,
+    QueueEntry,
     Quota,
-    Refused,
-    Request,
-    Waiting,
-    show_bytes,
-    show_cores,
-    show_gpus,
+    TaskRequest,
+    format_bytes,
+    format_cores,
+    format_gpus,
 )
-from holdfast.core.scheduling.placing import place
+from holdfast.core.scheduling.placing import place_jobs
 from holdfast.core.scheduling.queue import Queue
 from tests.longer import examples
 
 EPSILON = 1e-6
 
 
-def waiting(id: str, cpu: float = 1, gpu: int = 0, memory: int = GIB, tasks: int = 1, **fields: object) -> Waiting:
+def waiting(id: str, cpu: float = 1, gpu: int = 0, memory: int = GIB, tasks: int = 1, **fields: object) -> QueueEntry:
     known = {"job_id": id, "user": "ann", "group": "red", "priority": 0, "order": (float(len(id)), id)} | fields
     amount = Amount(cpu=cpu, memory=memory, gpu=gpu)
-    requests = tuple(Request(attempt_id=f"{id}.{i}", amount=amount, ports={"http": 1}) for i in range(tasks))
-    return Waiting(id=id, requests=requests, **known)  # type: ignore[arg-type]
+    requests = tuple(TaskRequest(attempt_id=f"{id}.{i}", amount=amount, ports={"http": 1}) for i in range(tasks))
+    return QueueEntry(id=id, requests=requests, **known)  # type: ignore[arg-type]
 
 
 def node(name: str = "one", cpu: float = 4, gpus: int = 0, memory: int = 16 * GIB) -> Node:
     return Node(name=name, cpu=cpu, memory=memory, gpus=tuple(range(gpus)))
 
 
-def queue_of(*entries: Waiting) -> Queue:
+def queue_of(*entries: QueueEntry) -> Queue:
     queue = Queue()
     for i, entry in enumerate(entries):
         queue.add(replace(entry, order=(float(i), entry.id)))
@@ -47,14 +47,14 @@ def queue_of(*entries: Waiting) -> Queue:
 
 
 def placed(queue: Queue, ledger: Ledger) -> list[str]:
-    return [decision.waiting.id for decision in place(queue, ledger) if isinstance(decision, Placed)]
+    return [decision.waiting.id for decision in place_jobs(queue, ledger) if isinstance(decision, Placement)]
 
 
 def test_all_tasks_or_none() -> None:
     ledger = Ledger([node(cpu=4)])
     queue = queue_of(waiting("a", cpu=3), waiting("b", cpu=1, tasks=2))
     assert placed(queue, ledger) == ["a"]
-    assert [entry.id for entry in queue.walk(set())] == ["b"]
+    assert [entry.id for entry in queue.iter_entries(set())] == ["b"]
 
 
 def test_higher_priority_goes_first_then_the_older_one() -> None:
@@ -85,44 +85,51 @@ def test_the_user_quota_passes_over_and_the_group_quota_stops() -> None:
 
 def test_refusal_names_each_resource_against_the_largest_machine() -> None:
     ledger = Ledger([node(cpu=4, gpus=1), node("two", cpu=8)])
-    (decision,) = place(queue_of(waiting("a", cpu=48, gpu=2, memory=64 * GIB)), ledger)
-    assert isinstance(decision, Refused)
+    (decision,) = place_jobs(queue_of(waiting("a", cpu=48, gpu=2, memory=64 * GIB)), ledger)
+    assert isinstance(decision, PlacementRefusal)
     assert decision.reasons == (
-        "a task asks for 48 cores, the largest machine has 8",
-        "a task asks for 64 GiB of memory, the largest machine has 16 GiB",
-        "a task asks for 2 GPUs, the largest machine has 1",
+        "a task requests 48 cores, but the largest node has 8",
+        "a task requests 64 GiB of memory, but the largest node has 16 GiB",
+        "a task requests 2 GPUs, but the largest node has 1",
     )
 
 
 def test_what_can_never_run_is_refused_before_its_turn() -> None:
     ledger = Ledger([node(cpu=4)], {"red": (Quota(cpu=4), Quota())})
     queue = queue_of(waiting("a", cpu=4), waiting("b", cpu=4), waiting("c", cpu=99))
-    assert sorted((type(d).__name__, d.waiting.id) for d in place(queue, ledger)) == [("Placed", "a"), ("Refused", "c")]
-    assert place(queue, ledger) == []
+    assert sorted((type(d).__name__, d.waiting.id) for d in place_jobs(queue, ledger)) == [
+        ("Placement", "a"),
+        ("PlacementRefusal", "c"),
+    ]
+    assert place_jobs(queue, ledger) == []
     ledger.quotas = {"red": (Quota(cpu=2), Quota())}
-    assert place(queue, ledger) == []  # nobody has said so
-    queue.check_again()
-    assert [(type(d).__name__, d.waiting.id) for d in place(queue, ledger)] == [("Refused", "b")]
+    assert place_jobs(queue, ledger) == []  # nobody has said so
+    queue.recheck_all()
+    assert [(type(d).__name__, d.waiting.id) for d in place_jobs(queue, ledger)] == [("PlacementRefusal", "b")]
     assert len(queue) == 0
 
 
-def with_ports(id: str, count: int, **fields: object) -> Waiting:
-    request = Request(attempt_id=f"{id}.0", amount=Amount(cpu=1), ports={"web": count})
+def with_ports(id: str, count: int, **fields: object) -> QueueEntry:
+    request = TaskRequest(attempt_id=f"{id}.0", amount=Amount(cpu=1), ports={"web": count})
     known = {"job_id": id, "user": "ann", "group": "red", "priority": 0, "order": (0.0, id)} | fields
-    return Waiting(id=id, requests=(request,), **known)  # type: ignore[arg-type]
+    return QueueEntry(id=id, requests=(request,), **known)  # type: ignore[arg-type]
 
 
 def test_ports_that_are_too_few_are_waited_for_and_never_run_out() -> None:
     ledger = Ledger([Node(name="one", cpu=9, memory=GIB, port_start=100, port_end=110)])
     queue = queue_of(with_ports("a", 6), with_ports("b", 6), with_ports("c", 11), with_ports("d", 4))
-    decisions = {d.waiting.id: d for d in place(queue, ledger)}
-    assert {id: type(d).__name__ for id, d in decisions.items()} == {"a": "Placed", "c": "Refused", "d": "Placed"}
+    decisions = {d.waiting.id: d for d in place_jobs(queue, ledger)}
+    assert {id: type(d).__name__ for id, d in decisions.items()} == {
+        "a": "Placement",
+        "c": "PlacementRefusal",
+        "d": "Placement",
+    }
     refused = decisions["c"]
-    assert isinstance(refused, Refused)
-    assert refused.reasons == ("it asks for 11 ports, the machines have 10",)
+    assert isinstance(refused, PlacementRefusal)
+    assert refused.reasons == ("it requests 11 ports, but the nodes have 10",)
     entry = queue.get("b")
     assert entry is not None
-    assert explain(entry, queue, ledger) == ("Too few ports are free for its tasks.",)
+    assert explain_blockers(entry, queue, ledger) == ("Not enough ports are free for its tasks.",)
     ledger.release("a.0")
     assert placed(queue, ledger) == ["b"]
 
@@ -132,44 +139,44 @@ def test_a_refused_job_takes_no_place_for_its_other_tasks() -> None:
     queue = queue_of(
         waiting("a", cpu=1, job_id="j"), waiting("b", cpu=99, job_id="j"), waiting("c", cpu=99, job_id="j")
     )
-    assert [(type(d).__name__, d.waiting.id) for d in place(queue, ledger)] == [("Refused", "b")]
-    assert ledger.held == {}
+    assert [(type(d).__name__, d.waiting.id) for d in place_jobs(queue, ledger)] == [("PlacementRefusal", "b")]
+    assert ledger.assignments == {}
 
 
 def test_refusal_when_no_single_machine_has_it_all() -> None:
     ledger = Ledger([node(cpu=4, gpus=1), node("two", cpu=8)])
-    assert impossible(waiting("a", cpu=8, gpu=1), ledger) == (
-        "no single machine has all that a task asks for, though each part is to be had somewhere",
+    assert find_impossible_reasons(waiting("a", cpu=8, gpu=1), ledger) == (
+        "no single node has all the resources that a task requests",
     )
 
 
 def test_a_gang_larger_than_the_whole_place_is_refused() -> None:
-    (reason,) = impossible(waiting("a", cpu=2, tasks=3), Ledger([node(cpu=4)]))
+    (reason,) = find_impossible_reasons(waiting("a", cpu=2, tasks=3), Ledger([node(cpu=4)]))
     assert "its 3 tasks start together" in reason
 
 
 def test_a_quota_too_small_for_the_job_alone_is_a_refusal() -> None:
     ledger = Ledger([node(cpu=8)], {"red": (Quota(cpu=2), Quota())})
-    assert impossible(waiting("a", cpu=3), ledger) == ("the quota of group red is 2 cores, 3 asked for",)
+    assert find_impossible_reasons(waiting("a", cpu=3), ledger) == ("the quota of group red is 2 cores, 3 requested",)
 
 
 def test_explains_every_reason_at_once() -> None:
     ledger = Ledger([node(cpu=4)], {"red": (Quota(cpu=4), Quota(cpu=4))})
-    place(queue_of(waiting("a", cpu=3)), ledger)
+    place_jobs(queue_of(waiting("a", cpu=3)), ledger)
     queue = queue_of(waiting("b", cpu=2), waiting("c", cpu=2))
     entry = queue.get("c")
     assert entry is not None
-    reasons = explain(entry, queue, ledger)
+    reasons = explain_blockers(entry, queue, ledger)
     assert len(reasons) == 4
-    assert "group red is 4 cores, 3 in use, 2 asked for" in reasons[0]
+    assert "group red is 4 cores, 3 in use, 2 requested" in reasons[0]
     assert "user ann" in reasons[1]
-    assert "free now: 1 core," in reasons[2]
-    assert reasons[3] == "1 job stands before it in the queue of group red."
+    assert "free: 1 core," in reasons[2]
+    assert reasons[3] == "1 job is ahead of it in the queue of group red."
 
 
 def test_ports_differ_between_tasks_of_one_machine() -> None:
-    (decision,) = place(queue_of(waiting("a", cpu=0.1, memory=1, tasks=30)), Ledger([node()]))
-    assert isinstance(decision, Placed)
+    (decision,) = place_jobs(queue_of(waiting("a", cpu=0.1, memory=1, tasks=30)), Ledger([node()]))
+    assert isinstance(decision, Placement)
     ports = [port for spot in decision.assignments for port in spot.ports["http"]]
     assert len(set(ports)) == 30
 
@@ -195,16 +202,16 @@ def test_never_more_in_use_than_there_is_nor_than_quotas_allow(steps: list[tuple
     quotas = {"red": (Quota(cpu=3, gpu=2), Quota(cpu=2)), "blue": (Quota(memory=6 * GIB), Quota(gpu=1))}
     ledger, queue = Ledger(nodes, quotas), Queue()
     for kind, n, cpu, gpu, tasks, user, group in steps:
-        if kind == "add" and f"j{n}.0" not in ledger.held:
+        if kind == "add" and f"j{n}.0" not in ledger.assignments:
             queue.add(waiting(f"j{n}", cpu, gpu, tasks=tasks, user=user, group=group))
         elif kind == "place":
-            place(queue, ledger)
+            place_jobs(queue, ledger)
         elif kind == "remove":
             queue.remove(f"j{n}")
         else:
             ledger.release(f"j{n}.{tasks - 1}")
         check(ledger, nodes, quotas)
-    for id in list(ledger.held):
+    for id in list(ledger.assignments):
         ledger.release(id)
     for whole in nodes:
         assert abs(ledger.free[whole.name].cpu - whole.cpu) < EPSILON
@@ -215,7 +222,7 @@ def test_never_more_in_use_than_there_is_nor_than_quotas_allow(steps: list[tuple
 def check(ledger: Ledger, nodes: list[Node], quotas: dict[str, tuple[Quota, Quota]]) -> None:
     """From what is held, counted anew; not from the ledger's own sums."""
     for whole in nodes:
-        here = [spot for spot in ledger.held.values() if spot.node == whole.name]
+        here = [spot for spot in ledger.assignments.values() if spot.node == whole.name]
         assert sum(spot.amount.cpu for spot in here) <= whole.cpu + EPSILON
         assert sum(spot.amount.memory for spot in here) <= whole.memory
         gpus = [gpu for spot in here for gpu in spot.gpus]
@@ -224,7 +231,7 @@ def check(ledger: Ledger, nodes: list[Node], quotas: dict[str, tuple[Quota, Quot
         ports = [port for spot in here for label in spot.ports.values() for port in label]
         assert len(ports) == len(set(ports))
     for group, (of_group, of_user) in quotas.items():
-        mine = [spot for spot in ledger.held.values() if spot.group == group]
+        mine = [spot for spot in ledger.assignments.values() if spot.group == group]
         within(of_group, [spot.amount for spot in mine])
         for user in ("ann", "bob"):
             within(of_user, [spot.amount for spot in mine if spot.user == user])
@@ -242,18 +249,18 @@ def within(quota: Quota, amounts: list[Amount]) -> None:
      (10240 * GIB, "10 TiB")],
 )  # fmt: skip
 def test_bytes_are_shown_in_the_largest_unit_that_fits(count: int, shown: str) -> None:
-    assert show_bytes(count) == shown
+    assert format_bytes(count) == shown
 
 
 def test_one_is_singular() -> None:
-    assert [show_cores(cores) for cores in (0, 0.5, 1, 1.5, 2)] == [
+    assert [format_cores(cores) for cores in (0, 0.5, 1, 1.5, 2)] == [
         "0 cores",
         "0.5 cores",
         "1 core",
         "1.5 cores",
         "2 cores",
     ]
-    assert [show_gpus(count) for count in (0, 1, 2)] == ["0 GPUs", "1 GPU", "2 GPUs"]
+    assert [format_gpus(count) for count in (0, 1, 2)] == ["0 GPUs", "1 GPU", "2 GPUs"]
 
 
 # -- quotas count limits, machines count what is asked of them
@@ -266,7 +273,7 @@ def test_machines_count_requests_and_quotas_count_limits() -> None:
     ledger = Ledger([node(cpu=2, memory=16 * GIB)])
     assert placed(queue_of(*over), ledger) == ["j0", "j1", "j2", "j3"]
     assert ledger.free["one"] == Amount(cpu=0, memory=12 * GIB)
-    assert ledger.used_by("red") == Amount(cpu=8, memory=16 * GIB)
+    assert ledger.get_group_usage("red") == Amount(cpu=8, memory=16 * GIB)
     ledger.release("j0.0")
     assert ledger.free["one"] == Amount(cpu=0.5, memory=13 * GIB)
     bounded = Ledger([node(cpu=2, memory=16 * GIB)], {"red": (Quota(cpu=4), Quota())})
@@ -276,15 +283,15 @@ def test_machines_count_requests_and_quotas_count_limits() -> None:
 def test_what_is_said_names_requests_for_machines_and_limits_for_quotas() -> None:
     big = waiting("a", cpu=8, memory=32 * GIB)
     big = replace(big, requests=(replace(big.requests[0], asked=Amount(cpu=6, memory=GIB)),))
-    assert impossible(big, Ledger([node(cpu=4)], {"red": (Quota(cpu=7), Quota())})) == (
-        "a task asks for 6 cores, the largest machine has 4",
-        "the quota of group red is 7 cores, 8 asked for",
+    assert find_impossible_reasons(big, Ledger([node(cpu=4)], {"red": (Quota(cpu=7), Quota())})) == (
+        "a task requests 6 cores, but the largest node has 4",
+        "the quota of group red is 7 cores, 8 requested",
     )
-    assert impossible(big, Ledger([node(cpu=6)])) == ()
+    assert find_impossible_reasons(big, Ledger([node(cpu=6)])) == ()
     full = Ledger([node(cpu=6)])
     assert placed(queue_of(waiting("x", cpu=1)), full) == ["x"]
-    assert explain(big, Queue(), full) == (
-        "It asks for 6 cores, 1 GiB of memory; free now: 5 cores, 15 GiB of memory.",
+    assert explain_blockers(big, Queue(), full) == (
+        "It requests 6 cores, 1 GiB of memory; free: 5 cores, 15 GiB of memory.",
     )
 
 
@@ -306,14 +313,14 @@ def test_the_queue_sees_memory_quotas() -> None:
 
 def test_cores_are_compared_with_the_quota_of_cores_and_memory_with_that_of_memory() -> None:
     ledger = Ledger([node(cpu=8)], {"red": (Quota(cpu=2, memory=8 * GIB), Quota(cpu=2, memory=8 * GIB))})
-    assert impossible(waiting("a", cpu=2, memory=8 * GIB), ledger) == ()
-    reasons = impossible(waiting("a", cpu=3, memory=GIB), ledger)
+    assert find_impossible_reasons(waiting("a", cpu=2, memory=8 * GIB), ledger) == ()
+    reasons = find_impossible_reasons(waiting("a", cpu=3, memory=GIB), ledger)
     assert reasons == (
-        "the quota of group red is 2 cores, 3 asked for",
-        "each user's quota in red is 2 cores, 3 asked for",
+        "the quota of group red is 2 cores, 3 requested",
+        "each user's quota in red is 2 cores, 3 requested",
     )
-    (reason, _) = impossible(waiting("a", cpu=1, memory=9 * GIB), ledger)
-    assert reason == "the quota of group red is 8 GiB of memory, 9 GiB asked for"
+    (reason, _) = find_impossible_reasons(waiting("a", cpu=1, memory=9 * GIB), ledger)
+    assert reason == "the quota of group red is 8 GiB of memory, 9 GiB requested"
 
 
 def test_a_job_that_waits_for_a_machine_keeps_its_share_of_the_quotas() -> None:
@@ -330,26 +337,26 @@ def test_a_job_that_waits_for_a_machine_keeps_its_share_of_the_quotas() -> None:
 
 def test_tells_whom_a_job_waits_behind() -> None:
     ledger = Ledger([node(cpu=8)], {"red": (Quota(cpu=4), Quota())})
-    place(queue_of(waiting("a", cpu=3)), ledger)
+    place_jobs(queue_of(waiting("a", cpu=3)), ledger)
     queue = queue_of(waiting("b", cpu=2), waiting("c", cpu=1))
     assert placed(queue, ledger) == []
     entry = queue.get("c")
     assert entry is not None
-    behind = "b before it waits for the quota of group red."
-    stands = "1 job stands before it in the queue of group red."
-    assert explain(entry, queue, ledger) == (behind, stands)
-    too_long = "By its time limit it is too long to pass without delaying one that waits."
-    assert explain(entry, queue, ledger, backfill=True) == (behind, too_long, stands)
+    behind = "b, ahead of it in the queue, is waiting for the quota of group red."
+    stands = "1 job is ahead of it in the queue of group red."
+    assert explain_blockers(entry, queue, ledger) == (behind, stands)
+    too_long = "It cannot be backfilled: its time limit would delay a job ahead of it."
+    assert explain_blockers(entry, queue, ledger, backfill=True) == (behind, too_long, stands)
 
 
 def test_tells_that_room_is_set_aside_for_a_job_of_another_group() -> None:
     ledger = Ledger([node(cpu=4)])
-    place(queue_of(waiting("a", cpu=3)), ledger)
+    place_jobs(queue_of(waiting("a", cpu=3)), ledger)
     queue = queue_of(waiting("b", cpu=4, group="blue"), waiting("c", cpu=1))
     assert placed(queue, ledger) == []
     entry = queue.get("c")
     assert entry is not None
-    assert explain(entry, queue, ledger) == ("What is free is set aside for jobs that go before it.",)
+    assert explain_blockers(entry, queue, ledger) == ("Free resources are reserved for jobs ahead of it in the queue.",)
 
 
 # -- what held tasks keep
@@ -360,19 +367,22 @@ def test_tells_what_held_tasks_have_of_what_is_missing_and_not_whose_they_are() 
     queue = queue_of(waiting("mine", cpu=1), waiting("secret", cpu=2, user="bob", group="blue", tasks=1))
     assert placed(queue, ledger) == ["mine", "secret"]
     entry = waiting("next", cpu=2)
-    asks = "It asks for 2 cores, 1 GiB of memory; free now: 1 core, 14 GiB of memory."
-    give = "their owners give that back by `holdfast release` or `holdfast extend --files-only`."
+    asks = "It requests 2 cores, 1 GiB of memory; free: 1 core, 14 GiB of memory."
+    give = "Their owners can free it with `holdfast release` or `holdfast extend --files-only`."
     both = ["mine.0", "secret.0", "gone.0"]
-    assert explain(entry, Queue(), ledger) == (asks,)
-    assert explain(entry, Queue(), ledger, held=both) == (asks, f"Held tasks (2) have 3 cores; {give}")
-    assert explain(entry, Queue(), ledger, held=["secret.0"]) == (asks, f"Held tasks (1) have 2 cores; {give}")
-    assert explain(waiting("small", cpu=1), Queue(), ledger, held=both) == ()
+    assert explain_blockers(entry, Queue(), ledger) == (asks,)
+    assert explain_blockers(entry, Queue(), ledger, held=both) == (asks, f"Tasks on hold (2) use 3 cores. {give}")
+    assert explain_blockers(entry, Queue(), ledger, held=["secret.0"]) == (
+        asks,
+        f"Tasks on hold (1) use 2 cores. {give}",
+    )
+    assert explain_blockers(waiting("small", cpu=1), Queue(), ledger, held=both) == ()
 
 
 def test_held_tasks_that_have_nothing_of_what_is_missing_are_not_told() -> None:
     ledger = Ledger([node(cpu=8, gpus=1)])
     assert placed(queue_of(waiting("held", cpu=1), waiting("runs", cpu=1, gpu=1)), ledger) == ["held", "runs"]
-    assert len(explain(waiting("next", cpu=1, gpu=1), Queue(), ledger, held=["held.0"])) == 1
+    assert len(explain_blockers(waiting("next", cpu=1, gpu=1), Queue(), ledger, held=["held.0"])) == 1
 
 
 def test_held_tasks_count_for_the_quotas_of_their_own_group_and_user() -> None:
@@ -384,14 +394,14 @@ def test_held_tasks_count_for_the_quotas_of_their_own_group_and_user() -> None:
     )
     assert placed(queue, ledger) == ["a", "b", "c"]
     held = ["a.0", "b.0", "c.0"]
-    assert "Held tasks (1) have 3 cores;" in explain(waiting("d", cpu=2), Queue(), ledger, held=held)[-1]
-    reasons = explain(waiting("e", group="blue"), Queue(), ledger, held=held)
-    assert "Held tasks (1) have 2 GiB of memory;" in reasons[-1]
-    assert len(explain(waiting("e", group="blue"), Queue(), ledger, held=["a.0", "b.0"])) == 1
+    assert "Tasks on hold (1) use 3 cores." in explain_blockers(waiting("d", cpu=2), Queue(), ledger, held=held)[-1]
+    reasons = explain_blockers(waiting("e", group="blue"), Queue(), ledger, held=held)
+    assert "Tasks on hold (1) use 2 GiB of memory." in reasons[-1]
+    assert len(explain_blockers(waiting("e", group="blue"), Queue(), ledger, held=["a.0", "b.0"])) == 1
 
 
 def test_held_tasks_are_told_where_enough_is_free_but_not_on_one_machine() -> None:
     ledger = Ledger([node(cpu=4), node("two", cpu=4)])
     assert placed(queue_of(waiting("a", cpu=3, tasks=2)), ledger) == ["a"]
-    told = explain(waiting("b", cpu=2), Queue(), ledger, held=["a.0"])[-1]
-    assert told.startswith("Held tasks (1) have 3 cores, 1 GiB of memory;")
+    told = explain_blockers(waiting("b", cpu=2), Queue(), ledger, held=["a.0"])[-1]
+    assert told.startswith("Tasks on hold (1) use 3 cores, 1 GiB of memory.")

@@ -141,11 +141,11 @@ def test_no_quota_and_no_machine_is_ever_overdrawn(
     world = World(nodes, bounds[0], backfill=backfill)
     for number, (act, n) in enumerate(steps):
         _perform(world, act, n, number, jobs, bounds)
-        before = {group: world.ledger.used_by(group) for group in GROUPS}
+        before = {group: world.ledger.get_group_usage(group) for group in GROUPS}
         placed = world.place()
         check_machines(world.ledger, nodes)
         grown = {decision.waiting.group for decision in placed}
-        assert all(world.ledger.used_by(group) == before[group] for group in GROUPS if group not in grown)
+        assert all(world.ledger.get_group_usage(group) == before[group] for group in GROUPS if group not in grown)
         for decision in placed:  # those that ran before a quota shrank run on; nothing new starts above it
             check_quotas(world.ledger, decision.waiting.group, decision.waiting.user)
     for id in list(world.running):
@@ -163,7 +163,7 @@ def _perform(
         world.now += n % 7
     elif act == "quotas":
         world.ledger.quotas = dict(bounds[n % len(bounds)])
-        world.queue.check_again()
+        world.queue.recheck_all()
     elif act == "cancel":
         world.queue.remove(f"j{n % 50:02}")
     elif running:
@@ -176,7 +176,7 @@ def _perform(
 def check_machines(ledger: Ledger, nodes: list[Node]) -> None:
     """From what is held, counted anew; not from the ledger's own sums."""
     for node in nodes:
-        here = [held for held in ledger.held.values() if held.node == node.name]
+        here = [held for held in ledger.assignments.values() if held.node == node.name]
         assert sum(held.needs.cpu for held in here) <= node.cpu + EPSILON
         assert sum(held.needs.memory for held in here) <= node.memory
         devices = [gpu for held in here for gpu in held.gpus]
@@ -189,7 +189,7 @@ def check_machines(ledger: Ledger, nodes: list[Node]) -> None:
 
 def check_quotas(ledger: Ledger, group: str, user: str) -> None:
     of_group, of_user = ledger.quotas[group]
-    mine = [held for held in ledger.held.values() if held.group == group]
+    mine = [held for held in ledger.assignments.values() if held.group == group]
     within(of_group, [held.amount for held in mine])
     within(of_user, [held.amount for held in mine if held.user == user])
 
@@ -201,7 +201,7 @@ def within(quota: Quota, amounts: list[Amount]) -> None:
 
 
 def check_empty(ledger: Ledger, nodes: list[Node]) -> None:
-    assert not ledger.held
+    assert not ledger.assignments
     for node in nodes:
         assert abs(ledger.free[node.name].cpu - node.cpu) < EPSILON
         assert ledger.free[node.name].memory == node.memory

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.exits.exit import Behaviour, Exit, ExitKind, classify, platform_exit, refused_exit
-from holdfast.core.retry import GiveUp, RetryAfter, decide_retry
+from holdfast.core.exits.exit import Behaviour, Exit, ExitKind, build_platform_exit, build_refused_exit, classify_exit
+from holdfast.core.retry import NoRetry, RetryAfter, decide_retry
 
-FAILED = classify(1)
-SUCCEEDED = classify(0)
+FAILED = classify_exit(1)
+SUCCEEDED = classify_exit(0)
 CONFLICT = Exit(kind=ExitKind.PLATFORM, message="conflict", behaviour=Behaviour.TRANSIENT_CONFLICT)
 CANCELLED = Exit(kind=ExitKind.CANCELLED, message="stopped")
 
 
-def decide(exit: Exit, limit: int = 0, user: int = 0, platform: int = 0, chance: float = 0.0) -> RetryAfter | GiveUp:
+def decide(exit: Exit, limit: int = 0, user: int = 0, platform: int = 0, chance: float = 0.0) -> RetryAfter | NoRetry:
     return decide_retry(limit=limit, user_retries=user, platform_retries=platform, exit=exit, chance=chance)
 
 
@@ -31,14 +31,14 @@ def decide(exit: Exit, limit: int = 0, user: int = 0, platform: int = 0, chance:
         (SUCCEEDED, 5, 0, False, None),
         (SUCCEEDED, -2, 7, True, True),
         (FAILED, -2, 7, True, True),
-        (platform_exit("node gone"), 0, 0, True, False),
+        (build_platform_exit("node gone"), 0, 0, True, False),
         (CONFLICT, 0, 0, True, False),
-        (refused_exit("too big"), 5, 0, False, None),
-        (refused_exit("too big"), -1, 0, False, None),
-        (refused_exit("too big"), -2, 0, True, True),
-        (classify(137, oom=True), 5, 0, False, None),
-        (classify(135), 5, 0, False, None),  # SIGBUS ends the same way again
-        (classify(139), 5, 0, True, True),  # SIGSEGV may not
+        (build_refused_exit("too big"), 5, 0, False, None),
+        (build_refused_exit("too big"), -1, 0, False, None),
+        (build_refused_exit("too big"), -2, 0, True, True),
+        (classify_exit(137, oom=True), 5, 0, False, None),
+        (classify_exit(135), 5, 0, False, None),  # SIGBUS ends the same way again
+        (classify_exit(139), 5, 0, True, True),  # SIGSEGV may not
         (CANCELLED, 5, 0, False, None),
         (CANCELLED, -2, 0, False, None),
     ],
@@ -59,8 +59,8 @@ def test_a_conflict_waits_one_to_fifteen_minutes(chance: float) -> None:
 
 @given(st.integers(0, 10_000))
 def test_waits_grow_and_are_bounded(retries: int) -> None:
-    earlier = decide(platform_exit("x"), platform=retries)
-    later = decide(platform_exit("x"), platform=retries + 1)
+    earlier = decide(build_platform_exit("x"), platform=retries)
+    later = decide(build_platform_exit("x"), platform=retries + 1)
     assert isinstance(earlier, RetryAfter)
     assert isinstance(later, RetryAfter)
     assert timedelta() < earlier.delay <= later.delay <= timedelta(minutes=5)

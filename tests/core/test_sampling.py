@@ -8,9 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.core.metrics.averaging import average, points_of
+from holdfast.core.metrics.averaging import average_samples, build_points
 from holdfast.core.metrics.samples import CPU_STEPS, GpuReading, GpuSample, Reading, Sample, TaskSummary
-from holdfast.core.metrics.sampling import MAX_LENGTH, count, interval, last_reading, origin, sample, slot_of, slots
+from holdfast.core.metrics.sampling import (
+    MAX_SAMPLE_SECONDS,
+    add_to_summary,
+    average_interval,
+    build_origin_reading,
+    build_sample,
+    complete_last_reading,
+    find_slot,
+    iter_slots,
+)
 
 MIB = 2**20
 
@@ -24,26 +33,26 @@ def test_two_readings_give_rates_per_second_of_the_clock_that_does_not_jump() ->
     after = reading(
         110, 18.0, net_in=21000, net_out=10, disk_read=0, disk_written=1500, throttled=2.5, disk_wait=2.0, memory=7
     )
-    found = sample(before, after, at=5e8)
+    found = build_sample(before, after, at=5e8)
     assert found == Sample(
         at=5e8, seconds=10, cpu=150, memory=7, net_in=2000, net_out=1, disk_written=100, throttled=25, disk_wait=10
     )
 
 
 def test_a_counter_that_falls_or_appears_is_no_rate() -> None:
-    found = sample(reading(0, 9.0, net_in=500), reading(10, 4.0, net_in=100, disk_read=10**9), at=0)
+    found = build_sample(reading(0, 9.0, net_in=500), reading(10, 4.0, net_in=100, disk_read=10**9), at=0)
     assert found is not None
     assert (found.cpu, found.net_in, found.disk_read) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("later", [0, -5, MAX_LENGTH + 1])
+@pytest.mark.parametrize("later", [0, -5, MAX_SAMPLE_SECONDS + 1])
 def test_readings_that_tell_nothing_of_the_time_between_give_no_sample(later: float) -> None:
-    assert sample(reading(100, 1.0), reading(100 + later, 2.0), at=0) is None
+    assert build_sample(reading(100, 1.0), reading(100 + later, 2.0), at=0) is None
 
 
 def test_a_new_task_is_measured_from_its_beginning() -> None:
     first = reading(50, 1.5, net_in=300, disk_wait=None)
-    found = sample(origin(first, 3.0), first, at=10)
+    found = build_sample(build_origin_reading(first, 3.0), first, at=10)
     assert found is not None
     assert (found.seconds, found.cpu, found.net_in) == (3.0, 50.0, 100.0)
 
@@ -58,7 +67,7 @@ def test_the_summary_adds_up_what_readings_tell_though_some_gave_no_sample() -> 
     ]
     summary = TaskSummary()
     for before, after in itertools.pairwise(steps):
-        summary = count(summary, before, after, sample(before, after, at=after.at))
+        summary = add_to_summary(summary, before, after, build_sample(before, after, at=after.at))
     assert (summary.seconds, summary.sampled, summary.cpu) == (430, 40, 21)
     assert (summary.net_in, summary.disk_read, summary.swap_peak, summary.processes_peak) == (310, None, 5, 9)
     assert summary.memory_peak == 900 * MIB
@@ -84,7 +93,7 @@ def test_gpus_are_summed_up_each_by_itself_also_while_one_cannot_be_read() -> No
     ]
     summary = TaskSummary()
     for before, after in itertools.pairwise(steps):
-        summary = count(summary, before, after, sample(before, after, at=0))
+        summary = add_to_summary(summary, before, after, build_sample(before, after, at=0))
     assert [gpu.index for gpu in summary.gpus] == [0, 1]
     assert summary.gpus[0].percent == (100 * 10 + 40 * 5) / 15  # by the time that somebody looked at it
     assert summary.gpus[1].percent == (20 * 10 + 80 * 5 + 20 * 5) / 20
@@ -98,7 +107,7 @@ def test_the_time_before_a_gpu_was_first_read_does_not_count_as_idle() -> None:
     steps = [reading(0, 0), reading(30, 0), reading(40, 0, gpus=(gpu,)), reading(50, 0, gpus=(gpu,))]
     summary = TaskSummary()
     for before, after in itertools.pairwise(steps):
-        summary = count(summary, before, after, sample(before, after, at=0))
+        summary = add_to_summary(summary, before, after, build_sample(before, after, at=0))
     assert (summary.sampled, summary.gpus[0].seconds, summary.gpu_percent) == (50, 20, 80)
 
 
@@ -106,25 +115,25 @@ def test_what_an_engine_tells_of_the_end_keeps_what_only_a_look_could_tell() -> 
     gpu = GpuReading(index=3, percent=50, memory=1, memory_total=2)
     before = reading(100, 5.0, gpus=(gpu,))
     used = Reading(at=999, cpu=7.0, memory=0, memory_peak=300 * MIB)
-    last = last_reading(before, used, 4.0)
+    last = complete_last_reading(before, used, 4.0)
     assert (last.at, last.cpu, last.memory, last.gpus) == (104, 7.0, 100 * MIB, (gpu,))
-    assert last_reading(None, used, 2.0).memory == 300 * MIB  # too short for any look
+    assert complete_last_reading(None, used, 2.0).memory == 300 * MIB  # too short for any look
 
 
 def test_intervals_are_means_by_seconds_and_share_what_lies_across_their_border() -> None:
     found = [Sample(at=at, seconds=5, cpu=at, memory=at) for at in (5.0, 10.0, 12.5, 17.5, 31.0)]
     found[2] = replace(found[2], seconds=2.5)
     # The interval from 10 to 20: all of the third, all of the fourth, nothing else.
-    ten = interval(found, 1, 10)
+    ten = average_interval(found, 1, 10)
     assert ten is not None
     assert (ten.seconds, ten.at) == (7.5, 17.5)
     assert ten.cpu == pytest.approx((12.5 * 2.5 + 17.5 * 5) / 7.5)
-    across = interval(found, 2, 10)
+    across = average_interval(found, 2, 10)
     assert across is not None
     assert (across.seconds, across.cpu) == (4, 31)
-    assert interval(found, 7, 10) is None
-    assert list(slots(found[4], 10)) == [(2, 4), (3, 1)]
-    assert [slot_of(Sample(at=at, seconds=1, cpu=0, memory=0), 10) for at in (9.9, 10, 10.1)] == [0, 0, 1]
+    assert average_interval(found, 7, 10) is None
+    assert list(iter_slots(found[4], 10)) == [(2, 4), (3, 1)]
+    assert [find_slot(Sample(at=at, seconds=1, cpu=0, memory=0), 10) for at in (9.9, 10, 10.1)] == [0, 0, 1]
 
 
 def test_the_mean_of_intervals_is_the_mean_of_all() -> None:
@@ -136,7 +145,7 @@ def test_the_mean_of_intervals_is_the_mean_of_all() -> None:
         samples.append(Sample(at=at, seconds=seconds, cpu=chance.uniform(0, 800), memory=chance.uniform(0, 2**36)))
     total = sum(each.seconds for each in samples)
     numbers = range(1000 // 30, int(at // 30) + 1)
-    means = [mean for number in numbers if (mean := interval(samples, number, 30)) is not None]
+    means = [mean for number in numbers if (mean := average_interval(samples, number, 30)) is not None]
     assert sum(each.seconds for each in means) == pytest.approx(total)
     for name in ("cpu", "memory"):
         whole = sum(getattr(each, name) * each.seconds for each in samples) / total
@@ -152,11 +161,11 @@ def test_a_job_is_the_mean_over_its_tasks_and_over_all_their_gpus() -> None:
         [Sample(at=10, seconds=10, cpu=300, memory=3, gpus=(one, two))],
         [Sample(at=9, seconds=5, cpu=400, memory=2, gpus=(one,))],
     ]
-    first, second = average(lines, 10)
+    first, second = average_samples(lines, 10)
     assert (first.at, first.tasks, first.seconds) == (10, 3, pytest.approx(25 / 3))
     assert first.cpu == pytest.approx((100 * 10 + 300 * 10 + 400 * 5) / 25)
     assert first.gpu == pytest.approx((90 * 10 + 30 * 10 + 90 * 5) / 25)
     assert first.gpu_memory == pytest.approx((30 * 10 + 60 * 10 + 30 * 5) / 25)
     assert (second.tasks, second.cpu, second.gpu) == (1, 100, None)
-    (alone,) = points_of(lines[1])
+    (alone,) = build_points(lines[1])
     assert (alone.gpu, alone.gpus, alone.at) == (60, (one, two), 10)

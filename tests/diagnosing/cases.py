@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from holdfast.core.exits.exit import Exit, classify
-from holdfast.core.job import GIB, Dialect, Job, Resources, Role
+from holdfast.core.exits.exit import Exit, classify_exit
+from holdfast.core.job import GIB, Job, JobFormat, Resources, Role
 from holdfast.core.verdicts import Diagnosis
-from holdfast.diagnosis.case import Case, Piece, TaskCase
-from holdfast.diagnosis.judge import judge
+from holdfast.diagnosis.case import JobCase, LogPiece, TaskCase
+from holdfast.diagnosis.job_diagnosis import diagnose_job
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ROLE = Role(name="main", commands=("python train.py",), instances=4, resources=Resources(memory=2 * GIB))
@@ -28,19 +28,19 @@ def ended(
     return TaskCase(
         task=f"{role.name}-{index}",
         role=role,
-        exit=exit or classify(code),
+        exit=exit or classify_exit(code),
         started_at=NOW,
         ended_at=NOW + timedelta(seconds=second),
         stopped=stopped,
-        log=(Piece(0, log.encode()),),
+        log=(LogPiece(0, log.encode()),),
         memory_peak=peak,
         memory_limit=role.resources.memory,
     )
 
 
-def case_of(*tasks: TaskCase, dialect: Dialect = Dialect.HOLDFAST, exit: Exit | None = None) -> Case:
+def case_of(*tasks: TaskCase, dialect: JobFormat = JobFormat.HOLDFAST, exit: Exit | None = None) -> JobCase:
     failed = [task for task in tasks if not task.stopped]
-    return Case(
+    return JobCase(
         job=Job(name="a", roles=(tasks[0].role if tasks else ROLE,), dialect=dialect),
         attempt=0,
         exit=exit or (failed[0].exit if failed else None),
@@ -50,8 +50,8 @@ def case_of(*tasks: TaskCase, dialect: Dialect = Dialect.HOLDFAST, exit: Exit | 
     )
 
 
-def verdict(*tasks: TaskCase, dialect: Dialect = Dialect.HOLDFAST) -> Diagnosis:
-    found = judge(case_of(*tasks, dialect=dialect))
+def verdict(*tasks: TaskCase, dialect: JobFormat = JobFormat.HOLDFAST) -> Diagnosis:
+    found = diagnose_job(case_of(*tasks, dialect=dialect))
     assert found is not None
     return found
 

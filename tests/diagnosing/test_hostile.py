@@ -11,11 +11,11 @@ from typing import cast
 import pytest
 
 from holdfast.core.verdicts import Confidence, Fault
-from holdfast.diagnosis.case import Piece
-from holdfast.diagnosis.hits import NEAR, find_hits
-from holdfast.diagnosis.judge import judge
+from holdfast.diagnosis.case import LogPiece
+from holdfast.diagnosis.job_diagnosis import diagnose_job
 from holdfast.diagnosis.log_text import LogText
-from holdfast.diagnosis.rulebook import expand, load_rules
+from holdfast.diagnosis.rule_hits import MIN_LITERAL_DISTANCE, find_hits
+from holdfast.diagnosis.rulebook import expand_pattern, load_rules
 
 from .cases import case_of, ended, of_log, verdict
 
@@ -86,15 +86,15 @@ def test_a_rule_tries_a_line_once_however_many_of_its_literals_it_holds() -> Non
     line = " ".join(literal.decode() for literal in rule.literals)
     pattern = _Counting()
     counted = replace(rule, patterns=(cast("re.Pattern[str]", pattern),), codes=(), last=None)
-    find_hits(LogText.of((Piece(0, (line + "\n").encode() * 10),)), [counted], 1)
-    assert 10 <= pattern.tries <= 10 * (1 + len(line) // NEAR)
+    find_hits(LogText.from_pieces((LogPiece(0, (line + "\n").encode() * 10),)), [counted], 1)
+    assert 10 <= pattern.tries <= 10 * (1 + len(line) // MIN_LITERAL_DISTANCE)
 
 
 def test_a_path_is_looked_for_only_where_one_may_begin() -> None:
-    found = re.search(expand("<file:path>: Read-only"), "cp: /data/a/b: Read-only")
+    found = re.search(expand_pattern("<file:path>: Read-only"), "cp: /data/a/b: Read-only")
     assert found is not None
     assert found["file"] == "/data/a/b"
-    assert re.compile(expand("<file:path>: Read-only")).match("/data/a/b: Read-only", 3) is None
+    assert re.compile(expand_pattern("<file:path>: Read-only")).match("/data/a/b: Read-only", 3) is None
 
 
 def test_when_the_time_is_up_what_was_found_counts_and_is_never_certain() -> None:
@@ -102,10 +102,10 @@ def test_when_the_time_is_up_what_was_found_counts_and_is_never_certain() -> Non
     sure = verdict(ended(trace))
     assert (sure.fault, sure.confidence) == (Fault.PYTHON_EXCEPTION, Confidence.CERTAIN)
     asked = count()
-    late = judge(replace(case_of(ended(trace)), time_up=lambda: next(asked) > 0))
+    late = diagnose_job(replace(case_of(ended(trace)), time_up=lambda: next(asked) > 0))
     assert late is not None
     assert (late.title, late.confidence) == (sure.title, Confidence.LIKELY)
-    never = judge(replace(case_of(ended(trace)), time_up=lambda: True))
+    never = diagnose_job(replace(case_of(ended(trace)), time_up=lambda: True))
     assert never is not None
     assert (never.fault, never.confidence) == (Fault.UNKNOWN, Confidence.POSSIBLE)
 

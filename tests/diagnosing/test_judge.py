@@ -7,11 +7,19 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.core.exits.exit import Behaviour, Cause, Exit, ExitKind, classify, platform_exit, refused_exit
-from holdfast.core.job import GIB, MIB, Dialect
+from holdfast.core.exits.exit import (
+    Behaviour,
+    Cause,
+    Exit,
+    ExitKind,
+    build_platform_exit,
+    build_refused_exit,
+    classify_exit,
+)
+from holdfast.core.job import GIB, MIB, JobFormat
 from holdfast.core.verdicts import Confidence, EvidenceKind, Fault
-from holdfast.diagnosis.case import Piece
-from holdfast.diagnosis.judge import judge
+from holdfast.diagnosis.case import LogPiece
+from holdfast.diagnosis.job_diagnosis import diagnose_job
 
 from .cases import ROLE, case_of, ended, of_log, verdict
 
@@ -146,7 +154,7 @@ def test_a_signal_outweighs_an_error_that_does_not_go_with_it() -> None:
 
 
 def test_lack_of_memory_is_certain_by_the_kernel_and_likely_by_the_figures() -> None:
-    kernel = verdict(ended("step\nKilled\n", exit=classify(137, oom=True), peak=2 * GIB))
+    kernel = verdict(ended("step\nKilled\n", exit=classify_exit(137, oom=True), peak=2 * GIB))
     assert (kernel.fault, kernel.confidence) == (Fault.OUT_OF_MEMORY, Confidence.CERTAIN)
     assert {each.kind for each in kernel.evidence} >= {EvidenceKind.KERNEL, EvidenceKind.MEMORY, EvidenceKind.EXIT}
     figures = verdict(ended("step\n", 137, peak=2 * GIB - 20 * MIB))
@@ -157,21 +165,21 @@ def test_lack_of_memory_is_certain_by_the_kernel_and_likely_by_the_figures() -> 
 
 
 def test_nothing_is_said_of_the_kernel_where_we_watch() -> None:
-    task = replace(ended("step\n", exit=classify(137, oom=True), peak=2 * GIB), watched=True)
+    task = replace(ended("step\n", exit=classify_exit(137, oom=True), peak=2 * GIB), watched=True)
     assert "kernel" not in str(verdict(task)).replace("EvidenceKind.KERNEL", "").lower()
 
 
 @pytest.mark.parametrize(
     ("dialect", "field"),
     [
-        (Dialect.HOLDFAST, "resources.memory"),
-        (Dialect.OPENPAI_V2, "resourcePerInstance.memoryMB"),
-        (Dialect.OPENPAI_V1, "memoryMB"),
-        (Dialect.PRIMEHUB, "instanceType"),
+        (JobFormat.HOLDFAST, "resources.memory"),
+        (JobFormat.OPENPAI_V2, "resourcePerInstance.memoryMB"),
+        (JobFormat.OPENPAI_V1, "memoryMB"),
+        (JobFormat.PRIMEHUB, "instanceType"),
     ],
 )
-def test_a_remedy_names_the_field_of_the_jobs_own_dialect(dialect: Dialect, field: str) -> None:
-    found = verdict(ended(exit=classify(137, oom=True)), dialect=dialect)
+def test_a_remedy_names_the_field_of_the_jobs_own_dialect(dialect: JobFormat, field: str) -> None:
+    found = verdict(ended(exit=classify_exit(137, oom=True)), dialect=dialect)
     assert field in found.remedies[0]
     assert "3 GiB" in found.remedies[0]
 
@@ -180,26 +188,29 @@ def test_a_remedy_names_the_field_of_the_jobs_own_dialect(dialect: Dialect, fiel
     ("exit", "fault"),
     [
         (Exit(kind=ExitKind.TIME_LIMIT, message="Ran longer", behaviour=Behaviour.PERMANENT), Fault.TIME_LIMIT),
-        (refused_exit("There is no image x here", Cause.IMAGE_MISSING), Fault.BAD_IMAGE),
-        (refused_exit("/x cannot be mounted: No such file or directory.", Cause.NOT_ALLOWED), Fault.MISSING_DATASET),
-        (refused_exit("It asks for 900 cores", Cause.TOO_LARGE), Fault.IMPOSSIBLE),
-        (platform_exit("The machine was restarted while it ran", Cause.LOST), Fault.PLATFORM),
-        (platform_exit("Port 80 is taken", Cause.PORT_IN_USE), Fault.PORT_IN_USE),
-        (replace(classify(1, scratch_full="It held 9 GiB"), cause=Cause.SCRATCH_FULL.value), Fault.HOME_FULL),
+        (build_refused_exit("Image x not found", Cause.IMAGE_MISSING), Fault.BAD_IMAGE),
+        (
+            build_refused_exit("/x cannot be mounted: No such file or directory.", Cause.NOT_ALLOWED),
+            Fault.MISSING_DATASET,
+        ),
+        (build_refused_exit("It asks for 900 cores", Cause.TOO_LARGE), Fault.IMPOSSIBLE),
+        (build_platform_exit("The machine restarted while the task was running", Cause.LOST), Fault.PLATFORM),
+        (build_platform_exit("Port 80 is taken", Cause.PORT_IN_USE), Fault.PORT_IN_USE),
+        (replace(classify_exit(1, scratch_full="It held 9 GiB"), cause=Cause.SCRATCH_FULL.value), Fault.HOME_FULL),
     ],
 )
 def test_what_the_engine_knows_is_certain_whatever_the_log_says(exit: Exit, fault: Fault) -> None:
     found = verdict(ended(TRACE, exit=exit))
     assert (found.fault, found.confidence) == (fault, Confidence.CERTAIN)
     assert found.evidence
-    alone = judge(case_of(exit=exit))
+    alone = diagnose_job(case_of(exit=exit))
     assert alone is not None
     assert alone.fault is fault
 
 
 def test_what_did_not_fail_has_no_verdict() -> None:
-    assert judge(case_of(exit=Exit(kind=ExitKind.CANCELLED, message="Cancelled by ann"))) is None
-    assert judge(case_of(exit=classify(0))) is None
+    assert diagnose_job(case_of(exit=Exit(kind=ExitKind.CANCELLED, message="Cancelled by ann"))) is None
+    assert diagnose_job(case_of(exit=classify_exit(0))) is None
 
 
 NCCL = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1691, remote process exited\n"
@@ -238,7 +249,7 @@ def test_a_template_that_is_left_is_named() -> None:
 def test_the_offset_of_evidence_leads_into_the_log_also_past_colours_and_a_gap() -> None:
     line = b"\x1b[31mcat: x: \x1b[0mNo such file or directory\n"
     tail = b"half of a line\n\x1b[1mbold\x1b[0m\n" + line
-    task = replace(ended(), log=(Piece(0, b"head\n"), Piece(5000, tail)))
+    task = replace(ended(), log=(LogPiece(0, b"head\n"), LogPiece(5000, tail)))
     found = verdict(task)
     assert found.fault is Fault.MISSING_FILE
     assert found.evidence[0].offset == 5000 + tail.index(b"\x1b[31m") + 5
@@ -248,7 +259,7 @@ def test_the_offset_of_evidence_leads_into_the_log_also_past_colours_and_a_gap()
 def test_a_time_limit_is_told_with_its_length() -> None:
     exit = Exit(kind=ExitKind.TIME_LIMIT, message="Ran longer", behaviour=Behaviour.PERMANENT)
     case = replace(case_of(ended("working\n", exit=exit)), time_limit=timedelta(minutes=90))
-    found = judge(case)
+    found = diagnose_job(case)
     assert found is not None
     assert "1h30m" in found.title
     assert any("working" in each.text for each in found.evidence)
@@ -339,7 +350,7 @@ def test_a_traceback_that_other_output_tore_apart_is_read_from_the_errors(after:
     lines = errors.splitlines(keepends=True)
     noise = [f"wandb: Synced {number} media file(s)\n" for number in range(30)]
     log = "".join([*lines[: after + 1], *noise, *lines[after + 1 :]])
-    found = verdict(replace(ended(log), errors=(Piece(0, errors.encode()),)))
+    found = verdict(replace(ended(log), errors=(LogPiece(0, errors.encode()),)))
     assert (found.title, found.confidence) == ("ZeroDivisionError: division by zero", Confidence.CERTAIN)
     assert found.frame is not None
     assert (found.frame.file, found.frame.line) == ("/code/t.py", 6)
@@ -376,8 +387,8 @@ def test_more_memory_is_no_remedy_where_the_job_has_much_left() -> None:
     far = verdict(ended(java, role=role, peak=77 * MIB))
     assert "-Xmx" in far.remedies[0]
     assert "77 MiB of 800 MiB" in far.remedies[0]
-    assert not any("Ask for more memory" in remedy for remedy in far.remedies)
-    assert "Ask for more memory" in verdict(ended(java, role=role, peak=790 * MIB)).remedies[0]
+    assert not any("Request more memory" in remedy for remedy in far.remedies)
+    assert "Request more memory" in verdict(ended(java, role=role, peak=790 * MIB)).remedies[0]
 
 
 @pytest.mark.parametrize(
@@ -387,14 +398,14 @@ def test_more_memory_is_no_remedy_where_the_job_has_much_left() -> None:
 def test_the_last_error_of_a_logger_is_the_title_where_nothing_else_is_known(line: str) -> None:
     found = of_log(f"one\n{line}\n", 3)
     assert (found.fault, found.confidence) == (Fault.UNKNOWN, Confidence.POSSIBLE)
-    assert found.title == "The program's last error: the solver gave up"
+    assert found.title == "Last error of the program: the solver gave up"
     assert any(line in each.text for each in found.evidence)
 
 
 def test_the_shell_s_line_is_quoted_from_the_commands() -> None:
     role = replace(ROLE, image="host", commands=("echo a", "python train.py\necho b"))
     found = verdict(ended("a\n/run/holdfast/script: line 2: python: command not found\n", 127, role=role))
-    assert found.explanation.endswith("That is line 2 of its commands: `python train.py`.")
+    assert found.explanation.endswith("It is line 2 of its commands: `python train.py`.")
     assert "python3" in found.remedies[0]
     far = verdict(ended("/run/holdfast/script: line 20: x: command not found\n", 127, role=role))
     assert "of its commands" not in far.explanation
@@ -410,5 +421,5 @@ def test_a_module_is_installed_into_an_environment_where_the_machine_takes_none(
 def test_a_frame_in_a_text_given_to_python_is_none_and_what_went_on_was_caught() -> None:
     found = of_log('Traceback (most recent call last):\n  File "<string>", line 1, in <module>\nKeyError: 1\n')
     assert found.frame is None
-    assert "nothing in it caught" in found.explanation
-    assert "nothing in it caught" not in of_log(TRACE + "going on\n").explanation
+    assert "uncaught exception" in found.explanation
+    assert "uncaught exception" not in of_log(TRACE + "going on\n").explanation

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.diagnosis.case import Piece
-from holdfast.diagnosis.hits import find_hits
+from holdfast.diagnosis.case import LogPiece
 from holdfast.diagnosis.log_text import LogText
-from holdfast.diagnosis.phrases import BY_DIALECT
-from holdfast.diagnosis.rulebook import Rule, Sample, load_rules
+from holdfast.diagnosis.rule_hits import find_hits
+from holdfast.diagnosis.rulebook import LogSample, Rule, load_rules
 from holdfast.diagnosis.suspects import find_suspect
-from holdfast.diagnosis.wording import CHOSEN
+from holdfast.diagnosis.verdict_builder import REMEDY_CHOICES
+from holdfast.diagnosis.verdict_texts import REMEDIES_BY_FORMAT
 
 RULES = load_rules()
 POSITIVE = [(rule, sample) for rule in RULES for sample in rule.positive]
@@ -26,16 +26,16 @@ MAX_NESTED = 12  # of a group that itself repeats something
 
 
 def _name(value: object) -> str | None:
-    return value.id if isinstance(value, Rule) else value.text[:30] if isinstance(value, Sample) else None
+    return value.id if isinstance(value, Rule) else value.text[:30] if isinstance(value, LogSample) else None
 
 
 HEADER = 'Traceback (most recent call last):\n  File "/code/train.py", line 3, in <module>\n    main()\n'
 
 
-def _text(rule: Rule, sample: Sample) -> LogText:
+def _text(rule: Rule, sample: LogSample) -> LogText:
     """Samples of exceptions stand below a traceback."""
     header = HEADER if rule.exception and 'File "' not in sample.text else ""
-    return LogText.of([Piece(0, f"starting\n{header}{sample.text}\n".encode())])
+    return LogText.from_pieces([LogPiece(0, f"starting\n{header}{sample.text}\n".encode())])
 
 
 def test_rules_are_well_formed() -> None:
@@ -45,28 +45,30 @@ def test_rules_are_well_formed() -> None:
         assert rule.positive, rule.id
         assert rule.negative, rule.id
         names = {name for pattern in rule.patterns for name in pattern.groupindex}
-        known = {"said", "code", "task", "role", "image", "gpus", "memory_limit", "exception", "message"}
+        known = {"error", "code", "task", "role", "image", "gpus", "memory_limit", "exception", "message"}
         for text in (rule.title, rule.explanation, *rule.remedies):
             assert set(re.findall(r"\{([a-z_0-9]+)\}", text)) <= names | known, (rule.id, text)
-        assert all(remedy[1:] in {*BY_DIALECT, *CHOSEN} for remedy in rule.remedies if remedy[0] == "@"), rule.id
+        assert all(
+            remedy[1:] in {*REMEDIES_BY_FORMAT, *REMEDY_CHOICES} for remedy in rule.remedies if remedy[0] == "@"
+        ), rule.id
         assert all(len(literal) >= 2 for literal in rule.literals), rule.id
 
 
 @pytest.mark.parametrize(("rule", "sample"), POSITIVE, ids=_name)
-def test_the_right_rule_wins(rule: Rule, sample: Sample) -> None:
+def test_the_right_rule_wins(rule: Rule, sample: LogSample) -> None:
     found = find_suspect(_text(rule, sample), sample.code)
     assert found is not None
     assert (found.rule.id if found.rule else None) == rule.id
 
 
 @pytest.mark.parametrize(("rule", "sample"), NEGATIVE, ids=_name)
-def test_a_rule_leaves_other_lines_alone(rule: Rule, sample: Sample) -> None:
+def test_a_rule_leaves_other_lines_alone(rule: Rule, sample: LogSample) -> None:
     found = find_suspect(_text(rule, sample), sample.code)
     assert found is None or found.rule is None or found.rule.id != rule.id
 
 
 @pytest.mark.parametrize(("rule", "sample"), POSITIVE, ids=_name)
-def test_a_rule_is_tried_on_its_own_samples(rule: Rule, sample: Sample) -> None:
+def test_a_rule_is_tried_on_its_own_samples(rule: Rule, sample: LogSample) -> None:
     """What its literals keep from being tried would be taken for no fit."""
     assert find_hits(_text(rule, sample), [rule], sample.code)
 

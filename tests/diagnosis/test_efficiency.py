@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.core.job import GIB, MIB, Resources
 from holdfast.core.metrics.samples import GpuSummary, TaskSummary
-from holdfast.core.verdicts import Used
-from holdfast.diagnosis.efficiency import nice_size, summarise
+from holdfast.core.verdicts import ResourceUsage
+from holdfast.diagnosis.efficiency import round_up_size, summarise_efficiency
 from holdfast.diagnosis.task_run import TaskRun
 
 ASKED = Resources(cpu=4, memory=16 * GIB)
@@ -35,13 +35,13 @@ def gpus(*percents: float, peak: int = GIB) -> tuple[GpuSummary, ...]:
 
 
 def test_nothing_that_ran_has_no_efficiency() -> None:
-    assert summarise([]) is None
+    assert summarise_efficiency([]) is None
 
 
 def test_one_task() -> None:
-    found = summarise([run_of()])
+    found = summarise_efficiency([run_of()])
     assert found is not None
-    assert found.whole == Used(
+    assert found.whole == ResourceUsage(
         tasks=1,
         seconds=100.0,
         cpu_asked=4,
@@ -58,7 +58,7 @@ def test_one_task() -> None:
 def test_roles_and_the_whole() -> None:
     gpu = Resources(cpu=2, memory=8 * GIB, gpu=2)
     workers = [run_of(f"worker-{i}", asked=gpu, cores=1.5, memory_peak=6 * GIB, gpus=gpus(50, 60)) for i in range(2)]
-    found = summarise([*workers, run_of("ps-0", seconds=50)])
+    found = summarise_efficiency([*workers, run_of("ps-0", seconds=50)])
     assert found is not None
     worker, ps = found.roles["worker"], found.roles["ps"]
     assert (worker.tasks, worker.seconds, worker.cpu_asked, worker.cpu_used) == (2, 200.0, 4, 3.0)
@@ -71,7 +71,7 @@ def test_roles_and_the_whole() -> None:
 
 def test_all_tries_of_a_task_count_by_their_time() -> None:
     """A first try that hung for long, and a second that worked: what both kept from others."""
-    found = summarise([run_of(seconds=900, cores=0.0, memory_peak=GIB), run_of(seconds=100, cores=4.0)])
+    found = summarise_efficiency([run_of(seconds=900, cores=0.0, memory_peak=GIB), run_of(seconds=100, cores=4.0)])
     assert found is not None
     assert (found.whole.tasks, found.whole.seconds, found.whole.cpu_asked) == (1, 1000.0, 4)
     assert found.whole.cpu_used == pytest.approx(0.4)
@@ -80,7 +80,7 @@ def test_all_tries_of_a_task_count_by_their_time() -> None:
 
 def test_what_was_not_measured_is_left_out() -> None:
     unknown = replace(run_of("worker-1"), used=TaskSummary())
-    found = summarise([run_of(), unknown])
+    found = summarise_efficiency([run_of(), unknown])
     assert found is not None
     assert (found.whole.tasks, found.whole.cpu_asked, found.whole.cpu_used) == (1, 4, 3.0)
 
@@ -88,20 +88,20 @@ def test_what_was_not_measured_is_left_out() -> None:
 def test_of_a_moment_no_mean_is_told() -> None:
     gpu = Resources(cpu=2, memory=16 * GIB, gpu=2)
     moment = run_of(asked=gpu, seconds=9.9, gpus=gpus(50, 60))
-    found = summarise([moment])
+    found = summarise_efficiency([moment])
     assert found is not None
     assert (found.whole.cpu_used, found.whole.gpu_used) == (None, None)
     assert (found.whole.memory_peak, found.whole.gpu_memory_peak) == (12 * GIB, 2 * GIB)
-    found = summarise([moment, run_of("worker-1", asked=gpu, seconds=10.0, gpus=gpus(50, 60))])
+    found = summarise_efficiency([moment, run_of("worker-1", asked=gpu, seconds=10.0, gpus=gpus(50, 60))])
     assert found is not None
     assert found.whole.cpu_used is not None
     assert found.whole.gpu_used is not None
 
 
 def test_without_any_figures_it_tells_what_was_asked_for() -> None:
-    found = summarise([replace(run_of(), used=TaskSummary())])
+    found = summarise_efficiency([replace(run_of(), used=TaskSummary())])
     assert found is not None
-    assert found.whole == Used(
+    assert found.whole == ResourceUsage(
         tasks=1,
         seconds=100.0,
         cpu_asked=4,
@@ -118,25 +118,25 @@ GPUS = Resources(cpu=4, memory=16 * GIB, gpu=4)
 ADVICE = {
     "memory": (
         [run_of(memory_peak=int(1.4 * GIB))],
-        ("2 GiB of memory would have been enough (peak 1.4 GiB of 16 GiB).",),
+        ("2 GiB of memory would be enough (peak 1.4 GiB of 16 GiB).",),
     ),
     "memory of the largest": (
         [run_of(memory_peak=GIB), run_of("worker-1", memory_peak=5 * GIB)],
-        ("8 GiB of memory would have been enough (peak 5 GiB of 16 GiB).",),
+        ("8 GiB of memory would be enough (peak 5 GiB of 16 GiB).",),
     ),
     "memory, hardly less": ([run_of(memory_peak=7 * GIB)], ()),
     "memory, not worth it": ([run_of(asked=Resources(cpu=4, memory=512 * MIB), memory_peak=64 * MIB)], ()),
-    "cores": ([run_of(cores=0.99)], ("1 core would have been enough (it used 1.0 of 4 cores on the average).",)),
-    "two cores": ([run_of(cores=1.2)], ("2 cores would have been enough (it used 1.2 of 4 cores on the average).",)),
+    "cores": ([run_of(cores=0.99)], ("1 core would be enough (average usage 1.0 of 4 cores).",)),
+    "two cores": ([run_of(cores=1.2)], ("2 cores would be enough (average usage 1.2 of 4 cores).",)),
     "cores, hardly less": ([run_of(cores=2.2)], ()),
     "one core, idle": ([run_of(asked=Resources(cpu=1, memory=16 * GIB), cores=0.0)], ()),
     "no GPU": (
         [run_of(asked=GPUS, gpus=gpus(0, 0, 0, 1))],
-        ("It would have needed no GPU (it computed on none of 4 GPUs).",),
+        ("No GPU is needed (4 GPUs stayed idle).",),
     ),
     "fewer GPUs": (
         [run_of(asked=GPUS, gpus=gpus(90, 0, 88, 1))],
-        ("2 GPUs would have been enough (2 of 4 GPUs did nothing).",),
+        ("2 GPUs would be enough (2 of 4 GPUs stayed idle).",),
     ),
     "as many GPUs as one of them used": (
         [run_of(asked=GPUS, gpus=gpus(90, 0, 88, 1)), run_of("worker-1", asked=GPUS, gpus=gpus(90, 90, 88, 90))],
@@ -151,7 +151,7 @@ ADVICE = {
     ),
     "by role": (
         [run_of(cores=0.5), run_of("ps-0")],
-        ("worker: 1 core would have been enough (it used 0.5 of 4 cores on the average).",),
+        ("worker: 1 core would be enough (average usage 0.5 of 4 cores).",),
     ),
 }
 
@@ -159,7 +159,7 @@ ADVICE = {
 @pytest.mark.parametrize("name", ADVICE)
 def test_advice(name: str) -> None:
     runs, expected = ADVICE[name]
-    found = summarise(runs)
+    found = summarise_efficiency(runs)
     assert found is not None
     assert found.advice == expected
 
@@ -178,4 +178,4 @@ def test_advice(name: str) -> None:
     ],
 )
 def test_sizes_that_people_write(count: int, size: int) -> None:
-    assert nice_size(count) == size
+    assert round_up_size(count) == size

@@ -11,8 +11,8 @@ from holdfast.core.job import GIB, MIB, Resources
 from holdfast.core.metrics.samples import CPU_STEPS, GpuSummary, TaskSummary
 from holdfast.core.verdicts import Slowness
 from holdfast.diagnosis import slowness
-from holdfast.diagnosis.slowness import Least, find_slowness
-from holdfast.diagnosis.task_run import TaskRun, show_time
+from holdfast.diagnosis.slowness import MinimumTimes, find_slowness
+from holdfast.diagnosis.task_run import TaskRun, format_run_time
 
 
 def run_of(
@@ -109,7 +109,7 @@ def test_what_is_wrong_is_found_alone_with_numbers_and_a_remedy(name: str) -> No
     assert any(letter.isdigit() for letter in finding.text)
     assert finding.text.endswith(".")
     assert finding.remedy.endswith(".")
-    assert finding.figures
+    assert finding.values
 
 
 WELL = {
@@ -162,7 +162,7 @@ def test_one_that_still_runs_is_told_once_it_ran_long_enough() -> None:
         Slowness.GPU_NEVER_OPENED
     ]
     assert kinds(run_of(asked=big(), seconds=20, cores=0.0)) == [Slowness.CPU_UNUSED]
-    assert find_slowness([run_of(asked=big(), seconds=2, cores=0.0)], Least(1, 1))
+    assert find_slowness([run_of(asked=big(), seconds=2, cores=0.0)], MinimumTimes(1, 1))
 
 
 def test_the_reason_is_told_in_place_of_what_follows_from_it() -> None:
@@ -197,16 +197,16 @@ def test_tasks_of_a_role_are_told_together_and_roles_apart() -> None:
 
 
 TEXTS = {
-    "one core of eight": "One core was busy (99 %) of 8 cores asked for.",
-    "idle": "Used 0.01 of 8 cores on the average (0 %).",
-    "a GPU that was never opened": "Asked for 1 GPU, and the program never opened one in 5 min.",
-    "three of four GPUs idle": "Asked for 4 GPUs, and 3 of them did nothing.",
-    "throttled": "Kept from running by its limit of 1 core for 10 % of the time, at 1.0 used.",
-    "throttled on many cores": "Kept from running by its limit of 8 cores for 38 % of the time, at 7.9 used.",
-    "memory near the limit in force": "Memory came to 972.8 MiB of 1 GiB (95 %).",
-    "swapping": "Up to 64 MiB of its memory lay on the disk, in swap space.",
-    "waiting for disks": "Stood still for disks 25 % of the time, at 10.24 MiB a second.",
-    "half of it silent": "2 min 30 s of 5 min went by before its first output.",
+    "one core of eight": "Only one core was busy (99 %); 8 cores requested.",
+    "idle": "CPU usage was 0.01 of 8 cores on average (0 %).",
+    "a GPU that was never opened": "Requested 1 GPU, but the program opened none in 5 min.",
+    "three of four GPUs idle": "Requested 4 GPUs, but 3 of them stayed idle.",
+    "throttled": "CPU-throttled 10 % of the time (limit: 1 core, used: 1.0).",
+    "throttled on many cores": "CPU-throttled 38 % of the time (limit: 8 cores, used: 7.9).",
+    "memory near the limit in force": "Memory usage peaked at 972.8 MiB of 1 GiB (95 %).",
+    "swapping": "Up to 64 MiB of its memory was swapped to disk.",
+    "waiting for disks": "Waited for disk I/O 25 % of the time, at 10.24 MiB per second.",
+    "half of it silent": "The first output appeared 2 min 30 s after the start (total run time: 5 min).",
 }
 
 
@@ -216,8 +216,8 @@ def test_sentences(name: str) -> None:
 
 
 def test_remedies_name_amounts() -> None:
-    assert "Ask for 1.5 GiB" in find_slowness([HOLDS["memory near the limit in force"][0]])[0].remedy
-    assert "or ask for 1 GPU." in find_slowness([HOLDS["three of four GPUs idle"][0]])[0].remedy
+    assert "Request 1.5 GiB" in find_slowness([HOLDS["memory near the limit in force"][0]])[0].remedy
+    assert "or request 1 GPU." in find_slowness([HOLDS["three of four GPUs idle"][0]])[0].remedy
 
 
 def test_every_kind_has_a_rule_or_is_found_by_comparison() -> None:
@@ -236,7 +236,7 @@ def team(*cores: float, seconds: float = 300.0, **more: Any) -> list[TaskRun]:
 def test_one_that_does_less_than_all_others() -> None:
     (finding,) = find_slowness(team(0.9, 0.92, 0.3, 0.88))
     assert (finding.kind, finding.tasks) == (Slowness.STRAGGLER, ("worker-2",))
-    assert finding.text == "worker-2 used 0.30 cores, the others of worker 0.89 each."
+    assert finding.text == "worker-2 used 0.30 cores; the other tasks of worker used 0.89 each."
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_one_that_runs_longer_than_all_others() -> None:
     quick, slow = team(0.9, 0.9, 0.9, seconds=100), run_of(task="worker-3", seconds=160)
     (finding,) = find_slowness([*quick, slow])
     assert (finding.kind, finding.tasks) == (Slowness.STRAGGLER, ("worker-3",))
-    assert finding.text == "worker-3 ran for 2 min 40 s, most others of worker for 1 min 40 s."
+    assert finding.text == "worker-3 ran for 2 min 40 s; most other tasks of worker ran for 1 min 40 s."
     assert find_slowness([*quick, replace(slow, ended=False)])[0].kind is Slowness.STRAGGLER
 
 
@@ -282,4 +282,4 @@ def test_no_straggler_by_time() -> None:
     ],
 )
 def test_times(seconds: float, text: str) -> None:
-    assert show_time(seconds) == text
+    assert format_run_time(seconds) == text

@@ -13,7 +13,7 @@ import pytest
 from holdfast.core.verdicts import Confidence, Fault
 
 from .cases import BROKEN, HEALTHY, Case, Expected
-from .ward import Ward
+from .job_runner import Ward
 
 pytestmark = pytest.mark.timeout(900)  # the first test waits for all jobs
 

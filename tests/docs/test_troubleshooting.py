@@ -14,7 +14,7 @@ _LEVELS = {"warning", "error", "exception", "critical"}
 
 
 def _explained() -> set[str]:
-    section = PAGE.partition("## Lines in the server's log")[2].partition("\n## ")[0]
+    section = PAGE.partition("## Server log messages")[2].partition("\n## ")[0]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     return {line for row in rows for line in re.findall(r"`([^`]+)`", row)}
 

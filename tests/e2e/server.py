@@ -86,7 +86,7 @@ class Server:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """It stands still meanwhile, as on a machine that has no time for it."""
+        """It stands still meanwhile, as on a node that has no time for it."""
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
         try:

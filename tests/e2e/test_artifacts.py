@@ -32,9 +32,9 @@ def _artifacts(server: Server, job_id: str) -> list[str]:
     return [item["name"] for item in reply.json()["items"]]
 
 
-def _told(server: Server, job_id: str) -> list[str]:
+def _told(server: Server, job_id: str, kind: str = "artifacts") -> list[str]:
     events = server.get(f"/jobs/{job_id}/events").json()["items"]
-    return [event["message"] for event in events if event["kind"] == "artifacts"]
+    return [event["message"] for event in events if event["kind"] == kind]
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,11 @@ def test_what_is_too_much_is_left_out_and_said(server: Server) -> None:
     job = server.submit(_job(LEAVE, "cd ~/artifacts; echo > a; echo > z; ln -s /etc/passwd stolen"))["id"]
     server.wait(job)
     assert _artifacts(server, job) == ["a", "model.txt"]
-    (text,) = _told(server, job)
-    assert "1 (above the number of files that are kept), 1 (links are not followed), such as stolen, z" in text
+    (text,) = _told(server, job, "artifacts-incomplete")
+    assert (
+        "1 (exceeds the maximum number of artifact files), 1 (symbolic links are not "
+        "followed), for example stolen, z" in text
+    )
     assert "files.artifact_files" in text
 
 

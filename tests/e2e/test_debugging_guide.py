@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from holdfast.engines.base import Isolation
-from tests.engines.playing import need
+from tests.engines.scenarios import need
 
 from .server import TIMEOUT, Server
 

@@ -155,7 +155,7 @@ def test_files_make_room_when_the_disk_is_nearly_full(server: Server) -> None:
     ended = server.wait(files)
     assert (ended["state"], ended["exit_code"]) == ("Failed", 3)
     told = [event["message"] for event in server.get(f"/jobs/{files}/events").json()["items"]]
-    assert any("were let go to make room on the disk" in message for message in told)
+    assert any("were deleted to free disk space" in message for message in told)
     assert server.get(f"/jobs/{whole}").json()["state"] == "Held"
 
 
@@ -170,10 +170,10 @@ def test_the_admins_limits(tmp_path: Path) -> None:
         second = server.wait(server.submit(CRASH, hold="true")["id"])
         assert (second["state"], second["exit_code"]) == ("Failed", 3)
         told = [event["message"] for event in server.get(f"/jobs/{second['id']}/events").json()["items"]]
-        assert any("is not held" in message and "may have 1" in message for message in told), told
+        assert any("was not put on hold" in message and "the limit is 1" in message for message in told), told
         with server.client() as client:
             refused = client.post(f"/jobs/{id}/hold", json={"for": "2d"})
-        assert "2 days in all" in refused.json()["error"]["message"]
+        assert "2 days in total" in refused.json()["error"]["message"]
     finally:
         _stop_jobs(server)
         server.stop()

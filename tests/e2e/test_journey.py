@@ -63,7 +63,7 @@ def test_roles_start_together_and_see_their_own_index(server: Server) -> None:
 def test_time_limit(server: Server) -> None:
     end, log = run(server, f"name: slow\n{SMALL}\ntime_limit: 1s\ngrace: 1s\ncommand: echo begun; sleep 100")
     assert (end["state"], end["exit_kind"]) == ("Failed", "time-limit")
-    assert end["message"] == "Ran longer than its time limit of 1s"
+    assert end["message"] == "Exceeded its time limit of 1s"
     assert log == "begun\n"
 
 
@@ -112,7 +112,7 @@ def test_an_unknown_image_fails_before_running_and_names_the_known(server: Serve
     assert end["state"] == "Failed"
     assert end["started_at"] is None
     assert "nobody/knows:1" in end["message"]
-    assert "Known images: host" in end["message"]
+    assert "Available images: host" in end["message"]
 
 
 def test_openpai_v2_with_secrets_that_need_care(server: Server) -> None:
@@ -223,7 +223,7 @@ def test_a_second_server_on_the_same_folder_says_so(server: Server) -> None:
     second = Server(server.home)
     with pytest.raises(AssertionError, match="ended by itself") as refusal:
         second.start()
-    assert "already runs" in str(refusal.value)
+    assert "already running" in str(refusal.value)
     assert server.url in str(refusal.value)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.services.hooks import Hook
+from tests.services.webhook_receiver import Hook
 
 from .server import TIMEOUT, Server
 
@@ -78,7 +78,7 @@ def test_each_notification_arrives_once_however_often_the_server_dies(server: Se
     arrived = Counter(one.id for one in hook.taken)
     assert max(arrived.values()) == 1
     assert {id for id, state in states.items() if state == "sent"} <= set(arrived)
-    # What is not known to have arrived was being sent at the moment of a kill: a few for each at most.
+    # What is not known to have arrived was in delivery when the server was killed: a few for each at most.
     assert sum(state == "unconfirmed" for state in states.values()) <= 4 * KILLS
 
 

@@ -80,7 +80,7 @@ def test_the_next_job_finds_it_and_another_groups_does_not(server: Server) -> No
 
 
 def test_jobs_of_our_own_find_the_groups_files_when_they_ask(server: Server) -> None:
-    """Every task of every role, to read and write; a job of another group finds its own."""
+    """Every task of every role, read and write; a job of another group finds its own."""
     run(server, form("echo shared > /phfs/seen"))
     roles = (
         "{one: {command: cat /phfs/seen > /phfs/from-one}, two: {instances: 2, command: touch /phfs/$HOLDFAST_TASK}}"

@@ -157,7 +157,7 @@ def test_a_port_that_is_taken_costs_the_gateway_alone(tmp_path: Path) -> None:
                 time.sleep(0.02)
             assert f"cannot listen on 127.0.0.1:{port}" in told["trouble"]
             assert told["port"] is None
-            assert "the ssh gateway is off" in server.log()
+            assert "the ssh gateway is disabled" in server.log()
             assert server.wait(server.submit("name: quick\ncommand: exit 0\n")["id"])["state"] == "Succeeded"
         finally:
             server.stop()

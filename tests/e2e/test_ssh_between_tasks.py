@@ -17,7 +17,7 @@ import pytest
 
 from holdfast.engines.base import Isolation
 from tests.engines.archives import config, docker_archive, entry, link, shell_entries, tar
-from tests.engines.playing import need
+from tests.engines.scenarios import need
 
 from .server import TIMEOUT, Server, free_port
 
@@ -213,7 +213,7 @@ def test_openpais_plugin_works_in_an_image_without_an_sshd(server: Server, tmp_p
     said = "\n".join(run(server, OPENPAI, "Worker_1-0"))
     assert "reached Worker_1-0 Worker_1-1 of admin~openpai" in said, said
     assert "SSH barrier passed" in said
-    assert "there is none. It is reached through the SSH gateway." in said
+    assert "is not in the image. Use the SSH gateway instead." in said
 
 
 PLAIN = """
@@ -269,7 +269,7 @@ def test_an_image_without_a_client_is_said_to_have_none(server: Server, tmp_path
     text = TINY.replace("tiny:1", "bare:1")
     job = server.submit(text.replace("until ssh worker-0 true 2>/dev/null; do sleep 0.1; done", "ssh worker-0"))
     assert server.wait(job["id"])["state"] == "Failed"
-    assert log_of(server, job, "lead-0").count("There is no ssh client (openssh-client) in the image") == 1
+    assert log_of(server, job, "lead-0").count("openssh-client is not in the image") == 1
 
 
 # -- no gateway
@@ -281,7 +281,7 @@ SILENT = "{name: silent, roles: {worker: {instances: 2, commands: ['echo hello']
 @pytest.mark.release
 def test_a_job_hears_once_that_the_gateway_is_switched_off(tmp_path: Path) -> None:
     with serving(tmp_path / "home", HOLDFAST_SSH_ENABLED="false") as server:
-        why = "There is no ssh between the tasks of this job. The SSH gateway is switched off on this server."
+        why = "SSH between the tasks of this job is not available. The SSH gateway is disabled on this server."
         assert run(server, ASKS, "worker-0")[0] == f"[holdfast] {why}"
         assert run(server, SILENT, "worker-0") == ["hello"]
 

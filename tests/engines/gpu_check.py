@@ -1,4 +1,4 @@
-"""Shows what tasks see of this machine's GPUs: `python tests/engines/gpu_check.py` on a machine that has some.
+"""Shows what tasks see of this machine's GPUs: `python tests/engines/gpu_check.py` on a node that has some.
 
 Not a test: it prints the node and what a task with one GPU and a task with none can see.
 """
@@ -17,7 +17,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from holdfast.core.attempt import Observation, Seen
+from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.job import Resources
 from holdfast.engines.base import Launch, Stream
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
@@ -63,9 +63,9 @@ async def main() -> None:
             engine = EmbeddedEngine(Path(home) / "engine", options)
             await engine.open(ended.put_nowait)
             print("=" * 100)
-            print(engine.health())
-            print(engine.nodes())
-            every = engine.nodes()[0].gpus
+            print(engine.get_health())
+            print(engine.list_nodes())
+            every = engine.list_nodes()[0].gpus
             tar_file = Path(home) / "tiny.tar"
             tar_file.write_bytes(tar(shell_entries(shutil.which("nvidia-smi") or "/bin/true")))
             await engine.import_image("tiny", tar_file)
@@ -73,11 +73,11 @@ async def main() -> None:
             for name, image, gpus in [*runs, ("image", "tiny", every[:1]), ("image-none", "tiny", ())]:
                 print("-" * 20, name, gpus)
                 seen = await engine.start(launch(name, image, gpus))
-                if seen.seen is Seen.RUNNING:
+                if seen.seen is ObservedState.RUNNING:
                     seen = await ended.get()
                 print(seen.seen, seen.code, seen.message)
                 for stream in (Stream.STDOUT, Stream.STDERR):
-                    log = engine.log(name, stream)
+                    log = engine.open_log(name, stream)
                     if log is not None:
                         print((await log.read(0, 1 << 20)).decode(errors="replace"), end="")
             await sweep(engine, [])

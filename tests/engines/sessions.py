@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from holdfast.engines.base import Command, Engine, Session, SupportsExec
+from holdfast.engines.base import Engine, ExecCommand, ExecSession, SupportsExec
 
 
 class Said(NamedTuple):
@@ -20,23 +20,23 @@ def let_in(engine: Engine) -> SupportsExec:
     return engine
 
 
-async def inside(engine: Engine, attempt_id: str, command: Command | str, given: bytes = b"") -> Said:
+async def inside(engine: Engine, attempt_id: str, command: ExecCommand | str, given: bytes = b"") -> Said:
     """Run a command, or a line of shell, to its end."""
-    command = Command(script=command) if isinstance(command, str) else command
-    session = await let_in(engine).enter(attempt_id, command)
+    command = ExecCommand(script=command) if isinstance(command, str) else command
+    session = await let_in(engine).open_session(attempt_id, command)
     try:
         return await finish(session, given)
     finally:
         session.close()
 
 
-async def finish(session: Session, given: bytes = b"") -> Said:
+async def finish(session: ExecSession, given: bytes = b"") -> Said:
     async def feed() -> None:
         await session.write(given)
         session.end_input()
 
     out, errors, code, _ = await asyncio.gather(
-        everything(session.read), everything(session.read_errors), session.wait(), feed()
+        everything(session.read), everything(session.read_stderr), session.wait(), feed()
     )
     return Said(code, out.decode(), errors.decode())
 
@@ -51,7 +51,7 @@ async def everything(read: Callable[[], Awaitable[bytes]]) -> bytes:
 class Screen:
     """What has been seen of a session so far."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: ExecSession) -> None:
         self.session = session
         self.text = ""
 

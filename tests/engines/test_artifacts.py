@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.attempt import Seen
+from holdfast.core.attempt import ObservedState
 from holdfast.core.job import Mount
-from holdfast.engines.base import ArtifactsUnavailable, Isolation, LeftOut
+from holdfast.engines.base import ArtifactsUnavailable, Isolation, SkipReason
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.lifecycle import artifacts
 from holdfast.engines.embedded.tree_removal import remove_tree
 from tests.contracts.engine_contract import Basket, Rig, collect, launch
 
-from .playing import folder_of, need, play
+from .scenarios import folder_of, need, play
 
 PLAIN = EmbeddedOptions(isolation="off")
 
 
 async def _left(rig: Rig, script: str, **more: object) -> Basket:
     seen = await rig.run("a", script, **more)
-    assert seen.seen is Seen.EXITED
+    assert seen.seen is ObservedState.EXITED
     assert seen.artifacts
     return collect(rig.engine, "a")
 
@@ -41,12 +41,12 @@ def test_what_is_no_plain_file_is_left_out_and_counted(tmp_path: Path) -> None:
         offered: dict[bytes, int] = {}
 
         class Measure(Basket):
-            def take(self, path: tuple[bytes, ...], size: int, open_file: object) -> None:
+            def add_file(self, path: tuple[bytes, ...], size: int, open_file: object) -> None:
                 offered[b"/".join(path)] = size
 
         await rig.run("a", script)
         basket = Measure()
-        rig.engine.collect("a", basket)  # type: ignore[attr-defined]
+        rig.engine.collect_artifacts("a", basket)  # type: ignore[attr-defined]
         assert offered == {
             b"bad\xff": 2,
             b"hard": 2,
@@ -57,7 +57,7 @@ def test_what_is_no_plain_file_is_left_out_and_counted(tmp_path: Path) -> None:
             b"sub.txt": 2,
         }
         assert list(offered) == sorted(offered, key=lambda path: path.split(b"/"))
-        link, special = LeftOut.LINK, LeftOut.SPECIAL
+        link, special = SkipReason.LINK, SkipReason.SPECIAL
         assert basket.left == {b"folder-link": link, b"link": link, b"pipe": special, b"sock": special}
 
     play(tmp_path / "home", scenario)
@@ -202,21 +202,21 @@ def test_others_who_swap_files_for_links_meanwhile(tmp_path: Path) -> None:
     class Swapping(Basket):
         """Changes each thing after it was looked at, and before it is opened."""
 
-        def take(self, path: tuple[bytes, ...], size: int, open_file: object) -> None:
+        def add_file(self, path: tuple[bytes, ...], size: int, open_file: object) -> None:
             place = shared / "out" / os.fsdecode(b"/".join(path))
             place.unlink()
             if path[-1].endswith(b"pipe"):
                 os.mkfifo(place)
             else:
                 place.symlink_to(secret / "2-file")
-            with pytest.raises(OSError, match=r"plain file|symbolic links|No such device"):
-                super().take(path, size, open_file)  # type: ignore[arg-type]
+            with pytest.raises(OSError, match=r"Not a regular file|symbolic links|No such device"):
+                super().add_file(path, size, open_file)  # type: ignore[arg-type]
 
     async def scenario(rig: Rig) -> None:
         mounts = (Mount(source=str(shared), target="/data", read_only=False),)
         await rig.run("a", "ln -s /data/out ~/artifacts", mounts=mounts)
         basket = Swapping()
-        rig.engine.collect("a", basket)  # type: ignore[attr-defined]
+        rig.engine.collect_artifacts("a", basket)  # type: ignore[attr-defined]
         assert not basket.files
         assert (shared / "out" / "3-pipe").is_fifo()
 
@@ -238,7 +238,7 @@ for i in range(5000):
     async def scenario(rig: Rig) -> None:
         found = await _left(rig, script)
         assert found.files == {b"a": b"kept\n"}
-        assert list(found.left.values()) == [LeftOut.DEEP]
+        assert list(found.left.values()) == [SkipReason.DEEP]
         await rig.run("b", "mkdir ~/artifacts; cd ~/artifacts; seq -f 'file-%06g' 5000 | xargs touch")
         wide = collect(rig.engine, "b")
         assert wide.more
@@ -259,7 +259,7 @@ def test_a_running_task_has_nothing_to_collect_yet(tmp_path: Path) -> None:
 
 def test_nothing_stays_open_whoever_fails(tmp_path: Path) -> None:
     class Failing(Basket):
-        def take(self, path: tuple[bytes, ...], size: int, open_file: object) -> None:
+        def add_file(self, path: tuple[bytes, ...], size: int, open_file: object) -> None:
             raise OSError("the disk is gone")
 
     async def scenario(rig: Rig) -> None:
@@ -268,7 +268,7 @@ def test_nothing_stays_open_whoever_fails(tmp_path: Path) -> None:
         before = _open_files()
         for name, error in (("a", OSError), ("b", ArtifactsUnavailable)):
             with pytest.raises(error):
-                rig.engine.collect(name, Failing())  # type: ignore[attr-defined]
+                rig.engine.collect_artifacts(name, Failing())  # type: ignore[attr-defined]
         assert collect(rig.engine, "a").files
         assert _open_files() == before
 

@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.attempt import Observation, Seen
+from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.job import Mount, Resources
 from holdfast.engines.base import Isolation, Stream
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from holdfast.engines.embedded.cgroups import find_cgroups
 from holdfast.engines.embedded.folder_content import StartNote, parse_start
-from holdfast.engines.embedded.lifecycle.places import Places
-from holdfast.engines.embedded.processes import boot_id
+from holdfast.engines.embedded.lifecycle.task_folders import TaskFolders
+from holdfast.engines.embedded.processes import read_boot_id
 from holdfast.engines.embedded.task_folder import TaskFolder, is_locked, try_lock
 from tests.contracts.engine_contract import Rig, launch, read_all, sweep
 
-from .playing import folder_of, need, play
+from .scenarios import folder_of, need, play
 
 PLAIN = EmbeddedOptions(isolation="off")
 
@@ -40,10 +40,10 @@ def test_a_killed_runner_is_a_lost_task(tmp_path: Path, options: EmbeddedOptions
         await rig.start_and_wait_for(b"up", "a", "echo up; sleep 600")
         kill_runner(folder_of(tmp_path, "a"))
         seen = await rig.end_of("a")
-        assert seen.seen is Seen.LOST
+        assert seen.seen is ObservedState.LOST
         assert "killed" in seen.message
         again = await rig.engine.start(launch("a", "echo up; sleep 600"))
-        assert again.seen is Seen.LOST
+        assert again.seen is ObservedState.LOST
         assert await read_all(rig.log("a")) == b"up\n"
 
     play(tmp_path, scenario, options)
@@ -56,9 +56,9 @@ def test_a_runner_killed_while_no_server_looked_is_found_lost(tmp_path: Path) ->
         kill_runner(folder_of(tmp_path, "a"))
         await rig.open()
         seen = await rig.look("a")
-        if seen.seen is Seen.RUNNING:  # the kernel has not yet buried it
+        if seen.seen is ObservedState.RUNNING:  # the kernel has not yet buried it
             seen = await rig.end_of("a")
-        assert seen.seen is Seen.LOST
+        assert seen.seen is ObservedState.LOST
 
     play(tmp_path, scenario)
 
@@ -72,8 +72,23 @@ def test_a_killed_sandbox_is_not_the_programs_fault(tmp_path: Path) -> None:
         bwrap = int(Path(f"/proc/{runner}/task/{runner}/children").read_text())
         os.kill(bwrap, signal.SIGKILL)
         seen = await rig.end_of("a")
-        assert (seen.seen, seen.code) == (Seen.LOST, None)
+        assert (seen.seen, seen.code) == (ObservedState.LOST, None)
         assert "from outside" in seen.message
+
+    play(tmp_path, scenario)
+
+
+def test_a_sandbox_that_does_not_report_its_exit_is_stopped_all_the_same(tmp_path: Path) -> None:
+    need(Isolation.FULL, Isolation.READ_ONLY)
+
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "a", "echo up; sleep 600")
+        runner = folder_of(tmp_path, "a").read_claim().pid
+        os.kill(int(Path(f"/proc/{runner}/task/{runner}/children").read_text()), signal.SIGSTOP)
+        await rig.engine.stop("a", 0)
+        seen = await rig.end_of("a")
+        assert (seen.seen, seen.code, seen.cause) == (ObservedState.EXITED, 137, "")
+        assert (await rig.look("a")).code == 137
 
     play(tmp_path, scenario)
 
@@ -84,7 +99,7 @@ def test_a_set_up_that_fails_is_told_in_the_sandboxs_words(tmp_path: Path) -> No
     async def scenario(rig: Rig) -> None:
         mount = Mount(source="/etc/hostname", target="/etc")
         seen = await rig.run("a", "true", mounts=(mount,))
-        assert (seen.seen, seen.code) == (Seen.LOST, None)
+        assert (seen.seen, seen.code) == (ObservedState.LOST, None)
         assert "/etc" in seen.message
 
     play(tmp_path, scenario)
@@ -100,7 +115,7 @@ def test_after_a_restart_of_the_machine_tasks_are_lost(tmp_path: Path) -> None:
         await rig.open()
         await _until_free(folder)
         seen = await rig.look("a")
-        assert seen.seen is Seen.LOST
+        assert seen.seen is ObservedState.LOST
         assert "restarted" in seen.message
 
     play(tmp_path, scenario)
@@ -125,8 +140,8 @@ def test_what_was_about_to_run_when_the_machine_went_down_is_not_run(tmp_path: P
         folder = folder_of(tmp_path, "a")
         Path(folder.path).mkdir()
         folder.write_start(_note(boot="an earlier one"))
-        assert (await rig.look("a")).seen is Seen.LOST
-        assert (await rig.engine.start(launch("a", "echo ran"))).seen is Seen.LOST
+        assert (await rig.look("a")).seen is ObservedState.LOST
+        assert (await rig.engine.start(launch("a", "echo ran"))).seen is ObservedState.LOST
 
     play(tmp_path, scenario)
 
@@ -139,10 +154,10 @@ def test_a_start_cut_short_before_the_runner_lived_can_be_repeated(tmp_path: Pat
         Path(folder.path).mkdir()
         for name in files:
             if name == "start":
-                folder.write_start(_note(boot=boot_id()))
+                folder.write_start(_note(boot=read_boot_id()))
             else:
                 Path(folder[name]).touch()
-        assert (await rig.look("a")).seen is Seen.ABSENT
+        assert (await rig.look("a")).seen is ObservedState.ABSENT
         assert (await rig.run("a", "echo ran; exit 6")).code == 6
         assert await read_all(rig.log("a")) == b"ran\n"
 
@@ -153,9 +168,9 @@ def test_a_half_written_end_is_no_end(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         folder = folder_of(tmp_path, "a")
         Path(folder.path).mkdir()
-        folder.write_start(_note(boot=boot_id()))
+        folder.write_start(_note(boot=read_boot_id()))
         Path(folder["claim"]).write_text("run 1 2\nend 0 1234.5")
-        assert (await rig.look("a")).seen is Seen.LOST
+        assert (await rig.look("a")).seen is ObservedState.LOST
 
     play(tmp_path, scenario)
 
@@ -230,7 +245,7 @@ def test_a_server_killed_at_any_moment_runs_everything_once(tmp_path: Path, isol
             server.kill()
     ends = asyncio.run(_finish(home, shared, isolation))
     assert {name: (seen.seen, seen.code) for name, seen in ends.items()} == {
-        f"t{number}": (Seen.EXITED, number) for number in range(COUNT)
+        f"t{number}": (ObservedState.EXITED, number) for number in range(COUNT)
     }
     assert sorted((shared / "ran").read_text().split(), key=int) == [str(number) for number in range(COUNT)]
 
@@ -261,13 +276,13 @@ def test_groups_of_a_server_that_died_are_removed_at_the_next_start(tmp_path: Pa
     groups, why = find_cgroups()
     if groups is None:
         pytest.skip(f"no control groups can be made here: {why}")
-    name_of = Places(tmp_path).machine_name
-    left, lives = groups.folders(name_of("left")), groups.folders(name_of("lives"))
+    name_of = TaskFolders(tmp_path).get_machine_name
+    left, lives = groups.list_folders(name_of("left")), groups.list_folders(name_of("lives"))
 
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"up", "lives", "echo up; sleep 600")
         await rig.engine.close()
-        groups.make(name_of("left"), Resources(), 10)
+        groups.create_cgroup(name_of("left"), Resources(), 10)
         await rig.open()
         assert not any(map(os.path.exists, left))
         assert all(map(os.path.exists, lives))

@@ -21,11 +21,11 @@ from holdfast.engines.base import Isolation, Stream
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.sandbox import site
 from holdfast.engines.embedded.sandbox.bubblewrap import find_bwrap, is_exposed
-from holdfast.engines.embedded.sandbox.views import Views
+from holdfast.engines.embedded.sandbox.sandbox_layers import SandboxLayers
 from tests.contracts.engine_contract import TIMEOUT, Rig, read_all
 
 from .ordinary import ORDINARY, ROOT, only_root_can_become_another
-from .playing import folder_of, need, play
+from .scenarios import folder_of, need, play
 from .test_modes import ASK
 
 
@@ -162,17 +162,17 @@ def test_the_kernels_settings_are_out_of_reach(tmp_path: Path) -> None:
 @only_root_can_become_another
 def test_root_has_few_powers_without_an_overlay_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need(Isolation.FULL)
-    shapes = site._shapes
+    shapes = site._list_shapes
 
     def without_overlays(*words: object) -> Iterator[object]:
         return (shape for shape in shapes(*words) if shape.isolation is not Isolation.FULL)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(site, "_shapes", without_overlays)
+    monkeypatch.setattr(site, "_list_shapes", without_overlays)
     settings = [Path("/proc/sys/vm/swappiness"), Path("/proc/sys/kernel/core_pattern")]
     before = [path.read_text() for path in settings]
 
     async def scenario(rig: Rig) -> None:
-        assert rig.engine.health().isolation is Isolation.READ_ONLY
+        assert rig.engine.get_health().isolation is Isolation.READ_ONLY
         said = await said_by(rig, "a", IN_THE_KERNELS_SETTINGS)
         assert "BAD" not in said
         assert said.split() == ["CapEff:", "00000000800401fb"]
@@ -222,17 +222,17 @@ def test_layers_have_a_name_nobody_can_guess(tmp_path: Path) -> None:
     homes = [tmp_path / "a", tmp_path / "b"]
     for home in homes:
         home.mkdir()
-    views = [Views(home, EmbeddedOptions()) for home in homes]
-    bases = [Path(view.host_layers().folder).parent for view in views]
+    views = [SandboxLayers(home, EmbeddedOptions()) for home in homes]
+    bases = [Path(view.get_host_layers().folder).parent for view in views]
     assert bases[0].name != bases[1].name
     for home, base in zip(homes, bases, strict=True):
         file = home / "layers-name"
         assert file.read_text() in base.name
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert stat.S_IMODE(base.stat().st_mode) == 0o700
-    assert Path(Views(homes[0], EmbeddedOptions()).host_layers().folder).parent == bases[0]
+    assert Path(SandboxLayers(homes[0], EmbeddedOptions()).get_host_layers().folder).parent == bases[0]
     for view in views:
-        view.leave(())
+        view.remove_outside_layers(())
     assert not any(base.exists() for base in bases)
 
 
@@ -240,16 +240,16 @@ def test_layers_have_a_name_nobody_can_guess(tmp_path: Path) -> None:
 def test_nothing_is_left_outside_by_a_server_that_cleans_while_it_closes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clean = Views.clean
+    clean = SandboxLayers.remove_unused_layers
 
-    def clean_late(views: Views, in_use: Collection[str]) -> None:
+    def clean_late(views: SandboxLayers, in_use: Collection[str]) -> None:
         time.sleep(0.5)
         clean(views, in_use)
 
     async def scenario(rig: Rig) -> None:
         name = (tmp_path / "layers-name").read_text()
-        monkeypatch.setattr(Views, "clean", clean_late)
-        rig.engine._clean_later()
+        monkeypatch.setattr(SandboxLayers, "remove_unused_layers", clean_late)
+        rig.engine._cleaner.submit(rig.engine._cleaner.clean_shared_folders)
         await rig.engine.close()
         assert [path for place in ("/run", "/dev/shm") for path in Path(place).glob(f"*{name}")] == []
         monkeypatch.undo()
@@ -272,7 +272,7 @@ def test_a_name_taken_by_someone_else_is_given_up(tmp_path: Path) -> None:
         os.chown(taken, ORDINARY, ORDINARY)
         try:
             await rig.open()
-            assert rig.engine.health().isolation is Isolation.FULL
+            assert rig.engine.get_health().isolation is Isolation.FULL
             assert (await asyncio.wait_for(rig.run("a", "true"), TIMEOUT)).code == 0
             assert (tmp_path / "layers-name").read_text() != name
             await rig.reopen()
@@ -285,9 +285,9 @@ def test_a_name_taken_by_someone_else_is_given_up(tmp_path: Path) -> None:
 
 
 def test_servers_of_one_home_agree_on_a_name(tmp_path: Path) -> None:
-    views = [Views(tmp_path, EmbeddedOptions()) for _ in range(8)]
+    views = [SandboxLayers(tmp_path, EmbeddedOptions()) for _ in range(8)]
     with ThreadPoolExecutor(8) as threads:
-        (base,) = set(threads.map(lambda view: view._outside(tmp_path), views))
+        (base,) = set(threads.map(lambda view: view._find_outside(tmp_path), views))
     assert base is not None
     assert sorted(path.name for path in tmp_path.iterdir()) == [base.name, "layers-name"]
 
@@ -295,7 +295,7 @@ def test_servers_of_one_home_agree_on_a_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("left", ["", "../../etc", "f" * 31])
 def test_what_is_no_name_is_replaced(tmp_path: Path, left: str) -> None:
     (tmp_path / "layers-name").write_text(left)
-    base = Views(tmp_path, EmbeddedOptions())._outside(tmp_path)
+    base = SandboxLayers(tmp_path, EmbeddedOptions())._find_outside(tmp_path)
     assert base is not None
     assert base.name == f"holdfast-layers-{(tmp_path / 'layers-name').read_text()}"
     assert base.parent == tmp_path
@@ -307,16 +307,16 @@ def test_layers_of_homes_that_are_gone_are_removed(tmp_path: Path) -> None:
     views = {}
     for name in ("gone", "here"):
         (tmp_path / name).mkdir()
-        views[name] = Views(tmp_path / name, EmbeddedOptions())
-    bases = {name: Path(view.host_layers().folder).parent for name, view in views.items()}
+        views[name] = SandboxLayers(tmp_path / name, EmbeddedOptions())
+    bases = {name: Path(view.get_host_layers().folder).parent for name, view in views.items()}
     (tmp_path / "gone" / "layers-name").unlink()
     (tmp_path / "gone").rmdir()
     (tmp_path / "here" / "layers-name").unlink()  # so it takes another name, and what it had is left over
-    fresh = Views(tmp_path / "here", EmbeddedOptions())
-    base = Path(fresh.host_layers().folder).parent
-    fresh.clean({str(bases["here"] / "x")})
+    fresh = SandboxLayers(tmp_path / "here", EmbeddedOptions())
+    base = Path(fresh.get_host_layers().folder).parent
+    fresh.remove_unused_layers({str(bases["here"] / "x")})
     assert (bases["gone"].exists(), bases["here"].exists(), base.exists()) == (False, True, True)
-    fresh.clean(())
+    fresh.remove_unused_layers(())
     assert (bases["here"].exists(), base.exists()) == (False, True)
-    fresh.leave(())
+    fresh.remove_outside_layers(())
     assert not base.exists()

@@ -20,7 +20,7 @@ from holdfast.engines.embedded.sandbox import host, private_files
 from holdfast.engines.embedded.sandbox.host import HostStamp, scan_host
 from holdfast.engines.embedded.sandbox.package_scan import PackageScan
 from holdfast.engines.embedded.sandbox.private_files import PrivateFiles, find_private_files
-from holdfast.engines.embedded.sandbox.views import Views
+from holdfast.engines.embedded.sandbox.sandbox_layers import SandboxLayers
 
 
 @pytest.fixture
@@ -62,27 +62,27 @@ def memory_at(point: Path, options: str = "mode=0755") -> Iterator[None]:
 def test_mounts_that_come_and_go_in_a_hidden_folder_cause_no_new_search(
     mounted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stamp_of = host.host_stamp
+    stamp_of = host.read_host_stamp
 
     def our_stamp(mounts: Iterable[Mount]) -> HostStamp:  # other tests and programs mount things too
         ours = [mount for mount in mounts if mount.point.startswith(f"{mounted.parent}/")]
         return replace(stamp_of(ours), changed=())
 
-    monkeypatch.setattr(host, "host_stamp", our_stamp)
-    views = Views(tmp_path / "home", EmbeddedOptions())
+    monkeypatch.setattr(host, "read_host_stamp", our_stamp)
+    views = SandboxLayers(tmp_path / "home", EmbeddedOptions())
     views._packages = PackageScan()
     (tmp_path / "home").mkdir(mode=0o700)
-    before = views.host_layers()
+    before = views.get_host_layers()
     with memory_at(mounted.parent / "another"):
-        assert views.host_layers() is before
-    assert views.host_layers() is before
+        assert views.get_host_layers() is before
+    assert views.get_host_layers() is before
     mounted.parent.chmod(0o755)
     views._scan_due = 0.0  # ten minutes later
-    public = views.host_layers()
+    public = views.get_host_layers()
     assert str(mounted.parent) not in {entry.path for entry in public.view.hidden}
     with memory_at(mounted.parent / "another"):
-        assert str(mounted.parent / "another") in {entry.path for entry in views.host_layers().view.hidden}
-    views.leave(())
+        assert str(mounted.parent / "another") in {entry.path for entry in views.get_host_layers().view.hidden}
+    views.remove_outside_layers(())
 
 
 def test_folders_of_packages_are_not_looked_at_for_mounts_elsewhere(
@@ -96,33 +96,33 @@ def test_folders_of_packages_are_not_looked_at_for_mounts_elsewhere(
         return search(*args)
 
     monkeypatch.setattr(host, "scan_packages", counted)
-    monkeypatch.setattr(host, "_PACKAGES", (str(tmp_path),))
-    monkeypatch.setattr(host, "_SEARCHED", ())
+    monkeypatch.setattr(host, "_PACKAGE_FOLDERS", (str(tmp_path),))
+    monkeypatch.setattr(host, "_SEARCHED_FOLDERS", ())
     packages, saved = PackageScan(), tmp_path / "saved"
     elsewhere = [Mount(7, 1, "/", "/var/lib/elsewhere", "tmpfs", ())]
-    packages.find([], saved)
-    packages.find(elsewhere, saved, only_mounts_changed=True)
+    packages.find_private_files([], saved)
+    packages.find_private_files(elsewhere, saved, only_mounts_changed=True)
     assert len(searches) == 1
-    packages.find(elsewhere, saved)
+    packages.find_private_files(elsewhere, saved)
     assert len(searches) == 2
     within = [Mount(7, 1, "/", str(tmp_path / "within"), "tmpfs", ())]
-    packages.find(within, saved, only_mounts_changed=True)
+    packages.find_private_files(within, saved, only_mounts_changed=True)
     assert len(searches) == 3
-    packages.find([], saved, only_mounts_changed=True)
+    packages.find_private_files([], saved, only_mounts_changed=True)
     assert len(searches) == 4
 
 
 def test_another_filesystem_at_the_same_place_is_noticed() -> None:
     """The kernel gives the id of a mount that is gone to the next one."""
     mount = Mount(7, 1, "/", "/var/lib/data", "overlay", ("lowerdir=/a",), "0:50")
-    stamp = host.host_stamp([mount])
+    stamp = host.read_host_stamp([mount])
     for other in (replace(mount, options=("lowerdir=/b",)), replace(mount, device="8:1"), replace(mount, root="/b")):
-        assert host.host_stamp([other]).mounts != stamp.mounts
+        assert host.read_host_stamp([other]).mounts != stamp.mounts
 
 
 def test_a_private_filesystem_in_a_remembered_folder_is_hidden(mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mounting does not change the folder's own times."""
-    monkeypatch.setattr(private_files, "_SETTLED", -1.0)  # remember the fresh folders of this test too
+    monkeypatch.setattr(private_files, "_MIN_CHANGE_AGE", -1.0)  # remember the fresh folders of this test too
     top = mounted.parent
     top.chmod(0o755)
     point = top / "point"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.attempt import Seen
+from holdfast.core.attempt import ObservedState
 from holdfast.core.errors import UserError
 from holdfast.engines.base import Isolation, Stream
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
@@ -32,7 +32,7 @@ from .archives import (
     shell_entries,
     tar,
 )
-from .playing import need, play
+from .scenarios import need, play
 
 
 def shelf(tmp_path: Path) -> ImageStore:
@@ -44,7 +44,7 @@ def shelf(tmp_path: Path) -> ImageStore:
 def add(images: ImageStore, file: Path, data: bytes, name: str = "tiny:1") -> Image:
     file.write_bytes(data)
     images.add(name, file)
-    image = images.find(name)
+    image = images.find_image(name)
     assert image is not None
     return image
 
@@ -95,7 +95,7 @@ def test_an_oci_layout_may_be_a_folder(tmp_path: Path) -> None:
     images = shelf(tmp_path)
     info = images.add("tiny:1", layout)
     assert (info.name, info.source) == ("tiny:1", "OCI layout")
-    image = images.find("tiny:1")
+    image = images.find_image("tiny:1")
     assert image is not None
     assert "etc/c" in names_in(image)
 
@@ -158,7 +158,7 @@ def test_bad_archives_are_refused_and_leave_nothing(tmp_path: Path, data: bytes)
     with pytest.raises(UserError) as refused:
         images.add("bad", file)
     assert refused.value.message
-    assert images.names() == ["host"]
+    assert images.list_names() == ["host"]
     assert list((tmp_path / "images" / "roots").iterdir()) == []
     assert {path.name for path in tmp_path.iterdir()} == {"images", "file"}
 
@@ -197,19 +197,19 @@ def test_odd_names_are_only_names(tmp_path: Path, name: str) -> None:
     image = add(images, tmp_path / "file", tar(LOWER), name)
     assert image.name == name
     assert Path(image.rootfs).is_relative_to(tmp_path / "images" / "roots")
-    assert images.names() == ["host", name]
+    assert images.list_names() == ["host", name]
     assert images.remove(name)
     assert not images.remove(name)
-    assert images.find(name) is None
+    assert images.find_image(name) is None
 
 
 def test_no_tag_means_latest(tmp_path: Path) -> None:
     images = shelf(tmp_path)
     add(images, tmp_path / "file", tar(LOWER), "one")
     add(images, tmp_path / "file", tar(LOWER), "two:latest")
-    assert images.find("one:latest") is not None
-    assert images.find("two") is not None
-    assert images.find("two:1") is None
+    assert images.find_image("one:latest") is not None
+    assert images.find_image("two") is not None
+    assert images.find_image("two:1") is None
 
 
 def test_a_new_import_takes_the_name_over(tmp_path: Path) -> None:
@@ -217,9 +217,9 @@ def test_a_new_import_takes_the_name_over(tmp_path: Path) -> None:
     old = add(images, tmp_path / "file", tar(LOWER))
     new = add(images, tmp_path / "file", tar([folder("etc"), entry("etc/new", b"x")]))
     assert "etc/new" in names_in(new)
-    images.clean([old.rootfs])  # a task still stands on it
+    images.remove_unused_images([old.rootfs])  # a task still stands on it
     assert Path(old.rootfs).exists()
-    images.clean([])
+    images.remove_unused_images([])
     assert not Path(old.rootfs).exists()
     assert Path(new.rootfs).exists()
 
@@ -235,7 +235,7 @@ def test_a_task_runs_on_an_imported_image(tmp_path: Path) -> None:
         assert isinstance(engine, EmbeddedEngine)
         info = await engine.import_image("team/tiny:1", file)
         assert info.size
-        assert "team/tiny:1" in {image.name for image in await engine.images()}
+        assert "team/tiny:1" in {image.name for image in await engine.list_images()}
         for name in ("a", "b"):
             seen = await rig.run(name, script, image="team/tiny:1")
             log = (await read_all(rig.log(name, Stream.MERGED))).decode()
@@ -244,7 +244,7 @@ def test_a_task_runs_on_an_imported_image(tmp_path: Path) -> None:
             assert "errexit         on" in log  # pipefail, which this shell may not know, did not stop it
         assert await engine.remove_image("team/tiny:1")
         refused = await engine.start(launch("c", "true", image="team/tiny:1"))
-        assert refused.seen is Seen.REFUSED
+        assert refused.seen is ObservedState.REFUSED
 
     play(tmp_path / "home", scenario)
 
@@ -272,7 +272,7 @@ def test_links_of_an_image_do_not_lead_its_scripts_out(tmp_path: Path) -> None:
 def test_a_file_that_is_no_archive_is_called_that(tmp_path: Path) -> None:
     with pytest.raises(BadArchive) as caught:
         add(shelf(tmp_path), tmp_path / "train.py", b"import sys\n" * 100)
-    assert caught.value.message == "The file is not an image: it is no tar archive."
+    assert caught.value.message == "The file is not an image: it is not a tar archive."
     assert "docker save" in (caught.value.hint or "")
 
 
@@ -284,7 +284,7 @@ def test_an_image_without_a_shell_cannot_be_imported(tmp_path: Path) -> None:
         assert isinstance(rig.engine, EmbeddedEngine)
         with pytest.raises(BadArchive, match="no shell"):
             await rig.engine.import_image("empty", file)
-        assert [image.name for image in await rig.engine.images()] == ["host"]
+        assert [image.name for image in await rig.engine.list_images()] == ["host"]
 
     play(tmp_path / "home", scenario)
 
@@ -313,8 +313,8 @@ def test_an_image_whose_shell_cannot_start_is_its_users_fault(
         assert isinstance(rig.engine, EmbeddedEngine)
         await rig.engine.import_image("broken", file)
         seen = await rig.run("a", "echo hi", image="broken")
-        assert (seen.seen, seen.transient, seen.cause) == (Seen.REFUSED, False, "no-shell")
-        assert seen.message == f"The image cannot run here: its shell /bin/sh does not start ({why})"
+        assert (seen.seen, seen.transient, seen.cause) == (ObservedState.REFUSED, False, "no-shell")
+        assert seen.message == f"The image cannot run on this machine: its shell /bin/sh does not start ({why})"
 
     play(tmp_path / "home", scenario)
 
@@ -328,9 +328,9 @@ def test_an_older_image_without_a_shell_is_refused_before_it_runs(tmp_path: Path
         assert isinstance(rig.engine, EmbeddedEngine)
         rig.engine._images.add("empty", file)  # as versions before did
         seen = await rig.engine.start(launch("a", "true", image="empty"))
-        assert (seen.seen, seen.transient) == (Seen.REFUSED, False)
+        assert (seen.seen, seen.transient) == (ObservedState.REFUSED, False)
         assert "no shell" in seen.message
-        assert rig.engine.log("a", Stream.STDOUT) is None
+        assert rig.engine.open_log("a", Stream.STDOUT) is None
 
     play(tmp_path / "home", scenario)
 
@@ -353,7 +353,7 @@ def test_half_an_import_is_cleared_away_at_the_next_start(tmp_path: Path) -> Non
     async def go() -> None:
         engine = EmbeddedEngine(tmp_path)
         await engine.open(lambda _: None)
-        await asyncio.get_running_loop().run_in_executor(engine._cleaner, lambda: None)
+        await asyncio.get_running_loop().run_in_executor(engine._cleaner._executor, lambda: None)
         assert not half.exists()
         await engine.close()
 

@@ -11,17 +11,17 @@ import pytest
 from holdfast.engines.base import Isolation
 from holdfast.engines.embedded.sandbox import roots, trial
 from holdfast.engines.embedded.sandbox.isolation_level import (
-    Level,
-    best_isolation,
+    IsolationLevel,
     find_required_level,
+    get_best_isolation,
     raise_record,
     read_record,
 )
-from holdfast.engines.embedded.sandbox.trial import Failure
+from holdfast.engines.embedded.sandbox.trial import SandboxFailure
 
-FULL = Level(isolation=Isolation.FULL, seccomp=True, own_devices=True)
-READ_ONLY = Level(isolation=Isolation.READ_ONLY, seccomp=True)
-NONE = Level()
+FULL = IsolationLevel(isolation=Isolation.FULL, seccomp=True, own_devices=True)
+READ_ONLY = IsolationLevel(isolation=Isolation.READ_ONLY, seccomp=True)
+NONE = IsolationLevel()
 
 
 def test_a_record_only_rises(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_a_record_only_rises(tmp_path: Path) -> None:
 
 def test_a_damaged_record_counts_as_the_best_level(tmp_path: Path) -> None:
     (tmp_path / "isolation").symlink_to("fu")
-    assert read_record(tmp_path) == Level(isolation=best_isolation(), seccomp=True)
+    assert read_record(tmp_path) == IsolationLevel(isolation=get_best_isolation(), seccomp=True)
 
 
 def test_a_record_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
@@ -47,16 +47,18 @@ def test_a_record_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     ("setting", "several", "recorded", "required"),
     [
         ("auto", False, NONE, NONE),
-        ("auto", True, NONE, Level(isolation=Isolation.READ_ONLY)),
+        ("auto", True, NONE, IsolationLevel(isolation=Isolation.READ_ONLY)),
         ("auto", False, FULL, FULL),
         ("auto", True, READ_ONLY, READ_ONLY),
-        ("full", False, NONE, Level(isolation=Isolation.FULL)),
-        ("full", False, READ_ONLY, Level(isolation=Isolation.FULL, seccomp=True)),
-        ("read-only", True, FULL, Level(isolation=Isolation.READ_ONLY)),
+        ("full", False, NONE, IsolationLevel(isolation=Isolation.FULL)),
+        ("full", False, READ_ONLY, IsolationLevel(isolation=Isolation.FULL, seccomp=True)),
+        ("read-only", True, FULL, IsolationLevel(isolation=Isolation.READ_ONLY)),
         ("off", True, FULL, NONE),
     ],
 )
-def test_the_required_level(tmp_path: Path, setting: str, several: bool, recorded: Level, required: Level) -> None:
+def test_the_required_level(
+    tmp_path: Path, setting: str, several: bool, recorded: IsolationLevel, required: IsolationLevel
+) -> None:
     raise_record(tmp_path, recorded)
     assert find_required_level(tmp_path, setting, several_users=several) == required
 
@@ -69,38 +71,40 @@ def test_a_full_disk_says_nothing_about_device_files(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "mknod", fail)
-    assert roots.holds_devices(tmp_path) is holds
+    assert roots.supports_devices(tmp_path) is holds
 
 
 def test_what_a_level_lacks_is_named() -> None:
-    assert FULL.missing(READ_ONLY) == []
-    assert READ_ONLY.missing(FULL) == ["isolation full, read-only is possible", "separate device files"]
-    assert Level(isolation=Isolation.FULL).missing(READ_ONLY) == ["the system call filter"]
+    assert FULL.describe_missing(READ_ONLY) == []
+    assert READ_ONLY.describe_missing(FULL) == ["isolation full (available: read-only)", "separate device files"]
+    assert IsolationLevel(isolation=Isolation.FULL).describe_missing(READ_ONLY) == ["the system call filter"]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM, errno.EDQUOT])
 def test_resources_used_up_say_nothing_about_the_kernel(number: int) -> None:
     text = os.strerror(number)
-    assert Failure.from_error(OSError(number, text)).temporary
-    assert Failure.from_output(f"bwrap: Can't mkdir parents for /newroot/x: {text}").temporary
+    assert SandboxFailure.from_error(OSError(number, text)).temporary
+    assert SandboxFailure.from_output(f"bwrap: Can't mkdir parents for /newroot/x: {text}").temporary
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.ENOSYS, errno.EINVAL, errno.EACCES, errno.EOPNOTSUPP])
 def test_what_the_kernel_refuses_is_final(number: int) -> None:
     text = os.strerror(number)
-    assert not Failure.from_error(OSError(number, text)).temporary
-    assert not Failure.from_output(f"bwrap: Creating new namespace failed: {text}").temporary
+    assert not SandboxFailure.from_error(OSError(number, text)).temporary
+    assert not SandboxFailure.from_output(f"bwrap: Creating new namespace failed: {text}").temporary
 
 
 def test_namespaces_used_up_and_forbidden_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "bwrap: Creating new namespace failed: nesting depth or /proc/sys/user/max_*_namespaces exceeded (ENOSPC)"
     monkeypatch.setattr(trial, "_NAMESPACE_LIMITS", tmp_path)
     (tmp_path / "max_user_namespaces").write_text("15000\n")
-    assert Failure.from_output(text).temporary
+    assert SandboxFailure.from_output(text).temporary
     (tmp_path / "max_user_namespaces").write_text("0\n")
-    assert not Failure.from_output(text).temporary
+    assert not SandboxFailure.from_output(text).temporary
 
 
 def test_a_summary_names_no_path() -> None:
-    failure = Failure.from_output("bwrap: Can't make overlay mount on /newroot/ with upperdir=/x: Invalid argument")
+    failure = SandboxFailure.from_output(
+        "bwrap: Can't make overlay mount on /newroot/ with upperdir=/x: Invalid argument"
+    )
     assert failure.summary == "Invalid argument"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engines.embedded.cgroups import find_own_procs, remove
+from holdfast.engines.embedded.cgroups import find_own_procs, remove_cgroup
 from holdfast.engines.embedded.lifecycle.join_warmup import JoinWarmup
 
 PROGRAM = """
@@ -23,7 +23,7 @@ def own_groups():
 def warm_up(warmup):
     before = own_groups()
     warmup._next = 0.0
-    warmup.begin()
+    warmup.start()
     warmup._last.result()
     assert warmup._procs_file, "nothing was written"
     assert own_groups() == before, "it was moved"
@@ -47,19 +47,19 @@ def test_a_server_that_is_moved_stays_where_it_is() -> None:
     try:
         subprocess.run([sys.executable, "-c", PROGRAM, str(group)], check=True, timeout=60)
     finally:
-        assert remove([str(group)])
+        assert remove_cgroup([str(group)])
 
 
 def test_without_control_groups_nothing_happens() -> None:
     warmup = JoinWarmup(lambda: None)
-    warmup.begin()
+    warmup.start()
     warmup.close()
 
 
 def test_after_its_end_nothing_happens() -> None:
     warmup = JoinWarmup(lambda: None)
     warmup.close()
-    warmup.begin()
+    warmup.start()
     assert warmup._last is None
 
 
@@ -74,9 +74,9 @@ def test_calls_in_quick_succession_are_one(tmp_path: Path) -> None:
 
     warmup = JoinWarmup(find)
     warmup._next = float("inf")
-    warmup.begin()
+    warmup.start()
     assert warmup._last is None
     warmup._next = 0.0
-    warmup.begin()
+    warmup.start()
     warmup.close()
     assert (found, file.read_text()) == ([None], "0")

@@ -13,7 +13,7 @@ from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from tests.contracts.engine_contract import Rig, launch, read_all
 
 from .archives import config, docker_archive, shell_entries, tar
-from .playing import need, play
+from .scenarios import need, play
 
 # A task must find a Python of the machine's; that of the tests may lie where no task can see it.
 needs_python = pytest.mark.skipif(not shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin"), reason="no python3")

@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
 
 import pytest
 
-from holdfast.core.attempt import Seen
+from holdfast.core.attempt import ObservedState
 from holdfast.core.job import GIB, MIB, Resources
 from holdfast.engines.base import Stream
 from holdfast.engines.embedded import EmbeddedOptions, cgroups
-from holdfast.engines.embedded.lifecycle import ending
+from holdfast.engines.embedded.lifecycle import killing
 from holdfast.engines.embedded.machine import find_memory, find_port_end
 from tests.contracts.engine_contract import Rig, launch, read_all
 
 from .measured_programs import fills
-from .playing import folder_of, play
+from .scenarios import folder_of, play
 
 EATER = "echo up; python3 -c 'import time; x = bytearray(400 * 2**20); time.sleep(600)'"
 SMALL = Resources(cpu=0.5, memory=64 * MIB)
 
 
 def needs_cgroups(rig: Rig) -> None:
-    if not rig.engine.health().limits.startswith("cgroup"):
-        pytest.skip(f"no control groups here: {rig.engine.health().notes}")
+    if not rig.engine.get_health().limits.startswith("cgroup"):
+        pytest.skip(f"no control groups here: {rig.engine.get_health().notes}")
 
 
 def test_too_much_memory_is_told_as_such(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         needs_cgroups(rig)
         seen = await rig.run("a", EATER, resources=SMALL)
-        assert (seen.seen, seen.code, seen.oom) == (Seen.EXITED, 137, True)
+        assert (seen.seen, seen.code, seen.oom) == (ObservedState.EXITED, 137, True)
         await rig.engine.remove("a")
         assert (await rig.look("a")).oom  # also when the group that could tell is gone
         assert not (await rig.run("b", "kill -9 $$", resources=SMALL)).oom
@@ -47,14 +48,14 @@ def test_memory_is_watched_where_the_kernel_does_not(
     monkeypatch.setattr(cgroups, "find_cgroups", lambda **_: (None, "none for this test"))
 
     async def scenario(rig: Rig) -> None:
-        health = rig.engine.health()
+        health = rig.engine.get_health()
         assert health.limits == "watched"
         assert any("none for this test" in note for note in health.notes)
         await rig.start_and_wait_for(b"up", "a", EATER, resources=SMALL)
         await rig.reopen()  # the limit is not forgotten with the server that set it
         await rig.look("a")
         seen = await rig.end_of("a")
-        assert (seen.seen, seen.code, seen.oom) == (Seen.EXITED, 137, True)
+        assert (seen.seen, seen.code, seen.oom) == (ObservedState.EXITED, 137, True)
 
     play(tmp_path, scenario, EmbeddedOptions(isolation=isolation))
 
@@ -64,14 +65,14 @@ def test_a_task_whose_memory_cannot_be_read_does_not_end_the_watch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cgroups, "find_cgroups", lambda **_: (None, "none for this test"))
-    failures, real = [OSError("Input/output error"), RuntimeError("a bug")], ending.users_memory
+    failures, real = [OSError("Input/output error"), RuntimeError("a bug")], killing.measure_memory
 
-    def read_memory(target: ending.Target, limit: int) -> int:
+    def read_memory(target: killing.KillTarget, limit: int) -> int:
         if failures:
             raise failures.pop(0)
         return real(target, limit)
 
-    monkeypatch.setattr(ending, "users_memory", read_memory)
+    monkeypatch.setattr(killing, "measure_memory", read_memory)
 
     async def scenario(rig: Rig) -> None:
         seen = await rig.run("a", EATER, resources=SMALL)
@@ -96,13 +97,13 @@ def test_limits_are_set_and_groups_removed(tmp_path: Path) -> None:
         assert values.get("memory.max", values.get("memory.limit_in_bytes")) == str(64 * MIB)
         assert values["pids.max"] == "50"
         runner = folder_of(tmp_path, "a").read_claim().pid
-        assert runner not in cgroups.pids_in(note.cgroups)  # it must live to tell
+        assert runner not in cgroups.list_pids(note.cgroups)  # it must live to tell
         await rig.engine.stop("a", 0)
         await rig.end_of("a")
         await rig.engine.remove("a")
-        await rig.engine.close()  # waits for the cleaner
-        assert not any(Path(group).exists() for group in note.cgroups)
-        await rig.open()
+        async with asyncio.timeout(30):  # the cleaner removes them in the background
+            while any(Path(group).exists() for group in note.cgroups):
+                await asyncio.sleep(0.01)
 
     play(tmp_path, scenario, EmbeddedOptions(pids_max=50))
 
@@ -149,7 +150,7 @@ def test_version_2_alone(tmp_path: Path) -> None:
     group.mkdir()
     for name in ("cpu.max", "memory.max", "memory.swap.max", "pids.max"):
         (group / name).touch()
-    assert found.make("a", Resources(cpu=1.5, memory=2 * GIB), 100) == (str(group),)
+    assert found.create_cgroup("a", Resources(cpu=1.5, memory=2 * GIB), 100) == (str(group),)
     assert (group / "cpu.max").read_text() == "150000 100000"
     assert (group / "memory.max").read_text() == str(2 * GIB)
     assert (group / "memory.swap.max").read_text() == "0"
@@ -173,7 +174,7 @@ def test_version_2_without_swap_accounting(tmp_path: Path) -> None:
     group.mkdir()
     for name in ("cpu.max", "memory.max", "pids.max"):
         (group / name).touch()
-    found.make("a", Resources(), 100)
+    found.create_cgroup("a", Resources(), 100)
     assert not (group / "memory.swap.max").exists()
 
 
@@ -255,10 +256,10 @@ def test_the_node_tells_what_is_there_unless_told_otherwise(tmp_path: Path) -> N
     options = EmbeddedOptions(cpus=3.5, memory=GIB, node_name="box", port_start=20000, port_end=20010)
 
     async def scenario(rig: Rig) -> None:
-        (node,) = rig.engine.nodes()
+        (node,) = rig.engine.list_nodes()
         assert (node.name, node.cpu, node.memory) == ("box", 3.5, GIB)
         assert (node.port_start, node.port_end) == (20000, 20010)
-        assert (await rig.engine.start(launch("a", "true"))).seen in (Seen.RUNNING, Seen.EXITED)
+        assert (await rig.engine.start(launch("a", "true"))).seen in (ObservedState.RUNNING, ObservedState.EXITED)
 
     play(tmp_path, scenario, options)
 
@@ -279,8 +280,8 @@ def test_more_text_than_can_lie_in_memory_for_a_task_is_refused(tmp_path: Path) 
 
     async def scenario(rig: Rig) -> None:
         seen = await rig.engine.start(launch("a", "true", entry="#" * (16 * 1024 * 1024)))
-        assert (seen.seen, seen.transient) == (Seen.REFUSED, False)
-        assert "characters; 16777216 can run" in seen.message
+        assert (seen.seen, seen.transient) == (ObservedState.REFUSED, False)
+        assert "characters; the limit is 16777216" in seen.message
 
     play(tmp_path, scenario)
 
@@ -293,8 +294,8 @@ def test_memory_that_children_share_counts_once_where_it_is_watched(
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"up", "a", fills(40 * MIB), resources=Resources(cpu=1.0, memory=80 * MIB))
         folder = folder_of(tmp_path, "a")
-        target = ending.Target("", folder, folder.read_start(), 0)
-        assert ending.users_memory(target, 80 * MIB) < 80 * MIB
-        assert ending.users_memory(target, 1 << 40) > 150 * MIB  # counted in full, for it does not matter
+        target = killing.KillTarget("", folder, folder.read_start(), 0)
+        assert killing.measure_memory(target, 80 * MIB) < 80 * MIB
+        assert killing.measure_memory(target, 1 << 40) > 150 * MIB  # counted in full, for it does not matter
 
     play(tmp_path, scenario)

@@ -14,20 +14,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.attempt import Seen
+from holdfast.core.attempt import ObservedState
 from holdfast.core.job import MIB, Mount
 from holdfast.engines.base import Stream
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.lifecycle import logs, recorder
-from holdfast.engines.embedded.lifecycle.logs import READERS, FileLog, MergedLog
+from holdfast.engines.embedded.lifecycle.logs import MAX_LOG_READERS, FileLog, MergedLog
 from holdfast.engines.embedded.lifecycle.recorder import Recorder
-from holdfast.engines.embedded.lifecycle.timeline import RECORD
+from holdfast.engines.embedded.lifecycle.timeline import RECORD_FORMAT
 from holdfast.engines.embedded.task_folder import TaskFolder
-from holdfast.services.logs.reading import follow
+from holdfast.services.logs.reading import follow_source
 from tests.contracts.engine_contract import TIMEOUT, Rig, launch, read_all
 from tests.longer import examples
 
-from .playing import folder_of, play
+from .scenarios import folder_of, play
 
 
 class Shelf:
@@ -36,15 +36,15 @@ class Shelf:
     def __init__(self, path: Path, cap: int = 1 << 40) -> None:
         path.mkdir(exist_ok=True)
         self.folder = TaskFolder(str(path))
-        self.log_readers = asyncio.Semaphore(READERS)
+        self.log_readers = asyncio.Semaphore(MAX_LOG_READERS)
         self.live: Recorder | None = Recorder(self.folder, cap)
         for name in ("stdout", "stderr"):
             Path(self.folder[name]).touch()
 
-    def log_folder(self, attempt_id: str) -> TaskFolder:
+    def find_log_folder(self, attempt_id: str) -> TaskFolder:
         return self.folder
 
-    def recorder(self, attempt_id: str) -> Recorder | None:
+    def get_recorder(self, attempt_id: str) -> Recorder | None:
         return self.live
 
     def is_unsettled(self, attempt_id: str) -> bool:
@@ -86,12 +86,12 @@ def test_lines_are_not_torn_apart(tmp_path: Path) -> None:
     shelf.write("stdout", b"whole\nhal")
     shelf.write("stderr", b"oth")
     shelf.live.record()
-    assert shelf.live.holds_back
+    assert shelf.live.has_partial_line
     shelf.write("stderr", b"er\n")
     shelf.live.record()
     shelf.write("stdout", b"f\n")
     assert read(shelf.merged()) == b"whole\nother\nhalf\n"
-    assert not shelf.live.holds_back
+    assert not shelf.live.has_partial_line
 
 
 def test_an_unfinished_line_is_shown_in_the_end(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_an_unfinished_line_is_shown_after_a_moment(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         await rig.engine.start(launch("a", "printf prompt; sleep 600"))
         log = rig.log("a", Stream.MERGED)
-        assert await log.grown(0, TIMEOUT)
+        assert await log.wait_for_growth(0, TIMEOUT)
         assert await read_all(log) == b"prompt"
 
     play(tmp_path, scenario)
@@ -125,14 +125,14 @@ def test_a_log_is_not_complete_before_its_task_is_taken_up(tmp_path: Path, strea
     async def scenario(rig: Rig) -> None:
         starting = asyncio.create_task(rig.engine.start(launch("a", "sleep 600")))
         await asyncio.sleep(0)
-        held_until(lambda: rig.engine.log("a", stream) is not None)
+        held_until(lambda: rig.engine.open_log("a", stream) is not None)
         log = rig.log("a", stream)
-        assert not await log.complete()
+        assert not await log.is_complete()
         await starting
-        assert not await log.complete()
+        assert not await log.is_complete()
         await rig.engine.stop("a", 0)
         await rig.end_of("a")
-        assert await log.complete()
+        assert await log.is_complete()
 
     play(tmp_path, scenario, EmbeddedOptions(isolation=isolation))
 
@@ -147,9 +147,9 @@ def test_a_task_that_ends_before_it_is_taken_up_is_followed_to_its_end(
         await asyncio.sleep(0)
         held_until(lambda: folder_of(tmp_path, "a").read_claim().code is not None)
         log = rig.log("a", stream)
-        assert not await log.complete()  # the last processes may still be going
+        assert not await log.is_complete()  # the last processes may still be going
         assert await log.read(0, 5) in (b"", b"whole")
-        assert b"".join([data async for _, data in follow(log, 0)]) == b"whole\nunfinished"
+        assert b"".join([data async for _, data in follow_source(log, 0)]) == b"whole\nunfinished"
         await starting
 
     play(tmp_path, scenario, EmbeddedOptions(isolation=isolation))
@@ -159,8 +159,8 @@ def test_without_a_sandbox_a_log_is_complete_when_the_last_process_is_killed(tmp
     async def scenario(rig: Rig) -> None:
         await rig.engine.start(launch("a", "setsid sh -c 'while :; do echo more; done' &\nexit 0"))
         log = rig.log("a", Stream.STDOUT)
-        while not await log.complete():
-            await log.grown(await log.size(), TIMEOUT)
+        while not await log.is_complete():
+            await log.wait_for_growth(await log.size(), TIMEOUT)
         size = await log.size()
         await rig.end_of("a")
         assert await log.size() == size
@@ -218,7 +218,7 @@ def test_a_damaged_timeline_is_mended(tmp_path: Path, damage: bytes) -> None:
     shelf.write("stdout", b"2\n")
     shelf.live = Recorder(shelf.folder, 1 << 40)
     assert read(shelf.merged()) == b"1\n2\n"
-    assert Path(shelf.folder["timeline"]).stat().st_size == 2 * RECORD.size
+    assert Path(shelf.folder["timeline"]).stat().st_size == 2 * RECORD_FORMAT.size
 
 
 def test_offsets_by_time(tmp_path: Path) -> None:
@@ -230,11 +230,11 @@ def test_offsets_by_time(tmp_path: Path) -> None:
     with open(shelf.folder["timeline"], "wb") as file:
         for seconds, out, err in marks:
             at = int((start + timedelta(seconds=seconds)).timestamp() * 1000)
-            file.write(RECORD.pack(at, out, err))
+            file.write(RECORD_FORMAT.pack(at, out, err))
     shelf.live = None
 
     def at(log: MergedLog | FileLog, seconds: float) -> int:
-        return asyncio.run(log.offset_at(start + timedelta(seconds=seconds)))
+        return asyncio.run(log.find_offset(start + timedelta(seconds=seconds)))
 
     assert [at(shelf.merged(), seconds) for seconds in (-5, 5, 15, 25, 99)] == [0, 2, 4, 6, 8]
     assert [at(shelf.stream(Stream.STDOUT), seconds) for seconds in (-5, 5, 15, 25, 99)] == [0, 2, 4, 4, 6]
@@ -251,13 +251,13 @@ def test_the_cap_drops_the_oldest_and_gives_the_disk_back(tmp_path: Path) -> Non
             shelf.write("stderr", b"once\n")
         shelf.live.record()
     out = shelf.stream(Stream.STDOUT)
-    size, first = asyncio.run(out.size()), asyncio.run(out.first())
+    size, first = asyncio.run(out.size()), asyncio.run(out.find_first_offset())
     assert size == 100 * 1024 * 16
     assert size - 2 * 64 * 1024 < first <= size - 64 * 1024
     assert read(out, first, 16) == line
     assert Path(shelf.folder["stdout"]).stat().st_blocks * 512 < 4 * 64 * 1024
     merged = shelf.merged()
-    kept = asyncio.run(merged.first())
+    kept = asyncio.run(merged.find_first_offset())
     assert kept >= first
     assert set(read(merged, kept).splitlines()) == {line.strip()}
     shelf.live = Recorder(shelf.folder, 64 * 1024)  # a restarted server knows it too
@@ -278,14 +278,14 @@ END
 
     async def scenario(rig: Rig) -> None:
         seen = await rig.run("a", script)
-        assert (seen.seen, seen.code) == (Seen.EXITED, 0)
+        assert (seen.seen, seen.code) == (ObservedState.EXITED, 0)
         for stream in Stream:
             log = rig.log("a", stream)
-            size, first = await log.size(), await log.first()
+            size, first = await log.size(), await log.find_first_offset()
             assert 0 <= first <= size
             await log.read(first, 1000)
             await log.read(max(first, size - 1000), 1000)
-            await log.offset_at(datetime.now(UTC))
+            await log.find_offset(datetime.now(UTC))
         assert b"four" in await read_all(rig.log("a"))
         assert b"five\n" in await rig.log("a", Stream.STDERR).read((1 << 43), 100)
 
@@ -325,9 +325,9 @@ def test_no_byte_of_a_busy_log_is_lost(tmp_path: Path) -> None:
         await rig.engine.start(launch("a", script))
         log = rig.log("a", Stream.MERGED)
         got = b""
-        while await log.grown(len(got), TIMEOUT):
+        while await log.wait_for_growth(len(got), TIMEOUT):
             got += await log.read(len(got), 1 << 16)
-        assert await log.complete()
+        assert await log.is_complete()
         got += await log.read(len(got), 1 << 24)
         out = [line for line in got.splitlines() if line.startswith(b"out")]
         err = [line for line in got.splitlines() if line.startswith(b"err")]
@@ -345,10 +345,10 @@ def test_a_follower_takes_up_again_after_a_restart(tmp_path: Path) -> None:
 
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"one", "a", script, mounts=(mount,))
-        assert await rig.log("a", Stream.STDERR).grown(0, TIMEOUT)
+        assert await rig.log("a", Stream.STDERR).wait_for_growth(0, TIMEOUT)
         before = await read_all(rig.log("a", Stream.MERGED))
         await rig.reopen()
-        assert (await rig.look("a")).seen is Seen.RUNNING
+        assert (await rig.look("a")).seen is ObservedState.RUNNING
         log = rig.log("a", Stream.MERGED)
         (gate / "go").touch()
         await rig.end_of("a")
@@ -370,12 +370,12 @@ def test_a_log_that_is_put_away_while_it_is_read(
     Path(before["stderr"]).write_bytes(b"alas\n")
 
     class Host:
-        log_readers = asyncio.Semaphore(READERS)
+        log_readers = asyncio.Semaphore(MAX_LOG_READERS)
 
-        def log_folder(self, attempt_id: str) -> TaskFolder | None:
+        def find_log_folder(self, attempt_id: str) -> TaskFolder | None:
             return before if before.exists() else after
 
-        def recorder(self, attempt_id: str) -> None:
+        def get_recorder(self, attempt_id: str) -> None:
             return None
 
         def is_unsettled(self, attempt_id: str) -> bool:
@@ -400,7 +400,7 @@ def test_few_logs_are_read_at_the_same_time(tmp_path: Path, stream: Stream) -> N
         shelf.write("stdout", b"hello\n")
         shelf.write("stderr", b"alas\n")
         log = MergedLog(shelf, "a") if stream is Stream.MERGED else FileLog(shelf, "a", stream)
-        for _ in range(READERS):
+        for _ in range(MAX_LOG_READERS):
             await shelf.log_readers.acquire()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):

@@ -14,28 +14,28 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.attempt import Seen
+from holdfast.core.attempt import ObservedState
 from holdfast.core.job import GIB, MIB, Resources
 from holdfast.core.metrics.samples import Reading
 from holdfast.engines.base import SupportsMetrics
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions, cgroups
 from holdfast.engines.embedded.folder_content import StartNote
 from holdfast.engines.embedded.metrics import process_metrics as process_figures
-from holdfast.engines.embedded.metrics import rounds, traffic
+from holdfast.engines.embedded.metrics import sampling_rounds, traffic
 from holdfast.engines.embedded.metrics.cgroup_metrics import (
     CgroupMetrics,
     GroupFiles,
-    find_files,
-    read_group,
-    read_processes,
+    find_group_files,
+    read_cgroup,
+    read_cgroup_pids,
 )
-from holdfast.engines.embedded.metrics.process_trees import Forest
-from holdfast.engines.embedded.metrics.rounds import MonotonicCounter, Subject
-from holdfast.engines.embedded.processes import COOKIE, descendants
+from holdfast.engines.embedded.metrics.process_trees import ProcessTrees
+from holdfast.engines.embedded.metrics.sampling_rounds import MeasuredTask, MonotonicCounter
+from holdfast.engines.embedded.processes import COOKIE, list_descendants
 from tests.contracts.engine_contract import TIMEOUT, Rig, launch, read_all
 
 from .measured_programs import BURNS_AND_ENDS, burns, fills, talks, task, writes_and_reads
-from .playing import folder_of, play
+from .scenarios import folder_of, play
 
 ROOM = Resources(cpu=1.0, memory=GIB)
 PLAIN = EmbeddedOptions(isolation="off")
@@ -56,7 +56,7 @@ async def wait_for(rig: Rig, word: bytes, name: str) -> None:
     log = rig.log(name)
     size = 0
     while word not in await read_all(log):
-        assert await log.grown(size, TIMEOUT), await read_all(log)
+        assert await log.wait_for_growth(size, TIMEOUT), await read_all(log)
         size = await log.size()
 
 
@@ -196,7 +196,7 @@ def test_network(tmp_path: Path, options: EmbeddedOptions, host: str) -> None:
             assert off_by(second.net_in, received) < 0.1, second
             place.go.release()
             while b"up" not in await read_all(rig.log("talks")):
-                await rig.log("talks").grown(0, 60)
+                await rig.log("talks").wait_for_growth(0, 60)
             (third,) = await read(rig, "talks")
             assert off_by(third.net_out, 2 * sent) < 0.1, third
             assert off_by(third.net_in, 2 * received) < 0.1, third
@@ -252,7 +252,7 @@ def test_a_task_that_nobody_looked_at_has_its_last_figures(tmp_path: Path, isola
     program = "x = bytearray(b'x') * (100 << 20)\n" + BURNS_AND_ENDS
 
     async def scenario(rig: Rig) -> None:
-        if not rig.engine.health().limits.startswith("cgroup"):
+        if not rig.engine.get_health().limits.startswith("cgroup"):
             pytest.skip("without control groups only what was seen before can be told")
         used = (await rig.run("a", task(program), resources=ROOM)).used
         known = float(await read_all(rig.log("a")))
@@ -282,7 +282,7 @@ def test_what_cannot_be_told_is_not_made_up(tmp_path: Path, monkeypatch: pytest.
     watch(monkeypatch)
 
     async def scenario(rig: Rig) -> None:
-        if rig.engine.health().isolation == "none":
+        if rig.engine.get_health().isolation == "none":
             pytest.skip("needs a sandbox: its first process takes the figures with it")
         assert (await rig.run("a", "true")).used is None
 
@@ -333,7 +333,7 @@ def test_a_counter_does_not_fall_when_children_end_that_nobody_waits_for(
         assert before.cpu >= 0.5
         Path(folder_of(tmp_path, "a")["scratch"], "end").touch()
         while b"gone" not in await read_all(rig.log("a")):
-            await rig.log("a").grown(len(b"up\n"), 60)
+            await rig.log("a").wait_for_growth(len(b"up\n"), 60)
         (after,) = await read(rig, "a")
         assert after.cpu >= before.cpu
 
@@ -353,7 +353,7 @@ def test_processes_that_have_run_away_are_still_the_tasks(tmp_path: Path, monkey
         for name in ("end", "burn"):
             Path(folder_of(tmp_path, "a")["scratch"], name).touch()
         while b"gone" not in await read_all(rig.log("a")):
-            await rig.log("a").grown(len(b"up\n"), 60)
+            await rig.log("a").wait_for_growth(len(b"up\n"), 60)
         (after,) = await read(rig, "a")  # and because it was known
         assert after.processes == 2
 
@@ -367,12 +367,12 @@ def test_a_process_that_ran_away_is_known_also_after_others_were_looked_at() -> 
     one, other, away = begin(), begin(), begin(**{COOKIE: "cookie of one"})
     try:
         note = StartNote(boot="", at=datetime.now(UTC), sandbox=False)
-        first = Subject("one", note, one.pid, (), "cookie of one")
-        second = Subject("other", note, other.pid, (), "cookie of other")
-        forest = Forest()
+        first = MeasuredTask("one", note, one.pid, (), "cookie of one")
+        second = MeasuredTask("other", note, other.pid, (), "cookie of other")
+        forest = ProcessTrees()
         for _ in range(2):
-            assert forest.grow([second], 50_000) == {}
-            assert forest.grow([first], 50_000) == {"one": [away.pid]}
+            assert forest.find_processes([second], 50_000) == {}
+            assert forest.find_processes([first], 50_000) == {"one": [away.pid]}
     finally:
         for process in (one, other, away):
             process.kill()
@@ -412,13 +412,13 @@ def test_what_a_child_wrote_counts_once_however_late_it_is_waited_for(
         (home / "end").touch()
         runner = folder_of(tmp_path, "a").read_claim().pid
         assert runner is not None
-        child = max(descendants(runner))
+        child = max(list_descendants(runner))
         while Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
             await asyncio.sleep(0.01)
         (remains,) = await read(rig, "a")
         (home / "wait").touch()
         while b"gone" not in await read_all(rig.log("a")):
-            await rig.log("a").grown(len(b"up\n"), 60)
+            await rig.log("a").wait_for_growth(len(b"up\n"), 60)
         (waited,) = await read(rig, "a")
         assert lives.disk_written is not None
         if lives.disk_written == 0:
@@ -431,9 +431,9 @@ def test_what_a_child_wrote_counts_once_however_late_it_is_waited_for(
 
 def test_a_rising_counter_goes_on_from_where_it_stood() -> None:
     counter = MonotonicCounter()
-    assert [counter.read(found) for found in (5, 9, 4, 6)] == [5, 9, 9, 11]
-    assert counter.read(1, sure=False) == 11  # somebody went while we looked: perhaps a mere chance
-    assert counter.read(7) == 12
+    assert [counter.update(found) for found in (5, 9, 4, 6)] == [5, 9, 9, 11]
+    assert counter.update(1, sure=False) == 11  # somebody went while we looked: perhaps a mere chance
+    assert counter.update(7) == 12
 
 
 # --- looks that never come back -----------------------------------------------------------------------------------
@@ -443,7 +443,7 @@ def test_a_look_that_hangs_holds_up_nothing_else(tmp_path: Path, monkeypatch: py
     came, back = threading.Event(), threading.Event()
     read_disk = process_figures.read_disk
 
-    def hang(pid: int) -> process_figures.Disk:
+    def hang(pid: int) -> process_figures.DiskCounters:
         came.set()
         back.wait()
         return read_disk(pid)
@@ -454,7 +454,7 @@ def test_a_look_that_hangs_holds_up_nothing_else(tmp_path: Path, monkeypatch: py
         await read(rig, "a", "ends")
         assert isinstance(rig.engine, EmbeddedEngine)
         sums = rig.engine._measuring._rounds._traffic
-        tells = sums.of("ends") is not None
+        tells = sums.get_total("ends") is not None
         monkeypatch.setattr(process_figures, "read_disk", hang)
         look = asyncio.create_task(rig.engine.measure(["a"]))
         await asyncio.to_thread(came.wait)
@@ -464,9 +464,9 @@ def test_a_look_that_hangs_holds_up_nothing_else(tmp_path: Path, monkeypatch: py
         await rig.engine.stop("ends", 0)
         assert (await rig.end_of("ends")).used is not None
         if tells:
-            assert sums.of("ends") is None
-            assert sums.of("a") is not None
-        assert (await rig.run("later", "true")).seen is Seen.EXITED
+            assert sums.get_total("ends") is None
+            assert sums.get_total("a") is not None
+        assert (await rig.run("later", "true")).seen is ObservedState.EXITED
         await rig.reopen()
         await rig.look("a")
         back.set()
@@ -486,9 +486,9 @@ def test_the_last_figures_of_a_task_are_read_beside_the_event_loop(
 
     def note_reader(files: GroupFiles) -> CgroupMetrics:
         readers.append(threading.current_thread())
-        return read_group(files)
+        return read_cgroup(files)
 
-    monkeypatch.setattr(rounds, "read_group", note_reader)
+    monkeypatch.setattr(sampling_rounds, "read_cgroup", note_reader)
 
     async def scenario(rig: Rig) -> None:
         await rig.run("a", "true")
@@ -517,8 +517,8 @@ def test_beyond_what_is_looked_at_nothing_is_told(
     tmp_path: Path, options: EmbeddedOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And the rest is told all the same, whatever the processes are called."""
-    monkeypatch.setattr(rounds, "_MAX_PROCESSES", 10)
-    monkeypatch.setattr(rounds, "_MAX_DESCRIPTORS", 200)
+    monkeypatch.setattr(sampling_rounds, "_MAX_PROCESSES", 10)
+    monkeypatch.setattr(sampling_rounds, "_MAX_DESCRIPTORS", 200)
 
     async def scenario(rig: Rig) -> None:
         async with partner("127.0.0.1", 0, 0) as (_, port):
@@ -529,7 +529,7 @@ def test_beyond_what_is_looked_at_nothing_is_told(
             assert (crowd.disk_read, crowd.disk_written) == (None, None)
             assert 0.45 <= crowd.cpu < 3.0  # in ticks of a hundredth
             assert crowd.processes >= 21
-            if rig.engine.health().limits == "watched":
+            if rig.engine.get_health().limits == "watched":
                 assert (crowd.net_in, crowd.net_out) == (None, None)
             else:
                 assert (crowd.net_in, crowd.net_out) == (0, 0)  # told by its group
@@ -573,8 +573,8 @@ def test_files_of_version_2(tmp_path: Path) -> None:
         io__pressure="some avg10=0.00 avg60=0.00 avg300=0.00 total=1250000\nfull avg10=0.00 total=9\n",
     )
     (tmp_path / "a/memory.swap.current").write_text("4096\n")
-    files = find_files([folder])
-    assert read_group(files) == CgroupMetrics(
+    files = find_group_files([folder])
+    assert read_cgroup(files) == CgroupMetrics(
         cpu=2.5,
         throttled=0.75,
         memory=700000,
@@ -583,11 +583,11 @@ def test_files_of_version_2(tmp_path: Path) -> None:
         swap=4096,
         disk_wait=1.25,
     )
-    assert read_processes(files) == [17, 4]
+    assert read_cgroup_pids(files) == [17, 4]
     assert files.number == Path(folder).stat().st_ino
     (tmp_path / "a/memory.max").write_text("2000000\n")
     (tmp_path / "a/memory.peak").unlink()  # before Linux 5.19
-    figures = read_group(find_files([folder]))
+    figures = read_cgroup(find_group_files([folder]))
     assert (figures.memory_limit, figures.memory_peak) == (2000000, None)
 
 
@@ -608,19 +608,19 @@ def test_files_of_version_1(tmp_path: Path) -> None:
         ),
     ]
     expected = CgroupMetrics(cpu=2.5, throttled=0.75, memory=700000, memory_peak=1200000, swap=4096)
-    assert read_group(find_files(folders)) == expected
-    assert find_files(folders).number == 0
+    assert read_cgroup(find_group_files(folders)) == expected
+    assert find_group_files(folders).number == 0
     unified = write_files(
         tmp_path / "unified", cgroup__events="", cpu__stat="usage_usec 2600000\n", cgroup__procs="17\n"
     )
-    hybrid = find_files([*folders, unified])
-    assert (read_group(hybrid).cpu, read_group(hybrid).throttled) == (2.6, 0.75)
+    hybrid = find_group_files([*folders, unified])
+    assert (read_cgroup(hybrid).cpu, read_cgroup(hybrid).throttled) == (2.6, 0.75)
     assert hybrid.number == Path(unified).stat().st_ino
 
 
 def test_files_of_a_group_that_is_gone(tmp_path: Path) -> None:
     folder = write_files(tmp_path / "a", cgroup__events="", cpu__stat="usage_usec 1\n", memory__current="1\n")
-    files = find_files([folder, str(tmp_path / "never")])
+    files = find_group_files([folder, str(tmp_path / "never")])
     shutil.rmtree(folder)
-    assert read_group(files) == CgroupMetrics()
-    assert read_processes(files) == []
+    assert read_cgroup(files) == CgroupMetrics()
+    assert read_cgroup_pids(files) == []

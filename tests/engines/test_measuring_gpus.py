@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from .ordinary import ROOT
-from .playing import health_here
+from .scenarios import health_here
 
 pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler")
 
@@ -40,55 +40,55 @@ def whole(index, foreign_processes=None):
 async def machine():
     asked = GpuMetrics(patience=60)
     pids.write_text("7\\n8\\n")
-    assert await asked.read_all() == ((whole(0), {7, 8}), (whole(1), set()))
+    assert await asked.read_states() == ((whole(0), {7, 8}), (whole(1), set()))
     mode.write_text("unsupported")
-    assert (await asked.read_all())[0] == (GpuState(index=0, memory=7000, memory_total=80000), None)
+    assert (await asked.read_states())[0] == (GpuState(index=0, memory=7000, memory_total=80000), None)
     mode.write_text("gone")
-    assert await asked.read_all() == ()
-    assert await asked.read_all() == ()
+    assert await asked.read_states() == ()
+    assert await asked.read_states() == ()
     mode.write_text("fine")
-    assert len(await asked.read_all()) == 2  # it came back
-    both = await asyncio.gather(asked.read_all(), asked.read([0]))
+    assert len(await asked.read_states()) == 2  # it came back
+    both = await asyncio.gather(asked.read_states(), asked.read_devices([0]))
     assert both[1] == {0: fine(0)}  # neither is left out for the other
     pids.unlink()
 
 async def others(rig):
-    (node,) = rig.engine.nodes()
-    inside = [each.pid for each in await rig.engine.processes("opens")]
-    assert await rig.engine.gpus() == {node.name: (whole(0, 0), whole(1, 0))}
+    (node,) = rig.engine.list_nodes()
+    inside = [each.pid for each in await rig.engine.list_processes("opens")]
+    assert await rig.engine.read_gpu_states() == {node.name: (whole(0, 0), whole(1, 0))}
     pids.write_text(f"{inside[-1]} {os.getpid()}")
-    assert await rig.engine.gpus() == {node.name: (whole(0, 1), whole(1, 0))}
+    assert await rig.engine.read_gpu_states() == {node.name: (whole(0, 1), whole(1, 0))}
     pids.write_text(f"{inside[-1]} 999999999")  # of another world, or gone by now
-    assert await rig.engine.gpus() == {node.name: (whole(0, None), whole(1, 0))}
+    assert await rig.engine.read_gpu_states() == {node.name: (whole(0, None), whole(1, 0))}
     pids.write_text(f"{inside[-1]}")
-    assert await rig.engine.gpus() == {node.name: (whole(0, 0), whole(1, 0))}
+    assert await rig.engine.read_gpu_states() == {node.name: (whole(0, 0), whole(1, 0))}
 
 async def figures():
     asked = GpuMetrics(patience=60)
-    assert await asked.read([0, 1]) == {0: fine(0), 1: fine(1)}
-    assert await asked.read([]) == {}
+    assert await asked.read_devices([0, 1]) == {0: fine(0), 1: fine(1)}
+    assert await asked.read_devices([]) == {}
     mode.write_text("old")
-    assert (await asked.read([1]))[1].memory == 9000
+    assert (await asked.read_devices([1]))[1].memory == 9000
     mode.write_text("unsupported")
-    assert await asked.read([0]) == {}
+    assert await asked.read_devices([0]) == {}
     mode.write_text("gone")
-    assert await asked.read([0]) == {}
-    assert await asked.read([0]) == {}
+    assert await asked.read_devices([0]) == {}
+    assert await asked.read_devices([0]) == {}
     mode.write_text("fine")
-    assert await asked.read([0]) == {0: fine(0)}  # it came back
+    assert await asked.read_devices([0]) == {0: fine(0)}  # it came back
     mode.write_text("hang")
     asked._patience = 0.3
-    assert await asked.read([0]) == {}
-    assert await asked.read([0]) == {}
+    assert await asked.read_devices([0]) == {}
+    assert await asked.read_devices([0]) == {}
     mode.write_text("fine")
-    while not (found := await asked.read([0])):  # once the question that hung is answered
+    while not (found := await asked.read_devices([0])):  # once the question that hung is answered
         await asyncio.sleep(0.01)
     assert found == {0: fine(0)}
 
 async def task(home):
     rig = Rig(lambda: EmbeddedEngine(home))
     await rig.open()
-    assert rig.engine.nodes()[0].gpus == (0, 1)
+    assert rig.engine.list_nodes()[0].gpus == (0, 1)
     opens = "touch /dev/nvidia1; exec 4<>/dev/nvidia1; echo opened; sleep 600"
     shared = "touch /dev/nvidiactl; exec 4<>/dev/nvidiactl; echo opened; sleep 600"
     await rig.start_and_wait_for(b"opened", "opens", opens, gpus=(1, 0))

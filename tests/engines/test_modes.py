@@ -14,17 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.attempt import Seen
+from holdfast.core.attempt import ObservedState
 from holdfast.core.errors import EngineError
 from holdfast.core.job import MIB, Resources
 from holdfast.engines.base import Isolation, Stream
 from holdfast.engines.embedded import EmbeddedOptions
-from holdfast.engines.embedded.lifecycle.places import Places
-from holdfast.engines.embedded.processes import with_cookie
+from holdfast.engines.embedded.lifecycle.task_folders import TaskFolders
+from holdfast.engines.embedded.processes import find_by_cookie
 from tests.contracts.engine_contract import Rig, launch, read_all, sweep
 
 from .ordinary import ORDINARY, ROOT, as_ordinary_user, bombing, only_root_can_become_another
-from .playing import folder_of, need, play
+from .scenarios import folder_of, need, play
 
 PLAIN = EmbeddedOptions(isolation="off")
 
@@ -40,9 +40,9 @@ def test_what_an_ordinary_user_can_change(tmp_path: Path) -> None:
     """
 
     async def scenario(rig: Rig) -> None:
-        health = rig.engine.health()
+        health = rig.engine.get_health()
         assert health.isolation is Isolation.READ_ONLY
-        assert any("not root" in note for note in health.notes)
+        assert any("does not run as root" in note for note in health.notes)
         seen = await rig.run("a", script)
         said = await read_all(rig.log("a"))
         assert seen.code == 0, await read_all(rig.log("a", Stream.STDERR))
@@ -60,7 +60,7 @@ from tests.contracts.engine_contract import Rig, read_all, sweep
 async def main():
     rig = Rig(lambda: EmbeddedEngine(Path(sys.argv[1])))
     await rig.open()
-    health = rig.engine.health()
+    health = rig.engine.get_health()
     seen = await rig.run("a", "echo $HOME; pwd; exit 3")
     said = (await read_all(rig.log("a"))).decode().split()
     image = await rig.run("b", "true", image="some/image")
@@ -98,14 +98,14 @@ def test_without_namespaces_tasks_run_unprotected_and_it_is_said() -> None:
     assert any("not isolated" in note and "." in note for note in notes)
     assert code == 3
     assert said == [f"{base}/home/tasks/a/scratch"] * 2
-    assert image == Seen.REFUSED
+    assert image == ObservedState.REFUSED
 
 
 def test_isolation_can_be_switched_off_in_so_many_words(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
-        health = rig.engine.health()
+        health = rig.engine.get_health()
         assert health.isolation is Isolation.NONE
-        assert any("switched off" in note for note in health.notes)
+        assert any("disabled" in note for note in health.notes)
 
     play(tmp_path, scenario, PLAIN)
 
@@ -119,15 +119,15 @@ def test_without_a_sandbox_nothing_of_the_server_leaks_in(tmp_path: Path, monkey
         assert b"hunter2" not in said
         assert b"MINE=yes" in said
         seen = await rig.run("b", "trap '' TERM; kill 0; exit 9")
-        assert (seen.seen, seen.code) == (Seen.EXITED, 9)
+        assert (seen.seen, seen.code) == (ObservedState.EXITED, 9)
         refused = await rig.engine.start(launch("c", "true", workdir="/no/such/folder"))
-        assert refused.seen is Seen.REFUSED
+        assert refused.seen is ObservedState.REFUSED
 
     play(tmp_path, scenario, PLAIN)
 
 
 def cookie(home: Path, attempt_id: str) -> str:
-    return Places(home).machine_name(attempt_id)
+    return TaskFolders(home).get_machine_name(attempt_id)
 
 
 DAEMON = "(setsid sh -c 'trap \"\" TERM HUP; echo up; exec sleep 600' &) &"
@@ -136,13 +136,13 @@ DAEMON = "(setsid sh -c 'trap \"\" TERM HUP; echo up; exec sleep 600' &) &"
 def test_without_a_sandbox_daemons_end_with_their_task(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"up", "a", f"{DAEMON} sleep 600")
-        assert with_cookie(cookie(tmp_path, "a"))
+        assert find_by_cookie(cookie(tmp_path, "a"))
         await rig.engine.stop("a", 0.1)
         await rig.end_of("a")
-        assert not with_cookie(cookie(tmp_path, "a"))
+        assert not find_by_cookie(cookie(tmp_path, "a"))
         await rig.start_and_wait_for(b"up", "b", f"{DAEMON} while [ ! -s ../stdout ]; do sleep 0.01; done; exit 4")
         assert (await rig.end_of("b")).code == 4
-        assert not with_cookie(cookie(tmp_path, "b"))
+        assert not find_by_cookie(cookie(tmp_path, "b"))
 
     play(tmp_path, scenario, PLAIN)
 
@@ -156,20 +156,20 @@ def test_without_a_sandbox_what_outlived_its_runner_is_ended_with_the_rest(tmp_p
         os.kill(runner, signal.SIGKILL)
         await rig.open()
         await sweep(rig.engine, [])
-        assert not with_cookie(cookie(tmp_path, "a"))
+        assert not find_by_cookie(cookie(tmp_path, "a"))
 
     play(tmp_path, scenario, PLAIN)
 
 
 def test_without_a_sandbox_a_fork_bomb_can_be_stopped(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
-        if rig.engine.health().limits == "watched":
+        if rig.engine.get_health().limits == "watched":
             pytest.skip("without control groups a fork bomb would hit everyone")
         bomb = "trap '' TERM; echo up; f() { while :; do (f) 2>/dev/null & sleep 0.01; done; }; f"
         await rig.start_and_wait_for(b"up", "a", bomb, resources=Resources(cpu=0.2, memory=128 * MIB))
         await rig.engine.stop("a", 0.3)
-        assert (await rig.end_of("a")).seen is Seen.EXITED
-        assert not with_cookie(cookie(tmp_path, "a"))
+        assert (await rig.end_of("a")).seen is ObservedState.EXITED
+        assert not find_by_cookie(cookie(tmp_path, "a"))
 
     with bombing():
         play(tmp_path, scenario, EmbeddedOptions(isolation="off", pids_max=100))

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.attempt import Seen
+from holdfast.core.attempt import ObservedState
 from holdfast.core.job import Mount
 from holdfast.engines.base import Isolation
-from holdfast.engines.embedded import engine
-from holdfast.engines.embedded.sandbox.mounting import BadMount, open_source, plan_mounts
+from holdfast.engines.embedded.lifecycle import mount_check
+from holdfast.engines.embedded.sandbox.mounts import BadMount, open_source, plan_mounts
 from holdfast.engines.embedded.sandbox.roots import follow_inside
 from tests.contracts.engine_contract import Rig, launch, read_all
 
-from .playing import need, play
+from .scenarios import need, play
 
 
 def test_a_folder_that_became_a_link_is_not_mounted(tmp_path: Path) -> None:
@@ -29,9 +29,9 @@ def test_a_folder_that_became_a_link_is_not_mounted(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         mounts = (Mount(source=str(shared / "x"), target="/loot"),)
         seen = await rig.engine.start(launch("a", "cat /loot/key", mounts=mounts))
-        assert seen.seen is Seen.REFUSED
+        assert seen.seen is ObservedState.REFUSED
         assert not seen.transient
-        assert "has become a link" in seen.message
+        assert "is now a symbolic link" in seen.message
 
     play(tmp_path / "home", scenario)
 
@@ -80,15 +80,15 @@ def test_a_working_directory_cannot_be_made_outside(tmp_path: Path) -> None:
 def test_folders_that_do_not_answer_hold_up_no_other_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a file system of the network whose server is gone."""
     answer = threading.Event()
-    monkeypatch.setattr(engine, "try_source", lambda _: answer.wait())
-    monkeypatch.setattr(engine, "_MOUNT_WAIT", 0.05)
+    monkeypatch.setattr(mount_check, "try_source", lambda _: answer.wait())
+    monkeypatch.setattr(mount_check, "_MOUNT_TIMEOUT", 0.05)
     mounts = (Mount(source=str(tmp_path), target=str(tmp_path)),)
 
     async def scenario(rig: Rig) -> None:
         for number in range(10):
             seen = await rig.engine.start(launch(f"held{number}", "true", mounts=mounts))
-            assert (seen.seen, seen.transient) == (Seen.REFUSED, True)
-            assert "does not answer" in seen.message
+            assert (seen.seen, seen.transient) == (ObservedState.REFUSED, True)
+            assert "not responding" in seen.message
         assert (await rig.run("free", "true")).code == 0
 
     try:
@@ -119,7 +119,7 @@ def test_targets_that_are_refused(tmp_path: Path, target: str) -> None:
 
 
 def test_a_target_within_another_mount_is_refused() -> None:
-    with pytest.raises(BadMount, match="within another"):
+    with pytest.raises(BadMount, match="inside another"):
         plan_mounts([Mount(source="/a", target="/data"), Mount(source="/b", target="/data/sub/../x")], "/")
 
 

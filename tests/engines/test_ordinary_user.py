@@ -21,7 +21,7 @@ ESSENTIAL = {
     ),
     "contract": ("tests/contracts/test_engine_embedded.py::TestSandboxed",),
     "inside": (
-        "tests/engines/test_entering.py::test_a_command_inside",
+        "tests/engines/test_exec_sessions.py::test_a_command_inside",
         "tests/engines/test_reviving.py::test_the_files_of_an_ended_task",
         "tests/engines/test_sftp.py::test_files_go_into_a_task_and_out",
         "tests/engines/test_library.py::test_what_a_sandbox_holds_of_it",
@@ -35,7 +35,11 @@ ESSENTIAL = {
 
 WHOLE = {
     "sandbox": ("tests/engines/test_sandbox.py",),
-    "entering": ("tests/engines/test_entering.py", "tests/engines/test_reviving.py", "tests/engines/test_stacks.py"),
+    "entering": (
+        "tests/engines/test_exec_sessions.py",
+        "tests/engines/test_reviving.py",
+        "tests/engines/test_stacks.py",
+    ),
     "files": ("tests/engines/test_scratch.py", "tests/engines/test_artifacts.py"),
     "measuring": (
         "tests/engines/test_measuring.py::test_processor_time[watched]",

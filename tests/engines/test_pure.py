@@ -15,35 +15,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.attempt import Seen
+from holdfast.core.attempt import ObservedState
 from holdfast.engines.embedded.folder_content import (
     Claim,
     StartNote,
-    ended,
-    not_alive,
+    observe_ended,
+    observe_not_alive,
+    observe_running,
     parse_claim,
     parse_start,
-    running,
 )
 from holdfast.engines.embedded.machine import find_node
 from holdfast.engines.embedded.options import EmbeddedOptions
-from holdfast.engines.embedded.sandbox.gpus import Gpu, device_binds, gpu_variables, parse_libraries
+from holdfast.engines.embedded.sandbox.gpus import Gpu, make_device_binds, make_gpu_variables, parse_libraries
 from holdfast.engines.embedded.sandbox.private_files import find_private_files
 from holdfast.engines.embedded.sandbox.render import (
     Bind,
-    Guard,
     Overlay,
-    Root,
-    hostname,
+    SandboxGuard,
+    SandboxRoot,
+    make_hostname,
+    make_task_env,
+    make_variable_name,
     render_args,
     render_command,
-    task_env,
-    variable_name,
 )
 from holdfast.engines.embedded.sandbox.roots import find_shell, resolve_inside
 from holdfast.engines.embedded.sandbox.seccomp import render_filter
 from holdfast.engines.embedded.task_folder import is_safe_id
-from holdfast.engines.embedded.threads import ready_threads
+from holdfast.engines.embedded.threads import start_thread_pool
 from tests.contracts.engine_contract import launch
 
 NOTE = StartNote(boot="b1", at=datetime(2026, 1, 2, tzinfo=UTC), sandbox=True, cgroups=("/g",), stands_on=("/l",))
@@ -73,8 +73,8 @@ def test_a_whole_claim() -> None:
     assert claim == Claim(
         pid=12, started=3400, ready=True, init_pid=77, pid_namespace=4026532266, command_code=3, code=3, ended=40.25
     )
-    seen = ended("a", NOTE, claim, oom=False, complaint="")
-    assert (seen.seen, seen.code, seen.elapsed) == (Seen.EXITED, 3, 6.25)
+    seen = observe_ended("a", NOTE, claim, oom=False, complaint="")
+    assert (seen.seen, seen.code, seen.elapsed) == (ObservedState.EXITED, 3, 6.25)
     assert seen.finished_at is not None
     assert (seen.finished_at - NOTE.at).total_seconds() == 6.25
 
@@ -96,44 +96,59 @@ def test_a_claim_cut_anywhere_says_only_what_was_finished(cut: int) -> None:
 @pytest.mark.parametrize(
     ("claim", "oom", "seen", "words", "cause"),
     [
-        (b"ready\n" + REPORT + b"end 1 9.0\n", False, Seen.LOST, "could not be set up: bwrap: no", "sandbox-failed"),
-        (b"end 125 9.0\n", False, Seen.LOST, "could not be set up", "sandbox-failed"),
-        (b"ready\n" + REPORT + b"end 137 9.0\n", False, Seen.LOST, "killed from outside (signal 9)", "lost"),
-        (b"ready\n" + REPORT + b"end 137 9.0\n", True, Seen.EXITED, "", ""),
+        (
+            b"ready\n" + REPORT + b"end 1 9.0\n",
+            False,
+            ObservedState.LOST,
+            "failed to start: bwrap: no",
+            "sandbox-failed",
+        ),
+        (b"end 125 9.0\n", False, ObservedState.LOST, "failed to start", "sandbox-failed"),
+        (
+            b"ready\n" + REPORT + b"end 137 9.0\n",
+            False,
+            ObservedState.LOST,
+            "killed from outside the task (signal 9)",
+            "lost",
+        ),
+        (b"ready\n" + REPORT + b"end 137 9.0\n", True, ObservedState.EXITED, "", ""),
     ],
 )
-def test_whose_fault_an_end_is(claim: bytes, oom: bool, seen: Seen, words: str, cause: str) -> None:
-    found = ended("a", NOTE, parse_claim(b"run 1 2\n" + claim), oom=oom, complaint="bwrap: no\n")
+def test_whose_fault_an_end_is(claim: bytes, oom: bool, seen: ObservedState, words: str, cause: str) -> None:
+    found = observe_ended("a", NOTE, parse_claim(b"run 1 2\n" + claim), oom=oom, complaint="bwrap: no\n")
     assert (found.seen, found.cause) == (seen, cause)
     assert words in found.message
 
 
 def test_without_a_sandbox_the_runners_word_counts() -> None:
     plain = StartNote(boot="b1", at=NOTE.at, sandbox=False)
-    assert ended("a", plain, parse_claim(b"run 1 2\nready\nend 9 9.0\n"), oom=False, complaint="").code == 9
-    assert ended("a", plain, parse_claim(b"run 1 2\nend 125 9.0\n"), oom=False, complaint="").seen is Seen.LOST
+    assert observe_ended("a", plain, parse_claim(b"run 1 2\nready\nend 9 9.0\n"), oom=False, complaint="").code == 9
+    assert (
+        observe_ended("a", plain, parse_claim(b"run 1 2\nend 125 9.0\n"), oom=False, complaint="").seen
+        is ObservedState.LOST
+    )
 
 
 @pytest.mark.parametrize(
     ("note", "claim", "boot", "seen"),
     [
-        (None, b"", "b1", Seen.ABSENT),
-        (NOTE, b"", "b1", Seen.ABSENT),
-        (NOTE, b"run 1", "b1", Seen.ABSENT),
-        (NOTE, b"", "b2", Seen.LOST),
-        (NOTE, b"run 1 2\n", "b1", Seen.LOST),
-        (NOTE, b"run 1 2\n", "b2", Seen.LOST),
-        (None, b"run 1 2\n", "b1", Seen.LOST),
+        (None, b"", "b1", ObservedState.ABSENT),
+        (NOTE, b"", "b1", ObservedState.ABSENT),
+        (NOTE, b"run 1", "b1", ObservedState.ABSENT),
+        (NOTE, b"", "b2", ObservedState.LOST),
+        (NOTE, b"run 1 2\n", "b1", ObservedState.LOST),
+        (NOTE, b"run 1 2\n", "b2", ObservedState.LOST),
+        (None, b"run 1 2\n", "b1", ObservedState.LOST),
     ],
 )
-def test_what_a_free_claim_means(note: StartNote | None, claim: bytes, boot: str, seen: Seen) -> None:
-    assert not_alive("a", note, parse_claim(claim), boot).seen is seen
+def test_what_a_free_claim_means(note: StartNote | None, claim: bytes, boot: str, seen: ObservedState) -> None:
+    assert observe_not_alive("a", note, parse_claim(claim), boot).seen is seen
 
 
 def test_elapsed_counts_by_the_boot_clock() -> None:
-    assert running("a", NOTE, parse_claim(b"run 1 1000\n"), uptime=70.0).elapsed == 60.0
-    assert running("a", NOTE, parse_claim(b"run 1 9000\n"), uptime=70.0).elapsed == 0.0
-    assert running("a", NOTE, Claim(), uptime=70.0).elapsed is None
+    assert observe_running("a", NOTE, parse_claim(b"run 1 1000\n"), uptime=70.0).elapsed == 60.0
+    assert observe_running("a", NOTE, parse_claim(b"run 1 9000\n"), uptime=70.0).elapsed == 0.0
+    assert observe_running("a", NOTE, Claim(), uptime=70.0).elapsed is None
 
 
 @pytest.mark.parametrize("name", ["job-1.0.worker-0.0", "a", "_x", "A" * 200])
@@ -145,12 +160,12 @@ def test_safe_names(name: str) -> None:
 
 
 def test_arguments_hold_every_part() -> None:
-    root = Root(
+    root = SandboxRoot(
         overlays=(Overlay(target="/", lowers=("/low", "/mask"), upper="/u", work="/w"),),
         binds=(Bind(source="/s", target="/t", read_only=False),),
         links=(("usr/bin", "/bin"),),
     )
-    guard = Guard(privileged=True, read_only=("/proc/sys",), empty_files=("/proc/keys",), seccomp=True)
+    guard = SandboxGuard(privileged=True, read_only=("/proc/sys",), empty_files=("/proc/keys",), seccomp=True)
     device = Bind(source="/dev/nvidia0", target="/dev/nvidia0", device=True)
     text = " ".join(render_args(launch("a", "true", workdir="/w d"), root, guard, {"A": "b c"}, 1024, [device]))
     for part in (
@@ -162,22 +177,29 @@ def test_arguments_hold_every_part() -> None:
         assert part in text
     assert "--unshare-user" not in text
     assert "--unshare-net" not in text
-    plain = render_args(launch("a", "true"), root, Guard(privileged=False), {}, 1024, [])
+    plain = render_args(launch("a", "true"), root, SandboxGuard(privileged=False), {}, 1024, [])
     assert "--unshare-user" in plain
     assert "--cap-add" not in plain
 
 
 def test_shell_options_a_shell_does_not_know_are_left_out() -> None:
     options = ("errexit", "pipefail", "nounset")
-    bash = render_command(Root(shell="/bin/bash"), options, "s")
+    bash = render_command(SandboxRoot(shell="/bin/bash"), options, "s")
     assert bash == ["/bin/bash", "-o", "errexit", "-o", "pipefail", "-o", "nounset", "s"]
-    assert render_command(Root(shell="/bin/sh"), options, "s") == ["/bin/sh", "-o", "errexit", "-o", "nounset", "s"]
+    assert render_command(SandboxRoot(shell="/bin/sh"), options, "s") == [
+        "/bin/sh",
+        "-o",
+        "errexit",
+        "-o",
+        "nounset",
+        "s",
+    ]
 
 
 def test_whose_variables_win() -> None:
-    root = Root(env={"PATH": "/image", "LANG": "image", "HOME": "/image"})
+    root = SandboxRoot(env={"PATH": "/image", "LANG": "image", "HOME": "/image"})
     given = launch("a", "true", env={"LANG": "mine", "HOLDFAST_ATTEMPT": "forged", "CUDA_VISIBLE_DEVICES": "0"})
-    env = task_env(given, root, "/home/x", {"CUDA_VISIBLE_DEVICES": ""})
+    env = make_task_env(given, root, "/home/x", {"CUDA_VISIBLE_DEVICES": ""})
     assert (env["PATH"], env["LANG"], env["CUDA_VISIBLE_DEVICES"]) == ("/image", "mine", "0")
     assert env["HOLDFAST_ATTEMPT"] == "a"
 
@@ -187,11 +209,11 @@ def test_whose_variables_win() -> None:
     [("worker-0", "worker-0"), ("Ünï_cöde-1", "n--c-de-1"), ("-" * 99, "task"), ("a" * 99, "a" * 63), ("", "task")],
 )
 def test_host_names(task: str, name: str) -> None:
-    assert hostname(task) == name
+    assert make_hostname(task) == name
 
 
 def test_variable_names() -> None:
-    assert variable_name("tensor-board.x") == "TENSOR_BOARD_X"
+    assert make_variable_name("tensor-board.x") == "TENSOR_BOARD_X"
 
 
 # --- the filter ---------------------------------------------------------------------------------------------------
@@ -283,14 +305,14 @@ def test_there_is_a_filter_for_this_machine() -> None:
 
 
 def test_devices_count_from_zero_where_only_ones_own_are_seen() -> None:
-    assert gpu_variables((2, 5), renumbered=True)["CUDA_VISIBLE_DEVICES"] == "0,1"
-    assert gpu_variables((2, 5), renumbered=False)["CUDA_VISIBLE_DEVICES"] == "2,5"
-    assert gpu_variables((), renumbered=True) == {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
+    assert make_gpu_variables((2, 5), renumbered=True)["CUDA_VISIBLE_DEVICES"] == "0,1"
+    assert make_gpu_variables((2, 5), renumbered=False)["CUDA_VISIBLE_DEVICES"] == "2,5"
+    assert make_gpu_variables((), renumbered=True) == {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
 
 
 def test_only_given_devices_are_bound() -> None:
     gpus = [Gpu(index=0, node="/dev/null", name="a", memory=1), Gpu(index=1, node="/dev/zero", name="b", memory=1)]
-    assert [bind.source for bind in device_binds([1], gpus) if "nvidia" not in bind.source] == ["/dev/zero"]
+    assert [bind.source for bind in make_device_binds([1], gpus) if "nvidia" not in bind.source] == ["/dev/zero"]
 
 
 def test_driver_libraries_are_found_in_the_linkers_listing(tmp_path: Path) -> None:
@@ -356,11 +378,11 @@ def test_the_machines_address_is_the_one_given_or_found() -> None:
 
 
 def test_an_entry_runs_in_place_of_the_script() -> None:
-    assert render_command(Root(shell="/bin/bash"), ("errexit",), "s", "e") == ["/bin/bash", "e", "s"]
+    assert render_command(SandboxRoot(shell="/bin/bash"), ("errexit",), "s", "e") == ["/bin/bash", "e", "s"]
 
 
 def test_threads_are_all_there_before_they_are_needed() -> None:
-    with ready_threads(5, "ready") as pool:
+    with start_thread_pool(5, "ready") as pool:
         assert _count_threads("ready") == 5
         assert [pool.submit(int).result() for _ in range(20)] == [0] * 20
         assert _count_threads("ready") == 5
@@ -380,5 +402,5 @@ def test_fewer_threads_have_to_do_where_no_more_can_be_made(monkeypatch: pytest.
         real(thread)
 
     monkeypatch.setattr(threading.Thread, "start", start)
-    with ready_threads(5, "test") as pool:
+    with start_thread_pool(5, "test") as pool:
         assert pool.submit(int).result() == 0

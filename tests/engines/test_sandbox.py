@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.attempt import Seen
+from holdfast.core.attempt import ObservedState
 from holdfast.core.job import MIB, Mount, Resources
 from holdfast.engines.base import Isolation, Stream
 from holdfast.engines.embedded import EmbeddedOptions
-from holdfast.engines.embedded.processes import descendants, start_ticks
+from holdfast.engines.embedded.processes import list_descendants, read_start_ticks
 from holdfast.engines.embedded.sandbox.render import CAPABILITIES
 from tests.contracts.engine_contract import Rig, launch, read_all
 
 from .ordinary import alone, bombing
-from .playing import folder_of, need, play
+from .scenarios import folder_of, need, play
 
 
 @pytest.fixture(autouse=True)
@@ -43,14 +43,14 @@ async def output(rig: Rig, script: str, **more: object) -> str:
     name = f"t{len(rig.told)}"
     seen = await rig.run(name, script, **more)
     log = await read_all(rig.log(name, Stream.MERGED))
-    assert (seen.seen, seen.code) == (Seen.EXITED, 0), (seen, log)
+    assert (seen.seen, seen.code) == (ObservedState.EXITED, 0), (seen, log)
     return log.decode()
 
 
 @pytest.mark.usefixtures("_full")
 def test_the_sandbox_is_the_full_one(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
-        assert rig.engine.health().isolation is Isolation.FULL
+        assert rig.engine.get_health().isolation is Isolation.FULL
 
     play(tmp_path, scenario)
 
@@ -213,7 +213,7 @@ def test_secrets_are_neither_on_disk_nor_in_arguments(tmp_path: Path) -> None:
         folder = folder_of(tmp_path, "a")
         runner = folder.read_claim().pid
         assert runner is not None
-        for pid in (runner, *descendants(runner)):
+        for pid in (runner, *list_descendants(runner)):
             assert b"very-secret" not in Path(f"/proc/{pid}/cmdline").read_bytes()
         for path in Path(folder.path).iterdir():
             if path.is_file() and not path.is_symlink():
@@ -261,9 +261,9 @@ def test_a_taken_port_is_a_passing_refusal(tmp_path: Path) -> None:
 
         async def scenario(rig: Rig) -> None:
             seen = await rig.engine.start(launch("a", "true", ports={"http": (port,)}))
-            assert (seen.seen, seen.transient, seen.cause) == (Seen.REFUSED, True, "port-in-use")
+            assert (seen.seen, seen.transient, seen.cause) == (ObservedState.REFUSED, True, "port-in-use")
             assert str(port) in seen.message
-            assert rig.engine.log("a", Stream.STDOUT) is None
+            assert rig.engine.open_log("a", Stream.STDOUT) is None
             server.close()
             assert (await rig.run("a", "true", ports={"http": (port,)})).code == 0
 
@@ -276,7 +276,7 @@ def test_a_taken_port_is_a_passing_refusal(tmp_path: Path) -> None:
         ({"mounts": (Mount(source="/no/such", target="/x"),)}, "/no/such", "not-allowed"),
         ({"mounts": (Mount(source="/etc", target="x"),)}, "absolute", "not-allowed"),
         ({"env": {"A=B": "x"}}, "A=B", "invalid-task"),
-        ({"env": {"A": "x\0y"}}, "not allowed", "invalid-task"),
+        ({"env": {"A": "x\0y"}}, "forbidden character", "invalid-task"),
         ({"env": {"A": "x" * 200_000}}, "longer", "invalid-task"),
         ({"env": {f"V{n}": "x" for n in range(5000)}}, "5000", "invalid-task"),
     ],
@@ -286,7 +286,7 @@ def test_what_cannot_be_given_is_refused_with_a_reason(
 ) -> None:
     async def scenario(rig: Rig) -> None:
         seen = await rig.engine.start(launch("a", "true", **more))
-        assert (seen.seen, seen.transient, seen.cause) == (Seen.REFUSED, False, cause)
+        assert (seen.seen, seen.transient, seen.cause) == (ObservedState.REFUSED, False, cause)
         assert words in seen.message
         assert not list((tmp_path / "tasks").iterdir())
 
@@ -305,8 +305,8 @@ def test_a_large_environment_and_script_fit(tmp_path: Path) -> None:
 def test_killing_ones_own_group_is_an_end_like_any_other(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         seen = await rig.run("a", "sleep 600 & trap '' TERM; kill 0; exit 9")
-        assert (seen.seen, seen.code) == (Seen.EXITED, 9)
-        assert (await rig.run("b", "kill -9 -1")).seen is Seen.EXITED
+        assert (seen.seen, seen.code) == (ObservedState.EXITED, 9)
+        assert (await rig.run("b", "kill -9 -1")).seen is ObservedState.EXITED
 
     play(tmp_path, scenario)
 
@@ -323,19 +323,19 @@ def test_what_a_task_leaves_behind_ends_with_it(tmp_path: Path) -> None:
         assert seen.code == 0
         claim = folder_of(tmp_path / "home", "a").read_claim()
         assert claim.init_pid is not None
-        assert start_ticks(claim.init_pid) is None  # and with it everything of its namespace has gone
+        assert read_start_ticks(claim.init_pid) is None  # and with it everything of its namespace has gone
 
     play(tmp_path / "home", scenario)
 
 
 def test_a_fork_bomb_can_be_stopped(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
-        if rig.engine.health().limits == "watched" and not alone():
+        if rig.engine.get_health().limits == "watched" and not alone():
             pytest.skip("without control groups a fork bomb would hit every test of this user")
         bomb = "trap '' TERM; echo up; f() { while :; do (f) 2>/dev/null & sleep 0.01; done; }; f"
         await rig.start_and_wait_for(b"up", "a", bomb, resources=Resources(cpu=0.2, memory=128 * MIB))
         await rig.engine.stop("a", 0.3)
-        assert (await rig.end_of("a")).seen is Seen.EXITED
+        assert (await rig.end_of("a")).seen is ObservedState.EXITED
 
     with bombing():
         play(tmp_path / "home", scenario, EmbeddedOptions(pids_max=100))

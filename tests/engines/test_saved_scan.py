@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.engines.embedded.sandbox import host, package_scan, private_files, saved_scan
 from holdfast.engines.embedded.sandbox.package_scan import PackageScan
-from holdfast.engines.embedded.sandbox.private_files import Hidden, Listing
+from holdfast.engines.embedded.sandbox.private_files import FolderListing, HiddenPath
 
 
 @pytest.fixture
@@ -23,8 +23,8 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / name / "public").write_text("")
     (folder / "open" / "secret").write_text("")
     (folder / "open" / "secret").chmod(0o600)
-    monkeypatch.setattr(host, "_PACKAGES", (str(folder),))
-    monkeypatch.setattr(private_files, "_SETTLED", -1.0)  # or what was made just now would not be remembered
+    monkeypatch.setattr(host, "_PACKAGE_FOLDERS", (str(folder),))
+    monkeypatch.setattr(private_files, "_MIN_CHANGE_AGE", -1.0)  # or what was made just now would not be remembered
     return folder
 
 
@@ -34,7 +34,7 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     real = private_files._list_folder
 
-    def list_folder(folder: str, signature: int) -> Listing:
+    def list_folder(folder: str, signature: int) -> FolderListing:
         found.append(folder)
         return real(folder, signature)
 
@@ -42,10 +42,10 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def scan(home: Path) -> list[Hidden]:
+def scan(home: Path) -> list[HiddenPath]:
     """As a server does that has just started."""
-    file = home / saved_scan.FILE
-    found = PackageScan().find((), file)
+    file = home / saved_scan.SCAN_FILE
+    found = PackageScan().find_private_files((), file)
     wait_for(file)
     return found.hidden
 
@@ -58,7 +58,7 @@ def wait_for(file: Path) -> None:
 
 
 def test_the_next_server_lists_only_what_has_changed(tmp_path: Path, packages: Path, listed: list[str]) -> None:
-    secret = [Hidden(path=f"{packages}/open/secret")]
+    secret = [HiddenPath(path=f"{packages}/open/secret")]
     assert scan(tmp_path) == secret
     assert len(listed) == 3
     listed.clear()
@@ -67,13 +67,13 @@ def test_the_next_server_lists_only_what_has_changed(tmp_path: Path, packages: P
     (packages / "more" / "closed").mkdir(mode=0o700)
     hidden = scan(tmp_path)
     assert listed == [f"{packages}/more"]
-    closed = Hidden(path=f"{packages}/more/closed", mode=0o700, uid=os.getuid(), gid=os.getgid())
+    closed = HiddenPath(path=f"{packages}/more/closed", mode=0o700, uid=os.getuid(), gid=os.getgid())
     assert set(hidden) == {*secret, closed}
 
 
 def test_it_is_for_the_server_alone(tmp_path: Path, packages: Path) -> None:
     scan(tmp_path)
-    assert (tmp_path / saved_scan.FILE).stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / saved_scan.SCAN_FILE).stat().st_mode & 0o777 == 0o600
 
 
 def test_names_that_are_no_text_come_back(tmp_path: Path, packages: Path, listed: list[str]) -> None:
@@ -81,7 +81,7 @@ def test_names_that_are_no_text_come_back(tmp_path: Path, packages: Path, listed
     (packages / name).mkdir(mode=0o755)
     (packages / name / "private").touch(mode=0o600)
     found = scan(tmp_path)
-    assert Hidden(path=f"{packages}/{name}/private") in found
+    assert HiddenPath(path=f"{packages}/{name}/private") in found
     listed.clear()
     assert scan(tmp_path) == found
     assert listed == []
@@ -104,7 +104,7 @@ def test_one_that_does_not_hold_is_not_used(
     tmp_path: Path, packages: Path, listed: list[str], change: dict[str, object]
 ) -> None:
     found = scan(tmp_path)
-    file = tmp_path / saved_scan.FILE
+    file = tmp_path / saved_scan.SCAN_FILE
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     listed.clear()
     assert scan(tmp_path) == found
@@ -113,7 +113,7 @@ def test_one_that_does_not_hold_is_not_used(
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "\x00" * 100])
 def test_damage_costs_time_only(tmp_path: Path, packages: Path, listed: list[str], text: str) -> None:
-    (tmp_path / saved_scan.FILE).write_text(text)
+    (tmp_path / saved_scan.SCAN_FILE).write_text(text)
     assert len(scan(tmp_path)) == 1
     assert len(listed) == 3
 
@@ -124,9 +124,9 @@ def test_a_mode_that_was_changed_in_place_is_found_soon(
     """By a full scan that follows the start."""
     scan(tmp_path)
     (packages / "more" / "public").chmod(0o600)
-    monkeypatch.setattr(package_scan, "_AFTER_START", -1.0)
+    monkeypatch.setattr(package_scan, "_FULL_SCAN_DELAY", -1.0)
     later = PackageScan()
-    file = tmp_path / saved_scan.FILE
-    later.find((), file)
-    later.wait()
-    assert Hidden(path=f"{packages}/more/public") in later.find((), file).hidden
+    file = tmp_path / saved_scan.SCAN_FILE
+    later.find_private_files((), file)
+    later.wait_for_scan()
+    assert HiddenPath(path=f"{packages}/more/public") in later.find_private_files((), file).hidden

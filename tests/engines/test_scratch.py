@@ -9,23 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.attempt import Seen
+from holdfast.core.attempt import ObservedState
 from holdfast.core.exits.exit import Cause
 from holdfast.core.job import MIB, Mount
 from holdfast.disk_space import DiskSpace
 from holdfast.engines.base import DiskUse, Isolation, Stream
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.folder_content import DiskExcess, ExcessKind, parse_excess, parse_start
-from holdfast.engines.embedded.lifecycle import emergency
+from holdfast.engines.embedded.lifecycle import disk_emergency
+from holdfast.engines.embedded.lifecycle.disk_usage import MeasureSchedule, measure_home, measure_task
 from holdfast.engines.embedded.lifecycle.live_tasks import LiveTask
-from holdfast.engines.embedded.lifecycle.places import Places
-from holdfast.engines.embedded.lifecycle.scratch import Pace, held_in, measure_task
-from holdfast.engines.embedded.lifecycle.unlinked_files import measure_unlinked
+from holdfast.engines.embedded.lifecycle.task_folders import TaskFolders
+from holdfast.engines.embedded.lifecycle.unlinked_files import measure_unlinked_files
 from holdfast.engines.embedded.tree_removal import remove_tree
 from holdfast.tree_size import MAX_OPEN_LEVELS
 from tests.contracts.engine_contract import Rig, collect
 
-from .playing import folder_of, need, play
+from .scenarios import folder_of, need, play
 
 QUICK = EmbeddedOptions(scratch_every=0.01)
 FILL = "dd if=/dev/zero of=$HOME/big bs=1M count=3 status=none; "
@@ -37,10 +37,10 @@ def test_a_home_that_holds_too_much_ends_the_task_and_is_told(tmp_path: Path, is
     async def scenario(rig: Rig) -> None:
         script = f"mkdir ~/artifacts; echo kept > ~/artifacts/x; {FILL}{end}"
         seen = await rig.run("a", script, scratch=2 * MIB)
-        assert (seen.seen, seen.cause) == (Seen.EXITED, Cause.SCRATCH_FULL)
+        assert (seen.seen, seen.cause) == (ObservedState.EXITED, Cause.SCRATCH_FULL)
         assert "home" in seen.message
-        assert " held " in seen.message
-        assert seen.message.endswith("; at most 2 MiB are allowed")
+        assert " uses " in seen.message
+        assert seen.message.endswith(" of disk space; the limit is 2 MiB")
         assert collect(rig.engine, "a").files[b"x"] == b"kept\n"
         await rig.engine.remove("a")
         again = await rig.look("a")
@@ -65,7 +65,7 @@ def test_a_restarted_server_goes_on_watching(tmp_path: Path) -> None:
         mounts = (Mount(source=str(tmp_path / "data"), target=target),)
         await rig.start_and_wait_for(b"up", "a", wait + FILL + "sleep 600", scratch=MIB, mounts=mounts)
         await rig.reopen()
-        assert (await rig.look("a")).seen is Seen.RUNNING
+        assert (await rig.look("a")).seen is ObservedState.RUNNING
         (tmp_path / "data" / "go").touch()
         assert (await rig.end_of("a")).cause == Cause.SCRATCH_FULL
 
@@ -83,7 +83,7 @@ def test_one_that_was_found_too_large_is_stopped_by_the_next_server(tmp_path: Pa
         await rig.look("a")
         seen = await rig.end_of("a")
         assert seen.cause == Cause.SCRATCH_FULL
-        assert "held 5 MiB; at most 1 MiB" in seen.message
+        assert "uses 5 MiB of disk space; the limit is 1 MiB" in seen.message
 
     play(tmp_path, scenario, QUICK)
 
@@ -102,7 +102,7 @@ def test_what_is_elsewhere_does_not_count(tmp_path: Path) -> None:
         await rig.start_and_wait_for(b"up", "a", f"{script}; echo up; sleep 600", scratch=MIB, mounts=mounts)
         note = folder_of(tmp_path / "home", "a").read_start()
         assert note is not None
-        assert held_in(folder_of(tmp_path / "home", "a").path, note.home, 1 << 60) < MIB
+        assert measure_home(folder_of(tmp_path / "home", "a").path, note.home, 1 << 60) < MIB
         await rig.engine.stop("a", 0)
         assert (await rig.end_of("a")).cause == ""
 
@@ -118,18 +118,18 @@ def test_a_home_is_counted_without_following_links_or_counting_twice(tmp_path: P
     (home / "link").symlink_to(tmp_path)
     os.mkfifo(home / "pipe")
     task = str(tmp_path / "task")
-    assert MIB <= held_in(task, "upper/home", 1 << 40) < 4 * MIB
-    assert held_in(task, "upper/home/link", 1 << 40) == 0
-    assert held_in(task, "upper/nothing", 1 << 40) == 0
+    assert MIB <= measure_home(task, "upper/home", 1 << 40) < 4 * MIB
+    assert measure_home(task, "upper/home/link", 1 << 40) == 0
+    assert measure_home(task, "upper/nothing", 1 << 40) == 0
     (tmp_path / "task" / "bent").symlink_to(home)
-    assert held_in(task, "bent/sub", 1 << 40) == 0
+    assert measure_home(task, "bent/sub", 1 << 40) == 0
 
 
 def test_counting_ends_when_there_is_enough(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     for number in range(50):
         (tmp_path / "home" / f"{number}").write_bytes(b"x" * 8192)
-    assert 8192 < held_in(str(tmp_path), "home", 8192) < 50 * 8192
+    assert 8192 < measure_home(str(tmp_path), "home", 8192) < 50 * 8192
 
 
 def test_files_below_more_folders_than_are_held_open_are_counted(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def open_paths() -> list[str]:
 
 def test_removed_files_that_are_open_count_once_if_they_are_on_this_disk(tmp_path: Path) -> None:
     def measure() -> DiskUse:
-        return measure_unlinked([os.getpid()], str(tmp_path), time.monotonic() + 60)
+        return measure_unlinked_files([os.getpid()], str(tmp_path), time.monotonic() + 60)
 
     def open_file(name: str) -> int:
         fd = os.open(tmp_path / name, os.O_RDWR | os.O_CREAT)
@@ -184,7 +184,7 @@ def test_removed_files_that_are_open_count_once_if_they_are_on_this_disk(tmp_pat
     for fd in (named, removed, memory, again):
         os.close(fd)
     assert measure() == before
-    assert measure_unlinked([os.getpid()], str(tmp_path / "gone"), time.monotonic() + 60) == DiskUse()
+    assert measure_unlinked_files([os.getpid()], str(tmp_path / "gone"), time.monotonic() + 60) == DiskUse()
 
 
 @pytest.mark.release_after(3)
@@ -197,8 +197,8 @@ def test_a_removed_file_that_a_task_holds_open_counts(tmp_path: Path, isolation:
     async def scenario(rig: Rig) -> None:
         removed = f"exec 9>{place}/big; rm {place}/big; dd if=/dev/zero bs=1M count=3 status=none >&9"
         seen = await rig.run("a", f"{removed}; sleep 600")
-        assert (seen.seen, seen.cause) == (Seen.EXITED, Cause.DISK_LIMIT)
-        assert "at most 2 MiB" in seen.message
+        assert (seen.seen, seen.cause) == (ObservedState.EXITED, Cause.DISK_LIMIT)
+        assert "the limit is 2 MiB" in seen.message
 
     options = EmbeddedOptions(scratch_every=0.01, isolation=isolation, task_bytes=2 * MIB)
     play(tmp_path, scenario, options)
@@ -211,8 +211,8 @@ def test_a_removed_file_is_seen_before_the_server_starts(tmp_path: Path) -> None
         uses = await rig.engine.measure_disk()  # type: ignore[attr-defined]
         assert uses["a"].bytes >= 3 * MIB
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(emergency, "read_disk_space", lambda _: DiskSpace(free=0, total=60 * MIB))
-            found = emergency._find_largest(Places(tmp_path))
+            patch.setattr(disk_emergency, "read_disk_space", lambda _: DiskSpace(free=0, total=60 * MIB))
+            found = disk_emergency._find_largest(TaskFolders(tmp_path))
         assert found is not None
         assert found[0] == "a"
         assert found[1].bytes >= 3 * MIB
@@ -224,28 +224,28 @@ def test_a_removed_file_is_seen_before_the_server_starts(tmp_path: Path) -> None
 
 def test_slow_looks_are_rare_and_many_tasks_share_the_time() -> None:
     now = 0.0
-    pace = Pace(10.0, lambda: now)
+    pace = MeasureSchedule(10.0, lambda: now)
     first, second, unlimited = (_live(scratch) for scratch in (1, 1, 0))
     tasks = [first, second, unlimited]
-    assert pace.due(tasks) == []
+    assert pace.list_due_tasks(tasks) == []
     now = 10.0
-    assert pace.due(tasks) == [first, second]
-    pace.looked(first, took=0.001)
-    pace.looked(second, took=2.0)
+    assert pace.list_due_tasks(tasks) == [first, second]
+    pace.record_measurement(first, took=0.001)
+    pace.record_measurement(second, took=2.0)
     now = 20.0
-    assert pace.due(tasks) == [first]
+    assert pace.list_due_tasks(tasks) == [first]
     now = 409.0
-    assert second not in pace.due(tasks)
+    assert second not in pace.list_due_tasks(tasks)
     now = 410.0  # two tasks, so each has half of a hundredth
-    assert second in pace.due(tasks)
+    assert second in pace.list_due_tasks(tasks)
 
 
 @pytest.mark.parametrize("isolation", ["auto", "off"])
 @pytest.mark.parametrize(
     ("script", "limits", "words"),
     [
-        ("dd if=/dev/zero of=$HOME/big bs=1M count=3 status=none", {"task_bytes": 2 * MIB}, "at most 2 MiB"),
-        ("mkdir ~/many; cd ~/many; seq 300 | xargs touch", {"task_files": 200}, "at most 200"),
+        ("dd if=/dev/zero of=$HOME/big bs=1M count=3 status=none", {"task_bytes": 2 * MIB}, "the limit is 2 MiB"),
+        ("mkdir ~/many; cd ~/many; seq 300 | xargs touch", {"task_files": 200}, " files; the limit is 200"),
     ],
 )
 def test_a_task_that_writes_more_than_it_may_is_stopped_and_told_which_limit(
@@ -253,7 +253,7 @@ def test_a_task_that_writes_more_than_it_may_is_stopped_and_told_which_limit(
 ) -> None:
     async def scenario(rig: Rig) -> None:
         seen = await rig.run("a", f"{script}; sleep 600")
-        assert (seen.seen, seen.cause) == (Seen.EXITED, Cause.DISK_LIMIT)
+        assert (seen.seen, seen.cause) == (ObservedState.EXITED, Cause.DISK_LIMIT)
         assert words in seen.message
 
     play(tmp_path, scenario, EmbeddedOptions(scratch_every=0.01, isolation=isolation, **limits))  # type: ignore[arg-type]
@@ -279,7 +279,9 @@ def test_a_task_that_fills_the_servers_disk_is_told_so(tmp_path: Path) -> None:
         await rig.engine.stop_for_disk("a", uses["a"], 4096, 0)  # type: ignore[attr-defined]
         seen = await rig.end_of("a")
         assert seen.cause == Cause.SERVER_DISK_FULL
-        assert seen.message.startswith("Stopped because the server's disk was nearly full (4 KiB free); this task had")
+        assert seen.message.startswith(
+            "Stopped because the server's disk was nearly full (4 KiB free); this task wrote "
+        )
 
     play(tmp_path, scenario)
 
@@ -287,7 +289,7 @@ def test_a_task_that_fills_the_servers_disk_is_told_so(tmp_path: Path) -> None:
 def test_a_task_that_fails_while_nothing_can_be_written_is_told_so(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         assert (await rig.run("before", "exit 3")).cause == ""
-        rig.engine.note_disk_full()  # type: ignore[attr-defined]
+        rig.engine.record_disk_full()  # type: ignore[attr-defined]
         assert (await rig.run("a", "exit 3")).cause == Cause.DISK_WAS_FULL
         assert (await rig.run("b", "exit 0")).cause == ""
 
@@ -306,10 +308,10 @@ def test_logs_are_cut_when_the_disk_is_full_also_after_a_kill(tmp_path: Path) ->
         Path(folder["first"]).unlink()
         await rig.reopen()
         await rig.look("a")
-        log = rig.engine.log("a", Stream.STDOUT)
+        log = rig.engine.open_log("a", Stream.STDOUT)
         assert log is not None
-        rig.engine.recorder("a")  # type: ignore[attr-defined]
-        first = await log.first()
+        rig.engine.get_recorder("a")  # type: ignore[attr-defined]
+        first = await log.find_first_offset()
         assert first == freed
         assert b"\0" not in await log.read(first, 1 << 20)
         await rig.engine.stop("a", 0)
@@ -343,7 +345,7 @@ def test_what_older_releases_noted_is_understood() -> None:
 
 
 def sandboxed(rig: Rig) -> bool:
-    return rig.engine.health().isolation is not Isolation.NONE
+    return rig.engine.get_health().isolation is not Isolation.NONE
 
 
 def _live(scratch: int) -> LiveTask:

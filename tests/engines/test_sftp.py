@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.job import MIB
-from holdfast.engines.base import Command, Inside, Session
+from holdfast.engines.base import ExecCommand, ExecKind, ExecSession
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.runtime import sftp
 from tests.contracts.engine_contract import Rig
 
-from .playing import play
+from .scenarios import play
 from .sessions import everything, inside, let_in
-from .test_entering import STAND, every_kind
+from .test_exec_sessions import STAND, every_kind
 
 needs_sftp = pytest.mark.skipif(not shutil.which("sftp"), reason="OpenSSH's sftp is missing")
 OPEN, CLOSE, LSTAT, OPENDIR, READDIR, REALPATH, RENAME, EXTENDED = 3, 4, 7, 11, 12, 16, 18, 200
@@ -33,7 +33,7 @@ OPEN, CLOSE, LSTAT, OPENDIR, READDIR, REALPATH, RENAME, EXTENDED = 3, 4, 7, 11, 
 async def by_sftp(rig: Rig, attempt_id: str, folder: Path, *commands: str) -> str:
     """Run OpenSSH's client on a session; it reaches it by a socket of ours."""
     path = str(folder / "socket")
-    session = await let_in(rig.engine).enter(attempt_id, Command(kind=Inside.SFTP))
+    session = await let_in(rig.engine).open_session(attempt_id, ExecCommand(kind=ExecKind.SFTP))
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         up = asyncio.create_task(_up(reader, session))
@@ -58,7 +58,7 @@ async def by_sftp(rig: Rig, attempt_id: str, folder: Path, *commands: str) -> st
     return out.decode()
 
 
-async def _up(reader: asyncio.StreamReader, session: Session) -> None:
+async def _up(reader: asyncio.StreamReader, session: ExecSession) -> None:
     while block := await reader.read(1 << 18):
         await session.write(block)
     session.end_input()
@@ -108,7 +108,7 @@ def test_files_go_into_a_task_and_out(tmp_path: Path, options: EmbeddedOptions |
 def test_a_client_that_goes_away_ends_it(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"up", "a", STAND)
-        session = await let_in(rig.engine).enter("a", Command(kind=Inside.SFTP))
+        session = await let_in(rig.engine).open_session("a", ExecCommand(kind=ExecKind.SFTP))
         await session.write(struct.pack(">IBI", 5, 1, 3))
         assert (await session.read())[4:9] == struct.pack(">BI", 2, 3)
         session.end_input()

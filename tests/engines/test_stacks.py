@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engines.base import Command, Inside, Isolation, ProcessInfo
+from holdfast.engines.base import ExecCommand, ExecKind, Isolation, ProcessInfo
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from holdfast.engines.embedded.exec.session import EmbeddedSession
-from holdfast.engines.embedded.processes import start_ticks
+from holdfast.engines.embedded.processes import read_start_ticks
 from tests.contracts.engine_contract import Rig
 
 from .archives import config, docker_archive, entry, folder, shell_entries, tar
 from .hostile_programs import LIBRARY_THAT_WAITS
-from .playing import need, play
+from .scenarios import need, play
 from .sessions import inside, let_in
 from .test_modes import PLAIN
 
@@ -44,12 +44,12 @@ SYS_PTRACE = 1 << 19
 
 
 async def process_of(rig: Rig) -> ProcessInfo:
-    (found,) = [info for info in await let_in(rig.engine).processes("a") if info.python]
+    (found,) = [info for info in await let_in(rig.engine).list_processes("a") if info.python]
     return found
 
 
 async def assert_seen(rig: Rig) -> None:
-    look = Command(kind=Inside.STACKS, process=(await process_of(rig)).inner_pid)
+    look = ExecCommand(kind=ExecKind.STACK_DUMP, process=(await process_of(rig)).inner_pid)
     said = await inside(rig.engine, "a", look)
     assert said.code == 0, said
     (thread,) = json.loads(said.out)
@@ -90,7 +90,9 @@ def test_what_looks_has_the_tasks_files_and_none_of_its_variables_and_cannot_be_
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"up", "a", COPIED, env={"PROGRAM": ENDLESS, "RUST_LOG": "trace"})
         target = await process_of(rig)
-        session = await let_in(rig.engine).enter("a", Command(kind=Inside.STACKS, process=target.inner_pid))
+        session = await let_in(rig.engine).open_session(
+            "a", ExecCommand(kind=ExecKind.STACK_DUMP, process=target.inner_pid)
+        )
         spy = await _at_work(rig)
         for kind in ("mnt", "pid", "user", "cgroup"):
             assert Path(f"/proc/{spy.pid}/ns/{kind}").samefile(f"/proc/{target.pid}/ns/{kind}")
@@ -102,10 +104,10 @@ def test_what_looks_has_the_tasks_files_and_none_of_its_variables_and_cannot_be_
         said = await inside(rig.engine, "a", f"cd /proc/{spy.inner_pid}; {WAYS}")
         assert said.out == ""
         assert said.errors.lower().count("permission denied") == 5
-        session.signal(signal.SIGKILL)
+        session.send_signal(signal.SIGKILL)
         assert await session.wait() == 128 + signal.SIGKILL
         session.close()
-        assert start_ticks(spy.pid) is None
+        assert read_start_ticks(spy.pid) is None
 
     play(tmp_path, scenario)
 
@@ -118,10 +120,10 @@ def test_what_goes_in_has_no_files_of_the_machine_from_its_birth(tmp_path: Path)
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"up", "a", 'exec python3 -c "$PROGRAM"', env={"PROGRAM": HUNG})
         target = await process_of(rig)
-        session = await let_in(rig.engine).enter("a", Command(argv=("cat",)))
+        session = await let_in(rig.engine).open_session("a", ExecCommand(argv=("cat",)))
         assert isinstance(session, EmbeddedSession)
         for place in ("root", "ns/mnt"):
-            assert Path(f"/proc/{session.helper}/{place}").samefile(f"/proc/{target.pid}/{place}")
+            assert Path(f"/proc/{session.helper_pid}/{place}").samefile(f"/proc/{target.pid}/{place}")
         session.close()
 
     play(tmp_path, scenario)
@@ -129,7 +131,7 @@ def test_what_goes_in_has_no_files_of_the_machine_from_its_birth(tmp_path: Path)
 
 async def _at_work(rig: Rig) -> ProcessInfo:
     while True:
-        for info in await let_in(rig.engine).processes("a"):
+        for info in await let_in(rig.engine).list_processes("a"):
             if info.command[0] == "py-spy":
                 return info
         await asyncio.sleep(0.01)

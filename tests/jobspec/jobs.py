@@ -9,12 +9,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from holdfast.core.job import GIB, MIB, Completion, Dialect, Hold, Job, Keep, Mount, Resources, Role
-from holdfast.core.notifications import CHOICES, Notify, Way
-from holdfast.jobspec.notifying import joined
+from holdfast.core.job import GIB, MIB, Completion, Hold, HoldScope, Job, JobFormat, Mount, Resources, Role
+from holdfast.core.notifications import SELECTABLE_EVENTS, Channel, NotifySpec
+from holdfast.jobspec.instance_types import override_resources
+from holdfast.jobspec.notify import merge_notify
 from holdfast.jobspec.rules import SHELL_OPTION
-from holdfast.jobspec.sizes import sized
-from holdfast.jobspec.templates import secret_reference
+from holdfast.jobspec.templates import format_secret_reference
 
 # Words that YAML readers disagree about, and shapes that are hard to write down.
 TRAPS = [
@@ -47,20 +47,20 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 )
 durations = st.timedeltas(timedelta(0), timedelta(days=400))
 counts = st.none() | st.integers(1, 50)
-_kept = st.sampled_from([Keep.ALL, Keep.FILES])
-holds = st.just(Hold(keep=Keep.NOTHING)) | st.builds(
+_kept = st.sampled_from([HoldScope.ALL, HoldScope.FILES])
+holds = st.just(Hold(keep=HoldScope.NOTHING)) | st.builds(
     Hold, duration=st.none() | durations.filter(lambda span: bool(span)), keep=_kept
 )
 
-_events = st.frozensets(st.sampled_from(CHOICES), min_size=1)
+_events = st.frozensets(st.sampled_from(SELECTABLE_EVENTS), min_size=1)
 _mails = st.sampled_from(["", "ann@example.org", "a.b+c@lab.example.org"])
 _hooks = st.sampled_from(["https://example.org/a?b=c", "http://[::1]:8080/", "https://example.org/#x"])
 notifies = st.lists(
-    st.builds(Notify, events=_events)
-    | st.builds(Notify, events=_events, way=st.just(Way.MAIL), address=_mails)
-    | st.builds(Notify, events=_events, way=st.sampled_from([Way.WEBHOOK, Way.SLACK]), address=_hooks),
+    st.builds(NotifySpec, events=_events)
+    | st.builds(NotifySpec, events=_events, way=st.just(Channel.MAIL), address=_mails)
+    | st.builds(NotifySpec, events=_events, way=st.sampled_from([Channel.WEBHOOK, Channel.SLACK]), address=_hooks),
     max_size=3,
-).map(joined)
+).map(merge_notify)
 
 
 def _distinct_targets(mounts: list[Mount]) -> tuple[Mount, ...]:
@@ -101,7 +101,7 @@ def jobs(draw: st.DrawFn) -> Job:
     drawn = draw(st.lists(roles, min_size=1, max_size=3, unique_by=lambda role: role.name))
     secrets = draw(st.dictionaries(variables | texts, texts | json_values, max_size=2))
     if draw(st.booleans()):
-        exported = {name: secret_reference(name) for name in secrets if name.isidentifier() and name.isascii()}
+        exported = {name: format_secret_reference(name) for name in secrets if name.isidentifier() and name.isascii()}
         drawn = [_with_env(role, exported) for role in drawn]
     return Job(
         name=draw(titles),
@@ -119,7 +119,7 @@ def jobs(draw: st.DrawFn) -> Job:
         datasets=tuple(draw(st.lists(dataset_names, max_size=3, unique=True))),
         files=draw(st.booleans()),
         notify=draw(notifies),
-        dialect=draw(st.sampled_from(Dialect)),
+        dialect=draw(st.sampled_from(JobFormat)),
         extras=draw(st.dictionaries(texts, json_values, max_size=3)),
     )
 
@@ -145,7 +145,9 @@ def _sized(draw: st.DrawFn, role: Role) -> Role:
         return role
     keys = draw(st.sets(st.sampled_from(["cpu", "memory", "gpu", "shm"])))
     own = {key: getattr(role.resources, key) for key in keys}
-    return replace(role, instance_type=name, own_resources=tuple(sorted(keys)), resources=sized(SIZES[name], own))
+    return replace(
+        role, instance_type=name, own_resources=tuple(sorted(keys)), resources=override_resources(SIZES[name], own)
+    )
 
 
 def _with_env(role: Role, more: dict[str, str]) -> Role:

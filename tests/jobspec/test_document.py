@@ -8,11 +8,11 @@ import pytest
 
 from holdfast.core.errors import InvalidJob
 from holdfast.jobspec import parse_job
-from holdfast.jobspec.document import Node, read_document
+from holdfast.jobspec.document import DocumentNode, read_document
 
 
 def value_of(text: str) -> Any:
-    return read_document(f"key: {text}").root.plain()["key"]
+    return read_document(f"key: {text}").root.to_plain()["key"]
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_lines_are_those_of_the_keys() -> None:
     assert _lines(root) == {"a": 2, "a.b": 4, "a.c": 5, "a.c.0": 6, "a.c.1": 7, "d": 9, "d.e": 9, "f": 10, "f.e": 9}
 
 
-def _lines(node: Node, path: str = "") -> dict[str, int | None]:
+def _lines(node: DocumentNode, path: str = "") -> dict[str, int | None]:
     children = node.value
     entries = (
         children.items() if isinstance(children, dict) else enumerate(children) if isinstance(children, list) else ()
@@ -60,18 +60,18 @@ def _lines(node: Node, path: str = "") -> dict[str, int | None]:
 
 def test_merged_keys_give_way_to_written_ones() -> None:
     text = "a: &a {x: 1, y: 1}\nb: &b {x: 2, z: 2}\nc: {<<: [*a, *b], y: 3}\nd: {'<<': 4}\n"
-    plain = read_document(text).root.plain()
+    plain = read_document(text).root.to_plain()
     assert plain["c"] == {"x": 1, "y": 3, "z": 2}
     assert plain["d"] == {"<<": 4}
 
 
 def test_flow_yaml_is_not_mistaken_for_json() -> None:
-    assert read_document("{name: a, list: [1, 2,],}").root.plain() == {"name": "a", "list": [1, 2]}
-    assert read_document('{"a": 1,}').root.plain() == {"a": 1}
+    assert read_document("{name: a, list: [1, 2,],}").root.to_plain() == {"name": "a", "list": [1, 2]}
+    assert read_document('{"a": 1,}').root.to_plain() == {"a": 1}
 
 
 def test_json_escapes() -> None:
-    assert read_document('{"a": "\\ud83d\\ude00\\/\\u00e9"}').root.plain() == {"a": "😀/é"}
+    assert read_document('{"a": "\\ud83d\\ude00\\/\\u00e9"}').root.to_plain() == {"a": "😀/é"}
 
 
 def test_duplicates_are_all_found() -> None:

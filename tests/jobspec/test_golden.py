@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.errors import InvalidJob, Problem
-from holdfast.core.job import Dialect
+from holdfast.core.job import JobFormat
 from holdfast.jobspec import job_from_json, job_to_json, parse_job, render_yaml
 
 from .samples import SITE, check_golden, golden_files, name_of
 
-VALID = golden_files(*Dialect)
+VALID = golden_files(*JobFormat)
 INVALID = golden_files("invalid")
 
 
@@ -41,7 +41,7 @@ def test_invalid_file_is_told(path: Path) -> None:
 def test_every_dialect_survives_our_own_yaml(path: Path) -> None:
     job = parse_job(path.read_bytes(), defaults=SITE).job
     written = render_yaml(job, mask_secrets=False, defaults=SITE)
-    assert parse_job(written, defaults=SITE).job == replace(job, dialect=Dialect.HOLDFAST)
+    assert parse_job(written, defaults=SITE).job == replace(job, dialect=JobFormat.HOLDFAST)
 
 
 @pytest.mark.parametrize("path", VALID, ids=name_of)

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from holdfast.core.errors import InvalidJob
-from holdfast.core.job import GIB, MIB, Dialect, Hold, Job, Keep, Resources
-from holdfast.jobspec import Defaults, parse_job, recognise
+from holdfast.core.job import GIB, MIB, Hold, HoldScope, Job, JobFormat, Resources
+from holdfast.jobspec import Defaults, detect_format, parse_job
 
 
 def parse(text: str, **defaults: object) -> Job:
@@ -26,25 +26,25 @@ def problems(text: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("keys", "dialect"),
     [
-        ({"protocolVersion": 2}, Dialect.OPENPAI_V2),
-        ({"taskRoles": {"a": {}}}, Dialect.OPENPAI_V2),
-        ({"jobName": "x"}, Dialect.OPENPAI_V1),
-        ({"taskRoles": []}, Dialect.OPENPAI_V1),
-        ({"displayName": "x", "command": "y"}, Dialect.PRIMEHUB),
-        ({"instanceType": "x"}, Dialect.PRIMEHUB),
-        ({"groupId": "x", "command": "y", "image": "z"}, Dialect.PRIMEHUB),
-        ({"name": "x", "command": "y"}, Dialect.HOLDFAST),
-        ({"groupName": "x", "roles": {}}, Dialect.HOLDFAST),
-        ({}, Dialect.HOLDFAST),
+        ({"protocolVersion": 2}, JobFormat.OPENPAI_V2),
+        ({"taskRoles": {"a": {}}}, JobFormat.OPENPAI_V2),
+        ({"jobName": "x"}, JobFormat.OPENPAI_V1),
+        ({"taskRoles": []}, JobFormat.OPENPAI_V1),
+        ({"displayName": "x", "command": "y"}, JobFormat.PRIMEHUB),
+        ({"instanceType": "x"}, JobFormat.PRIMEHUB),
+        ({"groupId": "x", "command": "y", "image": "z"}, JobFormat.PRIMEHUB),
+        ({"name": "x", "command": "y"}, JobFormat.HOLDFAST),
+        ({"groupName": "x", "roles": {}}, JobFormat.HOLDFAST),
+        ({}, JobFormat.HOLDFAST),
     ],
 )
-def test_dialect_is_recognised_by_its_keys(keys: dict[str, object], dialect: Dialect) -> None:
-    assert recognise(keys) is dialect
+def test_dialect_is_recognised_by_its_keys(keys: dict[str, object], dialect: JobFormat) -> None:
+    assert detect_format(keys) is dialect
 
 
 def test_dialect_can_be_forced() -> None:
     with pytest.raises(InvalidJob) as caught:
-        parse_job("name: a\ncommand: b\n", dialect=Dialect.PRIMEHUB)
+        parse_job("name: a\ncommand: b\n", dialect=JobFormat.PRIMEHUB)
     assert "displayName" in {problem.field for problem in caught.value.problems}
 
 
@@ -110,19 +110,19 @@ def test_instance_types_are_listed_when_unknown() -> None:
         parse_job('{"displayName": "a", "image": "b", "command": "c", "instanceType": "xxl"}', defaults=Defaults(
             instance_types={"small": Resources(), "large": Resources()},
         ))  # fmt: skip
-    assert caught.value.hint == "Known here: large, small."
+    assert caught.value.hint == "Valid names: large, small."
 
 
 @pytest.mark.parametrize(
     ("written", "hold"),
     [
         ("true", Hold()),
-        ("false", Hold(keep=Keep.NOTHING)),
-        ("0", Hold(keep=Keep.NOTHING)),
-        ("{for: 0s, keep: files}", Hold(keep=Keep.NOTHING)),
+        ("false", Hold(keep=HoldScope.NOTHING)),
+        ("0", Hold(keep=HoldScope.NOTHING)),
+        ("{for: 0s, keep: files}", Hold(keep=HoldScope.NOTHING)),
         ("2h", Hold(duration=timedelta(hours=2))),
         ("3600", Hold(duration=timedelta(hours=1))),
-        ("{keep: files}", Hold(keep=Keep.FILES)),
+        ("{keep: files}", Hold(keep=HoldScope.FILES)),
         ("{on: failure, for: 7d}", Hold(duration=timedelta(days=7))),
         ("{}", Hold()),
         ("", None),
@@ -165,7 +165,7 @@ def test_task_retries_under_gang_placement_are_warned_about() -> None:
 
 def test_unreachable_completion_is_warned_about() -> None:
     parsed = parse_job("name: a\ncommand: b\nroles:\n  w: {instances: 2, completion: {min_succeeded: 3}}\n")
-    assert "can never apply" in parsed.warnings[0].message
+    assert "completion rule that never applies" in parsed.warnings[0].message
 
 
 def test_unknown_secret_is_warned_about_once() -> None:
@@ -178,7 +178,7 @@ def test_unknown_secret_is_warned_about_once() -> None:
 
 def test_two_mounts_at_one_place() -> None:
     assert problems("name: a\ncommand: b\nroles:\n  w: {mounts: ['/a:/x', '/b:/x/']}\n") == [
-        ("roles.w", "mounts two folders at the same place")
+        ("roles.w", "mounts two folders at the same path")
     ]
 
 
@@ -311,7 +311,7 @@ def test_v2_plugins_for_roles_that_are_not_there_are_only_warned_of() -> None:
     plugin = "extras: {com.microsoft.pai.runtimeplugin: [{plugin: ssh, taskroles: [v]}]}\n"
     [warning] = parse_job(PAI.replace("COMPLETION", "{}") + plugin).warnings
     assert "'v', which is not a task role" in warning.message
-    assert warning.hint == "Known here: w."
+    assert warning.hint == "Valid names: w."
 
 
 def test_v2_plugins_that_are_not_there_are_warned_of() -> None:
@@ -319,7 +319,7 @@ def test_v2_plugins_that_are_not_there_are_warned_of() -> None:
     first, second = parse_job(PAI.replace("COMPLETION", "{}") + plugin).warnings
     assert "'sssh'" in first.message
     assert (first.field, first.hint) == ('extras["com.microsoft.pai.runtimeplugin"][0].plugin', "Did you mean 'ssh'?")
-    assert second.hint == "Known here: cmd, git, ssh, tensorboard, teamwise_storage."
+    assert second.hint == "Valid names: cmd, git, ssh, tensorboard, teamwise_storage."
 
 
 def test_v2_prerequisites_with_plugins_that_are_not_there_are_warned_of() -> None:
@@ -338,17 +338,17 @@ def test_v2_deployments_for_roles_that_are_not_there_are_warned_of() -> None:
     tree["deployments"] = [{"name": "d", "taskRoles": {"w": {}, "W": {"preCommands": ["x"]}, "other": {}}}]
     first, second = parse_job(json.dumps(tree)).warnings
     assert (first.field, first.hint) == ("deployments[0].taskRoles.W", "Did you mean 'w'?")
-    assert second.hint == "Known here: w."
+    assert second.hint == "Valid names: w."
 
 
 def test_v2_commands_that_vanish() -> None:
     text = PAI.replace("COMPLETION", "{}").replace("[x]", "['<% $parameters.a %>']") + "parameters: {a: ' '}\n"
-    assert problems(text) == [("taskRoles.w.commands", "has nothing to run once its references are filled in")]
+    assert problems(text) == [("taskRoles.w.commands", "has no commands after its references are resolved")]
 
 
 @pytest.mark.parametrize(
     ("secrets", "fate"),
-    [("{a: b}", "it vanishes from the text"), ("{}", "stays"), ("{_registry_passwords: {i: b}}", "stays")],
+    [("{a: b}", "it is removed from the text"), ("{}", "stays"), ("{_registry_passwords: {i: b}}", "stays")],
 )
 def test_v2_warnings_tell_what_becomes_of_tags_that_refer_to_nothing(secrets: str, fate: str) -> None:
     line = "echo <% $parameters.no %> <% $secrets.no %>"
@@ -436,8 +436,8 @@ def test_v2_storages(extras: str, storages: list[tuple[str, str]] | None) -> Non
         ("time_limit: 2000000w", "must be between 0 and 36500 days"),
         ("hold: [1]", "must be true, false, a duration"),
         ("instances: '3'", "must be a whole number, not '3'"),
-        ("datasets: [a, b, a]", "names a dataset twice"),
-        ("datasets: [../etc]", "must be made of letters, digits"),
+        ("datasets: [a, b, a]", "contains a dataset twice"),
+        ("datasets: [../etc]", "must contain only letters, digits"),
         ("datasets: [.hidden]", "start with a letter or digit"),
     ],
 )
@@ -451,9 +451,9 @@ def test_wrong_values(written: str, says: str) -> None:
         ("command: [echo, a]", "command", "Use commands"),
         ("command: a\nenv: [A=1, B=2]", "env", "Write A: VALUE"),
         ("command: a\nenv: A=1", "env", "Write A: VALUE"),
-        ("command: a\nmounts: /data", "mounts", 'Make it a list: ["/data"].'),
-        ("command: a\ntags: 7", "tags", 'Make it a list: ["7"].'),
-        ("command: a\ndatasets: mnist", "datasets", 'Make it a list: ["mnist"].'),
+        ("command: a\nmounts: /data", "mounts", 'Write it as a list: ["/data"].'),
+        ("command: a\ntags: 7", "tags", 'Write it as a list: ["7"].'),
+        ("command: a\ndatasets: mnist", "datasets", 'Write it as a list: ["mnist"].'),
         ("command: a\nresources:\n\tcpu: 1", "", "Indent with spaces"),
         ("command: a\nresources:\n  cpu: 1\n\tgpu: 1", "", "Indent with spaces"),
         ("command: |\n\techo a", "", "Indent with spaces"),
@@ -482,5 +482,5 @@ def test_nothing_else_is_mounted_where_the_groups_files_are(target: str) -> None
     with pytest.raises(InvalidJob) as caught:
         parse_job(f"{text}files: true\n")
     (problem,) = caught.value.problems
-    assert "/phfs, where files: true shows those of the group" in problem.message
-    assert "leave out files" in str(problem.hint)
+    assert "/phfs, where files: true mounts the group's files" in problem.message
+    assert "remove files: true" in str(problem.hint)

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.errors import InvalidJob
-from holdfast.core.job import MIB, Completion, Dialect, Hold, Job, Mount, Resources, Role
+from holdfast.core.job import MIB, Completion, Hold, Job, JobFormat, Mount, Resources, Role
 from holdfast.jobspec import Defaults, job_to_json, parse_job
 from holdfast.jobspec.openpai_render import render_openpai, render_openpai_yaml
 from tests.jobspec.jobs import jobs, json_values, scripts, texts, variables
@@ -28,13 +28,13 @@ def again(config: dict[str, Any]) -> Job:
     """Submitted once more, with secrets filled in where they are masked."""
     if config.get("secrets") == "******":
         config = {**config, "secrets": {"filled": "in"}}
-    return parse_job(json.dumps(config), dialect=Dialect.OPENPAI_V2).job
+    return parse_job(json.dumps(config), dialect=JobFormat.OPENPAI_V2).job
 
 
 @unhurried
 @given(jobs())
 def test_any_job_of_ours_becomes_a_file_that_parses(job: Job) -> None:
-    config = render_openpai(replace(job, dialect=Dialect.HOLDFAST))
+    config = render_openpai(replace(job, dialect=JobFormat.HOLDFAST))
     parsed = again(config)
     assert parsed.group == job.group
     assert parsed.gang == job.gang
@@ -53,7 +53,7 @@ def test_any_job_of_ours_becomes_a_file_that_parses(job: Job) -> None:
 @given(jobs())
 def test_secrets_are_never_in_it(job: Job) -> None:
     secret = "tell-nobody-5c1f"
-    job = replace(job, secrets={"password": {"deep": [secret]}}, dialect=Dialect.PRIMEHUB)
+    job = replace(job, secrets={"password": {"deep": [secret]}}, dialect=JobFormat.PRIMEHUB)
     text = json.dumps(render_openpai(job))
     assert secret not in text
     assert render_openpai(job)["secrets"] == "******"
@@ -126,7 +126,7 @@ _v1_files = st.fixed_dictionaries(
 @unhurried
 @given(_v1_files)
 def test_any_v1_file_becomes_a_v2_file_that_parses(written: dict[str, Any]) -> None:
-    old = parse_job(json.dumps(written), dialect=Dialect.OPENPAI_V1, defaults=Defaults(user="alice")).job
+    old = parse_job(json.dumps(written), dialect=JobFormat.OPENPAI_V1, defaults=Defaults(user="alice")).job
     new = again(render_openpai(old))
     assert new.hold == old.hold
     assert [role.resources for role in new.roles] == [role.resources for role in old.roles]
@@ -270,7 +270,7 @@ def test_what_is_lost_is_noted() -> None:
 
 
 def test_a_job_with_odd_leftovers_is_rendered_all_the_same() -> None:
-    job = Job(name="n", roles=(Role(name="main", commands=("true",)),), dialect=Dialect.OPENPAI_V2)
+    job = Job(name="n", roles=(Role(name="main", commands=("true",)),), dialect=JobFormat.OPENPAI_V2)
     for leftovers in ({}, {"openpai": None}, {"openpai": {"config": "text"}}, {"openpai": []}):
         config = render_openpai(replace(job, extras=leftovers))
         assert config["taskRoles"]["main"]["commands"] == ["true"]
@@ -327,5 +327,5 @@ def test_a_clone_is_in_the_group_the_job_is_in() -> None:
 
 def test_a_v1_job_is_cloned_as_v2() -> None:
     text = cloned(V1)
-    assert parse_job(text).job.dialect is Dialect.OPENPAI_V2
+    assert parse_job(text).job.dialect is JobFormat.OPENPAI_V2
     assert "    - |-\n      python train.py\n      echo done\n" in text

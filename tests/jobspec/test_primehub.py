@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.errors import InvalidJob, Problem
-from holdfast.core.job import Dialect, Job
+from holdfast.core.job import Job, JobFormat
 from holdfast.jobspec import parse_job, render_primehub_yaml, render_yaml
 from tests.longer import examples
 
@@ -22,7 +22,7 @@ FORM = {"displayName": "a job", "instanceType": "cpu-1", "image": "base", "comma
 
 
 def parse(**more: Any) -> Job:
-    return parse_job(json.dumps({**FORM, **more}), dialect=Dialect.PRIMEHUB, defaults=SITE).job
+    return parse_job(json.dumps({**FORM, **more}), dialect=JobFormat.PRIMEHUB, defaults=SITE).job
 
 
 def problem(**more: Any) -> Problem:
@@ -96,7 +96,7 @@ def test_what_the_client_shows_of_a_schedule_beside_its_times_is_harmless() -> N
 
 def test_a_schedule_is_not_taken_for_a_job() -> None:
     found = problem(recurrence={"type": "daily", "cron": ""})
-    assert (found.field, found.message) == ("recurrence", "is for schedules, and this is to be a job")
+    assert (found.field, found.message) == ("recurrence", "is only supported for schedules, not for jobs")
 
 
 # -- as PrimeHub kept it in its cluster
@@ -146,7 +146,7 @@ def test_a_schedules_resource_is_not_taken_for_a_job(form: dict[str, Any]) -> No
     with pytest.raises(InvalidJob) as caught:
         parse_job(json.dumps(whole), defaults=SITE)
     (found,) = caught.value.problems
-    assert (found.field, found.message) == ("spec.recurrence", "is for schedules, and this is to be a job")
+    assert (found.field, found.message) == ("spec.recurrence", "is only supported for schedules, not for jobs")
 
 
 @pytest.mark.parametrize("whole", [{"kind": "PhJob"}, {"kind": "PhJob", "spec": []}, {"kind": {"a": 1}, "spec": FORM}])
@@ -183,7 +183,7 @@ forms = st.fixed_dictionaries(
 @settings(max_examples=examples(80), deadline=None)
 @given(forms)
 def test_a_clone_is_the_same_job_again(form: dict[str, Any]) -> None:
-    job = parse_job(json.dumps(form), dialect=Dialect.PRIMEHUB, defaults=SITE).job
+    job = parse_job(json.dumps(form), dialect=JobFormat.PRIMEHUB, defaults=SITE).job
     again = parse_job(render_primehub_yaml(job), defaults=SITE).job
     assert again == job
 
@@ -191,9 +191,9 @@ def test_a_clone_is_the_same_job_again(form: dict[str, Any]) -> None:
 @settings(max_examples=examples(40), deadline=None)
 @given(forms)
 def test_our_own_yaml_keeps_image_size_and_timeout(form: dict[str, Any]) -> None:
-    job = parse_job(json.dumps(form), dialect=Dialect.PRIMEHUB, defaults=SITE).job
+    job = parse_job(json.dumps(form), dialect=JobFormat.PRIMEHUB, defaults=SITE).job
     again = parse_job(render_yaml(job, defaults=SITE), defaults=SITE).job
-    assert again == replace(job, dialect=Dialect.HOLDFAST)
+    assert again == replace(job, dialect=JobFormat.HOLDFAST)
 
 
 def test_a_job_stored_before_roles_kept_their_size_is_cloned_by_it() -> None:

@@ -9,8 +9,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.codec import mask
-from holdfast.core.job import GIB, Dialect, Job, Mount, Resources, Role
+from holdfast.core.codec import mask_values
+from holdfast.core.job import GIB, Job, JobFormat, Mount, Resources, Role
 from holdfast.jobspec import MASK, Defaults, job_from_json, job_to_json, parse_job, render_yaml
 from holdfast.jobspec.document import read_document
 from holdfast.jobspec.render import dump_yaml
@@ -28,7 +28,7 @@ quick = settings(max_examples=examples(60), deadline=None, suppress_health_check
 @given(jobs(), SITES)
 def test_our_yaml_says_everything_a_job_can_be(job: Job, site: Defaults) -> None:
     written = render_yaml(job, mask_secrets=False, defaults=site)
-    assert parse_job(written, defaults=site).job == replace(job, dialect=Dialect.HOLDFAST)
+    assert parse_job(written, defaults=site).job == replace(job, dialect=JobFormat.HOLDFAST)
 
 
 @quick
@@ -36,7 +36,7 @@ def test_our_yaml_says_everything_a_job_can_be(job: Job, site: Defaults) -> None
 def test_our_yaml_says_which_size_a_role_has_by_name(job: Job, site: Defaults) -> None:
     site = replace(site, instance_types=SIZES)
     written = render_yaml(job, mask_secrets=False, defaults=site)
-    assert parse_job(written, defaults=site).job == replace(job, dialect=Dialect.HOLDFAST)
+    assert parse_job(written, defaults=site).job == replace(job, dialect=JobFormat.HOLDFAST)
 
 
 def test_a_size_that_is_gone_is_written_out() -> None:
@@ -54,7 +54,7 @@ def test_the_codec_loses_nothing(job: Job) -> None:
 @quick
 @given(json_values.map(lambda value: {"key": value}))
 def test_yaml_we_write_is_yaml_we_read(value: dict[str, object]) -> None:
-    assert read_document(dump_yaml(value)).root.plain() == value
+    assert read_document(dump_yaml(value)).root.to_plain() == value
 
 
 @quick
@@ -93,7 +93,7 @@ def test_codec_reads_records_that_lack_newer_fields() -> None:
 
 
 def test_nothing_is_masked_in_nothing() -> None:
-    assert mask({}) == {}
+    assert mask_values({}) == {}
 
 
 def test_what_datasets_gave_is_kept_by_the_codec_and_left_out_of_files() -> None:

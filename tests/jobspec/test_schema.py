@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from holdfast.core.errors import InvalidJob
-from holdfast.core.job import Dialect, Job
-from holdfast.jobspec import job_schema, parse_job, recognise, render_yaml
+from holdfast.core.job import Job, JobFormat
+from holdfast.jobspec import build_job_schema, detect_format, parse_job, render_yaml
 from holdfast.jobspec.document import read_document
-from holdfast.jobspec.schema import main, schema_text
+from holdfast.jobspec.schema import main, render_schema
 from tests.longer import examples
 
 from .jobs import jobs
@@ -22,7 +22,7 @@ from .samples import golden_files, name_of
 ROOT = Path(__file__).parents[2]
 PUBLISHED = ROOT / "docs/reference/job.schema.json"
 EXAMPLES = [path for path in sorted((ROOT / "examples").iterdir()) if path.suffix in (".yaml", ".json")]
-VALIDATOR = jsonschema.Draft202012Validator(job_schema())
+VALIDATOR = jsonschema.Draft202012Validator(build_job_schema())
 
 # Mistakes that a schema of single values cannot see, or that are no tree at all.
 BEYOND_SCHEMA = {
@@ -39,28 +39,28 @@ BEYOND_SCHEMA = {
 
 
 def test_published_schema_is_current() -> None:
-    assert PUBLISHED.read_text(encoding="utf-8") == schema_text(), "run: python -m holdfast.jobspec.schema FILE"
+    assert PUBLISHED.read_text(encoding="utf-8") == render_schema(), "run: python -m holdfast.jobspec.schema FILE"
 
 
 def test_publishing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main([str(tmp_path / "out.json")])
     main([])
-    assert (tmp_path / "out.json").read_text(encoding="utf-8") == capsys.readouterr().out == schema_text()
+    assert (tmp_path / "out.json").read_text(encoding="utf-8") == capsys.readouterr().out == render_schema()
 
 
 def test_schema_is_a_schema() -> None:
-    jsonschema.Draft202012Validator.check_schema(job_schema())
+    jsonschema.Draft202012Validator.check_schema(build_job_schema())
 
 
 def test_nobody_can_change_the_schema_of_others() -> None:
-    job_schema()["properties"].clear()
-    assert "name" in job_schema()["properties"]
+    build_job_schema()["properties"].clear()
+    assert "name" in build_job_schema()["properties"]
 
 
 @pytest.mark.parametrize("path", [*golden_files("holdfast"), *EXAMPLES], ids=name_of)
 def test_valid_files_are_valid(path: Path) -> None:
-    tree = read_document(path.read_bytes()).root.plain()
-    if recognise(tree) is Dialect.HOLDFAST:  # some examples show the other dialects
+    tree = read_document(path.read_bytes()).root.to_plain()
+    if detect_format(tree) is JobFormat.HOLDFAST:  # some examples show the other dialects
         VALIDATOR.validate(tree)
 
 
@@ -70,13 +70,13 @@ def test_invalid_files_are_invalid(path: Path) -> None:
         with pytest.raises(InvalidJob):
             parse_job(path.read_bytes())
     else:
-        assert not VALIDATOR.is_valid(read_document(path.read_bytes()).root.plain())
+        assert not VALIDATOR.is_valid(read_document(path.read_bytes()).root.to_plain())
 
 
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(jobs())
 def test_everything_we_write_is_valid(job: Job) -> None:
-    VALIDATOR.validate(read_document(render_yaml(job)).root.plain())
+    VALIDATOR.validate(read_document(render_yaml(job)).root.to_plain())
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=name_of)
@@ -84,11 +84,11 @@ def test_examples_parse_without_a_warning(path: Path) -> None:
     assert parse_job(path.read_bytes()).warnings == ()
 
 
-@pytest.mark.parametrize("name", sorted(job_schema()["properties"]))
+@pytest.mark.parametrize("name", sorted(build_job_schema()["properties"]))
 def test_every_key_is_documented(name: str) -> None:
     assert f"| `{name}` |" in (ROOT / "docs/reference/job-file.md").read_text(encoding="utf-8")
 
 
 def test_descriptions_are_given() -> None:
-    schema = job_schema()
+    schema = build_job_schema()
     assert all(json.dumps(entry.get("description", "")) != '""' for entry in schema["properties"].values())

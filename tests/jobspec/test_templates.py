@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.jobspec import fill_secrets, render_templates
-from holdfast.jobspec.templates import Filler
+from holdfast.jobspec.templates import TemplateFiller
 
 VALUES = {
     "parameters": {
@@ -84,7 +84,7 @@ def test_numbers_are_written_as_javascript_would(number: float, text: str) -> No
 
 
 def test_what_does_not_resolve_vanishes_where_that_is_asked_for() -> None:
-    filler = Filler({"secrets": {"a": "<% $secrets.b %>", "b": "never"}}, drop=True)
-    rendered = filler.render("<% $secrets.a %>|<% $secrets.no %>|<% whatever %>|<%=x%>|50% <b>")
+    filler = TemplateFiller({"secrets": {"a": "<% $secrets.b %>", "b": "never"}}, drop=True)
+    rendered = filler.render_text("<% $secrets.a %>|<% $secrets.no %>|<% whatever %>|<%=x%>|50% <b>")
     assert rendered.text == "<% $secrets.b %>||||50% <b>"
     assert rendered.unresolved == ("$secrets.no", "whatever", "=x")

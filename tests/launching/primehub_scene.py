@@ -9,11 +9,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from holdfast.core.job import MIB, Dialect, Job, Mount, Resources
+from holdfast.core.job import MIB, Job, JobFormat, Mount, Resources
 from holdfast.engines.base import Launch
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.jobspec import Defaults, parse_job
-from holdfast.launching import ArtifactLimits, Platform, PrimeHub
+from holdfast.launching import ArtifactLimits, PrimeHubContext, PrimeHubPlatform
 
 from .scene import Ran, launch_of, placed, run
 
@@ -31,7 +31,7 @@ def primehub_job(command: str, *, group: str = "Team_A", **form: Any) -> Job:
         "groupName": group,
         **form,
     }
-    return parse_job(json.dumps(whole), dialect=Dialect.PRIMEHUB, defaults=DEFAULTS).job
+    return parse_job(json.dumps(whole), dialect=JobFormat.PRIMEHUB, defaults=DEFAULTS).job
 
 
 @dataclass
@@ -61,13 +61,13 @@ class Place:
         self.others[path] = str(folder)
         return folder
 
-    def launch(self, command: str | Job, *, platform: Platform | None = None, **more: Any) -> Launch:
+    def launch(self, command: str | Job, *, platform: PrimeHubPlatform | None = None, **more: Any) -> Launch:
         job = primehub_job(command) if isinstance(command, str) else command
         role = replace(job.roles[0], mounts=tuple(self.mounts))
         volume = str(self.volume) if more.pop("volume", True) else ""
         around = {"isolated": more.pop("isolated", True), "variables": more.pop("variables", {})}
-        given = PrimeHub(
-            platform=platform or Platform(timezone="Asia/Taipei", artifacts=ARTIFACTS),
+        given = PrimeHubContext(
+            platform=platform or PrimeHubPlatform(timezone="Asia/Taipei", artifacts=ARTIFACTS),
             other_volumes=self.others,
             **more,
         )

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
-from holdfast.core.job import MIB, Dialect, Job
+from holdfast.core.job import MIB, Job, JobFormat
 from holdfast.core.states import TaskState
 from holdfast.engines.base import Launch, Stream
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.jobspec import parse_job
 from holdfast.launching import LaunchContext, Launcher
 from tests.contracts.engine_contract import Rig, read_all
-from tests.engines.playing import play
+from tests.engines.scenarios import play
 
 ADDRESSES = {"node-a": "10.0.0.11", "node-b": "10.0.0.12"}
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -50,10 +50,10 @@ def with_plugins(commands: list[str], *calls: Mapping[str, Any], **more: Any) ->
 
 def v1_job(command: str, **more: Any) -> Job:
     role = {"name": "worker", "command": command, "memoryMB": 512, **more.pop("role", {})}
-    return parse({"jobName": "job", "image": "host", "taskRoles": [role], **more}, Dialect.OPENPAI_V1)
+    return parse({"jobName": "job", "image": "host", "taskRoles": [role], **more}, JobFormat.OPENPAI_V1)
 
 
-def parse(config: Mapping[str, Any], dialect: Dialect = Dialect.OPENPAI_V2) -> Job:
+def parse(config: Mapping[str, Any], dialect: JobFormat = JobFormat.OPENPAI_V2) -> Job:
     return parse_job(json.dumps(config), dialect=dialect).job
 
 
@@ -78,7 +78,7 @@ def placed(job: Job, *, unplaced: int = 0, id: str = "j1", ports_from: int = 20_
 def launch_of(job: Job | JobSnapshot, number: int = 0, **surroundings: Any) -> Launch:
     snapshot = placed(job) if isinstance(job, Job) else job
     given = LaunchContext(**{"addresses": ADDRESSES, **surroundings})
-    return Launcher(snapshot).launch(snapshot.tasks[number], given)
+    return Launcher(snapshot).build_launch(snapshot.tasks[number], given)
 
 
 class Ran:

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.identity import container_uid
+from holdfast.core.identity import build_container_uid
 from holdfast.core.job import Mount
 from holdfast.engines.base import Isolation, Stream
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.images.image_store import ImageStore
 from tests.contracts.engine_contract import Rig, read_all
 from tests.engines.archives import config, docker_archive, shell_entries, tar
-from tests.engines.playing import need, play
+from tests.engines.scenarios import need, play
 
 from .scene import Ran, launch_of, placed, run, v1_job, v2_job
 
-CONTAINER = container_uid("j1.0.worker-0.0")
+CONTAINER = build_container_uid("j1.0.worker-0.0")
 PLAIN = EmbeddedOptions(isolation="off")
 
 
@@ -185,7 +185,7 @@ def test_a_stop_reaches_the_commands_and_their_traps_have_time(tmp_path: Path, o
         await rig.engine.start(launch)
         log = rig.log(launch.attempt_id)
         while b"up" not in await read_all(log):
-            await log.grown(await log.size(), 1.0)
+            await log.wait_for_growth(await log.size(), 1.0)
         await rig.engine.stop(launch.attempt_id, 50.0)
         end = await rig.end_of(launch.attempt_id)
         err = await read_all(rig.log(launch.attempt_id, Stream.STDERR))
@@ -201,7 +201,7 @@ def test_a_stop_ends_commands_without_traps_at_once(tmp_path: Path) -> None:
         await rig.engine.start(launch)
         log = rig.log(launch.attempt_id)
         while b"up" not in await read_all(log):
-            await log.grown(await log.size(), 1.0)
+            await log.wait_for_growth(await log.size(), 1.0)
         await rig.engine.stop(launch.attempt_id, 500.0)
         end = await asyncio.wait_for(rig.end_of(launch.attempt_id), 40)
         assert end.code == 143
@@ -239,4 +239,4 @@ def test_without_bash_it_runs_with_sh(tmp_path: Path) -> None:
 def test_without_a_place_for_files_it_runs_and_says_so(tmp_path: Path) -> None:
     ran = on_a_tiny_image(tmp_path / "home")
     assert (ran.code, ran.out) == (2, "/work dir alice~job\n0\n"), ran.err
-    assert "files of the runtime are not laid out" in ran.err
+    assert "files of the runtime are missing" in ran.err

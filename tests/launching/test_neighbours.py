@@ -14,21 +14,21 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.job import Dialect, Job, Mount
+from holdfast.core.job import Job, JobFormat, Mount
 from holdfast.engines.base import Isolation, Launch
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.jobspec import parse_job
-from holdfast.launching import Gateway
+from holdfast.launching import GatewayAddress
 from holdfast.launching.intra_job_ssh import MAX_WRITTEN
-from holdfast.launching.keys import job_pair
-from tests.engines.playing import need
+from holdfast.launching.keys import make_job_pair
+from tests.engines.scenarios import need
 
 from .scene import launch_of, placed, run, v1_job, v2_job, with_plugins
 from .test_ssh import SEED, run_together, ssh
 
-KEY = job_pair(bytes(32)).public.rpartition(" ")[0]
-GATEWAY = Gateway(host="127.0.0.1", port=2222, host_key=KEY)
-SHUT = Gateway(trouble="The SSH gateway is switched off on this server.")
+KEY = make_job_pair(bytes(32)).public.rpartition(" ")[0]
+GATEWAY = GatewayAddress(host="127.0.0.1", port=2222, host_key=KEY)
+SHUT = GatewayAddress(trouble="The SSH gateway is disabled on this server.")
 HOME = pwd.getpwuid(0).pw_dir
 
 needs_client = pytest.mark.skipif(not shutil.which("ssh"), reason="openssh-client is not installed")
@@ -36,10 +36,10 @@ needs_client = pytest.mark.skipif(not shutil.which("ssh"), reason="openssh-clien
 
 def job_of(command: str, instances: int = 2, **more: Any) -> Job:
     roles = {"worker": {"commands": [command], "instances": instances}, **more.pop("roles", {})}
-    return parse_job(json.dumps({"name": "job", "roles": roles, **more}), dialect=Dialect.HOLDFAST).job
+    return parse_job(json.dumps({"name": "job", "roles": roles, **more}), dialect=JobFormat.HOLDFAST).job
 
 
-def launch(job: Job, gateway: Gateway | None = GATEWAY, **surroundings: Any) -> Launch:
+def launch(job: Job, gateway: GatewayAddress | None = GATEWAY, **surroundings: Any) -> Launch:
     seed = SEED if gateway and not gateway.trouble else None
     return launch_of(placed(job), gateway=gateway, job_seed=seed, **surroundings)
 
@@ -112,7 +112,7 @@ def test_options_that_come_with_the_environment_are_for_the_command(tmp_path: Pa
     ran = run(tmp_path, replace(found, entry=broken, env={**found.env, "SHELLOPTS": "errexit:noglob:nounset"}))
     assert (ran.code, ran.out.splitlines()[0]) == (0, "ssh"), ran.err
     assert {"e", "f", "u"} <= set(ran.out.splitlines()[1])
-    assert "its config cannot be written in this image" in ran.err
+    assert "the ssh config is not writable in this image" in ran.err
 
 
 def test_variables_of_the_setting_up_stay_in_it(tmp_path: Path) -> None:
@@ -133,8 +133,8 @@ def test_without_a_gateway_that_could_be_asked_there_is_no_word_of_it() -> None:
 
 def test_a_job_that_uses_ssh_hears_why_there_is_none(tmp_path: Path) -> None:
     ran = run(tmp_path, launch(job_of("echo ssh; false"), SHUT))
-    said = "[holdfast] There is no ssh between the tasks of this job. The SSH gateway is switched off on this server.\n"
-    assert (ran.code, ran.out, ran.err) == (1, "ssh\n", said)
+    said = "SSH between the tasks of this job is not available. The SSH gateway is disabled on this server."
+    assert (ran.code, ran.out, ran.err) == (1, "ssh\n", f"[holdfast] {said}\n")
 
 
 def test_one_that_does_not_is_left_alone() -> None:
@@ -154,7 +154,7 @@ def test_an_image_without_a_client_is_said_to_have_none(tmp_path: Path, command:
     need(Isolation.FULL, Isolation.READ_ONLY)
     found = launch(job_of(command))
     ran = run(tmp_path, replace(found, entry=found.entry.replace("$(ssh -V", "$(no-such-ssh -V")))
-    assert (ran.code, ran.err.count("There is no ssh client (openssh-client) in the image")) == (0, said), ran.err
+    assert (ran.code, ran.err.count("openssh-client is not in the image")) == (0, said), ran.err
 
 
 # -- a config of the user's own
@@ -191,7 +191,7 @@ def test_a_home_that_is_mounted_keeps_what_it_has(tmp_path: Path, old: bool) -> 
 # -- OpenPAI's jobs, without its plugin
 
 
-def openpai(job: Job, number: int = 0, gateway: Gateway = GATEWAY) -> Launch:
+def openpai(job: Job, number: int = 0, gateway: GatewayAddress = GATEWAY) -> Launch:
     return launch_of(placed(job), number, gateway=gateway, job_seed=None if gateway.trouble else SEED)
 
 
@@ -200,13 +200,13 @@ OWN_NAME = "$PAI_CURRENT_TASK_ROLE_NAME-$PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDE
 
 @pytest.mark.release_after(3)
 @needs_client
-@pytest.mark.parametrize("dialect", [Dialect.OPENPAI_V1, Dialect.OPENPAI_V2])
+@pytest.mark.parametrize("dialect", [JobFormat.OPENPAI_V1, JobFormat.OPENPAI_V2])
 @pytest.mark.parametrize(("host", "task"), [("Ps_1-1", "ps1-1"), ("ps1-1", "ps1-1"), (OWN_NAME, "ps1-0")])
 def test_openpais_tasks_know_each_other_without_a_plugin(
-    tmp_path: Path, dialect: Dialect, host: str, task: str
+    tmp_path: Path, dialect: JobFormat, host: str, task: str
 ) -> None:
     need(Isolation.FULL, Isolation.READ_ONLY)
-    if dialect is Dialect.OPENPAI_V1:
+    if dialect is JobFormat.OPENPAI_V1:
         job = v1_job(f"ssh -G {host}", role={"name": "Ps_1", "taskNumber": 2})
     else:
         size = {"cpu": 1, "memoryMB": 1, "gpu": 0}
@@ -257,9 +257,9 @@ def test_openpais_jobs_that_use_ssh_hear_why_there_is_none(tmp_path: Path) -> No
     uses, does_not = (v2_job([f"echo {word}; false"], role={"instances": 2}) for word in ("ssh", "hello"))
     ran = run(tmp_path, openpai(uses, gateway=SHUT))
     assert (ran.code, ran.out) == (1, "ssh\n")
-    why = "There is no ssh between the tasks of this job. The SSH gateway is switched off on this server."
+    why = "SSH between the tasks of this job is not available. The SSH gateway is disabled on this server."
     assert ran.err.endswith(f"[openpai-runtime] [WARN] {why}\n")
-    assert "There is no ssh" not in openpai(does_not, gateway=SHUT).entry
+    assert "is not available" not in openpai(does_not, gateway=SHUT).entry
 
 
 @needs_client
@@ -294,7 +294,7 @@ def test_openpais_tasks_go_straight_to_an_sshd_and_else_through_the_gateway(tmp_
     assert ran.code == 0, ran.err
     place = [settings(ran.out)[key] for key in ("hostname", "port", "user")]
     assert place == (["10.0.0.12", "20002", "root"] if sshd else ["127.0.0.1", "2222", "j1.worker-1"])
-    assert ("It is reached through the SSH gateway." in ran.err) != sshd
+    assert ("Use the SSH gateway instead." in ran.err) != sshd
 
 
 def test_openpais_barrier_asks_little_of_the_gateway() -> None:

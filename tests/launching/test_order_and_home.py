@@ -16,7 +16,7 @@ from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from holdfast.launching import wants_job_key
 from tests.contracts.engine_contract import Rig, read_all
 from tests.engines.archives import config, docker_archive, entry, folder, shell_entries, tar
-from tests.engines.playing import need, play
+from tests.engines.scenarios import need, play
 
 from .scene import PLUGINS, launch_of, run, v1_job, v2_job
 
@@ -72,7 +72,7 @@ def test_home_is_the_users_own_where_it_can_be(tmp_path: Path) -> None:
     """In containers it is what the image's list of users says."""
     need(Isolation.FULL, Isolation.READ_ONLY)
     ran = run(tmp_path, v2_job(["echo $HOME", "touch ~/it", "ls $HOME/it >/dev/null"]))
-    # Of an ordinary user the machine may know no home, and the sandbox has none but its own.
+    # Of an ordinary user the node may know no home, and the sandbox has none but its own.
     own = pwd.getpwuid(0).pw_dir if os.geteuid() == 0 else "/home/jovyan"
     assert (ran.code, ran.out) == (0, f"{own}\n"), ran.err
 

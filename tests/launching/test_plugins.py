@@ -13,9 +13,9 @@ import pytest
 from holdfast.core.job import Job, Mount
 from holdfast.engines.embedded.sandbox_paths import PATH
 from holdfast.jobspec.openpai_prerequisites import PLUGINS
-from holdfast.launching.openpai.plugins import _MAKERS
+from holdfast.launching.openpai.plugins import _STEP_MAKERS
 from tests.contracts.engine_contract import Rig, read_all
-from tests.engines.playing import play
+from tests.engines.scenarios import play
 
 from .scene import Ran, launch_of, run, v2_job, with_plugins
 
@@ -23,7 +23,7 @@ needs_git = pytest.mark.skipif(not shutil.which("git"), reason="git is not insta
 
 
 def test_files_are_checked_for_the_plugins_that_there_are() -> None:
-    assert set(PLUGINS) == set(_MAKERS)
+    assert set(PLUGINS) == set(_STEP_MAKERS)
 
 
 def cmd(before: list[str], after: list[str], **more: Any) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def test_a_plugin_whose_failure_is_ignored_goes_on(tmp_path: Path) -> None:
     call = cmd(["echo before", "(exit 7)", "echo on", "exit 8"], ["exit 9"], failurePolicy="ignore")
     ran = run(tmp_path, with_plugins(["echo run"], call))
     assert (ran.code, ran.out) == (0, "before\non\nrun\n"), ran.err
-    assert "failed with code 8, which the job tells to ignore" in ran.err
+    assert "failed with code 8; the job ignores it" in ran.err
 
 
 def test_what_runs_after_may_fail_the_task(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_plugin_is_for_the_roles_it_names() -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        ({"plugin": "hdfs"}, "The runtime plugin hdfs cannot run: there is none of that name here"),
+        ({"plugin": "hdfs"}, "The runtime plugin hdfs cannot run: it is not supported"),
         ({"plugin": "it's $(x)"}, "The runtime plugin it's $(x) cannot run"),
         ({"plugin": "cmd", "parameters": {"preCommands": "echo"}}, "preCommands must be a list"),
         ({"plugin": "cmd", "parameters": {"callbacks": [{"event": "x"}]}}, "taskStarts and taskSucceeds"),
@@ -121,7 +121,7 @@ def test_references_that_stand_for_too_much_are_not_filled_in(tmp_path: Path) ->
     much = {"preCommands": ["<% $parameters.x %>" * 1000]}
     ran = run(tmp_path, with_plugins(["echo run"], {"plugin": "cmd", "parameters": much}, parameters={"x": "x" * 5000}))
     assert (ran.code, ran.out) == (1, "")
-    assert "its parameters are longer than" in ran.err
+    assert "its parameters exceed" in ran.err
 
 
 @pytest.mark.release
@@ -131,19 +131,19 @@ def test_many_plugins_together_cannot_stand_for_too_much(tmp_path: Path) -> None
     job = with_plugins(["echo run"], *[call] * 99, parameters={"x": "x" * 900_000})
     assert len(launch_of(job).entry) < 10_000_000
     assert (ran := run(tmp_path, job)).out == "0\n" * 4 + "run\n", ran.err
-    assert ran.err.count("its parameters are longer than") == 95
+    assert ran.err.count("its parameters exceed") == 95
 
 
 def test_more_plugins_than_a_task_can_have_fail_it(tmp_path: Path) -> None:
     ran = run(tmp_path, with_plugins(["echo run"], *[cmd(["true"], [], failurePolicy="ignore")] * 101))
     assert (ran.code, ran.out) == (1, "")
-    assert "The runtime plugin cmd cannot run: the job has 101 plugins, and 100 is the most." in ran.err
+    assert "The runtime plugin cmd cannot run: the job has 101 plugins; the limit is 100." in ran.err
 
 
 def test_ssh_is_set_up_once() -> None:
     call = {"plugin": "ssh", "parameters": {"jobssh": True}}
     entry = launch_of(with_plugins(["true"], call, call), job_seed=b"s" * 32).entry
-    assert "The runtime plugin ssh cannot run: the task has it already." in entry
+    assert "The runtime plugin ssh cannot run: the task already has this plugin." in entry
 
 
 def test_a_stop_while_a_plugin_runs_starts_nothing_more(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_stop_while_a_plugin_runs_starts_nothing_more(tmp_path: Path) -> None:
         await rig.engine.start(launch)
         log = rig.log(launch.attempt_id)
         while b"up" not in await read_all(log):
-            await log.grown(await log.size(), 1.0)
+            await log.wait_for_growth(await log.size(), 1.0)
         await rig.engine.stop(launch.attempt_id, 500.0)
         assert (await rig.end_of(launch.attempt_id)).code == 143
         assert await read_all(log) == b"up\n"
@@ -214,7 +214,7 @@ def test_cloning_is_tried_again(tmp_path: Path) -> None:
     call = {"plugin": "git", "parameters": {"repo_uri": "/tmp/late", "clone_dir": "code"}}
     ran = run(tmp_path / "home", with_mount(with_plugins(["cat code/file"], late, call), bare))
     assert (ran.code, ran.out) == (0, "content\n"), ran.err
-    assert "could not be cloned; trying again in 1 seconds" in ran.err
+    assert "Cannot clone the repository; retrying in 1 seconds" in ran.err
 
 
 @needs_git
@@ -222,7 +222,7 @@ def test_nothing_is_cloned_over_what_is_there(tmp_path: Path) -> None:
     call = {"plugin": "git", "parameters": {"repo_uri": "file:///nowhere", "clone_dir": "/tmp/there"}}
     ran = run(tmp_path, with_plugins(["echo run"], cmd(["mkdir /tmp/there", "touch /tmp/there/x"], []), call))
     assert (ran.code, ran.out) == (1, "")
-    assert "cannot clone to /tmp/there: something is there already" in ran.err
+    assert "cannot clone to /tmp/there: it already exists" in ran.err
 
 
 # -- tensorboard
@@ -246,7 +246,7 @@ def tensorboard(folder: Path, tasks: int = 1, number: int = 0, **parameters: Any
 def test_tensorboard_runs_beside_the_first_task(tmp_path: Path) -> None:
     ran = tensorboard(tmp_path, logdir={"default": "/tmp/the logs"})
     assert (ran.code, ran.out) == (0, "--logdir=/tmp/the logs\n--port=26006\n--bind_all\n"), ran.err
-    assert "TensorBoard starts on port 26006" in ran.err
+    assert "Starting TensorBoard on port 26006" in ran.err
 
 
 def test_tensorboard_knows_several_folders_by_label(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from holdfast.engines.base import Isolation
 from holdfast.engines.embedded.images.image_store import ImageStore
 from tests.engines.archives import Entry, config, docker_archive, entry, folder, link, shell_entries, tar
-from tests.engines.playing import health_here, need
+from tests.engines.scenarios import health_here, need
 
 from .primehub_scene import Place, primehub_job
 from .scene import Ran
@@ -59,7 +59,7 @@ def test_where_there_can_be_no_datasets_folder_the_links_are_in_the_home(place: 
     (place.dataset("mnist") / "seen").write_text("digits\n")
     ran = run_on(place, [entry("datasets", b"a file")], "cat datasets/mnist/seen")
     assert (ran.code, ran.out) == (0, "digits\n")
-    assert "/datasets cannot be made here" in ran.err
+    assert "/datasets is not writable" in ran.err
 
 
 def test_what_the_image_put_in_the_way_stays_and_is_told(place: Place) -> None:
@@ -70,7 +70,7 @@ def test_what_the_image_put_in_the_way_stays_and_is_told(place: Place) -> None:
     (place.files / "seen").write_text("files\n")
     ran = run_on(place, way, "ls phfs; cat /phfs/seen; readlink team-a datasets")
     assert (ran.code, ran.out.splitlines()) == (0, ["own", "files", "/project/team-a", "/datasets"])
-    assert "/home/jovyan/phfs cannot be made to lead to /phfs: something else is there." in ran.err
+    assert "Cannot link /home/jovyan/phfs to /phfs: it already exists." in ran.err
 
 
 def test_links_of_the_image_lead_nowhere_outside(place: Place) -> None:
@@ -88,8 +88,8 @@ def test_an_image_without_the_programs_that_make_links(place: Place) -> None:
     place.dataset("mnist")
     ran = run_on(place, [], "cat /etc/issue; ls /mnt", tools=())
     assert (ran.code, ran.out.splitlines()) == (0, ["tiny image", "dataset-mnist"])
-    assert "can be made: there is no program mkdir in the image." in ran.err
-    assert "team-a cannot be made to lead to /project/team-a: there is no program ln in the image." in ran.err
+    assert "datasets in your home: mkdir is not in the image." in ran.err
+    assert "team-a to /project/team-a: ln is not in the image." in ran.err
     assert "not found" not in ran.err.replace("group profile not found", "")
 
 
@@ -100,7 +100,7 @@ def test_no_sudo_is_promised_where_none_can_be_made_to_run(place: Place) -> None
 
 
 def test_the_image_stays_as_it_was(place: Place) -> None:
-    if any("cannot change imported images" in note for note in health_here().notes):
+    if any("In imported images" in note for note in health_here().notes):
         pytest.skip("places to mount at are made in the image itself where no overlay is possible")
     run_on(place, [], "touch /bin/new /home/jovyan/new")
     (issue,) = (place.root / "home/images").rglob("issue")

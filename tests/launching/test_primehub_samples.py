@@ -10,7 +10,7 @@ import pytest
 from holdfast.core.job import MIB, Resources
 from holdfast.engines.base import Isolation
 from holdfast.jobspec import Defaults, parse_job
-from tests.engines.playing import need
+from tests.engines.scenarios import need
 
 from .primehub_scene import Place
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.engines.base import Isolation
-from holdfast.launching import Platform
+from holdfast.launching import PrimeHubPlatform
 from holdfast.launching.primehub.sudo import SUDO
-from tests.engines.playing import need
+from tests.engines.scenarios import need
 
 from .primehub_scene import Place
 
@@ -51,7 +51,7 @@ def test_the_job_can_change_its_system(place: Place) -> None:
 @without_sudo
 def test_switched_off_there_is_none(place: Place) -> None:
     need(Isolation.FULL)
-    off = Platform(sudo=False)
+    off = PrimeHubPlatform(sudo=False)
     assert place.lines("command -v sudo || echo none; echo $GRANT_SUDO", platform=off) == ["none", "false"]
 
 

@@ -20,14 +20,14 @@ from holdfast.core.job import Mount
 from holdfast.engines.base import Isolation, Launch, Stream
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.launching import wants_job_key, wants_user_keys
-from holdfast.launching.keys import MAX_KEYS, job_pair, sane_keys
+from holdfast.launching.keys import MAX_KEYS, filter_public_keys, make_job_pair
 from tests.contracts.engine_contract import Rig, read_all
-from tests.engines.playing import need, play
+from tests.engines.scenarios import need, play
 
 from .scene import Ran, launch_of, placed, run, v2_job, with_plugins
 
 SEED = bytes(range(32))
-KEY = job_pair(bytes(32)).public.rpartition(" ")[0]
+KEY = make_job_pair(bytes(32)).public.rpartition(" ")[0]
 HERE = {"node-a": "127.0.0.1", "node-b": "127.0.0.1"}
 
 needs_openssh = pytest.mark.skipif(
@@ -44,14 +44,14 @@ def ssh(**parameters: Any) -> dict[str, Any]:
 
 
 def test_the_pair_of_a_job_is_always_the_same_and_no_other_jobs() -> None:
-    assert job_pair(SEED).public == job_pair(SEED).public
-    assert job_pair(SEED).public != job_pair(bytes(32)).public
-    assert job_pair(SEED).public.endswith(" pai-job-ssh")
+    assert make_job_pair(SEED).public == make_job_pair(SEED).public
+    assert make_job_pair(SEED).public != make_job_pair(bytes(32)).public
+    assert make_job_pair(SEED).public.endswith(" pai-job-ssh")
 
 
 @needs_openssh
 def test_ssh_reads_the_pair_of_a_job(tmp_path: Path) -> None:
-    pair = job_pair(SEED)
+    pair = make_job_pair(SEED)
     file = tmp_path / "id"
     file.write_text(pair.private)
     file.chmod(0o600)
@@ -79,11 +79,11 @@ def test_ssh_reads_the_pair_of_a_job(tmp_path: Path) -> None:
     ],
 )
 def test_of_what_people_write_only_keys_are_taken(written: str, kept: list[str]) -> None:
-    assert sane_keys([written]) == kept
+    assert filter_public_keys([written]) == kept
 
 
 def test_nobody_has_endlessly_many_keys() -> None:
-    assert len(sane_keys([f"{KEY} {number}" for number in range(1000)])) == MAX_KEYS
+    assert len(filter_public_keys([f"{KEY} {number}" for number in range(1000)])) == MAX_KEYS
 
 
 def test_keys_are_asked_for_only_where_the_job_wants_them() -> None:
@@ -103,10 +103,10 @@ def test_without_any_key_nothing_happens() -> None:
 
 def test_keys_that_are_none_are_left_out_and_said_to_be(tmp_path: Path) -> None:
     job = with_plugins(["true"], ssh(userssh={"value": f"nonsense\n# a note\n\nssh-rsa AAAA me\n{KEY}\n"}))
-    assert "2 keys of userssh are not public keys and were left out." in launch_of(job, isolated=True).entry
+    assert "2 keys of userssh are not public keys and are ignored." in launch_of(job, isolated=True).entry
     ran = run(tmp_path, with_plugins(["echo ran"], ssh(userssh={"value": "it's nonsense"})))
     assert (ran.code, ran.out) == (0, "ran\n")
-    assert "[WARN] 1 key of userssh is not a public key and was left out." in ran.err
+    assert "[WARN] 1 key of userssh is not a public key and is ignored." in ran.err
 
 
 def test_tasks_placed_one_by_one_do_not_reach_each_other() -> None:
@@ -201,13 +201,15 @@ def test_a_stranger_on_the_port_of_a_task_is_not_spoken_to(tmp_path: Path) -> No
     launch = launch_of(mine, addresses=HERE, job_seed=SEED)
     # The worst case: it lets everyone in.
     stranger = launch_of(theirs, addresses=HERE, job_seed=bytes(32))
-    stranger = replace(stranger, entry=stranger.entry.replace(job_pair(bytes(32)).public, job_pair(SEED).public))
+    stranger = replace(
+        stranger, entry=stranger.entry.replace(make_job_pair(bytes(32)).public, make_job_pair(SEED).public)
+    )
 
     async def scenario(rig: Rig) -> None:
         await rig.engine.start(stranger)
         log = rig.log(stranger.attempt_id, Stream.STDERR)
         while b"sshd listens" not in await read_all(log):
-            await log.grown(await log.size(), 1.0)
+            await log.wait_for_growth(await log.size(), 1.0)
         await rig.engine.start(launch)
         assert (await rig.end_of(launch.attempt_id)).code == 255
         assert b"Host key verification failed" in await read_all(rig.log(launch.attempt_id, Stream.STDERR))
@@ -242,9 +244,9 @@ def test_a_user_logs_in_with_their_key_and_others_do_not(tmp_path: Path) -> None
     need(Isolation.FULL)
     job = with_plugins(["until [ -e /tmp/done ]; do sleep 0.05; done"], ssh(userssh={"type": "custom", "value": ""}))
     snapshot = on_free_ports(placed(job))
-    launch = launch_of(snapshot, addresses=HERE, user_keys=(job_pair(SEED).public, "garbage"))
+    launch = launch_of(snapshot, addresses=HERE, user_keys=(make_job_pair(SEED).public, "garbage"))
     for name, seed in (("mine", SEED), ("other", bytes(32))):
-        (tmp_path / name).write_text(job_pair(seed).private)
+        (tmp_path / name).write_text(make_job_pair(seed).private)
         (tmp_path / name).chmod(0o600)
     options = [
         "-F",
@@ -268,7 +270,7 @@ def test_a_user_logs_in_with_their_key_and_others_do_not(tmp_path: Path) -> None
         await rig.engine.start(launch)
         log = rig.log(launch.attempt_id, Stream.STDERR)
         while b"sshd listens" not in await read_all(log):
-            await log.grown(await log.size(), 1.0)
+            await log.wait_for_growth(await log.size(), 1.0)
         code, said = await login("other", "true")
         assert (code, "Permission denied" in said) == (255, True), said
         assert (await login("mine", "echo $PAI_USER_NAME; touch /tmp/done"))[1].startswith("alice\n")
@@ -296,5 +298,5 @@ def test_an_image_without_sshd_is_said_to_have_none(tmp_path: Path) -> None:
     launch = replace(launch, entry=launch.entry.replace("command -v sshd", "command -v no-such-sshd"))
     ran = run(tmp_path, launch)
     assert (ran.code, ran.out) == (0, "run\n")
-    assert "that needs openssh-server in the image" in ran.err
-    assert "Nobody can log in to it by ssh." in ran.err
+    assert "openssh-server is not in the image" in ran.err
+    assert "SSH logins are not possible." in ran.err

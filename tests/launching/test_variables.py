@@ -12,7 +12,7 @@ from holdfast.core import identity
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.job import Completion, Job, Resources, Role
 from holdfast.launching import LaunchContext, Launcher
-from holdfast.launching.openpai import fitting
+from holdfast.launching.openpai import variable_limits
 
 from .scene import ADDRESSES, launch_of, parse, placed, v1_job, v2_job
 
@@ -46,9 +46,9 @@ def two_roles() -> JobSnapshot:
     return replace(snapshot, tasks=tuple(tasks), attempt=2)
 
 
-NAME = identity.debug_id("alice", "mnist_5f3a21")
-FRAMEWORK = identity.attempt_uid("job-id", 2)
-POD = identity.container_uid("job-id.2.worker-1.0")
+NAME = identity.build_debug_id("alice", "mnist_5f3a21")
+FRAMEWORK = identity.build_attempt_uid("job-id", 2)
+POD = identity.build_container_uid("job-id.2.worker-1.0")
 
 # As the second worker sees them.
 EXPECTED = {
@@ -111,12 +111,12 @@ EXPECTED = {
     "FC_TASK_INDEX": "1",
     "FC_CONFIGMAP_NAME": f"{NAME}-attempt",
     "FC_POD_NAME": f"{NAME}-worker-1",
-    "FC_FRAMEWORK_UID": identity.framework_uid("job-id"),
+    "FC_FRAMEWORK_UID": identity.build_framework_uid("job-id"),
     "FC_FRAMEWORK_ATTEMPT_ID": "2",
     "FC_FRAMEWORK_ATTEMPT_INSTANCE_UID": f"2_{FRAMEWORK}",
     "FC_CONFIGMAP_UID": FRAMEWORK,
-    "FC_TASKROLE_UID": identity.role_uid("job-id", 2, "worker"),
-    "FC_TASK_UID": identity.task_uid("job-id", 2, "worker", 1),
+    "FC_TASKROLE_UID": identity.build_role_uid("job-id", 2, "worker"),
+    "FC_TASK_UID": identity.build_task_uid("job-id", 2, "worker", 1),
     "FC_TASK_ATTEMPT_ID": "0",
     "FC_POD_UID": POD,
     "FC_TASK_ATTEMPT_INSTANCE_UID": f"0_{POD}",
@@ -190,7 +190,7 @@ def test_shared_memory_is_as_asked_for() -> None:
 def test_other_jobs_have_nothing_of_this(dialect: str) -> None:
     job = Job(name="j", roles=(Role(name="main", commands=("echo $secrets <% $secrets.a %>",)),), secrets={"a": "1"})
     snapshot = placed(replace(job, dialect=type(job.dialect)(dialect)))
-    launch = Launcher(snapshot).launch(snapshot.tasks[0], LaunchContext())
+    launch = Launcher(snapshot).build_launch(snapshot.tasks[0], LaunchContext())
     assert not [name for name in launch.env if name.startswith(("PAI_", "FC_"))]
     assert "PAI_" not in launch.entry
     assert launch.script == "echo $secrets 1\n"
@@ -206,7 +206,7 @@ def many(instances: int, **more: object) -> JobSnapshot:
 
 def test_what_is_too_much_for_the_environment_stands_in_the_file() -> None:
     launch = launch_of(many(1000), 7)
-    assert fitting.MAX_VARIABLES - 20 < len(launch.env) <= fitting.MAX_VARIABLES
+    assert variable_limits.MAX_VARIABLES - 20 < len(launch.env) <= variable_limits.MAX_VARIABLES
     assert launch.env["PAI_HOST_IP_worker_7"] == ADDRESSES["node-b"]
     assert "PAI_HOST_IP_worker_999" not in launch.env
     assert "PAI_HOST_IP_worker_999=10.0.0.12" in launch.entry
@@ -243,13 +243,13 @@ def test_a_job_of_many_roles_fits() -> None:
         for number in range(256)
     )
     launch = launch_of(placed(replace(v2_job(["true"]), roles=roles)))
-    assert fitting.MAX_VARIABLES - 20 < len(launch.env) <= fitting.MAX_VARIABLES
+    assert variable_limits.MAX_VARIABLES - 20 < len(launch.env) <= variable_limits.MAX_VARIABLES
     assert "PAI_RESOURCE_r255=0,1,2048,0" in launch.entry
 
 
 def test_what_neither_shell_nor_environment_can_hold_is_said() -> None:
     job = v1_job("true", role={"name": "a.b~c", "taskNumber": 400})
-    assert "variables are left out: no shell can set them" in launch_of(placed(job, ports_from=1)).entry
+    assert "variables are left out: their names are not valid" in launch_of(placed(job, ports_from=1)).entry
 
 
 def test_every_variable_is_documented() -> None:

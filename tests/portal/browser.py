@@ -17,7 +17,7 @@ from tests.e2e.server import Server
 PICTURES = Path(__file__).parents[2] / "build" / "screenshots"
 PASSWORD = "correct horse battery"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser"))), None)
-expect.set_options(timeout=30_000)  # a busy machine is no fault of the page's
+expect.set_options(timeout=60_000)  # a busy machine is no fault of the page's
 _OPTIONS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]  # tests may run as root in a container
 
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser
 
-from tests.e2e.server import Server
+from tests.e2e.server import TIMEOUT, Server
 
 from .browser import CHROMIUM, PASSWORD, Window, open_chromium
 from .people import client_of
@@ -23,6 +23,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         f"{running.url}/api/v1/users",
         json={"name": "ada", "password": PASSWORD, "admin": True},
         headers={"Authorization": f"Bearer {running.token}"},
+        timeout=TIMEOUT,
     ).raise_for_status()
     yield running
     running.kill()
@@ -43,11 +44,18 @@ _logins: dict[str, dict[str, Any]] = {}
 
 def server_login(server: Server, user: str) -> dict[str, Any]:
     """The cookie of a login of theirs, made once: checking a password is meant to take its time."""
-    known = _logins.get(user)
-    if known is None or httpx.get(f"{server.url}/api/v1/me", cookies={known["name"]: known["value"]}).is_error:
-        answer = httpx.post(f"{server.url}/login", data={"user": user, "password": PASSWORD})
-        name, value = next(item for item in answer.cookies.items() if item[1].startswith("hf_"))
-        known = _logins[user] = {"name": name, "value": value, "url": server.url, "httpOnly": True, "sameSite": "Lax"}
+    with httpx.Client(base_url=server.url, timeout=TIMEOUT) as client:
+        known = _logins.get(user)
+        if known is None or client.get("/api/v1/me", headers={"Cookie": f"{known['name']}={known['value']}"}).is_error:
+            answer = client.post("/login", data={"user": user, "password": PASSWORD})
+            name, value = next(item for item in answer.cookies.items() if item[1].startswith("hf_"))
+            known = _logins[user] = {
+                "name": name,
+                "value": value,
+                "url": server.url,
+                "httpOnly": True,
+                "sameSite": "Lax",
+            }
     return known
 
 
@@ -58,6 +66,7 @@ def open_window(chromium: Browser, server: Server) -> Iterator[Callable[..., Win
 
     def open_it(user: str | None = "ada", *, locale: str = "en", **more: object) -> Window:
         context = chromium.new_context(locale=locale, **more)  # type: ignore[arg-type]
+        context.set_default_timeout(60_000)
         window = Window(context.new_page(), server)
         opened.append(window)
         window.watch(context)

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.e2e.server import Server
+from tests.e2e.server import TIMEOUT, Server
 from tests.engines.archives import shell_entries, tar
 
 from .axe import findings
@@ -44,7 +44,7 @@ PAGES = (
 
 def _ask(server: Server, method: str, path: str, **more: object) -> httpx.Response:
     headers = {"Authorization": f"Bearer {server.token}"}
-    return httpx.request(method, f"{server.url}/api/v1{path}", headers=headers, **more)  # type: ignore[arg-type]
+    return httpx.request(method, f"{server.url}/api/v1{path}", headers=headers, **more, timeout=TIMEOUT)  # type: ignore[arg-type]
 
 
 def _send(page: Page) -> None:
@@ -60,7 +60,7 @@ def test_a_group_a_user_and_a_size_are_made(window: Window, server: Server) -> N
     page.locator("[id='quota.memory']").fill("16 GiB")
     window.wrongs.clear()
     _send(page)
-    expect(page.locator("[id='user_quota.cpu-problem']")).to_contain_text("must not be more than the group's (4)")
+    expect(page.locator("[id='user_quota.cpu-problem']")).to_contain_text("must not exceed the group's quota (4)")
     expect(page.locator("[id='user_quota.cpu']")).to_be_focused()
     expect(page.locator("[id='quota.memory']")).to_have_value("16 GiB")
     window.wrongs.clear()  # the 400 of this very form is told on the console
@@ -73,7 +73,7 @@ def test_a_group_a_user_and_a_size_are_made(window: Window, server: Server) -> N
     page.locator("#password").fill(PASSWORD)
     page.locator(".grants li", has_text="vision").get_by_role("checkbox").first.check()
     _send(page)
-    expect(page.locator(".notification.good")).to_have_text("User grace is added.")
+    expect(page.locator(".notification.good")).to_have_text("User grace was added.")
     row = page.get_by_role("row", name="grace")
     expect(row).to_contain_text("vision")
 
@@ -99,11 +99,11 @@ def test_somebody_joins_a_group_and_leaves_it(window: Window, server: Server) ->
     page.locator("#members form.line button").click()
     row = page.get_by_role("row", name="joan")
     row.get_by_role("button", name="Make group admin").click()
-    expect(page.get_by_role("row", name="joan")).to_contain_text("Make a plain member")
+    expect(page.get_by_role("row", name="joan")).to_contain_text("Make regular member")
     page.get_by_role("row", name="joan").get_by_role("button", name="Remove").click()
-    expect(page.locator("dialog#confirm")).to_contain_text("Take joan out of joining?")
+    expect(page.locator("dialog#confirm")).to_contain_text("Remove joan from joining?")
     page.locator("dialog#confirm button[value=yes]").click()
-    expect(page.locator("#members")).to_contain_text("Nobody is in it yet.")
+    expect(page.locator("#members")).to_contain_text("No members yet.")
 
 
 @pytest.mark.release
@@ -115,7 +115,7 @@ def test_files_are_put_looked_at_and_removed(open_window: Callable[..., Window],
     window.go("/groups/sharing/files")
     page.get_by_label("Name of a new folder").fill("plots <b>")
     page.get_by_role("button", name="New folder").click()
-    expect(page.locator(".notification")).to_contain_text("not there yet")
+    expect(page.locator(".notification")).to_contain_text("does not exist yet")
     name = "<img src=x onerror=alert(1)> & 100%.txt"
     with page.expect_navigation():
         page.locator("#files").set_input_files([{"name": name, "mimeType": "text/plain", "buffer": b"hello"}])
@@ -130,15 +130,15 @@ def test_files_are_put_looked_at_and_removed(open_window: Callable[..., Window],
     with page.expect_navigation():
         page.locator("dialog#confirm button[value=yes]").click()
     expect(row).to_contain_text("9 B")
-    row.get_by_role("link", name=re.compile("Remove")).click()
+    row.get_by_role("link", name=re.compile("Delete")).click()
     page.locator(".confirm button").click()
-    expect(page.locator(".notification.good")).to_have_text("1 file is removed.")
+    expect(page.locator(".notification.good")).to_have_text("1 file was deleted.")
 
 
 def test_a_file_that_is_too_large_is_not_even_sent(window: Window) -> None:
     page = window.page
     window.go("/groups/default/files")
-    page.locator("#drop").evaluate("drop => { drop.dataset.most = '3'; }")
+    page.locator("#drop").evaluate("drop => { drop.dataset.maxSize = '3'; }")
     page.locator("#files").set_input_files([{"name": "big.bin", "mimeType": "x/y", "buffer": b"12345"}])
     expect(page.locator(".uploads")).to_contain_text("Larger than 10 GiB")
 
@@ -153,7 +153,7 @@ def test_an_image_is_imported_and_given_a_name(window: Window) -> None:
     with page.expect_navigation():
         page.get_by_role("button", name="Import").click()
     row = page.locator("tr", has_text="tiny-root")
-    row.get_by_role("link", name=re.compile("Give it a name")).click()
+    row.get_by_role("link", name=re.compile("Add alias")).click()
     page.locator("#name").fill("tiny")
     _send(page)
     expect(page.get_by_role("row", name="tiny").first).to_contain_text("Ready")
@@ -173,15 +173,15 @@ def test_many_users_come_from_a_file(window: Window, server: Server) -> None:
     page.locator("input[type=file]").set_input_files([{"name": "u.csv", "mimeType": "text/csv", "buffer": text}])
     expect(page.locator("#text")).to_have_value(re.compile("many2"))
     _send(page)
-    expect(page.locator("tr", has_text="many2")).to_contain_text("There is no group nowhere")
+    expect(page.locator("tr", has_text="many2")).to_contain_text("Group nowhere not found")
     page.get_by_role("button", name="Add 2 users").click()
-    expect(page.locator("h1")).to_have_text("2 users are added")
-    password = page.locator("tr", has_text="many1").locator(".once").inner_text()
+    expect(page.locator("h1")).to_have_text("2 users were added")
+    password = page.locator("tr", has_text="many1").locator(".one-time").inner_text()
     with page.expect_download() as download:
         page.get_by_role("link", name="Download as CSV").click()
     saved = Path(download.value.path()).read_text()
     assert f"many1,{password}\n" in saved
-    login = httpx.post(f"{server.url}/api/v1/login", json={"user": "many1", "password": password})
+    login = httpx.post(f"{server.url}/api/v1/login", json={"user": "many1", "password": password}, timeout=TIMEOUT)
     assert login.status_code == 200
 
 

@@ -40,7 +40,7 @@ def test_counts_lead_to_the_list_and_keep_up(open_window: Callable[..., Window],
     failed = window.page.locator("[aria-labelledby=lately] .tile.state-failed")
     expect(failed).to_contain_text("1")
     expect(window.page.locator("[aria-labelledby=failures]")).to_contain_text("Exit code 7")
-    window.page.click("details summary >> text=What it means")
+    window.page.click("details summary >> text=Explanation and suggested fixes")
     submit(server, "morning", "name: sunset\ncommand: exit 8\n")
     expect(failed).to_contain_text("2")  # without loading the page again
     expect(window.page.locator("details[open]:not(.menu)")).to_have_count(1)  # and what was opened stays so

@@ -67,11 +67,11 @@ def test_filters_act_at_once_and_stand_in_the_address(window: Window, server: Se
     expect(names(window)).to_have_text(["broken"])
     expect(window.page).to_have_url(re.compile(r"state=Failed"))
     window.page.fill("#find", "nothing like it")
-    expect(window.page.get_by_role("heading", name="No job fits")).to_be_visible()
+    expect(window.page.get_by_role("heading", name="No matching jobs")).to_be_visible()
     expect(window.page).to_have_url(re.compile(r"text=nothing"))
     window.page.reload()
     expect(window.page.locator("#find")).to_have_value("nothing like it")
-    window.page.get_by_role("link", name="Clear the filters").click()
+    window.page.get_by_role("link", name="Clear filters").click()
     expect(window.page).to_have_url(f"{server.url}/jobs")
 
 
@@ -104,7 +104,7 @@ def test_a_live_update_keeps_place_focus_and_selection(
     assert focused.bounding_box()["y"] == pytest.approx(before["y"], abs=2)  # type: ignore[index]
     expect(focused.locator("a.open")).to_be_focused()
     expect(chosen.get_by_role("checkbox")).to_be_checked()
-    expect(window.page.locator("#chosen [role=status]")).to_have_text("1 job selected")
+    expect(window.page.locator("#selection [role=status]")).to_have_text("1 job selected")
     stop(server, new, *ids)
 
 
@@ -114,7 +114,7 @@ def test_a_job_that_leaves_the_filter_leaves_the_list(window: Window, server: Se
     open_list(window, group, "&state=Pending&state=Preparing&state=Running")
     expect(names(window)).to_have_text(["leaving"])
     stop(server, job)
-    expect(window.page.get_by_role("heading", name="No job fits")).to_be_visible()
+    expect(window.page.get_by_role("heading", name="No matching jobs")).to_be_visible()
 
 
 def test_several_jobs_are_stopped_after_a_question(window: Window, server: Server, group: str) -> None:
@@ -123,19 +123,19 @@ def test_several_jobs_are_stopped_after_a_question(window: Window, server: Serve
     page = window.page
     page.keyboard.press("j")
     page.keyboard.press("x")
-    expect(page.locator("#chosen [role=status]")).to_have_text("1 job selected")
-    page.locator("#tick-all").check()
-    expect(page.locator("#chosen [role=status]")).to_have_text("3 jobs selected")
-    page.get_by_role("button", name="Stop the selected jobs").click()
+    expect(page.locator("#selection [role=status]")).to_have_text("1 job selected")
+    page.locator("#select-all").check()
+    expect(page.locator("#selection [role=status]")).to_have_text("3 jobs selected")
+    page.get_by_role("button", name="Stop selected jobs").click()
     expect(page.locator("#confirm-text")).to_have_text("Stop these 3 jobs?")
     page.get_by_role("button", name="No").click()
-    expect(page.locator("#chosen [role=status]")).to_have_text("3 jobs selected")
-    page.get_by_role("button", name="Stop the selected jobs").click()
+    expect(page.locator("#selection [role=status]")).to_have_text("3 jobs selected")
+    page.get_by_role("button", name="Stop selected jobs").click()
     page.get_by_role("button", name="Yes").click()
     expect(page.locator("#messages")).to_contain_text("3 jobs are stopping.")
     for id in ids:
         expect(row(window, id).locator(".badge")).to_have_text("Cancelled")
-    expect(page.locator("#chosen")).to_be_hidden()
+    expect(page.locator("#selection")).to_be_hidden()
 
 
 def test_a_row_stops_and_reruns_its_job(window: Window, server: Server, group: str) -> None:
@@ -147,7 +147,7 @@ def test_a_row_stops_and_reruns_its_job(window: Window, server: Server, group: s
     expect(row(window, job).locator(".badge")).to_have_text("Cancelled")
     expect(row(window, job).get_by_role("button", name="Stop again")).to_have_count(0)
     row(window, job).get_by_role("link", name="Rerun again").click()
-    window.page.get_by_role("button", name="Run it as it was").click()
+    window.page.get_by_role("button", name="Run unchanged", exact=True).click()
     window.page.wait_for_url(re.compile(r"/jobs/job-"))
     stop(server, window.page.url.rsplit("/", 1)[1].partition("?")[0])
 
@@ -211,7 +211,7 @@ def test_logging_out_elsewhere_closes_the_list(window: Window, server: Server, g
 def test_the_first_visit_explains_itself(open_window: Callable[..., Window], server: Server, group: str) -> None:
     window = open_window(add_user(server, f"new-{uuid4().hex[:8]}", group))
     window.go("/jobs")
-    expect(window.page.get_by_role("heading", name="There are no jobs yet")).to_be_visible()
+    expect(window.page.get_by_role("heading", name="No jobs yet")).to_be_visible()
     assert findings(window.page) == []
     window.page.get_by_role("button", name="Run this job").click()
     window.page.wait_for_url(re.compile(r"/jobs/job-"))
@@ -254,7 +254,7 @@ def test_reading_and_filtering_need_no_scripts(open_window: Callable[..., Window
     expect(names(window)).to_have_text(["plain"])
     chip(window, "Succeeded").check()
     window.page.get_by_role("button", name="Show").click()
-    expect(window.page.get_by_role("heading", name="No job fits")).to_be_visible()
+    expect(window.page.get_by_role("heading", name="No matching jobs")).to_be_visible()
 
 
 def test_names_do_nothing_but_show(window: Window, server: Server, group: str) -> None:

@@ -38,7 +38,7 @@ def test_the_page_follows_its_job_to_the_end(window: Window, server: Server, ful
     page = window.page
     state = page.locator("#job-state")
     expect(state).to_have_text("Pending")
-    expect(page.locator("#why")).to_contain_text("free now")
+    expect(page.locator("#why")).to_contain_text("; free: ")
     page.evaluate("window.stays = true")
     page.fill("#new-tag", "half typ")
     full()
@@ -76,7 +76,7 @@ def test_stop_asks_first_and_rerun_opens_the_job_to_change_or_run_as_it_was(wind
     window.go(f"/jobs/{job}")
     page = window.page
     page.get_by_role("button", name="Stop").click()
-    expect(page.locator("#confirm-text")).to_have_text("Stop page-stop? What it has not saved is lost.")
+    expect(page.locator("#confirm-text")).to_have_text("Stop page-stop? Unsaved work will be lost.")
     page.locator("#confirm").get_by_role("button", name="No").click()
     expect(page.locator("#job-state")).not_to_contain_text("Cancelled")
     page.get_by_role("button", name="Stop").click()
@@ -85,9 +85,9 @@ def test_stop_asks_first_and_rerun_opens_the_job_to_change_or_run_as_it_was(wind
     expect(page.locator("#why")).to_contain_text("Cancelled by ada")
     page.get_by_role("link", name="Rerun").click()
     expect(page.locator("#f-name")).to_have_value("page-stop")
-    page.get_by_role("button", name="Run it as it was").click()
+    page.get_by_role("button", name="Run unchanged", exact=True).click()
     page.wait_for_url(lambda url: job not in url)
-    expect(page.locator("#messages")).to_contain_text("this is the new job")
+    expect(page.locator("#messages")).to_contain_text("This is the new job")
     page.get_by_role("link", name=job).click()
     page.wait_for_url(f"**/jobs/{job}")
     with server.client() as client:
@@ -120,7 +120,7 @@ def test_artifacts_are_looked_at_and_texts_copied(open_window: Callable[..., Win
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     assert page.evaluate("navigator.clipboard.readText()").startswith("name: page-files")
     window.go(f"/jobs/{job}")
-    page.get_by_role("button", name="Copy the id").click()
+    page.get_by_role("button", name="Copy ID").click()
     page.wait_for_function("id => navigator.clipboard.readText().then(text => text === id)", arg=job)
 
 

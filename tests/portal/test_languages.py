@@ -92,7 +92,17 @@ def _submit(window: Window, tour: Tour, name: str) -> str:
 @pytest.mark.parametrize("language", ["zh-Hans", pytest.param("zh-Hant", marks=pytest.mark.release)])
 def test_the_pages_of_admins(open_window: Callable[..., Window], language: str) -> None:
     tour = Tour(open_window(locale=LANGUAGES[language]), language, own={"ada", "admin", "default", "host"})
-    for place in ("users", "groups", "instance-types", "images", "datasets", "secrets", "usage", "place", "settings"):
+    for place in (
+        "users",
+        "groups",
+        "instance-types",
+        "images",
+        "datasets",
+        "secrets",
+        "usage",
+        "installation",
+        "settings",
+    ):
         tour.visit(f"/admin/{place}", f"admin-{place}")
     tour.visit("/admin/audit", "admin-audit")
     assert tour.english == {}

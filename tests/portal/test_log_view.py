@@ -152,11 +152,11 @@ def test_searching_jumps_to_hits_anywhere(window: Window, counted: str) -> None:
     page = window.page
     page.get_by_role("searchbox", name="Search this log").fill("LINE 000777")
     page.keyboard.press("Enter")
-    hit = page.locator(".row.hit.now")
+    hit = page.locator(".row.hit.current")
     expect(hit).to_have_text("line 000777 of many")
     expect(hit).to_be_in_viewport()
     page.get_by_label("Match case").check()
-    expect(page.locator("[data-count]")).to_have_text("No hits")
+    expect(page.locator("[data-count]")).to_have_text("No matches")
     page.get_by_label("Match case").uncheck()
     page.get_by_label("Regular expression").check()
     page.get_by_role("searchbox", name="Search this log").fill("line 0[45]0000")
@@ -169,7 +169,7 @@ def test_searching_jumps_to_hits_anywhere(window: Window, counted: str) -> None:
     expect(hit).to_have_text("line 040000 of many")
     page.get_by_role("searchbox", name="Search this log").fill("(")
     page.keyboard.press("Enter")
-    expect(page.locator("[data-count]")).to_contain_text("This cannot be searched for")
+    expect(page.locator("[data-count]")).to_contain_text("Search failed")
     window.wrongs = [wrong for wrong in window.wrongs if "400" not in wrong]  # the refusal is told on the console
 
 
@@ -179,7 +179,7 @@ def test_the_first_error_is_one_click_away(window: Window, server: Server) -> No
     job = finish(server, submit(server, "has-error", *lines))
     open_log(window, job)
     window.page.get_by_role("button", name="First error").click()
-    expect(window.page.locator(".row.pointed")).to_have_text("ValueError: wrong shape")
+    expect(window.page.locator(".row.target")).to_have_text("ValueError: wrong shape")
     expect(window.page.locator("[data-status]")).to_have_text("This is the first line that looks like an error.")
 
 
@@ -223,7 +223,7 @@ def test_a_fast_writer_does_not_drown_the_page(window: Window, gate: Gate) -> No
         gate.await_job("flooded")
     expect(rows(window).last).to_have_text("the end")
     gap = window.page.locator(".log-rows .log-gap")
-    expect(gap).to_contain_text("left out here")
+    expect(gap).to_contain_text("skipped")
     assert rows(window).count() < 15_000
     gap.get_by_role("button", name="Load").click()
     expect(rows(window).filter(has_text=re.compile(r"flood 0000000\d+")).first).to_be_attached()
@@ -233,10 +233,10 @@ def test_a_fast_writer_does_not_drown_the_page(window: Window, gate: Gate) -> No
 @pytest.mark.release
 def test_how_somebody_reads_logs_is_remembered(window: Window, counted: str) -> None:
     open_log(window, counted)
-    window.page.get_by_label("Wrap").uncheck()
-    window.page.get_by_label("Times").check()
+    window.page.get_by_label("Wrap lines").uncheck()
+    window.page.get_by_label("Timestamps").check()
     open_log(window, counted, "?stream=stdout")
-    expect(window.page.get_by_label("Wrap")).not_to_be_checked()
+    expect(window.page.get_by_label("Wrap lines")).not_to_be_checked()
     expect(rows(window).last).to_have_attribute("data-at", re.compile(r"\d\d-\d\d \d\d:\d\d:\d\d"))
 
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.server import Server
+from tests.e2e.server import TIMEOUT, Server
 
 from .axe import findings
 from .browser import PASSWORD, Window
@@ -57,7 +57,7 @@ def test_a_token_is_made_copied_used_and_revoked(
     token = page.inner_text("#token")
     assert findings(page) == []
     headers = {"Authorization": f"Bearer {token}"}
-    assert httpx.get(f"{server.url}/api/v1/me", headers=headers).json()["name"] == "me-token"
+    assert httpx.get(f"{server.url}/api/v1/me", headers=headers, timeout=TIMEOUT).json()["name"] == "me-token"
     with page.expect_download() as download:
         page.click("form[action='/me/tokens/config'] button")
     assert download.value.suggested_filename == "config.json"
@@ -67,7 +67,7 @@ def test_a_token_is_made_copied_used_and_revoked(
     page.click("dialog#confirm button[value='yes']")
     expect(page.locator("#messages .notification")).to_be_visible()
     expect(row).to_have_count(0)
-    assert httpx.get(f"{server.url}/api/v1/me", headers=headers).status_code == 401
+    assert httpx.get(f"{server.url}/api/v1/me", headers=headers, timeout=TIMEOUT).status_code == 401
 
 
 @pytest.mark.release
@@ -108,7 +108,7 @@ def test_a_new_password_logs_out_other_browsers(
 @pytest.mark.release
 def test_a_one_time_link_asks_first(open_window: Callable[..., Window], server: Server) -> None:
     headers = {"Authorization": f"Bearer {server.token}"}
-    made = httpx.post(f"{server.url}/api/v1/login-codes", headers=headers).json()
+    made = httpx.post(f"{server.url}/api/v1/login-codes", headers=headers, timeout=TIMEOUT).json()
     window = open_window(None)
     window.go(f"/login?code={made['code']}")
     assert findings(window.page) == []
@@ -122,16 +122,16 @@ def test_a_code_for_the_primehub_command_is_shown_and_works(open_window: Callabl
     window.go("/console/oidc/auth-flow/login")
     window.page.fill("#username", "ada")
     window.page.fill("#password", PASSWORD)
-    window.page.get_by_role("button", name="Show a code").click()
+    window.page.get_by_role("button", name="Show code").click()
     code = window.page.locator("#code").inner_text().strip()
     assert findings(window.page) == []
-    given = httpx.post(f"{window.server.url}/console/oidc/auth-flow/exchange", data={"code": code})
+    given = httpx.post(f"{window.server.url}/console/oidc/auth-flow/exchange", data={"code": code}, timeout=TIMEOUT)
     assert "api-token" in given.json()
 
 
 @pytest.mark.release
 def test_pages_keep_nobody_out(window: Window) -> None:
-    for path in ("/me", "/admin/audit", "/admin/settings", "/admin/place", "/oidc/auth-flow/login"):
+    for path in ("/me", "/admin/audit", "/admin/settings", "/admin/installation", "/oidc/auth-flow/login"):
         window.go(path)
         assert findings(window.page) == [], path
 
@@ -139,7 +139,7 @@ def test_pages_keep_nobody_out(window: Window) -> None:
 @pytest.mark.release
 def test_the_account_fits_a_phone(open_window: Callable[..., Window]) -> None:
     window = open_window(viewport={"width": 360, "height": 740})
-    for path in ("/me", "/me/tokens", "/me/keys", "/admin/audit", "/admin/settings", "/admin/place"):
+    for path in ("/me", "/me/tokens", "/me/keys", "/admin/audit", "/admin/settings", "/admin/installation"):
         window.go(path)
         wide = window.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert wide <= 0, path

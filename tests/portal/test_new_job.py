@@ -121,7 +121,7 @@ def test_mistakes_are_told_at_their_line_and_their_field(window: Window) -> None
     expect(page.locator("#verdict")).to_have_class("card verdict never")
     expect(page.locator("#verdict .reasons li").first).to_be_visible()
     page.locator("[data-submit]").click()
-    expect(page.locator("#confirm-text")).to_have_text("It can never run here. Submit it all the same?")
+    expect(page.locator("#confirm-text")).to_have_text("This job can never run on this server. Submit it anyway?")
     page.locator("#confirm button[value=no]").click()
     expect(page.locator("#confirm")).to_be_hidden()
     paste(page, "name: [\n")
@@ -139,7 +139,7 @@ def test_a_file_of_openpai_is_shown_converted_and_submitted(window: Window, serv
     expect(page.locator("#f-name")).to_have_value("from_openpai")
     expect(page.locator("#f-name")).to_be_disabled()
     expect(page.locator("#f-group")).to_have_value("")
-    page.get_by_role("button", name="Convert to Holdfast's format").click()
+    page.get_by_role("button", name="Convert to the Holdfast format").click()
     expect(page.locator("#f-name")).to_be_enabled()
     assert "protocolVersion" not in page.locator(".cm-content").inner_text()
     assert "pony" not in page.locator(".cm-content").inner_text()
@@ -208,7 +208,7 @@ def test_what_was_typed_is_kept_without_its_secrets_until_it_is_sent(window: Win
     expect(page.locator("#kept-note")).to_be_visible()
     expect(page.locator("#f-name")).to_have_value("draft")
     expect(page.locator(".secret-row.unfilled")).to_have_count(1)
-    page.get_by_role("button", name="Start afresh").click()
+    page.get_by_role("button", name="Start over").click()
     expect(page.locator("#f-name")).to_have_value("hello")
 
 
@@ -269,7 +269,7 @@ def test_without_the_bundle_the_plain_field_is_checked_too(window: Window) -> No
     page.fill("#text", "name: x\ncommand: y\nfoo: z\n")
     expect(page.locator("#verdict button.at-line")).to_have_text("Line 3")
     expect(page.locator("[data-form]")).to_be_hidden()
-    window.wrongs.clear()  # the file that is not there
+    window.wrongs.clear()  # the file that does not exist
     leave(page)
 
 
@@ -310,7 +310,7 @@ def test_a_login_that_ended_loses_nothing_that_was_typed(window: Window) -> None
 def test_the_text_is_handed_to_a_schedule(window: Window) -> None:
     page = open_new(window)
     page.fill("#f-name", "every-night")
-    page.get_by_role("button", name="Run it on a schedule").click()
+    page.get_by_role("button", name="Create schedule").click()
     page.wait_for_url("**/schedules/new")
     expect(page.locator("textarea[name=text]")).to_have_value(
         'name: every-night\ncommand: |\n  echo "Hello from $HOLDFAST_JOB_NAME"\n'

@@ -1,4 +1,4 @@
-"""Recurring jobs, as somebody uses them."""
+"""Schedules, as somebody uses them."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def test_a_daily_job_from_the_form_to_its_end(window: Window) -> None:
     expect(page.locator("#check [data-line]")).to_have_text("line 4")
     for _ in "bogus: 1":
         page.keyboard.press("Backspace")
-    expect(page.locator("#check .notification")).to_contain_text("Yes")
+    expect(page.locator("#check .notification")).to_contain_text("If it were due now")
     page.fill("#timezone", "America/New_York")
-    expect(page.locator("#preview")).to_contain_text("Times in America/New_York.")
+    expect(page.locator("#preview")).to_contain_text("Times are in America/New_York.")
     expect(page.locator("#preview li")).to_have_count(5)
     expect(page.locator("#preview li").first).to_contain_text("04:00 E")  # EST or EDT
     page.check("#kind-custom")
@@ -46,7 +46,7 @@ def test_a_daily_job_from_the_form_to_its_end(window: Window) -> None:
     page.click("button[value=create]")
     expect(page.locator("h1")).to_have_text("night-owl")
     page.get_by_role("button", name="Run now").click()
-    expect(page.locator("#messages")).to_contain_text("night-owl runs now, as the job job-")
+    expect(page.locator("#messages")).to_contain_text("night-owl runs now as job job-")
     expect(page.locator("#messages a")).to_have_attribute(
         "href", page.locator("#schedule a.open").get_attribute("href")
     )
@@ -57,7 +57,7 @@ def test_a_daily_job_from_the_form_to_its_end(window: Window) -> None:
     page.locator("dialog#confirm button[value=no]").click()
     page.get_by_role("button", name="Delete").click()
     page.locator("dialog#confirm button[value=yes]").click()
-    expect(page.locator("#messages")).to_contain_text("night-owl is deleted. Its jobs stay.")
+    expect(page.locator("#messages")).to_contain_text("night-owl was deleted. Its jobs are kept.")
 
 
 @pytest.mark.release

@@ -62,10 +62,10 @@ def test_a_job_that_waits_says_for_whom_and_until_when(
     page = window.page
     window.go(f"/jobs/{second}")
     why = page.locator("#why")
-    why.get_by_text("Who has it").first.click()
+    why.get_by_text("Jobs using these resources").first.click()
     expect(why.locator(".holders").first).to_contain_text("has-it-all")
     expect(why.locator(f'.holders a[href="/jobs/{first}"]').first).to_be_visible()
-    expect(page.locator("#estimate")).to_contain_text("It may start")
+    expect(page.locator("#estimate")).to_contain_text("Estimated start")
     assert findings(page) == []
 
 
@@ -77,10 +77,10 @@ def test_charts_are_drawn_as_figures_come(
     window = open_window()
     page = window.page
     window.go(f"/jobs/{job}")
-    page.get_by_role("link", name="Figures").click()
+    page.get_by_role("link", name="Metrics").click()
     for name in ("cpu", "memory", "net", "disk"):
         expect(page.locator(f"[data-chart={name}] canvas")).to_be_visible()
-        expect(page.locator(f"[data-chart={name}] .chart-summary")).to_contain_text("highest")
+        expect(page.locator(f"[data-chart={name}] .chart-summary")).to_contain_text("max")
     expect(page.locator("[data-chart=memory] .chart-summary")).to_have_text(re.compile(r"now \d[\d.]* [KM]iB"))
     expect(page.locator("[data-chart=gpu]")).to_have_count(0)
     page.get_by_role("link", name="Lifetime").click()
@@ -135,8 +135,8 @@ def test_notifications_are_set_up_tried_and_told(
         page.get_by_role("button", name="Add").click()
         row = page.get_by_role("row").filter(has_text="127.0.0.1").first
         expect(row).not_to_contain_text("secret-part")
-        row.get_by_role("button", name="Send a test").click()
-        expect(page.locator("#messages")).to_contain_text("The test arrived.")
+        row.get_by_role("button", name="Send test").click()
+        expect(page.locator("#messages")).to_contain_text("The test notification was delivered.")
         assert came.get(timeout=30) == "test"
         job = submit("ada", f"name: told-of\n{LIGHT}command: exit 4\n")
         assert {came.get(timeout=60), came.get(timeout=60)} == {"started", "failed"}
@@ -146,6 +146,6 @@ def test_notifications_are_set_up_tried_and_told(
         ).to_be_visible()
         assert findings(page) == []
         keep_pictures(page, "notifications")
-        page.get_by_role("button", name="Remove").first.click()
+        page.get_by_role("button", name="Delete").first.click()
         page.get_by_role("dialog").get_by_role("button", name="Yes").click()
-        expect(page.locator("#messages")).to_contain_text("removed")
+        expect(page.locator("#messages")).to_contain_text("deleted")

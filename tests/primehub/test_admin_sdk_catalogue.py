@@ -113,9 +113,12 @@ def test_what_is_refused_of_images(boss: User, admin: Any) -> None:
     with pytest.raises(PrimeHubException, match="Group not found"):
         admin.admin_images.add_group("host", "nowhere")
     for payload, why in (
-        ({"name": "built", "imageSpec": {"baseImage": "b", "packages": {"pip": ["x"]}}}, "Holdfast builds no images"),
+        (
+            {"name": "built", "imageSpec": {"baseImage": "b", "packages": {"pip": ["x"]}}},
+            "Building images is not supported",
+        ),
         ({"name": "empty"}, "needs a url"),
-        ({"name": "x", "url": "x", "useImagePullSecret": "image-none"}, "There is no secret"),
+        ({"name": "x", "url": "x", "useImagePullSecret": "image-none"}, "Secret none of kind registry not found"),
     ):
         with pytest.raises(GraphQLException, match=why):
             admin.admin_images.create(payload)
@@ -212,10 +215,10 @@ def test_what_is_refused_of_instance_types(hub: Place, boss: User, admin: Any) -
         code_of(boss.fails("--json", "admin", "instancetypes", "create", given={"name": "cpu-1"}))
         == "RESOURCE_CONFLICT"
     )
-    with pytest.raises(GraphQLException, match="cannot be a label"):
+    with pytest.raises(GraphQLException, match="is not a valid label"):
         admin.admin_instancetypes.create({"name": "labelled", "nodeSelector": {"x": "y"}})
     change = {"description": "half", "groups": {"connect": [{"id": "nowhere"}]}}
-    with pytest.raises(GraphQLException, match="There is no group nowhere"):
+    with pytest.raises(GraphQLException, match="Group nowhere not found"):
         admin.admin_instancetypes.update("cpu-1", change)
     assert hub.admin("GET", "/instance-types/cpu-1")["description"] == ""  # all of it or nothing
 
@@ -332,12 +335,15 @@ def test_what_is_refused_of_volumes(boss: User, admin: Any, tmp_path: Path) -> N
     for payload, why in (
         ({"name": "there", **folder}, "Resource already exist"),
         ({"name": "x", **folder, "enableUploadServer": True}, "no upload server"),
-        ({"name": "x", **folder, "mountRoot": "/data"}, "Jobs find volumes below /datasets"),
+        ({"name": "x", **folder, "mountRoot": "/data"}, "Volumes are mounted below /datasets"),
         ({"name": "x", "type": "pv", "pvProvisioning": "manual"}, "pvProvisioning: auto"),
         ({"name": "x", "type": "hostPath", "hostPath": str(tmp_path / "none")}, "none"),
         ({"name": "x", "type": "nfs", "nfsServer": "nas", "nfsPath": "/none"}, "/net/nas/none"),
-        ({"name": "x", "type": "git", "url": "u", "secret": {"connect": {"id": "image-x"}}}, "There is no secret"),
-        ({"name": "x", **folder, "groups": {"connect": [{"id": "no", "writable": True}]}}, "There is no group no"),
+        (
+            {"name": "x", "type": "git", "url": "u", "secret": {"connect": {"id": "image-x"}}},
+            "Git secret image-x not found",
+        ),
+        ({"name": "x", **folder, "groups": {"connect": [{"id": "no", "writable": True}]}}, "Group no not found"),
     ):
         with pytest.raises(GraphQLException, match=why):
             admin.admin_volumes.create(payload)
@@ -370,7 +376,7 @@ def test_secrets_keep_what_they_keep(hub: Place, boss: User, admin: Any) -> None
     assert "geheim" not in listed
 
     assert "Resource already exist" in boss.fails("admin", "secrets", "create", given=opaque)
-    assert "There is no secret image-git-key" in boss.fails("admin", "secrets", "get", "image-git-key")
+    assert "Secret image-git-key not found" in boss.fails("admin", "secrets", "get", "image-git-key")
     boss.fails("admin", "secrets", "delete", "image-pull")  # it asks whether one is sure
     for id in ("image-pull", "gitsync-secret-git-key"):
         assert boss.json("admin", "secrets", "delete", id, "--yes-i-really-mean-it") == {"id": id}

@@ -117,13 +117,13 @@ def test_what_is_refused_of_users(hub: Place, boss: User, admin: Any) -> None:
     assert "USER_CONFLICT_USERNAME" in boss.fails("--json", "admin", "users", "create", given={"username": "ann"})
     for payload, said in (
         ({"username": "me"}, "reserved"),
-        ({"username": "x", "groups": {"connect": [{"id": "nowhere"}]}}, "There is no group nowhere"),
+        ({"username": "x", "groups": {"connect": [{"id": "nowhere"}]}}, "Group nowhere not found"),
     ):
         with pytest.raises(GraphQLException, match=said):
             admin.admin_users.create(payload)
     with pytest.raises(GraphQLException, match="password"):
         admin.admin_users.reset_password("ann", "x")
-    with pytest.raises(GraphQLException, match="No password is temporary here"):
+    with pytest.raises(GraphQLException, match="Temporary passwords are not supported"):
         admin.admin_users.reset_password("ann", "a-good-Pass-1", temporary=True)
     assert "x" not in names(hub, "/users")
 
@@ -216,7 +216,7 @@ def test_users_of_a_group(hub: Place, boss: User, admin: Any, lab: str) -> None:
     assert members() == {"ann": False, "bob": True}
     boss.run("admin", "groups", "disconnect-user", lab, "bob")
     assert members() == {"ann": False}
-    with pytest.raises(GraphQLException, match="There is no user nobody"):
+    with pytest.raises(GraphQLException, match="User nobody not found"):
         admin.admin_groups.update(lab, {"displayName": "half", "users": {"connect": [{"id": "nobody"}]}})
     assert hub.admin("GET", f"/groups/{lab}")["display_name"] == ""  # all of it or nothing
 
@@ -235,14 +235,14 @@ def test_all_groups_are_listed_page_by_page(hub: Place, admin: Any) -> None:
 def test_what_is_refused_of_groups(hub: Place, boss: User, admin: Any) -> None:
     assert "GROUP_CONFLICT_NAME" in boss.fails("--json", "admin", "groups", "create", given={"name": GROUP})
     for change, said in (
-        ({"quotaCpu": 4, "projectQuotaCpu": None, "quotaMemory": 2e9}, "quotaMemory is between"),
+        ({"quotaCpu": 4, "projectQuotaCpu": None, "quotaMemory": 2e9}, "quotaMemory must be between"),
         ({"enabledSharedVolume": True, "sharedVolumeCapacity": 0}, "volume_capacity"),
     ):
         with pytest.raises(GraphQLException, match=said):
             admin.admin_groups.update("others", change)
     with pytest.raises(GraphQLException, match="reserved"):
         admin.admin_groups.create({"name": "everyone"})
-    with pytest.raises(GraphQLException, match="stands for all users"):
+    with pytest.raises(GraphQLException, match="contains all users"):
         admin.admin_groups.delete("everyone")
 
 
@@ -251,7 +251,7 @@ def test_a_group_with_unfinished_jobs_stays(hub: Place, boss: User) -> None:
     job = boss.server.submit("name: long\ngroup: busy\ncommand: sleep 1000\nresources: {cpu: 0.1, memory: 64Mi}\n")
     said = json.loads(boss.fails("--json", "admin", "groups", "delete", "busy"))
     assert said[0]["extensions"]["code"] == "RESOURCE_CONFLICT"
-    assert "busy has jobs that are not finished" in said[0]["message"]
+    assert "busy has unfinished jobs" in said[0]["message"]
     hub.admin("POST", f"/jobs/{job['id']}/stop")
     boss.server.wait(job["id"])
     assert boss.json("admin", "groups", "delete", "busy") == {"id": "busy"}

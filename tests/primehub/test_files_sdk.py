@@ -128,7 +128,7 @@ def test_a_dataset_from_beginning_to_end(ann: User, files: Any) -> None:
     assert "big" in row
     assert "RESOURCE_CONFLICT" in ann.fails("datasets", "create", given={"id": "digits"})
     assert ann.json("datasets", "delete", "digits") == {"id": "digits"}
-    assert "There is no dataset digits" in ann.fails("datasets", "get", "digits")
+    assert "Dataset digits not found" in ann.fails("datasets", "get", "digits")
     assert not [path for path in paths(ann) if path.startswith("datasets/")]
 
 

@@ -65,7 +65,7 @@ def test_a_group_admin_takes_in_and_lets_go(hub: Place, ann: User) -> None:
     assert "zoe" not in hub.admin("GET", f"/groups/{GROUP}")["members"]
     assert hub.admin("GET", f"/groups/{GROUP}")["members"]["ann"] is True
     assert "user not auth" in hub.bob.fails("groups", "add-user", GROUP, "zoe")
-    assert "There is no user nobody" in ann.fails("groups", "add-user", GROUP, "nobody", "--is_admin")
+    assert "User nobody not found" in ann.fails("groups", "add-user", GROUP, "nobody", "--is_admin")
 
 
 def test_mlflow_of_a_group(hub: Place, ann: User) -> None:
@@ -115,7 +115,7 @@ def test_info_and_version(ann: User) -> None:
 
 
 def test_there_are_no_notebooks(ann: User) -> None:
-    assert "There are no notebooks here" in ann.run("notebooks", "logs")
+    assert "Notebooks are not supported" in ann.run("notebooks", "logs")
 
 
 def test_what_there_is_none_of_is_empty(ann: User) -> None:

@@ -11,12 +11,12 @@ from holdfast.sdk import BadAddress, Client
 from holdfast.sdk.address import (
     DEFAULT_URL,
     find_address,
-    forget_login,
-    login_file,
-    normal_url,
+    get_login_path,
+    load_device,
+    load_saved_login,
+    normalize_url,
+    remove_login,
     save_login,
-    saved_device,
-    saved_login,
 )
 
 
@@ -35,7 +35,7 @@ def write_client_json(home: Path, url: str, token: str) -> None:
     ],
 )
 def test_one_spelling_for_one_address(written: str, meant: str) -> None:
-    assert normal_url(written) == meant
+    assert normalize_url(written) == meant
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_one_spelling_for_one_address(written: str, meant: str) -> None:
 )
 def test_refuses_what_is_no_address(written: str) -> None:
     with pytest.raises(BadAddress) as caught:
-        normal_url(written)
+        normalize_url(written)
     assert "pw@" not in caught.value.message
 
 
@@ -86,25 +86,25 @@ def test_a_device_token_is_kept_by_address_and_user_also_after_a_logout() -> Non
     save_login("http://a", "hf_a", "ann", None, device="first")
     save_login("http://a/", "hf_a", "bob", None, device="second")
     save_login("http://a", "hf_c", "ann", None)  # by a token, which gives none
-    forget_login("http://a")
-    assert (saved_device("http://a", "ann"), saved_device("HTTP://A", "bob")) == ("first", "second")
-    assert (saved_device("http://b", "ann"), saved_device("http://a", "eve")) == ("", "")
+    remove_login("http://a")
+    assert (load_device("http://a", "ann"), load_device("HTTP://A", "bob")) == ("first", "second")
+    assert (load_device("http://b", "ann"), load_device("http://a", "eve")) == ("", "")
 
 
 def test_logins_are_kept_side_by_side_and_forgotten_one_by_one() -> None:
     save_login("http://a", "hf_a", "ann", None)
     save_login("http://b", "hf_b", "bob", None)
     assert find_address().url == "http://b"
-    assert forget_login("http://a").token == "hf_a"  # type: ignore[union-attr]
+    assert remove_login("http://a").token == "hf_a"  # type: ignore[union-attr]
     assert find_address().url == "http://b"
-    assert forget_login().url == "http://b"  # type: ignore[union-attr]
-    assert saved_login() is None
-    assert forget_login() is None
+    assert remove_login().url == "http://b"  # type: ignore[union-attr]
+    assert load_saved_login() is None
+    assert remove_login() is None
 
 
 def test_a_broken_login_file_is_named() -> None:
-    login_file().parent.mkdir(parents=True)
-    login_file().write_text("{")
+    get_login_path().parent.mkdir(parents=True)
+    get_login_path().write_text("{")
     with pytest.raises(BadAddress, match=r"login\.json"):
         find_address()
 

@@ -15,7 +15,7 @@ import pytest
 from holdfast.sdk import ApiError, CannotConnect, Client, UnexpectedReply
 from holdfast.sdk.address import Address
 from holdfast.sdk.inside import open_exec, open_port
-from holdfast.sdk.plain import PlainClient, takes_plain
+from holdfast.sdk.plain_client import PlainClient, can_use_plain_client
 
 from .scripted import proof_of
 
@@ -63,14 +63,14 @@ def at(url: str, **more: Path) -> Address:
 def test_nothing_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    with pytest.raises(CannotConnect, match="nothing listens there"):
+    with pytest.raises(CannotConnect, match="connection refused"):
         open_exec(at(f"http://127.0.0.1:{port}"), "train")
 
 
 def test_a_token_is_not_sent_to_a_port_that_its_server_has_left(tmp_path: Path) -> None:
     with answering(b"") as (url, asked):
         (tmp_path / "server.lock").touch()  # which nobody holds
-        with pytest.raises(CannotConnect, match="no server runs there"):
+        with pytest.raises(CannotConnect, match="no server is running there"):
             open_exec(at(url, lock=tmp_path / "server.lock"), "train")
         assert asked == []
 
@@ -130,14 +130,14 @@ def test_the_plain_client_is_refused_in_the_same_words() -> None:
         with pytest.raises(ApiError, match="It ended") as caught:
             plain.stacks("train")
         assert (caught.value.code, caught.value.hint) == ("conflict", "Run it again.")
-    with pytest.raises(CannotConnect, match="nothing listens"):
+    with pytest.raises(CannotConnect, match="connection refused"):
         plain.stacks("train")
 
 
 def test_the_plain_client_tells_no_port_that_its_server_has_left(tmp_path: Path) -> None:
     with answering(b"") as (url, asked):
         (tmp_path / "server.lock").touch()
-        with pytest.raises(CannotConnect, match="no server runs there"):
+        with pytest.raises(CannotConnect, match="no server is running there"):
             PlainClient(at(url, lock=tmp_path / "server.lock")).stacks("train")
         assert asked == []
 
@@ -152,4 +152,4 @@ def test_the_plain_client_tells_no_port_that_its_server_has_left(tmp_path: Path)
     ],
 )
 def test_only_this_machine_is_asked_plainly(url: str, plain: bool) -> None:
-    assert takes_plain(at(url)) is plain
+    assert can_use_plain_client(at(url)) is plain

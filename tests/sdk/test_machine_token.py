@@ -151,4 +151,4 @@ def test_a_token_of_ones_own_goes_where_one_says(tmp_path: Path, server: Scripte
     server.on("GET", "/version", json_say({"name": "holdfast", "version": "7", "api": "v1"}))
     assert ask("blocking", home, url=server.url, token="hf_b_mine") == "7"
     env = {"HOLDFAST_URL": server.url, "HOLDFAST_TOKEN": "hf_b_mine", "HOLDFAST_HOME": str(home)}
-    assert find_address(environ=env).served
+    assert find_address(environ=env).is_served

@@ -9,7 +9,7 @@ import holdfast.sdk
 
 LOADED = """
 import sys
-import holdfast.sdk.plain
+import holdfast.sdk.plain_client
 from holdfast.sdk import Client
 print(*(name for name in ("pydantic", "fastapi", "sqlalchemy") if name in sys.modules))
 """

@@ -86,7 +86,7 @@ def wait_until_answered_by_holder(server: Server) -> None:
     while True:
         assert time.monotonic() < until
         try:
-            if httpx.get(f"{server.url}/api/v1/version").json()["error"]["code"] == "server_stopped":
+            if httpx.get(f"{server.url}/api/v1/version", timeout=TIMEOUT).json()["error"]["code"] == "server_stopped":
                 return
         except (httpx.HTTPError, KeyError):
             time.sleep(0.02)

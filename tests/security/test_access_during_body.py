@@ -12,9 +12,9 @@ import httpx
 import pytest
 
 from holdfast.engines.base import ImageInfo
-from holdfast.engines.fake import FakeEngine
+from tests.fake_engine import FakeEngine
 from tests.server.openpai.job_files import job as openpai_job
-from tests.server.portal.desk import PASSWORD, open_desk
+from tests.server.portal.page_client import PASSWORD, open_desk
 from tests.server.primehub.hub import JOB as PRIMEHUB_JOB
 from tests.server.rig import Rig, open_rig
 from tests.services.house import open_house

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.attempt import Seen
+from holdfast.core.attempt import ObservedState
 from holdfast.core.exits.exit import Cause
 from holdfast.core.job import Resources
 from holdfast.engines.embedded import EmbeddedOptions, cgroups
 from tests.contracts.engine_contract import Rig, launch, read_all, sweep
-from tests.engines.playing import folder_of, play
+from tests.engines.scenarios import folder_of, play
 
 from .namespaced import host, run_steps, task
 
@@ -23,7 +23,7 @@ from .namespaced import host, run_steps, task
 def find(tmp_path: Path, table: str, own: str) -> cgroups.Cgroups:
     (tmp_path / "mountinfo").write_text(table)
     (tmp_path / "self").write_text(own)
-    mounted = cgroups._mounted(cgroups.parse_mounts(table.encode()))
+    mounted = cgroups._find_mounts(cgroups.parse_mounts(table.encode()))
     return cgroups.Cgroups(version=1, parents=tuple((name, point) for name, (point, _) in mounted.items()))
 
 
@@ -108,7 +108,7 @@ def test_a_start_without_control_groups_says_what_is_gone(
         parent.rmdir()
         mounts.write_text("")
         seen = await rig.engine.start(launch("a", "true"))
-        assert (seen.seen, seen.cause, seen.transient) == (Seen.REFUSED, Cause.START_FAILED, True)
+        assert (seen.seen, seen.cause, seen.transient) == (ObservedState.REFUSED, Cause.START_FAILED, True)
         assert str(parent) in seen.message
         assert "/sys/fs/cgroup" in seen.message
         assert str(parent) in caplog.text
@@ -122,8 +122,8 @@ def test_a_group_is_not_left_half_made(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     gone = tmp_path / "gone"
     groups = cgroups.Cgroups(version=1, parents=(("", str(tmp_path / "cpu")), ("memory", str(gone))))
-    with pytest.raises(cgroups.GroupsGone, match=str(gone)):
-        groups.make("a", Resources(), 10)
+    with pytest.raises(cgroups.CgroupLost, match=str(gone)):
+        groups.create_cgroup("a", Resources(), 10)
     assert list((tmp_path / "cpu").iterdir()) == []
     groups.search = lambda: (cgroups.Cgroups(version=1, parents=(("", str(tmp_path / "memory")),)), "")
-    assert groups.make("a", Resources(), 10) == (str(tmp_path / "memory" / "a"),)
+    assert groups.create_cgroup("a", Resources(), 10) == (str(tmp_path / "memory" / "a"),)

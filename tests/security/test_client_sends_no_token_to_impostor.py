@@ -17,11 +17,11 @@ import httpx
 import pytest
 
 from holdfast.sdk import AsyncClient, CannotConnect, Client, ClientError, inside, logs
-from holdfast.sdk import plain as plain_client
+from holdfast.sdk import plain_client as plain_client
 from holdfast.sdk.address import Address, save_login
+from holdfast.sdk.httpx_adapter import build_client_options
 from holdfast.sdk.inside import open_exec
-from holdfast.sdk.plain import PlainClient
-from holdfast.sdk.wire import options
+from holdfast.sdk.plain_client import PlainClient
 from tests.e2e.server import TIMEOUT, Server
 from tests.preloaded import run_holdfast
 from tests.sdk.scripted import ScriptedServer, json_say, proof_of
@@ -134,7 +134,7 @@ def line(url: str) -> None:
 def test_no_client_sends_its_token(use: Callable[[str], None], kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain_client, "TIMEOUT", SILENCE)
     monkeypatch.setattr(inside, "OPEN_TIMEOUT", SILENCE)
-    monkeypatch.setattr(logs, "QUIET", SILENCE)
+    monkeypatch.setattr(logs, "IDLE_TIMEOUT", SILENCE)
     with impostor(ANSWERS[kind]) as found, pytest.raises(ClientError):
         use(found.url)
     assert found.connections
@@ -164,7 +164,7 @@ def test_the_command_line_says_so(tmp_path: Path, by: str, words: tuple[str, ...
             save_login(found.url, TOKEN, "ann", None, environ=env)
         ran = _run(env, *words)
     assert ran.returncode == 1
-    assert "is not the server that issued your token. The token was not sent" in ran.stderr.decode()
+    assert "did not issue your token. The token was not sent" in ran.stderr.decode()
     assert SECRET.encode() not in found.heard
 
 
@@ -177,7 +177,7 @@ def test_an_impostor_that_comes_later_is_noticed() -> None:
         assert client.version().version == "7"
         assert real.asked[0].headers["authorization"] == f"Bearer {TOKEN}"
         client._http.close()
-        client._http = httpx.Client(**options(client.address, TIMEOUT))
+        client._http = httpx.Client(**build_client_options(client.address, TIMEOUT))
         real.stop()
         with impostor(ANSWERS["success to all"], real.port) as found, pytest.raises(ClientError):
             client.version()
@@ -205,7 +205,7 @@ def test_a_real_server_proves_itself_and_knows_only_its_own_tokens(tmp_path: Pat
     try:
         with Client(server.url, server.token) as client:
             assert client.me().name == "admin"
-        with pytest.raises(ClientError, match="not valid"), Client(server.url, TOKEN) as client:
+        with pytest.raises(ClientError, match="is not valid"), Client(server.url, TOKEN) as client:
             client.me()
         reply = server.get("/identity", token=server.token.split("_")[1], nonce="short")
         assert reply.status_code in (400, 422)

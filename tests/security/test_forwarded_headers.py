@@ -209,7 +209,7 @@ async def test_the_summary_comes_after_its_interval(
 ) -> None:
     monkeypatch.setattr(client_errors, "SUMMARY_INTERVAL", 0.001)
     uvicorn_log = logging.getLogger(client_errors.WATCHED_LOGGER)
-    with client_errors.summarised_client_errors():
+    with client_errors.summarize_client_errors():
         for count in (1, 3):
             for _ in range(count):
                 uvicorn_log.warning("Invalid HTTP request received.")

@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import pytest
 
-from holdfast.disk_space import DiskMarks
+from holdfast.disk_space import DiskThresholds
 from holdfast.engines.embedded import EmbeddedEngine
 from tests.contracts.engine_contract import sweep
 from tests.e2e.server import TIMEOUT, Server
@@ -106,7 +106,7 @@ class SmallServer(Server):
 
 @pytest.fixture
 def server(disk: Path) -> Iterator[SmallServer]:
-    reserve = str(DiskMarks().reserve_bytes)  # as it is by default
+    reserve = str(DiskThresholds().reserve_bytes)  # as it is by default
     running = SmallServer(
         disk / "home", HOLDFAST_NODE_CPUS="8", HOLDFAST_JOBS_GRACE="1", HOLDFAST_DISK_RESERVE_BYTES=reserve
     )
@@ -296,7 +296,7 @@ def test_uploads_are_refused_before_the_disk_is_full(server: SmallServer) -> Non
     with server.client() as client:
         reply = client.put("/groups/default/files/large", content=pieces())
     assert reply.status_code == 503, reply.text
-    assert "no room left" in reply.json()["error"]["message"]
+    assert "the disk for shared files is full" in reply.json()["error"]["message"]
     assert conditions_of(server) <= {"disk-low"}
     assert result_of(server, server.submit(job_file("echo done"))["id"]) == SUCCEEDED
 
@@ -310,9 +310,10 @@ def test_pruning_works_on_a_full_disk(server: SmallServer, disk: Path) -> None:
     wait_until(lambda: is_full(server), "it says that the disk is full")
     with server.client() as client:
         assert client.get("/storage").json()["disk"]["free"] < 5 << 20
-        reply = client.post("/storage/prune", json={"kinds": ["logs"], "dry_run": False})
-    (item,) = reply.json()["items"]
+        reply = client.post("/storage/prune", json={"kinds": ["logs", "metrics"], "dry_run": False})
+    item, metrics = reply.json()["items"]
     assert (item["kind"], item["count"]) == ("logs", 1)
+    assert (metrics["kind"], metrics["count"]) == ("metrics", 1)
     assert item["bytes"] > 0  # the monitor may have cut it before
     ballast.remove()
     wait_until(lambda: not conditions_of(server), "there is room again")

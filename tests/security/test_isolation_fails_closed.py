@@ -21,13 +21,13 @@ from .member import PASSWORD, Member, look_around
 def check_blocked(server: Server, member: Member, job_id: str) -> None:
     job = member.call("GET", f"/jobs/{job_id}").json()
     assert job["state"] == "Pending"
-    assert any("Jobs are waiting" in reason for reason in job["waiting"]), job["waiting"]
+    assert any("Jobs stay pending" in reason for reason in job["waiting"]), job["waiting"]
     health = httpx.get(f"{server.url}/api/v1/health", timeout=TIMEOUT).json()
     assert health["status"] == "degraded"
     assert [each["kind"] for each in health["conditions"] if each["blocks_starts"]]
     assert not any(each["detail"] for each in health["conditions"])  # without login: no word of the machine
     status = server.get("/status").json()
-    assert any("Jobs are waiting" in each["message"] and each["hint"] for each in status["conditions"])
+    assert any("Jobs stay pending" in each["message"] and each["hint"] for each in status["conditions"])
     metrics = httpx.get(f"{server.url}/metrics", headers={"Authorization": f"Bearer {server.token}"}, timeout=TIMEOUT)
     assert "holdfast_well 0.0" in metrics.text
     assert 'holdfast_condition{kind="sandbox"} 1.0' in metrics.text

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.server import Server
-from tests.engines.playing import need_isolation
+from tests.engines.scenarios import need_isolation
 
 from .member import Member, look_around
 

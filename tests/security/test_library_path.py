@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.engines.base import Isolation
 from holdfast.engines.embedded.sandbox.bubblewrap import find_bwrap
-from tests.engines.playing import health_here, need_isolation
+from tests.engines.scenarios import health_here, need_isolation
 from tests.engines.test_modes import ASK, ROOT
 
 LIBRARIES = ".bwrap-libraries"

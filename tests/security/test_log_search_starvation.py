@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.services.errors import TooManyRequests
 from holdfast.services.logs import search as log_search
-from holdfast.services.logs.search import MAX_WAITING, Found, Question, Searches
-from holdfast.services.refusals import TooManyRequests
+from holdfast.services.logs.search import MAX_WAITING, LogSearches, SearchQuery, SearchResult
 from tests.services.sources import FileSource, StuckSource
 
 pytestmark = pytest.mark.anyio
 
-SLOW = Question(query="a+", regex=True)
+SLOW = SearchQuery(query="a+", regex=True)
 BUDGET = 600.0  # seconds; the slow searches are ended by hand
 
 
@@ -27,12 +27,12 @@ async def test_thirty_slow_patterns_of_one_user_hold_up_nobody_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_search, "WAIT_TIMEOUT", BUDGET)
-    searches = Searches(BUDGET)
+    searches = LogSearches(BUDGET)
     bait = StuckSource(tmp_path / "bait", b"a\n")
     source = FileSource(tmp_path / "log", b"one\ntwo needle\n")
 
-    async def search(user: str, **more: bool) -> Found:
-        return await searches.search(source, Question(query="needle", **more), user=user)  # type: ignore[arg-type]
+    async def search(user: str, **more: bool) -> SearchResult:
+        return await searches.search(source, SearchQuery(query="needle", **more), user=user)  # type: ignore[arg-type]
 
     slow = [asyncio.create_task(searches.search(bait, SLOW, user="mallory")) for _ in range(30)]
     try:
@@ -56,7 +56,7 @@ async def test_a_search_that_waits_for_too_long_is_told_to_try_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_search, "WAIT_TIMEOUT", 0.01)
-    searches = Searches(BUDGET)
+    searches = LogSearches(BUDGET)
     bait = StuckSource(tmp_path / "bait", b"a\n")
     slow = asyncio.create_task(searches.search(bait, SLOW, user="mallory"))
     try:

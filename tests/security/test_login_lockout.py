@@ -13,11 +13,11 @@ import pytest
 from holdfast.core.access import Actor
 from holdfast.core.errors import NotLoggedIn
 from holdfast.server.app import create_app
+from holdfast.services.errors import TooManyRequests
 from holdfast.services.fair_limiter import FairLimiter
 from holdfast.services.people.login_devices import NEW_DEVICES
-from holdfast.services.people.login_throttle import ADDRESS, USER
+from holdfast.services.people.login_throttle import ADDRESS_LIMIT, USER_LIMIT
 from holdfast.services.people.passwords import Passwords
-from holdfast.services.refusals import TooManyRequests
 from holdfast.store import people
 from tests.e2e.server import Server
 from tests.services.house import House, open_house
@@ -81,7 +81,7 @@ async def log_in(house: House, user: str, address: str = LOOPBACK, device: str =
 
 async def issue_device(house: House, user: str) -> str:
     house.clock.forward(NEW_DEVICES.interval)
-    return await house.services.tokens.issue_device(user)
+    return await house.services.tokens.issue_device_token(user)
 
 
 def waits(passwords: Passwords, user: str) -> bool:
@@ -109,12 +109,12 @@ async def test_a_device_that_logged_in_before_gets_in_from_the_attackers_own_add
     async with Flood(house, ["alice"]) as flood:
         for _ in range(20):
             assert await log_in(house, "alice", device=device) == "alice"
-        assert flood.guesses == ADDRESS.burst
+        assert flood.guesses == ADDRESS_LIMIT.burst
 
 
 async def test_a_device_token_of_another_user_helps_nobody(house: House) -> None:
     mine = await issue_device(house, "bob")
-    for _ in range(ADDRESS.burst):
+    for _ in range(ADDRESS_LIMIT.burst):
         with pytest.raises(NotLoggedIn):
             await house.services.tokens.login("alice", "wrong", LOOPBACK, device=mine)
     with pytest.raises(TooManyRequests):
@@ -124,7 +124,7 @@ async def test_a_device_token_of_another_user_helps_nobody(house: House) -> None
 async def test_a_device_token_ends_with_the_password(house: House) -> None:
     device = await issue_device(house, "alice")
     await house.services.users.set_password(house.admin, "alice", "another horse")
-    for _ in range(ADDRESS.burst):
+    for _ in range(ADDRESS_LIMIT.burst):
         with pytest.raises(NotLoggedIn):
             await house.services.tokens.login("alice", "wrong", LOOPBACK)
     with pytest.raises(TooManyRequests):
@@ -134,16 +134,16 @@ async def test_a_device_token_ends_with_the_password(house: House) -> None:
 async def test_guesses_from_many_addresses_are_bounded_and_a_known_place_gets_in(house: House) -> None:
     await log_in(house, "alice", "192.0.2.1")
     checked = 0
-    for number in range(USER.burst * 3):
+    for number in range(USER_LIMIT.burst * 3):
         try:
             await house.services.tokens.login("alice", "wrong", f"10.0.{number // 200}.{number % 200}")
         except NotLoggedIn:
             checked += 1
         except TooManyRequests:
             pass
-    assert checked == USER.burst
+    assert checked == USER_LIMIT.burst
     assert await log_in(house, "alice", "192.0.2.1") == "alice"
-    assert 3600 / USER.interval <= 300
+    assert 3600 / USER_LIMIT.interval <= 300
 
 
 async def test_checks_of_one_client_take_turns_with_those_of_others(
@@ -152,15 +152,15 @@ async def test_checks_of_one_client_take_turns_with_those_of_others(
     """Passwords are checked a few at a time. Those of one address wait for each other, not others for them."""
     passwords = house.services.tokens._passwords
     checked: list[str] = []
-    go_on, matches = threading.Event(), passwords._matches
+    go_on, matches = threading.Event(), passwords._is_match
 
     def slow(hashed: str, password: str) -> bool:
         assert go_on.wait(TIMEOUT)
         checked.append(password)
         return matches(hashed, password)
 
-    monkeypatch.setattr(passwords, "_matches", slow)
-    guesses = [house.services.tokens.login("bob", "guess", LOOPBACK) for _ in range(ADDRESS.burst)]
+    monkeypatch.setattr(passwords, "_is_match", slow)
+    guesses = [house.services.tokens.login("bob", "guess", LOOPBACK) for _ in range(ADDRESS_LIMIT.burst)]
     made_up = [house.services.tokens.login(f"user{number}", "made up", LOOPBACK) for number in range(THREADS)]
     flood = [asyncio.create_task(each) for each in (*guesses, *made_up)]
     while not waits(passwords, "bob"):
@@ -179,14 +179,14 @@ async def test_many_devices_of_a_user_delay_only_that_user(house: House, monkeyp
     """Right passwords, one login on every device: they are no failures, so no bucket holds them up."""
     tokens, passwords = house.services.tokens, house.services.tokens._passwords
     checked: list[str] = []
-    go_on, matches = threading.Event(), passwords._matches
+    go_on, matches = threading.Event(), passwords._is_match
 
     def slow(hashed: str, password: str) -> bool:
         assert go_on.wait(TIMEOUT)
         checked.append(hashed)
         return matches(hashed, password)
 
-    monkeypatch.setattr(passwords, "_matches", slow)
+    monkeypatch.setattr(passwords, "_is_match", slow)
     devices = [await issue_device(house, "bob") for _ in range(THREADS)]
     flood = [asyncio.create_task(tokens.login("bob", PASSWORD, LOOPBACK, device=device)) for device in devices]
     own_change = asyncio.create_task(
@@ -200,7 +200,7 @@ async def test_many_devices_of_a_user_delay_only_that_user(house: House, monkeyp
         await asyncio.sleep(0)
     go_on.set()
     assert await victim == "alice"
-    alice = await house.store.read(people.password_hash, "alice")
+    alice = await house.store.read(people.load_password_hash, "alice")
     assert alice is not None
     assert checked.index(alice) <= 3  # two that ran already, and one of bob's
     for task in (*flood, own_change, other):
@@ -212,11 +212,11 @@ async def test_a_login_that_is_not_checked_is_refused_and_does_not_count(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokens = house.services.tokens
-    verify = tokens._passwords.verify
+    verify = tokens._passwords.verify_password
     limiter = FairLimiter(1, max_waiting=0, refuse=tokens._passwords._limiter._refuse)
     monkeypatch.setattr(tokens._passwords, "_limiter", limiter)
     async with limiter.slot("bob"):
-        for _ in range(ADDRESS.burst + 1):
+        for _ in range(ADDRESS_LIMIT.burst + 1):
             with pytest.raises(TooManyRequests, match="Too many logins are in progress"):
                 await tokens.login("alice", PASSWORD, LOOPBACK)
         with pytest.raises(TooManyRequests, match="Too many logins are in progress"):
@@ -239,7 +239,7 @@ async def test_a_browser_that_logged_in_before_is_not_locked_out_by_its_neighbou
         device = next(each for each in first.headers.get_list("set-cookie") if "_device=" in each)
         assert {"HttpOnly", "SameSite=strict"} <= {part.strip() for part in device.split(";")}
         mine.cookies.delete("holdfast")
-        for _ in range(ADDRESS.burst + 5):
+        for _ in range(ADDRESS_LIMIT.burst + 5):
             await attacker.post("/login", data={"user": "alice", "password": "wrong"})
         assert (await attacker.post("/login", data=form)).status_code == 429
         assert (await mine.post("/login", data=form)).status_code == 303
@@ -255,7 +255,7 @@ async def test_a_command_line_that_logged_in_before_is_not_locked_out(house: Hou
     async with httpx.AsyncClient(transport=transport, base_url="http://test/api/v1") as client:
         body = {"user": "alice", "password": PASSWORD}
         device = (await client.post("/login", json=body)).json()["device"]
-        for _ in range(ADDRESS.burst + 5):
+        for _ in range(ADDRESS_LIMIT.burst + 5):
             await client.post("/login", json={**body, "password": "wrong"})
         assert (await client.post("/login", json=body)).status_code == 429
         assert (await client.post("/login", json={**body, "device": device})).status_code == 200

@@ -46,7 +46,7 @@ def test_a_job_gets_no_address_of_the_servers_ports(server: Server) -> None:
 @needs_ipv6
 def test_both_loopback_addresses_are_the_servers(server: Server) -> None:
     for host in ("127.0.0.1", "[::1]", "localhost"):
-        assert httpx.get(f"http://{host}:{server.port}/api/v1/version").json()["name"] == "holdfast"
+        assert httpx.get(f"http://{host}:{server.port}/api/v1/version", timeout=TIMEOUT).json()["name"] == "holdfast"
     for address in ("127.0.0.1", "::1"):
         with socket.create_connection((address, ssh_port(server)), TIMEOUT) as connection:
             assert connection.recv(100).startswith(b"SSH-2.0-Holdfast")

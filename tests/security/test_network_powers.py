@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.engines.base import Isolation, Stream
 from tests.contracts.engine_contract import Rig, read_all
-from tests.engines.playing import need, play
+from tests.engines.scenarios import need, play
 from tests.engines.sessions import inside
 
 ATTACK = r"""

@@ -15,9 +15,9 @@ from holdfast.engines.base import Isolation
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.sandbox import package_scan, private_files
 from holdfast.engines.embedded.sandbox.private_files import find_private_files
-from holdfast.engines.embedded.sandbox.views import Views
+from holdfast.engines.embedded.sandbox.sandbox_layers import SandboxLayers
 from tests.contracts.engine_contract import Rig, read_all
-from tests.engines.playing import need, play
+from tests.engines.scenarios import need, play
 
 from .namespaced import host, run_steps, task
 
@@ -59,31 +59,31 @@ def test_private_files_in_every_shown_folder_are_hidden(tmp_path: Path, canaries
 
 def test_a_private_file_that_is_added_later_is_hidden(tmp_path: Path, canaries: list[Path]) -> None:
     """The scan remembers folders, and sees that one has changed."""
-    view = Views(tmp_path, EmbeddedOptions())
+    view = SandboxLayers(tmp_path, EmbeddedOptions())
     folder = canaries[0]
-    view.scan()
+    view.scan_host()
     (folder / "later").touch(mode=0o600)
     (folder / "closed").chmod(0o755)
-    after = {entry.path for entry in view.scan().hidden}
+    after = {entry.path for entry in view.scan_host().hidden}
     assert f"{folder}/later" in after
     assert f"{folder}/closed" not in after
-    view.leave(())
+    view.remove_outside_layers(())
 
 
 def test_a_file_that_is_made_private_in_place_is_hidden_after_a_full_scan(
     tmp_path: Path, canaries: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(private_files, "_SETTLED", -1.0)  # remember the fresh folders of this test too
-    view = Views(tmp_path, EmbeddedOptions())
-    view.host_layers()
+    monkeypatch.setattr(private_files, "_MIN_CHANGE_AGE", -1.0)  # remember the fresh folders of this test too
+    view = SandboxLayers(tmp_path, EmbeddedOptions())
+    view.get_host_layers()
     file = canaries[0] / "open"
     file.chmod(0o600)
     monkeypatch.setattr(package_scan, "FULL_SCAN_INTERVAL", 0.0)
     view._scan_due = 0.0
-    view.host_layers()  # this starts the scan
-    package_scan.SHARED.wait()
-    assert str(file) in {entry.path for entry in view.host_layers().view.hidden}
-    view.leave(())
+    view.get_host_layers()  # this starts the scan
+    package_scan.SHARED.wait_for_scan()
+    assert str(file) in {entry.path for entry in view.get_host_layers().view.hidden}
+    view.remove_outside_layers(())
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM, errno.EIO, errno.EACCES])
@@ -114,7 +114,7 @@ def test_what_is_removed_meanwhile_is_nothing_to_hide(tmp_path: Path, monkeypatc
     def failing(path: str) -> object:
         raise FileNotFoundError(errno.ENOENT, "", path)
 
-    monkeypatch.setattr(private_files, "_signature", failing)
+    monkeypatch.setattr(private_files, "_read_signature", failing)
     assert find_private_files([str(tmp_path)], (), 100).hidden == []
 
 

@@ -11,7 +11,7 @@ from holdfast.engines.base import Isolation
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.processes import COUNTS_BY_NAMESPACE
 from tests.contracts.engine_contract import Rig, read_all
-from tests.engines.playing import need, play
+from tests.engines.scenarios import need, play
 from tests.engines.sessions import inside
 
 LIMIT = 64
@@ -45,7 +45,7 @@ def test_threads_and_processes_of_a_task_are_limited(tmp_path: Path) -> None:
         pytest.skip("this kernel counts the processes of a user in all namespaces together")
 
     async def scenario(rig: Rig) -> None:
-        if rig.engine.health().limits != "watched":
+        if rig.engine.get_health().limits != "watched":
             pytest.skip("control groups limit processes here")
         assert (await rig.run("a", BOMB)).code == 0
         assert await read_all(rig.log("a")) == b"True False\n"

@@ -43,7 +43,7 @@ class Scene:
     job: str
 
     def write(self, text: bytes) -> None:
-        self.rig.house.engine.write(f"{self.job}.0.main-0.0", text)
+        self.rig.house.engine.write_log(f"{self.job}.0.main-0.0", text)
 
     def client(self) -> httpx.AsyncClient:
         headers = {"Authorization": f"Bearer {self.token.text}"}
@@ -203,7 +203,7 @@ async def watched(scene: Scene) -> None:
 
 @pytest.mark.parametrize("path", ["/api/v1/groups/red/files/big", "/api/files/groups/red/big"])
 async def test_a_download_of_a_shared_file_is_cut(scene: Scene, path: str) -> None:
-    folder = scene.rig.house.services.shared.make_files("red")
+    folder = scene.rig.house.services.shared.create_files("red")
     with open(folder / "big", "wb") as file:
         file.truncate(FILE_SIZE)
     async with scene.client() as client, client.stream("GET", path) as response:
@@ -230,7 +230,7 @@ async def test_an_upload_is_given_up(scene: Scene, method: str, path: str) -> No
     finally:
         writer.close()
     assert b" 403 " in answer
-    assert not (scene.rig.house.services.shared.files("red") / "new").exists()
+    assert not (scene.rig.house.services.shared.get_files("red") / "new").exists()
 
 
 # -- links to logs, which open without a login

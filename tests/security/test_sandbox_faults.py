@@ -24,14 +24,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.attempt import Observation, Seen
+from holdfast.core.attempt import Observation, ObservedState
 from holdfast.engines.base import Stream
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from holdfast.engines.embedded.sandbox import site, trial
 from holdfast.engines.embedded.sandbox.bubblewrap import Bwrap, find_bwrap
 from holdfast.engines.embedded.sandbox.isolation_level import read_record
 from tests.contracts.engine_contract import Rig, launch, read_all, sweep
-from tests.engines.playing import health_here, need_isolation
+from tests.engines.scenarios import health_here, need_isolation
 
 ERRORS = ("ENOSPC", "EPERM", "EINVAL", "EMFILE", "EAGAIN", "ENOMEM", "ENOSYS", "EACCES")
 ALL = os.environ.get("HOLDFAST_FAULTS") == "all"
@@ -80,12 +80,12 @@ async def attempt_task(home: Path) -> tuple[Observation | None, str]:
     try:
         name = f"task-{next(_NUMBERS)}"
         seen = await rig.engine.start(launch(name, spy_script(home)))
-        if seen.seen is Seen.RUNNING:
+        if seen.seen is ObservedState.RUNNING:
             with suppress(TimeoutError):  # a fault may leave it hanging: what it said until then counts
                 seen = await asyncio.wait_for(rig.end_of(name), HANGS_AFTER)
-        log = rig.engine.log(name, Stream.STDOUT)
+        log = rig.engine.open_log(name, Stream.STDOUT)
         said = (await read_all(log)).decode(errors="replace") if log is not None else ""
-        blocked = bool(rig.engine.health().conditions)
+        blocked = bool(rig.engine.get_health().conditions)
         assert not (blocked and said), f"a task ran although the engine says that none may: {said}"
         return seen, said
     finally:
@@ -216,7 +216,7 @@ def test_no_fault_of_the_servers_own_calls_lowers_the_isolation(home: Path, monk
     faults = Faults(monkeypatch)
     find = site.find_site
 
-    def faulty(*words: Any) -> site.Site:
+    def faulty(*words: Any) -> site.SandboxSite:
         faults.count, faults.armed = 0, True
         try:
             return find(*words)

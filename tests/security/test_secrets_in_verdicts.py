@@ -12,12 +12,12 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import Connection, select
 
-from holdfast.core.attempt import Observation, Seen
+from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.codec import MASK
 from holdfast.core.records import Dataset, JobSummary
 from holdfast.core.verdicts import Confidence, Diagnosis, Evidence, EvidenceKind, Fault, Insight
 from holdfast.engines.base import Launch, Stream
-from holdfast.services.why.diagnoses import HEAD, TAIL
+from holdfast.services.why.diagnoses import HEAD_SIZE, TAIL_SIZE
 from holdfast.store.jobs import insights as insight_rows
 from holdfast.store.jobs import records as job_rows
 from holdfast.store.tables import metadata
@@ -61,10 +61,10 @@ async def fail_with(house: House, log: bytes, *, secrets: str | None = None) -> 
     job = await house.submit(f"name: leaky\ngroup: red\n{secrets}command: sleep 1000\n", alice)
     attempt = f"{job.id}.0.main-0.0"
     async with asyncio.timeout(TIMEOUT):
-        while house.engine.log(attempt, Stream.MERGED) is None:
-            await house.controller.changed(job.id, 1.0)
-    house.engine.write(attempt, log)
-    house.engine.finish(attempt, 1)
+        while house.engine.open_log(attempt, Stream.MERGED) is None:
+            await house.controller.wait_for_change(job.id, 1.0)
+    house.engine.write_log(attempt, log)
+    house.engine.finish_task(attempt, 1)
     return await house.until(job.id)
 
 
@@ -88,8 +88,8 @@ async def everything_kept(house: House) -> str:
 @pytest.mark.parametrize("form", FORMS)
 async def test_a_verdict_does_not_show_it(house: House, form: str) -> None:
     job = await fail_with(house, traceback(FORMS[form]))
-    record = await house.store.read(job_rows.get, job.id)
-    insight = await house.services.insights.of(record)
+    record = await house.store.read(job_rows.load_job_detail, job.id)
+    insight = await house.services.insights.load_insight(record)
     assert insight.diagnosis is not None
     assert insight.diagnosis.fault is Fault.PYTHON_EXCEPTION
     assert MASK in insight.diagnosis.title
@@ -103,24 +103,24 @@ async def test_not_even_a_part_of_it_where_a_title_is_cut_short(house: House) ->
     long = "k" + "0123456789abcdef" * 200
     secrets = f"secrets: {{KEY: {long}}}\n"
     job = await fail_with(house, traceback("x" * 60 + long), secrets=secrets)
-    insight = await house.services.insights.of(await house.store.read(job_rows.get, job.id))
+    insight = await house.services.insights.load_insight(await house.store.read(job_rows.load_job_detail, job.id))
     assert "0123456789abcdef" not in str(insight)
 
 
 async def test_nor_where_the_part_of_a_log_that_is_read_begins_within_it(house: House) -> None:
     key = "abcdefghijklmnopqrstuvwxyz" * 4
     end = traceback("nothing")
-    filler = b"." * (HEAD + TAIL)
-    log = filler + key.encode() + b"." * (TAIL - len(end) - len(key) // 2) + end
+    filler = b"." * (HEAD_SIZE + TAIL_SIZE)
+    log = filler + key.encode() + b"." * (TAIL_SIZE - len(end) - len(key) // 2) + end
     job = await fail_with(house, log, secrets=f"secrets: {{KEY: {key}}}\n")
-    insight = await house.services.insights.of(await house.store.read(job_rows.get, job.id))
+    insight = await house.services.insights.load_insight(await house.store.read(job_rows.load_job_detail, job.id))
     assert "mnopqrst" not in str(insight)
 
 
 async def test_a_token_of_the_platform_is_hidden_whoever_it_belongs_to(house: House) -> None:
     made = await house.services.tokens.create(house.admin, name="x")
     job = await fail_with(house, traceback(made.text), secrets="")
-    insight = await house.services.insights.of(await house.store.read(job_rows.get, job.id))
+    insight = await house.services.insights.load_insight(await house.store.read(job_rows.load_job_detail, job.id))
     assert insight.diagnosis is not None
     assert made.text not in str(insight)
     assert made.text.split("_", 2)[2][:12] not in str(insight)
@@ -131,22 +131,22 @@ async def test_variables_that_admins_give_are_hidden(house: House) -> None:
     variables = {"password": "correct-horse", "region": "eu-1"}
     await house.services.datasets.create(house.admin, dataset, variables=variables)
     job = await fail_with(house, traceback("correct-horse in eu-1"), secrets="datasets: [cloud]\n")
-    insight = await house.services.insights.of(await house.store.read(job_rows.get, job.id))
+    insight = await house.services.insights.load_insight(await house.store.read(job_rows.load_job_detail, job.id))
     assert insight.diagnosis is not None
     assert insight.diagnosis.title.endswith(f"{MASK} in eu-1")
 
 
 async def test_short_values_are_left_alone(house: House) -> None:
     job = await fail_with(house, traceback("abc"), secrets="secrets: {A: abc}\n")
-    insight = await house.services.insights.of(await house.store.read(job_rows.get, job.id))
+    insight = await house.services.insights.load_insight(await house.store.read(job_rows.load_job_detail, job.id))
     assert insight.diagnosis is not None
     assert "cannot log in with abc" in insight.diagnosis.title
 
 
 async def test_a_notification_does_not_carry_it(house: House) -> None:
-    await house.services.notifications.making.begin()
+    await house.services.notifications.making.initialize()
     job = await fail_with(house, traceback(VALUE), secrets=_asking_to_be_told())
-    assert await house.services.notifications.making.make() == 1
+    assert await house.services.notifications.making.create_notifications() == 1
     kept = await everything_kept(house)
     assert "leaky failed" in kept
     assert not shows_value(kept)
@@ -182,13 +182,15 @@ async def test_events_and_exit_messages_do_not_carry_it(house: House) -> None:
     secrets = json.dumps({"TOKEN": VALUE})
 
     def refuse(launch: Launch) -> Observation:
-        return Observation(attempt_id=launch.attempt_id, seen=Seen.REFUSED, message=f"could not be set up: {VALUE}")
+        return Observation(
+            attempt_id=launch.attempt_id, seen=ObservedState.REFUSED, message=f"failed to start: {VALUE}"
+        )
 
     house.engine.refuse = refuse
     job = await house.submit(f"name: leaky\ngroup: red\nsecrets: {secrets}\ncommand: sleep 1000\n", alice)
     await house.until(job.id)
     kept = await everything_kept(house)
-    assert f"could not be set up: {MASK}" in kept
+    assert f"failed to start: {MASK}" in kept
     assert not shows_value(kept)
 
 
@@ -202,13 +204,13 @@ async def test_openpais_error_logs_do_not_show_it(pai: Pai) -> None:
     file = openpai_job("leaky", {"worker": role("sleep 1000")}, secrets={"key": VALUE})
     sent = await pai.user.post("/v2/jobs", content=file, headers={"Content-Type": "text/yaml"})
     assert sent.status_code == 202, sent.text
-    job = await pai.house.services.jobs.named(pai.alice, "alice", "leaky")
+    job = await pai.house.services.jobs.find_by_name(pai.alice, "alice", "leaky")
     attempt = f"{job.id}.0.worker-0.0"
     async with asyncio.timeout(TIMEOUT):
-        while pai.house.engine.log(attempt, Stream.MERGED) is None:
-            await pai.house.controller.changed(job.id, 1.0)
-    pai.house.engine.write(attempt, traceback(VALUE))
-    pai.house.engine.finish(attempt, 1)
+        while pai.house.engine.open_log(attempt, Stream.MERGED) is None:
+            await pai.house.controller.wait_for_change(job.id, 1.0)
+    pai.house.engine.write_log(attempt, traceback(VALUE))
+    pai.house.engine.finish_task(attempt, 1)
     await pai.house.until(job.id)
     for path in ("/v2/jobs/alice~leaky", "/v1/jobs/alice~leaky"):
         shown = await pai.user.get(path)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.server import slow_clients
-from holdfast.services.client_network import client_neighbourhood
+from holdfast.services.client_network import get_network_or_loopback
 from tests.server.rig import Rig, open_rig
 from tests.server.test_http import TIMEOUT, serving
 from tests.services.house import open_house
@@ -84,7 +84,7 @@ async def test_a_strangers_body_that_drips_gets_no_more_time(
 
 
 async def test_the_loopback_has_only_so_many_unfinished_bodies(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slow_clients, "max_unfinished", lambda: 3)
+    monkeypatch.setattr(slow_clients, "get_max_unfinished", lambda: 3)
     async with serving(rig) as port, connections(port) as connect:
         slow = []
         for number in range(6):
@@ -98,11 +98,11 @@ async def test_the_loopback_has_only_so_many_unfinished_bodies(rig: Rig, monkeyp
 
 
 async def test_a_users_upload_is_not_closed_for_strangers(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slow_clients, "max_unfinished", lambda: 1)
+    monkeypatch.setattr(slow_clients, "get_max_unfinished", lambda: 1)
     monkeypatch.setattr(slow_clients, "SMALL_BODY_TIMEOUT", SOON)
     async with serving(rig) as port, connections(port) as connect:
         reader, writer = await connect(upload_head(rig, LARGE) + b"x" * (LARGE // 2))
-        await until(lambda: (rig.house.services.shared.files("red")).exists() and not slow_clients._unfinished)
+        await until(lambda: (rig.house.services.shared.get_files("red")).exists() and not slow_clients._unfinished)
         for _ in range(3):
             stranger, _ = await connect(LOGIN)
         await closed(stranger)  # its time was over, and that of the upload would have been
@@ -114,9 +114,9 @@ async def test_a_users_upload_is_not_closed_for_strangers(rig: Rig, monkeypatch:
 async def test_all_connections_together_are_bounded(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, sends: bytes
 ) -> None:
-    monkeypatch.setattr(slow_clients, "max_connections", lambda: 6)
-    monkeypatch.setattr(slow_clients, "max_unfinished", lambda: 100)
-    monkeypatch.setattr(slow_clients, "_full_log", slow_clients._FullLog())
+    monkeypatch.setattr(slow_clients, "get_max_connections", lambda: 6)
+    monkeypatch.setattr(slow_clients, "get_max_unfinished", lambda: 100)
+    monkeypatch.setattr(slow_clients, "_full_log", slow_clients._OverloadLog())
     states = (slow_clients._waiting, slow_clients._unfinished, slow_clients._idle)
     with caplog.at_level(logging.WARNING, "holdfast.server.slow_clients"):
         async with serving(rig) as port, connections(port) as connect:
@@ -135,9 +135,9 @@ async def test_all_connections_together_are_bounded(
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.9.8.7", "::1", "::ffff:127.0.0.2"])
 def test_the_loopback_is_one_neighbourhood(address: str) -> None:
-    assert client_neighbourhood(address) == "loopback"
+    assert get_network_or_loopback(address) == "loopback"
 
 
 def test_other_addresses_are_told_apart() -> None:
-    assert client_neighbourhood("10.0.0.1") != client_neighbourhood("10.0.0.2")
-    assert client_neighbourhood("2001:db8::1") == client_neighbourhood("2001:db8::2")
+    assert get_network_or_loopback("10.0.0.1") != get_network_or_loopback("10.0.0.2")
+    assert get_network_or_loopback("2001:db8::1") == get_network_or_loopback("2001:db8::2")

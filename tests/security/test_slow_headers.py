@@ -100,7 +100,7 @@ async def test_an_answer_that_takes_long_is_not_cut(rig: Rig, monkeypatch: pytes
 
 
 async def test_one_address_has_only_so_many_that_wait(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slow_clients, "MAX_WAITING", 5)
+    monkeypatch.setattr(slow_clients, "MAX_WAITING_CONNECTIONS", 5)
     async with serving(rig) as port:
         waiting = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
         try:

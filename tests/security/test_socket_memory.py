@@ -9,7 +9,7 @@ import pytest
 from holdfast.core.job import MIB, Resources
 from holdfast.engines.base import Isolation
 from tests.contracts.engine_contract import Rig, read_all
-from tests.engines.playing import folder_of, need, play
+from tests.engines.scenarios import folder_of, need, play
 
 LIMIT = 32 * MIB
 HELD = 96 * MIB  # what it tries to hold; bounded, for others share the machine

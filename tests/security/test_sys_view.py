@@ -9,11 +9,11 @@ import pytest
 from holdfast.core.job import MIB, Resources
 from holdfast.engines.base import Isolation, Stream
 from holdfast.engines.embedded import cgroups
-from holdfast.engines.embedded.mount_table import parse_mounts, top_mounts
-from holdfast.engines.embedded.sandbox.guard import cover_sys
-from holdfast.engines.embedded.sandbox.render import Bind, Guard
+from holdfast.engines.embedded.mount_table import find_top_mounts, parse_mounts
+from holdfast.engines.embedded.sandbox.guard import mask_sys_paths
+from holdfast.engines.embedded.sandbox.render import Bind, SandboxGuard
 from tests.contracts.engine_contract import Rig, read_all
-from tests.engines.playing import folder_of, need, play
+from tests.engines.scenarios import folder_of, need, play
 from tests.engines.sessions import inside
 
 from .namespaced import background, host, run_steps, session, task
@@ -58,7 +58,7 @@ def test_a_task_finds_its_own_limits_where_programs_look(tmp_path: Path) -> None
     script = "cat /sys/fs/cgroup/memory.max || cat /sys/fs/cgroup/memory/memory.limit_in_bytes"
 
     async def scenario(rig: Rig) -> None:
-        if rig.engine.health().limits == "watched":
+        if rig.engine.get_health().limits == "watched":
             pytest.skip("there are no control groups for us to use here")
         assert str(192 * MIB) in (await said_by(rig, "a", f"({script}) 2>/dev/null")).split()
         writes = "for file in $(find /sys/fs/cgroup -name cgroup.procs); do echo $$ >$file && echo BAD; done; exit 0"
@@ -145,18 +145,18 @@ TABLE = rb"""24 1 0:23 / /proc rw - proc proc rw
 
 def test_covers_follow_the_mount_table() -> None:
     own = Bind(source="/sys/fs/cgroup/holdfast/a", target="/sys/fs/cgroup")
-    guard = cover_sys(Guard(privileged=True), parse_mounts(TABLE), [own])
+    guard = mask_sys_paths(SandboxGuard(privileged=True), parse_mounts(TABLE), [own])
     assert {"/sys/kernel/debug", "/sys/odd nameé"} <= set(guard.sys_folders)
     assert not {"/sys/kernel/debug/tracing", "/sys/fs/cgroup", "/sys/devices/system/cpu"} & set(guard.sys_folders)
     assert guard.groups == (own,)
-    assert "/sys/fs/cgroup" in cover_sys(Guard(privileged=True), parse_mounts(TABLE)).sys_folders
+    assert "/sys/fs/cgroup" in mask_sys_paths(SandboxGuard(privileged=True), parse_mounts(TABLE)).sys_folders
 
 
 def test_where_a_group_finds_itself() -> None:
     second = cgroups.Cgroups(version=2, parents=(("", "/c/holdfast"),))
-    assert second.shown(second.folders("a")) == [("/c/holdfast/a", "/sys/fs/cgroup")]
+    assert second.list_binds(second.list_folders("a")) == [("/c/holdfast/a", "/sys/fs/cgroup")]
     first = cgroups.Cgroups(version=1, parents=(("cpu", "/c/cpu"), ("memory", "/c/memory"), ("", "/c/unified")))
-    assert first.shown(first.folders("a")) == [
+    assert first.list_binds(first.list_folders("a")) == [
         ("/c/cpu/a", "/sys/fs/cgroup/cpu"),
         ("/c/memory/a", "/sys/fs/cgroup/memory"),
     ]
@@ -164,5 +164,5 @@ def test_where_a_group_finds_itself() -> None:
 
 def test_the_mount_on_top_counts() -> None:
     table = parse_mounts(b"40 30 0:1 / /x rw - ext4 a rw\n39 40 0:2 / /x rw - tmpfs b rw\nnonsense\n\n")
-    assert top_mounts(table)["/x"].kind == "tmpfs"
-    assert top_mounts(reversed(table))["/x"].kind == "tmpfs"
+    assert find_top_mounts(table)["/x"].kind == "tmpfs"
+    assert find_top_mounts(reversed(table))["/x"].kind == "tmpfs"

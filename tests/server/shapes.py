@@ -13,9 +13,9 @@ from starlette.routing import Match, Route
 
 from holdfast.api.errors import Error
 from holdfast.api.jobs import SubmittedJob
-from holdfast.server.rest.addresses import PREFIX, RestRoute
 from holdfast.server.rest.jobs import submit_job
-from holdfast.server.rest.schemas import derive_answer_type
+from holdfast.server.rest.routing import PREFIX, RestRoute
+from holdfast.server.rest.schemas import derive_response_type
 
 
 def check_answers(app: FastAPI) -> Callable[[httpx.Response], Awaitable[None]]:
@@ -48,4 +48,4 @@ def find_shape(app: FastAPI, method: str, path: str) -> Any:
 
 @cache
 def _adapter(shape: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(derive_answer_type(shape))
+    return TypeAdapter(derive_response_type(shape))

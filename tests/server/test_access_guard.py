@@ -27,16 +27,17 @@ async def test_many_that_watch_one_token_cost_one_look_for_each_change(
     tokens = rig.house.services.tokens
     made = await tokens.create(rig.house.admin, name="x")
     looks = 0
-    look = token_rows.token_user
+    look = token_rows.load_token_owner
 
     def counted(*given: object) -> object:
         nonlocal looks
         looks += 1
         return look(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(token_rows, "token_user", counted)
+    monkeypatch.setattr(token_rows, "load_token_owner", counted)
     watching = [
-        asyncio.create_task(AccessGuard(tokens, lambda: tokens.actor(made.text), allow).watch()) for _ in range(50)
+        asyncio.create_task(AccessGuard(tokens, lambda: tokens.resolve_actor(made.text), allow).wait_for_revocation())
+        for _ in range(50)
     ]
     await asyncio.sleep(0)
     looks = 0
@@ -59,14 +60,16 @@ async def test_work_is_cancelled_when_a_token_expires(rig: Rig) -> None:
             cancelled.set()
 
     with pytest.raises(NotLoggedIn, match="expired"):
-        await asyncio.wait_for(AccessGuard(tokens, lambda: tokens.actor(made.text), allow).run(work()), 20)
+        await asyncio.wait_for(
+            AccessGuard(tokens, lambda: tokens.resolve_actor(made.text), allow).run_guarded(work()), 20
+        )
     assert cancelled.is_set()
 
 
 async def test_the_result_of_work_comes_through_and_so_do_its_errors(rig: Rig) -> None:
     tokens = rig.house.services.tokens
     made = await tokens.create(rig.house.admin, name="x")
-    guard = AccessGuard(tokens, lambda: tokens.actor(made.text), allow)
+    guard = AccessGuard(tokens, lambda: tokens.resolve_actor(made.text), allow)
 
     async def answer() -> int:
         return 42
@@ -74,6 +77,6 @@ async def test_the_result_of_work_comes_through_and_so_do_its_errors(rig: Rig) -
     async def fail() -> int:
         raise ValueError("no")
 
-    assert await guard.run(answer()) == 42
+    assert await guard.run_guarded(answer()) == 42
     with pytest.raises(ValueError, match="no"):
-        await guard.run(fail())
+        await guard.run_guarded(fail())

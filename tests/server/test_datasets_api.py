@@ -202,4 +202,4 @@ async def test_a_dataset_that_is_gone_is_told_of_without_its_path(rig: Rig, data
     await add(rig, "wiki", data, everyone=True)
     Path(data).rmdir()
     refused = error_of(await rig.post("/jobs", content="name: a\ndatasets: [wiki]\ncommand: true\n", headers=ann), 503)
-    assert refused["message"] == "The dataset wiki cannot be mounted now: its folder does not exist on this machine"
+    assert refused["message"] == "The dataset wiki cannot be mounted now: its folder does not exist on the server"

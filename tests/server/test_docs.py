@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.server.errors import STATUS
+from holdfast.server.errors import STATUS_CODES
 
 from .rig import Rig
 
@@ -39,7 +39,7 @@ async def test_every_route_in_the_reference_exists(rig: Rig) -> None:
 
 def test_every_error_code_is_in_the_reference() -> None:
     text = PAGE.read_text()
-    assert [code for code, status in STATUS.items() if f"| `{code}` | {status} |" not in text] == []
+    assert [code for code, status in STATUS_CODES.items() if f"| `{code}` | {status} |" not in text] == []
 
 
 async def test_the_pages_load_nothing_from_elsewhere(rig: Rig) -> None:

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from holdfast.services.files import uploads
+from tests.services.folder_trees import around, place
 from tests.services.house import open_house
-from tests.services.trees import around, place
 
 from .rig import Rig, begin, error_of, open_rig
 from .test_http import TIMEOUT, client, serving
@@ -141,7 +141,7 @@ async def test_a_client_that_leaves_while_sending_leaves_nothing(rig: Rig) -> No
 async def test_a_client_that_falls_silent_while_sending_is_told_and_leaves_nothing(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(uploads, "SILENCE", 0.05)
+    monkeypatch.setattr(uploads, "CHUNK_TIMEOUT", 0.05)
     head = f"PUT /api/v1{FILES}/a HTTP/1.1\r\nHost: x\r\nContent-Length: 5000000\r\n"
     head += f"Authorization: {rig.client.headers['authorization']}\r\n\r\n"
     async with serving(rig) as port, asyncio.timeout(TIMEOUT):
@@ -167,7 +167,7 @@ async def test_a_file_that_shrinks_while_it_is_sent_ends_the_connection(
         with pytest.raises(httpx.RemoteProtocolError):
             await answer.aread()
     told = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert [record.message for record in told] == ["a file became shorter while it was sent"]
+    assert [record.message for record in told] == ["a file was truncated while it was sent"]
     assert not told[0].exc_info
 
 
@@ -192,7 +192,7 @@ async def test_files_are_for_members(rig: Rig) -> None:
 
 async def test_artifacts_are_served(rig: Rig) -> None:
     job = await rig.house.submit("name: one\nroles:\n  main:\n    commands: [echo]\n")
-    folder = rig.house.services.shared.artifacts("default", job.id)
+    folder = rig.house.services.shared.get_artifacts("default", job.id)
     folder.mkdir(parents=True)
     (folder / "a.txt").write_bytes(b"text")
     shown = (await rig.get(f"/jobs/{job.id}/artifacts")).json()

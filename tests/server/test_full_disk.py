@@ -19,7 +19,7 @@ JOB = "name: quick\ncommand: exit 0\n"
 @pytest.fixture
 def full(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:
     async def refuse(self: Store, *args: Any, **kwargs: Any) -> Any:
-        raise DiskFull("The database cannot grow: the disk is full")
+        raise DiskFull("Cannot write to the database: the disk is full")
 
     monkeypatch.setattr(Store, "write", refuse)
     return rig
@@ -27,7 +27,7 @@ def full(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:
 
 async def test_to_our_own_clients(full: Rig) -> None:
     error = error_of(await full.post("/jobs", content=JOB), 503)
-    assert error["message"] == "The server's disk is full, so this could not be saved"
+    assert error["message"] == "The server's disk is full; the change was not saved"
     assert "holdfast prune" in error["hint"]
 
 

@@ -174,7 +174,7 @@ async def test_pings_that_nobody_reads_the_answers_of_fill_no_memory(rig: Rig) -
 async def test_a_socket_that_was_closed_does_not_wait_for_one_who_reads_nothing(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(websocket_protocol, "LAST_WORDS", 0.3)
+    monkeypatch.setattr(websocket_protocol, "CLOSE_TIMEOUT", 0.3)
     pings = b"\x89\xfd\0\0\0\0" + b"x" * 125
     async with serving(rig, most_unsent=8192) as port:
         _, writer = await open_page_socket(port, "nobody")  # which is told so, and closed

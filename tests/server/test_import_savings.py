@@ -7,10 +7,10 @@ import sys
 
 _PROGRAM = """
 import sys
-from holdfast.server.import_savings import leave_out_pydantic_v1, leave_out_uvicorn_cli
+from holdfast.server.import_savings import skip_pydantic_v1, skip_uvicorn_cli
 
-leave_out_pydantic_v1()
-leave_out_uvicorn_cli()
+skip_pydantic_v1()
+skip_uvicorn_cli()
 import holdfast.server.app
 import holdfast.server.http
 

@@ -70,7 +70,7 @@ async def test_a_bad_file_is_refused_with_every_problem(rig: Rig) -> None:
         assert set(problem) == {"field", "message", "message_data", "hint", "hint_data", "line"}
     (known,) = [problem for problem in error["problems"] if problem["field"] == "comand"]
     assert known["message_data"] == {"id": "is not a known field", "args": {}}
-    assert known["hint_data"] == {"id": "Did you mean {word}?", "args": {"word": "'command'"}}
+    assert known["hint_data"] == {"id": "Did you mean {value}?", "args": {"value": "'command'"}}
 
 
 HOSTILE = [b"", b"\xff\xfe\x00", b"\0", b"[]", b"3", b"{" * 10_000, b"a: &a [*a, *a]", b"name: \xc3\x28"]

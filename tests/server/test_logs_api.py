@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.core.states import JobState
 from holdfast.engines.base import Stream
-from holdfast.server.rest.logs import Characters
+from holdfast.server.rest.logs import LogEventDecoder
 from holdfast.store.jobs import records as job_rows
 
 from .rig import Rig, begin, error_of
@@ -79,35 +79,35 @@ def events_in(received: bytes) -> list[tuple[str, dict[str, Any]]]:
 
 
 async def test_following_as_plain_bytes(rig: Rig, sleeper: str) -> None:
-    rig.house.engine.write(attempt(sleeper), b"before\n")
+    rig.house.engine.write_log(attempt(sleeper), b"before\n")
     exchange = begin(rig, f"/jobs/{sleeper}/log", query="follow=true")
     await exchange.until(b"before\n")
-    rig.house.engine.write(attempt(sleeper), b"\xff after")
+    rig.house.engine.write_log(attempt(sleeper), b"\xff after")
     await exchange.until(b"\xff after")
     assert not exchange.ended
-    rig.house.engine.finish(attempt(sleeper))
+    rig.house.engine.finish_task(attempt(sleeper))
     await exchange.finish()
     assert exchange.received == b"before\n\xff after"
     assert exchange.headers["x-log-start"] == "0"
 
 
 async def test_following_can_begin_with_the_last_lines(rig: Rig, sleeper: str) -> None:
-    rig.house.engine.write(attempt(sleeper), b"1\n2\n3\n")
+    rig.house.engine.write_log(attempt(sleeper), b"1\n2\n3\n")
     exchange = begin(rig, f"/jobs/{sleeper}/log", query="follow=true&lines=1")
     await exchange.until(b"3\n")
-    rig.house.engine.finish(attempt(sleeper))
+    rig.house.engine.finish_task(attempt(sleeper))
     await exchange.finish()
     assert (exchange.received, exchange.headers["x-log-start"]) == (b"3\n", "4")
 
 
 async def test_following_by_events(rig: Rig, sleeper: str) -> None:
     exchange = begin(rig, f"/jobs/{sleeper}/log/follow")
-    rig.house.engine.write(attempt(sleeper), "é".encode()[:1])
-    rig.house.engine.write(attempt(sleeper), "é".encode()[1:] + b" one\n", Stream.STDOUT)
+    rig.house.engine.write_log(attempt(sleeper), "é".encode()[:1])
+    rig.house.engine.write_log(attempt(sleeper), "é".encode()[1:] + b" one\n", Stream.STDOUT)
     await exchange.until(b" one")
-    rig.house.engine.write(attempt(sleeper), b"two\n")
+    rig.house.engine.write_log(attempt(sleeper), b"two\n")
     await exchange.until(b"two")
-    rig.house.engine.finish(attempt(sleeper), 3)
+    rig.house.engine.finish_task(attempt(sleeper), 3)
     await exchange.finish()
     assert exchange.headers["content-type"].startswith("text/event-stream")
     events = events_in(exchange.received)
@@ -130,7 +130,7 @@ async def test_a_client_that_leaves_leaves_nothing_behind(rig: Rig, sleeper: str
     before = asyncio.all_tasks()
     path, _, query = path.partition("?")
     exchange = begin(rig, f"/jobs/{sleeper}/{path}", query=query)
-    rig.house.engine.write(attempt(sleeper), b"hello")
+    rig.house.engine.write_log(attempt(sleeper), b"hello")
     await exchange.until(b"hello")
     exchange.left.set()
     await exchange.finish()
@@ -153,7 +153,7 @@ async def test_a_stuck_client_holds_one_chunk(rig: Rig, sleeper: str) -> None:
     assert exchange.task is not None
     exchange.task.cancel()
     await asyncio.gather(exchange.task, return_exceptions=True)
-    rig.house.engine.write(attempt(sleeper), b"x" * 4_000_000)
+    rig.house.engine.write_log(attempt(sleeper), b"x" * 4_000_000)
     exchange.task = asyncio.create_task(rig.app(exchange.scope, exchange.receive, slow))  # type: ignore[arg-type]
     while not taken:
         await asyncio.sleep(0)
@@ -161,7 +161,7 @@ async def test_a_stuck_client_holds_one_chunk(rig: Rig, sleeper: str) -> None:
         await asyncio.sleep(0)
     assert taken == [256 * 1024]
     stuck.set()
-    rig.house.engine.finish(attempt(sleeper))
+    rig.house.engine.finish_task(attempt(sleeper))
     await exchange.finish()
     assert sum(taken) == 4_000_000
 
@@ -170,16 +170,16 @@ def test_characters_survive_any_cut() -> None:
     text = "a é 語 🐙 \udcff".encode("utf-8", "surrogateescape")
     whole = text.decode("utf-8", "replace")
     for size in range(1, len(text) + 1):
-        characters = Characters(0)
-        sent = b"".join(characters.take(at, text[at : at + size]) for at in range(0, len(text), size))
-        events = events_in(sent + characters.finish())
+        characters = LogEventDecoder(0)
+        sent = b"".join(characters.decode_chunk(at, text[at : at + size]) for at in range(0, len(text), size))
+        events = events_in(sent + characters.flush_remaining_bytes())
         assert "".join(data["text"] for _, data in events) == whole
         assert events[-1][1]["end"] == len(text)
 
 
 def test_a_gap_is_shown_by_the_offsets() -> None:
-    characters = Characters(0)
-    sent = characters.take(0, b"abc\xc3") + characters.take(100, b"def")
+    characters = LogEventDecoder(0)
+    sent = characters.decode_chunk(0, b"abc\xc3") + characters.decode_chunk(100, b"def")
     shown = [(data["start"], data["end"], data["text"]) for _, data in events_in(sent)]
     assert shown == [(0, 3, "abc"), (3, 4, "\ufffd"), (100, 103, "def")]
 
@@ -197,7 +197,7 @@ async def test_search(rig: Rig, talker: str) -> None:
 
 
 async def test_a_pattern_that_backtracks_elsewhere_is_answered(rig: Rig, sleeper: str) -> None:
-    rig.house.engine.write(attempt(sleeper), b"a" * 5000 + b"!\n")
+    rig.house.engine.write_log(attempt(sleeper), b"a" * 5000 + b"!\n")
     response = await rig.get(f"/jobs/{sleeper}/log/search", params={"q": "(a+)+$", "regex": True})
     assert response.json() == {"hits": [], "next": None}
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.states import JobState
-from tests.services.figures import GIB, MIB, START, steady
 from tests.services.house import open_house
+from tests.services.recorded_metrics import GIB, MIB, START, record_steady
 
 from .rig import Rig, error_of, open_rig
 
@@ -20,9 +20,9 @@ PAIR = "name: pair\nroles: {w: {instances: 2, command: sleep 100}}\n"
 async def pair(rig: Rig) -> str:
     job = await rig.house.submit(PAIR)
     await rig.house.until(job.id, JobState.RUNNING)
-    files = rig.house.services.metrics.files
-    await files.ask(steady(files, f"{job.id}.0.w-0.0", cpu=100, gpus=(10.0, 30.0), seconds=100))
-    await files.ask(steady(files, f"{job.id}.0.w-1.0", cpu=300, seconds=100))
+    database = rig.house.services.metrics.database
+    await record_steady(database, f"{job.id}.0.w-0.0", cpu=100, gpus=(10.0, 30.0), seconds=100)
+    await record_steady(database, f"{job.id}.0.w-1.0", cpu=300, seconds=100)
     return job.id
 
 
@@ -57,8 +57,8 @@ async def test_an_answer_that_is_known_is_not_sent_again(rig: Rig) -> None:
     known = {"If-None-Match": first.headers["etag"]}
     again = await rig.get(f"/jobs/{id}/metrics", headers=known)
     assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", first.headers["etag"])
-    files = rig.house.services.metrics.files
-    await files.ask(steady(files, f"{id}.0.w-1.0", cpu=300, seconds=110))
+    database = rig.house.services.metrics.database
+    await record_steady(database, f"{id}.0.w-1.0", cpu=300, seconds=110)
     later = await rig.get(f"/jobs/{id}/metrics", headers=known)
     assert (later.status_code, len(later.json()["points"])) == (200, 11)
 
@@ -70,8 +70,8 @@ async def test_now(rig: Rig) -> None:
     assert (found["name"], found["state"], found["total"], found["measured"]) == ("pair", "Running", 2, True)
     first = found["tasks"][0]
     assert (first["task"], first["node"], first["cpu_asked"]) == ("w-0", "fake", 1)
-    assert (first["figures"]["cpu"], first["figures"]["memory_limit"], first["figures"]["processes"]) == (100, GIB, 3)
-    assert first["figures"]["gpus"][1] == {"index": 1, "percent": 30, "memory": 2 * GIB, "memory_total": 8 * GIB}
+    assert (first["metrics"]["cpu"], first["metrics"]["memory_limit"], first["metrics"]["processes"]) == (100, GIB, 3)
+    assert first["metrics"]["gpus"][1] == {"index": 1, "percent": 30, "memory": 2 * GIB, "memory_total": 8 * GIB}
     everything = (await rig.get("/metrics/now")).json()
     assert everything["jobs"][id] == everything["nodes"]["fake"] == everything["groups"]["default"]
     assert (everything["jobs"][id]["cpu"], everything["jobs"][id]["gpu"]) == (400, 20)
@@ -81,7 +81,7 @@ async def test_a_job_that_has_just_begun_has_none_yet(rig: Rig) -> None:
     job = await rig.house.submit(PAIR)
     await rig.house.until(job.id, JobState.RUNNING)
     now = (await rig.get(f"/jobs/{job.id}/metrics/now")).json()
-    assert [task["figures"] for task in now["tasks"]] == [None, None]
+    assert [task["metrics"] for task in now["tasks"]] == [None, None]
     assert (await rig.get(f"/jobs/{job.id}/metrics")).json()["points"] == []
 
 
@@ -94,7 +94,7 @@ async def test_who_may_not_and_what_is_wrong(rig: Rig) -> None:
     everything = (await rig.get("/metrics/now", headers=eve)).json()
     assert everything["jobs"] == {}
     error = error_of(await rig.get(f"/jobs/{id}/metrics", params={"ring": "2h"}), 400)
-    assert (error["field"], error["hint"]) == ("ring", "Known are: 15m, 1h, 3h, lifetime.")
+    assert (error["field"], error["hint"]) == ("ring", "Known values: 15m, 1h, 3h, lifetime.")
     assert error_of(await rig.get(f"/jobs/{id}/metrics", params={"role": "x"}), 404)["field"] == "role"
     assert error_of(await rig.get(f"/jobs/{id}/metrics", params={"task": "w-7"}), 404)["field"] == "task"
     error_of(await rig.get(f"/jobs/{id}/metrics", params={"attempt": -1}), 400)

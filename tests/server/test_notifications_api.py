@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.store.tables import notice_recipients
 from tests.services.damage import damage
-from tests.services.hooks import Hook
+from tests.services.webhook_receiver import Hook
 
 from .rig import Rig, error_of
 
@@ -34,7 +34,7 @@ async def test_a_recipient_from_beginning_to_end(rig: Rig, hook: Hook) -> None:
     assert changed.json() == {**made.json(), "events": ["started"]}
     assert (await rig.get("/me/notifications/recipients")).json()["items"] == [changed.json()]
     tested = await rig.post(f"/me/notifications/recipients/{id}/test")
-    assert tested.json() == {"arrived": True, "said": "answered 200"}
+    assert tested.json() == {"delivered": True, "detail": "responded with 200"}
     told = await rig.get("/me/notifications", params={"limit": 1})
     (notification,) = told.json()["items"]
     assert (notification["id"], notification["event"], notification["state"]) == (hook.posts[0].id, "test", "sent")
@@ -52,7 +52,7 @@ async def test_one_that_cannot_be_read_is_listed_with_what_to_do(rig: Rig, hook:
     await damage(rig.house, notice_recipients, made["id"])
     (shown,) = (await rig.get("/me/notifications/recipients")).json()["items"]
     assert (shown["address"], shown["secret"]) == ("…", None)
-    assert shown["problem"] == "The address of this recipient cannot be read. Remove it, and add it again."
+    assert shown["problem"] == "The address of this recipient cannot be read. Remove it and add it again."
     error_of(await rig.post(f"/me/notifications/recipients/{made['id']}/test"), 409)
     assert (await rig.ask("DELETE", f"/me/notifications/recipients/{made['id']}")).status_code == 204
 
@@ -90,7 +90,7 @@ async def test_jobs_ask_by_query(rig: Rig) -> None:
     made = await rig.post("/jobs", content=text, params={"notify": "failed,held"})
     assert made.status_code == 201
     again = await rig.post(f"/jobs/{made.json()['id']}/rerun", params={"notify": "started"})
-    record = await rig.house.services.jobs.record(rig.house.admin, again.json()["id"])
+    record = await rig.house.services.jobs.load_record(rig.house.admin, again.json()["id"])
     assert [len(each.events) for each in record.job.notify] == [3]
     error_of(await rig.post("/jobs", content=text, params={"notify": "nonsense"}), 400)
     planned = (await rig.post("/jobs/plan", content=text, params={"notify": "failed"})).json()

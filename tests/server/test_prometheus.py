@@ -16,18 +16,18 @@ from prometheus_client.samples import Sample
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.core.job import GIB, Job, Resources, Role
-from holdfast.core.metrics.samples import Current, GpuReading, GpuState, Reading
+from holdfast.core.metrics.samples import CurrentMetrics, GpuReading, GpuState, Reading
 from holdfast.core.metrics.samples import Sample as Used
 from holdfast.core.notifications import NotificationState
 from holdfast.core.records import Group
-from holdfast.core.scheduling.placement import Amount, GroupUse, Node, NodeUse, Quota
+from holdfast.core.scheduling.placement import Amount, GroupUsage, Node, NodeUsage, Quota
 from holdfast.core.states import JobState, TaskState
-from holdfast.server.prometheus import render
+from holdfast.server.prometheus import render_metrics
 from holdfast.server.prometheus_metrics import TASK_LABELS
-from holdfast.server.prometheus_requests import surface_of
-from holdfast.services.installation.monitoring import Standing
+from holdfast.server.prometheus_requests import find_surface
+from holdfast.services.installation.monitoring import MonitoringSnapshot
 from holdfast.services.installation.status import Disk, Health
-from holdfast.services.metrics.server_metrics import Vitals
+from holdfast.services.metrics.server_metrics import ServerMetrics
 from tests.services.house import open_house
 
 from .rig import Rig, error_of, open_rig
@@ -47,11 +47,11 @@ def job(name: str = "train", state: JobState = JobState.RUNNING, **more: object)
     return JobSnapshot(job=Job(name=name, roles=(role,), group="vision"), state=state, **known)  # type: ignore[arg-type]
 
 
-def running(snapshot: JobSnapshot, **reading: object) -> tuple[JobSnapshot, TaskAttempt, Current]:
+def running(snapshot: JobSnapshot, **reading: object) -> tuple[JobSnapshot, TaskAttempt, CurrentMetrics]:
     task = TaskAttempt(role="worker", index=0, state=TaskState.RUNNING, node="gpu-7")
     known = {"at": 50.0, "cpu": 33.0, "memory": GIB} | reading
     sample = Used(at=NOW.timestamp(), seconds=10, cpu=151.5, memory=GIB, net_in=700.0, net_out=70.0)
-    return snapshot, task, Current(sample=sample, reading=Reading(**known))  # type: ignore[arg-type]
+    return snapshot, task, CurrentMetrics(sample=sample, reading=Reading(**known))  # type: ignore[arg-type]
 
 
 FULL = {
@@ -64,20 +64,24 @@ FULL = {
 }
 
 
-def standing(*those: tuple[JobSnapshot, TaskAttempt, Current], **more: object) -> Standing:
+def standing(*those: tuple[JobSnapshot, TaskAttempt, CurrentMetrics], **more: object) -> MonitoringSnapshot:
     known = {"at": NOW, "jobs": [each[0] for each in those], "totals": {}, "nodes": (), "groups": ()} | more
-    return Standing(running=those, **known)  # type: ignore[arg-type]
+    return MonitoringSnapshot(running=those, **known)  # type: ignore[arg-type]
 
 
 def samples(text: str) -> list[Sample]:
     return [sample for family in parse_text(text) for sample in family.samples]
 
 
-def found(told: Standing, name: str) -> list[Sample]:
-    return [sample for sample in samples(bytes(render(Vitals(), told, "").body).decode()) if sample.name == name]
+def found(told: MonitoringSnapshot, name: str) -> list[Sample]:
+    return [
+        sample
+        for sample in samples(bytes(render_metrics(ServerMetrics(), told, "").body).decode())
+        if sample.name == name
+    ]
 
 
-def value(told: Standing, name: str, **labels: str) -> float:
+def value(told: MonitoringSnapshot, name: str, **labels: str) -> float:
     (one,) = [sample for sample in found(told, name) if labels.items() <= sample.labels.items()]
     return one.value
 
@@ -146,8 +150,8 @@ def test_two_jobs_of_one_name_are_told_apart() -> None:
 @pytest.mark.parametrize("accept", ["", OPENMETRICS])
 def test_hostile_names_come_out_as_they_are(accept: str) -> None:
     snapshot = replace(job(), user=HOSTILE, job=replace(job().job, name=HOSTILE, group=HOSTILE))
-    quota = GroupUse(group=HOSTILE, used=Amount(), quota=Quota(cpu=1), user_quota=Quota())
-    answer = render(Vitals(), standing(running(snapshot, **FULL), groups=[quota]), accept)
+    quota = GroupUsage(group=HOSTILE, used=Amount(), quota=Quota(cpu=1), user_quota=Quota())
+    answer = render_metrics(ServerMetrics(), standing(running(snapshot, **FULL), groups=[quota]), accept)
     parse = parse_openmetrics if accept else parse_text
     told = [sample for family in parse(bytes(answer.body).decode()) for sample in family.samples]
     (cpu,) = [sample for sample in told if sample.name == "task_cpu_percent"]
@@ -166,7 +170,7 @@ def test_jobs_the_queue_and_totals() -> None:
         running(job()),
         jobs=[job(), old, again],
         totals={JobState.PENDING: 7, JobState.FAILED: 2},
-        groups=[GroupUse(group="idle", used=Amount(), quota=Quota(), user_quota=Quota())],
+        groups=[GroupUsage(group="idle", used=Amount(), quota=Quota(), user_quota=Quota())],
     )
     assert value(told, "holdfast_jobs", state="Pending") == 2
     assert value(told, "holdfast_jobs", state="Held") == 0
@@ -180,8 +184,10 @@ def test_jobs_the_queue_and_totals() -> None:
 
 
 def test_machines_groups_disks_and_notifications() -> None:
-    node = NodeUse(node=Node(name="gpu-7", cpu=8, memory=64 * GIB, gpus=(0, 1)), free=Amount(cpu=3, memory=GIB, gpu=1))
-    group = GroupUse(group="vision", used=Amount(cpu=5, gpu=1), quota=Quota(gpu=0, memory=GIB), user_quota=Quota())
+    node = NodeUsage(
+        node=Node(name="gpu-7", cpu=8, memory=64 * GIB, gpus=(0, 1)), free=Amount(cpu=3, memory=GIB, gpu=1)
+    )
+    group = GroupUsage(group="vision", used=Amount(cpu=5, gpu=1), quota=Quota(gpu=0, memory=GIB), user_quota=Quota())
     told = standing(
         nodes=[node],
         groups=[group],
@@ -208,7 +214,7 @@ def test_every_series_of_one_answer_is_told_once() -> None:
     told = standing(running(job(), **FULL), running(job(id="job-2"), **FULL))
     keys = [
         (sample.name, tuple(sorted(sample.labels.items())))
-        for sample in samples(bytes(render(Vitals(), told, "").body).decode())
+        for sample in samples(bytes(render_metrics(ServerMetrics(), told, "").body).decode())
         if not sample.name.startswith("gpu_")
     ]
     assert len(keys) == len(set(keys)) > 100
@@ -228,7 +234,7 @@ def test_every_series_of_one_answer_is_told_once() -> None:
     ],
 )
 def test_requests_are_counted_by_few_words(path: str, surface: str) -> None:
-    assert surface_of(path) == surface
+    assert find_surface(path) == surface
 
 
 # -- over HTTP
@@ -283,7 +289,7 @@ async def test_it_follows_jobs_from_submission_to_end(rig: Rig) -> None:
     assert waiting.value == 1
     (oldest,) = _of(told, "holdfast_queue_oldest_wait_seconds")
     assert (oldest.labels, oldest.value >= 60) == ({"group": "small"}, True)
-    rig.house.engine.finish(rig.house.engine.running()[0], 0)
+    rig.house.engine.finish_task(rig.house.engine.list_running()[0], 0)
     await rig.house.until(first.id)
     told = await read(rig)
     assert [s.value for s in _of(told, "holdfast_jobs_ended_total") if s.labels["result"] == "succeeded"] == [1]

@@ -30,7 +30,7 @@ async def test_a_schedule_from_beginning_to_end(rig: Rig) -> None:
     path = f"/schedules/{made['id']}"
     assert (await rig.get(path)).json() == made
     rig.house.clock.at = datetime(2026, 3, 1, 13, 0, tzinfo=UTC)
-    await rig.house.services.schedules.due.run_due()
+    await rig.house.services.schedules.due.run_due_schedules()
     (job,) = (await rig.get("/jobs")).json()["items"]
     assert job["schedule"] == made["id"]
     asked = await rig.post(f"{path}/run")
@@ -92,10 +92,10 @@ async def test_previews(rig: Rig) -> None:
     ("body", "field", "message"),
     [
         ({"recurrence": {"cron": "0 25 * * *"}}, "cron", "hour: 25 is not between 0 and 23"),
-        ({"recurrence": {"kind": "custom"}}, "cron", "The cron text is empty"),
-        ({"recurrence": {"kind": "daily", "timezone": "Mars/Base"}}, "timezone", "There is no time zone 'Mars/Base'"),
-        ({"ends_at": "2020-01-01"}, "ends_at", "It would end before it begins"),
-        ({"ends_at": "soon"}, "ends_at", "'soon' is not a time"),
+        ({"recurrence": {"kind": "custom"}}, "cron", "The cron expression is empty"),
+        ({"recurrence": {"kind": "daily", "timezone": "Mars/Base"}}, "timezone", "Time zone 'Mars/Base' not found"),
+        ({"ends_at": "2020-01-01"}, "ends_at", "The end time is in the past"),
+        ({"ends_at": "soon"}, "ends_at", "'soon' is not a valid time"),
     ],
 )
 async def test_what_is_wrong_is_told(rig: Rig, body: dict[str, Any], field: str, message: str) -> None:

@@ -28,7 +28,7 @@ async def test_a_secret_from_beginning_to_end(rig: Rig, caplog: pytest.LogCaptur
     error_of(taken, 409)
     assert not any(VALUE in response.text for response in (made, changed, listed, one, taken))
     assert VALUE not in caplog.text
-    assert await rig.house.services.secrets.value("key") == f"{VALUE}-2"
+    assert await rig.house.services.secrets.load_value("key") == f"{VALUE}-2"
     assert (await rig.ask("DELETE", "/secrets/key")).status_code == 204
     error_of(await rig.get("/secrets/key"), 404)
     error_of(await rig.ask("DELETE", "/secrets/key"), 404)

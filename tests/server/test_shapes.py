@@ -13,8 +13,8 @@ from holdfast.api.groups import GroupFields, NewGroup
 from holdfast.api.jobs import HoldChange, JobDetail, SubmittedJob
 from holdfast.api.pages import Items
 from holdfast.api.resources import Amount, Quota
-from holdfast.sdk.reading import dump, read
-from holdfast.server.rest.addresses import RestRoute
+from holdfast.sdk.json_conversion import from_json, to_json
+from holdfast.server.rest.routing import RestRoute
 from holdfast.server.rest.schemas import Body, get_sent_fields
 
 from .rig import Rig
@@ -84,4 +84,4 @@ def test_a_wrong_request_is_refused(wrong: dict[str, Any]) -> None:
 
 async def test_the_client_reads_all_that_is_answered(rig: Rig) -> None:
     answer = (await rig.post("/jobs", content="name: x\ncommand: echo hi\n")).json()
-    assert dump(read(SubmittedJob, answer)) == answer
+    assert to_json(from_json(SubmittedJob, answer)) == answer

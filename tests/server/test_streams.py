@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.streams import Stream
+from holdfast.server.streams import StreamedResponse
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +22,7 @@ async def letters() -> AsyncGenerator[bytes, None]:
 class Forever:
     """Access that does not end."""
 
-    async def watch(self) -> None:
+    async def wait_for_revocation(self) -> None:
         await asyncio.Event().wait()
 
 
@@ -40,7 +40,7 @@ async def test_two_that_are_sent_at_the_same_time_take_turns() -> None:
         return send
 
     answers = [
-        Stream(letters(), guard=Forever(), media_type="text/plain")({"type": "http"}, stay, sender(name))
+        StreamedResponse(letters(), guard=Forever(), media_type="text/plain")({"type": "http"}, stay, sender(name))
         for name in "xy"
     ]
     await asyncio.gather(*answers)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.api.why import Why as WhyRecord
-from holdfast.core.scheduling.blockers import Wait
+from holdfast.core.scheduling.blockers import WaitExplanation
 from holdfast.core.states import JobState
 from holdfast.core.verdicts import (
     Confidence,
@@ -19,12 +19,12 @@ from holdfast.core.verdicts import (
     Fault,
     Finding,
     Frame,
+    ResourceUsage,
     Slowness,
-    Used,
 )
-from holdfast.sdk.reading import dump, read
+from holdfast.sdk.json_conversion import from_json, to_json
 from holdfast.server.rest.why import show_why
-from holdfast.services.why.service import Why
+from holdfast.services.why.service import JobExplanation
 
 from .rig import Rig, error_of
 from .shapes import check_shape
@@ -56,9 +56,9 @@ async def test_why_it_waits(rig: Rig) -> None:
     assert (found["job"], found["state"], found["verdict"], found["failure"]) == (job, "Pending", "waiting", None)
     waiting = found["waiting"]
     assert [(each["kind"], each["text"]) for each in waiting["blockers"]] == [
-        ("machines", "It asks for 2 cores, 1 GiB of memory; free now: 1 core, 15 GiB of memory."),
-        ("queue", "What is free is set aside for jobs that go before it."),
-        ("queue", "1 job stands before it in the queue of group default."),
+        ("machines", "It requests 2 cores, 1 GiB of memory; free: 1 core, 15 GiB of memory."),
+        ("queue", "Free resources are reserved for jobs ahead of it in the queue."),
+        ("queue", "1 job is ahead of it in the queue of group default."),
     ]
     blocker = waiting["blockers"][0]
     assert blocker["lacks"] == {"cpu": 1.0, "memory": 0, "gpu": 0}
@@ -88,8 +88,8 @@ async def test_others_see_it_without_names_and_strangers_not_at_all(rig: Rig) ->
 
 async def test_every_part_is_as_described_and_as_clients_read_it(rig: Rig) -> None:
     id = await submit(rig, "good", 1)
-    record = (await rig.house.services.reasons.of(rig.house.admin, id)).job
-    used = Used(
+    record = (await rig.house.services.explanations.explain_job(rig.house.admin, id)).job
+    used = ResourceUsage(
         tasks=2,
         seconds=7.5,
         cpu_asked=4,
@@ -100,9 +100,9 @@ async def test_every_part_is_as_described_and_as_clients_read_it(rig: Rig) -> No
         gpu_used=0.25,
     )
     shown = show_why(
-        Why(
+        JobExplanation(
             job=record,
-            waiting=Wait(),
+            waiting=WaitExplanation(),
             failure=Diagnosis(
                 fault=Fault.PYTHON_EXCEPTION,
                 title="ValueError: no",
@@ -116,15 +116,13 @@ async def test_every_part_is_as_described_and_as_clients_read_it(rig: Rig) -> No
                 frame=Frame(file="train.py", line=3, function="main", code="raise ValueError"),
                 rule="python",
             ),
-            slow=(
-                Finding(kind=Slowness.ONE_CORE, text="1 of 4", remedy="Ask.", tasks=("main-0",), figures={"cpu": 1}),
-            ),
+            slow=(Finding(kind=Slowness.ONE_CORE, text="1 of 4", remedy="Ask.", tasks=("main-0",), values={"cpu": 1}),),
             efficiency=Efficiency(whole=used, roles={"main": used}, advice=("Ask for less.",)),
         )
     )
     check_shape(WhyRecord, json.dumps(shown).encode())
     assert shown["verdict"] == "failed"
-    assert dump(read(WhyRecord, shown)) == shown
+    assert to_json(from_json(WhyRecord, shown)) == shown
 
 
 async def test_of_a_schedule(rig: Rig) -> None:
@@ -136,8 +134,8 @@ async def test_of_a_schedule(rig: Rig) -> None:
         [],
         {
             "at": "2026-03-02T04:00:00Z",
-            "basis": "Then its next run is due.",
-            "basis_data": {"id": "Then its next run is due.", "args": {}},
+            "basis": "Its next run is due then.",
+            "basis_data": {"id": "Its next run is due then.", "args": {}},
             "likely": None,
         },
     )

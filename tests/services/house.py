@@ -13,14 +13,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from holdfast.controller.live import Limits
+from holdfast.controller.live_jobs import JobLimits
 from holdfast.controller.loop import Controller
 from holdfast.core.access import Actor
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.records import Group, JobSummary
 from holdfast.core.states import JobState, TaskState
 from holdfast.engines.base import Engine
-from holdfast.engines.fake import FakeEngine
 from holdfast.services import Services, build_services
 from holdfast.services.people.passwords import Passwords
 from holdfast.settings import Settings
@@ -28,9 +27,10 @@ from holdfast.shared_folders import SharedFolders
 from holdfast.store import people
 from holdfast.store.database import Store
 from holdfast.store.vault import Vault
+from tests.fake_engine import FakeEngine
 
 CHEAP = 64  # KiB a password costs to check; what users have costs 300 times as much, which tests need not pay
-LIMITS = Limits(time_limit=timedelta(days=1), grace=timedelta(seconds=5), max_grace=timedelta(seconds=60))
+LIMITS = JobLimits(time_limit=timedelta(days=1), grace=timedelta(seconds=5), max_grace=timedelta(seconds=60))
 TIMEOUT = 20.0  # seconds; a test that needs them has failed
 
 
@@ -80,10 +80,10 @@ class House:
         """Once the job is in one of these states and no task is still being set up; without any, once it is final."""
         async with asyncio.timeout(TIMEOUT):
             while True:
-                live = self.controller.active(job_id)
+                live = self.controller.get_active_job(job_id)
                 if live is None or (live.state in states and not _being_set_up(live)):
                     return await self.services.jobs.wait(self.admin, job_id, 0)
-                await self.controller.changed(job_id, 1.0)
+                await self.controller.wait_for_change(job_id, 1.0)
 
     async def run(self, text: str, actor: Actor | None = None) -> JobSummary:
         return await self.until((await self.submit(text, actor)).id)
@@ -112,7 +112,7 @@ async def make_home(home: Path, *, seeded: bool) -> str:
         password = await services.users.ensure_first_admin()
         assert password is not None
         if seeded:
-            await services.seed()
+            await services.seed_catalogue()
         await store.close()
         _templates[seeded] = folder, password
     template, password = _templates[seeded]
@@ -138,7 +138,7 @@ async def open_house(
         chosen,
         LIMITS,
         groups=await store.read(people.list_groups),
-        folders=SharedFolders.at(known.files.folder, home),
+        folders=SharedFolders.from_setting(known.files.folder, home),
     )
     await controller.recover()
     looping = asyncio.create_task(controller.run())
@@ -151,9 +151,9 @@ async def open_house(
         clock=clock.now,
         monotonic=lambda: clock.monotonic,
         passwords=_cheap(),
-        derive=Vault.open(home / "secret.key").derive,
+        derive=Vault.open(home / "secret.key").derive_key,
     )
-    await services.seed()
+    await services.seed_catalogue()
     try:
         yield House(services, chosen, controller, store, clock, home, password)
     finally:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from holdfast.engines.base import Written
+from holdfast.engines.base import WrittenRange
 
 
 class FileSource:
@@ -31,7 +31,7 @@ class FileSource:
     async def size(self) -> int:
         return self.path.stat().st_size
 
-    async def first(self) -> int:
+    async def find_first_offset(self) -> int:
         return self.kept_from
 
     async def read(self, start: int, count: int) -> bytes:
@@ -42,7 +42,7 @@ class FileSource:
             file.seek(start)
             return file.read(count)
 
-    async def grown(self, size: int, timeout: float) -> bool:
+    async def wait_for_growth(self, size: int, timeout: float) -> bool:
         self._changed.clear()
         if await self.size() <= size and not self.done:
             try:
@@ -51,13 +51,13 @@ class FileSource:
                 return False
         return await self.size() > size
 
-    async def complete(self) -> bool:
+    async def is_complete(self) -> bool:
         return self.done
 
-    async def offset_at(self, when: datetime) -> int:
+    async def find_offset(self, when: datetime) -> int:
         return self.kept_from
 
-    async def times(self, start: int, end: int, most: int) -> Sequence[Written]:
+    async def list_write_times(self, start: int, end: int, most: int) -> Sequence[WrittenRange]:
         return []
 
 

@@ -16,7 +16,7 @@ JOB = "name: one\nroles:\n  main:\n    commands: [echo]\n"
 
 async def test_artifacts_are_listed_and_read(house: House) -> None:
     job = await house.submit(JOB)
-    folder = house.services.shared.artifacts("default", job.id)
+    folder = house.services.shared.get_artifacts("default", job.id)
     (folder / ".metadata").mkdir(parents=True)
     (folder / ".metadata/expiredAt").write_text("0")
     (folder / "plots").mkdir()
@@ -42,7 +42,7 @@ async def test_a_job_without_artifacts_has_none(house: House) -> None:
 async def test_a_folder_that_became_a_link_holds_nothing(house: House, tmp_path: Path) -> None:
     job = await house.submit(JOB)
     (tmp_path / "secret").write_text("x")
-    files = house.services.shared.make(house.services.shared.files("default"))
+    files = house.services.shared.create_folder(house.services.shared.get_files("default"))
     (files / "jobArtifacts").mkdir()
     (files / "jobArtifacts" / job.id).symlink_to(tmp_path)
     assert (await house.services.artifacts.list(house.admin, job.id)).items == ()
@@ -52,7 +52,7 @@ async def test_a_folder_that_became_a_link_holds_nothing(house: House, tmp_path:
 
 async def test_whoever_may_see_the_job_may_read_them(house: House) -> None:
     job = await house.submit(JOB)
-    folder = house.services.shared.artifacts("default", job.id)
+    folder = house.services.shared.get_artifacts("default", job.id)
     folder.mkdir(parents=True)
     (folder / "a").write_bytes(b"x")
     ann = await house.user("ann", "vision")

@@ -9,7 +9,7 @@ from holdfast.core.catalogue import Secret
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.records import Dataset
 from holdfast.services.datasets.service import DatasetChange
-from holdfast.services.refusals import NoDataset
+from holdfast.services.errors import DatasetNotFound
 
 from .house import House, open_house
 
@@ -36,7 +36,7 @@ async def test_one_sees_what_is_granted(house: House, data: Path) -> None:
     assert (await house.services.datasets.get(ann, "reds")).groups == ("red",)
     assert (await house.services.datasets.get(house.admin, "none")).everyone is False
     for name in ("none", "missing"):
-        with pytest.raises(NoDataset, match=f"There is no dataset {name}"):
+        with pytest.raises(DatasetNotFound, match=f"Dataset {name} not found"):
             await house.services.datasets.get(ann, name)
 
 
@@ -45,7 +45,7 @@ async def test_jobs_of_a_group_name_its_own_and_everyones(house: House, data: Pa
     await house.user("bob", "blue")
     for name, more in {"all": {"everyone": True}, "reds": {"groups": ("red",)}, "blues": {"groups": ("blue",)}}.items():
         await add(house, name, data, **more)
-    usable = house.services.datasets.usable
+    usable = house.services.datasets.list_usable_datasets
     assert [dataset.name for dataset in await usable(ann, "red")] == ["all", "reds"]
     assert await usable(ann, "blue") == []
     assert [dataset.name for dataset in await usable(house.admin, "blue")] == ["all", "blues"]
@@ -81,10 +81,10 @@ async def test_the_real_path_is_kept(house: House, data: Path, tmp_path: Path) -
         ("/no/such/folder", "does not exist"),
         ("/nul\0", "control characters"),
         ("/etc/hostname", "not a folder"),
-        ("HOME", "in the server's own state folder"),
-        ("HOME/logs/x", "in the server's own state folder"),
-        ("PARENT", "holds the server's own state folder"),
-        ("/", "holds the server's own state folder"),
+        ("HOME", "in the server's state folder"),
+        ("HOME/logs/x", "in the server's state folder"),
+        ("PARENT", "contains the server's state folder"),
+        ("/", "contains the server's state folder"),
     ],
 )
 async def test_folders_that_cannot_be_given(house: House, path: str, says: str) -> None:
@@ -115,7 +115,7 @@ async def test_what_is_given_changes(house: House, data: Path) -> None:
     after = await house.services.datasets.change(house.admin, "a", change)
     expected = replace(before, description="new", read_only=False, everyone=True, per_user=True, default=True)
     assert after == expected == await house.services.datasets.get(house.admin, "a")
-    with pytest.raises(NoDataset):
+    with pytest.raises(DatasetNotFound):
         await house.services.datasets.change(house.admin, "b", change)
 
 
@@ -158,7 +158,7 @@ async def test_a_removed_dataset_leaves_its_folder(house: House, data: Path) -> 
     await add(house, "a", data)
     await house.services.datasets.delete(house.admin, "a")
     assert data.is_dir()
-    with pytest.raises(NoDataset):
+    with pytest.raises(DatasetNotFound):
         await house.services.datasets.delete(house.admin, "a")
 
 
@@ -184,7 +184,7 @@ async def test_data_that_was_left_is_not_given_away_silently(house: House) -> No
     made = await volume(house)
     Path(made.path, "note").write_text("precious")
     await house.services.datasets.delete(house.admin, "vol")
-    with pytest.raises(Conflict, match="data left") as caught:
+    with pytest.raises(Conflict, match="contains data of an earlier volume vol") as caught:
         await volume(house)
     assert "adopt" in str(caught.value.hint)
     assert await house.services.datasets.list(house.admin) == []
@@ -200,11 +200,11 @@ async def test_purging_removes_a_volumes_data_and_nothing_else(house: House, dat
     Path(made.path).chmod(0)
     await house.services.datasets.delete(house.admin, "vol", purge=True)
     assert not Path(made.path).exists()
-    await house.services.datasets.clear_purged()
+    await house.services.datasets.remove_purged_data()
     assert list((house.home / "shared/volumes").iterdir()) == []
     assert (data / "mine").exists()
     await add(house, "a", data)
-    with pytest.raises(UserError, match="not made by Holdfast"):
+    with pytest.raises(UserError, match="Holdfast did not create the folder of a"):
         await house.services.datasets.delete(house.admin, "a", purge=True)
     assert await house.services.datasets.exists("a")
     assert (data / "mine").exists()
@@ -232,7 +232,7 @@ async def test_nor_where_groups_files_lie_elsewhere(tmp_path: Path) -> None:
     async with open_house(tmp_path / "home", settings={"files": {"folder": str(root)}}) as house:
         made = await volume(house)
         for path in (made.path, str(root), str(root.parent)):
-            with pytest.raises(UserError, match="groups' files"):
+            with pytest.raises(UserError, match="overlaps with the folder of shared files"):
                 await add(house, "thief", Path(path))
 
 
@@ -260,14 +260,14 @@ async def test_variables_are_shown_when_an_admin_asks(house: House) -> None:
     given = {"TOKEN": "hush\nhush", "_x1": "", "api-key": "k", "v1.2": "v"}
     await env(house, given)
     datasets = house.services.datasets
-    assert await datasets.variables(house.admin, "env") == given
+    assert await datasets.get_variables(house.admin, "env") == given
     assert "hush" not in str(await datasets.get(house.admin, "env"))
     with pytest.raises(Forbidden):
-        await datasets.variables(ann, "env")
+        await datasets.get_variables(ann, "env")
     await datasets.change(house.admin, "env", DatasetChange(variables={"NEW": "1"}))
-    assert await datasets.variables(house.admin, "env") == {"NEW": "1"}
+    assert await datasets.get_variables(house.admin, "env") == {"NEW": "1"}
     await datasets.change(house.admin, "env", DatasetChange(description="x"))
-    assert await datasets.variables(house.admin, "env") == {"NEW": "1"}
+    assert await datasets.get_variables(house.admin, "env") == {"NEW": "1"}
 
 
 @pytest.mark.parametrize("name", ["", "1A", "-A", ".A", "A B", "A=B", "Ä", "A\0", "A\n"])
@@ -282,13 +282,13 @@ async def test_variables_that_cannot_be(house: House, data: Path) -> None:
     for variables in ({"A": "x\0y"}, {"A": "x" * 70_000}, {f"A{n}": "" for n in range(300)}):
         with pytest.raises(UserError):
             await env(house, variables)
-    with pytest.raises(UserError, match="Only the kind env"):
+    with pytest.raises(UserError, match="Only datasets of kind env have variables"):
         await house.services.datasets.create(house.admin, Dataset(name="a", path=str(data)), variables={"A": "1"})
     await add(house, "a", data)
-    with pytest.raises(UserError, match="Only the kind env"):
+    with pytest.raises(UserError, match="Only datasets of kind env have variables"):
         await house.services.datasets.change(house.admin, "a", DatasetChange(variables={"A": "1"}))
     with pytest.raises(UserError, match="no variables"):
-        await house.services.datasets.variables(house.admin, "a")
+        await house.services.datasets.get_variables(house.admin, "a")
 
 
 async def test_what_the_platform_asks(house: House, data: Path) -> None:
@@ -298,10 +298,10 @@ async def test_what_the_platform_asks(house: House, data: Path) -> None:
     await add(house, "reds", data, groups=("red",))
     await add(house, "nobodys", data)
     datasets = house.services.datasets
-    assert [dataset.name for dataset in await datasets.of_group("red")] == ["env", "reds"]
-    assert [dataset.name for dataset in await datasets.of_group("blue")] == ["env"]
-    assert await datasets.variables_of(["env", "reds", "missing"]) == {"env": {"A": "1"}}
-    assert await datasets.variables_of([]) == {}
+    assert [dataset.name for dataset in await datasets.list_group_datasets("red")] == ["env", "reds"]
+    assert [dataset.name for dataset in await datasets.list_group_datasets("blue")] == ["env"]
+    assert await datasets.load_variables(["env", "reds", "missing"]) == {"env": {"A": "1"}}
+    assert await datasets.load_variables([]) == {}
 
 
 # -- kinds
@@ -352,7 +352,7 @@ async def test_a_dataset_keeps_its_kind(house: House, data: Path) -> None:
     await volume(house)
     await add(house, "a", data)
     for name, kind in (("vol", "folder"), ("vol", "env"), ("a", "volume"), ("a", "env")):
-        with pytest.raises(UserError, match=r"cannot become|takes no path"):
+        with pytest.raises(UserError, match=r"cannot be changed to|do not accept a path"):
             await house.services.datasets.change(house.admin, name, DatasetChange(kind=kind))
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.core.access import Actor
 from holdfast.core.errors import Forbidden, NotFound, UserError
-from holdfast.launching.keys import job_pair
-from holdfast.services.people.extensions import MAX_BYTES, MAX_DEPTH, check_extension, merge
+from holdfast.launching.keys import make_job_pair
+from holdfast.services.people.extensions import MAX_DEPTH, MAX_SIZE, check_extension, merge_extension
 from holdfast.services.people.groups import GroupChange
 from holdfast.services.people.users import UserChange
 
@@ -17,7 +17,7 @@ from .house import House
 
 pytestmark = pytest.mark.anyio
 
-PUBLIC = job_pair(bytes(32)).public
+PUBLIC = make_job_pair(bytes(32)).public
 KEY = {"title": "laptop", "value": PUBLIC, "time": 1625472000000}
 
 
@@ -30,9 +30,9 @@ def nested(depth: int) -> Any:
 
 def test_merged_by_key_or_replaced() -> None:
     before = {"a": 1, "b": {"c": 2}}
-    assert merge(before, {"b": 3, "d": 4}, replace=False) == {"a": 1, "b": 3, "d": 4}
-    assert merge(before, {"a": None}, replace=False) == {"b": {"c": 2}}
-    assert merge(before, {"d": 4, "e": None}, replace=True) == {"d": 4}
+    assert merge_extension(before, {"b": 3, "d": 4}, replace=False) == {"a": 1, "b": 3, "d": 4}
+    assert merge_extension(before, {"a": None}, replace=False) == {"b": {"c": 2}}
+    assert merge_extension(before, {"d": 4, "e": None}, replace=True) == {"d": 4}
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_merged_by_key_or_replaced() -> None:
         {"sshKeys": []},
         {"sshKeys": [KEY, {"title": "", "value": PUBLIC}]},
         {"any": nested(MAX_DEPTH - 1)},
-        {"any": "x" * (MAX_BYTES - 20)},
+        {"any": "x" * (MAX_SIZE - 20)},
     ],
 )
 def test_what_is_kept(extension: dict[str, Any]) -> None:
@@ -53,7 +53,7 @@ def test_what_is_kept(extension: dict[str, Any]) -> None:
     "extension",
     [
         {"any": nested(MAX_DEPTH)},
-        {"any": "x" * MAX_BYTES},
+        {"any": "x" * MAX_SIZE},
         {"sshKeys": KEY},
         {"sshKeys": ["ssh-rsa A"]},
         {"sshKeys": [{"title": "t"}]},
@@ -76,39 +76,39 @@ def test_what_is_refused(extension: dict[str, Any]) -> None:
 async def test_users_extend_themselves_and_admins_anyone(house: House) -> None:
     alice = await house.user("alice", "default")
     users = house.services.users
-    await users.extend(alice, "alice", {"sshKeys": [KEY], "a": 1})
-    await users.extend(house.admin, "alice", {"a": None, "b": 2})
+    await users.update_extension(alice, "alice", {"sshKeys": [KEY], "a": 1})
+    await users.update_extension(house.admin, "alice", {"a": None, "b": 2})
     assert (await users.get(alice, "alice")).extension == {"sshKeys": [KEY], "b": 2}
-    await users.extend(alice, "alice", {"c": 3}, replace=True)
+    await users.update_extension(alice, "alice", {"c": 3}, replace=True)
     assert (await users.get(alice, "alice")).extension == {"c": 3}
     for name in ("admin", "nobody"):
         with pytest.raises(Forbidden):
-            await users.extend(alice, name, {"a": 1})
+            await users.update_extension(alice, name, {"a": 1})
     with pytest.raises(NotFound):
-        await users.extend(house.admin, "nobody", {"a": 1})
+        await users.update_extension(house.admin, "nobody", {"a": 1})
 
 
 async def test_many_small_changes_do_not_grow_beyond_the_limit(house: House) -> None:
     users = house.services.users
-    await users.extend(house.admin, "admin", {"a": "x" * (MAX_BYTES // 2)})
+    await users.update_extension(house.admin, "admin", {"a": "x" * (MAX_SIZE // 2)})
     with pytest.raises(UserError):
-        await users.extend(house.admin, "admin", {"b": "x" * (MAX_BYTES // 2)})
+        await users.update_extension(house.admin, "admin", {"b": "x" * (MAX_SIZE // 2)})
     assert set((await users.get(house.admin, "admin")).extension) == {"a"}
 
 
 async def test_only_admins_extend_groups(house: House) -> None:
     alice = await house.user("alice", "default")
     groups = house.services.groups
-    await groups.extend(house.admin, "default", {"a": 1, "b": 1})
-    await groups.extend(house.admin, "default", {"b": 2})
+    await groups.update_extension(house.admin, "default", {"a": 1, "b": 1})
+    await groups.update_extension(house.admin, "default", {"b": 2})
     assert (await groups.get(alice, "default")).extension == {"a": 1, "b": 2}
     await groups.change(house.admin, "default", GroupChange(description="two\nlines"))
     changed = await groups.get(alice, "default")
     assert (changed.extension, changed.description) == ({"a": 1, "b": 2}, "two\nlines")
     with pytest.raises(Forbidden):
-        await groups.extend(alice, "default", {"a": 1})
+        await groups.update_extension(alice, "default", {"a": 1})
     with pytest.raises(NotFound):
-        await groups.extend(house.admin, "nowhere", {"a": 1})
+        await groups.update_extension(house.admin, "nowhere", {"a": 1})
     with pytest.raises(UserError):
         await groups.change(house.admin, "default", GroupChange(description="a\0b"))
 
@@ -143,10 +143,13 @@ async def test_who_reads_everything_sees_everybody(house: House) -> None:
     reader = Actor(name="bob", reads_all=True)
     assert [user.name for user in await house.services.users.list(reader)] == ["admin"]
     assert [group.name for group in await house.services.groups.list(reader)] == ["default", "research"]
-    assert {use.group for use in (await house.services.place.capacity(reader)).groups} == {"default", "research"}
+    assert {use.group for use in (await house.services.installation.get_capacity(reader)).groups} == {
+        "default",
+        "research",
+    }
     with pytest.raises(Forbidden):
-        await house.services.groups.extend(reader, "research", {"a": 1})
+        await house.services.groups.update_extension(reader, "research", {"a": 1})
 
 
 async def test_guests_only_where_anyone_reads(house: House) -> None:
-    assert house.services.tokens.guest() is None
+    assert house.services.tokens.get_guest() is None

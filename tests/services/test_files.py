@@ -15,21 +15,20 @@ import pytest
 from holdfast.core.access import Actor
 from holdfast.core.errors import Conflict, Forbidden, NotFound, TooLarge, UserError
 from holdfast.core.records import Dataset
-from holdfast.services.files import tree as file_tree
-from holdfast.services.files import uploads
-from holdfast.services.files import walk as file_walk
-from holdfast.services.files.open_file import Shortened
-from holdfast.services.files.tree import clear_uploads
-from holdfast.services.refusals import TooManyRequests, Unavailable
+from holdfast.services.errors import TooManyRequests, Unavailable
+from holdfast.services.files import file_tree, uploads
+from holdfast.services.files import folder_scan as file_walk
+from holdfast.services.files.file_tree import clear_uploads
+from holdfast.services.files.open_file import FileTruncated
 
+from .folder_trees import around, names, place, sent
 from .house import House, open_house
-from .trees import around, names, place, sent
 
 pytestmark = pytest.mark.anyio
 
 
 async def put(house: House, path: str, data: bytes = b"x", group: str = "default") -> None:
-    await house.services.files.put(house.admin, group, path, sent(data))
+    await house.services.files.upload(house.admin, group, path, sent(data))
 
 
 async def read(house: House, path: str) -> bytes:
@@ -41,14 +40,16 @@ async def listed(house: House, path: str = "", *, recursive: bool = False) -> li
 
 
 async def objects(house: House, prefix: str, *, recursive: bool = False, limit: int = 1000) -> list[str]:
-    return names(await house.services.files.objects(house.admin, "default", prefix, recursive=recursive, limit=limit))
+    return names(
+        await house.services.files.list_objects(house.admin, "default", prefix, recursive=recursive, limit=limit)
+    )
 
 
 # -- what is put in comes out again
 
 
 async def test_a_file_is_put_read_listed_and_removed(house: House) -> None:
-    item = await house.services.files.put(house.admin, "default", "a/b/c.bin", sent(b"one", b"two"))
+    item = await house.services.files.upload(house.admin, "default", "a/b/c.bin", sent(b"one", b"two"))
     assert (item.name, item.size) == ("a/b/c.bin", 6)
     assert item.modified_at is not None
     assert await read(house, "a/b/c.bin") == b"onetwo"
@@ -68,7 +69,7 @@ async def test_a_file_replaces_the_one_before_it(house: House) -> None:
 
 
 async def test_an_empty_file_is_a_file(house: House) -> None:
-    await house.services.files.put(house.admin, "default", "empty", sent())
+    await house.services.files.upload(house.admin, "default", "empty", sent())
     assert await read(house, "empty") == b""
 
 
@@ -112,7 +113,7 @@ async def test_only_so_many_bytes_are_taken(tmp_path: Path) -> None:
     async with open_house(tmp_path / "home", settings={"files": {"max_upload_bytes": 10}}) as house:
         await put(house, "a", b"0123456789")
         with pytest.raises(TooLarge, match="10 bytes"):
-            await house.services.files.put(house.admin, "default", "new/a", sent(b"01234567", b"89a"))
+            await house.services.files.upload(house.admin, "default", "new/a", sent(b"01234567", b"89a"))
         assert await listed(house, recursive=True) == ["a"]
         assert await listed(house) == ["a"], "not even a folder was made for it"
         assert around(house) == []
@@ -125,7 +126,7 @@ async def test_an_upload_that_breaks_off_leaves_the_old_file(house: House) -> No
 
     await put(house, "a", b"old")
     with pytest.raises(ConnectionError):
-        await house.services.files.put(house.admin, "default", "a", broken())
+        await house.services.files.upload(house.admin, "default", "a", broken())
     assert await read(house, "a") == b"old"
     assert around(house) == []
 
@@ -139,7 +140,7 @@ async def test_an_upload_that_is_cancelled_leaves_nothing(house: House) -> None:
             begun.set()
             await asyncio.sleep(0)
 
-    putting = asyncio.create_task(house.services.files.put(house.admin, "default", "a", endless()))
+    putting = asyncio.create_task(house.services.files.upload(house.admin, "default", "a", endless()))
     await begun.wait()
     putting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -155,9 +156,9 @@ async def test_an_upload_that_falls_silent_is_given_up_and_leaves_nothing(
         yield b"some"
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(uploads, "SILENCE", 0.0)
-    with pytest.raises(UserError, match="Nothing more of the file came for 0 seconds"):
-        await house.services.files.put(house.admin, "default", "a", silent())
+    monkeypatch.setattr(uploads, "CHUNK_TIMEOUT", 0.0)
+    with pytest.raises(UserError, match="The upload timed out: no data arrived for 0 seconds"):
+        await house.services.files.upload(house.admin, "default", "a", silent())
     assert await listed(house) == []
     assert around(house) == []
 
@@ -177,18 +178,18 @@ async def test_only_so_many_files_come_in_at_a_time(house: House, monkeypatch: p
         yield b""
 
     files = house.services.files
-    coming = [asyncio.create_task(files.put(ann, "default", f"{n}", slow())) for n in range(uploads.MAX_PER_USER)]
+    coming = [asyncio.create_task(files.upload(ann, "default", f"{n}", slow())) for n in range(uploads.MAX_PER_USER)]
     for _ in coming:
         await begun.acquire()
     with pytest.raises(TooManyRequests, match="You already have 8 uploads in progress"):
-        await files.put(ann, "default", "more", untouched())
-    coming.append(asyncio.create_task(files.put(bob, "default", "bob", slow())))
+        await files.upload(ann, "default", "more", untouched())
+    coming.append(asyncio.create_task(files.upload(bob, "default", "bob", slow())))
     await begun.acquire()
     with pytest.raises(Unavailable, match="The server already has 64 uploads in progress"):
-        await files.put(house.admin, "default", "more", untouched())
+        await files.upload(house.admin, "default", "more", untouched())
     go.set()
     await asyncio.gather(*coming)
-    await files.put(ann, "default", "more", sent(b"x"))
+    await files.upload(ann, "default", "more", sent(b"x"))
     assert len(await listed(house)) == uploads.MAX_PER_USER + 2
 
 
@@ -198,9 +199,10 @@ async def test_a_killed_upload_leaves_no_half_file(house: House, tmp_path: Path)
     place(house)
     script = (
         "import sys, pathlib; from holdfast.shared_folders import SharedFolders;"
-        "from holdfast.services.files.tree import Tree; from holdfast.services.files.incoming_file import Incoming\n"
-        "coming = Incoming(Tree(SharedFolders(pathlib.Path(sys.argv[1])), 'default'), ('half',))\n"
-        "coming.begin()\n"
+        "from holdfast.services.files.file_tree import FileTree\n"
+        "from holdfast.services.files.incoming_file import IncomingFile\n"
+        "coming = IncomingFile(FileTree(SharedFolders(pathlib.Path(sys.argv[1])), 'default'), ('half',))\n"
+        "coming.create_upload()\n"
         "while True:\n coming.write(b'x' * 100000); print(flush=True)"
     )
     command = [sys.executable, "-c", script, str(root)]
@@ -216,7 +218,7 @@ async def test_a_killed_upload_leaves_no_half_file(house: House, tmp_path: Path)
 
 async def test_a_server_starts_beside_uploads_that_cannot_be_removed(house: House) -> None:
     shared = house.services.shared
-    left = shared.make(shared.uploads("default"))
+    left = shared.create_folder(shared.get_uploads("default"))
     (left / "a-folder").mkdir()
     (left / "half").write_bytes(b"x")
     (left.parent.parent / "no-folder").write_bytes(b"")
@@ -255,7 +257,7 @@ def fill(folder: Path) -> None:
 async def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
     async with small_disk(tmp_path) as house:
         await put(house, "small", b"fits")
-        with pytest.raises(Unavailable, match="no room left"):
+        with pytest.raises(Unavailable, match="the disk for shared files is full"):
             await put(house, "deep/large", b"x" * 3_000_000)
         assert await listed(house) == ["small"]
         assert around(house) == []
@@ -319,7 +321,7 @@ async def test_objects_are_listed_as_primehub_lists_them(house: House) -> None:
     assert await objects(house, "/none") == []
     assert await objects(house, "/none", recursive=True) == []
     assert await objects(house, "/../etc", recursive=True) == []
-    folder = (await house.services.files.objects(house.admin, "default", "/")).items[-1]
+    folder = (await house.services.files.list_objects(house.admin, "default", "/")).items[-1]
     assert (folder.name, folder.size, folder.modified_at) == ("dir/", 0, None)
 
 
@@ -356,7 +358,7 @@ async def test_many_files_are_listed_without_holding_them(house: House, monkeypa
     assert (names(page), page.complete) == (["000000", "000001", "000002"], False)
     page = await house.services.files.list(house.admin, "default", recursive=True, limit=2, after="many/099998")
     assert (names(page), page.complete) == (["many/099999"], True)
-    monkeypatch.setattr(file_walk, "MAX_LOOKS", 5000)
+    monkeypatch.setattr(file_walk, "MAX_SCANNED", 5000)
     page = await house.services.files.list(house.admin, "default", "many", limit=3)
     assert not page.complete
     assert await house.services.files.delete(house.admin, "default", "many", recursive=True) == 100_000
@@ -475,7 +477,7 @@ async def test_a_folder_that_turns_into_a_link_while_it_is_walked(
 def test_a_file_whose_time_no_calendar_has() -> None:
     """Some file systems keep such times, others do not."""
     status = os.stat_result((0o100644, 0, 0, 1, 0, 0, 0, 0, 2**40, 0))
-    assert file_walk.modified(status) is None
+    assert file_walk.get_modified_time(status) is None
 
 
 async def test_a_file_that_changes_while_it_is_read(house: House) -> None:
@@ -486,7 +488,7 @@ async def test_a_file_that_changes_while_it_is_read(house: House) -> None:
     assert await file.read() == b"x" * 1000
     file = await house.services.files.open(house.admin, "default", "grows")
     os.truncate(place(house) / "grows", 10)
-    with pytest.raises(Shortened):
+    with pytest.raises(FileTruncated):
         await file.read()
 
 
@@ -544,9 +546,9 @@ async def test_files_are_kept_while_folders_go(house: House) -> None:
 
 
 async def test_what_a_killed_server_had_not_removed_is_removed_later(house: House) -> None:
-    left = house.services.shared.make(house.services.shared.removed("default")) / secrets.token_hex(4)
+    left = house.services.shared.create_folder(house.services.shared.get_removed("default")) / secrets.token_hex(4)
     (left / "a/b").mkdir(parents=True)
-    await house.services.files.clear_removed()
+    await house.services.files.remove_trash()
     assert around(house) == []
 
 
@@ -556,7 +558,7 @@ async def test_a_folder_that_a_job_fills_again_and_again_keeps_no_other_group_wa
     """A job that had it open before it was removed can."""
     shared, remove = house.services.shared, file_tree._remove_entry
     for group in ("loud", "quiet"):
-        left = shared.make(shared.removed(group)) / secrets.token_hex(4)
+        left = shared.create_folder(shared.get_removed(group)) / secrets.token_hex(4)
         left.mkdir()
         (left / group).touch()
 
@@ -567,12 +569,12 @@ async def test_a_folder_that_a_job_fills_again_and_again_keeps_no_other_group_wa
         return count
 
     monkeypatch.setattr(file_tree, "_remove_entry", refill)
-    monkeypatch.setattr(file_tree, "_groups", lambda shared: ["loud", "quiet"])
-    monkeypatch.setattr(file_tree, "CLEARING", 0.1)
+    monkeypatch.setattr(file_tree, "list_group_folders", lambda shared: ["loud", "quiet"])
+    monkeypatch.setattr(file_tree, "CLEANUP_TIMEOUT", 0.1)
     stop = threading.Event()
     too_late = threading.Timer(60, stop.set)
     too_late.start()
-    await asyncio.to_thread(file_tree.clear_removed, shared, stop)
+    await asyncio.to_thread(file_tree.remove_trash, shared, stop)
     too_late.cancel()
     assert (around(house, "quiet"), len(around(house, "loud"))) == ([], 1)
 
@@ -583,13 +585,13 @@ async def test_a_folder_that_a_job_fills_again_and_again_keeps_no_other_group_wa
 async def test_only_members_use_a_groups_files(house: House) -> None:
     ann, bob = await house.user("ann", "vision"), await house.user("bob", "speech")
     files = house.services.files
-    await files.put(ann, "vision", "a", sent(b"x"))
+    await files.upload(ann, "vision", "a", sent(b"x"))
     for outsider in (bob, Actor(name="bob", groups={"speech": True}, reads_all=True)):
         for attempt in (
             files.list(outsider, "vision"),
-            files.objects(outsider, "vision", "/"),
+            files.list_objects(outsider, "vision", "/"),
             files.open(outsider, "vision", "a"),
-            files.put(outsider, "vision", "b", sent(b"x")),
+            files.upload(outsider, "vision", "b", sent(b"x")),
             files.delete(outsider, "vision", "a"),
             files.delete_objects(outsider, "vision", "a"),
         ):
@@ -603,15 +605,15 @@ async def test_only_members_use_a_groups_files(house: House) -> None:
 async def test_a_group_is_found_by_its_path(house: House) -> None:
     ann = await house.user("ann", "Vision_Lab")
     files = house.services.files
-    assert await files.group_of_path(ann, "vision-lab") == "Vision_Lab"
-    assert await files.group_of_path(ann, "Vision_Lab") == "Vision_Lab"
-    assert await files.group_of_path(house.admin, "vision-lab") == "Vision_Lab"
+    assert await files.find_group_by_path(ann, "vision-lab") == "Vision_Lab"
+    assert await files.find_group_by_path(ann, "Vision_Lab") == "Vision_Lab"
+    assert await files.find_group_by_path(house.admin, "vision-lab") == "Vision_Lab"
     for path in ("default", "none", "../x"):
         with pytest.raises(Forbidden):
-            await files.group_of_path(Actor(name="x", groups={"Vision_Lab": False}), path)
+            await files.find_group_by_path(Actor(name="x", groups={"Vision_Lab": False}), path)
     both = Actor(name="x", groups={"a_b": False, "A-b": False})
     with pytest.raises(Conflict, match="A-b and a_b"):
-        await files.group_of_path(both, "a-b")
+        await files.find_group_by_path(both, "a-b")
 
 
 async def test_a_new_group_does_not_get_the_files_of_an_earlier_one(house: House) -> None:
@@ -630,7 +632,7 @@ async def test_a_new_group_does_not_get_the_files_of_an_earlier_one(house: House
 
 async def test_a_listing_that_nobody_waits_for_ends(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """A walk that is told to stop does, and its turn is free for the next."""
-    monkeypatch.setattr(file_walk, "MAX_LOOKS", 10**12)
+    monkeypatch.setattr(file_walk, "MAX_SCANNED", 10**12)
     begun, go_on = threading.Event(), threading.Event()
     real = os.scandir
 

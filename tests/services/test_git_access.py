@@ -10,7 +10,7 @@ import pytest
 from holdfast.core.catalogue import Secret
 from holdfast.core.records import Dataset
 from holdfast.services.catalogue.secrets import SecretChange
-from holdfast.services.datasets.git_program import _words
+from holdfast.services.datasets.git_program import _extract_error
 from holdfast.services.datasets.git_sync import GitState
 
 from .house import House
@@ -48,7 +48,7 @@ async def keep(house: House, value: str, username: str = "") -> None:
 async def clone(house: House, url: str, **data: str) -> GitState:
     made = Dataset(name="code", path="", kind="git", data={"url": url, **data})
     await house.services.datasets.create(house.admin, made)
-    return await house.services.datasets.sync(house.admin, "code")
+    return await house.services.datasets.sync_dataset(house.admin, "code")
 
 
 async def test_by_http_with_a_password(house: House, http: HttpGit) -> None:
@@ -83,15 +83,15 @@ async def test_a_wrong_password_is_told_and_never_said(house: House, http: HttpG
 
 async def test_what_a_server_says_back_is_struck_out() -> None:
     key = "-----BEGIN KEY-----\nabcdefgh\n-----END KEY-----\n"
-    assert _words("remote: you sent abcdefgh\nfatal: x\n", key) == "remote: you sent ***; fatal: x"
-    assert _words("remote: hush-hush/1% and hush-hush%2F1%25", PASSWORD) == "remote: *** and ***"
-    assert PASSWORD[:5] not in _words("x" * 597 + PASSWORD, PASSWORD)
+    assert _extract_error("remote: you sent abcdefgh\nfatal: x\n", key) == "remote: you sent ***; fatal: x"
+    assert _extract_error("remote: hush-hush/1% and hush-hush%2F1%25", PASSWORD) == "remote: *** and ***"
+    assert PASSWORD[:5] not in _extract_error("x" * 597 + PASSWORD, PASSWORD)
 
 
 async def test_what_git_says_is_one_plain_line() -> None:
-    assert _words("Receiving objects: 50%\rReceiving objects: 100%\nerror: a\x1b[31mb\r\n") == "error: a?[31mb"
-    assert _words("fatal: a\x07\u2028b") == "fatal: a??b"
-    assert len(_words("fatal: " + "x" * 10_000)) == 600
+    assert _extract_error("Receiving objects: 50%\rReceiving objects: 100%\nerror: a\x1b[31mb\r\n") == "error: a?[31mb"
+    assert _extract_error("fatal: a\x07\u2028b") == "fatal: a??b"
+    assert len(_extract_error("fatal: " + "x" * 10_000)) == 600
 
 
 async def test_a_redirect_gets_no_password(house: House, http: HttpGit, repository: Repository) -> None:
@@ -109,7 +109,7 @@ async def test_a_new_password_is_used_from_then_on(house: House, http: HttpGit) 
     await keep(house, "old")
     assert (await clone(house, f"{http.url}/code", secret="key")).error
     await house.services.secrets.change(house.admin, "key", SecretChange(value=PASSWORD))
-    assert (await house.services.datasets.sync(house.admin, "code")).error == ""
+    assert (await house.services.datasets.sync_dataset(house.admin, "code")).error == ""
 
 
 async def test_the_servers_own_git_configuration_counts_for_nothing(
@@ -172,7 +172,7 @@ async def test_a_host_with_another_key_is_not_believed(house: House, ssh: SshGit
     assert (await clone(house, f"{ssh.url}{repository.folder}", secret="key")).error == ""
     new_key(ssh.host_key)
     ssh.restart()
-    assert "Host key verification failed" in (await house.services.datasets.sync(house.admin, "code")).error
+    assert "Host key verification failed" in (await house.services.datasets.sync_dataset(house.admin, "code")).error
 
 
 @needs_ssh
@@ -195,4 +195,4 @@ def _leads_to_a_secret(fd: Path) -> bool:
 async def test_a_key_for_http_is_told_apart(house: House, http: HttpGit) -> None:
     await keep(house, "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n")
     state = await clone(house, f"{http.url}/code", secret="key")
-    assert "no password" in state.error
+    assert "is not a password" in state.error

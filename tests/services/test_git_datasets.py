@@ -20,7 +20,7 @@ from holdfast.services.datasets import git_checkouts as git_trees
 from holdfast.services.datasets import git_program, git_sync
 from holdfast.services.datasets.git_sync import GitState
 from holdfast.services.datasets.service import DatasetChange
-from holdfast.services.refusals import Unavailable
+from holdfast.services.errors import Unavailable
 
 from .house import House, open_house
 from .repositories import Repository
@@ -43,7 +43,7 @@ async def add(house: House, url: str, name: str = "code", **data: str) -> Datase
 
 
 async def synced(house: House, name: str = "code") -> GitState:
-    return await house.services.datasets.sync(house.admin, name)
+    return await house.services.datasets.sync_dataset(house.admin, name)
 
 
 def seen(dataset: Dataset) -> dict[str, str]:
@@ -52,10 +52,10 @@ def seen(dataset: Dataset) -> dict[str, str]:
 
 async def test_a_repository_becomes_a_folder(house: House, repository: Repository) -> None:
     dataset = await add(house, repository.url)
-    await house.services.datasets.ready(dataset)
+    await house.services.datasets.wait_until_ready(dataset)
     assert Path(dataset.path) == house.home / "shared/git/code/code"
     assert seen(dataset) == {"readme": "one"}
-    state = await house.services.datasets.git_state(dataset)
+    state = await house.services.datasets.get_git_state(dataset)
     assert state is not None
     assert (state.commit, state.error) == (repository.git("rev-parse", "HEAD"), "")
     assert dataset.read_only
@@ -99,12 +99,12 @@ async def test_a_running_job_keeps_its_checkout_until_it_ends(house: House, repo
     repository.commit(readme="two")
     await synced(house)
     house.clock.forward(3600)
-    await house.services.git_sync.round()
+    await house.services.git_sync.run_round()
     assert Path(f"/proc/self/fd/{with_old}/readme").read_text() == "one"
     assert seen(dataset) == {"readme": "two"}
     await house.services.jobs.stop(house.admin, job.id)
     await house.until(job.id)
-    await house.services.git_sync.round()
+    await house.services.git_sync.run_round()
     assert not Path(f"/proc/self/fd/{with_old}/readme").exists()
     os.close(with_old)
 
@@ -112,12 +112,12 @@ async def test_a_running_job_keeps_its_checkout_until_it_ends(house: House, repo
 async def test_updates_wait_when_jobs_hold_too_many_checkouts(
     house: House, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(git_sync, "MAX_OLD", 1)
+    monkeypatch.setattr(git_sync, "MAX_OLD_CHECKOUTS", 1)
     dataset = await add(house, repository.url)
     for text in ("two", "three"):
         await synced(house)
         repository.commit(readme=text)
-    assert "hold 1 earlier" in (await synced(house)).error
+    assert "use 1 earlier checkouts" in (await synced(house)).error
     assert seen(dataset) == {"readme": "two"}
 
 
@@ -127,7 +127,7 @@ async def test_a_removed_dataset_leaves_nothing_behind(house: House, repository:
     await house.services.datasets.delete(house.admin, "code")
     assert not Path(dataset.path).exists()
     house.clock.forward(3600)
-    await house.services.git_sync.round()
+    await house.services.git_sync.run_round()
     assert list((house.home / "shared/git").iterdir()) == []
     await add(house, repository.url)
     assert (await synced(house)).commit
@@ -139,7 +139,7 @@ async def test_a_removed_dataset_leaves_nothing_behind(house: House, repository:
 async def test_a_job_is_told_why_there_is_no_checkout(house: House, tmp_path: Path) -> None:
     dataset = await add(house, f"file://{tmp_path}/nothing-here")
     with pytest.raises(Unavailable, match="nothing-here") as caught:
-        await house.services.datasets.ready(dataset)
+        await house.services.datasets.wait_until_ready(dataset)
     assert "holdfast dataset show code" in str(caught.value.hint)
 
 
@@ -150,7 +150,7 @@ async def test_an_old_checkout_is_kept_when_an_update_fails(house: House, reposi
     state = await synced(house)
     assert state.commit
     assert "code" in state.error
-    await house.services.datasets.ready(dataset)
+    await house.services.datasets.wait_until_ready(dataset)
     assert seen(dataset) == {"readme": "one"}
 
 
@@ -162,8 +162,8 @@ async def test_another_address_is_not_served_from_the_old_checkout(
     change = DatasetChange(data={"url": f"file://{tmp_path}/gone"})
     dataset = await house.services.datasets.change(house.admin, "code", change)
     with pytest.raises(Unavailable, match="gone"):
-        await house.services.datasets.ready(dataset)
-    state = await house.services.datasets.git_state(dataset)
+        await house.services.datasets.wait_until_ready(dataset)
+    state = await house.services.datasets.get_git_state(dataset)
     assert state is not None
     assert (state.commit, state.synced_at) == ("", None)
 
@@ -171,7 +171,7 @@ async def test_another_address_is_not_served_from_the_old_checkout(
 async def test_a_look_that_began_before_is_not_enough(house: House, repository: Repository) -> None:
     """Whoever pushes and then says `sync` is given what they pushed."""
     await add(house, repository.url)
-    under_way = house.services.git_sync.begin("code")
+    under_way = house.services.git_sync.start_update("code")
     while not under_way.done() and not list((house.home / "shared/git").glob("code/.work-*")):
         await asyncio.wait([under_way], timeout=0.001)  # until it has seen the first commit
     pushed = repository.commit(readme="two")
@@ -180,7 +180,7 @@ async def test_a_look_that_began_before_is_not_enough(house: House, repository: 
 
 async def test_a_missing_branch(house: House, repository: Repository) -> None:
     await add(house, repository.url, branch="nowhere")
-    assert (await synced(house)).error == "There is no branch or tag nowhere"
+    assert (await synced(house)).error == "Branch or tag nowhere not found"
 
 
 async def test_an_empty_repository(house: House, tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ async def test_an_empty_repository(house: House, tmp_path: Path) -> None:
 async def test_without_git(house: House, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     await add(house, repository.url)
-    assert "There is no program git" in (await synced(house)).error
+    assert "git is not installed on the server" in (await synced(house)).error
 
 
 async def test_an_update_that_takes_too_long_is_ended(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ async def test_an_update_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     silent = socket.create_server(("127.0.0.1", 0))
     async with open_house(tmp_path / "home", settings={"mounts": {"git_timeout": 0.5}}) as house:
         await add(house, f"http://127.0.0.1:{silent.getsockname()[1]}/code.git")
-        assert "longer than 0.5 seconds" in (await synced(house)).error
+        assert "timed out after 0.5 seconds" in (await synced(house)).error
         assert work_folders(house) == []
     silent.close()
 
@@ -210,7 +210,7 @@ async def test_a_file_server_that_does_not_answer_holds_up_no_other(tmp_path: Pa
         slow = await add(house, f"http://127.0.0.1:{silent.getsockname()[1]}/code.git", "slow")
         await add(house, repository.url)
         assert (await synced(house)).commit
-        state = await house.services.git_sync.state(slow)
+        state = await house.services.git_sync.get_state(slow)
         assert state.busy
     silent.close()
 
@@ -232,7 +232,7 @@ async def test_links_are_links_and_nothing_more(house: House, repository: Reposi
     assert Path(dataset.path, "out").readlink() == outside
     await house.services.datasets.delete(house.admin, "code")
     house.clock.forward(3600)
-    await house.services.git_sync.round()
+    await house.services.git_sync.run_round()
     assert (outside / "precious").read_text() == "keep me"
 
 
@@ -289,7 +289,7 @@ async def test_a_repository_that_unpacks_to_too_much_is_refused(tmp_path: Path, 
     repository.commit(zeros="0" * 3_000_000)
     async with open_house(tmp_path / "home", settings={"mounts": {"git_bytes": 2_000_000}}) as house:
         await add(house, repository.url)
-        assert "more than the 2000000 bytes" in (await synced(house)).error
+        assert "exceed the limit of 2000000 bytes" in (await synced(house)).error
         assert work_folders(house) == []
 
 
@@ -299,7 +299,7 @@ async def test_a_repository_that_is_too_large_is_refused_while_it_comes(tmp_path
     async with open_house(tmp_path / "home", settings={"mounts": {"git_bytes": 2_000_000}}) as house:
         await add(house, repository.url)
         state = await synced(house)
-        assert "File too large" in state.error or "more than" in state.error
+        assert "File too large" in state.error or "exceed the limit of" in state.error
         assert state.commit == ""
         assert work_folders(house) == []
 
@@ -337,7 +337,7 @@ async def test_a_repository_that_is_very_deep_can_be_removed(house: House, repos
     assert (await synced(house)).commit == commit
     await house.services.datasets.delete(house.admin, "code")
     house.clock.forward(3600)
-    await house.services.git_sync.round()
+    await house.services.git_sync.run_round()
     assert list((house.home / "shared/git").iterdir()) == []
 
 
@@ -354,11 +354,11 @@ async def test_a_clone_that_was_cut_off_is_begun_anew(tmp_path: Path, repository
         (half / "readme").write_text("hal")
         (folder / ".new-4567").mkdir()
         (folder / ".sync.json.89").write_text("{")
-        git_trees.recover(folder.parent, house.clock.now(), threading.Event())
+        git_trees.recover_folders(folder.parent, house.clock.now(), threading.Event())
         left = sorted(path.name.partition("-")[0] for path in folder.iterdir())
         assert left == [".old", ".sync.json", "code"]
         house.clock.forward(3600)
-        await house.services.git_sync.round()
+        await house.services.git_sync.run_round()
         assert sorted(path.name for path in folder.iterdir()) == [".sync.json", "code"]
 
 
@@ -366,10 +366,10 @@ async def test_what_was_synced_is_known_after_a_restart(house: House, repository
     dataset = await add(house, repository.url)
     commit = (await synced(house)).commit
     again = git_sync.GitSync(house.store, house.services.shared, house.services.settings.mounts, clock=house.clock.now)
-    state = await again.state(dataset)
+    state = await again.get_state(dataset)
     assert (state.commit, state.url, state.busy) == (commit, repository.url, False)
     repository.folder.rename(repository.folder.with_name("moved"))
-    await again.ready(dataset)  # without a look at the repository
+    await again.wait_until_ready(dataset)  # without a look at the repository
 
 
 async def test_a_damaged_state_costs_another_fetch(house: House, repository: Repository) -> None:
@@ -380,18 +380,18 @@ async def test_a_damaged_state_costs_another_fetch(house: House, repository: Rep
         again = git_sync.GitSync(
             house.store, house.services.shared, house.services.settings.mounts, clock=house.clock.now
         )
-        await again.ready(dataset)
-        assert (await again.state(dataset)).commit
+        await again.wait_until_ready(dataset)
+        assert (await again.get_state(dataset)).commit
 
 
 async def test_a_checkout_without_a_dataset_goes(house: House) -> None:
     """The server was killed between removing the dataset and its folder."""
     left = house.home / "shared/git/gone/gone"
     left.mkdir(parents=True)
-    await house.services.git_sync.round()
+    await house.services.git_sync.run_round()
     assert not left.exists()
     house.clock.forward(3600)
-    await house.services.git_sync.round()
+    await house.services.git_sync.run_round()
     assert list((house.home / "shared/git").iterdir()) == []
 
 
@@ -452,7 +452,7 @@ async def test_addresses_that_are_refused(house: House, url: str) -> None:
 
 @pytest.mark.parametrize("branch", ["-x", "a..b", "a b", "a~1", "a:b", "/a", "a/", "a.lock", "@{1}", "a*", "x" * 300])
 async def test_branches_that_are_refused(house: House, branch: str) -> None:
-    with pytest.raises(UserError, match="cannot be a branch"):
+    with pytest.raises(UserError, match="is not a valid branch or tag"):
         await add(house, "https://host/x", branch=branch)
 
 
@@ -460,24 +460,24 @@ async def test_only_admins_bring_it_up_to_date(house: House, repository: Reposit
     ann = await house.user("ann", "red")
     await add(house, repository.url)
     with pytest.raises(Forbidden):
-        await house.services.datasets.sync(ann, "code")
+        await house.services.datasets.sync_dataset(ann, "code")
 
 
 async def test_only_git_is_brought_up_to_date(house: House) -> None:
     await house.services.datasets.create(house.admin, Dataset(name="vol", path="", kind="volume"))
-    with pytest.raises(UserError, match="not of the kind git"):
+    with pytest.raises(UserError, match="is not of kind git"):
         await synced(house, "vol")
 
 
 async def test_nobody_writes_to_it(house: House, repository: Repository) -> None:
     made = replace(Dataset(name="code", path="", kind="git", data={"url": repository.url}), read_only=False)
     assert (await house.services.datasets.create(house.admin, made)).read_only
-    with pytest.raises(UserError, match="Nobody can write"):
+    with pytest.raises(UserError, match="Datasets of kind git are read-only"):
         await house.services.datasets.grant(house.admin, "code", "default", writable=True)
 
 
 async def test_its_secret_must_be_there_and_for_git(house: House) -> None:
-    with pytest.raises(NotFound, match="no secret key"):
+    with pytest.raises(NotFound, match="Secret key not found"):
         await add(house, "https://host/x", secret="key")
     registry = Secret(name="reg", kind=SecretKind.REGISTRY, registry_host="ghcr.io", username="ann")
     await house.services.secrets.create(house.admin, registry, "hush")
@@ -492,7 +492,7 @@ def work_folders(house: House) -> list[Path]:
 async def test_a_process_that_is_left_with_much_to_say_ends() -> None:
     """What it wrote and nobody read must not keep its end from being noticed."""
     async with asyncio.timeout(60):
-        async with git_program._running(["sh", "-c", "yes a long line of words"], os.environ) as process:
+        async with git_program._GitProcess(["sh", "-c", "yes a long line of words"], os.environ) as process:
             assert process.stdout is not None
             await process.stdout.read(1)
             while len(process.stdout._buffer) < 1 << 17:  # type: ignore[attr-defined]  # as much as it takes, no more

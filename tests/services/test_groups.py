@@ -49,14 +49,14 @@ async def test_all_of_a_group_is_kept(house: House) -> None:
 
 @pytest.mark.parametrize("name", ["everyone", "Everyone", "EVERYONE"])
 async def test_everyone_is_not_a_group(house: House, name: str) -> None:
-    with pytest.raises(UserError, match="is reserved: it stands for all users"):
+    with pytest.raises(UserError, match="is reserved for the group of all users"):
         await house.services.groups.create(house.admin, Group(name=name))
 
 
 @pytest.mark.parametrize("name", ["red_team", "RED-TEAM", "Red-Team"])
 async def test_no_two_groups_share_a_path(house: House, name: str) -> None:
     await house.add_group("Red_Team")
-    with pytest.raises(Conflict, match="both at /project/red-team"):
+    with pytest.raises(Conflict, match="both would be mounted at /project/red-team"):
         await house.add_group(name)
     with pytest.raises(NotFound):
         await house.services.groups.get(house.admin, name)
@@ -72,14 +72,14 @@ async def test_no_two_groups_share_a_path(house: House, name: str) -> None:
 )
 async def test_no_user_has_more_than_the_group(house: House, quota: Quota, user_quota: Quota, field: str) -> None:
     groups = house.services.groups
-    with pytest.raises(UserError, match="must not be more than the group's") as caught:
+    with pytest.raises(UserError, match="must not exceed the group's quota") as caught:
         await groups.create(house.admin, Group(name="red", quota=quota, user_quota=user_quota))
     assert caught.value.field == field
     await groups.create(house.admin, Group(name="red", quota=quota))
-    with pytest.raises(UserError, match="must not be more"):
+    with pytest.raises(UserError, match="must not exceed"):
         await groups.change(house.admin, "red", GroupChange(user_quota=user_quota))
     assert (await groups.get(house.admin, "red")).user_quota == Quota()
-    # What was so before there was a rule stays, until a quota is changed.
+    # What was so before there was a rule stays, until a quota was changed.
     await house.store.write(people.update_group, group=Group(name="red", quota=quota, user_quota=user_quota))
     assert (await groups.change(house.admin, "red", GroupChange(description="x"))).user_quota == user_quota
 
@@ -113,23 +113,23 @@ async def test_admins_of_a_group_set_its_time_limit_and_no_more(house: House) ->
 
 async def test_members_see_where_experiments_go_and_admins_of_the_group_the_values(house: House) -> None:
     groups = house.services.groups
-    assert await groups.mlflow(MEMBER, "default") is None
+    assert await groups.get_mlflow(MEMBER, "default") is None
     await groups.set_mlflow(HEAD, "default", TRACKED)
-    assert await groups.mlflow(HEAD, "default") == TRACKED
-    assert await groups.mlflow(house.admin, "default") == TRACKED
+    assert await groups.get_mlflow(HEAD, "default") == TRACKED
+    assert await groups.get_mlflow(house.admin, "default") == TRACKED
     masked = replace(TRACKED, tracking_envs={"TOKEN": MASK}, artifact_envs={"KEY": MASK})
-    assert await groups.mlflow(MEMBER, "default") == masked
+    assert await groups.get_mlflow(MEMBER, "default") == masked
     with pytest.raises(NotFound):
-        await groups.mlflow(STRANGER, "default")
+        await groups.get_mlflow(STRANGER, "default")
     with pytest.raises(NotFound):
-        await groups.mlflow(house.admin, "none")
+        await groups.get_mlflow(house.admin, "none")
     for actor in (MEMBER, STRANGER):
         with pytest.raises((Forbidden, NotFound)):
             await groups.set_mlflow(actor, "default", None)
     with pytest.raises(NotFound):
         await groups.set_mlflow(house.admin, "none", TRACKED)
     await groups.set_mlflow(house.admin, "default", None)
-    assert await groups.mlflow(HEAD, "default") is None
+    assert await groups.get_mlflow(HEAD, "default") is None
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ async def test_members_see_where_experiments_go_and_admins_of_the_group_the_valu
 async def test_what_cannot_be_where_experiments_go(house: House, wrong: dict[str, Any]) -> None:
     with pytest.raises(UserError):
         await house.services.groups.set_mlflow(house.admin, "default", replace(TRACKED, **wrong))
-    assert await house.services.groups.mlflow(house.admin, "default") is None
+    assert await house.services.groups.get_mlflow(house.admin, "default") is None
 
 
 async def test_what_each_user_of_a_group_has_in_use(house: House) -> None:
@@ -160,16 +160,16 @@ async def test_what_each_user_of_a_group_has_in_use(house: House) -> None:
     jobs = [await house.submit(text, actor) for actor in (ann, ann, bob)]
     for job in jobs:
         await house.until(job.id, JobState.RUNNING)
-    (red,) = (await house.services.place.capacity(ann)).groups
+    (red,) = (await house.services.installation.get_capacity(ann)).groups
     assert (red.group, red.used.cpu) == ("red", 1.5)
     assert {user: amount.cpu for user, amount in red.users.items()} == {"ann": 1.0, "bob": 0.5}
     await house.services.jobs.stop(bob, jobs[2].id)
     await house.until(jobs[2].id)
-    (red,) = (await house.services.place.capacity(ann)).groups
+    (red,) = (await house.services.installation.get_capacity(ann)).groups
     assert set(red.users) == {"ann"}
 
 
 async def test_a_quota_is_neither_negative_nor_beyond_reason(house: House) -> None:
     for quota in (Quota(cpu=-1), Quota(memory=2**61), Quota(gpu=2_000_000)):
-        with pytest.raises(UserError, match="A quota is from 0 to"):
+        with pytest.raises(UserError, match="A quota must be between 0 and"):
             await house.services.groups.create(house.admin, Group(name="team", quota=quota))

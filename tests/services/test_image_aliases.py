@@ -14,7 +14,7 @@ from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.job import Role
 from holdfast.services.catalogue import image_aliases
 from holdfast.services.catalogue.image_aliases import ImageAliasChange
-from holdfast.services.refusals import NoImageAlias
+from holdfast.services.errors import ImageAliasNotFound
 from holdfast.store.jobs import records as job_rows
 
 from .house import House
@@ -31,35 +31,35 @@ def names(aliases: list[ImageAlias]) -> list[str]:
 
 
 async def role_of(house: House, job_id: str) -> Role:
-    (role,) = (await house.store.read(job_rows.get, job_id)).job.roles
+    (role,) = (await house.store.read(job_rows.load_job_detail, job_id)).job.roles
     return role
 
 
 async def test_the_machine_itself_has_a_name_at_first(house: House) -> None:
     aliases = house.services.image_aliases
-    (host,) = await aliases.usable(MEMBER, "default")
+    (host,) = await aliases.list_usable_aliases(MEMBER, "default")
     assert (host.name, host.url, host.everyone) == ("host", "host", True)
     await aliases.delete(house.admin, "host")
-    await house.services.seed()
+    await house.services.seed_catalogue()
     assert await aliases.list(house.admin) == []
 
 
 @pytest.mark.parametrize("name", ["", "A", "torch:2", "a/b", "-a", "é", "a" * 64, "a\n"])
 async def test_names_are_those_of_machines(house: House, name: str) -> None:
-    with pytest.raises(UserError, match="cannot be the name of an image alias"):
+    with pytest.raises(UserError, match="is not a valid name for an image alias"):
         await house.services.image_aliases.create(house.admin, replace(TORCH, name=name))
 
 
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        ({"url": ""}, "needs the image"),
+        ({"url": ""}, "requires an image"),
         ({"url": "a b"}, "without spaces"),
         ({"url": "a\nb"}, "control characters"),
         ({"url": "x" * 513}, "at most 512"),
         ({"gpu_url": "a\u00a0b"}, "control characters|without spaces"),
-        ({"pull_secret": "none"}, "no secret none"),
-        ({"groups": ("none",)}, "no group none"),
+        ({"pull_secret": "none"}, "Secret none of kind registry not found"),
+        ({"groups": ("none",)}, "Group none not found"),
     ],
 )
 async def test_what_an_alias_cannot_be(house: House, wrong: dict[str, Any], why: str) -> None:
@@ -80,7 +80,7 @@ async def test_only_one_that_is_good_for_both_has_two_images(house: House) -> No
     assert made.gpu_url == ""
     assert (await aliases.change(house.admin, "torch", ImageAliasChange(gpu_url="x"))).gpu_url == ""
     both = await aliases.change(house.admin, "torch", ImageAliasChange(kind=ImageKind.BOTH, gpu_url="x"))
-    assert (both.for_gpus(0), both.for_gpus(1)) == (TORCH.url, "x")
+    assert (both.choose_image(0), both.choose_image(1)) == (TORCH.url, "x")
 
 
 async def test_admins_of_a_group_look_after_its_own(house: House) -> None:
@@ -90,14 +90,14 @@ async def test_admins_of_a_group_look_after_its_own(house: House) -> None:
     assert made == replace(own, groups=("default",))
     assert (await aliases.change(HEAD, "ours", ImageAliasChange(url="a:2"))).url == "a:2"
     for change in (ImageAliasChange(everyone=True), ImageAliasChange(groups=("default", "red"))):
-        with pytest.raises(Forbidden, match="Only admins share"):
+        with pytest.raises(Forbidden, match="Only admins can share"):
             await aliases.change(HEAD, "ours", change)
-    with pytest.raises(Forbidden, match="Only admins share"):
+    with pytest.raises(Forbidden, match="Only admins can share"):
         await aliases.create(HEAD, replace(own, name="more", everyone=True))
     for actor in (MEMBER, Actor(name="bob")):
-        with pytest.raises((Forbidden, NoImageAlias)):
+        with pytest.raises((Forbidden, ImageAliasNotFound)):
             await aliases.change(actor, "ours", ImageAliasChange(url="evil"))
-        with pytest.raises((Forbidden, NoImageAlias)):
+        with pytest.raises((Forbidden, ImageAliasNotFound)):
             await aliases.delete(actor, "ours")
     await aliases.delete(HEAD, "ours")
 
@@ -107,7 +107,7 @@ async def test_a_group_has_so_many_and_no_more(house: House, monkeypatch: pytest
     aliases = house.services.image_aliases
     for name in ("one", "two"):
         await aliases.create(HEAD, ImageAlias(name=name, url="a", owner="default"))
-    with pytest.raises(UserError, match="has 2 image aliases already"):
+    with pytest.raises(UserError, match="already has the maximum of 2 image aliases"):
         await aliases.create(HEAD, ImageAlias(name="three", url="a", owner="default"))
     await aliases.create(house.admin, TORCH)
 
@@ -138,17 +138,17 @@ async def test_members_see_what_is_for_their_groups(house: House) -> None:
     aliases = house.services.image_aliases
     ann, bob = await house.user("ann", "red"), await house.user("bob", "blue")
     await aliases.create(house.admin, ImageAlias(name="zebra", url="a", groups=("red",)))
-    assert names(await aliases.usable(ann, "red")) == ["zebra", "host"]  # its own first
+    assert names(await aliases.list_usable_aliases(ann, "red")) == ["zebra", "host"]  # its own first
     assert names(await aliases.list(bob)) == ["host"]
-    assert await aliases.usable(bob, "red") == []
-    with pytest.raises(NoImageAlias):
+    assert await aliases.list_usable_aliases(bob, "red") == []
+    with pytest.raises(ImageAliasNotFound):
         await aliases.get(bob, "zebra")
     await aliases.grant(house.admin, "zebra", "blue")
     assert names(await aliases.list(bob)) == ["host", "zebra"]
     await aliases.revoke(house.admin, "zebra", "blue")
     with pytest.raises(NotFound, match="not granted to blue"):
         await aliases.revoke(house.admin, "zebra", "blue")
-    with pytest.raises(NoImageAlias):
+    with pytest.raises(ImageAliasNotFound):
         await aliases.delete(house.admin, "none")
 
 
@@ -191,9 +191,9 @@ async def test_the_engine_gets_the_image_and_warnings_name_it(house: House) -> N
     aliases = house.services.image_aliases
     await aliases.create(house.admin, replace(TORCH, url="gone:1"))
     submitted = await house.services.jobs.submit(house.admin, ours("torch"))
-    assert any("the image gone:1 is not known here" in warning for warning in submitted.warnings)
+    assert any("image gone:1 is not on this server" in warning for warning in submitted.warnings)
     planned = await house.services.jobs.plan(house.admin, ours("torch"))
-    assert (planned.verdict.answer, planned.verdict.reasons) == ("never", ("there is no image gone:1 here",))
+    assert (planned.verdict.answer, planned.verdict.reasons) == ("never", ("there is no image gone:1 on this server",))
     assert planned.warnings == ()
     assert "image: torch\n" in planned.yaml
     await aliases.change(house.admin, "torch", ImageAliasChange(url="host"))

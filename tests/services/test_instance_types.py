@@ -17,8 +17,8 @@ from holdfast.core.job import GIB, MIB, Resources
 from holdfast.core.records import Group
 from holdfast.core.scheduling.placement import Quota
 from holdfast.services.catalogue.instance_types import InstanceTypeChange
+from holdfast.services.errors import InstanceTypeNotFound, OverQuota
 from holdfast.services.people.groups import GroupChange
-from holdfast.services.refusals import NoInstanceType, OverQuota
 from holdfast.store.jobs import records as job_rows
 from holdfast.store.tables import job_specs
 
@@ -39,7 +39,7 @@ def form(**more: Any) -> str:
 
 
 async def stored(house: House, job_id: str) -> Resources:
-    (role,) = (await house.store.read(job_rows.get, job_id)).job.roles
+    (role,) = (await house.store.read(job_rows.load_job_detail, job_id)).job.roles
     return role.resources
 
 
@@ -53,7 +53,7 @@ async def test_the_sizes_we_bring_are_there_at_the_first_start_and_never_again(t
         assert all(type.everyone and type.brought for type in await types.list(house.admin))
         await types.delete(house.admin, "cpu-2")
         await types.change(house.admin, "cpu-1", InstanceTypeChange(cpu=3.0))
-        await house.services.seed()
+        await house.services.seed_catalogue()
         assert names(await types.list(house.admin)) == ["cpu-1", "gpu-1", "gpu-2"]
         changed = await types.get(house.admin, "cpu-1")
         assert (changed.cpu, changed.brought) == (3.0, False)
@@ -73,30 +73,30 @@ async def test_the_settings_name_the_first_ones_whatever_they_are_called(tmp_pat
 
 @pytest.mark.parametrize("name", ["", "A", "a_b", "-a", "a-", "a..b", ".a", "a/b", "é", "a\n", "a b", "a" * 64, "../x"])
 async def test_names_are_those_of_machines(house: House, name: str) -> None:
-    with pytest.raises(UserError, match="cannot be the name of an instance type"):
+    with pytest.raises(UserError, match="is not a valid name for an instance type"):
         await house.services.instance_types.create(house.admin, replace(BIG, name=name))
 
 
 @pytest.mark.parametrize(
     ("wrong", "field", "why"),
     [
-        ({"cpu": 0.0}, "cpu", "cpu must be from 0.01"),
-        ({"cpu": float("nan")}, "cpu", "cpu must be from 0.01"),
-        ({"cpu": float("inf")}, "cpu", "cpu must be from 0.01"),
-        ({"memory": 0}, "memory", "memory must be from"),
-        ({"memory": 2**63}, "memory", "memory must be from"),
-        ({"gpu": -1}, "gpu", "gpu must be a whole number"),
-        ({"cpu_request": 4.5}, "cpu_request", "asks a machine for 4.5 cores, more than its limit of 4 cores"),
-        ({"cpu_request": 0.0}, "cpu_request", "must be more than 0"),
-        ({"memory_request": 9 * GIB}, "memory_request", "asks a machine for 9 GiB, more than its limit of 8 GiB"),
-        ({"memory_request": -1}, "memory_request", "must be more than 0"),
+        ({"cpu": 0.0}, "cpu", "cpu must be between 0.01"),
+        ({"cpu": float("nan")}, "cpu", "cpu must be between 0.01"),
+        ({"cpu": float("inf")}, "cpu", "cpu must be between 0.01"),
+        ({"memory": 0}, "memory", "memory must be between"),
+        ({"memory": 2**63}, "memory", "memory must be between"),
+        ({"gpu": -1}, "gpu", "gpu must be an integer"),
+        ({"cpu_request": 4.5}, "cpu_request", r"\(4.5 cores\) exceeds the limit of 4 cores"),
+        ({"cpu_request": 0.0}, "cpu_request", "must be greater than 0"),
+        ({"memory_request": 9 * GIB}, "memory_request", r"\(9 GiB\) exceeds the limit of 8 GiB"),
+        ({"memory_request": -1}, "memory_request", "must be greater than 0"),
         ({"gpu_resource": "cheese"}, "gpu_resource", "nvidia.com/gpu or amd.com/gpu"),
-        ({"tolerations": ({"operator": "Equal", "key": "a"},)}, "tolerations[0]", "needs a key and a value"),
+        ({"tolerations": ({"operator": "Equal", "key": "a"},)}, "tolerations[0]", "requires a key and a value"),
         ({"tolerations": ({"operator": "Exists", "value": "a"},)}, "tolerations[0]", "cannot have a value"),
         ({"tolerations": ({"key": "a"},)}, "tolerations[0]", "operator Equal or Exists"),
         ({"tolerations": ({"operator": "Exists", "effect": "Now"},)}, "tolerations[0]", "NoSchedule"),
         ({"tolerations": ({"operator": "Exists", "seconds": "3"},)}, "tolerations[0]", "'seconds'"),
-        ({"tolerations": ({"operator": "Exists", "key": 3},)}, "tolerations[0]", "no text on one line"),
+        ({"tolerations": ({"operator": "Exists", "key": 3},)}, "tolerations[0]", "must be one line"),
         ({"tolerations": ({"operator": "Exists"},) * 101}, "tolerations", "at most 100"),
         ({"node_selector": {"ab": "value"}}, "node_selector", "3 to 63 characters"),
         ({"node_selector": {"key": "a b c"}}, "node_selector", "without spaces"),
@@ -142,11 +142,11 @@ async def test_members_see_what_is_for_their_groups(house: House) -> None:
     await types.create(house.admin, replace(BIG, everyone=False, groups=("red",)))
     assert "big" in names(await types.list(ann))
     assert "big" not in names(await types.list(bob))
-    assert "big" in names(await types.usable(ann, "red"))
-    assert await types.usable(bob, "red") == []
-    assert "big" not in names(await types.usable(house.admin, "blue"))
+    assert "big" in names(await types.list_usable_types(ann, "red"))
+    assert await types.list_usable_types(bob, "red") == []
+    assert "big" not in names(await types.list_usable_types(house.admin, "blue"))
     assert (await types.get(ann, "big")).name == "big"
-    with pytest.raises(NoInstanceType):
+    with pytest.raises(InstanceTypeNotFound):
         await types.get(bob, "big")
     with pytest.raises(NotFound, match="not granted to blue"):
         await types.revoke(house.admin, "big", "blue")
@@ -173,9 +173,9 @@ async def test_only_admins_manage_sizes(house: House) -> None:
         types.delete(house.admin, "none"),
         types.grant(house.admin, "none", "default"),
     ):
-        with pytest.raises(NoInstanceType):
+        with pytest.raises(InstanceTypeNotFound):
             await doing
-    with pytest.raises(NotFound, match="no group"):
+    with pytest.raises(NotFound, match="Group none not found"):
         await types.grant(house.admin, "cpu-1", "none")
     with pytest.raises(Conflict):
         await types.create(house.admin, replace(BIG, name="cpu-1"))
@@ -185,10 +185,10 @@ async def test_a_group_that_is_made_anew_has_none_of_the_old_ones_sizes(house: H
     types = house.services.instance_types
     await house.add_group("red")
     await types.create(house.admin, replace(BIG, everyone=False, groups=("red",)))
-    assert names(await types.usable(house.admin, "red"))[0] == "big"
+    assert names(await types.list_usable_types(house.admin, "red"))[0] == "big"
     await house.services.groups.delete(house.admin, "red")
     await house.add_group("red")
-    assert "big" not in names(await types.usable(house.admin, "red"))
+    assert "big" not in names(await types.list_usable_types(house.admin, "red"))
 
 
 # -- what their names mean to jobs
@@ -207,10 +207,10 @@ async def test_our_own_file_names_a_size_too_and_its_clone_does(house: House) ->
     text = "name: x\ncommand: y\ninstance_type: big\nresources: {cpu: 2}\n"
     job = await house.submit(text)
     assert await stored(house, job.id) == Resources(cpu=2, memory=8 * GIB, memory_request=GIB)
-    clone = await house.services.jobs.yaml(house.admin, job.id)
+    clone = await house.services.jobs.export_yaml(house.admin, job.id)
     assert clone == "name: x\ncommand: y\ninstance_type: big\nresources:\n  cpu: 2\n"
     await house.services.instance_types.delete(house.admin, "big")
-    assert "instance_type" not in await house.services.jobs.yaml(house.admin, job.id)
+    assert "instance_type" not in await house.services.jobs.export_yaml(house.admin, job.id)
 
 
 async def test_a_rerun_gets_the_size_as_it_is_now(house: House) -> None:
@@ -227,7 +227,7 @@ async def test_a_rerun_gets_the_size_as_it_is_now(house: House) -> None:
     assert await stored(house, again[1].id) == Resources(cpu=2, memory=16 * GIB)
     await types.delete(house.admin, "big")
     for job in jobs:
-        with pytest.raises(NoInstanceType) as caught:
+        with pytest.raises(InstanceTypeNotFound) as caught:
             await house.services.jobs.rerun(house.admin, job.id)
         assert caught.value.name == "big"
 
@@ -254,14 +254,14 @@ async def test_a_size_must_be_for_the_jobs_group(house: House, text: str) -> Non
     ann = await house.user("ann", "red", "default")
     await house.services.instance_types.create(house.admin, replace(BIG, everyone=False, groups=("red",)))
     await house.submit(text, ann, group="red")
-    with pytest.raises(NoInstanceType, match="The group default has no instance type big") as caught:
+    with pytest.raises(InstanceTypeNotFound, match="Instance type big is not available to the group default") as caught:
         await house.submit(text, ann, group="default")
     assert caught.value.hint is not None
     assert "cpu-1, cpu-2, gpu-1, gpu-2" in caught.value.hint
 
 
 async def test_a_size_nobody_knows(house: House) -> None:
-    with pytest.raises(NoInstanceType) as caught:
+    with pytest.raises(InstanceTypeNotFound) as caught:
         await house.submit(form(instanceType="cpu1"))
     assert (caught.value.name, caught.value.field) == ("cpu1", "instanceType")
     assert "cpu-1" in str(caught.value.hint)
@@ -275,7 +275,7 @@ async def test_a_size_nobody_knows(house: House) -> None:
 async def test_names_of_other_groups_sizes_are_not_told(house: House) -> None:
     ann = await house.user("ann", "red")
     await house.services.instance_types.create(house.admin, replace(BIG, name="secret-1", everyone=False))
-    with pytest.raises(NoInstanceType) as caught:
+    with pytest.raises(InstanceTypeNotFound) as caught:
         await house.submit(form(instanceType="secret-2", groupId="red"), ann)
     assert "secret-1" not in str(caught.value.hint)
 
@@ -306,7 +306,7 @@ async def test_a_form_that_no_quota_has_room_for(
     assert caught.value.primehub == said
     ours = "name: x\ncommand: y\ninstance_type: big\ngroup: red\n"  # is warned, as ever
     submitted = await house.services.jobs.submit(house.admin, ours)
-    assert any("can never run here" in warning for warning in submitted.warnings)
+    assert any("can never run on this server" in warning for warning in submitted.warnings)
 
 
 async def test_a_rerun_is_not_held_to_quotas(house: House) -> None:
@@ -321,5 +321,5 @@ async def test_a_rerun_is_not_held_to_quotas(house: House) -> None:
 async def test_quotas_of_other_groups_are_not_told(house: House) -> None:
     ann = await house.user("ann", "red")
     await house.services.groups.create(house.admin, Group(name="blue", quota=Quota(cpu=0.5)))
-    with pytest.raises(Forbidden, match="not in the group"):
+    with pytest.raises(Forbidden, match="not a member of the group blue"):
         await house.submit(form(groupId="blue"), ann)

@@ -12,9 +12,9 @@ import pytest
 
 from holdfast.core.access import Actor
 from holdfast.core.errors import Conflict, Forbidden, InvalidJob, NotFound, UserError
-from holdfast.core.records import Group, JobFilter, JobSummary, NumberedQuery, Phase
+from holdfast.core.records import Group, JobFilter, JobPhase, JobSummary, NumberedQuery
 from holdfast.core.states import JobState, TaskState
-from holdfast.services.refusals import NameTaken, NoTag
+from holdfast.services.errors import NameTaken, TagNotFound
 from holdfast.store.database import Store
 
 from .house import House, open_house
@@ -47,7 +47,7 @@ async def test_warnings_become_events_once(house: House) -> None:
     assert done.warnings
     again = await house.services.jobs.submit(house.admin, text, key="k1")
     assert not again.created
-    events = await house.services.jobs.events(house.admin, done.summary.id)
+    events = await house.services.jobs.list_events(house.admin, done.summary.id)
     told = [event for event in events if event.kind == "warning"]
     assert [event.message for event in told] == list(done.warnings)
     assert {(event.task, event.state) for event in told} == {(None, None)}
@@ -58,7 +58,7 @@ async def test_a_flood_of_warnings_is_cut(house: House) -> None:
     commands = "".join(f"- echo <% $secrets.none{n} %>\n" for n in range(30))
     done = await house.services.jobs.submit(house.admin, f"name: many\ncommands:\n{commands}")
     assert len(done.warnings) == 30
-    events = await house.services.jobs.events(house.admin, done.summary.id)
+    events = await house.services.jobs.list_events(house.admin, done.summary.id)
     told = [event.message for event in events if event.kind == "warning"]
     assert told[:-1] == list(done.warnings[:19])
     assert told[-1].startswith("and 11 more")
@@ -102,7 +102,10 @@ async def test_secrets_are_never_shown(house: House) -> None:
     text = "name: s\nsecrets: {token: hunter2}\ncommand: echo hello\n"
     job = await house.submit(text)
     detail = await house.services.jobs.get(house.admin, job.id)
-    shown = [await house.services.jobs.source(house.admin, job.id), await house.services.jobs.yaml(house.admin, job.id)]
+    shown = [
+        await house.services.jobs.load_source(house.admin, job.id),
+        await house.services.jobs.export_yaml(house.admin, job.id),
+    ]
     assert all("hunter2" not in part for part in [*shown, repr(detail)])
     assert all("token" in part for part in shown)
 
@@ -117,13 +120,13 @@ async def test_an_openpai_job_is_kept_and_cloned_as_openpai_yaml(house: House) -
         "taskRoles": {"t": role},
     }
     plain = await house.submit(json.dumps(written))
-    clone = await house.services.jobs.yaml(house.admin, plain.id)
+    clone = await house.services.jobs.export_yaml(house.admin, plain.id)
     assert clone.startswith("protocolVersion: 2\nname: pai\n")
     assert (await house.submit(clone)).dialect is plain.dialect
     hidden = await house.submit(json.dumps({**written, "secrets": {"token": "hunter2"}}))
     clone, source = (
-        await house.services.jobs.yaml(house.admin, hidden.id),
-        await house.services.jobs.source(house.admin, hidden.id),
+        await house.services.jobs.export_yaml(house.admin, hidden.id),
+        await house.services.jobs.load_source(house.admin, hidden.id),
     )
     assert source == clone
     assert clone.endswith("secrets:\n  token: '******'\n")
@@ -149,7 +152,7 @@ async def test_whoever_gets_a_name_later_does_not_get_the_secrets_of_its_earlier
     await house.services.users.delete(house.admin, "ann")
     house.clock.forward(1)
     other = await house.user("ann", "team")
-    with pytest.raises(Forbidden, match="secrets of another ann"):
+    with pytest.raises(Forbidden, match="secrets of a deleted user who was also called ann"):
         await house.services.jobs.rerun(other, first.id)
     assert (await house.services.jobs.rerun(other, plain.id)).created
     assert (await house.services.jobs.rerun(house.admin, first.id)).created
@@ -170,7 +173,7 @@ async def test_a_rerun_has_the_secrets(house: House) -> None:
 async def test_the_text_is_kept_as_it_was_sent(house: House) -> None:
     text = "# mine\nname: hello   # with a comment\ncommand: echo hello\n"
     job = await house.submit(text)
-    assert await house.services.jobs.source(house.admin, job.id) == text
+    assert await house.services.jobs.load_source(house.admin, job.id) == text
 
 
 async def test_bad_files_say_everything_that_is_wrong(house: House) -> None:
@@ -190,7 +193,7 @@ async def test_an_unknown_image_is_taken_with_a_warning(house: House) -> None:
 
 
 async def test_an_unknown_dialect_is_refused(house: House) -> None:
-    with pytest.raises(UserError, match="dialect"):
+    with pytest.raises(UserError, match="'slurm' is not a supported job file format"):
         await house.services.jobs.submit(house.admin, HELLO, dialect="slurm")
 
 
@@ -221,7 +224,16 @@ async def test_other_groups_jobs_are_not_there(house: House) -> None:
     alice, bob = await house.user("alice", "lab"), await house.user("bob", "shop")
     job = await house.submit(SLEEPER, alice)
     jobs = house.services.jobs
-    for look in (jobs.get, jobs.source, jobs.yaml, jobs.events, jobs.tasks, jobs.attempts, jobs.stop, jobs.rerun):
+    for look in (
+        jobs.get,
+        jobs.load_source,
+        jobs.export_yaml,
+        jobs.list_events,
+        jobs.list_tasks,
+        jobs.list_attempts,
+        jobs.stop,
+        jobs.rerun,
+    ):
         for ref in (job.id, job.name, job.id[-6:]):
             with pytest.raises(NotFound):
                 await look(bob, ref)
@@ -229,7 +241,7 @@ async def test_other_groups_jobs_are_not_there(house: House) -> None:
         await jobs.wait(bob, job.id, 0)
     report = await jobs.stop_many(bob, [job.id])
     assert (report.stopped, [ref for ref, _ in report.failed]) == ((), [job.id])
-    assert house.controller.active(job.id) is not None
+    assert house.controller.get_active_job(job.id) is not None
 
 
 async def test_lists_show_ones_own_groups(house: House) -> None:
@@ -269,7 +281,7 @@ async def test_waiting_ends_with_the_job(house: House) -> None:
     running = await house.until(job.id, JobState.RUNNING)
     assert not running.state.final
     waiting = asyncio.create_task(house.services.jobs.wait(house.admin, job.id, 60))
-    house.engine.finish(f"{job.id}.0.main-0.0", 3)
+    house.engine.finish_task(f"{job.id}.0.main-0.0", 3)
     ended = await asyncio.wait_for(waiting, 20)
     assert (ended.state, ended.exit_code) == (JobState.FAILED, 3)
 
@@ -282,7 +294,7 @@ async def test_waiting_gives_up_at_the_timeout(house: House) -> None:
 async def test_a_job_that_waits_says_why(house: House) -> None:
     await house.submit("name: big\ncommand: sleep 9\nresources: {cpu: 4}\n")
     job = await house.submit("name: next\ncommand: sleep 9\nresources: {cpu: 2}\n")
-    while not house.controller.waiting(job.id):
+    while not house.controller.list_wait_reasons(job.id):
         await asyncio.sleep(0)
     detail = await house.services.jobs.get(house.admin, job.id)
     assert detail.waiting
@@ -293,7 +305,7 @@ async def test_tasks_are_shown_before_they_begin(house: House) -> None:
     await house.submit("name: big\ncommand: sleep 9\nresources: {cpu: 4}\n")
     text = "name: two\nroles:\n  z: {command: exit 0}\n  a: {instances: 2, command: exit 0}\n"
     job = await house.submit(text)
-    tasks = await house.services.jobs.tasks(house.admin, job.id)
+    tasks = await house.services.jobs.list_tasks(house.admin, job.id)
     assert [(record.task.task, record.task.state) for record in tasks] == [
         ("z-0", TaskState.WAITING),
         ("a-0", TaskState.WAITING),
@@ -315,7 +327,7 @@ async def test_a_job_and_its_tasks_are_of_one_moment(
         reads += 1
         found = await read(store, *args, **more)
         if reads == number:
-            house.engine.finish(house.engine.running()[0], 1)
+            house.engine.finish_task(house.engine.list_running()[0], 1)
             await house.until(job.id)
         return found
 
@@ -327,18 +339,18 @@ async def test_a_job_and_its_tasks_are_of_one_moment(
 
 async def test_every_attempt_is_kept(house: House) -> None:
     job = await house.run("name: retried\nretry: 2\ncommand: exit 7\n")
-    attempts = await house.services.jobs.attempts(house.admin, job.id)
+    attempts = await house.services.jobs.list_attempts(house.admin, job.id)
     assert [each.attempt for each in attempts] == [2, 1, 0]
     assert {record.task.exit.code for each in attempts for record in each.tasks if record.task.exit} == {7}
 
 
 async def test_events_come_in_order_and_in_pages(house: House) -> None:
     job = await house.run(HELLO)
-    events = await house.services.jobs.events(house.admin, job.id)
+    events = await house.services.jobs.list_events(house.admin, job.id)
     assert events[0].kind == "submitted"
     assert events[0].actor == "admin"
     assert [event.seq for event in events] == sorted(event.seq for event in events)
-    rest = await house.services.jobs.events(house.admin, job.id, after=events[0].seq, limit=1)
+    rest = await house.services.jobs.list_events(house.admin, job.id, after=events[0].seq, limit=1)
     assert [event.seq for event in rest] == [events[1].seq]
 
 
@@ -379,7 +391,7 @@ async def test_a_unique_name_is_taken_once(house: House) -> None:
 async def test_of_many_with_one_unique_name_one_is_taken(house: House) -> None:
     tries = [house.services.jobs.submit(house.admin, SLEEPER, unique=True) for _ in range(10)]
     done = await asyncio.gather(*tries, return_exceptions=True)
-    assert sorted(type(each).__name__ for each in done) == ["NameTaken"] * 9 + ["Submitted"]
+    assert sorted(type(each).__name__ for each in done) == ["NameTaken"] * 9 + ["SubmitResult"]
     assert len((await house.services.jobs.list(house.admin, JobFilter())).items) == 1
 
 
@@ -395,7 +407,7 @@ async def test_a_job_is_found_by_user_and_name(house: House) -> None:
     alice, bob = await house.user("alice", "lab"), await house.user("bob", "shop")
     await house.submit(SLEEPER, alice)
     newest = await house.submit(SLEEPER, alice)
-    named = house.services.jobs.named
+    named = house.services.jobs.find_by_name
     assert (await named(alice, "alice", "sleeper")).id == newest.id
     assert (await named(house.admin, "alice", "sleeper")).id == newest.id
     for actor, user, name in (
@@ -420,7 +432,7 @@ async def test_numbered_pages_show_ones_own_groups(house: House) -> None:
     await house.submit(HELLO, bob)
 
     async def users(actor: Actor, query: NumberedQuery) -> list[str]:
-        page = await house.services.jobs.numbered(actor, query, count=True)
+        page = await house.services.jobs.list_numbered(actor, query, count=True)
         assert page.total == len(page.items)
         return [job.user for job in page.items]
 
@@ -433,17 +445,17 @@ async def test_numbered_pages_show_ones_own_groups(house: House) -> None:
         assert await users(alice, groups) == ["alice"]
     assert await users(alice, NumberedQuery(named_groups=("shop",))) == []
     assert await users(house.admin, NumberedQuery(named_groups=("shop",))) == ["bob"]
-    assert await users(house.admin, NumberedQuery(phases=(Phase.CANCELLED,))) == []
+    assert await users(house.admin, NumberedQuery(phases=(JobPhase.CANCELLED,))) == []
 
 
 async def test_tries_of_a_job_are_told(house: House) -> None:
     job = await house.run("name: retried\nretry: 2\ncommand: exit 7\n")
-    past = await house.services.jobs.past_attempts(house.admin, job.id)
+    past = await house.services.jobs.list_past_attempts(house.admin, job.id)
     assert [each.number for each in past] == [0, 1]
     assert {each.outcome.exit.code for each in past} == {7}
     assert (job.attempt, job.user_retries) == (2, 2)
     with pytest.raises(NotFound):
-        await house.services.jobs.past_attempts(Actor(name="nobody"), job.id)
+        await house.services.jobs.list_past_attempts(Actor(name="nobody"), job.id)
 
 
 # -- tags
@@ -457,9 +469,9 @@ async def test_tags_come_and_go_and_say_who(house: House) -> None:
     assert (await jobs.tag(alice, job.id, "slow")).tags == ("slow",)
     assert (await jobs.tag(alice, "sleeper", "bad idea")).tags == ("slow", "bad idea")
     assert (await jobs.untag(alice, job.id, "slow")).tags == ("bad idea",)
-    with pytest.raises(NoTag):
+    with pytest.raises(TagNotFound):
         await jobs.untag(alice, job.id, "slow")
-    events = [event for event in await jobs.events(alice, job.id) if event.kind in ("tagged", "untagged")]
+    events = [event for event in await jobs.list_events(alice, job.id) if event.kind in ("tagged", "untagged")]
     assert [(event.kind, event.actor) for event in events] == [
         ("tagged", "bob"),
         ("tagged", "alice"),
@@ -474,7 +486,7 @@ async def test_odd_tags_are_refused(house: House, tag: str) -> None:
     with pytest.raises(UserError) as caught:
         await house.services.jobs.tag(house.admin, job.id, tag)
     assert caught.value.field == "tag"
-    with pytest.raises(NoTag):
+    with pytest.raises(TagNotFound):
         await house.services.jobs.untag(house.admin, job.id, tag)
 
 
@@ -497,7 +509,7 @@ async def test_who_reads_everything_acts_only_in_their_groups(house: House) -> N
     for look in _looks(house):
         await look(bob, job.id)
     assert [each.user for each in (await jobs.list(bob, JobFilter())).items] == ["alice"]
-    assert (await jobs.named(bob, "alice", "sleeper")).id == job.id
+    assert (await jobs.find_by_name(bob, "alice", "sleeper")).id == job.id
     await _refused(house, bob, job)
 
 
@@ -512,7 +524,7 @@ async def test_a_job_one_may_only_read_hides_none_of_ones_own(house: House) -> N
 
 async def test_guests_read_jobs_and_do_nothing_else(tmp_path: Path) -> None:
     async with open_house(tmp_path / "home", settings={"access": {"reading": "anyone"}}) as house:
-        guest = house.services.tokens.guest()
+        guest = house.services.tokens.get_guest()
         assert guest is not None
         assert not guest.admin
         job = await house.submit(SLEEPER)
@@ -546,16 +558,24 @@ async def test_the_admin_says_who_reads(tmp_path: Path, reading: str, reads_all:
         await house.user("alice", "lab", password="correct horse battery")
         tokens = house.services.tokens
         login = await tokens.login("alice", "correct horse battery", "127.0.0.1")
-        alice = await tokens.actor(login.text)
+        alice = await tokens.resolve_actor(login.text)
         assert (alice.reads_all, alice.application) == (reads_all, False)
         made = await tokens.create(alice, name="ci", expires_in=timedelta(days=1))
-        assert (await tokens.actor(made.text)).application
-        assert (tokens.guest() is not None) == (reading == "anyone")
+        assert (await tokens.resolve_actor(made.text)).application
+        assert (tokens.get_guest() is not None) == (reading == "anyone")
 
 
 def _looks(house: House) -> list[Callable[[Actor, str], Awaitable[object]]]:
     jobs = house.services.jobs
-    return [jobs.get, jobs.source, jobs.yaml, jobs.events, jobs.tasks, jobs.attempts, jobs.past_attempts]
+    return [
+        jobs.get,
+        jobs.load_source,
+        jobs.export_yaml,
+        jobs.list_events,
+        jobs.list_tasks,
+        jobs.list_attempts,
+        jobs.list_past_attempts,
+    ]
 
 
 async def _refused(house: House, actor: Actor, job: JobSummary) -> None:
@@ -572,7 +592,7 @@ async def _refused(house: House, actor: Actor, job: JobSummary) -> None:
                 await act
     report = await jobs.stop_many(actor, [job.id])
     assert (report.stopped, [type(error) for _, error in report.failed]) == ((), [Forbidden])
-    assert house.controller.active(job.id) is not None
+    assert house.controller.get_active_job(job.id) is not None
 
 
 # -- where members act on their own alone
@@ -586,7 +606,7 @@ async def test_with_acting_by_owners_another_members_job_is_left_alone(tmp_path:
         job = await house.submit(SLEEPER, alice, group="lab")
         await house.services.jobs.get(bob, job.id)
         await _refused(house, bob, job)
-        with pytest.raises(Forbidden, match="It is alice's: only alice and admins of lab"):
+        with pytest.raises(Forbidden, match="only alice and admins of lab can do this"):
             await house.services.jobs.rerun(bob, job.id)
         assert (await house.services.jobs.stop_many(bob, [job.id])).stopped == ()
         for actor in (alice, chief, house.admin):
@@ -607,7 +627,7 @@ async def _logged_in(house: House, name: str, *, admin: bool = False) -> Actor:
     await house.user(name, "lab", password="correct horse battery")
     await house.services.groups.set_member(house.admin, "lab", name, admin=admin)
     login = await house.services.tokens.login(name, "correct horse battery", "127.0.0.1")
-    return await house.services.tokens.actor(login.text)
+    return await house.services.tokens.resolve_actor(login.text)
 
 
 async def test_a_users_priority_is_bounded(tmp_path: Path) -> None:
@@ -618,6 +638,6 @@ async def test_a_users_priority_is_bounded(tmp_path: Path) -> None:
             detail = await house.services.jobs.get(alice, done.summary.id)
             assert detail.record.job.priority == given
             lowered = [text for text in done.warnings if "priority" in text]
-            assert lowered == ([f"the priority {asked} is lowered to 10, the highest here"] if asked > 10 else [])
+            assert lowered == ([f"priority {asked} is lowered to 10, the maximum on this server"] if asked > 10 else [])
         done = await house.services.jobs.submit(house.admin, f"{HELLO}\npriority: 1000\n")
         assert (await house.services.jobs.get(house.admin, done.summary.id)).record.job.priority == 1000

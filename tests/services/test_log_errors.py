@@ -7,7 +7,7 @@ import re
 import pytest
 
 from holdfast.services.logs.first_error import ERROR_SIGNS, FIRST_ERROR
-from holdfast.services.logs.search import MAX_QUERY
+from holdfast.services.logs.search import MAX_QUERY_LENGTH
 
 PATTERN = re.compile(FIRST_ERROR)
 
@@ -79,4 +79,4 @@ def test_a_line_that_speaks_of_errors_is_none(line: str) -> None:
 
 
 def test_the_pattern_can_be_searched_for() -> None:
-    assert len(FIRST_ERROR) <= MAX_QUERY
+    assert len(FIRST_ERROR) <= MAX_QUERY_LENGTH

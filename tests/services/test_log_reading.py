@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.services.logs import reading as log_reading
-from holdfast.services.logs.reading import follow, last_lines_start, read_span, whole
+from holdfast.services.logs.reading import find_last_lines_start, follow_source, load_whole_span, read_span
 
 from .sources import FileSource
 
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.anyio
 
 
 async def tail(source: FileSource, lines: int) -> bytes:
-    span = await whole(source)
-    start = await last_lines_start(source, span, lines)
+    span = await load_whole_span(source)
+    start = await find_last_lines_start(source, span, lines)
     return await source.read(start, span.end - start)
 
 
@@ -52,12 +52,12 @@ def test_last_lines_agree_with_splitting(lengths: list[int], ended: bool, wanted
         with tempfile.TemporaryDirectory() as folder:
             return await tail(FileSource(Path(folder) / "log", data), wanted)
 
-    before = log_reading.TAIL_CHUNK
-    log_reading.TAIL_CHUNK = chunk
+    before = log_reading.TAIL_CHUNK_SIZE
+    log_reading.TAIL_CHUNK_SIZE = chunk
     try:
         assert asyncio.run(check()) == expected
     finally:
-        log_reading.TAIL_CHUNK = before
+        log_reading.TAIL_CHUNK_SIZE = before
 
 
 async def test_the_last_lines_of_a_long_log_cost_what_they_are_long(tmp_path: Path) -> None:
@@ -74,9 +74,9 @@ async def test_last_lines_stop_at_what_the_cap_has_left(tmp_path: Path) -> None:
 async def test_a_span_is_read_in_chunks(tmp_path: Path) -> None:
     data = bytes(range(256)) * 4096
     source = FileSource(tmp_path / "log", data)
-    chunks = [chunk async for chunk in read_span(source, await whole(source))]
+    chunks = [chunk async for chunk in read_span(source, await load_whole_span(source))]
     assert b"".join(chunks) == data
-    assert max(map(len, chunks)) <= log_reading.CHUNK
+    assert max(map(len, chunks)) <= log_reading.CHUNK_SIZE
 
 
 async def test_following_gives_every_byte_once(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ async def test_following_gives_every_byte_once(tmp_path: Path) -> None:
     seen: list[tuple[int, bytes]] = []
 
     async def read() -> None:
-        async for offset, data in follow(source, 0):
+        async for offset, data in follow_source(source, 0):
             if data:
                 seen.append((offset, data))
 
@@ -102,19 +102,19 @@ async def test_following_gives_every_byte_once(tmp_path: Path) -> None:
 
 async def test_following_begins_where_it_is_told(tmp_path: Path) -> None:
     source = FileSource(tmp_path / "log", b"0123456789")
-    assert [piece async for piece in follow(source, 7)] == [(7, b"789")]
-    assert [piece async for piece in follow(source, 99)] == []
+    assert [piece async for piece in follow_source(source, 7)] == [(7, b"789")]
+    assert [piece async for piece in follow_source(source, 99)] == []
 
 
 async def test_a_follower_overtaken_by_the_cap_goes_on_at_what_is_left(tmp_path: Path) -> None:
     source = FileSource(tmp_path / "log", b"0123456789")
-    async with aclosing(follow(source, 0)) as pieces:
+    async with aclosing(follow_source(source, 0)) as pieces:
         source.kept_from = 6
         assert [piece async for piece in pieces] == [(6, b"6789")]
 
 
 async def test_a_quiet_log_gives_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_reading, "TICK", 0.001)
+    monkeypatch.setattr(log_reading, "FOLLOW_INTERVAL", 0.001)
     source = FileSource(tmp_path / "log", b"", complete=False)
-    async with aclosing(follow(source, 0)) as pieces:
+    async with aclosing(follow_source(source, 0)) as pieces:
         assert await anext(pieces) == (0, b"")

@@ -13,7 +13,7 @@ from holdfast.core.errors import UserError
 from holdfast.services.logs import search as log_search
 from holdfast.services.logs.first_error import FIRST_ERROR
 from holdfast.services.logs.patterns import LogPattern
-from holdfast.services.logs.search import Found, Question, Searches
+from holdfast.services.logs.search import LogSearches, SearchQuery, SearchResult
 
 from .sources import FileSource, StuckSource
 
@@ -23,8 +23,8 @@ SLOW = "(?:a?){999}(?:b?){999}c"  # among the slowest patterns that fit into the
 LOG = b"first line\nsecond \xc3\xa9t\xc3\xa9 line\nTHIRD line\nno newline at the end: line"
 
 
-async def search(source: FileSource, query: str, *, budget: float = 20.0, **more: object) -> Found:
-    return await Searches(budget).search(source, Question(query=query, **more), user="alice")  # type: ignore[arg-type]
+async def search(source: FileSource, query: str, *, budget: float = 20.0, **more: object) -> SearchResult:
+    return await LogSearches(budget).search(source, SearchQuery(query=query, **more), user="alice")  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ async def test_a_limited_search_goes_on_where_it_stopped(source: FileSource) -> 
 
 
 async def test_lines_across_pieces_are_found_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_search, "PIECE", 128)
+    monkeypatch.setattr(log_search, "PIECE_SIZE", 128)
     lines = [f"line {n} needle {'x' * (n % 50)}" for n in range(200)]
     source = FileSource(tmp_path / "log", "\n".join(lines).encode())
     found = await search(source, "needle", limit=1000)
@@ -118,7 +118,7 @@ async def test_a_pattern_that_is_too_slow_is_refused(tmp_path: Path) -> None:
 async def test_a_search_whose_time_is_over_gives_its_hits_and_where_to_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_search, "PIECE", 128)
+    monkeypatch.setattr(log_search, "PIECE_SIZE", 128)
     source = StuckSource(tmp_path / "log", b"needle\n" * 100)
     source.stuck_at = 300
     found = await search(source, "ne+dle", regex=True, budget=1)
@@ -139,7 +139,7 @@ async def test_a_slow_pattern_leaves_the_event_loop_free(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("query", ["(", "*", "[z-a]", "(?P<n", "\\", "a**"])
 async def test_what_is_no_pattern_is_refused(source: FileSource, query: str) -> None:
-    with pytest.raises(UserError, match="not a pattern") as caught:
+    with pytest.raises(UserError, match="pattern is not valid") as caught:
         await search(source, query, regex=True)
     assert "(?m)" not in str(caught.value)
 
@@ -209,7 +209,7 @@ async def test_without_re2_plain_text_is_searched_and_patterns_are_refused(
 async def test_a_pattern_sees_one_line_at_a_time(
     tmp_path: Path, query: str, lines: list[str], line_end: bytes, piece_size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_search, "PIECE", piece_size)
+    monkeypatch.setattr(log_search, "PIECE_SIZE", piece_size)
     data = line_end.join([b"one", b"", b"two words", b"", b"three"])
     for end in (b"", line_end):
         found = await search(FileSource(tmp_path / "log", data + end), query, regex=True)

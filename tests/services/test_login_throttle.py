@@ -4,11 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.services.client_network import plain_address
+from holdfast.services.client_network import normalize_address
+from holdfast.services.errors import TooManyRequests
 from holdfast.services.people import login_throttle
 from holdfast.services.people.login_devices import LIFETIME, NEW_DEVICES, LoginDevices
-from holdfast.services.people.login_throttle import ADDRESS, DEVICE, USER, LoginThrottle
-from holdfast.services.refusals import TooManyRequests
+from holdfast.services.people.login_throttle import ADDRESS_LIMIT, DEVICE_LIMIT, USER_LIMIT, LoginThrottle
 
 from .house import Clock
 
@@ -30,7 +30,7 @@ def fail(throttle: LoginThrottle, times: int, user: str = "alice", address: str 
     admitted = 0
     for _ in range(times):
         try:
-            throttle.admit(user, address, device=device)
+            throttle.admit_attempt(user, address, device=device)
         except TooManyRequests:
             continue
         admitted += 1
@@ -38,18 +38,18 @@ def fail(throttle: LoginThrottle, times: int, user: str = "alice", address: str 
 
 
 def test_some_failures_are_free_then_each_takes_time(throttle: LoginThrottle, clock: Clock) -> None:
-    assert fail(throttle, 100) == ADDRESS.burst
+    assert fail(throttle, 100) == ADDRESS_LIMIT.burst
     for _ in range(4):
         with pytest.raises(TooManyRequests) as caught:
-            throttle.admit("alice", "10.0.0.1")
+            throttle.admit_attempt("alice", "10.0.0.1")
         clock.forward(caught.value.retry_after)
         assert fail(throttle, 3) == 1
 
 
 def test_other_users_and_other_addresses_are_not_affected(throttle: LoginThrottle) -> None:
     fail(throttle, 100)
-    assert fail(throttle, 100, user="bob") == ADDRESS.burst
-    assert fail(throttle, 100, address="10.0.0.2") == ADDRESS.burst
+    assert fail(throttle, 100, user="bob") == ADDRESS_LIMIT.burst
+    assert fail(throttle, 100, address="10.0.0.2") == ADDRESS_LIMIT.burst
 
 
 def test_guesses_from_many_addresses_are_bounded_by_user(throttle: LoginThrottle, clock: Clock) -> None:
@@ -58,39 +58,39 @@ def test_guesses_from_many_addresses_are_bounded_by_user(throttle: LoginThrottle
     for second in range(int(hour)):
         admitted += fail(throttle, 2, address=f"10.{second // 65536}.{second // 256 % 256}.{second % 256}")
         clock.forward(1)
-    assert admitted <= USER.burst + hour / USER.interval
+    assert admitted <= USER_LIMIT.burst + hour / USER_LIMIT.interval
 
 
 def test_a_known_address_is_not_bounded_by_what_unknown_ones_do(throttle: LoginThrottle) -> None:
-    throttle.succeeded(throttle.admit("alice", "10.1.1.1"))
+    throttle.record_success(throttle.admit_attempt("alice", "10.1.1.1"))
     for number in range(200):
         fail(throttle, 5, address=f"10.2.0.{number}")
     assert fail(throttle, 1, address="10.3.3.3") == 0
-    assert fail(throttle, 100, address="10.1.1.1") == ADDRESS.burst
+    assert fail(throttle, 100, address="10.1.1.1") == ADDRESS_LIMIT.burst
 
 
 def test_a_device_has_a_bucket_of_its_own(throttle: LoginThrottle) -> None:
     for number in range(200):
         fail(throttle, 5, address=f"10.2.0.{number}")
     fail(throttle, 100, address="10.0.0.1")
-    assert fail(throttle, 100, address="10.0.0.1", device="known") == DEVICE.burst
+    assert fail(throttle, 100, address="10.0.0.1", device="known") == DEVICE_LIMIT.burst
 
 
 def test_the_right_password_does_not_count(throttle: LoginThrottle) -> None:
     for _ in range(100):
-        throttle.succeeded(throttle.admit("alice", "10.0.0.1"))
-    assert fail(throttle, 100) == ADDRESS.burst
+        throttle.record_success(throttle.admit_attempt("alice", "10.0.0.1"))
+    assert fail(throttle, 100) == ADDRESS_LIMIT.burst
 
 
 def test_an_ipv6_network_counts_as_one_address(throttle: LoginThrottle) -> None:
-    assert sum(fail(throttle, 1, address=f"2001:db8::{number:x}") for number in range(50)) == ADDRESS.burst
+    assert sum(fail(throttle, 1, address=f"2001:db8::{number:x}") for number in range(50)) == ADDRESS_LIMIT.burst
 
 
 def test_made_up_users_push_out_nothing(throttle: LoginThrottle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(login_throttle, "MAX_BUCKETS", 100)
     fail(throttle, 100)
     for number in range(1000):
-        throttle.admit(f"user{number}", "10.0.0.1", exists=False)
+        throttle.admit_attempt(f"user{number}", "10.0.0.1", exists=False)
     for buckets in (throttle._made_up_addresses, throttle._made_up_users):
         assert len(buckets._levels) <= 100
     assert fail(throttle, 1) == 0
@@ -100,20 +100,22 @@ def test_memory_is_bounded(throttle: LoginThrottle, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(login_throttle, "MAX_BUCKETS", 100)
     monkeypatch.setattr(login_throttle, "MAX_KNOWN_USERS", 100)
     for number in range(1000):
-        attempt = throttle.admit(f"user{number}", f"10.{number // 250}.0.{number % 250}")
-        throttle.admit(f"user{number}", "10.0.0.1", device=f"{number}")
-        throttle.succeeded(attempt)
+        attempt = throttle.admit_attempt(f"user{number}", f"10.{number // 250}.0.{number % 250}")
+        throttle.admit_attempt(f"user{number}", "10.0.0.1", device=f"{number}")
+        throttle.record_success(attempt)
     for buckets in (throttle._addresses, throttle._users, throttle._devices):
         assert len(buckets._levels) <= 100
     assert len(throttle._known._users) <= 100
 
 
 def test_the_known_addresses_of_one_user_push_out_none_of_others(throttle: LoginThrottle) -> None:
-    throttle.succeeded(throttle.admit("alice", "10.1.1.1"))
+    throttle.record_success(throttle.admit_attempt("alice", "10.1.1.1"))
     for number in range(21_000):
-        throttle.succeeded(throttle.admit("bob", f"10.{number // 65536}.{number // 256 % 256}.{number % 256}"))
+        throttle.record_success(
+            throttle.admit_attempt("bob", f"10.{number // 65536}.{number // 256 % 256}.{number % 256}")
+        )
     assert len(throttle._known._users["bob"]) == login_throttle.MAX_KNOWN_NETWORKS
-    assert throttle._known.has("bob", "10.0.82.7")
+    assert throttle._known.has_network("bob", "10.0.82.7")
     for number in range(200):
         fail(throttle, 5, address=f"10.2.0.{number}")
     assert fail(throttle, 1, address="10.1.1.1") == 1
@@ -121,27 +123,27 @@ def test_the_known_addresses_of_one_user_push_out_none_of_others(throttle: Login
 
 @pytest.mark.parametrize("exists", [True, False])
 def test_limits_do_not_tell_which_users_exist(throttle: LoginThrottle, exists: bool) -> None:
-    for number in range(USER.burst):
-        throttle.admit("alice", f"10.2.0.{number}", exists=exists)
+    for number in range(USER_LIMIT.burst):
+        throttle.admit_attempt("alice", f"10.2.0.{number}", exists=exists)
     with pytest.raises(TooManyRequests) as caught:
-        throttle.admit("alice", "10.3.3.3", exists=exists)
-    assert caught.value.retry_after == pytest.approx(USER.interval)
+        throttle.admit_attempt("alice", "10.3.3.3", exists=exists)
+    assert caught.value.retry_after == pytest.approx(USER_LIMIT.interval)
 
 
 def test_the_loopback_counts_as_one_address(throttle: LoginThrottle) -> None:
-    assert sum(fail(throttle, 1, address=f"127.0.{number}.1") for number in range(50)) == ADDRESS.burst
+    assert sum(fail(throttle, 1, address=f"127.0.{number}.1") for number in range(50)) == ADDRESS_LIMIT.burst
 
 
 @pytest.mark.parametrize("address", ["::ffff:10.0.0.1", "::FFFF:0a00:0001", "::ffff:a00:1", "0:0:0:0:0:ffff:a00:1"])
 def test_a_mapped_address_counts_as_its_ipv4_address(throttle: LoginThrottle, address: str) -> None:
-    assert plain_address(address) == "10.0.0.1"
-    assert fail(throttle, 100) == ADDRESS.burst
+    assert normalize_address(address) == "10.0.0.1"
+    assert fail(throttle, 100) == ADDRESS_LIMIT.burst
     assert fail(throttle, 1, address=address) == 0
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1", "2001:db8::1", "fe80::1%eth0", "::1", "unknown", ""])
 def test_other_addresses_stay_as_they_are(address: str) -> None:
-    assert plain_address(address) == address
+    assert normalize_address(address) == address
 
 
 # -- device tokens

@@ -6,13 +6,13 @@ from datetime import timedelta
 import pytest
 
 from holdfast.core.access import Actor
-from holdfast.core.attempt import Observation, Seen
+from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.errors import Expired, NotFound
 from holdfast.core.states import JobState, TaskState
 from holdfast.engines.base import Launch, Stream
+from holdfast.services.errors import LogNotFound
 from holdfast.services.logs.reading import read_span
-from holdfast.services.logs.service import Chosen, Selection
-from holdfast.services.refusals import NoLog
+from holdfast.services.logs.service import Selection, TaskLog
 from holdfast.store.jobs import records as job_rows
 
 from .house import House
@@ -22,17 +22,17 @@ pytestmark = pytest.mark.anyio
 TALKER = "name: talker\ncommand: |\n  echo out\n  echo err >&2\n  exit 4\n"
 
 
-async def choose(house: House, ref: str, actor: Actor | None = None, **more: object) -> Chosen:
-    return await house.services.logs.choose(actor or house.admin, Selection(ref=ref, **more))  # type: ignore[arg-type]
+async def choose(house: House, ref: str, actor: Actor | None = None, **more: object) -> TaskLog:
+    return await house.services.logs.choose_log(actor or house.admin, Selection(ref=ref, **more))  # type: ignore[arg-type]
 
 
-async def text(house: House, chosen: Chosen) -> bytes:
-    source = house.services.logs.source(chosen)
-    span = await house.services.logs.span(source)
+async def text(house: House, chosen: TaskLog) -> bytes:
+    source = house.services.logs.open_source(chosen)
+    span = await house.services.logs.load_span(source)
     return b"".join([chunk async for chunk in read_span(source, span)])
 
 
-async def followed(house: House, chosen: Chosen, start: int = 0) -> bytes:
+async def followed(house: House, chosen: TaskLog, start: int = 0) -> bytes:
     return b"".join([data async for _, data in house.services.logs.follow(chosen, start)])
 
 
@@ -97,7 +97,7 @@ async def test_a_removed_log_says_when_it_went(house: House) -> None:
     await house.store.write(job_rows.mark_logs_removed, [attempt_id], house.clock.now())
     chosen = await choose(house, job.id)
     with pytest.raises(Expired, match="expired on 2026-03-01"):
-        house.services.logs.source(chosen)
+        house.services.logs.open_source(chosen)
     with pytest.raises(Expired):
         house.services.logs.check_follow(chosen)
 
@@ -106,17 +106,17 @@ async def test_what_has_not_started_has_no_log_yet(house: House) -> None:
     await house.submit("name: big\ncommand: sleep 9\nresources: {cpu: 4}\n")
     job = await house.submit(TALKER)
     chosen = await choose(house, job.id)
-    with pytest.raises(NoLog, match="not started yet"):
-        house.services.logs.source(chosen)
+    with pytest.raises(LogNotFound, match="not started yet"):
+        house.services.logs.open_source(chosen)
     house.services.logs.check_follow(chosen)
 
 
 async def test_what_never_started_never_has_one(house: House) -> None:
     job = await house.run("name: x\nimage: nowhere\ncommand: exit 0\n")
     assert job.state is JobState.FAILED
-    with pytest.raises(NoLog, match="never started"):
-        house.services.logs.source(await choose(house, job.id))
-    with pytest.raises(NoLog, match="never started"):
+    with pytest.raises(LogNotFound, match="never started"):
+        house.services.logs.open_source(await choose(house, job.id))
+    with pytest.raises(LogNotFound, match="never started"):
         house.services.logs.check_follow(await choose(house, job.id))
 
 
@@ -128,7 +128,7 @@ async def test_following_waits_for_the_start_and_ends_with_the_task(house: House
     following = asyncio.create_task(followed(house, chosen))
     await house.services.jobs.stop(house.admin, big.id)
     assert await asyncio.wait_for(following, 20) == b"out\nerr\n"
-    ended = await house.services.logs.end(chosen)
+    ended = await house.services.logs.load_end_state(chosen)
     assert (ended.task_state, ended.exit_code) == (TaskState.FAILED, 4)
 
 
@@ -143,9 +143,9 @@ async def test_following_what_is_stopped_before_it_starts_ends(house: House) -> 
 
 async def test_since_gives_what_came_after(house: House) -> None:
     job = await house.run(TALKER)
-    source = house.services.logs.source(await choose(house, job.id))
-    everything = await house.services.logs.since(source, house.clock.now() - timedelta(days=36500))
-    nothing = await house.services.logs.since(source, house.clock.now() + timedelta(days=36500))
+    source = house.services.logs.open_source(await choose(house, job.id))
+    everything = await house.services.logs.get_span_since(source, house.clock.now() - timedelta(days=36500))
+    nothing = await house.services.logs.get_span_since(source, house.clock.now() + timedelta(days=36500))
     assert (everything.start, everything.end) == (0, 8)
     assert (nothing.start, nothing.end) == (8, 8)
 
@@ -159,7 +159,7 @@ async def test_the_task_that_made_it_fail_is_shown_first(house: House) -> None:
     assert detail.outcome is not None
     assert detail.outcome.role == "b"
     assert (await choose(house, job.id)).record.task.task == detail.outcome.task
-    past = await house.services.jobs.past_attempts(house.admin, job.id)
+    past = await house.services.jobs.list_past_attempts(house.admin, job.id)
     assert (await choose(house, job.id, attempt=0)).record.task.task == past[0].outcome.task
     assert (await choose(house, job.id, task="a-0")).record.task.task == "a-0"
 
@@ -167,8 +167,8 @@ async def test_the_task_that_made_it_fail_is_shown_first(house: House) -> None:
 async def test_it_is_shown_before_the_next_attempt_begins_too(house: House) -> None:
     job = await house.submit(f"{TWO_ROLES}retry: -1\n")
     async with asyncio.timeout(20):
-        while (live := house.controller.active(job.id)) is not None and live.user_retries < 5:
-            await house.controller.changed(job.id, 1.0)
+        while (live := house.controller.get_active_job(job.id)) is not None and live.user_retries < 5:
+            await house.controller.wait_for_change(job.id, 1.0)
     assert live is not None
     assert live.retry_at is not None
     assert (await choose(house, job.id)).record.task.role == "b"
@@ -184,20 +184,22 @@ async def test_the_first_one_is_shown_when_no_task_decided_alone(house: House) -
 async def test_a_try_that_never_started_says_why_itself(house: House) -> None:
     def refuse(launch: Launch) -> Observation:
         house.engine.refuse = lambda _: None
-        return Observation(attempt_id=launch.attempt_id, seen=Seen.REFUSED, message="no room left", transient=True)
+        return Observation(
+            attempt_id=launch.attempt_id, seen=ObservedState.REFUSED, message="no room left", transient=True
+        )
 
     house.engine.refuse = refuse
     job = await house.run("name: x\ncommand: exit 7\n")
     assert job.attempt == 1
-    with pytest.raises(NoLog, match="main-0 never started, so there is no log: no room left") as refused:
-        house.services.logs.source(await choose(house, job.id, attempt=0))
+    with pytest.raises(LogNotFound, match="main-0 never started, so there is no log: no room left") as refused:
+        house.services.logs.open_source(await choose(house, job.id, attempt=0))
     assert "7" not in f"{refused.value.message}{refused.value.hint}"
 
 
 async def test_a_job_that_was_refused_says_so_once(house: House) -> None:
     job = await house.run("name: big\ncommand: exit 0\nresources: {cpu: 400}\n")
-    with pytest.raises(NoLog, match=r"main-0 never started, so there is no log: The job was refused$"):
-        house.services.logs.source(await choose(house, job.id))
+    with pytest.raises(LogNotFound, match=r"main-0 never started, so there is no log: The job was rejected$"):
+        house.services.logs.open_source(await choose(house, job.id))
 
 
 async def test_tasks_may_be_spelled_plainly(house: House) -> None:

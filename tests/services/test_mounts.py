@@ -10,7 +10,7 @@ from holdfast.core.errors import InvalidJob
 from holdfast.core.job import Job, Mount, Role
 from holdfast.services.datasets import mount_rules as mounts
 from holdfast.services.datasets.mount_rules import MountRules
-from holdfast.services.refusals import Unavailable
+from holdfast.services.errors import Unavailable
 
 pytestmark = pytest.mark.anyio
 
@@ -35,12 +35,12 @@ def rules(place: Path) -> MountRules:
 
 
 async def mounted(place: Path, source: str, actor: Actor) -> str:
-    return (await rules(place).apply(job(source), actor)).roles[0].mounts[0].source
+    return (await rules(place).resolve_mounts(job(source), actor)).roles[0].mounts[0].source
 
 
 async def refusal(place: Path, source: str, actor: Actor) -> str:
     with pytest.raises(InvalidJob) as caught:
-        await rules(place).apply(job(source), actor)
+        await rules(place).resolve_mounts(job(source), actor)
     assert caught.value.problems[0].field == "roles.main.mounts[0].source"
     return caught.value.problems[0].message
 
@@ -52,15 +52,16 @@ async def test_allowed_folders_are_for_all(place: Path) -> None:
 
 async def test_other_folders_are_for_admins(place: Path) -> None:
     assert await mounted(place, f"{place}/other", ADMIN) == f"{place}/other"
-    assert "may not be mounted" in await refusal(place, f"{place}/other", USER)
+    assert "is not allowed as a mount" in await refusal(place, f"{place}/other", USER)
 
 
 @pytest.mark.parametrize(
-    ("allow", "says"), [((), "but by admins"), (("/srv/data",), "under these may be mounted: /srv/data")]
+    ("allow", "says"),
+    [((), "Only admins can mount folders on this server"), (("/srv/data",), "You can mount folders under: /srv/data")],
 )
 async def test_who_may_not_mount_is_told_what_to_do_instead(place: Path, allow: tuple[str, ...], says: str) -> None:
     with pytest.raises(InvalidJob) as caught:
-        await MountRules(home=place / "home", allow=allow).apply(job(f"{place}/other"), USER)
+        await MountRules(home=place / "home", allow=allow).resolve_mounts(job(f"{place}/other"), USER)
     hint = str(caught.value.problems[0].hint)
     assert says in hint
     assert "`holdfast files put FILE`" in hint
@@ -105,7 +106,7 @@ async def test_what_is_missing_is_told_to_admins_alone(place: Path) -> None:
 
 async def test_every_problem_is_told_at_once(place: Path) -> None:
     with pytest.raises(InvalidJob) as caught:
-        await rules(place).apply(job("a", f"{place}/data", "b"), ADMIN)
+        await rules(place).resolve_mounts(job("a", f"{place}/data", "b"), ADMIN)
     assert len(caught.value.problems) == 2
 
 
@@ -120,9 +121,11 @@ async def test_a_file_system_that_does_not_answer_is_given_up(place: Path, monke
     looking = rules(place)
     try:
         for _ in range(20):
-            with pytest.raises(Unavailable, match="does not answer"):
-                await looking.look([], answer.wait)
+            with pytest.raises(Unavailable, match="is not responding"):
+                await looking.run_guarded([], answer.wait)
         monkeypatch.setattr(mounts, "TIMEOUT", 60.0)
-        assert await looking.apply(job(f"{place}/data"), USER) == job(f"{place}/data")  # others are not held up
+        assert await looking.resolve_mounts(job(f"{place}/data"), USER) == job(
+            f"{place}/data"
+        )  # others are not held up
     finally:
         answer.set()

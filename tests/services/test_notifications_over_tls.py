@@ -13,8 +13,8 @@ from holdfast.core.notifications import NotificationState
 from holdfast.services.notifications import webhook_request as posting
 
 from .certificates import make_certificate
-from .hooks import Hook, MailServer
 from .house import open_house
+from .webhook_receiver import Hook, MailServer
 
 pytestmark = pytest.mark.anyio
 
@@ -29,31 +29,33 @@ class Tls:
 
     def trust(self) -> None:
         self.patch.setenv("SSL_CERT_FILE", str(self.file))
-        posting._tls.cache_clear()
+        posting._get_tls_context.cache_clear()
 
 
 @pytest.fixture
 def tls(tmp_path: Path) -> Iterator[Tls]:
-    posting._tls.cache_clear()
+    posting._get_tls_context.cache_clear()
     with pytest.MonkeyPatch.context() as patch:
         yield Tls(*make_certificate(tmp_path), patch)
-    posting._tls.cache_clear()
+    posting._get_tls_context.cache_clear()
 
 
 async def test_an_https_webhook_arrives_where_its_certificate_is_trusted(tmp_path: Path, tls: Tls) -> None:
     hook = Hook(tls=tls.server)
     async with open_house(tmp_path / "home") as house:
         notifications = house.services.notifications
-        known = await notifications.add(house.admin, "webhook", hook.url)
+        known = await notifications.add_recipient(house.admin, "webhook", hook.url)
         assert known.recipient.address.startswith("https://")
-        assert (await notifications.test(house.admin, known.id)).said == "TLS failed"
+        assert (await notifications.send_test(house.admin, known.id)).message == "TLS failed"
         assert hook.posts == []
         tls.trust()
-        assert (await notifications.test(house.admin, known.id)).said == "answered 200"
+        assert (await notifications.send_test(house.admin, known.id)).message == "responded with 200"
         (post,) = hook.posts
         assert post.body["event"] == "test"
-        other = await notifications.add(house.admin, "webhook", hook.url.replace("127.0.0.1", "localhost"))
-        assert (await notifications.test(house.admin, other.id)).said == "TLS failed"  # it is shown for another name
+        other = await notifications.add_recipient(house.admin, "webhook", hook.url.replace("127.0.0.1", "localhost"))
+        assert (
+            await notifications.send_test(house.admin, other.id)
+        ).message == "TLS failed"  # it is shown for another name
         states = [each.state for each in (await notifications.list(house.admin)).items]
         assert states == [NotificationState.FAILED, NotificationState.SENT, NotificationState.FAILED]
     hook.close()
@@ -65,12 +67,12 @@ async def test_mails_go_to_a_mail_server_whose_certificate_is_trusted(tmp_path: 
     mail = {"host": "127.0.0.1", "port": server.port, "sender": "holdfast@example.org", "security": security}
     async with open_house(tmp_path / "home", settings={"mail": mail}) as house:
         notifications = house.services.notifications
-        known = await notifications.add(house.admin, "mail", "team@example.org")
-        assert (await notifications.test(house.admin, known.id)).said == "the mail server could not be reached"
+        known = await notifications.add_recipient(house.admin, "mail", "team@example.org")
+        assert (await notifications.send_test(house.admin, known.id)).message == "the mail server could not be reached"
         assert server.mails == []
         tls.trust()
-        assert (await notifications.test(house.admin, known.id)).said == "the mail server took it"
+        assert (await notifications.send_test(house.admin, known.id)).message == "the mail server accepted the mail"
         (one,) = server.mails
         assert (one.to, one.encrypted) == ("team@example.org", True)
-        assert "A test of your notifications" in one.text
+        assert "Notification test" in one.text
     server.close()

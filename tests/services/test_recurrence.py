@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from holdfast.core.errors import UserError
 from holdfast.core.schedule import PRESETS, Recurrence, RecurrenceKind
-from holdfast.services.schedules.recurrence import BadRecurrence, Timing, next_time, parse_cron
+from holdfast.services.schedules.recurrence import InvalidRecurrence, RecurrenceTimes, find_next_time, parse_cron
 from tests.longer import examples
 
 
@@ -23,7 +23,7 @@ def times(cron: str, zone: str, after: str, count: int) -> list[str]:
     at = datetime.fromisoformat(after).replace(tzinfo=here)
     found = []
     for _ in range(count):
-        moment = next_time(parse_cron(cron), here, at)
+        moment = find_next_time(parse_cron(cron), here, at)
         if moment is None:
             break
         found.append(moment.astimezone(here).strftime("%Y-%m-%d %H:%M%z"))
@@ -122,12 +122,12 @@ def test_steps_lists_and_ranges(cron: str, expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("cron", "message"),
     [
-        ("", "The cron text is empty"),
-        ("   ", "The cron text is empty"),
-        ("0 4 * *", "Cron text has five fields, this one has 4 fields"),
-        ("daily", "Cron text has five fields, this one has 1 field"),
-        ("0 0 4 * * *", "Cron text has five fields, this one has 6 fields"),
-        ("@daily", "@daily is not cron text"),
+        ("", "The cron expression is empty"),
+        ("   ", "The cron expression is empty"),
+        ("0 4 * *", "A cron expression has five fields, but this one has 4 fields"),
+        ("daily", "A cron expression has five fields, but this one has 1 field"),
+        ("0 0 4 * * *", "A cron expression has five fields, but this one has 6 fields"),
+        ("@daily", "@daily is not a supported cron expression"),
         ("60 4 * * *", "minute: 60 is not between 0 and 59"),
         ("0 25 * * *", "hour: 25 is not between 0 and 23"),
         ("0 4 0 * *", "day of month: 0 is not between 1 and 31"),
@@ -135,22 +135,22 @@ def test_steps_lists_and_ranges(cron: str, expected: list[str]) -> None:
         ("0 4 * * 8", "day of week: 8 is not between 0 and 7"),
         ("x 4 * * *", "minute: X is not a number"),
         ("0 ² * * *", "hour: ² is not a number"),
-        ("0 4 * MON *", "month: MON is not a number, nor one of JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC"),
-        ("0 4 * * JAN", "day of week: JAN is not a number, nor one of SUN MON TUE WED THU FRI SAT"),
-        ("*/0 * * * *", "minute: 0 after the / of */0 is not a step, such as 2"),
-        ("0 */ * * *", "hour: nothing after the / of */ is not a step, such as 2"),
+        ("0 4 * MON *", "month: MON is not a number or one of JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC"),
+        ("0 4 * * JAN", "day of week: JAN is not a number or one of SUN MON TUE WED THU FRI SAT"),
+        ("*/0 * * * *", "minute: 0 after / in */0 is not a valid step such as 2"),
+        ("0 */ * * *", "hour: nothing after / in */ is not a valid step such as 2"),
         ("-5 4 * * *", "minute: a value is missing"),
-        ("1,,2 4 * * *", "minute: a value is missing beside a comma"),
-        ("0 17-9 * * *", "hour: 17-9 goes backwards"),
-        ("0 4 * * MON#6", "day of week: 6 after the # of MON#6 is not between 1 and 5"),
+        ("1,,2 4 * * *", "minute: a value is missing next to a comma"),
+        ("0 17-9 * * *", "hour: 17-9 is not in ascending order"),
+        ("0 4 * * MON#6", "day of week: 6 after # in MON#6 is not between 1 and 5"),
         ("0 4 L/2 * *", "day of month: L is not a number"),
-        ("0 0 30 2 *", "day of month: February has no day 30, so it would never run"),
-        ("0 0 31 4,jun *", "day of month: April and June have no day 31, so it would never run"),
-        ("9" * 5000 + " * * * *", "Cron text may have at most 200 characters"),
+        ("0 0 30 2 *", "day of month: February has no day 30, so the schedule never runs"),
+        ("0 0 31 4,jun *", "day of month: April and June have no day 31, so the schedule never runs"),
+        ("9" * 5000 + " * * * *", "A cron expression can have at most 200 characters"),
     ],
 )
 def test_bad_cron_text_is_told_field_by_field(cron: str, message: str) -> None:
-    with pytest.raises(BadRecurrence) as refused:
+    with pytest.raises(InvalidRecurrence) as refused:
         parse_cron(cron)
     assert refused.value.message == message
     assert refused.value.field == "cron"
@@ -161,49 +161,49 @@ NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 
 @pytest.mark.parametrize("cron", ["0 0 */30 * MON#2", "0 0 */30 2 FRI#5"])  # no day is both
 def test_a_time_that_never_comes_is_refused(cron: str) -> None:
-    with pytest.raises(BadRecurrence, match="would never run"):
-        Timing("UTC").check(Recurrence(kind=RecurrenceKind.CUSTOM, cron=cron), NOW)
+    with pytest.raises(InvalidRecurrence, match="never runs"):
+        RecurrenceTimes("UTC").check_recurrence(Recurrence(kind=RecurrenceKind.CUSTOM, cron=cron), NOW)
 
 
 def test_presets_go_by_their_own_times_whatever_cron_text_lies_beside_them() -> None:
-    timing = Timing("UTC")
+    timing = RecurrenceTimes("UTC")
     for kind, expected in {
         RecurrenceKind.DAILY: "2026-11-16T04:00",
         RecurrenceKind.WEEKLY: "2026-11-22T04:00",  # Sunday, though the form of the web page stores a Monday
         RecurrenceKind.MONTHLY: "2026-12-01T04:00",
     }.items():
-        found = timing.next(Recurrence(kind=kind, cron="0 4 * * 1"), NOW)
+        found = timing.find_next_time(Recurrence(kind=kind, cron="0 4 * * 1"), NOW)
         assert found is not None
         assert found.isoformat()[:16] == expected
         assert kind in PRESETS
-    assert timing.next(Recurrence(kind=RecurrenceKind.INACTIVE, cron="nonsense"), NOW) is None
+    assert timing.find_next_time(Recurrence(kind=RecurrenceKind.INACTIVE, cron="nonsense"), NOW) is None
 
 
 def test_the_zone_is_the_schedules_own_or_else_the_servers() -> None:
-    timing = Timing("Asia/Taipei")
+    timing = RecurrenceTimes("Asia/Taipei")
     daily = Recurrence(kind=RecurrenceKind.DAILY)
-    assert timing.next(daily, NOW) == datetime(2026, 11, 15, 20, 0, tzinfo=UTC)
+    assert timing.find_next_time(daily, NOW) == datetime(2026, 11, 15, 20, 0, tzinfo=UTC)
     berlin = Recurrence(kind=RecurrenceKind.DAILY, timezone="Europe/Berlin")
-    assert timing.next(berlin, NOW) == datetime(2026, 11, 16, 3, 0, tzinfo=UTC)
-    with pytest.raises(BadRecurrence, match="There is no time zone 'Europe/Berln'") as refused:
-        timing.next(Recurrence(kind=RecurrenceKind.DAILY, timezone="Europe/Berln"), NOW)
+    assert timing.find_next_time(berlin, NOW) == datetime(2026, 11, 16, 3, 0, tzinfo=UTC)
+    with pytest.raises(InvalidRecurrence, match="Time zone 'Europe/Berln' not found") as refused:
+        timing.find_next_time(Recurrence(kind=RecurrenceKind.DAILY, timezone="Europe/Berln"), NOW)
     assert refused.value.field == "timezone"
 
 
 def test_nothing_is_due_after_the_end() -> None:
-    timing, daily = Timing("UTC"), Recurrence(kind=RecurrenceKind.DAILY)
+    timing, daily = RecurrenceTimes("UTC"), Recurrence(kind=RecurrenceKind.DAILY)
     last = datetime(2026, 11, 17, 4, 0, tzinfo=UTC)
-    assert timing.preview(daily, NOW, 5, until=last) == (last - timedelta(days=1), last)
-    assert timing.next(daily, last, until=last) is None
+    assert tuple(timing.iter_upcoming(daily, NOW, 5, until=last)) == (last - timedelta(days=1), last)
+    assert timing.find_next_time(daily, last, until=last) is None
 
 
 def test_a_preview_is_bounded() -> None:
-    timing = Timing("UTC")
+    timing = RecurrenceTimes("UTC")
     every_minute = Recurrence(kind=RecurrenceKind.CUSTOM, cron="* * * * *")
-    assert len(timing.preview(every_minute, NOW, 100)) == 100
+    assert len(list(timing.iter_upcoming(every_minute, NOW, 100))) == 100
     for count in (0, 101):
-        with pytest.raises(UserError, match="count is between 1 and 100"):
-            timing.preview(every_minute, NOW, count)
+        with pytest.raises(UserError, match="count must be between 1 and 100"):
+            list(timing.iter_upcoming(every_minute, NOW, count))
 
 
 def test_the_calendar_ends_in_the_year_9999() -> None:
@@ -234,18 +234,18 @@ MOMENTS = st.datetimes(datetime(2009, 1, 1), datetime(2035, 1, 1), timezones=st.
 @given(ZONES, CRONS, MOMENTS)
 def test_the_next_time_is_later_and_none_lies_between(name: str, cron: str, after: datetime) -> None:
     zone = ZoneInfo(name)
-    found = next_time(cron, zone, after)
+    found = find_next_time(cron, zone, after)
     assert found is not None
     assert found > after
-    assert next_time(cron, zone, found - timedelta(seconds=1)) == found
+    assert find_next_time(cron, zone, found - timedelta(seconds=1)) == found
     middle = after + (found - after) / 2
-    assert next_time(cron, zone, middle) == found
+    assert find_next_time(cron, zone, middle) == found
 
 
 @settings(max_examples=examples(300), deadline=None)
 @given(st.text(alphabet="0123456789*/-,LW#?MONJA ", max_size=40))
 def test_cron_text_is_taken_or_refused_and_never_anything_else(text: str) -> None:
-    with suppress(BadRecurrence):
+    with suppress(InvalidRecurrence):
         cron = parse_cron(text)
         assert parse_cron(cron) == cron
-        next_time(cron, ZoneInfo(BERLIN), NOW)
+        find_next_time(cron, ZoneInfo(BERLIN), NOW)

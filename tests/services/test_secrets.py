@@ -34,14 +34,14 @@ async def test_a_secret_from_beginning_to_end(house: House) -> None:
     secrets = house.services.secrets
     assert await secrets.create(house.admin, KEY, VALUE) == KEY
     assert await secrets.get(house.admin, "key") == KEY
-    assert await secrets.value("key") == VALUE
+    assert await secrets.load_value("key") == VALUE
     changed = await secrets.change(house.admin, "key", SecretChange(display_name="other"))
     assert changed.display_name == "other"
-    assert await secrets.value("key") == VALUE
+    assert await secrets.load_value("key") == VALUE
     await secrets.change(house.admin, "key", SecretChange(value="new"))
-    assert await secrets.value("key") == "new"
+    assert await secrets.load_value("key") == "new"
     await secrets.delete(house.admin, "key")
-    assert await secrets.value("key") is None
+    assert await secrets.load_value("key") is None
     for attempt in (secrets.get(house.admin, "key"), secrets.delete(house.admin, "key")):
         with pytest.raises(NotFound):
             await attempt
@@ -141,9 +141,9 @@ async def test_what_belongs_together(house: House, secret: Secret) -> None:
 
 async def test_a_name_is_taken_once(house: House) -> None:
     await house.services.secrets.create(house.admin, KEY, VALUE)
-    with pytest.raises(Conflict, match="secret key already"):
+    with pytest.raises(Conflict, match="Secret key already exists"):
         await house.services.secrets.create(house.admin, KEY, "other")
-    assert await house.services.secrets.value("key") == VALUE
+    assert await house.services.secrets.load_value("key") == VALUE
 
 
 async def test_one_that_is_in_use_stays(house: House) -> None:
@@ -175,8 +175,8 @@ async def test_one_is_bound_to_its_name(house: House) -> None:
         await house.services.secrets.create(house.admin, Secret(name=name), f"value of {name}")
     swap = "UPDATE secrets SET value = (SELECT value FROM secrets WHERE name = 'other') WHERE name = 'key'"
     await house.store.write(lambda conn: conn.execute(text(swap)))
-    with pytest.raises(UserError, match="the secret key cannot be read") as caught:
-        await house.services.secrets.value("key")
+    with pytest.raises(UserError, match="Cannot decrypt a secret of the secret key") as caught:
+        await house.services.secrets.load_value("key")
     assert "value of" not in caught.value.message
 
 

@@ -14,12 +14,12 @@ from holdfast.core.errors import InvalidJob, NotFound
 from holdfast.core.job import GIB, MIB, Resources
 from holdfast.core.records import Group
 from holdfast.core.scheduling.placement import Node, Quota
-from holdfast.engines.fake import FakeEngine
-from holdfast.services.catalogue.instance_types import seeded_types
-from holdfast.services.catalogue.skus import Sku, sku_capacity, skus_of
+from holdfast.services.catalogue.instance_types import build_seeded_types
+from holdfast.services.catalogue.skus import Sku, compute_sku_capacity, count_skus
+from holdfast.services.errors import DatasetNotFound, NameTaken, NotInGroup
 from holdfast.services.people.groups import GroupChange
-from holdfast.services.refusals import NameTaken, NoDataset, NotInGroup
 from holdfast.settings import Settings
+from tests.fake_engine import FakeEngine
 
 from .house import House, open_house
 
@@ -77,15 +77,15 @@ async def test_a_job_that_fits(cluster: House) -> None:
 async def test_an_unknown_type(cluster: House) -> None:
     text = job({"a": {"skuType": "smal"}, "b": {"skuType": "V100"}})
     assert await refused(cluster, text) == [
-        ("a.skuType", "There is no SKU type 'smal'"),
-        ("b.skuType", "There is no SKU type 'V100'"),
+        ("a.skuType", "SKU type 'smal' not found"),
+        ("b.skuType", "SKU type 'V100' not found"),
     ]
 
 
 async def test_no_cells_are_pinned_here(cluster: House) -> None:
     ((field, message),) = await refused(cluster, job({"a": {"pinnedCellId": "mine"}}))
     assert field == "a.pinnedCellId"
-    assert "no cells are pinned here" in message
+    assert "this server has no pinned cells" in message
 
 
 async def test_both_of_them_and_unknown_roles_are_the_readers_to_refuse(cluster: House) -> None:
@@ -96,7 +96,7 @@ async def test_both_of_them_and_unknown_roles_are_the_readers_to_refuse(cluster:
 async def test_a_gpu_of_a_type_that_has_none(cluster: House) -> None:
     ((field, message),) = await refused(cluster, job({"a": {"skuType": "small"}}, gpu=1))
     assert field == "a.skuType"
-    assert message == "a asks for 1 GPU, and small has none"
+    assert message == "a requests 1 GPU, but small has none"
 
 
 async def test_roles_of_an_affinity_group_agree(cluster: House) -> None:
@@ -131,10 +131,10 @@ async def test_a_groups_quota_is_its_size(cluster: House) -> None:
 
 async def test_types_of_a_group(cluster: House) -> None:
     skus = cluster.services.skus
-    assert await skus.types(cluster.admin) == {"small": Sku(1, GIB, 0), "gpu": Sku(2, 4 * GIB, 1)}
+    assert await skus.list_types(cluster.admin) == {"small": Sku(1, GIB, 0), "gpu": Sku(2, 4 * GIB, 1)}
     await cluster.services.groups.create(cluster.admin, Group(name="red", quota=Quota(gpu=0)))
-    assert set(await skus.types(cluster.admin, "red")) == {"small"}
-    assert set(await skus.types(Actor(name="ann"), "red")) == {"small", "gpu"}  # the quota is not hers to know
+    assert set(await skus.list_types(cluster.admin, "red")) == {"small"}
+    assert set(await skus.list_types(Actor(name="ann"), "red")) == {"small", "gpu"}  # the quota is not hers to know
 
 
 async def test_other_dialects_have_no_skus(cluster: House) -> None:
@@ -150,16 +150,16 @@ async def test_nothing_is_checked_where_nobody_has_named_types(tmp_path: Path, s
 
 def test_counting() -> None:
     sku = Sku(cpu=2, memory=GIB, gpu=1)
-    assert skus_of(Resources(cpu=0.5, memory=MIB, gpu=0), sku) == 1
-    assert skus_of(Resources(cpu=2.0, memory=GIB, gpu=1), sku) == 1
-    assert skus_of(Resources(cpu=2.5, memory=GIB, gpu=1), sku) == 2
-    assert skus_of(Resources(cpu=1, memory=3 * GIB + 1, gpu=1), sku) == 4
-    assert skus_of(Resources(cpu=1, memory=GIB, gpu=5), sku) == 5
-    assert skus_of(Resources(cpu=0.3, memory=GIB, gpu=0), Sku(cpu=0.1, memory=GIB, gpu=0)) == 3
-    assert sku_capacity(sku, NODES) == 2
-    assert sku_capacity(Sku(cpu=3, memory=GIB, gpu=0), NODES) == 2  # none of them spans two machines
-    assert sku_capacity(sku, ()) == 0
-    assert {type.name for type in seeded_types(Settings())} == {"cpu-1", "cpu-2", "gpu-1", "gpu-2"}
+    assert count_skus(Resources(cpu=0.5, memory=MIB, gpu=0), sku) == 1
+    assert count_skus(Resources(cpu=2.0, memory=GIB, gpu=1), sku) == 1
+    assert count_skus(Resources(cpu=2.5, memory=GIB, gpu=1), sku) == 2
+    assert count_skus(Resources(cpu=1, memory=3 * GIB + 1, gpu=1), sku) == 4
+    assert count_skus(Resources(cpu=1, memory=GIB, gpu=5), sku) == 5
+    assert count_skus(Resources(cpu=0.3, memory=GIB, gpu=0), Sku(cpu=0.1, memory=GIB, gpu=0)) == 3
+    assert compute_sku_capacity(sku, NODES) == 2
+    assert compute_sku_capacity(Sku(cpu=3, memory=GIB, gpu=0), NODES) == 2  # none of them spans two machines
+    assert compute_sku_capacity(sku, ()) == 0
+    assert {type.name for type in build_seeded_types(Settings())} == {"cpu-1", "cpu-2", "gpu-1", "gpu-2"}
 
 
 async def test_refusals_come_in_their_order(cluster: House) -> None:
@@ -183,7 +183,7 @@ async def test_refusals_come_in_their_order(cluster: House) -> None:
         await submit(ann, job(small, **wrong), unique=True)
     assert caught.value.group == "nowhere"
     del wrong["defaults"]
-    with pytest.raises(NoDataset, match=r"Storage none is not found\."):
+    with pytest.raises(DatasetNotFound, match=r"Storage none is not found\."):
         await submit(ann, job(small, **wrong), unique=True)
     del wrong["extras"]
     await submit(ann, job(small, **wrong), unique=True)
@@ -191,9 +191,9 @@ async def test_refusals_come_in_their_order(cluster: House) -> None:
 
 async def test_a_group_that_is_not_there(cluster: House) -> None:
     """Old clients are told the same as of a group they are not in."""
-    with pytest.raises(NotInGroup, match="There is no group nowhere"):
+    with pytest.raises(NotInGroup, match="Group nowhere not found"):
         await cluster.submit(job({}, defaults={"virtualCluster": "nowhere"}))
-    with pytest.raises(NotFound, match="There is no group nowhere"):
+    with pytest.raises(NotFound, match="Group nowhere not found"):
         await cluster.submit("name: j\ncommand: a\ngroup: nowhere\n")
 
 

@@ -12,15 +12,15 @@ import pytest
 from holdfast.core.access import Actor
 from holdfast.core.attempt import TaskAttempt
 from holdfast.core.errors import Forbidden, UserError
-from holdfast.core.exits.exit import classify
+from holdfast.core.exits.exit import classify_exit
 from holdfast.core.job import GIB, Job, Resources, Role
 from holdfast.core.records import NewEvent
 from holdfast.core.states import JobState, TaskState
-from holdfast.services.metrics.usage import Usage
+from holdfast.services.metrics.usage import UsageReports
 from holdfast.store.database import Store
 from holdfast.store.jobs import records as jobs
-from holdfast.store.jobs.records import NewJob, Saved
-from holdfast.timezones import zone
+from holdfast.store.jobs.records import JobChange, NewJob
+from holdfast.timezones import get_zone
 
 from .house import open_store
 
@@ -38,8 +38,8 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
     await opened.close()
 
 
-def usage(store: Store, timezone: str = "UTC") -> Usage:
-    return Usage(store, zone(timezone), clock=lambda: NOW)
+def usage(store: Store, timezone: str = "UTC") -> UsageReports:
+    return UsageReports(store, get_zone(timezone), clock=lambda: NOW)
 
 
 def role(name: str, cpu: float = 1, gpu: int = 0, instances: int = 1) -> Role:
@@ -71,7 +71,7 @@ async def ran(
             placed_at=start,
             started_at=start,
             finished_at=end,
-            exit=None if end is None else classify(0),
+            exit=None if end is None else classify_exit(0),
         )
         for where, (start, end) in zip(places, spans, strict=True)
     )
@@ -84,7 +84,7 @@ async def ran(
         finished_at=None if open_ended else max(end for _, end in spans if end),
         version=before.version + 1,
     )
-    await store.write(jobs.save, [Saved(before_version=before.version, after=after, tasks=tasks)])
+    await store.write(jobs.save_job_changes, [JobChange(before_version=before.version, after=after, tasks=tasks)])
     return inserted.summary.id
 
 
@@ -93,14 +93,14 @@ def table(text: str) -> list[dict[str, str]]:
 
 
 async def summary(store: Store, year: int, month: int, timezone: str = "UTC") -> list[tuple[str, ...]]:
-    rows = table(await usage(store, timezone).summary(ADMIN, year, month))
+    rows = table(await usage(store, timezone).render_summary(ADMIN, year, month))
     keys = ("group", "user", "tasks", "cpu_hours", "gpu_hours", "memory_gb_hours")
     assert all(row["component"] == "job" for row in rows)
     return [tuple(row[key] for key in keys) for row in rows]
 
 
 async def details(store: Store, year: int, month: int) -> list[dict[str, str]]:
-    return table("".join([piece async for piece in usage(store).details(ADMIN, year, month)]))
+    return table("".join([piece async for piece in usage(store).render_details(ADMIN, year, month)]))
 
 
 async def test_hours_are_summed_up_by_user_and_group(store: Store) -> None:
@@ -144,7 +144,7 @@ async def test_a_task_across_months_counts_in_each(store: Store) -> None:
     assert await summary(store, 2026, 9) == [("vision", "ann", "1", "2880", "720", "1440")]
     assert await summary(store, 2026, 10) == [("vision", "ann", "1", "8", "2", "4")]
     assert await summary(store, 2026, 7) == await summary(store, 2026, 11) == []
-    assert await usage(store).months(ADMIN) == [(2026, 10), (2026, 9), (2026, 8)]
+    assert await usage(store).list_months(ADMIN) == [(2026, 10), (2026, 9), (2026, 8)]
 
 
 async def test_what_runs_counts_until_now(store: Store) -> None:
@@ -156,7 +156,7 @@ async def test_what_runs_counts_until_now(store: Store) -> None:
     ]
     assert await summary(store, 2026, 6) == [("vision", "bob", "1", "8", "2", "4")]
     assert [row["finished_at"] for row in await details(store, 2026, 7)] == [""]
-    assert await usage(store).months(ADMIN) == [(2026, month) for month in (11, 10, 9, 8, 7, 6)]
+    assert await usage(store).list_months(ADMIN) == [(2026, month) for month in (11, 10, 9, 8, 7, 6)]
 
 
 async def test_months_begin_where_the_place_is(store: Store) -> None:
@@ -164,8 +164,8 @@ async def test_months_begin_where_the_place_is(store: Store) -> None:
     await ran(store, (midnight - HOUR, midnight + 2 * HOUR))
     assert await summary(store, 2026, 9, "Asia/Taipei") == [("vision", "ann", "1", "4", "1", "2")]
     assert await summary(store, 2026, 10, "Asia/Taipei") == [("vision", "ann", "1", "8", "2", "4")]
-    assert await usage(store).months(ADMIN) == [(2026, 9)]
-    assert await usage(store, "Asia/Taipei").months(ADMIN) == [(2026, 10), (2026, 9)]
+    assert await usage(store).list_months(ADMIN) == [(2026, 9)]
+    assert await usage(store, "Asia/Taipei").list_months(ADMIN) == [(2026, 10), (2026, 9)]
 
 
 async def test_a_clock_that_went_back_takes_nothing_away(store: Store) -> None:
@@ -176,7 +176,7 @@ async def test_a_clock_that_went_back_takes_nothing_away(store: Store) -> None:
 
 
 async def test_details_come_in_portions_with_every_try_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.services.metrics.usage.PORTION", 3)
+    monkeypatch.setattr("holdfast.services.metrics.usage.PORTION_SIZE", 3)
     begin = datetime(2026, 10, 5, tzinfo=UTC)
     ids = [await ran(store, (begin + number // 4 * HOUR, begin + 9 * HOUR)) for number in range(10)]
     long = await ran(store, (datetime(2026, 9, 1, tzinfo=UTC), begin))
@@ -196,11 +196,11 @@ async def test_reports_are_for_admins(store: Store) -> None:
     ann = Actor(name="ann", groups={"vision": True})
     reports = usage(store)
     with pytest.raises(Forbidden):
-        await reports.months(ann)
+        await reports.list_months(ann)
     with pytest.raises(Forbidden):
-        await reports.summary(ann, 2026, 10)
+        await reports.render_summary(ann, 2026, 10)
     with pytest.raises(Forbidden):
-        await anext(reports.details(ann, 2026, 10))
+        await anext(reports.render_details(ann, 2026, 10))
     for year, month in ((2026, 13), (2026, 0), (0, 1), (99999, 1)):
         with pytest.raises(UserError):
-            await reports.summary(ADMIN, year, month)
+            await reports.render_summary(ADMIN, year, month)

@@ -8,7 +8,7 @@ import pytest
 from holdfast.engines.embedded.engine import EmbeddedEngine
 
 from ..engines.archives import config, docker_archive, shell_entries, tar
-from .rig import Place
+from .simulations import Place
 
 
 @pytest.fixture(scope="session")

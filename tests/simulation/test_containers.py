@@ -17,11 +17,11 @@ import pytest
 from holdfast.core.errors import UserError
 from holdfast.core.verdicts import Fault
 from holdfast.settings import load_settings
-from holdfast.simulation import About, Ending
-from holdfast.simulation.containers import ContainerStage
+from holdfast.simulation import Ending, Topic
+from holdfast.simulation.container_backend import ContainerBackend
 
 from ..engines.archives import shell_entries, tar
-from .rig import Place
+from .simulations import Place
 
 
 def call(*words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -32,7 +32,7 @@ def call(*words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
 def program(request: pytest.FixtureRequest) -> str:
     name = str(request.param)
     if shutil.which(name) is None or call(name, "ps").returncode:
-        pytest.skip(f"{name} is not installed here, or does not answer")
+        pytest.skip(f"{name} is not installed here, or is not responding")
     return name
 
 
@@ -69,7 +69,7 @@ def test_a_job_runs_in_a_container_with_all_it_expects(place: Place, program: st
         engine=program,
     )
     assert {"main-0 | main-0 /home/jovyan ******", "main-0 | mounted"} <= set(found.lines)
-    assert found.report.would_break
+    assert found.report.has_problems
     assert found.report.diagnosis is not None
     assert found.report.diagnosis.fault is Fault.READ_ONLY
     assert call(program, "ps", "--all", "--quiet").stdout == before
@@ -77,12 +77,12 @@ def test_a_job_runs_in_a_container_with_all_it_expects(place: Place, program: st
 
 def test_what_is_not_in_the_image_is_said_and_time_ends_it(place: Place, program: str, image: str) -> None:
     found = place.run(job(image, "echo up\npython3 nosuch.py &\nsleep 600"), engine=program, timeout=2.0)
-    assert [each.text for each in found.remarks(About.COMMAND)] == [f"There is no program python3 in the image {image}"]
+    assert [each.text for each in found.remarks(Topic.COMMAND)] == [f"The image {image} has no program python3"]
     assert found.report.ending is Ending.TIMEOUT
     assert "main-0 | up" in found.lines
     missing = place.run(job("no-such-image:7", "echo"), engine=program)
     assert missing.report.ending is Ending.NOT_RUN
-    (said,) = missing.remarks(About.IMAGE)
+    (said,) = missing.remarks(Topic.IMAGE)
     assert f"{program} pull no-such-image:7" in said.hint
 
 
@@ -105,7 +105,7 @@ def test_the_next_one_removes_what_a_killed_one_left(place: Place, program: str,
 
 def test_a_program_that_is_missing_is_said(place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UserError, match="There is no program docker here") as refused:
+    with pytest.raises(UserError, match="docker is not installed") as refused:
         place.run(job("any", "echo"), engine="docker")
     assert "Install docker" in str(refused.value.hint)
 
@@ -114,6 +114,6 @@ def test_a_program_that_is_missing_is_said(place: Place, monkeypatch: pytest.Mon
 def test_who_may_not_watch_ports_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, user: int, says: bool
 ) -> None:
-    stage = ContainerStage("docker", tmp_path, load_settings(tmp_path, {}))
+    stage = ContainerBackend("docker", tmp_path, load_settings(tmp_path, {}))
     monkeypatch.setattr(os, "geteuid", lambda: user)
-    assert any("ports they listen on is not watched" in note for note in stage.notes()) is says
+    assert any("Listening ports are not checked" in note for note in stage.list_notes()) is says

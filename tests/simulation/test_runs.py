@@ -10,9 +10,9 @@ import pytest
 
 from holdfast.core.errors import UserError
 from holdfast.core.job import Job, Resources, Role
-from holdfast.simulation import About, Level, ServerView
+from holdfast.simulation import Level, ServerView, Topic
 
-from .rig import Place
+from .simulations import Place
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests/jobspec/golden"
@@ -49,7 +49,7 @@ def test_our_own_with_roles_ports_and_secrets(place: Place) -> None:
     assert "client-0 | client-0 of 1 says ******" in found.lines
     assert any(line.removeprefix("server-0 | ").isdigit() for line in found.lines)
     assert [task.task for task in found.report.tasks] == ["server-0", "client-0"]
-    (cut,) = found.remarks(About.INSTANCES, Level.NOTE)
+    (cut,) = found.remarks(Topic.INSTANCES, Level.NOTE)
     assert (cut.role, cut.text) == ("client", "Runs 1 of 3 instances")
 
 
@@ -83,7 +83,7 @@ def test_openpai_v1_runs(place: Place) -> None:
     role = {"name": "main", "taskNumber": 1, "cpuNumber": 1, "memoryMB": 64, "command": "echo v1 as $PAI_USER_NAME"}
     found = place.run({"jobName": "v1", "image": "tiny", "taskRoles": [role]}, view=ServerView(user="ada"))
     assert found.lines == ("main-0 | v1 as ada",)
-    assert not found.report.would_break
+    assert not found.report.has_problems
 
 
 def test_openpai_plugins_run_before_and_after(place: Place) -> None:
@@ -99,7 +99,7 @@ def test_a_form_of_primehub_runs_at_home_among_empty_folders(place: Place) -> No
     assert "main-0 | /home/jovyan vision not-known-here" in found.lines
     assert {"main-0 | phfs", "main-0 | datasets"} <= set(found.lines)
     notes = " ".join(each.text for each in found.report.remarks if each.level is Level.NOTE)
-    assert "The instance type not-known-here is not known here" in notes
+    assert "The instance type not-known-here is unknown to the simulation" in notes
     assert "The group's files at /phfs are an empty folder" in notes
 
 
@@ -107,7 +107,7 @@ def test_resources_are_cut_to_what_is_here_and_it_is_said(place: Place) -> None:
     asked = {"cpu": 5000, "memory": "900Ti", "gpu": 3000}
     found = place.run({"name": "big", "command": "echo", "resources": asked})
     assert found.report.tasks[0].state == "Succeeded"
-    (cut,) = found.remarks(About.RESOURCES, Level.NOTE)
+    (cut,) = found.remarks(Topic.RESOURCES, Level.NOTE)
     assert "instead of 5000 cores" in cut.text
     assert "instead of 900 TiB" in cut.text
     assert "instead of 3000 GPUs" in cut.text
@@ -119,10 +119,10 @@ def test_what_only_the_server_knows_is_taken_from_it(place: Place, tmp_path: Pat
     view = ServerView(url="http://127.0.0.1:1", user="ada", job=theirs, verdict="wait", reasons=("the queue is long",))
     found = place.run({"name": "asked", "image": "alias", "command": "cat /etc/issue; echo $HOLDFAST_USER"}, view=view)
     assert found.lines == ("main-0 | tiny image", "main-0 | ada")
-    (told,) = found.remarks(About.SERVER, Level.NOTE)
-    assert "It would wait: the queue is long" in told.text
+    (told,) = found.remarks(Topic.SERVER, Level.NOTE)
+    assert "The job would wait: the queue is long" in told.text
     never = ServerView(url="http://127.0.0.1:1", job=theirs, verdict="never", reasons=("no machine has it",))
-    assert place.run({"name": "asked", "image": "alias", "command": "echo"}, view=never).report.would_break
+    assert place.run({"name": "asked", "image": "alias", "command": "echo"}, view=never).report.has_problems
     assert Resources() == theirs.roles[0].resources
 
 
@@ -131,6 +131,6 @@ def test_what_only_the_server_knows_is_taken_from_it(place: Place, tmp_path: Pat
 def test_no_job_file_upsets_the_simulator(place: Place, path: Path) -> None:
     found = place.run(path.read_text(), timeout=5.0)
     fails = {"fail.yaml", "retry.yaml", "job-retry.yaml", "v1-debug.json"}
-    images = found.remarks(About.IMAGE, Level.PROBLEM)
-    assert found.report.would_break == (path.name in fails or bool(images) or path.parent.name == "openpai-v2")
+    images = found.remarks(Topic.IMAGE, Level.PROBLEM)
+    assert found.report.has_problems == (path.name in fails or bool(images) or path.parent.name == "openpai-v2")
     json.dumps([each.text for each in found.report.remarks])

@@ -12,7 +12,7 @@ from holdfast.core.states import JobState
 from holdfast.store.jobs import events
 from holdfast.store.jobs import records as jobs
 
-from .opened import VAULT, Opened
+from .open_store import VAULT, Opened
 
 
 def test_a_filled_store_is_like_any_other(tmp_path: Path) -> None:
@@ -33,9 +33,9 @@ def test_a_filled_store_is_like_any_other(tmp_path: Path) -> None:
         "preparing",
         "running",
     ]
-    (task,) = opened.read(jobs.tasks, last.id)
+    (task,) = opened.read(jobs.list_task_tries, last.id)
     assert task.task.finished_at == last.finished_at
-    assert len(opened.read(jobs.logs_due, last.submitted_at, 5)) == 5
+    assert len(opened.read(jobs.list_expired_logs, last.submitted_at, 5)) == 5
     assert opened.read(jobs.load_snapshot, last.id).job.name == last.name
     opened.submit("one more")
     assert opened.names(JobFilter(), 10)[:1] == ["one more"]

@@ -14,7 +14,7 @@ from holdfast.core.records import JobFilter
 from holdfast.store.errors import DiskFull, StoreError
 from holdfast.store.jobs import records as jobs
 
-from .opened import Opened, a_new_job
+from .open_store import Opened, a_new_job
 
 
 def test_a_full_database_says_so_and_recovers(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ import resource, sys
 from pathlib import Path
 from holdfast.core.records import JobFilter
 from holdfast.store.errors import DiskFull, StoreError
-from tests.store.opened import Opened
+from tests.store.open_store import Opened
 
 opened = Opened(sys.argv[1])
 log = Path(sys.argv[1].removeprefix("sqlite:///") + "-wal")
@@ -70,7 +70,7 @@ def test_a_commit_that_cannot_be_written_is_undone(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", _UNDER_A_LIMIT, url], capture_output=True, text=True, cwd=root)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("The database")
+    assert done.stdout.startswith(("Database error: ", "Cannot write to the database: "))
 
 
 def test_everyone_in_a_full_batch_is_told(tmp_path: Path) -> None:

@@ -17,12 +17,12 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
 from holdfast.core.errors import UserError
-from holdfast.store.connections import make_engine, parse_url
-from holdfast.store.schema import HEAD, MIGRATIONS, current_version, migrate
+from holdfast.store.connections import create_database_engine, parse_database_url
+from holdfast.store.schema import HEAD_REVISION, MIGRATIONS_FOLDER, migrate_database, read_schema_version
 from holdfast.store.tables import metadata
 from tests.postgres import Postgres
 
-from .opened import VAULT, Opened
+from .open_store import VAULT, Opened
 
 Schema = TypeVar("Schema")
 
@@ -31,7 +31,7 @@ _SEARCH = ("job_search", "ix_jobs_search")
 
 
 def test_head_is_the_newest_migration() -> None:
-    assert ScriptDirectory.from_config(_config()).get_heads() == [HEAD]
+    assert ScriptDirectory.from_config(_config()).get_heads() == [HEAD_REVISION]
 
 
 def test_sqlite_tables_are_todays(tmp_path: Path) -> None:
@@ -51,10 +51,10 @@ def test_postgresql_tables_are_todays(postgres: Postgres) -> None:
 def test_a_created_database_needs_no_migration(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'holdfast.db'}"
     _create(url, _sqlite_schema)
-    engine = make_engine(parse_url(url), VAULT, read_only=False)
+    engine = create_database_engine(parse_database_url(url), VAULT, read_only=False)
     with engine.connect() as conn:
-        assert current_version(conn) == HEAD
-    migrate(engine)
+        assert read_schema_version(conn) == HEAD_REVISION
+    migrate_database(engine)
     engine.dispose()
 
 
@@ -71,13 +71,13 @@ def test_an_interrupted_migration_leaves_nothing(tmp_path: Path) -> None:
 
 def _config() -> Config:
     config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
+    config.set_main_option("script_location", str(MIGRATIONS_FOLDER))
     return config
 
 
 def _migrate_from_empty(url: str, read_schema: Callable[[Connection], Schema]) -> Schema:
     """By every migration in turn, whose tables are those that SQLAlchemy knows of."""
-    engine = make_engine(parse_url(url), VAULT, read_only=False)
+    engine = create_database_engine(parse_database_url(url), VAULT, read_only=False)
     config = _config()
     with engine.begin() as conn:
         config.attributes["connection"] = conn

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, event
 
-from holdfast.core.records import NumberedQuery, Order, Phase
+from holdfast.core.records import JobOrder, JobPhase, NumberedQuery
 from holdfast.store.jobs import records as jobs
 
-from .opened import Opened
+from .open_store import Opened
 
 GROUPS = tuple(f"g{number}" for number in range(20))
 
@@ -27,9 +27,9 @@ GROUPS = tuple(f"g{number}" for number in range(20))
         {"groups": GROUPS, "named_groups": GROUPS[:9]},
         {"users": ("ann", "bob")},
         {"users": ("ann",), "groups": GROUPS},
-        {"phases": tuple(Phase)},
-        {"phases": (Phase.FAILED,), "groups": GROUPS},
-        {"phases": (Phase.WAITING, Phase.RUNNING), "users": ("ann",), "groups": GROUPS},
+        {"phases": tuple(JobPhase)},
+        {"phases": (JobPhase.FAILED,), "groups": GROUPS},
+        {"phases": (JobPhase.WAITING, JobPhase.RUNNING), "users": ("ann",), "groups": GROUPS},
         {"tags_none": ("x",), "other_priorities": (1,)},
         {"groups": GROUPS, "before_seq": 5},
         {"users": ("ann",), "groups": GROUPS, "after_seq": 5},
@@ -43,19 +43,19 @@ def test_by_submission_nothing_is_sorted(tmp_path: Path, more: dict[str, Any], d
 
 def test_other_orders_are_sorted(tmp_path: Path) -> None:
     """Else the test above would see nothing."""
-    assert any("TEMP B-TREE" in line for line in _plan(tmp_path, NumberedQuery(order=Order.GPUS)))
+    assert any("TEMP B-TREE" in line for line in _plan(tmp_path, NumberedQuery(order=JobOrder.GPUS)))
 
 
 @pytest.mark.parametrize("groups", [None, ("red",), GROUPS])
 def test_a_name_is_looked_up_by_user_and_name(tmp_path: Path, groups: tuple[str, ...] | None) -> None:
     """However many jobs there are in the groups of whoever asks."""
-    plan = _explain(tmp_path, lambda conn: jobs.newest_named(conn, "ann", "mnist", groups))
+    plan = _explain(tmp_path, lambda conn: jobs.find_newest_named(conn, "ann", "mnist", groups))
     assert any("ix_jobs_user_job" in line for line in plan)
     assert not any("group" in line for line in plan)
 
 
 def _plan(folder: Path, query: NumberedQuery) -> list[str]:
-    return _explain(folder, lambda conn: jobs.numbered_page(conn, query, count=False))
+    return _explain(folder, lambda conn: jobs.list_numbered_page(conn, query, count=False))
 
 
 def _explain(folder: Path, look: Callable[[Connection], Any]) -> list[str]:

@@ -18,14 +18,14 @@ from holdfast.core.errors import UserError
 from holdfast.core.job import Job, Role
 from holdfast.core.records import JobFilter, NumberedQuery
 from holdfast.store import people
-from holdfast.store.connections import make_engine, parse_url
+from holdfast.store.connections import create_database_engine, parse_database_url
 from holdfast.store.jobs import records as jobs
-from holdfast.store.locks import drop_advisory_lock, take_advisory_lock
-from holdfast.store.rows import micros
-from holdfast.store.schema import HEAD, MIGRATIONS, current_version
+from holdfast.store.locks import acquire_advisory_lock, release_advisory_lock
+from holdfast.store.rows import to_micros
+from holdfast.store.schema import HEAD_REVISION, MIGRATIONS_FOLDER, read_schema_version
 from tests.postgres import Postgres
 
-from .opened import NOW, VAULT, Opened, a_job
+from .open_store import NOW, VAULT, Opened, a_job
 
 _JOB = text(
     "INSERT INTO jobs (id, name, user_name, group_name, state, message, submitted_at, attempt, task_count, cpu,"
@@ -52,9 +52,9 @@ def first(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str,
     else:
         postgres: Postgres = request.getfixturevalue("postgres")
         url = postgres.url(postgres.new_database())
-    engine = make_engine(parse_url(url), VAULT, read_only=False)
+    engine = create_database_engine(parse_database_url(url), VAULT, read_only=False)
     config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
+    config.set_main_option("script_location", str(MIGRATIONS_FOLDER))
     with engine.begin() as conn:
         config.attributes["connection"] = conn
         command.upgrade(config, "0001")
@@ -82,15 +82,15 @@ def test_jobs_people_and_tags_of_the_first_version(first: tuple[str, Engine]) ->
         (2, 2, ("x", "ä\0", "x")),
         (1, 1, ()),
     ]
-    page = opened.read(jobs.numbered_page, NumberedQuery(tags_any=("x",)), count=True)
+    page = opened.read(jobs.list_numbered_page, NumberedQuery(tags_any=("x",)), count=True)
     assert [job.seq for job in page.items] == [3, 2]
-    assert opened.read(jobs.newest_named, "ann", "n2") == found[1]
-    assert opened.read(jobs.past_attempts, "job-2") == []
+    assert opened.read(jobs.find_newest_named, "ann", "n2") == found[1]
+    assert opened.read(jobs.list_past_attempts, "job-2") == []
     user, group = opened.read(people.get_user, "ann"), opened.read(people.get_group, "red")
     assert user is not None
     assert group is not None
     assert (user.extension, group.extension, group.hold) == ({}, {}, None)
-    assert [tried.task.held for tried in opened.read(jobs.tasks, "job-1")] == [None]
+    assert [tried.task.held for tried in opened.read(jobs.list_task_tries, "job-1")] == [None]
     opened.submit("one more")
     opened.close()
 
@@ -106,7 +106,7 @@ def test_many_jobs_are_filled(first: tuple[str, Engine]) -> None:
         conn.execute(_SPEC, [{"seq": n, "spec": spec} for n in numbers])
     opened = Opened(url)
     query = NumberedQuery(tags_any=("t0",), limit=MANY)
-    page = opened.read(jobs.numbered_page, query, count=True)
+    page = opened.read(jobs.list_numbered_page, query, count=True)
     assert page.total == MANY // 2
     assert {job.role_count for job in page.items} == {2}
     opened.close()
@@ -120,11 +120,11 @@ def test_what_fails_half_way_leaves_the_database_as_it_was_and_can_run_again(fir
     with pytest.raises((UserError, ValueError)):
         Opened(url)
     with engine.begin() as conn:
-        assert current_version(conn) == "0001"
+        assert read_schema_version(conn) == "0001"
         assert not conn.dialect.has_table(conn, "job_tags")
         conn.execute(text("UPDATE job_specs SET spec_json = :spec"), {"spec": json.dumps(job_to_json(a_job()))})
     opened = Opened(url)
-    assert opened.read(current_version) == HEAD
+    assert opened.read(read_schema_version) == HEAD_REVISION
     opened.close()
 
 
@@ -134,7 +134,7 @@ def a_job_of(roles: tuple[Role, ...]) -> Job:
 
 def _row(number: int) -> dict[str, object]:
     name = f"n{number}"
-    values: dict[str, object] = {"id": f"job-{number}", "name": name, "at": micros(NOW), "tasks": 1}
+    values: dict[str, object] = {"id": f"job-{number}", "name": name, "at": to_micros(NOW), "tasks": 1}
     return {**values, "tags": None, "search": f"{name}\njob-{number}\n\n"}
 
 
@@ -143,8 +143,8 @@ def test_the_lock_of_a_server_that_died_just_now_is_waited_for(first: tuple[str,
     """PostgreSQL takes a moment to notice that a connection is gone, longer on a busy machine."""
     url, engine = first
     with engine.connect() as held:
-        assert take_advisory_lock(held)
-        noticing = threading.Timer(0.5, lambda: drop_advisory_lock(held))
+        assert acquire_advisory_lock(held)
+        noticing = threading.Timer(0.5, lambda: release_advisory_lock(held))
         noticing.start()
         Opened(url).close()
         noticing.join()

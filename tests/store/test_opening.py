@@ -11,17 +11,17 @@ import pytest
 from sqlalchemy import text
 
 from holdfast.core.errors import UserError
-from holdfast.store.connections import parse_url
+from holdfast.store.connections import parse_database_url
 from holdfast.store.database import Store
 from holdfast.store.vault import Vault
 
-from .opened import VAULT, Opened, a_job
+from .open_store import VAULT, Opened, a_job
 
 _OPEN_AGAIN = """
 import sys
 from holdfast.store.database import Store
 from holdfast.store.vault import Vault
-Store.open(sys.argv[1], vault=Vault(bytes(range(32)))).close_now()
+Store.open(sys.argv[1], vault=Vault(bytes(range(32)))).close_sync()
 heavy = [name for name in ("alembic", "cryptography", "sqlalchemy.orm", "psycopg") if name in sys.modules]
 print(heavy)
 """
@@ -54,14 +54,14 @@ def test_the_file_is_private_and_safe_from_power_cuts(url: str, tmp_path: Path) 
 @pytest.mark.parametrize("text", ["", "nonsense", "sqlite://", "sqlite:///:memory:", "sqlite:///file:x", "mysql://h/d"])
 def test_addresses_that_are_not_ours_are_refused(text: str) -> None:
     with pytest.raises(UserError) as caught:
-        parse_url(text)
+        parse_database_url(text)
     assert caught.value.field == "store.url"
     assert caught.value.hint
 
 
 @pytest.mark.parametrize("text", ["postgres://u:p@h/d", "postgresql://u:p@h/d", "postgresql+psycopg2://u:p@h/d"])
 def test_every_way_to_say_postgresql_is_understood(text: str) -> None:
-    assert parse_url(text).drivername == "postgresql+psycopg"
+    assert parse_database_url(text).drivername == "postgresql+psycopg"
 
 
 def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path: Path) -> None:
@@ -88,13 +88,13 @@ def test_a_database_of_a_newer_release_is_left_alone(url: str) -> None:
     opened = Opened(url)
     opened.write(lambda conn: conn.execute(text("UPDATE alembic_version SET version_num = '9999'")))
     opened.close()
-    with pytest.raises(UserError, match="another release"):
+    with pytest.raises(UserError, match="written by a newer Holdfast release"):
         Store.open(url, vault=VAULT)
 
 
 def test_no_migration_under_a_running_server(url: str) -> None:
     opened = Opened(url)
-    opened.store.lock_exclusive()
+    opened.store.acquire_exclusive_lock()
     opened.write(lambda conn: conn.execute(text("UPDATE alembic_version SET version_num = '0000'")))
     with pytest.raises(UserError, match="Another server"):
         Store.open(url, vault=VAULT)

@@ -15,7 +15,7 @@ from holdfast.store.jobs import records as jobs
 from holdfast.store.tables import metadata
 from tests.postgres import Postgres
 
-from .opened import VAULT, Opened, a_new_job
+from .open_store import VAULT, Opened, a_new_job
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +50,11 @@ def test_connections_lost_while_idle_are_not_noticed(opened: Opened, postgres: P
 def test_a_connection_lost_during_a_write_is_mended(opened: Opened, postgres: Postgres, database: str) -> None:
     cuts: list[int] = []
 
-    def unlucky(conn: Connection) -> jobs.Inserted:
+    def unlucky(conn: Connection) -> jobs.InsertedJob:
         inserted = jobs.insert_job(conn, new=a_new_job("unlucky"))
         if not cuts:
             cuts.append(cut(postgres, database))
-        jobs.load_active(conn)
+        jobs.load_active_jobs(conn)
         return inserted
 
     assert opened.write(unlucky).created
@@ -88,23 +88,23 @@ def test_an_outage_is_told_and_ends_by_itself(opened: Opened, postgres: Postgres
 
 
 def test_the_lock_is_taken_again_with_the_connection(opened: Opened, postgres: Postgres, database: str) -> None:
-    opened.store.lock_exclusive()
+    opened.store.acquire_exclusive_lock()
     cut(postgres, database)
     opened.submit()
     second = Store.open(opened.url, vault=VAULT)
     with pytest.raises(UserError, match="Another server"):
-        second.lock_exclusive(patience=0)
-    second.close_now()
+        second.acquire_exclusive_lock(patience=0)
+    second.close_sync()
 
 
 def test_a_server_that_lost_its_lock_writes_no_more(opened: Opened, postgres: Postgres, database: str) -> None:
-    opened.store.lock_exclusive()
+    opened.store.acquire_exclusive_lock()
     cut(postgres, database)
     second = Store.open(opened.url, vault=VAULT)
-    second.lock_exclusive()
-    with pytest.raises(StoreError, match="took over"):
+    second.acquire_exclusive_lock()
+    with pytest.raises(StoreError, match="Another server is now using this database"):
         opened.submit()
-    second.close_now()
+    second.close_sync()
     assert opened.submit().name == "hello"
 
 
@@ -114,7 +114,7 @@ def test_search_works_without_the_trigram_index(opened: Opened, postgres: Postgr
     opened.submit("100% train")
     opened.submit("other")
     assert opened.names(JobFilter(text="% tr")) == ["100% train"]
-    opened.store.close_now()
+    opened.store.close_sync()
     postgres.execute(str(index[0]), database)
 
 

@@ -1,9 +1,8 @@
-"""The shapes of the REST API, each defined once: the server describes its answers and checks requests by them, the SDK
-reads and sends them, the CLI prints them as JSON.
+"""Schemas of the REST API, shared by server, SDK and CLI.
 
-Answers are dataclasses. The text in a field's `Annotated` is its description; the default is what a client assumes when
-the server does not send it. An enum in `Annotated` lists the values that this version knows; clients accept others too.
-Times are UTC, durations seconds, sizes bytes.
+Responses are dataclasses, requests are TypedDicts. The text in a field's `Annotated` is its description; the default is
+what a client assumes if the server does not send it. An enum in `Annotated` lists the values of this version; clients
+accept others too. Times are UTC, durations seconds, sizes bytes.
 """
 
 from importlib import import_module
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(noun: str) -> ModuleType:
-    """Load `api.jobs` when it is first used: clients need few of the shapes, and start faster without the others."""
+    """Load a module such as `api.jobs` on first use, so that clients start faster."""
     try:
         return import_module(f"{__name__}.{noun}")
     except ModuleNotFoundError:

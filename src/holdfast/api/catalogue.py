@@ -1,4 +1,4 @@
-"""What jobs name: instance types, image aliases, images; and secrets."""
+"""Instance types, image aliases, images and secrets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,36 +12,36 @@ from .limits import MAX_BYTES, MAX_COUNT, DisplayName, GroupNames, Limits, LongT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceType:
-    """A named size of task."""
+    """A named resource size of a task."""
 
     name: str
-    display_name: Annotated[str, "Empty: the name."] = ""
+    display_name: Annotated[str, "Empty: same as the name."] = ""
     description: str = ""
     cpu: Annotated[float, "Cores."] = 1.0
     memory: Annotated[int, "Bytes."] = 0
     gpu: int = 0
-    cpu_request: Annotated[float | None, "Cores that must be free on a machine; null: all of them."] = None
-    memory_request: Annotated[int | None, "Bytes that must be free on a machine; null: all of them."] = None
+    cpu_request: Annotated[float | None, "Requested cores; null: same as the limit."] = None
+    memory_request: Annotated[int | None, "Requested bytes; null: same as the limit."] = None
     gpu_resource: str = ""
     tolerations: tuple[Mapping[str, Any], ...] = ()
     node_selector: Mapping[str, str] = field(default_factory=dict)
-    everyone: Annotated[bool, "For all users; else for its groups."] = False
+    everyone: Annotated[bool, "Available to all users, else to its groups."] = False
     groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageAlias:
-    """A name for an image, or for two: one for tasks with GPUs and one for the others."""
+    """A name for an image, optionally with another image for tasks with GPUs."""
 
     name: str
-    display_name: Annotated[str, "Empty: the name."] = ""
+    display_name: Annotated[str, "Empty: same as the name."] = ""
     description: str = ""
     kind: Annotated[str, ImageKind] = "both"
     url: str = ""
-    gpu_url: Annotated[str, "Empty: the same."] = ""
+    gpu_url: Annotated[str, "Image for tasks with GPUs; empty: same as url."] = ""
     pull_secret: str | None = None
     owner: Annotated[str | None, "The group whose admins manage it."] = None
-    everyone: Annotated[bool, "For all users; else for its groups."] = False
+    everyone: Annotated[bool, "Available to all users, else to its groups."] = False
     groups: tuple[str, ...] = ()
 
 
@@ -59,12 +59,12 @@ class Secret:
 
     name: str
     display_name: str = ""
-    kind: Annotated[str, "opaque: for git; registry: to pull images."] = "opaque"
+    kind: Annotated[str, "opaque: for Git; registry: to pull images."] = "opaque"
     registry_host: str = ""
     username: str = ""
 
 
-_NewName = Annotated[Name, "Small letters, digits, dashes and dots."]
+_NewName = Annotated[Name, "Lower-case letters, digits, dashes and dots."]
 _Toleration = Mapping[Annotated[str, Limits(max_length=64)], Annotated[str, Limits(max_length=253)] | None]
 _Label = Annotated[str, Limits(max_length=63)]
 _Address = Annotated[str, Limits(max_length=512)]
@@ -76,13 +76,13 @@ class InstanceTypeFields(TypedDict, total=False):
     description: Text | None
     cpu: Annotated[float | None, "Cores. Default: 1.", Limits(gt=0, le=MAX_COUNT)]
     gpu: Annotated[int | None, Limits(ge=0, le=MAX_COUNT)]
-    cpu_request: Annotated[float | None, "Cores that must be free; null: all of them.", Limits(gt=0, le=MAX_COUNT)]
-    memory_request: Annotated[int | None, "Bytes that must be free; null: all of them.", Limits(gt=0, le=MAX_BYTES)]
+    cpu_request: Annotated[float | None, "Requested cores; null: same as the limit.", Limits(gt=0, le=MAX_COUNT)]
+    memory_request: Annotated[int | None, "Requested bytes; null: same as the limit.", Limits(gt=0, le=MAX_BYTES)]
     gpu_resource: Annotated[str | None, "Default: nvidia.com/gpu.", Limits(max_length=100)]
     tolerations: Annotated[Sequence[_Toleration] | None, "operator, key, value, effect.", Limits(max_length=100)]
     node_selector: Annotated[Mapping[_Label, _Label] | None, Limits(max_length=100)]
-    everyone: Annotated[bool | None, "For all users. Default: unless groups are named."]
-    groups: Annotated[GroupNames | None, "These and no others."]
+    everyone: Annotated[bool | None, "Available to all users. Default: true if no groups are given."]
+    groups: Annotated[GroupNames | None, "Groups that can use it; replaces the list."]
 
 
 class NewInstanceType(InstanceTypeFields):
@@ -98,10 +98,10 @@ class ImageAliasFields(TypedDict, total=False):
     display_name: DisplayName | None
     description: Text | None
     kind: Annotated[str | None, ImageKind, "Default: both."]
-    gpu_url: Annotated[_Address | None, "Another image for tasks with GPUs."]
-    pull_secret: Annotated[Name | None, "Name of a secret of the kind registry; null: none."]
-    everyone: Annotated[bool | None, "For all users. Default: unless groups or an owner are named."]
-    groups: Annotated[GroupNames | None, "These and no others."]
+    gpu_url: Annotated[_Address | None, "Image for tasks with GPUs."]
+    pull_secret: Annotated[Name | None, "Secret of the kind registry; null: none."]
+    everyone: Annotated[bool | None, "Available to all users. Default: true if neither groups nor an owner are given."]
+    groups: Annotated[GroupNames | None, "Groups that can use it; replaces the list."]
 
 
 class NewImageAliasFields(ImageAliasFields, total=False):
@@ -110,7 +110,7 @@ class NewImageAliasFields(ImageAliasFields, total=False):
 
 class NewImageAlias(NewImageAliasFields):
     name: _NewName
-    url: Annotated[_Address, "The image it stands for, as `GET /images` names it."]
+    url: Annotated[_Address, "Image of the alias, as in `GET /images`."]
 
 
 class ImageAliasChange(ImageAliasFields, total=False):
@@ -119,17 +119,17 @@ class ImageAliasChange(ImageAliasFields, total=False):
 
 class SecretFields(TypedDict, total=False):
     display_name: Text | None
-    registry_host: Annotated[_Host | None, "Of the kind registry, such as ghcr.io."]
+    registry_host: Annotated[_Host | None, "Registry host, such as ghcr.io; only of the kind registry."]
     username: _Host | None
 
 
 class NewSecretFields(SecretFields, total=False):
-    kind: Annotated[str | None, SecretKind, "For git, or to pull images. Default: opaque."]
+    kind: Annotated[str | None, SecretKind, "opaque: for Git; registry: to pull images. Default: opaque."]
 
 
 class NewSecret(NewSecretFields):
     name: Name
-    value: Annotated[LongText, "A private SSH key or a password. It is never shown again."]
+    value: Annotated[LongText, "Private SSH key or password; never returned."]
 
 
 class SecretChange(SecretFields):

@@ -1,4 +1,4 @@
-"""Files of groups, artifacts of jobs, and months with usage reports."""
+"""Shared files, artifacts and months with usage reports."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,7 +7,7 @@ from typing import Annotated
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
-    """A shared file or an artifact; a folder, where the name ends in a slash."""
+    """A shared file, a folder or an artifact."""
 
     name: Annotated[str, "Relative to the requested folder; folders end in a slash."]
     size: Annotated[int, "Bytes; 0 for folders."] = 0
@@ -18,17 +18,17 @@ class File:
 class FileList:
     items: tuple[File, ...]
     complete: Annotated[bool, "False: there are more."] = True
-    next: Annotated[str | None, "The `after` of the next page."] = None
-    left_out: Annotated[int, "Links, devices and files whose names are not valid text; never shown."] = 0
+    next: Annotated[str | None, "`after` of the next page."] = None
+    left_out: Annotated[int, "Number of omitted entries: links, devices and invalid names."] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovedFiles:
-    removed: Annotated[int, "How many files."] = 0
+    removed: Annotated[int, "Number of deleted files."] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Artifacts:
+class ArtifactList:
     """The artifacts of a job."""
 
     job: str

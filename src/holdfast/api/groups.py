@@ -1,4 +1,4 @@
-"""Groups, their quotas and what their jobs share."""
+"""Groups, their quotas and shared configuration."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,17 +8,17 @@ from .limits import DisplayName, Limits, LongText, Text
 from .resources import Quota
 
 TIME_LIMIT = "Seconds; 0: no limit; null: the server's default."
-SHARED_VOLUME = "Its jobs find a permanent folder at /project/GROUP."
-VOLUME_CAPACITY = "Intended size of that folder in GB; not enforced."
-LAUNCH_ONLY = "Jobs of its members in other groups do not see that folder."
-HOME_SYMLINK = "/home/jovyan/GROUP is a link to that folder."
-HOLD = "How failed tasks of jobs that do not say are held: on, 7d, files or files:7d; null: they are not."
+SHARED_VOLUME = "Mount a persistent shared folder at /project/GROUP."
+VOLUME_CAPACITY = "Intended size of the shared folder in GB; not enforced."
+LAUNCH_ONLY = "Mount the shared folder only in jobs of this group."
+HOME_SYMLINK = "Link the shared folder at /home/jovyan/GROUP."
+HOLD = "Default hold of its jobs: on, 7d, files or files:7d; null: none."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     name: str
-    display_name: Annotated[str, "Empty: the name."] = ""
+    display_name: Annotated[str, "Empty: same as the name."] = ""
     description: str = ""
     quota: Quota = field(default_factory=Quota)
     user_quota: Quota = field(default_factory=Quota)
@@ -35,14 +35,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mlflow:
-    """Where a group's jobs report their experiments."""
+    """MLflow configuration of a group."""
 
     tracking_uri: Annotated[str, "Address of the tracking server."]
-    ui_url: Annotated[str, "Address of its pages."] = ""
-    tracking_envs: Annotated[Mapping[str, str], "Variables to reach it; masked for all but admins of the group."] = (
-        field(default_factory=dict)
-    )
-    artifact_envs: Annotated[Mapping[str, str], "Variables to reach its artifacts; masked likewise."] = field(
+    ui_url: Annotated[str, "Address of its web UI."] = ""
+    tracking_envs: Annotated[
+        Mapping[str, str], "Variables for the tracking server; masked unless you are an admin of the group."
+    ] = field(default_factory=dict)
+    artifact_envs: Annotated[Mapping[str, str], "Variables for the artifact store; masked likewise."] = field(
         default_factory=dict
     )
 
@@ -73,9 +73,9 @@ _Variables = Annotated[Mapping[Annotated[str, Limits(max_length=255)], LongText]
 
 
 class MlflowFields(TypedDict, total=False):
-    ui_url: Annotated[_Address | None, "Address of its pages."]
-    tracking_envs: Annotated[_Variables | None, "Variables to reach it."]
-    artifact_envs: Annotated[_Variables | None, "Variables to reach its artifacts."]
+    ui_url: Annotated[_Address | None, "Address of its web UI."]
+    tracking_envs: Annotated[_Variables | None, "Variables for the tracking server."]
+    artifact_envs: Annotated[_Variables | None, "Variables for the artifact store."]
 
 
 class MlflowChange(MlflowFields):

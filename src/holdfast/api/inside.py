@@ -1,4 +1,4 @@
-"""The inside of tasks: SSH access, debuggers, stacks."""
+"""Task access: SSH, debuggers, stack traces."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,7 +9,7 @@ from .limits import Limits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Debugger:
-    """A debugger in a task, attached or waiting for someone to attach."""
+    """A debugger in a task."""
 
     task: str
     id: Annotated[str, "Unique within the task."] = ""
@@ -18,11 +18,11 @@ class Debugger:
     function: str = ""
     why: Literal["start", "breakpoint", "crash", ""] = ""
     since: datetime
-    until: Annotated[datetime | None, "When it continues, or ends, by itself."] = None
-    attached: Annotated[bool, "Someone is attached to it."] = False
-    waits: Annotated[bool, "It stops the program."] = False
-    port: Annotated[int | None, "Null unless you may enter the task."] = None
-    token: Annotated[str | None, "Required to connect to the port; null unless you may enter the task."] = None
+    until: Annotated[datetime | None, "When it continues or ends on its own."] = None
+    attached: Annotated[bool, "A user is attached."] = False
+    waits: Annotated[bool, "The program is stopped until a user attaches."] = False
+    port: Annotated[int | None, "Null unless you have shell access to the task."] = None
+    token: Annotated[str | None, "Token for the port; null unless you have shell access to the task."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Frame:
 class Thread:
     id: int = 0
     name: str = ""
-    active: Annotated[bool, "It was on a CPU, or about to be."] = False
+    active: Annotated[bool, "Running or runnable."] = False
     owns_gil: bool = False
     frames: Annotated[tuple[Frame, ...], "The innermost first."] = ()
 
@@ -44,13 +44,13 @@ class Thread:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
     pid: Annotated[int, "In the task's PID namespace."]
-    parent: Annotated[int, "PID of the parent; 0: none of these."] = 0
+    parent: Annotated[int, "PID of the parent; 0: not in this list."] = 0
     command: str = ""
     python: bool = False
     state: Annotated[str, "running, sleeping, stopped, ..."] = ""
-    waits_in: Annotated[str, "The kernel function it waits in; empty: unknown."] = ""
-    threads: Annotated[tuple[Thread, ...], "Of a Python program."] = ()
-    error: Annotated[str | None, "Why a Python program has none."] = None
+    waits_in: Annotated[str, "Kernel function it waits in; empty: unknown."] = ""
+    threads: Annotated[tuple[Thread, ...], "Threads of a Python program."] = ()
+    error: Annotated[str | None, "Why the threads of a Python program are missing."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class Stacks:
     job: str
     task: str
     processes: Annotated[tuple[Process, ...], "Parents before children."] = ()
-    left_out: Annotated[int, "How many more processes there are."] = 0
+    left_out: Annotated[int, "Number of processes not listed."] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,12 +75,12 @@ class SshLine:
 class SshLines:
     items: tuple[SshLine, ...] = ()
     host_key: Annotated[str | None, "The gateway's public key, on one line."] = None
-    reason: Annotated[str | None, "Why there are none."] = None
+    reason: Annotated[str | None, "Why the list is empty."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShortKey:
-    """The SSH gateway that a key opens until it expires."""
+    """A temporary key for the SSH gateway."""
 
     host: str
     port: int

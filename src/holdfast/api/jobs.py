@@ -1,4 +1,4 @@
-"""Jobs, their tasks, attempts and events; held tasks."""
+"""Jobs, tasks, attempts, events and holds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,14 +20,14 @@ class Exit:
     """How a job or a task ended."""
 
     kind: Annotated[
-        str, "succeeded, user-error, out-of-memory, time-limit, refused, platform, cancelled or attempt-over."
+        str, "succeeded, user-error, out-of-memory, time-limit, refused, platform, cancelled, attempt-over."
     ]
     code: Annotated[int | None, "The program's own exit code."] = None
     signal: int | None = None
     message: str = ""
-    behaviour: Annotated[str, "What a retry is likely to lead to."] = ""
-    cause: Annotated[str, "What is known beyond kind and code, in a word; else empty."] = ""
-    hint: Annotated[str, "What to try when a retry would end the same way; else empty."] = ""
+    behaviour: Annotated[str, "Expected result of a retry."] = ""
+    cause: Annotated[str, "Cause in one word, if known; else empty."] = ""
+    hint: Annotated[str, "What to change if a retry would fail again; else empty."] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,14 +45,14 @@ class JobSummary:
     exit_kind: str | None = None
     attempt: Annotated[int, "The current attempt, from 0."] = 0
     task_count: int = 1
-    resources: Annotated[Amount, "Of all tasks together."] = field(default_factory=Amount)
+    resources: Annotated[Amount, "Total of all tasks."] = field(default_factory=Amount)
     priority: int = 0
     dialect: str = ""
     tags: tuple[str, ...] = ()
     rerun_of: str | None = None
     schedule: Annotated[str | None, "The id of the schedule that submitted it."] = None
-    stopping: Annotated[bool, "It was asked to stop and has not ended yet."] = False
-    held_until: Annotated[datetime | None, "While it is held: when the hold on its last failed task expires."] = None
+    stopping: Annotated[bool, "A stop was requested, but it has not ended yet."] = False
+    held_until: Annotated[datetime | None, "When the last hold expires; null: not held."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,32 +68,32 @@ class SubmittedJob(JobSummary):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class HoldInfo:
     """A failed task that is or was held."""
 
     since: datetime
     until: datetime
-    keep: Annotated[Literal["all", "files"], "all: processes, ports and resources too; files: files alone."] = "all"
-    ended: Annotated[bool, "None of its processes are left."] = False
+    keep: Annotated[Literal["all", "files"], "all: files, processes, ports and resources; files: only files."] = "all"
+    ended: Annotated[bool, "All its processes have ended."] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldTask(Held):
+class HeldTask(HoldInfo):
     task: Annotated[str, "Such as worker-0."]
-    latest: Annotated[datetime, "The hold cannot be extended beyond this time."]
+    latest: Annotated[datetime, "Latest time the hold can be extended to."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holds:
-    """The tasks of a job that are held."""
+    """The held tasks of a job."""
 
     job: Annotated[str, "The job's id."]
-    tasks: Annotated[tuple[HeldTask, ...], "Those that are held now."] = ()
+    tasks: Annotated[tuple[HeldTask, ...], "Held tasks."] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Released(JobSummary):
-    released: Annotated[tuple[str, ...], "The tasks whose hold has ended."] = ()
+class ReleasedJob(JobSummary):
+    released: Annotated[tuple[str, ...], "Released tasks."] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +113,8 @@ class Task:
     placed_at: datetime | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
-    exit: Annotated[Exit | None, "While it is held: of its command."] = None
-    held: Annotated[Held | None, "Of a task that is or was held."] = None
+    exit: Annotated[Exit | None, "Exit of its command."] = None
+    held: Annotated[HoldInfo | None, "Hold of the task; null: never held."] = None
     logs: Literal["kept", "expired", "none"] = "none"
     logs_expired_at: datetime | None = None
 
@@ -129,38 +129,36 @@ class Retries:
 class StopRequest:
     actor: str
     at: datetime
-    why: Annotated[str, "The reason, where no user asked for it; else empty."] = ""
+    why: Annotated[str, "Reason, if it was not requested by a user; else empty."] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptFailure:
-    """Why a job failed, in a line; `GET /jobs/{ref}/why` says more."""
+class FailureSummary:
+    """Summary of why a job failed; details: `GET /jobs/{ref}/why`."""
 
     fault: Annotated[str, Fault]
     title: str
-    task: Annotated[str | None, "The task whose failure was the cause."] = None
+    task: Annotated[str | None, "Task that caused the failure."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDetail(JobSummary):
-    """Everything about one job, with the tasks of its current attempt."""
+    """Details of a job, with the tasks of its current attempt."""
 
-    job: Annotated[Mapping[str, Any], "The whole job in canonical form; secrets are masked."] = field(
-        default_factory=dict
-    )
+    job: Annotated[Mapping[str, Any], "The job in canonical form; secrets are masked."] = field(default_factory=dict)
     description: str = ""
     exit: Exit | None = None
-    failure: Annotated[KeptFailure | None, "Of a failed job, moments after its end."] = None
+    failure: Annotated[FailureSummary | None, "Of a failed job; set shortly after its end."] = None
     retries: Retries = field(default_factory=Retries)
     retry_at: datetime | None = None
-    time_limit: Annotated[float | None, "Seconds an attempt may run; null: no limit."] = None
+    time_limit: Annotated[float | None, "Seconds per attempt; null: no limit."] = None
     stop: StopRequest | None = None
     tasks: tuple[Task, ...] = ()
-    decided_by: Annotated[str | None, "The task that decided how this attempt ended; null: none did alone."] = None
-    waiting: Annotated[tuple[str, ...] | None, "Why it waits; null: it does not."] = None
+    decided_by: Annotated[str | None, "Task that decided the result of this attempt; null: no single task."] = None
+    waiting: Annotated[tuple[str, ...] | None, "Why it is pending; null: it is not."] = None
     isolation: Literal["full", "read-only", "none"] = "none"
-    debuggers: Annotated[tuple[Debugger, ...], "In its tasks; first those that wait."] = ()
-    ssh: Annotated[tuple[SshLine, ...], "Into its running and held tasks, if you may enter them."] = ()
+    debuggers: Annotated[tuple[Debugger, ...], "Debuggers in its tasks, waiting ones first."] = ()
+    ssh: Annotated[tuple[SshLine, ...], "SSH commands of running and held tasks, if you have shell access."] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,15 +171,13 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened to a job, and why."""
+    """An event of a job."""
 
     seq: int
     at: datetime
     kind: str
     message: str = ""
-    message_data: Annotated[
-        MessageData | None, "Id and arguments of `message`; null: it is not a message of the server."
-    ] = None
+    message_data: Annotated[MessageData | None, "Id and arguments of `message`; null: not translatable."] = None
     actor: str = ""
     task: str | None = None
     attempt: int | None = None
@@ -191,7 +187,7 @@ class Event:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventPage:
     items: tuple[Event, ...]
-    next: Annotated[int | None, "The `after` of the next page; null: there are no more yet."] = None
+    next: Annotated[int | None, "`after` of the next page; null: no more events yet."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +212,7 @@ class StopFailure:
 class StopReport:
     """The result of a request to stop several jobs."""
 
-    stopped: Annotated[tuple[str, ...], "Ids of jobs that will stop, or had ended before."] = ()
+    stopped: Annotated[tuple[str, ...], "Ids of jobs that are stopping or had already ended."] = ()
     failed: tuple[StopFailure, ...] = ()
 
 
@@ -231,7 +227,7 @@ HoldChange = TypedDict(
         "until": Annotated[str | None, "Hold until this time.", Limits(max_length=100)],
         "for": Annotated[_Duration | float | None, "Extend the hold by 3d, 12h, or seconds."],
         "keep": Annotated[Literal["files"] | None, "files: end processes and free their resources."],
-        "task": Annotated[Name | None, "Such as worker-0; left out: all held tasks."],
+        "task": Annotated[Name | None, "Such as worker-0. Default: all held tasks."],
     },
     total=False,
 )

@@ -1,4 +1,4 @@
-"""What the server accepts in requests."""
+"""Limits of request fields."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Searches in logs, and when their bytes were written."""
+"""Log search results and timestamps."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,25 +7,25 @@ from typing import Annotated
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogHit:
-    offset: Annotated[int, "Where the match begins in the log."]
-    line_offset: Annotated[int, "Where its line begins."] = 0
+    offset: Annotated[int, "Offset of the match in the log."]
+    line_offset: Annotated[int, "Offset of its line."] = 0
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogHits:
     hits: tuple[LogHit, ...] = ()
-    next: Annotated[int | None, "The `start` of the next search; null: the end was reached."] = None
+    next: Annotated[int | None, "`start` of the next search; null: end of the log."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogPiece:
+class LogChunk:
     start: int
     end: Annotated[int, "The offset after its last byte."]
-    at: Annotated[datetime, "When these bytes were seen: written then, or shortly before."]
+    at: Annotated[datetime, "When these bytes were read: at or shortly after writing."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogTimes:
-    pieces: tuple[LogPiece, ...] = ()
-    next: Annotated[int | None, "The `start` of the next page; null: nothing more is known."] = None
+    pieces: tuple[LogChunk, ...] = ()
+    next: Annotated[int | None, "`start` of the next page; null: no more data."] = None

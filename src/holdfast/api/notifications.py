@@ -10,22 +10,22 @@ from .limits import Limits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipient:
-    """Where a user gets which notifications."""
+    """A recipient of notifications."""
 
     id: str
     way: str = ""
-    address: Annotated[str, "Of webhooks in part: the whole address allows to write there."] = ""
+    address: Annotated[str, "Webhook addresses are masked, since they grant write access."] = ""
     events: tuple[str, ...] = ()
     created_at: datetime
-    secret: Annotated[str | None, "Its receiver checks signatures with it; shown to its owner alone."] = None
-    problem: Annotated[str | None, "Why nothing can be sent there, and what to do; null: no problem."] = None
+    secret: Annotated[str | None, "Signing secret; only returned to its owner."] = None
+    problem: Annotated[str | None, "Why delivery is impossible, and how to fix it; null: no problem."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
     """A notification and its delivery."""
 
-    id: Annotated[str, "The same in every try, so that receivers detect duplicates."]
+    id: Annotated[str, "The same in every delivery attempt, to detect duplicates."]
     event: str = ""
     job: str | None = None
     subject: str = ""
@@ -33,7 +33,7 @@ class Notification:
     address: str = ""
     state: Annotated[str, "waiting, sending, sent, unconfirmed (it may have arrived) or failed."] = ""
     tries: int = 0
-    error: Annotated[str, "The result of the last try."] = ""
+    error: Annotated[str, "Result of the last delivery attempt."] = ""
     created_at: datetime
     next_at: datetime | None = None
     ended_at: datetime | None = None
@@ -42,13 +42,13 @@ class Notification:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationPage:
     items: tuple[Notification, ...]
-    next: Annotated[int | None, "The `before` of the next page; null: this is the last one."] = None
+    next: Annotated[int | None, "`before` of the next page; null: last page."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationTest:
-    arrived: bool
-    said: Annotated[str, "The response: a status, or why there is none."] = ""
+    delivered: bool
+    detail: Annotated[str, "Response status, or why there is no response."] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ _Address = Annotated[str, Limits(max_length=2000)]
 class NewRecipient(TypedDict):
     way: Annotated[str, "webhook, slack or mail.", Limits(max_length=20)]
     address: _Address
-    events: NotRequired[Annotated[_Events | None, "Left out: all but started, stopped and retried."]]
+    events: NotRequired[Annotated[_Events | None, "Default: all except started, stopped and retried."]]
 
 
 class RecipientChange(TypedDict):

@@ -1,4 +1,4 @@
-"""Lists of other shapes."""
+"""Lists and pages."""
 
 from dataclasses import dataclass
 from typing import Annotated, Generic, TypeVar
@@ -14,4 +14,4 @@ class Items(Generic[T]):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page(Generic[T]):
     items: tuple[T, ...]
-    next: Annotated[str | None, "The `cursor` of the next page; null: this is the last one."] = None
+    next: Annotated[str | None, "`cursor` of the next page; null: last page."] = None

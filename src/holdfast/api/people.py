@@ -42,7 +42,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewToken(Token):
-    token: Annotated[str, "Shown this once."] = field(repr=False)
+    token: Annotated[str, "Returned only once."] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +59,10 @@ class SshKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginCode:
-    """A link that logs a browser in, once."""
+    """A login link for a browser, valid once."""
 
     code: Annotated[str, "Valid once."] = field(default="", repr=False)
-    url: Annotated[str, "To open in a browser."] = field(repr=False)
+    url: Annotated[str, "Link to open in a browser."] = field(repr=False)
     user: str = ""
     expires_in: Annotated[float, "Seconds."] = 0.0
 
@@ -73,18 +73,18 @@ class AuditEvent:
 
     seq: int
     at: datetime
-    user: Annotated[str, "Who did it; empty: someone who was not logged in."] = ""
+    user: Annotated[str, "User; empty: not logged in."] = ""
     kind: str = ""
     act: str = ""
-    subject: Annotated[str, "What it was done to, by name or id."] = ""
-    address: Annotated[str, "Where the request came from; empty: the server itself."] = ""
-    detail: Annotated[Mapping[str, str], "What was set; never a secret."] = field(default_factory=dict)
+    subject: Annotated[str, "Name or id of the object."] = ""
+    address: Annotated[str, "Client address; empty: the server itself."] = ""
+    detail: Annotated[Mapping[str, str], "Changed values; never secrets."] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditPage:
     items: tuple[AuditEvent, ...]
-    next: Annotated[int | None, "The `before` of the next page; null: this is the last one."] = None
+    next: Annotated[int | None, "`before` of the next page; null: last page."] = None
 
 
 _Email = Annotated[str, Limits(max_length=320)]
@@ -93,7 +93,7 @@ _Email = Annotated[str, Limits(max_length=320)]
 class Credentials(TypedDict):
     user: Name
     password: Text
-    device: NotRequired[Annotated[Name, "Of an earlier login from this client."]]
+    device: NotRequired[Annotated[Name, "Device of an earlier login from this client."]]
 
 
 class PasswordChange(TypedDict):
@@ -110,13 +110,13 @@ class NewUserFields(TypedDict, total=False):
     email: _Email | None
     groups: Annotated[
         Mapping[str, bool] | Sequence[str] | None,
-        "A list, or group -> whether the user is its admin. Left out: the default group.",
+        "A list, or group -> whether the user is its admin. Default: the group `default`.",
     ]
 
 
 class NewUser(NewUserFields):
     name: Name
-    password: NotRequired[Annotated[Text | None, "Left out: the user cannot log in by password."]]
+    password: NotRequired[Annotated[Text | None, "Omitted: no password login."]]
 
 
 class UserChange(TypedDict, total=False):
@@ -126,8 +126,8 @@ class UserChange(TypedDict, total=False):
 
 
 class TokenFields(TypedDict, total=False):
-    expires_in: Annotated[float | None, "Seconds; left out: it does not expire.", Limits(gt=0)]
-    user: Annotated[Name | None, "Whose; admins only."]
+    expires_in: Annotated[float | None, "Seconds. Default: no expiry.", Limits(gt=0)]
+    user: Annotated[Name | None, "Owner of the token; admins only."]
 
 
 class TokenRequest(TokenFields, total=False):
@@ -136,4 +136,4 @@ class TokenRequest(TokenFields, total=False):
 
 class NewKey(TypedDict):
     value: Annotated[str, "The public key, on one line.", Limits(max_length=20_000)]
-    title: NotRequired[Annotated[Name, "Left out: the key's comment."]]
+    title: NotRequired[Annotated[Name, "Default: the comment of the key."]]

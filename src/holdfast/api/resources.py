@@ -1,4 +1,4 @@
-"""Quantities of resources."""
+"""Amounts of resources."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -8,7 +8,7 @@ from .limits import MAX_BYTES, MAX_COUNT, Limits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amount:
-    """A quantity of resources."""
+    """An amount of resources."""
 
     cpu: Annotated[float, "Cores."] = 0.0
     memory: Annotated[int, "Bytes."] = 0
@@ -17,7 +17,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """An upper bound of each resource; null is unbounded."""
+    """Limit of each resource; null: unlimited."""
 
     cpu: Annotated[float | None, "Cores.", Limits(ge=0, le=MAX_COUNT)] = None
     memory: Annotated[int | None, "Bytes.", Limits(ge=0, le=MAX_BYTES)] = None

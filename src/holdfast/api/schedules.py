@@ -1,11 +1,11 @@
-"""Schedules: jobs that are submitted again and again."""
+"""Schedules and their runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-from holdfast.core.schedule import Missed, Overlap, RecurrenceKind
+from holdfast.core.schedule import MissedRunPolicy, OverlapPolicy, RecurrenceKind
 from holdfast.core.states import JobState
 
 from .limits import Limits, Name
@@ -15,33 +15,33 @@ MAX_JOB_LENGTH = 2**20  # characters of a job file
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recurrence:
-    """When a schedule is due."""
+    """When a schedule runs."""
 
     kind: Annotated[str, RecurrenceKind] = "custom"
-    cron: Annotated[Name | None, "minute hour day-of-month month day-of-week; only used with the kind custom."] = None
+    cron: Annotated[Name | None, "Cron expression with five fields; only used with the kind custom."] = None
     timezone: Annotated[Name, "Such as Europe/Berlin; empty: the server's."] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A job that is submitted again and again."""
+    """A schedule that submits a job repeatedly."""
 
     id: str
     name: str
-    user: Annotated[str, "The owner of its jobs."] = ""
+    user: Annotated[str, "Owner of its jobs."] = ""
     group: str = ""
     recurrence: Recurrence
-    timezone: Annotated[str, "The effective time zone: its own, or the server's."] = ""
-    overlap: Annotated[str, Overlap] = "skip"
-    missed: Annotated[str, Missed] = "skip"
+    timezone: Annotated[str, "Effective time zone."] = ""
+    overlap: Annotated[str, OverlapPolicy] = "skip"
+    missed: Annotated[str, MissedRunPolicy] = "skip"
     ends_at: datetime | None = None
     paused: bool = False
     invalid: Annotated[
         str | None, "Why it cannot run: cron, timezone, user, member, group, instance-type, image or other."
     ] = None
     message: str = ""
-    next_run_at: Annotated[datetime | None, "While it is invalid: when it is checked again."] = None
-    queued_at: Annotated[datetime | None, "When a run was due that waits for an earlier job to end."] = None
+    next_run_at: Annotated[datetime | None, "Next run; while invalid: the next check."] = None
+    queued_at: Annotated[datetime | None, "Due time of a queued run that waits for the previous job to end."] = None
     last_run_at: datetime | None = None
     created_at: datetime
     updated_at: datetime
@@ -59,8 +59,8 @@ class ScheduleDetail(Schedule):
         default_factory=dict
     )
     source: Annotated[str, "The template as it was written; secrets are masked."] = ""
-    next_runs: Annotated[tuple[datetime, ...], "The next five times it is due."] = ()
-    warnings: Annotated[tuple[str, ...], "About the job file, right after it was sent."] = ()
+    next_runs: Annotated[tuple[datetime, ...], "Next five run times."] = ()
+    warnings: Annotated[tuple[str, ...], "Warnings about the job file; only in the response to a change."] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class Preview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The result of one due time of a schedule, or of a request to run it."""
+    """A run of a schedule and its result."""
 
     seq: int
     due_at: datetime
@@ -80,31 +80,31 @@ class Run:
     job: Annotated[str | None, "The job's id."] = None
     state: Annotated[JobState | None, "The job's current state."] = None
     message: str = ""
-    actor: Annotated[str, "Who asked for it; holdfast: it was due."] = ""
+    actor: Annotated[str, "User who started it; holdfast: the schedule itself."] = ""
 
 
 _JobFile = Annotated[str, Limits(max_length=MAX_JOB_LENGTH)]
 
 
 class ScheduleFields(TypedDict, total=False):
-    group: Annotated[Name | None, "Whatever the job file says."]
-    dialect: Annotated[Name | None, "Of the job file; left out: it is detected."]
-    overlap: Annotated[str | None, Overlap, "Default: skip."]
-    missed: Annotated[str | None, Missed, "Default: skip."]
+    group: Annotated[Name | None, "Overrides the group of the job file."]
+    dialect: Annotated[Name | None, "Format of the job file. Default: detected."]
+    overlap: Annotated[str | None, OverlapPolicy, "Default: skip."]
+    missed: Annotated[str | None, MissedRunPolicy, "Default: skip."]
     paused: bool | None
 
 
 class NewSchedule(ScheduleFields):
-    job: Annotated[_JobFile, "A job file in any dialect."]
+    job: Annotated[_JobFile, "Job file in any supported format."]
     recurrence: Recurrence
-    ends_at: NotRequired[Annotated[Name | None, "Nothing is due after this time."]]
+    ends_at: NotRequired[Annotated[Name | None, "End of the schedule."]]
 
 
 class ScheduleChange(ScheduleFields, total=False):
-    job: Annotated[_JobFile | None, "Another job file."]
-    form: Annotated[Mapping[str, Any] | None, "Some fields of PrimeHub's job form, where the job file is in that form."]
+    job: Annotated[_JobFile | None, "New job file."]
+    form: Annotated[Mapping[str, Any] | None, "Fields of PrimeHub's job form, if the job file has that format."]
     recurrence: Recurrence | None
-    ends_at: Annotated[Name | None, "Nothing is due after this time; null: no end."]
+    ends_at: Annotated[Name | None, "End of the schedule; null: no end."]
 
 
 class PreviewRequest(TypedDict):

@@ -1,4 +1,4 @@
-"""The server itself: health, version, status, capacity."""
+"""Health, version, status and capacity of the server."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from .resources import Amount, Quota
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """What the server can promise about the tasks it runs."""
+    """Guarantees of the engine."""
 
     name: str = ""
     isolation: Annotated[str, "full, read-only or none."] = ""
@@ -35,9 +35,7 @@ class GroupUse:
     used: Amount = field(default_factory=Amount)
     quota: Quota = field(default_factory=Quota)
     user_quota: Quota = field(default_factory=Quota)
-    users: Annotated[Mapping[str, Amount], "What each of its users has in use, if anything."] = field(
-        default_factory=dict
-    )
+    users: Annotated[Mapping[str, Amount], "Usage of each user."] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +51,9 @@ class Condition:
 
     kind: Annotated[str, ConditionKind]
     message: str = ""
-    hint: Annotated[str, "What an admin can do about it."] = ""
-    detail: Annotated[str, "The error itself, for admins; empty for others."] = ""
-    blocks_starts: Annotated[bool, "No task starts while it lasts; jobs stay Pending."] = False
+    hint: Annotated[str, "How an admin can fix it."] = ""
+    detail: Annotated[str, "Error details; empty unless you are an admin."] = ""
+    blocks_starts: Annotated[bool, "No tasks start; jobs stay Pending."] = False
     warning: Annotated[bool, "Everything still works."] = False
 
 
@@ -83,9 +81,9 @@ class Gateway:
     """The SSH gateway into tasks."""
 
     enabled: bool = False
-    host: Annotated[str | None, "Its public address; null: it does not listen."] = None
+    host: Annotated[str | None, "Public address; null: not running."] = None
     port: int | None = None
-    trouble: Annotated[str | None, "Why it does not listen although it is enabled."] = None
+    trouble: Annotated[str | None, "Why it is not running although it is enabled."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +92,7 @@ class Status:
     pid: int
     started_at: datetime
     url: str = ""
-    home: Annotated[str | None, "The state folder, for admins; null for others."] = None
+    home: Annotated[str | None, "State folder; null unless you are an admin."] = None
     jobs: Annotated[Mapping[str, int], "State -> number of jobs."] = field(default_factory=dict)
     queue: int = 0
     engine: Engine = field(default_factory=Engine)

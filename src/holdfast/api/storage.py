@@ -1,4 +1,4 @@
-"""What takes space on the server's disk, and what was removed."""
+"""Disk usage of the server, and cleanup."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class StorageDisk:
 
     free: Annotated[int, "Bytes."] = 0
     total: Annotated[int, "Bytes."] = 0
-    full_below: Annotated[int, "With fewer bytes free, the disk counts as full and no task starts."] = 0
+    full_below: Annotated[int, "Below this many free bytes, no tasks start."] = 0
     free_files: int = 0
     total_files: Annotated[int, "0: the disk does not limit the number of files."] = 0
 
@@ -26,43 +26,41 @@ class StorageDisk:
 class StorageItem:
     kind: Annotated[str, "logs, artifacts, held, images, metrics, tasks, files or database."]
     bytes: int = 0
-    count: Annotated[int | None, "Jobs, tasks or images; null: not counted."] = None
-    oldest: Annotated[datetime | None, "End of the oldest job, start of the oldest hold, or the oldest import."] = None
+    count: Annotated[int | None, "Number of jobs, tasks or images; null: not counted."] = None
+    oldest: Annotated[datetime | None, "Time of the oldest job end, hold or import."] = None
     prunable: Annotated[bool, "POST /storage/prune can remove some of it."] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserStorage:
     user: str
-    logs: Annotated[int, "Bytes of logs of jobs that have ended."] = 0
+    logs: Annotated[int, "Bytes of logs of ended jobs."] = 0
     artifacts: Annotated[int, "Bytes."] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    disk: Annotated[StorageDisk, "Of the state folder."] = field(default_factory=StorageDisk)
+    disk: Annotated[StorageDisk, "Disk of the state folder."] = field(default_factory=StorageDisk)
     items: tuple[StorageItem, ...] = ()
-    users: Annotated[tuple[UserStorage, ...], "Those with the most first."] = ()
-    complete: Annotated[bool, "False: there was too much to count within a few seconds."] = True
+    users: Annotated[tuple[UserStorage, ...], "Largest first."] = ()
+    complete: Annotated[bool, "False: counting took too long and was stopped."] = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pruned:
+class PrunedItem:
     kind: str
-    count: Annotated[int, "Jobs, tasks or images."] = 0
+    count: Annotated[int, "Number of jobs, tasks or images."] = 0
     bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruneResult:
-    items: tuple[Pruned, ...] = ()
-    more: Annotated[bool, "Send the same request again for the rest; of a dry run: not all was counted."] = False
+    items: tuple[PrunedItem, ...] = ()
+    more: Annotated[bool, "Repeat the request to remove the rest; in a dry run: not everything was counted."] = False
 
 
 class PruneRequest(TypedDict):
     kinds: Annotated[Sequence[str], "logs, artifacts, held, images, metrics.", Limits(min_length=1, max_length=10)]
-    images: NotRequired[
-        Annotated[Sequence[str], "Names; empty: images that no job uses.", Limits(max_length=MAX_IMAGES)]
-    ]
+    images: NotRequired[Annotated[Sequence[str], "Image names; empty: all unused ones.", Limits(max_length=MAX_IMAGES)]]
     older_than: NotRequired[Annotated[float, "Seconds since the job ended.", Limits(ge=0, le=MAX_AGE)]]
-    dry_run: NotRequired[Annotated[bool, "Only say what would be removed. Default: true."]]
+    dry_run: NotRequired[Annotated[bool, "Only report what would be removed. Default: true."]]

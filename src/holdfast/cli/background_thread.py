@@ -1,4 +1,4 @@
-"""Watching something while something else is done."""
+"""Background threads."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def beside(watch: Callable[[threading.Event], None]) -> Iterator[None]:
-    """`watch(over)` in a thread of its own, which nobody waits for; `over` is set at the end."""
+def run_in_background(watch: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Run `watch(over)` in a daemon thread; set `over` at the end of the block."""
     over = threading.Event()
     threading.Thread(target=watch, args=(over,), name="beside", daemon=True).start()
     try:

@@ -1,4 +1,4 @@
-"""What our own exit code says about a job. Listed in docs/reference/cli.md."""
+"""Exit codes of the CLI. Listed in docs/reference/cli.md."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ OK = 0
 ERROR = 1
 USAGE = 2
 CANCELLED = 120
-NOT_ENDED = 121  # our own --timeout passed; the job goes on
+NOT_ENDED = 121  # --timeout expired; the job continues
 TIME_LIMIT = 124  # as timeout(1)
-NO_EXIT_CODE = 125  # refused, or lost to the platform: no program ended
+NO_EXIT_CODE = 125  # rejected, or a platform failure: no program ended
 INTERRUPTED = 130
 
 
-def exit_code_of(job: JobDetail) -> int:
-    """The code `wait` and `submit --follow` end with."""
+def resolve_exit_code(job: JobDetail) -> int:
+    """Return the exit code of `wait` and `submit --follow`."""
     state = str(job.state)
     if state == "Succeeded":
         return OK
@@ -26,14 +26,14 @@ def exit_code_of(job: JobDetail) -> int:
         return CANCELLED
     if state not in ("Failed", "Held"):
         return NOT_ENDED
-    kind, code = _failure(job)
+    kind, code = _find_failure(job)
     if kind == "time-limit":
         return TIME_LIMIT
     return NO_EXIT_CODE if code is None else code % 256 or ERROR
 
 
-def _failure(job: JobDetail) -> tuple[str | None, int | None]:
-    """Of the job, or of the first failed task while the job is held and has no end of its own."""
+def _find_failure(job: JobDetail) -> tuple[str | None, int | None]:
+    """Return kind and code of the job's exit; while it is held, of its first failed task."""
     if job.exit_kind is not None:
         return job.exit_kind, job.exit_code
     failed = [task.exit for task in job.tasks if task.exit is not None and task.exit.kind != "succeeded"]

@@ -1,4 +1,4 @@
-"""The command `holdfast`. Imports here are kept light: what a command needs, it imports when it runs."""
+"""The `holdfast` command line. To start fast, each command imports what it needs when it runs."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from holdfast.core.errors import HoldfastError, UserError
 
 from . import output
 from .catalogue import datasets, files, images, instance_types, secrets
-from .errors import COMMAND, show_error, show_usage
+from .errors import COMMAND, show_error, show_usage_error
 from .exitcodes import ERROR, INTERRUPTED, OK, USAGE
-from .help_text import explain_in_words
-from .import_savings import leave_out_httpx_cli, spare_conversions
+from .help_text import replace_type_names
 from .inside import debug, forward, ssh, stack
 from .inside import exec as execute
-from .inside.target_task import RunsInside
+from .inside.target_task import TaskCommand
 from .jobs import artifacts, holds, logs, schedules, simulate, submit, top, why
 from .jobs import commands as jobs
+from .lazy_imports import skip_conversions, skip_httpx_cli
 from .people import groups, session
 from .people import notifications as notifications
 from .people import ssh_keys as keys
 from .people import users as people
 from .server import audit, portal, prune, serve, usage
 
-JOBS, INSIDE, PLACE, SERVER = "Jobs", "Inside tasks", "People and place", "Server"
+JOBS, TASK_ACCESS, RESOURCES, SERVER = "Jobs", "Task access", "Users and resources", "Server"
 
 app = typer.Typer(
     name="holdfast",
-    help="Run batch jobs, and see why they wait or fail.",
+    help="Run batch jobs and find out why they wait or fail.",
     no_args_is_help=True,
     add_completion=False,  # there is a command for it
     pretty_exceptions_enable=False,
@@ -56,7 +56,7 @@ def _root(
         bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
-    """Run batch jobs, and see why they wait or fail."""
+    """Run batch jobs and find out why they wait or fail."""
 
 
 Command = Callable[..., None]
@@ -69,79 +69,78 @@ _SERVER: tuple[Command, ...] = (
     session.login, session.logout, session.completion, session.version,
 )  # fmt: skip
 
-app.command(cls=submit.TakesCommand, rich_help_panel=JOBS)(submit.submit)
-app.command(cls=submit.TakesCommand, rich_help_panel=JOBS)(submit.plan)
+app.command(cls=submit.JobCommand, rich_help_panel=JOBS)(submit.submit)
+app.command(cls=submit.JobCommand, rich_help_panel=JOBS)(submit.plan)
 app.command(rich_help_panel=JOBS)(simulate.simulate)
 for _command in _JOBS:
     app.command(rich_help_panel=JOBS)(_command)
 app.add_typer(schedules.schedules, name="schedule", rich_help_panel=JOBS)
 app.add_typer(artifacts.artifacts, name="artifacts", rich_help_panel=JOBS)
-app.command(cls=RunsInside, rich_help_panel=INSIDE)(ssh.ssh)
-app.command(name="exec", cls=RunsInside, rich_help_panel=INSIDE)(execute.run)
-app.command(rich_help_panel=INSIDE)(forward.forward)
-app.command(rich_help_panel=INSIDE)(debug.debug)
-app.command(rich_help_panel=INSIDE)(stack.stack)
-app.add_typer(files.files, name="files", rich_help_panel=PLACE)
-app.add_typer(images.images, name="image", rich_help_panel=PLACE)
-app.add_typer(instance_types.instance_types, name="instance-type", rich_help_panel=PLACE)
-app.add_typer(people.users, name="user", rich_help_panel=PLACE)
-app.add_typer(groups.groups, name="group", rich_help_panel=PLACE)
-app.add_typer(datasets.datasets, name="dataset", rich_help_panel=PLACE)
-app.add_typer(secrets.secrets, name="secret", rich_help_panel=PLACE)
-app.add_typer(people.tokens, name="token", rich_help_panel=PLACE)
-app.add_typer(keys.keys, name="key", rich_help_panel=PLACE)
-app.add_typer(notifications.notifications, name="notifications", rich_help_panel=PLACE)
-app.command(rich_help_panel=PLACE)(usage.usage)
-app.command(rich_help_panel=PLACE)(audit.audit)
-app.command(rich_help_panel=PLACE)(prune.prune)
+app.command(cls=TaskCommand, rich_help_panel=TASK_ACCESS)(ssh.ssh)
+app.command(name="exec", cls=TaskCommand, rich_help_panel=TASK_ACCESS)(execute.run)
+app.command(rich_help_panel=TASK_ACCESS)(forward.forward)
+app.command(rich_help_panel=TASK_ACCESS)(debug.debug)
+app.command(rich_help_panel=TASK_ACCESS)(stack.stack)
+app.add_typer(files.files, name="files", rich_help_panel=RESOURCES)
+app.add_typer(images.images, name="image", rich_help_panel=RESOURCES)
+app.add_typer(instance_types.instance_types, name="instance-type", rich_help_panel=RESOURCES)
+app.add_typer(people.users, name="user", rich_help_panel=RESOURCES)
+app.add_typer(groups.groups, name="group", rich_help_panel=RESOURCES)
+app.add_typer(datasets.datasets, name="dataset", rich_help_panel=RESOURCES)
+app.add_typer(secrets.secrets, name="secret", rich_help_panel=RESOURCES)
+app.add_typer(people.tokens, name="token", rich_help_panel=RESOURCES)
+app.add_typer(keys.keys, name="key", rich_help_panel=RESOURCES)
+app.add_typer(notifications.notifications, name="notifications", rich_help_panel=RESOURCES)
+app.command(rich_help_panel=RESOURCES)(usage.usage)
+app.command(rich_help_panel=RESOURCES)(audit.audit)
+app.command(rich_help_panel=RESOURCES)(prune.prune)
 for _command in _SERVER:
     app.command(rich_help_panel=SERVER)(_command)
 
 
 def main() -> None:
-    """The entry point."""
-    leave_out_httpx_cli()
+    skip_httpx_cli()
     if "_HOLDFAST_COMPLETE" in os.environ:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 
         completion_init()
     code = run(sys.argv[1:])
-    _flush()
+    _flush_streams()
     sys.exit(code)
 
 
 def run(args: Sequence[str]) -> int:
-    """Run one command line; returns its exit code."""
+    """Run one command line and return its exit code."""
     json = wants_json(args)
     try:
         result = _build_command(args[0] if args else "")(list(args), prog_name="holdfast", standalone_mode=False)
         return result if isinstance(result, int) else OK
-    except output.ReaderGone:
+    except output.OutputClosed:
         return OK
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except typer.TyperException as error:
-        return _usage(error, json)
+        return _report_usage_error(error, json)
     except HoldfastError as error:
-        show_error(error, json=json, source=source_of(args), outcome=outcome_of(args))
+        show_error(error, json=json, source=find_job_source(args), outcome=describe_outcome(args))
         return ERROR
     except RecursionError:
         hint = "Is this the address of a Holdfast server? Check HOLDFAST_URL."
-        show_error(UserError("The answer is nested too deeply to be shown", hint=hint), json=json)
+        show_error(UserError("The response is nested too deeply", hint=hint), json=json)
         return ERROR
     except Exception as error:
-        return _mistake(error, json)
+        return _report_bug(error, json)
 
 
 @functools.cache
 def _build_command(word: str) -> Any:
-    """The command tree, of which only the branch that `word` names is built: typer reads each signature in it, and all
-    of them take longer than most commands."""
-    return explain_in_words(spare_conversions(typer.main.get_command(_prune_app(word))))
+    """Build only the branch of the command tree that `word` names: Typer reads every signature in the tree, which takes
+    longer than most commands."""
+    return replace_type_names(skip_conversions(typer.main.get_command(_prune_app(word))))
 
 
 def _prune_app(word: str) -> typer.Typer:
-    """The whole app when `word` names no command, for help and for hints at what was meant."""
+    """Return the whole app if `word` is not a command, for help and suggestions."""
     commands = [info for info in app.registered_commands if word == _command_name(info)]
     groups = [info for info in app.registered_groups if word == info.name]
     if not commands and not groups:
@@ -156,14 +155,14 @@ def _command_name(info: CommandInfo) -> str:
 
 
 def wants_json(args: Sequence[str]) -> bool:
-    """Errors are JSON too when the result would be; a job's own command after `--` has no say."""
+    """Report whether errors are printed as JSON; arguments after `--` are the job's own command."""
     own = list(args)[: list(args).index("--")] if "--" in args else args
     return "--json" in own
 
 
-def source_of(args: Sequence[str]) -> str | None:
-    """The job file named on the command line, for messages about its lines; COMMAND when there is none."""
-    if tuple(args[:2]) not in _SCHEDULING and (not args or args[0] not in ("submit", "plan", "simulate")):
+def find_job_source(args: Sequence[str]) -> str | None:
+    """Return the job file on the command line, for messages about its lines; COMMAND for a command after `--`."""
+    if tuple(args[:2]) not in _SCHEDULE_OUTCOMES and (not args or args[0] not in ("submit", "plan", "simulate")):
         return None
     if "--" in args:
         return COMMAND
@@ -174,39 +173,38 @@ def source_of(args: Sequence[str]) -> str | None:
     return "stdin" if "-" in args else None
 
 
-_SCHEDULING: dict[tuple[str, ...], str] = {
+_SCHEDULE_OUTCOMES: dict[tuple[str, ...], str] = {
     ("schedule", "add"): "nothing was added",
     ("schedule", "set"): "nothing was changed",
 }
 
 
-def outcome_of(args: Sequence[str]) -> str:
-    """What problems in a job file led to."""
+def describe_outcome(args: Sequence[str]) -> str:
+    """Return the consequence of an invalid job file."""
     if args[:1] == ["simulate"]:
         return "nothing was run"
-    return _SCHEDULING.get(tuple(args[:2]), "nothing was submitted")
+    return _SCHEDULE_OUTCOMES.get(tuple(args[:2]), "nothing was submitted")
 
 
-def _usage(error: typer.TyperException, json: bool) -> int:
+def _report_usage_error(error: typer.TyperException, json: bool) -> int:
     context: Any = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
-        return USAGE  # the help is printed by then
+        return USAGE  # the help is already printed
     command = context.command_path if context is not None else "holdfast"
-    show_usage(error.format_message(), command, json=json)
+    show_usage_error(error.format_message(), command, json=json)
     return error.exit_code
 
 
-def _mistake(error: Exception, json: bool) -> int:
-    """Ours, not the user's."""
+def _report_bug(error: Exception, json: bool) -> int:
     if os.environ.get("HOLDFAST_DEBUG"):
         raise error
-    hint = "Set HOLDFAST_DEBUG=1 to see where it happens, and report it."
-    show_error(UserError(f"This is a mistake in holdfast: {type(error).__name__}: {error}", hint=hint), json=json)
+    hint = "Report it with the traceback; set HOLDFAST_DEBUG=1 to print it."
+    show_error(UserError(f"Internal error, a bug in holdfast: {type(error).__name__}: {error}", hint=hint), json=json)
     return ERROR
 
 
-def _flush() -> None:
-    """A reader that has gone must not make Python complain while it shuts down."""
+def _flush_streams() -> None:
+    """Flush both streams; a closed pipe must not make Python print an error at exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

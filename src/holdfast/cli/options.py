@@ -1,43 +1,72 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options shared by several commands."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from holdfast.core.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.sdk import Client
 
 
-def complete_job(incomplete: str) -> list[str]:
-    """Ids of the newest jobs, for the shell's completion; silent when there is no server to ask."""
-    from holdfast.core.errors import HoldfastError
-
-    try:
-        with connect(timeout=2) as client:
-            return [job.id for job in client.jobs(limit=50).items if job.id.startswith(incomplete)]
-    except HoldfastError:
-        return []
-
-
 def connect(*, patience: float = 0.0, timeout: float = 30.0) -> Client:
-    """A client for the server that environment, login or state folder name."""
+    """Return a client for the server set by the environment, the saved login or the state folder."""
     from holdfast.sdk import Client
 
     return Client(patience=patience, timeout=timeout)
 
 
+def make_completer(list_names: Callable[[Client], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Return a function that completes names; it returns nothing if no server answers."""
+
+    def complete_name(incomplete: str) -> list[str]:
+        try:
+            with connect(timeout=2) as client:
+                return [name for name in list_names(client) if name.startswith(incomplete)]
+        except HoldfastError:
+            return []
+
+    return complete_name
+
+
+def expand_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace each parameter that is a dataclass by its fields: Typer needs one parameter per option."""
+    signature = inspect.signature(command, eval_str=True)
+    annotations: dict[str, Any] = {name: each.annotation for name, each in signature.parameters.items()}
+    groups: dict[str, Any] = {name: annotation for name, annotation in annotations.items() if is_dataclass(annotation)}
+
+    @functools.wraps(command)
+    def run(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        command(**values)
+
+    expanded = {name: inspect.signature(group, eval_str=True).parameters.values() for name, group in groups.items()}
+    flat = [each for name, own in signature.parameters.items() for each in expanded.get(name, [own])]
+    keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in flat]
+    run.__signature__ = signature.replace(parameters=keywords)  # type: ignore[attr-defined]
+    return run
+
+
+complete_job = make_completer(lambda client: [job.id for job in client.jobs(limit=50).items])  # the newest jobs
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 JobRef = Annotated[
-    str, typer.Argument(metavar="JOB", help="Id, a unique part of it, or a name.", autocompletion=complete_job)
+    str, typer.Argument(metavar="JOB", help="Job id, a unique part of it, or a name.", autocompletion=complete_job)
 ]
 JobRefs = Annotated[
     list[str],
-    typer.Argument(metavar="JOB...", help="Ids, unique parts of them, or names.", autocompletion=complete_job),
+    typer.Argument(metavar="JOB...", help="Job ids, unique parts of them, or names.", autocompletion=complete_job),
 ]
-Follow = Annotated[
-    bool, typer.Option("--follow", "-f", help="Print the log as it comes; end with the job's exit code.")
-]
-Wait = Annotated[bool, typer.Option("--wait", help="Wait for the job's end; end with its exit code.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Stream the log; exit with the job's exit code.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until the job ends; exit with its exit code.")]
+DisplayName = Annotated[str | None, typer.Option(help="Display name.")]
+Description = Annotated[str | None, typer.Option(help="Description.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")]

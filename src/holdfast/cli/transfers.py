@@ -1,4 +1,4 @@
-"""Files on their way between this machine and the server: progress, and names that stay where they should."""
+"""File transfers between this machine and the server: progress bars and safe target paths."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from pathlib import Path
 
 from . import output
 
-Told = Callable[[int], None]  # how many more bytes went through
+ProgressCallback = Callable[[int], None]  # called with the number of bytes transferred since the last call
 
 
 @contextmanager
-def bar(label: str, size: int | None) -> Iterator[Told]:
-    """A bar on stderr, of a size that may not be known; nothing where nobody looks."""
+def show_progress_bar(label: str, size: int | None) -> Iterator[ProgressCallback]:
+    """Show a progress bar on stderr, if it is a terminal. `size` None: unknown."""
     if not output.is_terminal(sys.stderr):
         yield lambda count: None
         return
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=output.console_for(sys.stderr), transient=True) as shown:
-        task = shown.add_task(output.safe(label), total=size)
+    with Progress(*columns, console=output.create_console(sys.stderr), transient=True) as shown:
+        task = shown.add_task(output.escape(label), total=size)
         yield lambda count: shown.update(task, advance=count)
 
 
-def save(pieces: Iterable[bytes], target: Path, told: Told) -> int:
-    """To a file that is there whole or not at all; how many bytes it has."""
+def save_file(pieces: Iterable[bytes], target: Path, progress: ProgressCallback) -> int:
+    """Write a file atomically and return its size."""
     from holdfast.core.errors import UserError
 
     size = 0
@@ -40,7 +40,7 @@ def save(pieces: Iterable[bytes], target: Path, told: Told) -> int:
             for piece in pieces:
                 file.write(piece)
                 size += len(piece)
-                told(len(piece))
+                progress(len(piece))
         part.replace(target)
     except OSError as error:
         raise UserError(f"Cannot write {target}: {error.strerror}") from None
@@ -50,18 +50,18 @@ def save(pieces: Iterable[bytes], target: Path, told: Told) -> int:
     return size
 
 
-def below(folder: Path, name: str) -> Path:
-    """Where a file of that name is saved; a name that leads out of the folder is refused, whoever sent it."""
+def resolve_below(folder: Path, name: str) -> Path:
+    """Return the target path of a file; reject names that point outside the folder."""
     from holdfast.core.errors import UserError
 
     parts = name.split("/")
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
-        raise UserError(f"The server named a file {output.safe(name)!r}, which cannot be saved safely")
+        raise UserError(f"The server sent the unsafe file name {output.escape(name)!r}")
     return folder.joinpath(*parts)
 
 
-def files_in(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Every plain file below a folder of this machine, with its name within it. Links are not followed."""
+def walk_files(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Yield every regular file below a folder with its relative name; symlinks are skipped."""
     for above, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):

@@ -1,4 +1,4 @@
-"""Artifacts on their way in: written to a folder that no job sees, as many as fit. Blocking: runs in a thread."""
+"""Collects a task's artifacts in a folder that no job sees, up to the limits. Blocking: runs in a thread."""
 
 from __future__ import annotations
 
@@ -11,77 +11,79 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from holdfast.core.messages import msg
-from holdfast.disk_space import DiskMarks, require_room
-from holdfast.engines.base import LeftOut
+from holdfast.disk_space import DiskThresholds, require_space
+from holdfast.engines.base import SkipReason
 
-MAX_LENGTH = 2000  # bytes of a path
+MAX_PATH_LENGTH = 2000  # bytes of a path
 MAX_PART_LENGTH = 255
-_BLOCK = 1 << 20
-_NAMED = 3  # of what was left out
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_BLOCK_SIZE = 1 << 20
+_MAX_NAMED = 3  # skipped files
+_DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-Path = tuple[bytes, ...]
+PathParts = tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """How much may be kept."""
+class ArtifactSpace:
+    """How many files and bytes can be saved."""
 
     files: int
     bytes: int
 
 
 @dataclass(slots=True)
-class Tally:
-    """What became of a task's artifacts."""
+class CollectionResult:
+    """Result of collecting a task's artifacts."""
 
     files: int = 0
     bytes: int = 0
-    left: Counter[LeftOut] = field(default_factory=Counter)
+    left: Counter[SkipReason] = field(default_factory=Counter)
     left_bytes: int = 0
-    named: list[str] = field(default_factory=list)  # the first that were left out
-    more: bool = False  # there were others that nobody counted
-    moved: list[str] = field(default_factory=list)  # what was in their place, by its new path
+    named: list[str] = field(default_factory=list)  # the first skipped files
+    more: bool = False  # there were more, not counted
+    moved: list[str] = field(default_factory=list)  # new paths of existing files that were moved
 
 
-class Unreadable(Exception):
-    """The file of the task's, not the place it is copied to."""
+class UnreadableFile(Exception):
+    """The task's file cannot be read; not an error of the destination."""
 
 
-class Draft:
-    """An engine's ArtifactSink."""
+class ArtifactDraft:
+    """The engine's ArtifactSink."""
 
-    def __init__(self, top: int, room: Room, is_over: Callable[[], bool], marks: DiskMarks | None = None) -> None:
-        """`top`: a folder that is ours alone. `is_over`: nobody waits any more. `marks`: what must stay free there."""
-        self._marks = marks or DiskMarks()
+    def __init__(
+        self, top: int, room: ArtifactSpace, is_over: Callable[[], bool], marks: DiskThresholds | None = None
+    ) -> None:
+        """`top`: a private folder. `is_over`: the collection was cancelled. `marks`: disk space that must stay free."""
+        self._marks = marks or DiskThresholds()
         self._top = top
         self._room = room
         self._is_over = is_over
-        self._open: tuple[Path, int] | None = None  # the folder written to last
-        self.tally = Tally()
+        self._open: tuple[PathParts, int] | None = None  # the folder written to last
+        self.tally = CollectionResult()
 
     @property
-    def ended(self) -> bool:
+    def is_cancelled(self) -> bool:
         return self._is_over()
 
-    def take(self, path: Path, size: int, open_file: Callable[[], BinaryIO]) -> None:
+    def add_file(self, path: PathParts, size: int, open_file: Callable[[], BinaryIO]) -> None:
         if path[0].startswith(b"."):
             return
-        why = self._why_not(path, size)
+        why = self._find_skip_reason(path, size)
         if why is None:
-            why = self._write(path, size, open_file)
+            why = self._write_file(path, size, open_file)
         if why is not None:
-            self.leave(path, why)
+            self.skip_entry(path, why)
             self.tally.left_bytes += size
 
-    def leave(self, path: Path, why: LeftOut, count: int = 1) -> None:
+    def skip_entry(self, path: PathParts, why: SkipReason, count: int = 1) -> None:
         self.tally.left[why] += count
-        if len(self.tally.named) < _NAMED:
-            self.tally.named.append(shown(path))
+        if len(self.tally.named) < _MAX_NAMED:
+            self.tally.named.append(format_path(path))
 
-    def not_counted(self) -> None:
+    def mark_incomplete(self) -> None:
         self.tally.more = True
 
     def close(self) -> None:
@@ -89,35 +91,35 @@ class Draft:
             os.close(self._open[1])
             self._open = None
 
-    def _why_not(self, path: Path, size: int) -> LeftOut | None:
-        if not can_be_named(path):
-            return LeftOut.NAME
-        if self.tally.left[LeftOut.NO_ROOM]:
-            return LeftOut.NO_ROOM
+    def _find_skip_reason(self, path: PathParts, size: int) -> SkipReason | None:
+        if not is_valid_path(path):
+            return SkipReason.NAME
+        if self.tally.left[SkipReason.NO_ROOM]:
+            return SkipReason.NO_ROOM
         if self.tally.files >= self._room.files:
-            return LeftOut.TOO_MANY
-        return LeftOut.TOO_LARGE if self.tally.bytes + size > self._room.bytes else None
+            return SkipReason.TOO_MANY
+        return SkipReason.TOO_LARGE if self.tally.bytes + size > self._room.bytes else None
 
-    def _write(self, path: Path, size: int, open_file: Callable[[], BinaryIO]) -> LeftOut | None:
+    def _write_file(self, path: PathParts, size: int, open_file: Callable[[], BinaryIO]) -> SkipReason | None:
         try:
-            with _opened(open_file) as source:
-                self._copy(source, path, size)
-        except Unreadable:
-            return LeftOut.UNREADABLE
+            with _open_source(open_file) as source:
+                self._copy_file(source, path, size)
+        except UnreadableFile:
+            return SkipReason.UNREADABLE
         except OSError as error:
-            if error.errno in _FULL:
-                return LeftOut.NO_ROOM
-            raise  # whatever ails the disk, the next file would meet it too
+            if error.errno in _DISK_FULL_ERRORS:
+                return SkipReason.NO_ROOM
+            raise  # a disk error would affect the next file too
         self.tally.files += 1
         self.tally.bytes += size
         return None
 
-    def _copy(self, source: BinaryIO, path: Path, size: int) -> None:
-        folder = self._folder(path[:-1])
-        fd = os.open(path[-1], _NEW_FILE, 0o644, dir_fd=folder)
+    def _copy_file(self, source: BinaryIO, path: PathParts, size: int) -> None:
+        folder = self._open_folder(path[:-1])
+        fd = os.open(path[-1], _NEW_FILE_FLAGS, 0o644, dir_fd=folder)
         try:
-            require_room(fd, size, self._marks)
-            self._fill(fd, source, size)
+            require_space(fd, size, self._marks)
+            self._copy_content(fd, source, size)
             os.fsync(fd)
         except BaseException:
             with suppress(OSError):
@@ -126,50 +128,50 @@ class Draft:
         finally:
             os.close(fd)
 
-    def _fill(self, fd: int, source: BinaryIO, size: int) -> None:
-        """Where there is nothing but zeros, nothing is written: a file may be one large hole."""
+    def _copy_content(self, fd: int, source: BinaryIO, size: int) -> None:
+        """Copy the content; blocks of zeros become holes."""
         at = 0
-        while at < size and (data := _read(source, min(_BLOCK, size - at))):
+        while at < size and (data := _read_source(source, min(_BLOCK_SIZE, size - at))):
             if self._is_over():
-                raise OSError(errno.ECANCELED, msg("Nobody waits for it any more"))
+                raise OSError(errno.ECANCELED, msg("The collection was cancelled"))
             if data[0] or data != bytes(len(data)):
                 _write_at(fd, data, at)
             at += len(data)
         os.ftruncate(fd, at)
 
-    def _folder(self, path: Path) -> int:
-        """Made where it is missing; the last one stays open, for files come folder by folder."""
+    def _open_folder(self, path: PathParts) -> int:
+        """Open or create a folder; the last one stays open, since files arrive folder by folder."""
         if self._open is None or self._open[0] != path:
             self.close()
             self._open = (path, make_folders(self._top, path))
         return self._open[1]
 
 
-def make_folders(top: int, path: Path) -> int:
-    fd = os.open(b".", _FOLDER, dir_fd=top)
+def make_folders(top: int, path: PathParts) -> int:
+    fd = os.open(b".", _FOLDER_FLAGS, dir_fd=top)
     for part in path:
         try:
             with suppress(FileExistsError):
                 os.mkdir(part, 0o755, dir_fd=fd)
-            below = os.open(part, _FOLDER, dir_fd=fd)
+            below = os.open(part, _FOLDER_FLAGS, dir_fd=fd)
         finally:
             os.close(fd)
         fd = below
     return fd
 
 
-def _opened(open_file: Callable[[], BinaryIO]) -> BinaryIO:
+def _open_source(open_file: Callable[[], BinaryIO]) -> BinaryIO:
     try:
         return open_file()
     except OSError as error:
-        raise Unreadable from error
+        raise UnreadableFile from error
 
 
-def _read(source: BinaryIO, count: int) -> bytes:
+def _read_source(source: BinaryIO, count: int) -> bytes:
     try:
         return source.read(count)
     except OSError as error:
-        raise Unreadable from error
+        raise UnreadableFile from error
 
 
 def _write_at(fd: int, data: bytes, at: int) -> None:
@@ -179,18 +181,18 @@ def _write_at(fd: int, data: bytes, at: int) -> None:
         view, at = view[written:], at + written
 
 
-def can_be_named(path: Path) -> bool:
-    """People can ask for it by name; and no engine's mistake leads out of the folder."""
+def is_valid_path(path: PathParts) -> bool:
+    """Whether users can request it by name, and it stays within the folder."""
     try:
         b"/".join(path).decode()
     except UnicodeDecodeError:
         return False
-    fits = sum(map(len, path)) + len(path) <= MAX_LENGTH and all(len(part) <= MAX_PART_LENGTH for part in path)
+    fits = sum(map(len, path)) + len(path) <= MAX_PATH_LENGTH and all(len(part) <= MAX_PART_LENGTH for part in path)
     return fits and not any(part in (b"", b".", b"..") or b"/" in part or b"\0" in part for part in path)
 
 
-def shown(path: Path) -> str:
-    """In words for people; a name may hold anything."""
+def format_path(path: PathParts) -> str:
+    """Format a path for messages; a name can contain any bytes."""
     text = b"/".join(path).decode("utf-8", "backslashreplace")
     text = text if len(text) <= 100 else f"{text[:50]}...{text[-47:]}"
     return text if text.isprintable() else repr(text)

@@ -1,8 +1,8 @@
-"""Drives task attempts on the engine to their goals, and looks at each until it has ended.
+"""Drives task attempts on the engine to their goals, and observes each until it has ended.
 
-What an engine reports by itself is a hint that comes early; nothing depends on it. An attempt that was not heard of for
-LOOK_INTERVAL is observed, and a goal that was not reached is pursued again. A call that failed says nothing about the
-attempt: only observations do, and a final one is never replaced.
+Reports of an engine are early hints; nothing depends on them. An attempt without news for OBSERVE_INTERVAL is observed,
+and a goal that was not reached is retried. A failed call says nothing about the attempt: only observations do, and a
+final one is never replaced.
 """
 
 from __future__ import annotations
@@ -15,284 +15,284 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Protocol
 
-from holdfast.core.attempt import Observation, Seen
+from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.errors import EngineError
 from holdfast.core.messages import msg
-from holdfast.core.plan import Announce, Remove, Start, Step, Stop
+from holdfast.core.planning.steps import AnnounceStep, RemoveStep, StartStep, Step, StopStep
 from holdfast.engines.base import Engine, Launch
 from holdfast.launching import Launcher
 
 log = logging.getLogger(__name__)
 
 TICK_INTERVAL = 5.0  # seconds between two checks whether something is due
-LOOK_INTERVAL = 30.0  # seconds after which an attempt that was not heard of is observed
+OBSERVE_INTERVAL = 30.0  # seconds after which an attempt without news is observed
 STRAY_INTERVAL = 60.0  # seconds between two searches for attempts that no job owns
 STRAY_TIMEOUT = 10.0  # seconds that a starting server waits for such attempts to end
 START_TIMEOUT = 60.0  # seconds for one call of the engine
 CALL_TIMEOUT = 30.0  # the same for every other call
 STOP_MARGIN = 5.0  # seconds after its grace until an attempt that still runs is stopped again
-FREE_TIMEOUT = 5.0  # seconds to make room on a full disk
-RETRY_MIN, RETRY_MAX = 0.5, 60.0  # seconds until a call that failed is tried again
+FREE_DISK_TIMEOUT = 5.0  # seconds to free space on a full disk
+RETRY_MIN, RETRY_MAX = 0.5, 60.0  # seconds until a failed call is retried
 CLOSE_TIMEOUT = 5.0  # seconds that calls get when the server stops
 MAX_OBSERVED = 500  # attempts in one call
 MAX_STARTS, MAX_REMOVALS = 16, 4  # calls at the same time
 
-ALIVE = (Seen.RUNNING, Seen.HELD)
-FINAL = (Seen.EXITED, Seen.LOST, Seen.REFUSED)
+ALIVE_STATES = (ObservedState.RUNNING, ObservedState.HELD)
+FINAL_STATES = (ObservedState.EXITED, ObservedState.LOST, ObservedState.REFUSED)
 
 
-class Goal(IntEnum):
-    """What is wanted of an attempt."""
+class AttemptGoal(IntEnum):
+    """The desired state of an attempt."""
 
-    WATCH = 0  # nothing but to know how it goes
+    WATCH = 0  # observe only
     START = 1
     STOP = 2
-    REMOVE = 3  # from the engine, except for its logs; stopped first if it must be
+    REMOVE = 3  # from the engine, except for its logs; stopped first if necessary
 
 
 class AttemptHandler(Protocol):
-    """What the tracker needs of the controller. Nothing here blocks."""
+    """The interface of the controller to the tracker. Nothing here blocks."""
 
-    async def build_launch(self, launcher: Launcher, start: Start) -> Launch | Observation:
-        """An observation instead, REFUSED, where no launch can be built."""
+    async def build_launch(self, launcher: Launcher, start: StartStep) -> Launch | Observation:
+        """Build a launch; a REFUSED observation if that fails."""
         ...
 
-    def mask(self, observation: Observation) -> Observation:
-        """Without secrets of the job."""
+    def mask_secrets(self, observation: Observation) -> Observation:
+        """Mask the job's secrets."""
         ...
 
-    def note_observation(self, observation: Observation) -> None:
-        """Something new was seen."""
+    def record_observation(self, observation: Observation) -> None:
+        """Record a new observation."""
         ...
 
-    def live_attempts(self) -> set[str]:
-        """Those that jobs have, and that have not ended as far as is saved."""
+    def list_live_attempts(self) -> set[str]:
+        """Return the attempts of jobs that have not ended in the saved state."""
         ...
 
-    def needs_settling(self, observation: Observation) -> bool: ...
+    def needs_finalizing(self, observation: Observation) -> bool: ...
 
-    async def settle(self, observation: Observation) -> Observation:
-        """Do what has to be done before the plan hears of it. Begun again after a crash."""
+    async def finalize_observation(self, observation: Observation) -> Observation:
+        """Do the work that precedes planning. Repeated after a crash."""
         ...
 
-    def report(self, observation: Observation) -> None:
-        """Hand it to the plan."""
+    def report_observation(self, observation: Observation) -> None:
+        """Pass it to the plan."""
         ...
 
-    def note_failed_start(self, attempt_id: str, error: Exception) -> None:
-        """It is not known whether it started; it is tried again."""
+    def record_failed_start(self, attempt_id: str, error: Exception) -> None:
+        """Record a failed start. Whether it started is unknown; it is retried."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class TrackedAttempt:
     id: str
-    goal: Goal = Goal.WATCH
-    start: tuple[Launcher, Start] | None = None
-    grace: float = float("inf")  # seconds, of the stop that is wanted
+    goal: AttemptGoal = AttemptGoal.WATCH
+    start: tuple[Launcher, StartStep] | None = None
+    grace: float = float("inf")  # seconds, of the requested stop
     stop_again_at: float = 0.0  # loop time
     announcements: dict[str, str] = field(default_factory=dict)  # by key
     newest: Observation | None = None
-    reported: Observation | None = None  # the last one whose report is done
-    settled: Observation | None = None  # the same, as it was reported
+    reported: Observation | None = None  # the last one that was reported
+    finalized: Observation | None = None  # the same, as it was reported
     heard_at: float = 0.0  # loop time
-    changes: int = 0  # counts what an observation that is on its way does not know of
-    is_settling: bool = False
+    changes: int = 0  # incremented to detect outdated observations
+    is_finalizing: bool = False
     is_owned: bool = True  # by a job
     failures: int = 0  # calls that failed, one after the other
     retry: asyncio.TimerHandle | None = None  # until then no call is made
     worker: asyncio.Task[None] | None = None
 
     @property
-    def seen(self) -> Seen | None:
+    def observed_state(self) -> ObservedState | None:
         return self.newest.seen if self.newest else None
 
     @property
-    def has_news(self) -> bool:
+    def has_unreported(self) -> bool:
         return self.newest is not self.reported
 
-    def raise_goal(self, goal: Goal) -> None:
+    def raise_goal(self, goal: AttemptGoal) -> None:
         self.goal = max(self.goal, goal)
 
-    def want_stop(self, grace: float) -> None:
-        """A second one may only shorten the grace."""
-        self.raise_goal(Goal.STOP)
-        if self.seen is Seen.ABSENT:  # it may be just being started: look again
-            self.newest = self.reported = self.settled = None
+    def request_stop(self, grace: float) -> None:
+        """Request a stop; a second request can only shorten the grace period."""
+        self.raise_goal(AttemptGoal.STOP)
+        if self.observed_state is ObservedState.ABSENT:  # it may be starting: observe again
+            self.newest = self.reported = self.finalized = None
         if grace < self.grace:
             self.grace, self.stop_again_at = grace, 0.0
 
 
 class AttemptTracker:
-    """Belongs to the event loop. At most one worker, an asyncio task, makes the engine's calls for an attempt, so they
-    never overlap; attempts with nothing to do have none."""
+    """Runs on the event loop. At most one worker, an asyncio task, calls the engine for an attempt, so calls never
+    overlap; idle attempts have none."""
 
     def __init__(self, engine: Engine, handler: AttemptHandler) -> None:
         self._engine = engine
         self._handler = handler
         self._attempts: dict[str, TrackedAttempt] = {}
-        self._by_age: dict[str, TrackedAttempt] = {}  # those that have not ended, the longest unheard of first
+        self._by_age: dict[str, TrackedAttempt] = {}  # those that have not ended, longest without news first
         self._workers: set[asyncio.Task[None]] = set()
         self._starts = asyncio.Semaphore(MAX_STARTS)
         self._removals = asyncio.Semaphore(MAX_REMOVALS)
         self._strays_at = 0.0  # loop time of the next search for strays
 
-    # -- what is wanted
+    # -- goals
 
-    async def resume(self, attempt_ids: Iterable[str]) -> None:
-        """Look after attempts that were started, or were to be, perhaps by another server: tell what is known of them,
-        and look at the others."""
-        attempts = [self._track(attempt_id) for attempt_id in attempt_ids]
+    async def resume_attempts(self, attempt_ids: Iterable[str]) -> None:
+        """Track attempts that were started or planned, possibly by another server: report known ones and observe the
+        others."""
+        attempts = [self._track_attempt(attempt_id) for attempt_id in attempt_ids]
         for attempt in attempts:
-            if attempt.settled is not None:
-                self._handler.report(attempt.settled)
-        await self._observe([attempt for attempt in attempts if attempt.newest is None])
+            if attempt.finalized is not None:
+                self._handler.report_observation(attempt.finalized)
+        await self._observe_all([attempt for attempt in attempts if attempt.newest is None])
 
-    def apply(self, launcher: Launcher, steps: Iterable[Step]) -> None:
-        """Pursue what a saved plan wants."""
+    def apply_steps(self, launcher: Launcher, steps: Iterable[Step]) -> None:
+        """Apply the steps of a saved plan."""
         changed = {}
         for step in steps:
-            changed[step.attempt_id] = attempt = self._track(step.attempt_id)
+            changed[step.attempt_id] = attempt = self._track_attempt(step.attempt_id)
             match step:
-                case Start():
+                case StartStep():
                     attempt.start = (launcher, step)
-                    attempt.raise_goal(Goal.START)
-                case Stop():
-                    attempt.want_stop(step.grace.total_seconds())
+                    attempt.raise_goal(AttemptGoal.START)
+                case StopStep():
+                    attempt.request_stop(step.grace.total_seconds())
                     self._report_end_again(attempt)
-                case Announce():
+                case AnnounceStep():
                     attempt.announcements[step.key] = step.text
-                case Remove():
-                    attempt.raise_goal(Goal.REMOVE)
+                case RemoveStep():
+                    attempt.raise_goal(AttemptGoal.REMOVE)
         for attempt in changed.values():
-            self._kick(attempt)
+            self._ensure_worker(attempt)
 
     def _report_end_again(self, attempt: TrackedAttempt) -> None:
-        """A plan that wants to stop it does not know of its end."""
-        if attempt.seen in FINAL and attempt.settled is not None and not attempt.has_news:
-            self._handler.report(attempt.settled)
+        """Report its end again: a plan that stops it does not know of it."""
+        if attempt.observed_state in FINAL_STATES and attempt.finalized is not None and not attempt.has_unreported:
+            self._handler.report_observation(attempt.finalized)
 
     async def free_disk(self, attempt_ids: Iterable[str]) -> None:
-        """Remove the files of ended attempts before their time, as far as that goes at once."""
+        """Remove the files of ended attempts early, within a timeout."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(FREE_TIMEOUT):
+            async with asyncio.timeout(FREE_DISK_TIMEOUT):
                 await asyncio.gather(*map(self._engine.remove, attempt_ids), return_exceptions=True)
 
-    def tracked(self) -> list[str]:
-        """Ids of attempts that are not removed yet."""
+    def list_tracked_attempts(self) -> list[str]:
+        """Return the ids of attempts that are not removed yet."""
         return list(self._attempts)
 
-    def _track(self, attempt_id: str) -> TrackedAttempt:
+    def _track_attempt(self, attempt_id: str) -> TrackedAttempt:
         attempt = self._attempts.get(attempt_id)
         if attempt is None:
             attempt = self._attempts[attempt_id] = TrackedAttempt(attempt_id)
-            self._touch(attempt)
+            self._mark_observed(attempt)
         return attempt
 
-    def _forget(self, attempt: TrackedAttempt) -> None:
+    def _untrack_attempt(self, attempt: TrackedAttempt) -> None:
         self._attempts.pop(attempt.id, None)
         self._by_age.pop(attempt.id, None)
 
-    # -- what is seen
+    # -- observations
 
-    def hear(self, observation: Observation) -> None:
-        """A hint from the engine: it may be late, doubled, out of order, or not come at all."""
+    def handle_observation(self, observation: Observation) -> None:
+        """Handle a hint from the engine: it may be late, duplicated, out of order, or missing."""
         attempt = self._attempts.get(observation.attempt_id)
         if attempt is None:
-            if observation.seen in ALIVE:
+            if observation.seen in ALIVE_STATES:
                 self._strays_at = 0.0
-        elif observation.seen is not Seen.ABSENT:  # only a look that nothing overlaps can tell that
-            self._accept(attempt, observation)
-            self._kick(attempt)
+        elif observation.seen is not ObservedState.ABSENT:  # only an observation without concurrent calls is reliable
+            self._accept_observation(attempt, observation)
+            self._ensure_worker(attempt)
 
-    def _accept(self, attempt: TrackedAttempt, observation: Observation) -> None:
-        self._touch(attempt)
-        observation = self._handler.mask(observation)
-        if attempt.newest is not None and not _supersedes(observation, attempt.newest):
+    def _accept_observation(self, attempt: TrackedAttempt, observation: Observation) -> None:
+        self._mark_observed(attempt)
+        observation = self._handler.mask_secrets(observation)
+        if attempt.newest is not None and not _is_newer_observation(observation, attempt.newest):
             return
         attempt.changes += 1
         attempt.newest = observation
-        if attempt.goal is Goal.START and observation.seen is not Seen.ABSENT:
-            attempt.goal, attempt.start = Goal.WATCH, None
-        if observation.seen in FINAL:
+        if attempt.goal is AttemptGoal.START and observation.seen is not ObservedState.ABSENT:
+            attempt.goal, attempt.start = AttemptGoal.WATCH, None
+        if observation.seen in FINAL_STATES:
             self._by_age.pop(attempt.id, None)
-        self._handler.note_observation(observation)
+        self._handler.record_observation(observation)
 
-    def _touch(self, attempt: TrackedAttempt) -> None:
+    def _mark_observed(self, attempt: TrackedAttempt) -> None:
         attempt.heard_at = asyncio.get_running_loop().time()
-        if attempt.seen not in FINAL:
+        if attempt.observed_state not in FINAL_STATES:
             self._by_age.pop(attempt.id, None)
             self._by_age[attempt.id] = attempt
 
-    async def _observe(self, attempts: Sequence[TrackedAttempt]) -> None:
+    async def _observe_all(self, attempts: Sequence[TrackedAttempt]) -> None:
         for first in range(0, len(attempts), MAX_OBSERVED):
-            await self._observe_some(attempts[first : first + MAX_OBSERVED])
+            await self._observe_batch(attempts[first : first + MAX_OBSERVED])
 
-    async def _observe_some(self, attempts: Sequence[TrackedAttempt]) -> None:
+    async def _observe_batch(self, attempts: Sequence[TrackedAttempt]) -> None:
         changes = {attempt.id: attempt.changes for attempt in attempts}
         for attempt in attempts:
-            self._touch(attempt)  # whatever comes of this, the next look is due after the interval
+            self._mark_observed(attempt)  # the next observation is due after the interval in any case
         try:
             async with asyncio.timeout(CALL_TIMEOUT):
                 found = await self._engine.observe(list(changes))
         except Exception as error:
-            if len(attempts) > 1 and not isinstance(error, TimeoutError):  # one of them must not hide the others
+            if len(attempts) > 1 and not isinstance(error, TimeoutError):  # find the one that fails
                 middle = len(attempts) // 2
-                await self._observe_some(attempts[:middle])
-                await self._observe_some(attempts[middle:])
+                await self._observe_batch(attempts[:middle])
+                await self._observe_batch(attempts[middle:])
             else:
-                said = {"event": "observe", "attempt": attempts[0].id, "error": repr(error)}
-                log.warning("could not observe tasks; trying again", extra=said)
+                details = {"event": "observe", "attempt": attempts[0].id, "error": repr(error)}
+                log.warning("could not observe tasks; retrying", extra=details)
             return
         for observation in found.values():
             seen = self._attempts.get(observation.attempt_id)
             if seen is not None and seen.changes == changes.get(seen.id):
-                self._accept(seen, observation)
-                self._kick(seen)
+                self._accept_observation(seen, observation)
+                self._ensure_worker(seen)
 
-    # -- what comes round
+    # -- periodic work
 
     async def run(self) -> None:
-        """Look at what was not heard of, and for strays. Until cancelled."""
+        """Observe attempts without news and remove strays, until cancelled."""
         while True:
             await asyncio.sleep(TICK_INTERVAL)
-            await self.check()
+            await self.check_due_attempts()
 
-    async def check(self) -> None:
+    async def check_due_attempts(self) -> None:
         now = asyncio.get_running_loop().time()
         due = []
         for attempt in self._by_age.values():
-            if attempt.heard_at > now - LOOK_INTERVAL:
+            if attempt.heard_at > now - OBSERVE_INTERVAL:
                 break
-            if attempt.goal is not Goal.START:  # one that is being started reports by itself
+            if attempt.goal is not AttemptGoal.START:  # a starting attempt reports by itself
                 due.append(attempt)
-        await self._observe(due)
+        await self._observe_all(due)
         if now >= self._strays_at:
             await self.remove_strays()
 
     async def remove_strays(self) -> list[asyncio.Task[None]]:
-        """Stop and remove attempts that no job owns; returns the workers. A job has an attempt before that is started,
-        so one that the engine lists and that is not live now belongs to none."""
+        """Stop and remove attempts that no job owns; return the workers. A job has an attempt before it is started, so
+        a listed attempt that is not live belongs to no job."""
         self._strays_at = asyncio.get_running_loop().time() + STRAY_INTERVAL
         try:
             async with asyncio.timeout(CALL_TIMEOUT):
                 listed = await self._engine.list_attempts()
         except Exception as error:
-            log.warning("could not list tasks; trying again", extra={"event": "strays", "error": repr(error)})
+            log.warning("could not list tasks; retrying", extra={"event": "strays", "error": repr(error)})
             return []
         for attempt_id in listed:
-            self._track(attempt_id)
-        live = self._handler.live_attempts()
-        kept = [attempt for attempt in self._attempts.values() if attempt.goal is not Goal.REMOVE]
+            self._track_attempt(attempt_id)
+        live = self._handler.list_live_attempts()
+        kept = [attempt for attempt in self._attempts.values() if attempt.goal is not AttemptGoal.REMOVE]
         strays = [attempt for attempt in kept if attempt.id not in live]
         for stray in strays:
             stray.is_owned = False
-            stray.raise_goal(Goal.REMOVE)
-            self._kick(stray)
+            stray.raise_goal(AttemptGoal.REMOVE)
+            self._ensure_worker(stray)
         return [stray.worker for stray in strays if stray.worker]
 
     async def close(self) -> None:
-        """Tasks run on; calls that were begun are finished first."""
+        """Finish calls in progress; tasks continue to run."""
         for attempt in self._attempts.values():
             if attempt.retry:
                 attempt.retry.cancel()
@@ -305,29 +305,31 @@ class AttemptTracker:
 
     # -- workers
 
-    def _kick(self, attempt: TrackedAttempt) -> None:
-        """Report what is new, at once where that takes no time; have a worker do the rest."""
-        if attempt.has_news and not attempt.is_settling and not self._needs_settling(attempt):
-            self._report(attempt, attempt.newest, attempt.newest)
-        if attempt.worker is None and (attempt.has_news or self._next_call(attempt) is not None):
-            attempt.worker = asyncio.create_task(self._work(attempt))
+    def _ensure_worker(self, attempt: TrackedAttempt) -> None:
+        """Report what is new if that takes no time; a worker does the rest."""
+        if attempt.has_unreported and not attempt.is_finalizing and not self._needs_finalizing(attempt):
+            self._report_observation(attempt, attempt.newest, attempt.newest)
+        if attempt.worker is None and (attempt.has_unreported or self._choose_next_call(attempt) is not None):
+            attempt.worker = asyncio.create_task(self._run_worker(attempt))
             self._workers.add(attempt.worker)
             attempt.worker.add_done_callback(self._workers.discard)
 
-    def _needs_settling(self, attempt: TrackedAttempt) -> bool:
-        return attempt.newest is not None and self._handler.needs_settling(attempt.newest)
+    def _needs_finalizing(self, attempt: TrackedAttempt) -> bool:
+        return attempt.newest is not None and self._handler.needs_finalizing(attempt.newest)
 
-    def _report(self, attempt: TrackedAttempt, observation: Observation | None, settled: Observation | None) -> None:
-        attempt.reported, attempt.settled = observation, settled
+    def _report_observation(
+        self, attempt: TrackedAttempt, observation: Observation | None, settled: Observation | None
+    ) -> None:
+        attempt.reported, attempt.finalized = observation, settled
         if settled is not None:
-            self._handler.report(settled)
+            self._handler.report_observation(settled)
 
-    async def _work(self, attempt: TrackedAttempt) -> None:
+    async def _run_worker(self, attempt: TrackedAttempt) -> None:
         try:
             while True:
-                if attempt.has_news:
-                    await self._settle(attempt)
-                elif (call := self._next_call(attempt)) is not None:
+                if attempt.has_unreported:
+                    await self._finalize_newest_observation(attempt)
+                elif (call := self._choose_next_call(attempt)) is not None:
                     await call(attempt)
                     attempt.failures = 0
                 else:
@@ -337,101 +339,101 @@ class AttemptTracker:
         finally:
             attempt.worker = None
 
-    def _next_call(self, attempt: TrackedAttempt) -> Callable[[TrackedAttempt], Awaitable[None]] | None:
-        """What is to be asked of the engine next; None: nothing for now."""
-        seen = attempt.seen
+    def _choose_next_call(self, attempt: TrackedAttempt) -> Callable[[TrackedAttempt], Awaitable[None]] | None:
+        """Return the next engine call; None: nothing for now."""
+        seen = attempt.observed_state
         if attempt.retry is not None:
             return None
-        if attempt.goal is Goal.START and seen in (None, Seen.ABSENT):
-            return self._start
-        if seen in ALIVE and attempt.announcements:
-            return self._announce
-        if attempt.goal is Goal.REMOVE and seen is not None and seen not in ALIVE:
-            return self._remove
-        if attempt.goal not in (Goal.STOP, Goal.REMOVE):
+        if attempt.goal is AttemptGoal.START and seen in (None, ObservedState.ABSENT):
+            return self._start_attempt
+        if seen in ALIVE_STATES and attempt.announcements:
+            return self._write_announcements
+        if attempt.goal is AttemptGoal.REMOVE and seen is not None and seen not in ALIVE_STATES:
+            return self._remove_attempt
+        if attempt.goal not in (AttemptGoal.STOP, AttemptGoal.REMOVE):
             return None
         if seen is None:
-            return self._look
+            return self._observe_one
         due = asyncio.get_running_loop().time() >= attempt.stop_again_at
-        return self._stop if seen in ALIVE and due else None
+        return self._stop_attempt if seen in ALIVE_STATES and due else None
 
-    async def _settle(self, attempt: TrackedAttempt) -> None:
+    async def _finalize_newest_observation(self, attempt: TrackedAttempt) -> None:
         observation = attempt.newest
         assert observation is not None
-        attempt.is_settling = True
+        attempt.is_finalizing = True
         try:
-            settled = await self._handler.settle(observation)
+            settled = await self._handler.finalize_observation(observation)
         finally:
-            attempt.is_settling = False
-        self._report(attempt, observation, settled)  # something newer may have come meanwhile: that is the next one
+            attempt.is_finalizing = False
+        self._report_observation(attempt, observation, settled)  # a newer one is handled next
 
-    async def _look(self, attempt: TrackedAttempt) -> None:
-        await self._observe_some([attempt])
+    async def _observe_one(self, attempt: TrackedAttempt) -> None:
+        await self._observe_batch([attempt])
         if attempt.newest is None:
-            raise TimeoutError(msg("No answer from the engine"))
+            raise TimeoutError(msg("The engine did not respond"))
 
-    async def _start(self, attempt: TrackedAttempt) -> None:
+    async def _start_attempt(self, attempt: TrackedAttempt) -> None:
         async with self._starts:
-            if attempt.goal is not Goal.START or attempt.start is None:
-                return  # it is to be stopped by now
+            if attempt.goal is not AttemptGoal.START or attempt.start is None:
+                return  # a stop was requested in the meantime
             launch = await self._handler.build_launch(*attempt.start)
             observation = launch if isinstance(launch, Observation) else await self._call_start(attempt, launch)
-        self._accept(attempt, observation)
+        self._accept_observation(attempt, observation)
 
     async def _call_start(self, attempt: TrackedAttempt, launch: Launch) -> Observation:
         attempt.changes += 1
         try:
             async with asyncio.timeout(START_TIMEOUT):
                 observation = await self._engine.start(launch)
-            if observation.seen is Seen.ABSENT:
-                raise EngineError(msg("The engine did not start it"))
+            if observation.seen is ObservedState.ABSENT:
+                raise EngineError(msg("The engine did not start the task"))
             return observation
         except Exception as error:
-            self._handler.note_failed_start(attempt.id, error)
+            self._handler.record_failed_start(attempt.id, error)
             raise
         finally:
             attempt.changes += 1
 
-    async def _announce(self, attempt: TrackedAttempt) -> None:
-        """A log that cannot be written must not keep a task from being stopped."""
+    async def _write_announcements(self, attempt: TrackedAttempt) -> None:
+        """Write announcements; an unwritable log must not prevent a stop."""
         key, text = next(iter(attempt.announcements.items()))
         try:
             async with asyncio.timeout(CALL_TIMEOUT):
-                await self._engine.announce(attempt.id, key, text)
+                await self._engine.append_log(attempt.id, key, text)
         except Exception as error:
-            said = {"event": "announce", "attempt": attempt.id, "error": repr(error)}
-            log.warning("could not add to a log", extra=said)
+            details = {"event": "announce", "attempt": attempt.id, "error": repr(error)}
+            log.warning("could not write to a task's log", extra=details)
         attempt.announcements.pop(key, None)
 
-    async def _stop(self, attempt: TrackedAttempt) -> None:
-        grace = 0.0 if attempt.goal is Goal.REMOVE else attempt.grace
+    async def _stop_attempt(self, attempt: TrackedAttempt) -> None:
+        grace = 0.0 if attempt.goal is AttemptGoal.REMOVE else attempt.grace
         if not attempt.is_owned:
             log.warning("stopped a task that no job owns", extra={"event": "strays", "attempt": attempt.id})
         async with asyncio.timeout(CALL_TIMEOUT):
             await self._engine.stop(attempt.id, grace)
         attempt.stop_again_at = asyncio.get_running_loop().time() + grace + STOP_MARGIN
 
-    async def _remove(self, attempt: TrackedAttempt) -> None:
+    async def _remove_attempt(self, attempt: TrackedAttempt) -> None:
         async with self._removals, asyncio.timeout(CALL_TIMEOUT):
             await self._engine.remove(attempt.id)
-        self._forget(attempt)
-        attempt.goal = Goal.WATCH
+        self._untrack_attempt(attempt)
+        attempt.goal = AttemptGoal.WATCH
 
     def _retry_later(self, attempt: TrackedAttempt, error: Exception) -> None:
         delay = min(RETRY_MIN * 2**attempt.failures, RETRY_MAX)
         attempt.failures += 1
-        said = {"event": "engine", "attempt": attempt.id, "goal": attempt.goal.name.lower(), "error": repr(error)}
-        log.warning("an engine call failed; trying again", extra=said, exc_info=error)
-        attempt.retry = asyncio.get_running_loop().call_later(delay, self._retry, attempt)
+        details = {"event": "engine", "attempt": attempt.id, "goal": attempt.goal.name.lower(), "error": repr(error)}
+        log.warning("an engine call failed; retrying", extra=details, exc_info=error)
+        attempt.retry = asyncio.get_running_loop().call_later(delay, self._retry_now, attempt)
 
-    def _retry(self, attempt: TrackedAttempt) -> None:
+    def _retry_now(self, attempt: TrackedAttempt) -> None:
         attempt.retry = None
         if attempt.id in self._attempts:
-            self._kick(attempt)
+            self._ensure_worker(attempt)
 
 
-def _supersedes(new: Observation, old: Observation) -> bool:
-    """Whether it tells something that the other does not. One that ended, or is held, never runs again."""
-    if old.seen in FINAL or (old.seen is Seen.HELD and new.seen is Seen.RUNNING):
+def _is_newer_observation(new: Observation, old: Observation) -> bool:
+    """Whether it contains something new. An attempt that ended, or is on hold, never runs again."""
+    if old.seen in FINAL_STATES or (old.seen is ObservedState.HELD and new.seen is ObservedState.RUNNING):
         return False
     return replace(new, elapsed=old.elapsed) != old

@@ -1,4 +1,4 @@
-"""Current problems of the installation: what the server itself reports, and what its engine says of itself."""
+"""Current problems of the installation, reported by the server and its engine."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ class Conditions:
         self._on_change = on_change
         self._reported: dict[ConditionKind, Condition] = {}
 
-    def current(self) -> tuple[Condition, ...]:
-        return (*self._reported.values(), *self._engine.health().conditions)
+    def list_conditions(self) -> tuple[Condition, ...]:
+        return (*self._reported.values(), *self._engine.get_health().conditions)
 
-    def report(self, condition: Condition) -> None:
-        """From now on, until it is resolved. May be called again, also with another text."""
+    def report_condition(self, condition: Condition) -> None:
+        """Report a condition until it is resolved. It can be repeated with another text."""
         if self._reported.get(condition.kind) != condition:
             self._reported[condition.kind] = condition
             log.warning(condition.message, extra={"event": "condition", "kind": condition.kind.value})
             self._on_change()
 
-    def resolve(self, kind: ConditionKind) -> None:
-        """Harmless where there is none."""
+    def resolve_condition(self, kind: ConditionKind) -> None:
+        """Resolve a condition; no error if there is none."""
         if self._reported.pop(kind, None) is not None:
             log.info("resolved", extra={"event": "condition", "kind": kind.value})
             self._on_change()
 
-    def engine_changed(self) -> None:
-        self.log_engine()
+    def handle_engine_change(self) -> None:
+        self.log_engine_conditions()
         self._on_change()
 
-    def log_engine(self) -> None:
-        for condition in self._engine.health().conditions:
-            said = {"event": "condition", "kind": condition.kind.value, "error": condition.detail}
-            log.warning(condition.message, extra=said)
+    def log_engine_conditions(self) -> None:
+        for condition in self._engine.get_health().conditions:
+            details = {"event": "condition", "kind": condition.kind.value, "error": condition.detail}
+            log.warning(condition.message, extra=details)

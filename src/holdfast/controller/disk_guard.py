@@ -1,4 +1,4 @@
-"""Files of held tasks are let go when the disk is nearly full: the oldest first, one at a time."""
+"""Releases files of held tasks when the disk is nearly full: the oldest first, one at a time."""
 
 from __future__ import annotations
 
@@ -11,63 +11,65 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
-from holdfast.core.holds import Ask, HoldRequest
-from holdfast.core.job import Keep
+from holdfast.core.holds import HoldAction, HoldRequest
+from holdfast.core.job import HoldScope
 from holdfast.core.messages import msg
-from holdfast.core.scheduling.placement import show_bytes
+from holdfast.core.scheduling.placement import format_bytes
 from holdfast.hang_guard import HangGuard
 from holdfast.services.control import Control
 
 log = logging.getLogger(__name__)
 
-INTERVAL = 30.0  # seconds; what was let go is off the disk by then
-TIMEOUT = 10.0  # seconds for a disk to answer
+CHECK_INTERVAL = 30.0  # seconds; released files are deleted by then
+DISK_TIMEOUT = 10.0  # seconds for a disk to respond
 
 HeldTasks = Sequence[tuple[JobSnapshot, TaskAttempt]]
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """On the disk of the state folder, in bytes."""
+class FreeSpace:
+    """Space on the disk of the state folder, in bytes."""
 
     free: int
     total: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MinFree:
-    """The admin's."""
+class MinFreeSpace:
+    """Free space that the admin requires."""
 
     bytes: int = 0
     percent: float = 0.0
 
-    def wanted(self, total: int) -> int:
+    def compute_required_space(self, total: int) -> int:
         return max(self.bytes, int(total * self.percent / 100))
 
 
-def files_only(held: HeldTasks) -> list[tuple[JobSnapshot, TaskAttempt]]:
-    """Those that take nothing but room on the disk, the oldest first."""
+def list_files_only_holds(held: HeldTasks) -> list[tuple[JobSnapshot, TaskAttempt]]:
+    """Return the tasks that hold only files, oldest first."""
     found = [
         (task.held.since, snapshot.id, task.task, (snapshot, task))
         for snapshot, task in held
-        if task.held and task.held.keep is Keep.FILES and task.stop is None
+        if task.held and task.held.keep is HoldScope.FILES and task.stop is None
     ]
     return [pair for *_, pair in sorted(found, key=lambda each: each[:3])]
 
 
-def decide(held: HeldTasks, room: Room, least: MinFree, now: datetime) -> tuple[str, HoldRequest] | None:
-    """Which job has to let go of what; None: there is room, or nothing that could make some."""
-    wanted, oldest = least.wanted(room.total), files_only(held)[:1]
+def choose_holds_to_release(
+    held: HeldTasks, room: FreeSpace, least: MinFreeSpace, now: datetime
+) -> tuple[str, HoldRequest] | None:
+    """Choose which hold to release; None: enough is free, or nothing can be released."""
+    wanted, oldest = least.compute_required_space(room.total), list_files_only_holds(held)[:1]
     if room.free >= wanted or not oldest:
         return None
     ((snapshot, task),) = oldest
     why = msg(
-        "The files of {task} were let go to make room on the disk: {free} were free, {wanted} are wanted",
+        "The files of {task} were deleted to free disk space: {free} free, {wanted} required",
         task=task.task,
-        free=show_bytes(room.free),
-        wanted=show_bytes(wanted),
+        free=format_bytes(room.free),
+        wanted=format_bytes(wanted),
     )
-    return snapshot.id, HoldRequest(actor="holdfast", at=now, ask=Ask.RELEASE, task=task.task, why=why)
+    return snapshot.id, HoldRequest(actor="holdfast", at=now, ask=HoldAction.RELEASE, task=task.task, why=why)
 
 
 class DiskGuard:
@@ -75,45 +77,44 @@ class DiskGuard:
         self,
         control: Control,
         folder: Path,
-        least: MinFree,
+        least: MinFreeSpace,
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        look: Callable[[Path], Room] | None = None,
+        look: Callable[[Path], FreeSpace] | None = None,
     ) -> None:
         self._control = control
         self._folder = folder
         self._least = least
         self._clock = clock
-        self._look = look or _look
+        self._look = look or _read_free_space
         self._reach = HangGuard("disk-guard")
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             try:
-                await self.guard()
+                await self.release_if_full()
             except Exception:
-                log.exception("could not see how full the disk is", extra={"event": "disk-guard"})
-            await asyncio.sleep(INTERVAL)
+                log.exception("could not read the disk usage", extra={"event": "disk-guard"})
+            await asyncio.sleep(CHECK_INTERVAL)
 
-    async def guard(self) -> str | None:
-        """The id of the job that had to let go of something, if one had. The disk is looked at only where that could
-        help."""
-        if not files_only(self._control.held()):
+    async def release_if_full(self) -> str | None:
+        """Release one hold if the disk is full; return the job id. The disk is read only if a release is possible."""
+        if not list_files_only_holds(self._control.list_held_tasks()):
             return None
-        room = await self._reach.run(lambda: self._look(self._folder), TIMEOUT)
-        found = decide(self._control.held(), room, self._least, self._clock())
+        room = await self._reach.run(lambda: self._look(self._folder), DISK_TIMEOUT)
+        found = choose_holds_to_release(self._control.list_held_tasks(), room, self._least, self._clock())
         if found is None:
             return None
         job_id, request = found
         log.warning(
-            "let go of a held task to make room on the disk",
+            "released a held task to free disk space",
             extra={"event": "disk-guard", "job": job_id, "task": request.task, "free": room.free},
         )
-        await self._control.ask_hold(job_id, request)
+        await self._control.request_hold_change(job_id, request)
         return job_id
 
 
-def _look(folder: Path) -> Room:
+def _read_free_space(folder: Path) -> FreeSpace:
     usage = shutil.disk_usage(folder)
-    return Room(free=usage.free, total=usage.total)
+    return FreeSpace(free=usage.free, total=usage.total)

@@ -1,9 +1,9 @@
-"""Watches the state folder's disk and acts before the server itself runs out of room.
+"""Monitors the state folder's disk and acts before the server runs out of space.
 
-Below the low mark it warns. Below the full mark no task starts, logs of running tasks are cut, files of held tasks are
-released, the tasks that fill the disk are stopped, and where none does, logs of ended tasks are cut. When the server's
-own writes would fail, the reserve is given up; it is taken back when there is room again. The reasons are in
-docs/dev/decisions/0027-a-full-disk-stops-nobody.md.
+Below the low mark it warns. Below the full mark no task starts, logs of running tasks are truncated, files of held
+tasks are released, and tasks that fill the disk are stopped; without such tasks, logs of ended tasks are truncated.
+When the server's own writes would fail, the reserve is released; it is restored when space is free again. The reasons
+are in docs/dev/decisions/0027-a-full-disk-does-not-stop-the-server.md.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from typing import Protocol
 from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.core.job import MIB
 from holdfast.core.messages import msg
-from holdfast.core.scheduling.placement import show_bytes
+from holdfast.core.scheduling.placement import format_bytes
 from holdfast.disk_reserve import DiskReserve
-from holdfast.disk_space import DiskMarks, DiskSpace, read_disk_space
-from holdfast.engines.base import DiskUse, Engine, LimitsDisk
+from holdfast.disk_space import DiskSpace, DiskThresholds, read_disk_space
+from holdfast.engines.base import DiskUse, Engine, SupportsDiskLimits
 from holdfast.hang_guard import HangGuard, NotResponding
 
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL = 1.0  # seconds
 FULL_CHECK_INTERVAL = 0.25  # seconds, while it is full
-FILES_DISK_INTERVAL = 30.0  # seconds, for a disk of its own that has groups' files
-DISK_TIMEOUT = 10.0  # seconds for a disk to answer
-RELIEF_INTERVAL = 0.1  # seconds between looks whether there is room for it
-RELIEF_TIMEOUT = 10.0  # seconds that a write waits for room
+FILES_DISK_INTERVAL = 30.0  # seconds, for a separate disk for shared files
+DISK_TIMEOUT = 10.0  # seconds for a disk to respond
+RELIEF_INTERVAL = 0.1  # seconds between checks for free space
+RELIEF_TIMEOUT = 10.0  # seconds that a write waits for free space
 STOP_INTERVAL = 3.0  # seconds until more tasks are stopped: by then the files of the last ones are removed
 SEARCH_INTERVAL = 0.5  # seconds until the next search for tasks to stop when none was found
 STOP_GRACE = 5.0  # seconds between TERM and KILL; none once the server's own writes would fail
-KEPT_LOG_SHARE = 4  # of the full mark: as much of each log stays, at first
+KEPT_LOG_SHARE = 4  # initial share of the full mark that stays of each log
 MIN_KEPT_LOG_SIZE = MIB // 16  # bytes
-RELEASE_BELOW_BYTES = MIB // 2  # free: then a step of the reserve is given up
+RELEASE_BELOW_BYTES = MIB // 2  # free space below which a part of the reserve is released
 RELEASE_BELOW_FILES = 8
-VICTIM_PERCENT = 5  # of the disk: a task that holds as much is stopped, grown or not
+VICTIM_PERCENT = 5  # of the disk: a task that uses this much is stopped, even without growth
 MIN_VICTIM_BYTES = MIB
 MIN_VICTIM_FILES = 100
 
@@ -55,7 +55,7 @@ class DiskLevel(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskState:
     space: DiskSpace
-    missing: int = 0  # bytes that the reserve does not hold: they count as used
+    missing: int = 0  # bytes missing in the reserve: they count as used
     missing_files: int = 0
 
     @property
@@ -67,68 +67,68 @@ class DiskState:
         return self.space.free_files - self.missing_files
 
 
-def judge_disk(state: DiskState, marks: DiskMarks, before: DiskLevel) -> DiskLevel:
-    """A disk that was full needs some more room to count as usable again."""
+def assess_disk_level(state: DiskState, marks: DiskThresholds, before: DiskLevel) -> DiskLevel:
+    """Return the level; after a full disk, more free space is required."""
     space = state.space
-    full, full_files = marks.full(space), marks.full_files(space)
+    full, full_files = marks.get_full_bytes(space), marks.get_full_files(space)
     if before is DiskLevel.FULL:
         full, full_files = full + full // 4, full_files + full_files // 4
     counted = space.total_files > 0
     if state.free < full or (counted and state.free_files < full_files):
         return DiskLevel.FULL
-    if state.free < marks.low(space) or (counted and state.free_files < marks.low_files(space)):
+    if state.free < marks.get_low_bytes(space) or (counted and state.free_files < marks.get_low_files(space)):
         return DiskLevel.LOW
     return DiskLevel.OK
 
 
-def is_critical(state: DiskState, marks: DiskMarks) -> bool:
-    """The server's own writes are about to fail."""
+def is_critical(state: DiskState, marks: DiskThresholds) -> bool:
+    """Whether the server's own writes are about to fail."""
     space = state.space
-    lacks_files = space.total_files > 0 and space.free_files < marks.critical_files(space)
-    return space.free < marks.critical(space) or lacks_files
+    lacks_files = space.total_files > 0 and space.free_files < marks.get_critical_files(space)
+    return space.free < marks.get_critical_bytes(space) or lacks_files
 
 
-def is_out_of_room(state: DiskState) -> bool:
-    """The reserve is needed."""
+def is_out_of_space(state: DiskState) -> bool:
+    """Whether the reserve is needed."""
     space = state.space
     return space.free < RELEASE_BELOW_BYTES or (space.total_files > 0 and space.free_files < RELEASE_BELOW_FILES)
 
 
-def lacks_files(state: DiskState, marks: DiskMarks) -> bool:
-    """It is full for the number of files, not for bytes."""
-    space, mark = state.space, marks.full_files(state.space)
-    return space.total_files > 0 and state.free_files < mark + mark // 4 and state.free >= marks.full(space)
+def lacks_inodes(state: DiskState, marks: DiskThresholds) -> bool:
+    """Whether inodes are missing, not bytes."""
+    space, mark = state.space, marks.get_full_files(state.space)
+    return space.total_files > 0 and state.free_files < mark + mark // 4 and state.free >= marks.get_full_bytes(space)
 
 
-def choose_victims(
-    uses: Mapping[str, DiskUse], state: DiskState, marks: DiskMarks, *, critical: bool
+def choose_tasks_to_stop(
+    uses: Mapping[str, DiskUse], state: DiskState, marks: DiskThresholds, *, critical: bool
 ) -> list[tuple[str, DiskUse]]:
-    """The tasks to stop, those that hold most first, until enough is freed. Unless it is critical, only such that fill
-    the disk themselves: another program may be the one that does."""
-    space, files = state.space, lacks_files(state, marks)
+    """Return the tasks to stop, largest usage first, until enough is freed. Unless it is critical, only tasks that fill
+    the disk: the cause may be another program."""
+    space, files = state.space, lacks_inodes(state, marks)
 
-    def amount(use: DiskUse) -> int:
+    def get_amount(use: DiskUse) -> int:
         return use.files if files else use.bytes
 
-    def grown(use: DiskUse) -> int:
+    def get_growth(use: DiskUse) -> int:
         return use.grown_files if files else use.grown_bytes
 
-    mark = marks.full_files(space) if files else marks.full(space)
+    mark = marks.get_full_files(space) if files else marks.get_full_bytes(space)
     least = MIN_VICTIM_FILES if files else MIN_VICTIM_BYTES
     share = (space.total_files if files else space.total) * VICTIM_PERCENT // 100
     wanted = mark + mark // 4 - (state.free_files if files else state.free)
     found: list[tuple[str, DiskUse]] = []
-    for attempt_id, use in sorted(uses.items(), key=lambda item: (-amount(item[1]), item[0])):
-        is_filler = amount(use) >= share or grown(use) >= mark // 4
-        if wanted <= 0 or amount(use) < least:
+    for attempt_id, use in sorted(uses.items(), key=lambda item: (-get_amount(item[1]), item[0])):
+        is_filler = get_amount(use) >= share or get_growth(use) >= mark // 4
+        if wanted <= 0 or get_amount(use) < least:
             break
         if critical or is_filler:
             found.append((attempt_id, use))
-            wanted -= amount(use)
+            wanted -= get_amount(use)
     return found
 
 
-class Conditions(Protocol):
+class ConditionReporter(Protocol):
     def report_condition(self, condition: Condition) -> None: ...
 
     def resolve_condition(self, kind: ConditionKind) -> None: ...
@@ -137,16 +137,16 @@ class Conditions(Protocol):
 class DiskMonitor:
     def __init__(
         self,
-        conditions: Conditions,
+        conditions: ConditionReporter,
         engine: Engine,
         home: Path,
-        marks: DiskMarks,
+        marks: DiskThresholds,
         reserve: DiskReserve,
         *,
         release_held: Callable[[], Awaitable[object]],
         read: Callable[[Path], DiskSpace] = read_disk_space,
     ) -> None:
-        """`release_held`: release the files of one held task, where that helps."""
+        """`release_held`: releases the files of one held task, if that helps."""
         self._conditions = conditions
         self._engine = engine
         self._home = home
@@ -154,7 +154,7 @@ class DiskMonitor:
         self._reserve = reserve
         self._release_held = release_held
         self._read = read
-        self._reach = HangGuard("disk-monitor")
+        self._hang_guard = HangGuard("disk-monitor")
         self._turn = asyncio.Lock()
         self._relief: asyncio.Task[None] | None = None
         self._releasing: asyncio.Task[object] | None = None
@@ -164,88 +164,88 @@ class DiskMonitor:
         self.level = DiskLevel.OK
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
-            await self.try_check()
+            await self.try_check_disk()
             await asyncio.sleep(FULL_CHECK_INTERVAL if self.level is DiskLevel.FULL else CHECK_INTERVAL)
 
-    async def relieve(self) -> None:
-        """A write failed because the disk is full: make room now. Returns when there is some, or none can be made."""
+    async def free_space_now(self) -> None:
+        """Free space after a failed write. Returns when some is free, or none can be freed."""
         if self._relief is None or self._relief.done():
-            self._relief = asyncio.ensure_future(self._make_room_now())
+            self._relief = asyncio.ensure_future(self._free_until_usable())
         await asyncio.shield(self._relief)
 
-    async def check(self, *, urgent: bool = False) -> DiskState:
+    async def check_disk(self, *, urgent: bool = False) -> DiskState:
         async with self._turn:
-            state = await self._look()
+            state = await self._load_state()
             critical = urgent or is_critical(state, self._marks)
-            if critical and isinstance(self._engine, LimitsDisk):
-                self._engine.note_disk_full()
+            if critical and isinstance(self._engine, SupportsDiskLimits):
+                self._engine.record_disk_full()
             if is_critical(state, self._marks):  # a write may also fail because the database's own disk is full
-                await self._reach.run(self._reserve.note_full, DISK_TIMEOUT)
-            if (urgent or is_out_of_room(state)) and await self._give_up_reserve():
-                state = await self._look()
-            self.level = judge_disk(state, self._marks, self.level)
-            self._report(state)
+                await self._hang_guard.run(self._reserve.record_full, DISK_TIMEOUT)
+            if (urgent or is_out_of_space(state)) and await self._release_reserve():
+                state = await self._load_state()
+            self.level = assess_disk_level(state, self._marks, self.level)
+            self._report_level(state)
             if self.level is DiskLevel.FULL:
-                await self._make_room(state, critical=critical)
+                await self._free_space(state, critical=critical)
                 return state
             self._log_share = KEPT_LOG_SHARE
             self._next_stop = 0.0
             if state.missing or state.missing_files:
-                await self._reach.run(self._reserve.take, DISK_TIMEOUT)
+                await self._hang_guard.run(self._reserve.fill_reserve, DISK_TIMEOUT)
             return state
 
-    async def try_check(self, *, urgent: bool = False) -> DiskState | None:
-        """None where the disk does not answer."""
+    async def try_check_disk(self, *, urgent: bool = False) -> DiskState | None:
+        """Check the disk; None if it does not respond."""
         try:
-            return await self.check(urgent=urgent)
+            return await self.check_disk(urgent=urgent)
         except (NotResponding, OSError) as error:
-            log.warning("could not see how full the disk is", extra={"event": "disk", "error": str(error)})
+            log.warning("could not read the disk usage", extra={"event": "disk", "error": str(error)})
         except Exception:
-            log.exception("could not make room on the disk", extra={"event": "disk"})
+            log.exception("could not free disk space", extra={"event": "disk"})
         return None
 
-    async def _make_room_now(self) -> None:
-        """Tasks that were stopped take a moment to end and to be removed."""
+    async def _free_until_usable(self) -> None:
+        """Wait until stopped tasks are removed."""
         with suppress(TimeoutError):
             async with asyncio.timeout(RELIEF_TIMEOUT):
-                state = await self.try_check(urgent=True)
+                state = await self.try_check_disk(urgent=True)
                 while state is not None and is_critical(state, self._marks):
                     await asyncio.sleep(RELIEF_INTERVAL)
-                    state = await self.try_check()
+                    state = await self.try_check_disk()
 
-    async def _look(self) -> DiskState:
-        return await self._reach.run(self._read_state, DISK_TIMEOUT)
+    async def _load_state(self) -> DiskState:
+        return await self._hang_guard.run(self._read_state, DISK_TIMEOUT)
 
     def _read_state(self) -> DiskState:
         space = self._read(self._home)
         counted = space.total_files > 0
-        missing_files = self._reserve.missing_files() if counted else 0
-        return DiskState(space=space, missing=self._reserve.missing(), missing_files=missing_files)
+        missing_files = self._reserve.count_missing_files() if counted else 0
+        return DiskState(space=space, missing=self._reserve.count_missing_bytes(), missing_files=missing_files)
 
-    async def _give_up_reserve(self) -> bool:
-        released = await self._reach.run(self._reserve.release, DISK_TIMEOUT)
+    async def _release_reserve(self) -> bool:
+        released = await self._hang_guard.run(self._reserve.release, DISK_TIMEOUT)
         if released:
-            log.warning("gave up a part of the disk's reserve", extra={"event": "disk", "bytes": released})
+            log.warning("released a part of the disk reserve", extra={"event": "disk", "bytes": released})
         return released > 0
 
-    def _report(self, state: DiskState) -> None:
+    def _report_level(self, state: DiskState) -> None:
         if self.level is DiskLevel.FULL:
-            self._conditions.report_condition(describe_full(state, self._marks))
+            self._conditions.report_condition(build_full_condition(state, self._marks))
         else:
             self._conditions.resolve_condition(ConditionKind.DISK_FULL)
         if self.level is DiskLevel.LOW:
-            self._conditions.report_condition(describe_low(state, self._marks))
+            self._conditions.report_condition(build_low_condition(state, self._marks))
         else:
             self._conditions.resolve_condition(ConditionKind.DISK_LOW)
 
-    async def _make_room(self, state: DiskState, *, critical: bool) -> None:
+    async def _free_space(self, state: DiskState, *, critical: bool) -> None:
         if self._releasing is None or self._releasing.done():
-            self._releasing = asyncio.ensure_future(self._try_release_held())  # it waits for the database
-        if not isinstance(self._engine, LimitsDisk):
+            self._releasing = asyncio.ensure_future(self._try_release_holds())  # it waits for the database
+        if not isinstance(self._engine, SupportsDiskLimits):
             return
-        mark = self._marks.full(state.space)
+        mark = self._marks.get_full_bytes(state.space)
         shortage = mark + mark // 4 - state.free
         keep = max(MIN_KEPT_LOG_SIZE, mark // self._log_share)
         freed = await self._cut_logs(self._engine, keep, shortage)
@@ -254,85 +254,81 @@ class DiskMonitor:
         if now < self._next_stop or (0 < shortage <= freed and not critical):
             return
         self._next_stop = now + STOP_INTERVAL
-        stopped = await self._stop_fillers(self._engine, state, critical=critical)
+        stopped = await self._stop_largest_writers(self._engine, state, critical=critical)
         self._next_stop = clock() + (STOP_INTERVAL if stopped else max(SEARCH_INTERVAL, clock() - now))
         if not stopped and now >= self._next_cut:
             self._next_cut = now + STOP_INTERVAL
             await self._cut_logs(self._engine, keep, shortage, ended=True)
-            self._log_share *= 2  # as long as that is not enough, less and less stays
+            self._log_share *= 2  # keep less each time until it is enough
 
-    async def _cut_logs(self, engine: LimitsDisk, keep: int, wanted: int, *, ended: bool = False) -> int:
+    async def _cut_logs(self, engine: SupportsDiskLimits, keep: int, wanted: int, *, ended: bool = False) -> int:
         freed = await engine.cut_logs(keep, wanted, ended=ended) if wanted > 0 else 0
         if freed:
-            log.warning("cut logs, for the disk is full", extra={"event": "disk", "bytes": freed})
+            log.warning("truncated logs: the disk is full", extra={"event": "disk", "bytes": freed})
         return freed
 
-    async def _stop_fillers(self, engine: LimitsDisk, state: DiskState, *, critical: bool) -> bool:
+    async def _stop_largest_writers(self, engine: SupportsDiskLimits, state: DiskState, *, critical: bool) -> bool:
         uses = await engine.measure_disk()
-        files = lacks_files(state, self._marks)
-        victims = choose_victims(uses, state, self._marks, critical=critical)
+        files = lacks_inodes(state, self._marks)
+        victims = choose_tasks_to_stop(uses, state, self._marks, critical=critical)
         for attempt_id, use in victims:
-            said = {"event": "disk", "attempt": attempt_id, "bytes": use.bytes, "files": use.files}
-            log.warning("stopped a task, for the disk is full", extra=said)
+            details = {"event": "disk", "attempt": attempt_id, "bytes": use.bytes, "files": use.files}
+            log.warning("stopped a task: the disk is full", extra=details)
             free = max(0, state.free_files if files else state.free)
             await engine.stop_for_disk(attempt_id, use, free, 0.0 if critical else STOP_GRACE, files=files)
         return bool(victims)
 
-    async def _try_release_held(self) -> None:
+    async def _try_release_holds(self) -> None:
         try:
             await self._release_held()
         except Exception:
             log.exception("could not release held files", extra={"event": "disk"})
 
 
-def describe_full(state: DiskState, marks: DiskMarks) -> Condition:
-    """Without current figures: each change of the text would be told again."""
-    if lacks_files(state, marks):
-        why = msg("it can hold almost no more files")
+def build_full_condition(state: DiskState, marks: DiskThresholds) -> Condition:
+    """Build the condition without current values, so that its text does not change."""
+    if lacks_inodes(state, marks):
+        why = msg("almost no inodes are free")
     else:
-        why = msg("fewer than {space} are free", space=show_bytes(marks.full(state.space)))
+        why = msg("less than {space} is free", space=format_bytes(marks.get_full_bytes(state.space)))
     return Condition(
         kind=ConditionKind.DISK_FULL,
-        message=msg("The server's disk is full: {why}. No task starts until there is room.", why=why),
-        hint=msg("Free room: `holdfast prune` shows what takes it, and removes what is not needed."),
+        message=msg("The server's disk is full: {why}. No task starts until disk space is freed.", why=why),
+        hint=msg("Free disk space: use `holdfast prune` to list disk usage and delete data that is not needed."),
         blocks_starts=True,
     )
 
 
-def describe_low(state: DiskState, marks: DiskMarks) -> Condition:
-    low = marks.low(state.space)
-    why = (
-        msg("fewer than {low} are free", low=show_bytes(low))
-        if state.free < low
-        else msg("it can hold only a few more files")
-    )
+def build_low_condition(state: DiskState, marks: DiskThresholds) -> Condition:
+    low = marks.get_low_bytes(state.space)
+    why = msg("less than {low} is free", low=format_bytes(low)) if state.free < low else msg("few inodes are free")
     return Condition(
         kind=ConditionKind.DISK_LOW,
         message=msg("The server's disk is nearly full: {why}.", why=why),
-        hint=msg("Free room before jobs have to wait: `holdfast prune` shows what takes it."),
+        hint=msg("Free disk space before jobs are blocked: `holdfast prune` shows the disk usage."),
         warning=True,
     )
 
 
 class FilesDiskMonitor:
-    """Of the disk of groups' files, where files.folder puts them on another one than the state folder's."""
+    """Monitors the disk for shared files, if files.folder is on another disk than the state folder."""
 
-    def __init__(self, conditions: Conditions, folder: Path, marks: DiskMarks) -> None:
+    def __init__(self, conditions: ConditionReporter, folder: Path, marks: DiskThresholds) -> None:
         self._conditions = conditions
         self._folder = folder
         self._marks = marks
-        self._reach = HangGuard("files-disk-monitor")
+        self._hang_guard = HangGuard("files-disk-monitor")
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
-            with suppress(NotResponding, OSError):  # a file server that is down: others report that
-                await self.check()
+            with suppress(NotResponding, OSError):  # an unreachable file server is reported elsewhere
+                await self.check_disk()
             await asyncio.sleep(FILES_DISK_INTERVAL)
 
-    async def check(self) -> None:
-        space = await self._reach.run(lambda: read_disk_space(self._folder), DISK_TIMEOUT)
-        if judge_disk(DiskState(space=space), self._marks, DiskLevel.OK) is DiskLevel.FULL:
+    async def check_disk(self) -> None:
+        space = await self._hang_guard.run(lambda: read_disk_space(self._folder), DISK_TIMEOUT)
+        if assess_disk_level(DiskState(space=space), self._marks, DiskLevel.OK) is DiskLevel.FULL:
             self._conditions.report_condition(FILES_DISK_FULL)
         else:
             self._conditions.resolve_condition(ConditionKind.FILES_DISK_FULL)
@@ -340,7 +336,9 @@ class FilesDiskMonitor:
 
 FILES_DISK_FULL = Condition(
     kind=ConditionKind.FILES_DISK_FULL,
-    message=msg("The disk of the groups' files is full: uploads are refused, and artifacts are not kept."),
-    hint=msg("Free room: `holdfast prune --artifacts` removes artifacts; ask groups to remove shared files."),
+    message=msg("The disk for shared files is full: uploads are rejected and artifacts are not saved."),
+    hint=msg(
+        "Free disk space: delete artifacts with `holdfast prune --artifacts`, and ask groups to delete shared files."
+    ),
     warning=True,
 )

@@ -1,4 +1,4 @@
-"""Resting between two rounds of work, until somebody says that there is more."""
+"""Wait for an event with a timeout."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 from contextlib import suppress
 
 
-async def rest(stirred: asyncio.Event, longest: float) -> None:
-    """Until it is set, so many seconds at most. It is unset afterwards."""
+async def wait_until_set(event: asyncio.Event, timeout: float) -> None:
+    """Wait until the event is set, or for `timeout` seconds; then clear it."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(longest):
-            await stirred.wait()
-    stirred.clear()
+        async with asyncio.timeout(timeout):
+            await event.wait()
+    event.clear()

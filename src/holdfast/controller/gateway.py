@@ -1,4 +1,4 @@
-"""Where tasks find the SSH gateway, which opens a little later than jobs may start."""
+"""Address of the SSH gateway for tasks; it opens shortly after jobs can start."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from holdfast.core.messages import msg
-from holdfast.launching import Gateway
+from holdfast.launching import GatewayAddress
 from holdfast.services.inside.ssh_gateway import SshGateway
 
-TIMEOUT = 10.0  # seconds for it to open
+OPEN_TIMEOUT = 10.0  # seconds for it to open
 
-_EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+_WILDCARD_HOSTS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
-class GatewayOf:
-    """The gateway as tasks of this machine reach it: they share its network."""
+class GatewayProvider:
+    """The gateway's address for tasks of this node, which share its network."""
 
     def __init__(self, gate: Callable[[], SshGateway]) -> None:
         self._gate = gate
-        self._open: Gateway | None = None
+        self._open: GatewayAddress | None = None
 
-    async def __call__(self) -> Gateway:
+    async def __call__(self) -> GatewayAddress:
         gate = self._gate()
         if not gate.settings.enabled:
-            return Gateway(trouble=msg("The SSH gateway is switched off on this server."))
+            return GatewayAddress(trouble=msg("The SSH gateway is disabled on this server."))
         with suppress(TimeoutError):
-            await asyncio.wait_for(gate.settled.wait(), TIMEOUT)
+            await asyncio.wait_for(gate.settled.wait(), OPEN_TIMEOUT)
         if gate.port is not None:
-            host = _EVERYWHERE.get(gate.settings.host, gate.settings.host)
-            self._open = Gateway(host=host, port=gate.port, host_key=await gate.find_key())
-        return self._open or Gateway(trouble=gate.trouble or msg("The SSH gateway is not open."))
+            host = _WILDCARD_HOSTS.get(gate.settings.host, gate.settings.host)
+            self._open = GatewayAddress(host=host, port=gate.port, host_key=await gate.load_host_key())
+        return self._open or GatewayAddress(trouble=gate.trouble or msg("The SSH gateway is not running."))

@@ -1,4 +1,4 @@
-"""How many failed tasks may be held at a time, and for how long."""
+"""Limits of holds: number of tasks and duration."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
-from holdfast.core.holds import DEFAULT, HoldPolicy, held_for
+from holdfast.core.holds import DEFAULT_HOLD_DURATION, HoldPolicy, resolve_hold_policy
 from holdfast.core.job import Job
 from holdfast.core.messages import msg
 from holdfast.core.states import JobState, TaskState
@@ -15,19 +15,19 @@ from holdfast.core.states import JobState, TaskState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldLimits:
-    """The admin's."""
+    """Limits set by the admin."""
 
     enabled: bool = True
-    duration: timedelta = DEFAULT
-    longest: timedelta = DEFAULT * 4
+    duration: timedelta = DEFAULT_HOLD_DURATION
+    longest: timedelta = DEFAULT_HOLD_DURATION * 4
     per_user: int = 10
     total: int = 100
 
-    def policy(self, job: Job) -> HoldPolicy | None:
-        return held_for(job.hold, self.duration, self.longest) if self.enabled else None
+    def build_policy(self, job: Job) -> HoldPolicy | None:
+        return resolve_hold_policy(job.hold, self.duration, self.longest) if self.enabled else None
 
 
-def held_tasks(snapshots: Iterable[JobSnapshot]) -> list[tuple[JobSnapshot, TaskAttempt]]:
+def list_held_tasks(snapshots: Iterable[JobSnapshot]) -> list[tuple[JobSnapshot, TaskAttempt]]:
     return [
         (snapshot, task)
         for snapshot in snapshots
@@ -37,22 +37,22 @@ def held_tasks(snapshots: Iterable[JobSnapshot]) -> list[tuple[JobSnapshot, Task
     ]
 
 
-def with_room(
+def limit_hold_policy(
     policy: HoldPolicy, limits: HoldLimits, user: str, held: Sequence[tuple[JobSnapshot, TaskAttempt]]
 ) -> HoldPolicy:
     own = sum(snapshot.user == user for snapshot, _ in held)
     room, room_of_all = limits.per_user - own, limits.total - len(held)
     if room <= room_of_all:
-        own = max(own, limits.per_user)  # by the time that one is refused, others may have taken the room there was
+        own = max(own, limits.per_user)  # others may use the remaining holds before the refusal
         refusal = msg(
-            "{user} has {own} held tasks, and may have {per_user}. `holdfast release` lets one go.",
+            "Tasks of {user} on hold: {own}; the limit is {per_user}. Release one with `holdfast release`.",
             user=user,
             own=own,
             per_user=limits.per_user,
         )
         return replace(policy, room=room, refusal=refusal)
     refusal = msg(
-        "{held} tasks are held here, and no more than {total} may be",
+        "Tasks on hold on this server: {held}; the limit is {total}",
         held=max(len(held), limits.total),
         total=limits.total,
     )

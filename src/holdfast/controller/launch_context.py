@@ -1,4 +1,4 @@
-"""Looks up what a launch needs to know besides its job. Most jobs need nothing that is not known already."""
+"""Collects the data that a launch needs besides its job. Most jobs need nothing more."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ from sqlalchemy import Connection
 
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.errors import EngineError
-from holdfast.core.identity import group_path
-from holdfast.core.job import Dialect, Job
+from holdfast.core.identity import format_group_path
+from holdfast.core.job import Job, JobFormat
 from holdfast.core.messages import msg
 from holdfast.core.records import Dataset, Group
 from holdfast.engines.base import Engine, Isolation
 from holdfast.hang_guard import HangGuard, NotResponding
 from holdfast.launching import (
-    Gateway,
+    GatewayAddress,
     LaunchContext,
-    Platform,
-    PrimeHub,
-    dataset_variables,
-    mlflow_variables,
+    PrimeHubContext,
+    PrimeHubPlatform,
+    make_dataset_variables,
+    make_mlflow_variables,
     wants_job_key,
     wants_user_keys,
 )
-from holdfast.launching.keys import job_purpose
+from holdfast.launching.keys import make_job_purpose
 from holdfast.shared_folders import SharedFolders
 from holdfast.store import datasets as dataset_rows
 from holdfast.store import people
 from holdfast.store.database import Store
 
-TIMEOUT = 15.0  # seconds until a folder counts as one that does not answer
-QUICK = 1.0  # seconds in which folders answer that are well
-MAX_OTHERS = 12  # volumes of other groups in one task: engines mount only so many folders
+FOLDER_TIMEOUT = 15.0  # seconds until a folder counts as not responding
+QUICK_FOLDER_TIMEOUT = 1.0  # seconds in which healthy folders respond
+MAX_OTHER_VOLUMES = 12  # volumes of other groups in one task: engines mount only so many folders
 _NO_GROUPS: dict[str, Group] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Shared:
-    """Folders of the machine; empty: none."""
+class _SharedPaths:
+    """Host folders; empty: none."""
 
     volume: str = ""
     files: str = ""
     others: Mapping[str, str] = field(default_factory=dict)
 
 
-class SurroundingsOf:
+class LaunchContextBuilder:
     def __init__(
         self,
         store: Store,
@@ -59,204 +59,212 @@ class SurroundingsOf:
         *,
         groups: Callable[[], Mapping[str, Group]] = lambda: _NO_GROUPS,
         folders: SharedFolders | None = None,
-        platform: Platform | None = None,
-        gateway: Callable[[], Awaitable[Gateway]] | None = None,
+        platform: PrimeHubPlatform | None = None,
+        gateway: Callable[[], Awaitable[GatewayAddress]] | None = None,
     ) -> None:
-        """`groups` gives them as they are now; who is in them is asked of the store. `gateway` may take a while when
-        the server has just started; without it, tasks reach each other by an sshd of theirs or not at all."""
+        """`groups` returns the current groups; members are read from the store. `gateway` may be slow shortly after the
+        server's start; without it, tasks connect to each other by their own sshd or not at all."""
         self._store = store
         self._engine = engine
         self._derive = derive
         self._groups = groups
         self._folders = folders
-        self._platform = platform or Platform()
+        self._platform = platform or PrimeHubPlatform()
         self._gateway = gateway
-        self._reach = HangGuard(msg("shared folders"))
-        self._slow: set[str] = set()  # folders that did not answer quickly when they were last looked at
+        self._hang_guard = HangGuard(msg("shared folders"))
+        self._slow: set[str] = set()  # folders that were slow at the last check
         self._same: LaunchContext | None = None  # what most jobs need, once the engine is open
 
-    async def find(self, snapshot: JobSnapshot) -> LaunchContext:
+    async def build_context(self, snapshot: JobSnapshot) -> LaunchContext:
         if self._same is None:
             self._same = LaunchContext(
-                addresses={node.name: node.address for node in self._engine.nodes()},
-                isolated=self._engine.health().isolation is not Isolation.NONE,
+                addresses={node.name: node.address for node in self._engine.list_nodes()},
+                isolated=self._engine.get_health().isolation is not Isolation.NONE,
             )
         job = snapshot.job
-        if job.dialect.openpai:
-            return await self._openpai(snapshot, self._same)
-        if job.dialect is Dialect.PRIMEHUB:
-            return await self._primehub(snapshot, self._same)
-        same = self._same if job.task_count == 1 else await self._with_neighbours(snapshot, self._same)
-        return await self._own(snapshot, same)
+        if job.dialect.is_openpai:
+            return await self._build_openpai_context(snapshot, self._same)
+        if job.dialect is JobFormat.PRIMEHUB:
+            return await self._build_primehub_context(snapshot, self._same)
+        same = self._same if job.task_count == 1 else await self._add_intra_job_ssh(snapshot, self._same)
+        return await self._build_holdfast_context(snapshot, same)
 
-    async def _with_neighbours(self, snapshot: JobSnapshot, same: LaunchContext) -> LaunchContext:
-        """For tasks that are to reach each other by ssh."""
+    async def _add_intra_job_ssh(self, snapshot: JobSnapshot, same: LaunchContext) -> LaunchContext:
+        """Add keys for SSH between the tasks of a job."""
         if self._derive is None or self._gateway is None:
             return same
         gateway = await self._gateway()
-        seed = None if gateway.trouble else self._derive(job_purpose(snapshot.id))
+        seed = None if gateway.trouble else self._derive(make_job_purpose(snapshot.id))
         return replace(same, gateway=gateway, job_seed=seed)
 
-    # -- our own
+    # -- Holdfast's format
 
-    async def _own(self, snapshot: JobSnapshot, same: LaunchContext) -> LaunchContext:
+    async def _build_holdfast_context(self, snapshot: JobSnapshot, same: LaunchContext) -> LaunchContext:
         job = snapshot.job
         group = self._groups().get(job.group) if self._folders else None
         sharing = group if group and (group.shared_volume or job.files) else None
         if not sharing and not job.datasets:
             return same
-        shared = await self._shared(sharing, files=job.files) if sharing else _Shared()
+        shared = await self._find_shared_paths(sharing, files=job.files) if sharing else _SharedPaths()
         return replace(
             same,
             volume=shared.volume,
             files=shared.files,
-            variables=await self._store.read(_named_variables, snapshot.user, job.datasets) if job.datasets else {},
+            variables=await self._store.read(_load_named_variables, snapshot.user, job.datasets)
+            if job.datasets
+            else {},
         )
 
-    async def _made(self, wanted: Iterable[Path]) -> list[str]:
-        """The folders, made where they are missing; they may lie on a file server."""
+    async def _create_folders(self, wanted: Iterable[Path]) -> list[str]:
+        """Create missing folders and return all; they may be on a file server."""
         folders, paths = self._folders, list(wanted)
         assert folders is not None
         try:
-            made = await self._reach.run(lambda: [folders.make(path) for path in paths], TIMEOUT)
+            made = await self._hang_guard.run(lambda: [folders.create_folder(path) for path in paths], FOLDER_TIMEOUT)
         except NotResponding:
-            raise EngineError(msg("the folder of groups' files, {root}, does not answer", root=folders.root)) from None
-        except OSError as error:
             raise EngineError(
-                msg("the folders of its group cannot be made: {strerror}", strerror=error.strerror)
-            ) from error
+                msg("the folder for shared files, {root}, is not responding", root=folders.root)
+            ) from None
+        except OSError as error:
+            raise EngineError(msg("cannot create the folders of its group: {error}", error=error.strerror)) from error
         return [str(folder) for folder in made]
 
-    # -- PrimeHub's
+    # -- PrimeHub's format
 
-    async def _primehub(self, snapshot: JobSnapshot, same: LaunchContext) -> LaunchContext:
+    async def _build_primehub_context(self, snapshot: JobSnapshot, same: LaunchContext) -> LaunchContext:
         job = snapshot.job
         group = self._groups().get(job.group)
-        memberships, variables = await self._store.read(_of_group, snapshot.user, job.group)
-        shared = await self._shared(group, memberships) if group and self._folders else _Shared()
+        memberships, variables = await self._store.read(_load_group_variables, snapshot.user, job.group)
+        shared = await self._find_shared_paths(group, memberships) if group and self._folders else _SharedPaths()
         return replace(
             same,
             volume=shared.volume,
             files=shared.files,
             variables=variables,
-            primehub=PrimeHub(
+            primehub=PrimeHubContext(
                 platform=self._platform,
                 home_symlink=group is None or group.home_symlink,
                 other_volumes=shared.others,
-                unreachable=await self._unreachable(job),
+                unreachable=await self._find_unreachable_datasets(job),
             ),
         )
 
-    async def _shared(self, group: Group, memberships: Iterable[str] = (), *, files: bool = True) -> _Shared:
-        """The folders of the group, and of those of its user's groups that show theirs."""
+    async def _find_shared_paths(
+        self, group: Group, memberships: Iterable[str] = (), *, files: bool = True
+    ) -> _SharedPaths:
+        """Return the folders of the group, and of the user's groups that share theirs."""
         assert self._folders is not None
-        others = self._others(group.name, memberships)
-        volumes = [self._folders.volume(name) for name in others.values()]
+        others = self._list_other_volumes(group.name, memberships)
+        volumes = [self._folders.get_volume(name) for name in others.values()]
         if group.shared_volume:
-            volumes.append(self._folders.volume(group.name))
-        own = [self._folders.files(group.name), self._folders.removed(group.name)] if files else []  # as `make_files`
-        made = await self._made([*own, *volumes])
+            volumes.append(self._folders.get_volume(group.name))
+        own = (
+            [self._folders.get_files(group.name), self._folders.get_removed(group.name)] if files else []
+        )  # as `create_files`
+        made = await self._create_folders([*own, *volumes])
         made, files_made = made[len(own) :], made[: len(own)]
-        return _Shared(
+        return _SharedPaths(
             volume=made.pop() if group.shared_volume else "",
             files=files_made[0] if files else "",
             others=dict(zip(others, made, strict=True)),
         )
 
-    def _others(self, own: str, memberships: Iterable[str]) -> dict[str, str]:
-        """Path -> group, of those that show their volume to jobs of other groups; of two with one path, the first."""
+    def _list_other_volumes(self, own: str, memberships: Iterable[str]) -> dict[str, str]:
+        """Return path -> group of volumes that other groups share; the first of two with the same path."""
         found: dict[str, str] = {}
         for name in sorted(memberships):
             group = self._groups().get(name)
             if group is not None and group.shared_volume and not group.launch_only and name != own:
-                found.setdefault(group_path(name), name)
-        found.pop(group_path(own), None)
-        return dict(list(found.items())[:MAX_OTHERS])
+                found.setdefault(format_group_path(name), name)
+        found.pop(format_group_path(own), None)
+        return dict(list(found.items())[:MAX_OTHER_VOLUMES])
 
-    async def _unreachable(self, job: Job) -> frozenset[str]:
-        """Those of its datasets that would keep it from starting: it did not ask for them, so it goes without."""
+    async def _find_unreachable_datasets(self, job: Job) -> frozenset[str]:
+        """Return default datasets that would block its start; the job runs without them."""
         mounts = {mount.dataset: mount.source for mount in job.roles[0].mounts if mount.dataset is not None}
-        found = await self._look_at([path for path in mounts.values() if path not in self._slow])
+        found = await self._check_folders([path for path in mounts.values() if path not in self._slow])
         slow = [path for path in mounts.values() if path not in found]
-        found |= zip(slow, await asyncio.gather(*map(self._answers, slow)), strict=True)
+        found |= zip(slow, await asyncio.gather(*map(self._is_responding, slow)), strict=True)
         return frozenset(name for name, path in mounts.items() if not found[path])
 
-    async def _look_at(self, paths: list[str]) -> dict[str, bool]:
-        """All at once, as it nearly always goes; nothing when one of them is slow."""
+    async def _check_folders(self, paths: list[str]) -> dict[str, bool]:
+        """Check all folders at once; empty if one is slow."""
         if not paths:
             return {}
         try:
-            return await self._reach.run(lambda: {path: _is_real_folder(path) for path in paths}, QUICK)
+            return await self._hang_guard.run(
+                lambda: {path: _is_real_folder(path) for path in paths}, QUICK_FOLDER_TIMEOUT
+            )
         except NotResponding:
             self._slow.update(paths)
             return {}
 
-    async def _answers(self, path: str) -> bool:
-        """However long it takes, within reason; asked by one thread at a time, for it may never return."""
+    async def _is_responding(self, path: str) -> bool:
+        """Check a slow folder with a long timeout, in one thread at a time, since it may hang."""
         found: list[bool] = []
         try:
-            await self._reach.look(path, lambda: found.append(_is_real_folder(path)), TIMEOUT)
+            await self._hang_guard.run_once(path, lambda: found.append(_is_real_folder(path)), FOLDER_TIMEOUT)
         except NotResponding:
             return False
         self._slow.discard(path)
-        return found[0] if found else (await self._look_at([path])).get(path, False)
+        return found[0] if found else (await self._check_folders([path])).get(path, False)
 
-    # -- OpenPAI's
+    # -- OpenPAI's formats
 
-    async def _openpai(self, snapshot: JobSnapshot, same: LaunchContext) -> LaunchContext:
+    async def _build_openpai_context(self, snapshot: JobSnapshot, same: LaunchContext) -> LaunchContext:
         user_keys, job_key = wants_user_keys(snapshot.job), wants_job_key(snapshot.job)
         if snapshot.job.task_count > 1:
-            same = await self._with_neighbours(snapshot, same)
+            same = await self._add_intra_job_ssh(snapshot, same)
         if not user_keys and not job_key:
             return same
         return replace(
             same,
-            user_keys=await self._keys_of(snapshot.user) if user_keys else (),
+            user_keys=await self._load_user_keys(snapshot.user) if user_keys else (),
             gateway=await self._gateway() if self._gateway else None,
-            job_seed=self._derive(job_purpose(snapshot.id)) if self._derive and job_key else same.job_seed,
+            job_seed=self._derive(make_job_purpose(snapshot.id)) if self._derive and job_key else same.job_seed,
         )
 
-    async def _keys_of(self, name: str) -> tuple[str, ...]:
+    async def _load_user_keys(self, name: str) -> tuple[str, ...]:
         user = await self._store.read(people.get_user, name)
-        return public_keys(user.extension) if user else ()
+        return parse_public_keys(user.extension) if user else ()
 
 
-def public_keys(extension: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a user keeps under sshKeys; clients write it as they like, so nothing is taken for granted."""
+def parse_public_keys(extension: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the user's sshKeys; clients write this field, so it is validated."""
     listed = extension.get("sshKeys")
     values = [each.get("value") for each in listed if isinstance(each, Mapping)] if isinstance(listed, list) else []
     return tuple(value for value in values if isinstance(value, str))
 
 
 def _is_real_folder(path: str) -> bool:
-    """An engine follows no link on the way to what it mounts."""
+    """Whether it is a folder without links in its path: engines follow none."""
     return os.path.realpath(path) == path and Path(path).is_dir()
 
 
 # -- variables: read when a task starts, never stored with the job
 
 
-def _of_group(conn: Connection, user: str, group: str) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The user's groups, and the variables that every job of this group is given."""
+def _load_group_variables(conn: Connection, user: str, group: str) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the user's groups, and the variables of every job of this group."""
     owner = people.get_user(conn, user)
     mine = [each for each in dataset_rows.list_datasets(conn) if each.everyone or group in each.groups]
-    mlflow = people.group_mlflow(conn, group)
-    variables = {**(mlflow_variables(mlflow) if mlflow else {}), **_of(conn, mine)}
+    mlflow = people.load_group_mlflow(conn, group)
+    variables = {**(make_mlflow_variables(mlflow) if mlflow else {}), **_load_dataset_variables(conn, mine)}
     return tuple(owner.groups) if owner else (), variables
 
 
-def _named_variables(conn: Connection, user: str, names: Iterable[str]) -> dict[str, str]:
-    """Those of the datasets that a job names, as far as its user still has them."""
+def _load_named_variables(conn: Connection, user: str, names: Iterable[str]) -> dict[str, str]:
+    """Return the variables of the job's datasets that its user can still use."""
     owner = people.get_user(conn, user)
     found = [dataset_rows.get_dataset(conn, name) for name in names] if owner else []
     granted = [each for each in found if each and owner and (owner.admin or _is_granted(each, owner.groups))]
-    return _of(conn, granted)
+    return _load_dataset_variables(conn, granted)
 
 
 def _is_granted(dataset: Dataset, groups: Iterable[str]) -> bool:
     return dataset.everyone or any(group in dataset.groups for group in groups)
 
 
-def _of(conn: Connection, datasets: Iterable[Dataset]) -> dict[str, str]:
+def _load_dataset_variables(conn: Connection, datasets: Iterable[Dataset]) -> dict[str, str]:
     names = [dataset.name for dataset in datasets if dataset.kind == "env"]
-    return dataset_variables(dataset_rows.variables_of(conn, names)) if names else {}
+    return make_dataset_variables(dataset_rows.load_dataset_variables(conn, names)) if names else {}

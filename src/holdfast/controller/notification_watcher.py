@@ -1,4 +1,4 @@
-"""Watching what happens, so that notifications are made of it; and forgetting old ones."""
+"""Creates notifications for events, and deletes old ones."""
 
 from __future__ import annotations
 
@@ -9,49 +9,49 @@ from collections.abc import Callable
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.errors import HoldfastError
 from holdfast.core.messages import msg
-from holdfast.services.notifications.creation import Making
+from holdfast.services.notifications.creation import NotificationCreator
 from holdfast.services.notifications.service import Notifications
 
-from .event_wait import rest
+from .event_wait import wait_until_set
 
 log = logging.getLogger(__name__)
 
-MAX_SLEEP = 60.0  # seconds between two looks at what happened, though nobody seems to want to be told
-TRY_AGAIN = 5.0  # seconds after the store failed
+MAX_SLEEP = 60.0  # seconds between two checks without a wake-up
+RETRY_INTERVAL = 5.0  # seconds after the store failed
 SWEEP_INTERVAL = 3600.0
 
 
 class NotificationWatcher:
-    def __init__(self, making: Making, made: Callable[[], None]) -> None:
+    def __init__(self, making: NotificationCreator, made: Callable[[], None]) -> None:
         """`made` is called when there are new notifications."""
         self._making = making
         self._made = made
-        self._stirred = asyncio.Event()
+        self._woken = asyncio.Event()
 
-    def job_changed(self, snapshot: JobSnapshot) -> None:
-        if self._making.wants(snapshot):
-            self._stirred.set()
+    def handle_job_change(self, snapshot: JobSnapshot) -> None:
+        if self._making.is_relevant(snapshot):
+            self._woken.set()
 
-    def stir(self) -> None:
-        self._stirred.set()
+    def wake(self) -> None:
+        self._woken.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         begun = False
         while True:
             pause = MAX_SLEEP
             try:
                 if not begun:
-                    await self._making.begin()
+                    await self._making.initialize()
                     begun = True
-                if await self._making.make():
+                if await self._making.create_notifications():
                     self._made()
             except Exception as error:
                 unknown = None if isinstance(error, HoldfastError) else error
-                text = msg("could not make notifications; trying again")
+                text = msg("could not create notifications; retrying")
                 log.error(text, extra={"event": "notifications", "error": str(error)}, exc_info=unknown)
-                pause = TRY_AGAIN
-            await rest(self._stirred, pause)
+                pause = RETRY_INTERVAL
+            await wait_until_set(self._woken, pause)
 
 
 class NotificationRetention:
@@ -59,10 +59,10 @@ class NotificationRetention:
         self._notifications = notifications
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             try:
-                await self._notifications.sweep()
+                await self._notifications.delete_old_notifications()
             except Exception:
                 log.exception("could not remove old notifications", extra={"event": "retention"})
             await asyncio.sleep(SWEEP_INTERVAL)

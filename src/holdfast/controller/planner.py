@@ -1,4 +1,4 @@
-"""Plans one job within a round: gives the pure plan what it needs to know."""
+"""Plans one job within a round: provides the inputs of the pure plan."""
 
 from __future__ import annotations
 
@@ -8,70 +8,75 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from holdfast.core.attempt import JobSnapshot, Seen
+from holdfast.core.attempt import JobSnapshot, ObservedState
 from holdfast.core.job import Job
-from holdfast.core.plan import Policy, plan
+from holdfast.core.planning.plan import plan_job
+from holdfast.core.planning.steps import JobPolicy
 from holdfast.core.records import Group, NewEvent
 from holdfast.core.scheduling.backfill import TimeEstimates
-from holdfast.core.scheduling.placement import Placed, Refused
+from holdfast.core.scheduling.placement import Placement, PlacementRefusal
 
-from .holds import held_tasks, with_room
-from .live import Limits, Live, Lives, Round
-from .times import policy_of, reckoning_of, time_limit_of
+from .holds import limit_hold_policy, list_held_tasks
+from .live_jobs import JobLimits, JobRound, LiveJob, LiveJobs
+from .time_limits import build_policy, build_time_estimates, find_time_limit
 
 
 class Planner:
-    def __init__(self, lives: Lives, limits: Limits, clock: Callable[[], datetime]) -> None:
+    def __init__(self, lives: LiveJobs, limits: JobLimits, clock: Callable[[], datetime]) -> None:
         self._lives = lives
         self._clock = clock
         self.limits = limits
         self.groups: Mapping[str, Group] = {}
 
-    def plan(self, work: Round, decision: Placed | Refused | None, newest: Callable[[], Iterable[JobSnapshot]]) -> None:
-        """`newest` gives every job, as this round leaves it."""
+    def plan_job(
+        self, work: JobRound, decision: Placement | PlacementRefusal | None, newest: Callable[[], Iterable[JobSnapshot]]
+    ) -> None:
+        """`newest` returns every job as of this round."""
         snapshot = work.after
-        policy = self.policy(snapshot.job)
-        if policy.hold and any(seen.seen is Seen.HELD for seen in work.seen.values()):
-            held = held_tasks(newest())
-            policy = replace(policy, hold=with_room(policy.hold, self.limits.hold, snapshot.user, held))
+        policy = self.build_policy(snapshot.job)
+        if policy.hold and any(seen.seen is ObservedState.HELD for seen in work.seen.values()):
+            held = list_held_tasks(newest())
+            policy = replace(policy, hold=limit_hold_policy(policy.hold, self.limits.hold, snapshot.user, held))
         if work.stop is not None and snapshot.stop is None:
             snapshot = replace(snapshot, stop=work.stop)
-            told = NewEvent(kind="stop-requested", message=work.stop.asked, at=work.stop.at, actor=work.stop.actor)
-            work.events.append(told)
-        result = plan(
+            event = NewEvent(
+                kind="stop-requested", message=work.stop.request_message, at=work.stop.at, actor=work.stop.actor
+            )
+            work.events.append(event)
+        result = plan_job(
             snapshot,
             {} if decision else work.seen,
             self._clock(),
             policy,
             decision=decision,
             requests=() if decision else work.requests,
-            elapsed=_elapsed(work.live),
+            elapsed=_compute_elapsed(work.live),
             chance=random.random(),  # noqa: S311 - spreads retries, guards nothing
         )
         work.plans.append(result)
         work.events.extend(result.events)
 
-    def policy(self, job: Job) -> Policy:
-        return policy_of(job, self.limits, self.groups)
+    def build_policy(self, job: Job) -> JobPolicy:
+        return build_policy(job, self.limits, self.groups)
 
-    def time_limit(self, job: Job) -> timedelta | None:
-        return time_limit_of(job, self.limits, self.groups)
+    def find_time_limit(self, job: Job) -> timedelta | None:
+        return find_time_limit(job, self.limits, self.groups)
 
-    def reckoning(self) -> TimeEstimates:
-        return reckoning_of(self._lives, self.policy, asyncio.get_running_loop().time())
+    def estimate_times(self) -> TimeEstimates:
+        return build_time_estimates(self._lives, self.build_policy, asyncio.get_running_loop().time())
 
 
-def _elapsed(live: Live) -> timedelta | None:
+def _compute_elapsed(live: LiveJob) -> timedelta | None:
     if live.began is None:
         return None
-    return timedelta(seconds=_ran_until(live) - live.began)
+    return timedelta(seconds=_find_run_end(live) - live.began)
 
 
-def _ran_until(live: Live) -> float:
-    """Now; or when the last of its tasks ended, while artifacts are being kept and nothing runs any more."""
+def _find_run_end(live: LiveJob) -> float:
+    """Return now, or the end of the last task while artifacts are collected and nothing runs."""
     snapshot = live.snapshot
     if live.collecting and all(
-        snapshot.attempt_id(task) in live.collecting for task in snapshot.tasks if task.state.live
+        snapshot.build_attempt_id(task) in live.collecting for task in snapshot.tasks if task.state.live
     ):
         return max(live.collecting.values())
     return asyncio.get_running_loop().time()

@@ -1,32 +1,35 @@
-"""Removing logs, artifacts and figures some days after a job's end, and audit events when they are old. A job's record
-stays, and says when its logs went."""
+"""Deletes logs, artifacts and metrics some days after a job's end, and old audit entries. The job's record stays."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
+from holdfast.core.attempt_id import parse_job_id
 from holdfast.engines.base import Engine
-from holdfast.services.audit import Audit
+from holdfast.services.audit import AuditLog
 from holdfast.services.control import Control
-from holdfast.services.jobs.artifact_retention import ArtifactSweep
+from holdfast.services.jobs.artifact_retention import ArtifactCleanup
 from holdfast.services.people.tokens import Tokens
 from holdfast.store.database import Store
 from holdfast.store.jobs import records as job_rows
-from holdfast.store.metrics.series_files import SHARDS, SeriesFiles
+from holdfast.store.metrics.database import EndedTask, MetricsDatabase
 
 log = logging.getLogger(__name__)
 
-INTERVAL = 600.0  # seconds
+LOGS_INTERVAL = 600.0  # seconds
 ARTIFACTS_INTERVAL = 3600.0
 AUDIT_INTERVAL = 3600.0
-FIGURES_INTERVAL = 300.0  # for one of the SHARDS parts: each has its turn once a day
-BATCH = 200
+METRICS_INTERVAL = 300.0
+MAX_FREE_METRICS = 0.5  # share of the metrics database that may be unused
+BATCH_SIZE = 200
 
 
-class Retention:
+class LogRetention:
     def __init__(
         self,
         store: Store,
@@ -37,39 +40,39 @@ class Retention:
     ) -> None:
         self.store = store
         self.engine = engine
-        self.keep = keep  # None: for ever
+        self.keep = keep  # None: unlimited
         self.clock = clock
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while self.keep is not None:
             try:
                 await self.sweep()
             except Exception:
                 log.exception("could not remove old logs", extra={"event": "retention"})
-            await asyncio.sleep(INTERVAL)
+            await asyncio.sleep(LOGS_INTERVAL)
 
     async def sweep(self) -> int:
-        """Remove what is due. Files go first: a crash in between removes them again, harmlessly."""
+        """Delete due logs. Files first: after a crash in between, they are deleted again without harm."""
         removed = 0
         while self.keep is not None:
-            due = await self.store.read(job_rows.logs_due, self.clock() - self.keep, BATCH)
+            due = await self.store.read(job_rows.list_expired_logs, self.clock() - self.keep, BATCH_SIZE)
             for attempt_id in due:
                 await self.engine.remove_logs(attempt_id)
             if due:
                 await self.store.write(job_rows.mark_logs_removed, due, self.clock())
             removed += len(due)
-            if len(due) < BATCH:
+            if len(due) < BATCH_SIZE:
                 break
         return removed
 
 
 class ArtifactRetention:
-    def __init__(self, artifacts: ArtifactSweep) -> None:
+    def __init__(self, artifacts: ArtifactCleanup) -> None:
         self.artifacts = artifacts
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             try:
                 await self.artifacts.run()
@@ -79,63 +82,81 @@ class ArtifactRetention:
 
 
 class AuditRetention:
-    """And tokens that ended."""
+    """Deletes old audit entries and expired tokens."""
 
-    def __init__(self, audit: Audit, tokens: Tokens) -> None:
+    def __init__(self, audit: AuditLog, tokens: Tokens) -> None:
         self.audit = audit
         self.tokens = tokens
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             try:
-                await self.audit.sweep()
-                await self.tokens.sweep()
+                await self.audit.delete_expired()
+                await self.tokens.delete_expired_tokens()
             except Exception:
-                log.exception("could not remove old audit events and tokens", extra={"event": "retention"})
+                log.exception("could not remove old audit entries and tokens", extra={"event": "retention"})
             await asyncio.sleep(AUDIT_INTERVAL)
 
 
 class MetricsRetention:
-    """And figures of jobs that nobody knows."""
+    """Also deletes metrics of jobs that are not in the database."""
 
     def __init__(
         self,
         store: Store,
-        files: SeriesFiles,
+        database: MetricsDatabase,
         control: Control,
         keep: timedelta | None,
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.store = store
-        self.files = files
+        self.database = database
         self.control = control
-        self.keep = keep  # None: for ever
+        self.keep = keep  # None: unlimited
         self.clock = clock
+        self._checked = ""  # the last job that was looked up
 
     async def run(self) -> None:
-        """Until cancelled."""
-        part = 0
+        """Run until cancelled."""
+        await asyncio.to_thread(_remove_ring_files, self.database.path.with_name("metrics"))
         while True:
             try:
-                await self.sweep(part)
+                await self.sweep()
             except Exception:
-                log.exception("could not remove old figures", extra={"event": "retention"})
-            part = (part + 1) % SHARDS
-            await asyncio.sleep(FIGURES_INTERVAL)
+                log.exception("could not remove old metrics", extra={"event": "retention"})
+            await asyncio.sleep(METRICS_INTERVAL)
 
-    async def sweep(self, part: int) -> None:
-        """Of one part of all jobs, what is due."""
-        ids = await self.files.ask(self.files.shard, part)
-        for start in range(0, len(ids), BATCH):
-            await self._sweep(ids[start : start + BATCH])
+    async def sweep(self) -> None:
+        """Delete due metrics, and check the next jobs."""
+        before = None if self.keep is None else (self.clock() - self.keep).timestamp()
+        if before is not None:
+            await self._remove_expired(before)
+        await self._check_jobs(before)
+        await self.database.shrink_file(MAX_FREE_METRICS)
 
-    async def _sweep(self, ids: list[str]) -> None:
-        known = await self.store.read(job_rows.known, ids)
-        for job_id in ids:
-            if job_id not in known:
-                await self.files.ask(self.files.remove_job, job_id)
-            elif self.keep is not None and self.control.active(job_id) is None:
-                before = (self.clock() - self.keep).timestamp()
-                await self.files.ask(self.files.remove_old, job_id, before)
+    async def _remove_expired(self, before: float) -> None:
+        """Delete expired metrics, except of active jobs."""
+        last: EndedTask | None = None
+        while page := await self.database.run(self.database.list_ended_tasks, last, before, BATCH_SIZE):
+            due = [task.id for task in page if self.control.get_active_job(parse_job_id(task.attempt_id)) is None]
+            await self.database.remove_tasks(due)
+            last = page[-1]
+
+    async def _check_jobs(self, before: float | None) -> None:
+        """Check some jobs each time, to bound the work: unknown jobs, and tasks whose end was missed."""
+        ids = await self.database.run(self.database.list_jobs, self._checked, BATCH_SIZE)
+        self._checked = ids[-1] if len(ids) == BATCH_SIZE else ""
+        known = await self.store.read(job_rows.filter_existing_jobs, ids) if ids else set()
+        await self.database.remove_jobs([id for id in ids if id not in known])
+        if before is not None:
+            ended = [id for id in ids if id in known and self.control.get_active_job(id) is None]
+            await self.database.remove_jobs(ended, updated_before=before)
+
+
+def _remove_ring_files(folder: Path) -> None:
+    """Delete the metrics files of earlier versions."""
+    if folder.is_dir():
+        log.info("removing metrics of an earlier version", extra={"event": "metrics", "folder": str(folder)})
+        shutil.rmtree(folder, ignore_errors=True)

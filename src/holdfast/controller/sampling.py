@@ -1,5 +1,5 @@
-"""Looking at what running tasks use: 5 seconds apart in a task's first minute, then 10. One call of the engine for all
-that are due, and nothing at all while nothing runs."""
+"""Samples the usage of running tasks: every 5 seconds in a task's first minute, then every 10. One engine call measures
+all due tasks; without running tasks there are no calls."""
 
 from __future__ import annotations
 
@@ -7,26 +7,25 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 
-from holdfast.core.attempt import Observation, Seen
+from holdfast.core.attempt import Observation, ObservedState
 from holdfast.engines.base import SupportsMetrics
-from holdfast.store.metrics.series_files import SeriesFiles, Taken
+from holdfast.store.metrics.database import Measurement, MetricsDatabase, TaskEnd
 
 log = logging.getLogger(__name__)
 
-CLOSE = 5.0  # seconds between two looks in the first minute
-APART = 2  # times as long after it
-YOUNG = 60.0
-NEWBORN = 0.2  # of the time between two looks; before that there is nothing to tell a rate of
-TIMEOUT = 30.0  # seconds for the engine to answer
+CLOSE_INTERVAL = 5.0  # seconds between two samples in the first minute
+LATER_FACTOR = 2  # factor of the interval after it
+CLOSE_PERIOD = 60.0
+MIN_AGE_SHARE = 0.2  # share of the interval; before that a rate is meaningless
+MEASURE_TIMEOUT = 30.0  # seconds for the engine to respond
 
 
 @dataclass(slots=True)
-class Watched:
-    """A task that runs, by a clock that does not jump."""
+class WatchedTask:
+    """A running task, in monotonic time."""
 
     began: float
     due: float
@@ -36,107 +35,104 @@ class Sampler:
     def __init__(
         self,
         engine: SupportsMetrics,
-        files: SeriesFiles,
+        database: MetricsDatabase,
         *,
         wall: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         looked: Callable[[float], None] = lambda seconds: None,
-        close: float = CLOSE,
+        close: float = CLOSE_INTERVAL,
     ) -> None:
-        """`looked` is told how many seconds each look at tasks took."""
+        """`looked` receives the seconds that each measurement took."""
         self._engine = engine
-        self._files = files
+        self._database = database
         self._wall = wall
         self._monotonic = monotonic
         self._looked = looked
         self._close = close
-        self._watched: dict[str, Watched] = {}
-        self._stopped: dict[str, Watched] = {}  # just failed, and held: looked at once more
+        self._watched: dict[str, WatchedTask] = {}
+        self._stopped: dict[str, WatchedTask] = {}  # just failed and on hold: sampled once more
         self._fails = False
         self._woken = asyncio.Event()
 
-    def hear(self, observation: Observation) -> None:
-        """What the engine sees of a task."""
+    def handle_observation(self, observation: Observation) -> None:
+        """Start or stop sampling a task."""
         attempt_id = observation.attempt_id
-        if observation.seen is Seen.RUNNING:
-            self._watch(attempt_id, observation.elapsed or 0.0)
-        elif observation.seen is Seen.HELD and attempt_id in self._watched:
+        if observation.seen is ObservedState.RUNNING:
+            self._watch_task(attempt_id, observation.elapsed or 0.0)
+        elif observation.seen is ObservedState.HELD and attempt_id in self._watched:
             self._stopped[attempt_id] = self._watched.pop(attempt_id)
             self._woken.set()
-        elif observation.seen is not Seen.ABSENT:  # also one that was held while no server ran: it worked before that
+        elif observation.seen is not ObservedState.ABSENT:  # also one that was held while the server was down
             self._watched.pop(attempt_id, None)
-            self._end(attempt_id, None if observation.seen is Seen.HELD else observation)
+            self._end_task(attempt_id, None if observation.seen is ObservedState.HELD else observation)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             self._woken.clear()
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._until_due()):
+                async with asyncio.timeout(self._compute_wait()):
                     await self._woken.wait()
             try:
-                await self.look()
+                await self.sample_due_tasks()
             except Exception as error:
-                if not self._fails:  # told once, not every few seconds
-                    log.warning("could not measure tasks", extra={"event": "figures", "error": repr(error)})
+                if not self._fails:  # log once, not every few seconds
+                    log.warning("could not measure tasks", extra={"event": "metrics", "error": repr(error)})
                 self._fails = True
             else:
                 self._fails = False
 
-    async def look(self) -> None:
-        """One round: all that are due."""
+    async def sample_due_tasks(self) -> None:
+        """Sample all due tasks once."""
         now = self._monotonic()
         stopped, self._stopped = self._stopped, {}
         due = {id: task for id, task in self._watched.items() if task.due <= now}
         if not due and not stopped:
             return
         for task in due.values():
-            task.due = self._next(now, now - task.began)
+            task.due = self._compute_next_due(now, now - task.began)
         try:
-            await self._measure(due | stopped)
+            await self._measure_tasks(due | stopped)
             self._looked(self._monotonic() - now)
         finally:
             for attempt_id in stopped:
-                self._end(attempt_id, None)
+                self._end_task(attempt_id, None)
 
-    async def _measure(self, tasks: dict[str, Watched]) -> None:
-        async with asyncio.timeout(TIMEOUT):
+    async def _measure_tasks(self, tasks: dict[str, WatchedTask]) -> None:
+        async with asyncio.timeout(MEASURE_TIMEOUT):
             found = await self._engine.measure(tasks.keys())
         at, now = self._wall(), self._monotonic()
-        looks = [
-            Taken(attempt_id=id, reading=reading, at=at, age=now - tasks[id].began) for id, reading in found.items()
+        measurements = [
+            Measurement(attempt_id=id, reading=reading, at=at, age=now - tasks[id].began)
+            for id, reading in found.items()
         ]
-        await self._files.ask(self._files.take, looks)
+        await self._database.run(self._database.record_measurements, measurements)
 
-    def _watch(self, attempt_id: str, elapsed: float) -> None:
+    def _watch_task(self, attempt_id: str, elapsed: float) -> None:
         if attempt_id in self._watched:
             return
         now = self._monotonic()
-        newborn = elapsed < NEWBORN * self._close
-        self._watched[attempt_id] = Watched(began=now - elapsed, due=self._next(now, 0.0) if newborn else now)
+        newborn = elapsed < MIN_AGE_SHARE * self._close
+        self._watched[attempt_id] = WatchedTask(
+            began=now - elapsed, due=self._compute_next_due(now, 0.0) if newborn else now
+        )
         self._woken.set()
 
-    def _end(self, attempt_id: str, seen: Observation | None) -> None:
+    def _end_task(self, attempt_id: str, seen: Observation | None) -> None:
         used, elapsed = (seen.used, seen.elapsed) if seen else (None, None)
-        self._files.soon(self._files.end, attempt_id, used, elapsed, self._wall()).add_done_callback(_tell)
+        self._database.schedule_end(TaskEnd(attempt_id=attempt_id, used=used, seconds=elapsed, at=self._wall()))
 
-    def _until_due(self) -> float | None:
-        """Seconds; None: until something runs."""
+    def _compute_wait(self) -> float | None:
+        """Return seconds; None: until a task runs."""
         if self._stopped:
             return 0.0
         first = min((task.due for task in self._watched.values()), default=None)
         return None if first is None else max(0.0, first - self._monotonic())
 
-    def _next(self, now: float, age: float) -> float:
-        """On a common beat, so that tasks are looked at together."""
+    def _compute_next_due(self, now: float, age: float) -> float:
+        """Align to a common interval, so that tasks are sampled together."""
         close = self._close
         beats = now // close + 1
-        if beats * close - now < NEWBORN * close:
+        if beats * close - now < MIN_AGE_SHARE * close:
             beats += 1
-        return (beats if age < YOUNG - close / 2 else beats + APART - 1) * close
-
-
-def _tell(done: Future[None]) -> None:
-    error = done.exception()
-    if error is not None:
-        log.error("could not end the figures of a task", extra={"event": "figures", "error": repr(error)})
+        return (beats if age < CLOSE_PERIOD - close / 2 else beats + LATER_FACTOR - 1) * close

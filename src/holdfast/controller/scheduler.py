@@ -1,4 +1,4 @@
-"""What waits and what is placed: the queue and the ledger, kept in step with the jobs."""
+"""Keeps the queue and the ledger in sync with the jobs."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 from holdfast.core.attempt import JobSnapshot
-from holdfast.core.plan import Plan, assignment_of, waiting_of
+from holdfast.core.planning.steps import Plan
+from holdfast.core.planning.task_requests import build_assignment, build_queue_entries
 from holdfast.core.scheduling.backfill import TimeEstimates
 from holdfast.core.scheduling.ledger import Ledger
-from holdfast.core.scheduling.placement import Node, Placed, Quota, Refused
-from holdfast.core.scheduling.placing import place
+from holdfast.core.scheduling.placement import Node, Placement, PlacementRefusal, Quota
+from holdfast.core.scheduling.placing import place_jobs
 from holdfast.core.scheduling.queue import Queue
 
-from .live import Live
+from .live_jobs import LiveJob
 
-Decisions = list[Placed | Refused]
+Decisions = list[Placement | PlacementRefusal]
 
 
 class Scheduler:
@@ -24,48 +25,48 @@ class Scheduler:
         self.queue = Queue()
         self.ledger = Ledger(())
 
-    def open(self, nodes: Iterable[Node], quotas: Mapping[str, tuple[Quota, Quota]]) -> None:
-        """Begin with nothing waiting and nothing placed."""
+    def reset(self, nodes: Iterable[Node], quotas: Mapping[str, tuple[Quota, Quota]]) -> None:
+        """Reset to an empty queue and ledger."""
         self.queue, self.ledger = Queue(), Ledger(nodes, quotas)
 
-    def place(self, reckoning: TimeEstimates | None) -> Decisions:
-        """Decide what can be placed now, or never. `reckoning`: with backfill."""
-        return place(self.queue, self.ledger, reckoning)
+    def place_jobs(self, estimates: TimeEstimates | None) -> Decisions:
+        """Decide what can be placed now, or never. `estimates`: for backfill."""
+        return place_jobs(self.queue, self.ledger, estimates)
 
-    def claim(self, snapshot: JobSnapshot) -> None:
-        """All that its tasks occupy."""
+    def claim_job(self, snapshot: JobSnapshot) -> None:
+        """Claim the resources of its tasks."""
         for task in snapshot.tasks:
-            if task.occupies:
-                self.ledger.claim(assignment_of(snapshot, task))
+            if task.occupies_node:
+                self.ledger.claim(build_assignment(snapshot, task))
 
-    def release(self, snapshot: JobSnapshot) -> None:
+    def release_job(self, snapshot: JobSnapshot) -> None:
         for task in snapshot.tasks:
-            self.ledger.release(snapshot.attempt_id(task))
+            self.ledger.release(snapshot.build_attempt_id(task))
 
-    def release_ended(self, plans: Iterable[Plan]) -> None:
+    def release_ended_tasks(self, plans: Iterable[Plan]) -> None:
         for result in plans:
             for task in result.tasks:
-                if task.state.ended or (task.held and not task.occupies):
-                    self.ledger.release(result.after.attempt_id(task))
+                if task.state.ended or (task.held and not task.occupies_node):
+                    self.ledger.release(result.after.build_attempt_id(task))
 
-    def release_unused(self, decision: Placed, after: JobSnapshot) -> None:
-        """A place that the plan did not take: by then the job was to stop, or decided."""
+    def release_unused_assignments(self, decision: Placement, after: JobSnapshot) -> None:
+        """Release an assignment that the plan did not use: the job is stopping or decided."""
         if not (after.stop or after.outcome or after.state.final):
             return
-        taken = {after.attempt_id(task) for task in after.tasks if task.state.live}
+        taken = {after.build_attempt_id(task) for task in after.tasks if task.state.live}
         for assignment in decision.assignments:
             if assignment.attempt_id not in taken:
                 self.ledger.release(assignment.attempt_id)
 
-    def undo(self, decisions: Decisions) -> None:
+    def undo_decisions(self, decisions: Decisions) -> None:
         for decision in decisions:
-            if isinstance(decision, Placed):
+            if isinstance(decision, Placement):
                 for assignment in decision.assignments:
                     self.ledger.release(assignment.attempt_id)
 
-    def enqueue(self, live: Live, snapshot: JobSnapshot) -> None:
-        """Have in the queue what of this job waits, and nothing else of it."""
-        entries = waiting_of(snapshot, self._clock())
+    def enqueue_job(self, live: LiveJob, snapshot: JobSnapshot) -> None:
+        """Update the job's entries in the queue."""
+        entries = build_queue_entries(snapshot, self._clock())
         waiting = {entry.id for entry in entries}
         for id in live.queued:
             if id not in waiting:
@@ -75,7 +76,7 @@ class Scheduler:
                 self.queue.add(entry)
         live.queued = tuple(entry.id for entry in entries)
 
-    def dequeue(self, live: Live) -> None:
+    def dequeue_job(self, live: LiveJob) -> None:
         for id in live.queued:
             self.queue.remove(id)
         live.queued = ()

@@ -1,7 +1,7 @@
-"""What is seen of tasks, on its way from the engine to the plan.
+"""Passes observations of tasks from the engine to the plan.
 
-A task that failed or ended is settled first: its cause is looked for in its log, and its artifacts are kept. That is
-one step, and nothing of it is saved before the plan's own change: a server that dies meanwhile begins it again.
+A task that failed or ended is finalized first: its cause is searched in its log, and its artifacts are saved. This is
+one step, saved only with the plan's own change: a server that crashes repeats it.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from dataclasses import replace
 from datetime import datetime
 
 from holdfast.core.attempt import JobSnapshot, Observation
-from holdfast.core.attempt_id import AttemptId, job_id_of
-from holdfast.core.masking import SecretMasker, secret_values
+from holdfast.core.attempt_id import AttemptId, parse_job_id
+from holdfast.core.masking import SecretMasker, list_secret_values
 from holdfast.core.messages import msg
-from holdfast.core.plan import Start
+from holdfast.core.planning.steps import StartStep
 from holdfast.core.records import NewEvent
 from holdfast.engines.base import Engine, Launch
 from holdfast.launching import Launcher
 
-from .artifacts import Collecting
-from .diagnosing import Diagnosing, wants_diagnosis
+from .artifacts import ArtifactCollector
+from .cause_finder import CauseFinder, needs_diagnosis
 from .launches import LaunchBuilder
-from .live import Live, Lives, live_attempts
+from .live_jobs import LiveJob, LiveJobs, list_live_attempts
 
 log = logging.getLogger(__name__)
 
@@ -34,74 +34,74 @@ class TaskReports:
 
     def __init__(
         self,
-        lives: Lives,
+        lives: LiveJobs,
         engine: Engine,
         launches: LaunchBuilder,
-        collecting: Collecting | None,
+        collecting: ArtifactCollector | None,
         *,
         clock: Callable[[], datetime],
         mark: Callable[[str], None],
         tell: Callable[[JobSnapshot], None],
     ) -> None:
-        """`mark` has a job planned soon; `tell` says that something about it changed which is not saved."""
+        """`mark` schedules planning of a job; `tell` reports an unsaved change of it."""
         self._lives = lives
         self._launches = launches
-        self._diagnosing = Diagnosing(engine)
+        self._diagnosing = CauseFinder(engine)
         self._collecting = collecting
         self._clock = clock
         self._mark = mark
-        self._tell = tell
+        self._notify_change = tell
         self.listeners: list[Callable[[Observation], None]] = []
-        self.tells_debuggers = False  # the first look after a start only finds again what was told before
+        self.reports_debuggers = False  # observations right after a start were reported before
 
-    async def build_launch(self, launcher: Launcher, start: Start) -> Launch | Observation:
-        return await self._launches.build_to_start(launcher, start)
+    async def build_launch(self, launcher: Launcher, start: StartStep) -> Launch | Observation:
+        return await self._launches.build_start_launch(launcher, start)
 
-    def live_attempts(self) -> set[str]:
-        return {id for live in self._lives.values() for id in live_attempts(live.snapshot)}
+    def list_live_attempts(self) -> set[str]:
+        return {id for live in self._lives.values() for id in list_live_attempts(live.snapshot)}
 
-    def mask(self, observation: Observation) -> Observation:
-        """What an engine says of a task may quote what the task wrote; it is kept with the job."""
-        live = self._find(observation.attempt_id)
+    def mask_secrets(self, observation: Observation) -> Observation:
+        """Mask secrets: an engine's message may quote the task's output, and is stored."""
+        live = self._find_job(observation.attempt_id)
         if live is None or not live.snapshot.job.secrets or not (observation.message or observation.warning):
             return observation
-        masker = SecretMasker(secret_values(live.snapshot.job.secrets))
+        masker = SecretMasker(list_secret_values(live.snapshot.job.secrets))
         message, warning = masker.mask_text(observation.message), masker.mask_text(observation.warning)
         return replace(observation, message=message, warning=warning)
 
-    def note_observation(self, observation: Observation) -> None:
-        live = self._find(observation.attempt_id)
+    def record_observation(self, observation: Observation) -> None:
+        live = self._find_job(observation.attempt_id)
         if live is not None:
             for listener in self.listeners:
                 listener(observation)
-            self._note_debuggers(live, observation)
+            self._record_debuggers(live, observation)
 
-    def _note_debuggers(self, live: Live, observation: Observation) -> None:
-        before = live.debuggers.by_task()
-        event = live.debuggers.hear(live.snapshot, observation, self._clock())
-        if event and self.tells_debuggers:
-            live.told.append(event)
+    def _record_debuggers(self, live: LiveJob, observation: Observation) -> None:
+        before = live.debuggers.group_by_task()
+        event = live.debuggers.record_observation(live.snapshot, observation, self._clock())
+        if event and self.reports_debuggers:
+            live.unsaved_events.append(event)
             self._mark(live.snapshot.id)
-        if live.debuggers.by_task() != before:
-            self._tell(live.snapshot)
+        if live.debuggers.group_by_task() != before:
+            self._notify_change(live.snapshot)
 
-    def needs_settling(self, observation: Observation) -> bool:
-        live = self._find(observation.attempt_id)
+    def needs_finalizing(self, observation: Observation) -> bool:
+        live = self._find_job(observation.attempt_id)
         if live is None:
             return False
-        return wants_diagnosis(live.snapshot, observation) or self._wants_artifacts(live, observation)
+        return needs_diagnosis(live.snapshot, observation) or self._should_collect(live, observation)
 
-    async def settle(self, observation: Observation) -> Observation:
-        """With its cause, where one is found."""
-        live = self._find(observation.attempt_id)
-        if live is not None and wants_diagnosis(live.snapshot, observation):
-            observation = await self._diagnosing.diagnose(observation)
-        if live is not None and self._wants_artifacts(live, observation):
-            await self._collect(live, observation.attempt_id)
+    async def finalize_observation(self, observation: Observation) -> Observation:
+        """Add its cause, if one is found, and collect artifacts."""
+        live = self._find_job(observation.attempt_id)
+        if live is not None and needs_diagnosis(live.snapshot, observation):
+            observation = await self._diagnosing.add_cause(observation)
+        if live is not None and self._should_collect(live, observation):
+            await self._collect_artifacts(live, observation.attempt_id)
         return observation
 
-    def report(self, observation: Observation) -> None:
-        live = self._find(observation.attempt_id)
+    def report_observation(self, observation: Observation) -> None:
+        live = self._find_job(observation.attempt_id)
         if live is None:
             return
         live.seen[observation.attempt_id] = observation
@@ -110,36 +110,38 @@ class TaskReports:
             live.began = began if live.began is None else min(live.began, began)
         self._mark(live.snapshot.id)
 
-    def note_failed_start(self, attempt_id: str, error: Exception) -> None:
-        """Told once: it may go on for a while."""
-        live = self._find(attempt_id)
+    def record_failed_start(self, attempt_id: str, error: Exception) -> None:
+        """Report a failed start once."""
+        live = self._find_job(attempt_id)
         if live is not None and attempt_id not in live.failed_starts:
             live.failed_starts.add(attempt_id)
             id = AttemptId.parse(attempt_id)
             text = msg(
                 "{task} has not started yet: {error}. Retrying.", task=id.task, error=str(error) or type(error).__name__
             )
-            live.told.append(NewEvent(kind="warning", message=text, at=self._clock(), task=id.task, attempt=id.attempt))
+            live.unsaved_events.append(
+                NewEvent(kind="warning", message=text, at=self._clock(), task=id.task, attempt=id.attempt)
+            )
             self._mark(live.snapshot.id)
 
-    def _wants_artifacts(self, live: Live, observation: Observation) -> bool:
-        """Those of one that was held until it ended were kept then."""
-        if self._collecting is None or not self._collecting.wants(observation):
+    def _should_collect(self, live: LiveJob, observation: Observation) -> bool:
+        """Whether to collect artifacts; those of a held task were collected before."""
+        if self._collecting is None or not self._collecting.should_collect(observation):
             return False
-        held = [live.snapshot.attempt_id(task) for task in live.snapshot.tasks if task.held and task.held.ended]
+        held = [live.snapshot.build_attempt_id(task) for task in live.snapshot.tasks if task.held and task.held.ended]
         return observation.attempt_id not in held
 
-    async def _collect(self, live: Live, attempt_id: str) -> None:
-        """The time it takes is not the job's."""
+    async def _collect_artifacts(self, live: LiveJob, attempt_id: str) -> None:
+        """Collect artifacts; the time does not count for the job."""
         assert self._collecting is not None
         live.collecting[attempt_id] = asyncio.get_running_loop().time()
         try:
-            event = await self._collecting.collect(live.snapshot, attempt_id)
-            live.told += [event] if event else []
-        except Exception:  # a bug of ours must not keep a job from its end
-            log.exception("could not keep artifacts", extra={"event": "artifacts", "attempt": attempt_id})
+            event = await self._collecting.collect_artifacts(live.snapshot, attempt_id)
+            live.unsaved_events += [event] if event else []
+        except Exception:  # a bug must not prevent the end of a job
+            log.exception("could not save artifacts", extra={"event": "artifacts", "attempt": attempt_id})
         finally:
             live.collecting.pop(attempt_id, None)
 
-    def _find(self, attempt_id: str) -> Live | None:
-        return self._lives.get(job_id_of(attempt_id))
+    def _find_job(self, attempt_id: str) -> LiveJob | None:
+        return self._lives.get(parse_job_id(attempt_id))

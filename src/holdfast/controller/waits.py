@@ -1,4 +1,4 @@
-"""Why jobs wait, as queue, ledger and live jobs stand now. Worked out when somebody asks, never kept."""
+"""Explains why jobs wait, from the current queue, ledger and jobs. Computed on request."""
 
 from __future__ import annotations
 
@@ -8,182 +8,188 @@ from datetime import datetime, timedelta
 from functools import cache
 
 from holdfast.core.attempt import JobSnapshot
-from holdfast.core.attempt_id import job_id_of
+from holdfast.core.attempt_id import parse_job_id
 from holdfast.core.conditions import Condition
 from holdfast.core.job import Job
 from holdfast.core.messages import msg
-from holdfast.core.plan import Policy, waiting_of
+from holdfast.core.planning.steps import JobPolicy
+from holdfast.core.planning.task_requests import build_queue_entries
 from holdfast.core.scheduling.backfill import TimeEstimates
-from holdfast.core.scheduling.blockers import Blocker, BlockerKind, Estimate, Known, Wait
-from holdfast.core.scheduling.explanations import blockers, explain, impossible
+from holdfast.core.scheduling.blockers import Blocker, BlockerKind, Estimate, JobInfo, WaitExplanation
+from holdfast.core.scheduling.explanations import explain_blockers, find_blockers, find_impossible_reasons
 from holdfast.core.scheduling.ledger import Ledger
-from holdfast.core.scheduling.placement import Verdict, Waiting
+from holdfast.core.scheduling.placement import QueueEntry, StartPrediction
 from holdfast.core.scheduling.queue import Queue
-from holdfast.core.scheduling.waits import Scene, in_the_way, wait_for_try, wait_of
+from holdfast.core.scheduling.waits import WaitContext, explain_retry_wait, explain_wait, list_blocking_jobs
 from holdfast.core.states import JobState
 
-from .holds import held_tasks
-from .live import Lives
-from .times import expected_of
+from .holds import list_held_tasks
+from .live_jobs import LiveJobs
+from .time_limits import build_expected_estimates
 
-MAX_IN_THE_WAY = 20  # jobs of each kind, of which it is asked how long such ones took
-BLOCKED = msg("It starts once this is resolved.")
-NOT_YET = msg("That is not worked out yet, for many ask at once: ask again in a moment.")
+MAX_BLOCKING_JOBS = 20  # jobs of each kind whose usual durations are loaded
+BLOCKED_BASIS = msg("The job starts after this problem is resolved.")
+ESTIMATE_PENDING = msg("The estimate is not ready: the server is busy. Try again in a moment.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """How things stand."""
+class SchedulingState:
+    """The scheduling state at one time."""
 
     queue: Queue
     ledger: Ledger
-    live: Lives
-    policy: Callable[[Job], Policy]
+    live: LiveJobs
+    policy: Callable[[Job], JobPolicy]
     now: datetime
-    ticks: float  # the same instant on the loop's clock
+    ticks: float  # the same time on the loop's clock
     backfill: bool
-    blocking: tuple[Condition, ...] = ()  # while there are any, no job starts
-    reckoning: TimeEstimates = field(init=False)
+    blocking: tuple[Condition, ...] = ()  # no job starts while there are any
+    estimates: TimeEstimates = field(init=False)
 
     def __post_init__(self) -> None:
-        expected = expected_of(self.live, self.policy, self.ticks, self.now)
+        expected = build_expected_estimates(self.live, self.policy, self.ticks, self.now)
         remembering = replace(expected, ends=cache(expected.ends), longest=cache(expected.longest))
-        object.__setattr__(self, "reckoning", remembering)
+        object.__setattr__(self, "estimates", remembering)
 
-    def still(self) -> Standing:
-        """The same, for another thread: what waits and has places stays as it is now. What is known of each job may be
-        newer; a copy of that would hold up the loop where there are many."""
-        return replace(self, queue=self.queue.still(), ledger=self.ledger.still(), live=dict(self.live))
+    def snapshot(self) -> SchedulingState:
+        """Return a copy for another thread. Jobs may be newer; copying many would block the event loop."""
+        return replace(self, queue=self.queue.snapshot(), ledger=self.ledger.snapshot(), live=dict(self.live))
 
-    def groups(self) -> set[str]:
-        """Those that have something, or of which something waits."""
-        return {*self.ledger.group_use, *self.queue.groups()}
+    def list_groups(self) -> set[str]:
+        """Return groups with running or waiting tasks."""
+        return {*self.ledger.group_use, *self.queue.list_groups()}
 
-    def queues(self, job_id: str) -> bool:
-        """Something of it stands in the queue, and may start."""
-        return self._goes_on(job_id) is not None and bool(self._entries(job_id))
+    def is_queued(self, job_id: str) -> bool:
+        """Whether it has entries in the queue and can start."""
+        return self._find_active_job(job_id) is not None and bool(self._list_entries(job_id))
 
-    def next_try(self, job_id: str) -> Wait | None:
-        """None where nothing of it waits for one."""
-        snapshot = self._goes_on(job_id)
-        return _next_try(snapshot) if snapshot else None
+    def explain_retry(self, job_id: str) -> WaitExplanation | None:
+        """Explain the wait for a retry; None if it does not wait for one."""
+        snapshot = self._find_active_job(job_id)
+        return _explain_retry(snapshot) if snapshot else None
 
-    def _goes_on(self, job_id: str) -> JobSnapshot | None:
+    def _find_active_job(self, job_id: str) -> JobSnapshot | None:
         live = self.live.get(job_id)
         return live.snapshot if live is not None and live.snapshot.stop is None else None
 
-    def in_short(self, job_id: str) -> Wait | None:
-        """Its blockers alone, found at once; None when it does not wait."""
-        if not self.queues(job_id):
-            return self.next_try(job_id)
+    def summarize_wait(self, job_id: str) -> WaitExplanation | None:
+        """Return its blockers only, without delay; None if it does not wait."""
+        if not self.is_queued(job_id):
+            return self.explain_retry(job_id)
         if self.blocking:
-            return self._blocked()
-        found = (blockers(entry, self.queue, self.ledger, backfill=self.backfill) for entry in self._entries(job_id))
+            return self._explain_blocked_job()
+        found = (
+            find_blockers(entry, self.queue, self.ledger, backfill=self.backfill)
+            for entry in self._list_entries(job_id)
+        )
         texts = {blocker.text: blocker for each in found for blocker in each}
-        return Wait(blockers=tuple(texts.values()), estimate=Estimate(at=None, basis=NOT_YET))
+        return WaitExplanation(blockers=tuple(texts.values()), estimate=Estimate(at=None, basis=ESTIMATE_PENDING))
 
-    def reasons(self, job_id: str) -> tuple[str, ...]:
-        """In plain words; none when it does not wait."""
-        entries = self._entries(job_id)
-        return (*self._blocked_reasons(entries), *self._explain(entries))
+    def list_wait_reasons(self, job_id: str) -> tuple[str, ...]:
+        """Return the reasons why it waits; none if it does not."""
+        entries = self._list_entries(job_id)
+        return (*self._list_blocking_messages(entries), *self._explain_entries(entries))
 
-    def _blocked_reasons(self, entries: Sequence[Waiting]) -> tuple[str, ...]:
+    def _list_blocking_messages(self, entries: Sequence[QueueEntry]) -> tuple[str, ...]:
         return tuple(condition.message for condition in self.blocking) if entries else ()
 
-    def _blocked(self) -> Wait:
-        """What it lacks besides is not worked out: it would say that the job starts when others end."""
-        return Wait(
+    def _explain_blocked_job(self) -> WaitExplanation:
+        """Return only the blocking conditions: other reasons would suggest a wrong start."""
+        return WaitExplanation(
             blockers=tuple(Blocker(kind=BlockerKind.PLATFORM, text=condition.message) for condition in self.blocking),
             helps=tuple(condition.hint for condition in self.blocking if condition.hint),
-            estimate=Estimate(at=None, basis=BLOCKED),
+            estimate=Estimate(at=None, basis=BLOCKED_BASIS),
         )
 
-    def in_the_way(self, job_id: str) -> dict[str, Known]:
-        """Jobs that have what it lacks, or go before it; the first of them."""
-        entries = self._entries(job_id)
-        found = in_the_way(entries[0], self.queue, self.ledger, MAX_IN_THE_WAY) if entries else []
-        return {id: known for id in found if (known := self.about(id))}
+    def find_blocking_jobs(self, job_id: str) -> dict[str, JobInfo]:
+        """Return the first jobs that use what it lacks, or are ahead of it."""
+        entries = self._list_entries(job_id)
+        found = list_blocking_jobs(entries[0], self.queue, self.ledger, MAX_BLOCKING_JOBS) if entries else []
+        return {id: known for id in found if (known := self.describe_job(id))}
 
-    def wait(self, job_id: str, sees: Callable[[str], bool], usual: Mapping[str, float]) -> Wait | None:
-        """Everything about it, for somebody who sees the jobs of some groups. `usual`: how many seconds jobs like some
-        that are in its way took before."""
-        entries = self._entries(job_id)
-        if not entries or self._goes_on(job_id) is None:
-            return self.next_try(job_id)
+    def explain_wait(
+        self, job_id: str, sees: Callable[[str], bool], usual: Mapping[str, float]
+    ) -> WaitExplanation | None:
+        """Explain the wait to a user who sees the jobs of some groups. `usual`: seconds that such jobs took before."""
+        entries = self._list_entries(job_id)
+        if not entries or self._find_active_job(job_id) is None:
+            return self.explain_retry(job_id)
         if self.blocking:
-            return self._blocked()
-        return wait_of(
+            return self._explain_blocked_job()
+        return explain_wait(
             entries,
-            Scene(
+            WaitContext(
                 queue=self.queue,
                 ledger=self.ledger,
-                reckoning=self.reckoning,
+                estimates=self.estimates,
                 now=self.now,
-                about=self.about,
+                find_job=self.describe_job,
                 sees=sees,
                 backfill=self.backfill,
                 usual=usual,
             ),
         )
 
-    def verdict(self, job: Job, user: str) -> Verdict:
-        """What would happen if this job were submitted now."""
+    def predict_start(self, job: Job, user: str) -> StartPrediction:
+        """Predict whether this job would start if it were submitted now."""
         never = explain_impossible(job, user, self.ledger, self.now)
         if never:
-            return Verdict("never", never)
-        entries = _trial_entries(job, user, self.now)
-        reasons = (*self._blocked_reasons(entries), *self._explain(entries))
-        return Verdict("wait" if reasons else "now", reasons)
+            return StartPrediction("never", never)
+        entries = _build_trial_entries(job, user, self.now)
+        reasons = (*self._list_blocking_messages(entries), *self._explain_entries(entries))
+        return StartPrediction("wait" if reasons else "now", reasons)
 
-    def _entries(self, job_id: str) -> list[Waiting]:
+    def _list_entries(self, job_id: str) -> list[QueueEntry]:
         live = self.live.get(job_id)
         found = [self.queue.get(id) for id in live.queued] if live else []
         return [entry for entry in found if entry]
 
-    def _explain(self, entries: Sequence[Waiting]) -> tuple[str, ...]:
-        placed = dict.fromkeys(job_id_of(id) for id in self.ledger.held) if entries else {}
+    def _explain_entries(self, entries: Sequence[QueueEntry]) -> tuple[str, ...]:
+        placed = dict.fromkeys(parse_job_id(id) for id in self.ledger.assignments) if entries else {}
         jobs = (self.live[id].snapshot for id in placed if id in self.live)
-        held = [snapshot.attempt_id(task) for snapshot, task in held_tasks(jobs)]
-        told = (explain(entry, self.queue, self.ledger, backfill=self.backfill, held=held) for entry in entries)
-        return tuple(dict.fromkeys(reason for reasons in told for reason in reasons))
+        held = [snapshot.build_attempt_id(task) for snapshot, task in list_held_tasks(jobs)]
+        explanations = (
+            explain_blockers(entry, self.queue, self.ledger, backfill=self.backfill, held=held) for entry in entries
+        )
+        return tuple(dict.fromkeys(reason for reasons in explanations for reason in reasons))
 
-    def about(self, job_id: str) -> Known | None:
+    def describe_job(self, job_id: str) -> JobInfo | None:
         live = self.live.get(job_id)
         if live is None:
             return None
         snapshot = live.snapshot
-        placed = [task for task in snapshot.tasks if task.occupies]
+        placed = [task for task in snapshot.tasks if task.occupies_node]
         held = snapshot.state is JobState.HELD
         ends = [task.held.until for task in placed if task.held] if held else []
-        return Known(
+        return JobInfo(
             name=snapshot.job.name,
             user=snapshot.user,
             group=snapshot.job.group,
             since=min((task.placed_at for task in placed if task.placed_at), default=None),
-            until=max(ends) if ends else self._end_of(snapshot) if placed else None,
+            until=max(ends) if ends else self._estimate_end(snapshot) if placed else None,
             held=held,
         )
 
-    def _end_of(self, snapshot: JobSnapshot) -> datetime | None:
-        """By its time limit, at the latest."""
-        task = next(task for task in snapshot.tasks if task.occupies)
-        end = self.reckoning.ends(snapshot.attempt_id(task))
-        return None if end is None else self.now + timedelta(seconds=max(0.0, end - self.reckoning.now))
+    def _estimate_end(self, snapshot: JobSnapshot) -> datetime | None:
+        """Return its latest end by its time limit."""
+        task = next(task for task in snapshot.tasks if task.occupies_node)
+        end = self.estimates.ends(snapshot.build_attempt_id(task))
+        return None if end is None else self.now + timedelta(seconds=max(0.0, end - self.estimates.now))
 
 
 def explain_impossible(job: Job, user: str, ledger: Ledger, now: datetime) -> tuple[str, ...]:
-    """Why it could never run here; none when it could."""
-    entries = _trial_entries(job, user, now)
-    return tuple(dict.fromkeys(reason for entry in entries for reason in impossible(entry, ledger)))
+    """Return why it can never run; none if it can."""
+    entries = _build_trial_entries(job, user, now)
+    return tuple(dict.fromkeys(reason for entry in entries for reason in find_impossible_reasons(entry, ledger)))
 
 
-def _trial_entries(job: Job, user: str, now: datetime) -> tuple[Waiting, ...]:
-    """What of a job would stand in the queue if it were submitted now."""
-    return waiting_of(JobSnapshot(id="trial", job=job, user=user, submitted_at=now), now)
+def _build_trial_entries(job: Job, user: str, now: datetime) -> tuple[QueueEntry, ...]:
+    """Return the queue entries of a job as if it were submitted now."""
+    return build_queue_entries(JobSnapshot(id="trial", job=job, user=user, submitted_at=now), now)
 
 
-def _next_try(snapshot: JobSnapshot) -> Wait | None:
+def _explain_retry(snapshot: JobSnapshot) -> WaitExplanation | None:
     tries = [task.retry_at for task in snapshot.tasks if task.retry_at is not None and not task.state.live]
     if snapshot.retry_at is not None:
-        return wait_for_try(snapshot.retry_at, snapshot.message)
-    return wait_for_try(min(tries)) if tries else None
+        return explain_retry_wait(snapshot.retry_at, snapshot.message)
+    return explain_retry_wait(min(tries)) if tries else None

@@ -1,1 +1,1 @@
-"""The rules. Plain data and pure functions: no I/O, no clock, no randomness."""
+"""Domain rules: plain data and pure functions, without I/O, clock or randomness."""

@@ -1,4 +1,4 @@
-"""Who may do what: one described table."""
+"""Permissions: who is allowed to do what."""
 
 from __future__ import annotations
 
@@ -13,59 +13,62 @@ from .messages import msg
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
-    """Whoever asks: a logged-in user."""
+    """The logged-in user who makes a request."""
 
     name: str
     admin: bool = False
     groups: Mapping[str, bool] = field(default_factory=dict)  # group -> is its admin
-    reads_all: bool = False  # the admin lets everybody read every job
-    own_only: bool = False  # members act on what is their own, not on others' of their groups
-    application: bool = False  # came by a token made for programs
-    usual_group: str = ""  # see `usual_group`
+    reads_all: bool = False  # the admin allows all users to read every job
+    own_only: bool = False  # members can act only on their own jobs and schedules
+    application: bool = False  # uses an application token
+    usual_group: str = ""  # see `choose_default_group`
 
 
-class Verb(StrEnum):
+class Permission(StrEnum):
     SEE_JOB = "see-job"
     SUBMIT_JOB = "submit-job"
     ACT_ON_JOB = "act-on-job"
-    ENTER_JOB = "enter-job"
+    EXEC_IN_JOB = "enter-job"
     USE_FILES = "use-files"
     MOUNT_ANY_PATH = "mount-any-path"
     MANAGE_GROUP = "manage-group"
-    MANAGE_PLACE = "manage-place"
+    MANAGE_INSTALLATION = "manage-place"
 
 
-class Who(StrEnum):
+class Grantee(StrEnum):
     MEMBER = msg("a member of the group")
-    OWNER = msg("the one whose it is, an admin of the group")
+    OWNER = msg("the owner, or an admin of the group")
     GROUP_ADMIN = msg("an admin of the group")
     ADMIN = msg("an admin")
 
 
-# verb -> (who may, what it covers). Admins may do everything.
-RULES: dict[Verb, tuple[Who, str]] = {
-    Verb.SEE_JOB: (Who.MEMBER, msg("see a job, its logs, events, attempts and artifacts")),
-    Verb.SUBMIT_JOB: (Who.MEMBER, msg("submit a job to the group")),
-    Verb.ACT_ON_JOB: (Who.MEMBER, msg("stop, rerun or tag a job of the group, or change a schedule of it")),
-    Verb.ENTER_JOB: (
-        Who.OWNER,
-        msg("enter a job's tasks: a shell, files, ports, debuggers; whoever is inside reads the secrets of its owner"),
+# permission -> (who has it, what it covers). Admins have all.
+PERMISSION_RULES: dict[Permission, tuple[Grantee, str]] = {
+    Permission.SEE_JOB: (Grantee.MEMBER, msg("view a job, its logs, events, attempts and artifacts")),
+    Permission.SUBMIT_JOB: (Grantee.MEMBER, msg("submit a job to the group")),
+    Permission.ACT_ON_JOB: (Grantee.MEMBER, msg("stop, rerun or tag a job of the group, or change its schedules")),
+    Permission.EXEC_IN_JOB: (
+        Grantee.OWNER,
+        msg("connect to a job's tasks: shell, files, ports, debuggers; this gives access to the owner's secrets"),
     ),
-    Verb.USE_FILES: (Who.MEMBER, msg("read, put and remove the group's shared files")),
-    Verb.MOUNT_ANY_PATH: (Who.ADMIN, msg("mount a folder of the machine that the settings do not allow for all")),
-    Verb.MANAGE_GROUP: (Who.GROUP_ADMIN, msg("manage the group's members, image aliases, MLflow, time limit and hold")),
-    Verb.MANAGE_PLACE: (
-        Who.ADMIN,
+    Permission.USE_FILES: (Grantee.MEMBER, msg("read, upload and delete the group's shared files")),
+    Permission.MOUNT_ANY_PATH: (Grantee.ADMIN, msg("mount a host folder that the settings do not allow for all users")),
+    Permission.MANAGE_GROUP: (
+        Grantee.GROUP_ADMIN,
+        msg("manage the group's members, image aliases, MLflow, time limit and hold"),
+    ),
+    Permission.MANAGE_INSTALLATION: (
+        Grantee.ADMIN,
         msg("manage users, groups, quotas, instance types, datasets, secrets, images and settings"),
     ),
 }
 
 
-def usual_group(groups: Collection[str], kept: str = "") -> str:
-    """The group of a job that names none; empty: its user has to name one.
+def choose_default_group(groups: Collection[str], kept: str = "") -> str:
+    """Return the group of a job that specifies none; empty: the user must specify one.
 
-    `kept` is the usual group from before others added the user to more groups: nobody else decides where a user's jobs
-    go and who sees them. Without it, it is the default group, else the only one.
+    `kept` is the default group from before other users added the user to more groups. It takes precedence, so that no
+    other user decides where a user's jobs run and who sees them. Otherwise it is the default group, or the only one.
     """
     if kept in groups:
         return kept
@@ -74,47 +77,51 @@ def usual_group(groups: Collection[str], kept: str = "") -> str:
     return next(iter(groups)) if len(groups) == 1 else ""
 
 
-def may(actor: Actor, verb: Verb, group: str | None = None) -> bool:
-    if actor.admin or (actor.reads_all and verb is Verb.SEE_JOB):
+def has_permission(actor: Actor, verb: Permission, group: str | None = None) -> bool:
+    if actor.admin or (actor.reads_all and verb is Permission.SEE_JOB):
         return True
-    who, _ = RULES[verb]
-    if who is Who.MEMBER:
+    who, _ = PERMISSION_RULES[verb]
+    if who is Grantee.MEMBER:
         return group in actor.groups
-    if who in (Who.GROUP_ADMIN, Who.OWNER):  # of owners, see `may_enter`
+    if who in (Grantee.GROUP_ADMIN, Grantee.OWNER):  # for owners, see `can_exec`
         return group is not None and actor.groups.get(group, False)
     return False
 
 
-def may_act(actor: Actor, group: str, owner: str) -> bool:
-    """On a job or schedule of that group and owner: as RULES say, less what `own_only` takes from members."""
-    if not may(actor, Verb.ACT_ON_JOB, group):
+def can_act_on(actor: Actor, group: str, owner: str) -> bool:
+    """Whether the actor can change a job or schedule of this group and owner, including the `own_only` restriction."""
+    if not has_permission(actor, Permission.ACT_ON_JOB, group):
         return False
-    return not actor.own_only or actor.name == owner or may(actor, Verb.MANAGE_GROUP, group)
+    return not actor.own_only or actor.name == owner or has_permission(actor, Permission.MANAGE_GROUP, group)
 
 
-def may_enter(actor: Actor, group: str, owner: str) -> bool:
-    """The tasks of a job of that group and owner. Plain members may not: it would show them the owner's secrets."""
-    return may(actor, Verb.ENTER_JOB, group) or (actor.name == owner and group in actor.groups)
+def can_exec(actor: Actor, group: str, owner: str) -> bool:
+    """Whether the actor can connect to the tasks of a job. Plain members cannot: it exposes the owner's secrets."""
+    return has_permission(actor, Permission.EXEC_IN_JOB, group) or (actor.name == owner and group in actor.groups)
 
 
-def refuse_entry(group: str, owner: str) -> Forbidden:
-    """What is said where `may_enter` is not given to somebody who sees the job."""
+def deny_exec(group: str, owner: str) -> Forbidden:
+    """Build the error for an actor who can view the job but not connect to its tasks."""
     return Forbidden(
-        msg("It is {owner}'s: only {owner} and admins of {group} may get inside", owner=owner, group=group),
-        hint=msg("Run one of your own: `holdfast clone` gives a job's file."),
+        msg(
+            "This job belongs to {owner}: only {owner} and admins of {group} can connect to its tasks",
+            owner=owner,
+            group=group,
+        ),
+        hint=msg("Run your own copy: `holdfast clone` prints the job file."),
     )
 
 
-def may_run_again(actor: Actor, group: str, owner: str, *, secrets: bool) -> bool:
-    """The job of one, or of a schedule, as whoever asks. Its secrets are its owner's: others fill in their own."""
-    return may_act(actor, group, owner) and (not secrets or actor.admin or actor.name == owner)
+def can_rerun(actor: Actor, group: str, owner: str, *, secrets: bool) -> bool:
+    """Whether the actor can rerun a job or schedule. Its secrets stay with its owner: others enter their own."""
+    return can_act_on(actor, group, owner) and (not secrets or actor.admin or actor.name == owner)
 
 
-def refuse_act(group: str, owner: str, *, member: bool) -> Forbidden:
-    """What is said where `may_act` is not given to somebody who sees the thing."""
+def deny_action(group: str, owner: str, *, member: bool) -> Forbidden:
+    """Build the error for an actor who can view the job but not change it."""
     if not member:
-        return Forbidden(msg("Only members of {group} act on its jobs", group=group))
+        return Forbidden(msg("Only members of {group} can act on its jobs", group=group))
     return Forbidden(
-        msg("It is {owner}'s: only {owner} and admins of {group} may do that", owner=owner, group=group),
-        hint=msg("Submit one of your own: `holdfast clone` gives a job's file."),
+        msg("You do not have permission: only {owner} and admins of {group} can do this", owner=owner, group=group),
+        hint=msg("Submit your own copy: `holdfast clone` prints the job file."),
     )

@@ -1,4 +1,4 @@
-"""What has happened to a job so far: its attempts, and what engines saw of them."""
+"""The history of a job: its attempts, and what engines observed."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from enum import StrEnum
 
 from .attempt_id import AttemptId
 from .exits.exit import Exit
-from .job import Job, Keep
+from .job import HoldScope, Job
 from .messages import join_messages, msg
 from .metrics.samples import Reading
 from .states import JobState, TaskState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """A failed task that is kept for debugging."""
+class TaskHold:
+    """A failed task that is on hold for debugging."""
 
     since: datetime
     until: datetime
-    exit: Exit  # how its command ended: what it is given once the hold is over
-    keep: Keep
+    exit: Exit  # how its command ended: its exit after the hold
+    keep: HoldScope
     ended: bool = False  # none of its processes are left, only files
-    warned: bool = False  # that it ends soon has been told
+    warned: bool = False  # its owner was notified that it expires soon
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,24 +40,24 @@ class TaskAttempt:
     ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     placed_at: datetime | None = None
     started_at: datetime | None = None
-    finished_at: datetime | None = None  # its place was given back: not yet while all of it is held
+    finished_at: datetime | None = None  # its resources were released: not yet while all of it is on hold
     exit: Exit | None = None
-    stop: Exit | None = None  # set when we asked it to stop: the exit it will be given
+    stop: Exit | None = None  # set when a stop was requested: its future exit
     user_retries: int = 0
     platform_retries: int = 0
     retry_at: datetime | None = None
-    held: Held | None = None  # while it is held, and of one that was
+    held: TaskHold | None = None  # also after the hold
 
     @property
-    def occupies(self) -> bool:
-        """It has its place on a machine: CPU, memory, GPUs and ports are its own."""
+    def occupies_node(self) -> bool:
+        """Whether it uses CPU, memory, GPUs and ports of a node."""
         if not self.state.live or self.node is None:
             return False
-        return self.held is None or self.held.keep is Keep.ALL or not self.held.ended
+        return self.held is None or self.held.keep is HoldScope.ALL or not self.held.ended
 
     @property
     def worked_until(self) -> datetime | None:
-        """Its command ended."""
+        """When its command ended."""
         return self.held.since if self.held else self.finished_at
 
     @property
@@ -70,20 +70,20 @@ class TaskAttempt:
 class StopRequest:
     actor: str
     at: datetime
-    why: str = ""  # what happened, where nobody asked for it by hand: part of a sentence
+    why: str = ""  # reason of an automatic stop: part of a sentence
 
     @property
-    def cancelled(self) -> str:
-        """What a job that ended so says."""
+    def cancelled_message(self) -> str:
+        """The message of a job that ended by this request."""
         return msg("Cancelled: {why}", why=self.why) if self.why else msg("Cancelled by {actor}", actor=self.actor)
 
     @property
-    def asked(self) -> str:
-        asked = msg("{actor} asked for it to stop", actor=self.actor)
+    def request_message(self) -> str:
+        asked = msg("{actor} requested a stop", actor=self.actor)
         return join_messages(": ", (asked, self.why)) if self.why else asked
 
 
-class Result(StrEnum):
+class OutcomeResult(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
 
@@ -92,31 +92,31 @@ class Result(StrEnum):
 class Outcome:
     """How a job attempt was decided, and by which task."""
 
-    result: Result
+    result: OutcomeResult
     message: str
     exit: Exit
     role: str | None = None
     index: int | None = None
-    reached: int | None = None  # how many tasks of the role had ended so
-    needed: int | None = None  # how many it takes by its completion rule; None: no rule decided
+    reached: int | None = None  # how many tasks of the role had ended this way
+    needed: int | None = None  # required by its completion rule; None: no rule decided
 
     @property
     def task(self) -> str | None:
-        """The task to look at, such as worker-0: the one that failed first, or whose success was enough."""
-        alone = self.result is Result.FAILED or self.needed == 1
+        """The task that decided it, such as worker-0: the first that failed, or the one whose success was enough."""
+        alone = self.result is OutcomeResult.FAILED or self.needed == 1
         return f"{self.role}-{self.index}" if alone and self.role is not None else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSnapshot:
-    """A job and everything that is known of its current attempt."""
+    """A job and the state of its current attempt."""
 
     id: str
     job: Job
     user: str
     submitted_at: datetime
     state: JobState = JobState.PENDING
-    message: str = ""  # why it is in this state, in plain words
+    message: str = ""  # why it is in this state
     attempt: int = 0
     tasks: tuple[TaskAttempt, ...] = ()  # the newest try of each task of the current attempt
     stop: StopRequest | None = None
@@ -125,28 +125,28 @@ class JobSnapshot:
     user_retries: int = 0
     platform_retries: int = 0
     retry_at: datetime | None = None
-    started_at: datetime | None = None  # first time anything of it ran
+    started_at: datetime | None = None  # when its first task started
     attempt_started_at: datetime | None = None
     finished_at: datetime | None = None
     version: int = 0
 
-    def attempt_id(self, task: TaskAttempt) -> str:
-        """The text that engines know this try by."""
+    def build_attempt_id(self, task: TaskAttempt) -> str:
+        """Return the id that engines use for this try."""
         return str(AttemptId(self.id, self.attempt, task.role, task.index, task.number))
 
 
-class Seen(StrEnum):
+class ObservedState(StrEnum):
     ABSENT = "absent"  # never ran; starting it is safe
     RUNNING = "running"
-    HELD = "held"  # its command failed, and the rest of it stands as it was
+    HELD = "held"  # its command failed, and its other processes still run
     EXITED = "exited"
-    LOST = "lost"  # it ran, and nobody knows how it ended
-    REFUSED = "refused"  # could not be started, and will not be without a change
+    LOST = "lost"  # it ran, and its end is unknown
+    REFUSED = "refused"  # could not start, and a retry would not help
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Debugger:
-    """A debugger inside a task that waits for somebody, or has somebody at it. Told by the task: not to be trusted."""
+    """A debugger in a task that is waiting or attached. Reported by the task: do not trust it."""
 
     id: str  # within the task
     pid: int  # as the task numbers it
@@ -155,29 +155,29 @@ class Debugger:
     function: str = ""
     why: str = ""  # start, breakpoint or crash
     port: int = 0
-    local: bool = False  # the port is reached from the task's machine alone
-    token: str = ""  # what it asks of whoever comes by the port; empty: nothing
+    local: bool = False  # the port is reachable only from the task's node
+    token: str = ""  # token that it requires on its port; empty: none
     since: datetime
-    until: datetime | None = None  # then it goes on, or ends, by itself
-    attached: bool = False  # somebody is at it
-    waits: bool = True  # it holds the program up: at a prompt, or until somebody comes
+    until: datetime | None = None  # then it continues, or ends, by itself
+    attached: bool = False  # a user is connected
+    waits: bool = True  # the program is stopped: at a prompt, or until a user connects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What an engine sees of one task attempt."""
+    """The state of one task attempt as the engine observed it."""
 
     attempt_id: str
-    seen: Seen
+    seen: ObservedState
     started_at: datetime | None = None
     finished_at: datetime | None = None
-    elapsed: float | None = None  # seconds it has run, by a clock that does not jump
+    elapsed: float | None = None  # seconds it has run, monotonic
     code: int | None = None  # with EXITED and HELD
     oom: bool = False
     message: str = ""  # with LOST and REFUSED, and with EXITED for what the engine did: why
-    transient: bool = False  # with REFUSED: another try may work
-    cause: str = ""  # with EXITED, LOST and REFUSED: what is known of it, a word of exits.Cause
+    transient: bool = False  # with REFUSED: a retry may work
+    cause: str = ""  # with EXITED, LOST and REFUSED: a value of exits.Cause
     artifacts: bool = False  # with EXITED: it may have left artifacts, which can be collected
-    warning: str = ""  # it runs, but not quite as was asked; the first look at it says so
+    warning: str = ""  # it runs, but not exactly as requested; in the first observation
     debuggers: tuple[Debugger, ...] = ()  # with RUNNING and HELD
-    used: Reading | None = None  # with EXITED: in all, as far as it can still be told
+    used: Reading | None = None  # with EXITED: total usage, as far as known

@@ -1,6 +1,6 @@
-"""The id of one task attempt: which job, which attempt of it, which task, which try of that task.
+"""The id of one task attempt: job, job attempt, task, and try of that task.
 
-Its text is what engines know an attempt by, and part of folder names and of what is saved: it never changes.
+Its text identifies an attempt in engines, folder names and stored data: it never changes.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from .messages import msg
 
-_NUMBER = "(0|[1-9][0-9]{0,8})"
-_TEXT = re.compile(rf"([^.]+)\.{_NUMBER}\.(.+)-{_NUMBER}\.{_NUMBER}", re.DOTALL)
+_NUMBER_PATTERN = "(0|[1-9][0-9]{0,8})"
+_ATTEMPT_ID_PATTERN = re.compile(rf"([^.]+)\.{_NUMBER_PATTERN}\.(.+)-{_NUMBER_PATTERN}\.{_NUMBER_PATTERN}", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class AttemptId:
-    """`str()` gives the text, such as 7f3k2.0.worker-1.0; unique for ever, safe as a file name."""
+    """`str()` returns the text, such as 7f3k2.0.worker-1.0; it is unique and safe as a file name."""
 
     job_id: str
     attempt: int  # of the job, from 0
@@ -26,8 +26,8 @@ class AttemptId:
 
     @classmethod
     def parse(cls, text: str) -> AttemptId:
-        """ValueError when it is none."""
-        found = _TEXT.fullmatch(text)
+        """Parse an id; ValueError if it is invalid."""
+        found = _ATTEMPT_ID_PATTERN.fullmatch(text)
         if found is None:
             raise ValueError(msg("{text} is not the id of a task attempt", text=repr(text)))
         return cls(found[1], int(found[2]), found[3], int(found[4]), int(found[5]))
@@ -41,6 +41,6 @@ class AttemptId:
         return f"{self.job_id}.{self.attempt}.{self.role}-{self.index}.{self.number}"
 
 
-def job_id_of(attempt_id: str) -> str:
-    """The job an attempt belongs to, for hot paths that need nothing else of its id."""
+def parse_job_id(attempt_id: str) -> str:
+    """Return the job id of a task attempt id; faster than parsing all of it."""
     return attempt_id.split(".", 1)[0]

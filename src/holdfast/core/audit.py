@@ -1,4 +1,4 @@
-"""What people changed about the place: the words for it, and how it is looked for."""
+"""Audit entries: kinds, actions and queries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class AuditKind(StrEnum):
-    """What something was done to."""
+    """The kind of object that was changed."""
 
     LOGIN = "login"
     PASSWORD = "password"  # noqa: S105 - the word
@@ -25,11 +25,11 @@ class AuditKind(StrEnum):
     SECRET = "secret"  # noqa: S105 - the word
     SCHEDULE = "schedule"
     RECIPIENT = "recipient"  # of notifications
-    STORAGE = "storage"  # logs, artifacts and others that were pruned
+    STORAGE = "storage"  # pruned logs, artifacts and others
 
 
-class Act(StrEnum):
-    """What was done to it."""
+class AuditAction(StrEnum):
+    """The action on the object."""
 
     CREATED = "created"
     CHANGED = "changed"
@@ -44,9 +44,9 @@ class Act(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewAuditEvent:
     at: datetime
-    actor: str  # empty: somebody who was not logged in
+    actor: str  # empty: not logged in
     kind: AuditKind
-    act: Act
+    act: AuditAction
     subject: str  # what it was done to, by name or id
     address: str = ""  # where it came from; empty: the server itself
     detail: Mapping[str, str] = field(default_factory=dict)  # what was set; never a secret
@@ -59,7 +59,7 @@ class AuditEvent(NewAuditEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditQuery:
-    """None: any."""
+    """Filters of the audit log; None: any."""
 
     actor: str | None = None
     kind: AuditKind | None = None
@@ -73,4 +73,4 @@ class AuditQuery:
 @dataclass(frozen=True, slots=True)
 class AuditPage:
     items: tuple[AuditEvent, ...]
-    next_before: int | None  # ask with it for the next page; None: this is the last
+    next_before: int | None  # cursor of the next page; None: this is the last

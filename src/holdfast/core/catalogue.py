@@ -1,4 +1,4 @@
-"""What admins put up for jobs to choose from by name: sizes, images, secrets. Plain data, as stores return it."""
+"""Objects that admins define for jobs: instance types, images, secrets. Plain data, as stores return it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .job import Resources
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceType:
-    """A named size of task. Limits count against quotas; requests are what a machine must have free."""
+    """A named size of a task. Limits count against quotas; requests are what a node must have free."""
 
     name: str
     display_name: str = ""  # empty: the name
@@ -20,18 +20,18 @@ class InstanceType:
     cpu: float = 1.0  # cores
     memory: int  # bytes
     gpu: int = 0
-    cpu_request: float | None = None  # None: the limit. Less than it lets a machine take more tasks than it has cores
+    cpu_request: float | None = None  # None: the limit. A lower value allows overcommitting cores
     memory_request: int | None = None
     gpu_resource: str = "nvidia.com/gpu"
     tolerations: tuple[Mapping[str, Any], ...] = ()  # operator, key, value, effect; for engines that know them
     node_selector: Mapping[str, str] = field(default_factory=dict)
     everyone: bool = True  # else only the groups below
     groups: tuple[str, ...] = ()
-    brought: bool = False  # came with Holdfast, and was never changed
+    brought: bool = False  # built in, and never changed
 
     @property
     def resources(self) -> Resources:
-        """What a task of this size asks for."""
+        """The resource request of a task of this type."""
         return Resources(
             cpu=self.cpu,
             memory=self.memory,
@@ -49,20 +49,20 @@ class ImageKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageAlias:
-    """A name that stands for an image, or for two: one for tasks with GPUs and one for the others."""
+    """A name for an image, or for two: one for tasks with GPUs and one for the others."""
 
     name: str
     display_name: str = ""  # empty: the name
     description: str = ""
     kind: ImageKind = ImageKind.BOTH
-    url: str  # the image as the engine knows it
+    url: str  # the image name that the engine uses
     gpu_url: str = ""  # empty: the same
     pull_secret: str | None = None  # name of a secret of the kind registry
-    owner: str | None = None  # the group whose admins look after it; None: the platform's admins
+    owner: str | None = None  # the group whose admins manage it; None: the platform's admins
     everyone: bool = False  # else only the groups below
     groups: tuple[str, ...] = ()
 
-    def for_gpus(self, gpus: int) -> str:
+    def choose_image(self, gpus: int) -> str:
         return (self.gpu_url or self.url) if gpus else self.url
 
 
@@ -73,7 +73,7 @@ class SecretKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secret:
-    """Without its value, which is kept encrypted and handed to what needs it alone."""
+    """A secret without its value, which is stored encrypted."""
 
     name: str
     display_name: str = ""

@@ -1,41 +1,44 @@
 """Job <-> plain JSON values, without loss: what the store keeps and the API shows.
 
-Durations are seconds. Reading trusts its input (it was written here) and fills fields that older records lack.
+Durations are seconds. Decoding trusts its input (it was written here) and fills fields that older records lack.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
-from .job import Completion, Dialect, Hold, Job, Keep, Mount, Resources, Role
-from .notifications import NotificationEvent, Notify, Way, in_order
+from .job import Completion, Hold, HoldScope, Job, JobFormat, Mount, Resources, Role
+from .notifications import Channel, NotificationEvent, NotifySpec, sort_events
 
-MASK = "******"  # stands for every secret value in what people see
+T = TypeVar("T")
+
+MASK = "******"  # replaces every secret value in outputs
 
 
-def mask(value: Any) -> Any:
-    """The same shape with every value hidden; names stay."""
+def mask_values(value: Any) -> Any:
+    """Replace every value by the mask; names and structure stay."""
     if isinstance(value, Mapping):
-        return {key: mask(inner) for key, inner in value.items()}
+        return {key: mask_values(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [mask(inner) for inner in value]
+        return [mask_values(inner) for inner in value]
     return MASK
 
 
 def job_to_json(job: Job, *, secrets: bool = False) -> dict[str, Any]:
-    """Plain JSON values. Secrets are masked unless asked for."""
+    """Convert to plain JSON values. Secrets are masked unless requested."""
     return {
         "name": job.name,
         "roles": [_role_to_json(role) for role in job.roles],
         "group": job.group,
         "description": job.description,
-        "secrets": dict(job.secrets) if secrets else mask(job.secrets),
+        "secrets": dict(job.secrets) if secrets else mask_values(job.secrets),
         "gang": job.gang,
         "max_retries": job.max_retries,
-        "time_limit": _seconds(job.time_limit),
-        "grace": _seconds(job.grace),
+        "time_limit": _to_seconds(job.time_limit),
+        "grace": _to_seconds(job.grace),
         "hold": hold_to_json(job.hold),
         "priority": job.priority,
         "tags": list(job.tags),
@@ -48,26 +51,16 @@ def job_to_json(job: Job, *, secrets: bool = False) -> dict[str, Any]:
 
 
 def job_from_json(data: Mapping[str, Any]) -> Job:
-    """The job `job_to_json` wrote."""
-    get = data.get
-    return Job(
-        name=data["name"],
+    """Convert the output of `job_to_json` back to a job."""
+    return _build_known(
+        Job,
+        data,
         roles=tuple(_role_from_json(role) for role in data["roles"]),
-        group=data["group"],
-        description=get("description", ""),
-        secrets=get("secrets", {}),
-        gang=get("gang", True),
-        max_retries=get("max_retries", 0),
-        time_limit=_duration(get("time_limit")),
-        grace=_duration(get("grace")),
-        hold=hold_from_json(get("hold")),
-        priority=get("priority", 0),
-        tags=tuple(get("tags", ())),
-        datasets=tuple(get("datasets", ())),
-        files=get("files", False),
-        notify=tuple(_notify_from_json(each) for each in get("notify", ())),
-        dialect=Dialect(get("dialect", Dialect.HOLDFAST)),
-        extras=get("extras", {}),
+        time_limit=_to_timedelta(data.get("time_limit")),
+        grace=_to_timedelta(data.get("grace")),
+        hold=hold_from_json(data.get("hold")),
+        notify=tuple(_notify_from_json(each) for each in data.get("notify", ())),
+        dialect=JobFormat(data.get("dialect", JobFormat.HOLDFAST)),
     )
 
 
@@ -93,7 +86,7 @@ def _role_to_json(role: Role) -> dict[str, Any]:
 
 
 def _resources_to_json(resources: Resources) -> dict[str, Any]:
-    """Requests are left out where they are the limits, as nearly everywhere."""
+    """Convert resources; requests that equal the limits are omitted."""
     found: dict[str, Any] = {
         "cpu": resources.cpu,
         "memory": resources.memory,
@@ -113,51 +106,47 @@ def _mount_to_json(mount: Mount) -> dict[str, Any]:
 
 
 def _role_from_json(data: Mapping[str, Any]) -> Role:
-    get = data.get
-    return Role(
-        name=data["name"],
-        commands=tuple(data["commands"]),
-        instances=get("instances", 1),
-        image=data["image"],
-        image_url=get("image_url", ""),
+    return _build_known(
+        Role,
+        data,
         resources=Resources(**data["resources"]),
-        instance_type=get("instance_type", ""),
-        own_resources=tuple(get("own_resources", ())),
-        ports=get("ports", {}),
-        env=get("env", {}),
-        mounts=tuple(Mount(**mount) for mount in get("mounts", ())),
-        completion=Completion(**get("completion", {})),
-        max_task_retries=get("max_task_retries", 0),
-        shell_options=tuple(data["shell_options"]),
-        workdir=get("workdir"),
+        mounts=tuple(Mount(**mount) for mount in data.get("mounts", ())),
+        completion=Completion(**data.get("completion", {})),
     )
 
 
-def _notify_to_json(notify: Notify) -> dict[str, Any]:
-    return {"events": in_order(notify.events), "way": notify.way, "address": notify.address}
+def _build_known(kind: Callable[..., T], data: Mapping[str, Any], **converted: Any) -> T:
+    """Build a job or role from the values of its fields; a missing one gets its default, and lists become tuples."""
+    names = {field.name for field in fields(kind)} & data.keys()  # type: ignore[arg-type]
+    plain = {name: tuple(data[name]) if isinstance(data[name], list) else data[name] for name in names}
+    return kind(**{**plain, **converted})
 
 
-def _notify_from_json(data: Mapping[str, Any]) -> Notify:
+def _notify_to_json(notify: NotifySpec) -> dict[str, Any]:
+    return {"events": sort_events(notify.events), "way": notify.way, "address": notify.address}
+
+
+def _notify_from_json(data: Mapping[str, Any]) -> NotifySpec:
     events = frozenset(NotificationEvent(event) for event in data["events"])
-    return Notify(events=events, way=Way(data["way"]) if data["way"] else None, address=data["address"])
+    return NotifySpec(events=events, way=Channel(data["way"]) if data["way"] else None, address=data["address"])
 
 
 def hold_to_json(hold: Hold | None) -> dict[str, Any] | None:
-    return None if hold is None else {"duration": _seconds(hold.duration), "keep": hold.keep.value}
+    return None if hold is None else {"duration": _to_seconds(hold.duration), "keep": hold.keep.value}
 
 
 def hold_from_json(data: Mapping[str, Any] | None) -> Hold | None:
     if data is None:
         return None
-    return Hold(duration=_duration(data["duration"]), keep=Keep(data["keep"]))
+    return Hold(duration=_to_timedelta(data["duration"]), keep=HoldScope(data["keep"]))
 
 
-def _seconds(duration: timedelta | None) -> int | float | None:
+def _to_seconds(duration: timedelta | None) -> int | float | None:
     if duration is None:
         return None
     seconds = duration.total_seconds()
     return int(seconds) if seconds.is_integer() else seconds
 
 
-def _duration(seconds: float | None) -> timedelta | None:
+def _to_timedelta(seconds: float | None) -> timedelta | None:
     return None if seconds is None else timedelta(seconds=seconds)

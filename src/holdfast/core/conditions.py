@@ -1,4 +1,4 @@
-"""Problems of the installation itself: what is wrong now, what to do, and whether tasks may start meanwhile."""
+"""Problems of the installation: what is wrong, what to do, and whether tasks can start."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from enum import StrEnum
 
 class ConditionKind(StrEnum):
     SANDBOX = "sandbox"  # tasks cannot be isolated as they must be
-    DATABASE = "database"  # it does not answer, or changes cannot be saved
+    DATABASE = "database"  # it does not respond, or changes cannot be saved
     DISK_FULL = "disk-full"  # the reserve is reached: nothing new is written for jobs
     DISK_LOW = "disk-low"  # it will be reached soon
-    FILES_DISK_FULL = "files-disk-full"  # another disk, of the groups' files: uploads and artifacts are refused
+    FILES_DISK_FULL = "files-disk-full"  # the disk for shared files: uploads and artifacts are rejected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
     kind: ConditionKind
-    message: str  # one or two sentences, for anyone to read: no paths, no names of users or jobs
-    hint: str = ""  # what an admin does about it; for anyone to read, too
-    detail: str = ""  # the error itself, for admins alone
+    message: str  # one or two sentences, visible to all users: no paths, no names of users or jobs
+    hint: str = ""  # what an admin can do; visible to all users
+    detail: str = ""  # the error itself, visible to admins only
     blocks_starts: bool = False  # no task starts while it lasts; jobs stay Pending
     warning: bool = False  # everything still works
 

@@ -23,11 +23,11 @@ from .messages import join_messages, msg
 
 
 class HoldfastError(Exception):
-    """Root of every error raised on purpose."""
+    """Base class of all errors that are raised on purpose."""
 
 
 class UserError(HoldfastError):
-    """A mistake or a refusal the user can act on."""
+    """An error or refusal that the user can act on."""
 
     code = "bad_request"
 
@@ -40,6 +40,10 @@ class UserError(HoldfastError):
 
 class NotFound(UserError):
     code = "not_found"
+
+
+class JobNotFound(NotFound):
+    """The job does not exist, or the user may not view it."""
 
 
 class Forbidden(UserError):
@@ -64,34 +68,34 @@ class TooLarge(UserError):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with a job file."""
+    """One error in a job file."""
 
     field: str  # path such as roles.worker.resources.cpu; "" for the whole file
     message: str
     hint: str | None = None
-    line: int | None = None  # 1-based, where the file format lets us know
-    rule: str = ""  # the kind of rule it breaks, in words of JSON Schema where it has one: required, type, minimum
-    expected: Any = None  # what the rule asks for: a limit, a type, a pattern, the words to choose from
+    line: int | None = None  # 1-based, if known
+    rule: str = ""  # the violated rule, as in JSON Schema where possible: required, type, minimum
+    expected: Any = None  # what the rule requires: a limit, a type, a pattern, the choices
 
 
 class InvalidJob(UserError):
-    """A job file that cannot be accepted, with every problem found in it."""
+    """A job file that is not valid, with all problems found in it."""
 
     code = "invalid_job"
 
     def __init__(self, problems: list[Problem] | tuple[Problem, ...]) -> None:
         first = problems[0]
-        more = msg(" (and {x1} more)", x1=len(problems) - 1) if len(problems) > 1 else ""
+        more = msg(" (and {count} more)", count=len(problems) - 1) if len(problems) > 1 else ""
         message = join_messages(": ", filter(None, (first.field, first.message)))
         super().__init__(message + more, field=first.field or None, hint=first.hint)
         self.problems = tuple(problems)
 
 
 class EngineError(HoldfastError):
-    """An engine could not do what it was asked."""
+    """An engine could not perform a request."""
 
 
-def quoted(said: bytes) -> str:
-    """What a program said, as it may stand in a message: on one line, and nothing in it that a terminal would obey."""
-    text = " ".join(said.decode("utf-8", "replace").split())
+def quote_output(output: bytes) -> str:
+    """Return a program's output for a message: on one line, without terminal control characters."""
+    text = " ".join(output.decode("utf-8", "replace").split())
     return "".join(letter if letter.isprintable() else "?" for letter in text)

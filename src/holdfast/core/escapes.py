@@ -1,6 +1,6 @@
-"""Undoes the escapes that programs write into texts, and maps what was found in the result back to the text.
+"""Decodes escapes in texts that programs write, and maps positions in the result back to the original.
 
-Each step of a decoding is linear in the length of the text; there is a fixed number of decodings.
+Each decoding step is linear in the length of the text; the number of decodings is fixed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _UNICODE = (
     rb"|u" + _HEX + rb"{4}|u\{" + _HEX + rb"{1,6}\}|U" + _HEX + rb"{8}|x" + _HEX + rb"{2}"
 )  # fmt: skip
 _CONTROLS = {b"\\" + letter.encode(): code for letter, code in zip("abefnrtv0", b"\a\b\x1b\f\n\r\t\v\0", strict=True)}
-_ANY = rb"(?![uUx]\{?" + _HEX + rb"{0,7}\Z|[0-3][0-7]?\Z)."  # unless it is the beginning of a longer one
+_ANY = rb"(?![uUx]\{?" + _HEX + rb"{0,7}\Z|[0-3][0-7]?\Z)."  # unless a longer escape starts here
 _MAX_CODE = 0x10FFFF
 
-# An escape of which the edge of a text has left only a part.
-_CUT_AT_START = re.compile(rb"[uUx]?\{?" + _HEX + rb"{1,8}|[#0-9A-Za-z]{0,8};")
+# An escape that is cut by the edge of a text.
+_CUT_START_PATTERN = re.compile(rb"[uUx]?\{?" + _HEX + rb"{1,8}|[#0-9A-Za-z]{0,8};")
 _CUT_UNICODE = rb"(?:\\u[Dd][89ABab]" + _HEX + rb"{2})?\\(?:[uUx]\{?" + _HEX + rb"{0,7}|[0-3][0-7]?)?"
-_CUT_AT_END = re.compile(rb"(?:%" + _HEX + rb"?|" + _CUT_UNICODE + rb"|&[#0-9A-Za-z]{0,8})\Z")
+_CUT_END_PATTERN = re.compile(rb"(?:%" + _HEX + rb"?|" + _CUT_UNICODE + rb"|&[#0-9A-Za-z]{0,8})\Z")
 _MAX_CUT = 16  # bytes
 
 
@@ -44,9 +44,9 @@ def _decode_characters(escape: bytes) -> bytes:
         return escape[1:]
     if escape.count(b"\\") == 2:
         high, low = (int(part, 16) & 0x3FF for part in escape.split(b"\\u")[1:])
-        return _encode(0x10000 + (high << 10) + low)
+        return _encode_code_point(0x10000 + (high << 10) + low)
     code = int(escape[2:].strip(b"{}"), 16)
-    return _encode(code) if code <= _MAX_CODE else escape
+    return _encode_code_point(code) if code <= _MAX_CODE else escape
 
 
 @lru_cache(CACHED_ESCAPES)
@@ -64,7 +64,7 @@ def _decode_html(escape: bytes) -> bytes:
     return html.unescape(escape.decode("ascii")).encode("utf-8", "surrogatepass")
 
 
-def _encode(code: int) -> bytes:
+def _encode_code_point(code: int) -> bytes:
     return chr(code).encode("utf-8", "surrogatepass")
 
 
@@ -80,7 +80,7 @@ _CHARACTERS = _Decoder(re.compile(rb"\\(?:" + _UNICODE + rb"|" + _ANY + rb")", r
 _OCTETS = _Decoder(re.compile(rb"\\(?:" + _UNICODE + rb"|[0-3][0-7]{2}|" + _ANY + rb")", re.DOTALL), _decode_octets)
 _HTML = _Decoder(re.compile(rb"&(?:#[0-9]{1,7}|#[Xx]" + _HEX + rb"{1,6}|[A-Za-z][0-9A-Za-z]{1,31});"), _decode_html)
 
-# Each with what may have been escaped once more within it.
+# Each with the decoders for a second level of escapes.
 _DECODERS: tuple[tuple[_Decoder, tuple[_Decoder, ...]], ...] = (
     (_PERCENT, (_PERCENT, _CHARACTERS)),
     (_FORM, ()),
@@ -91,7 +91,7 @@ _DECODERS: tuple[tuple[_Decoder, tuple[_Decoder, ...]], ...] = (
 
 
 class DecodedText:
-    """A text without its escapes, or (without a decoder) as it is."""
+    """A text with its escapes decoded, or (without a decoder) as it is."""
 
     def __init__(self, data: bytes, parent: DecodedText | None = None, decoder: _Decoder | None = None) -> None:
         self.data = data
@@ -99,30 +99,30 @@ class DecodedText:
         self._decoder = decoder
 
     def decode(self, decoder: _Decoder) -> DecodedText | None:
-        """None when there is nothing to decode."""
+        """Return the decoded text; None when there is nothing to decode."""
         data = decoder.pattern.sub(lambda found: decoder.decode(found[0]), self.data)
         return None if data == self.data else DecodedText(data, self, decoder)
 
     def find_source(self, start: int, end: int) -> tuple[int, int]:
-        """Where the bytes from `start` to `end` are in the original text; no escape is cut."""
+        """Return where the bytes from `start` to `end` are in the original text; no escape is cut."""
         if self._parent is None:
             return start, end
-        return self._parent.find_source(self._map(start)[0], self._map(end - 1)[1])
+        return self._parent.find_source(self._map_position(start)[0], self._map_position(end - 1)[1])
 
-    def _map(self, position: int) -> tuple[int, int]:
-        """Where the parent has the byte at a position, or the escape that stands for it."""
-        number = bisect_right(self._escapes[0], position) - 1
+    def _map_position(self, position: int) -> tuple[int, int]:
+        """Return the position in the parent of a byte, or of the escape that encodes it."""
+        number = bisect_right(self._escape_spans[0], position) - 1
         if number < 0:
             return position, position + 1
-        begin, (start, end, size) = self._escapes[0][number], self._escapes[1][number]
+        begin, (start, end, size) = self._escape_spans[0][number], self._escape_spans[1][number]
         if position < begin + size:
             return start, end
         source = end + position - begin - size
         return source, source + 1
 
     @cached_property
-    def _escapes(self) -> tuple[list[int], list[tuple[int, int, int]]]:
-        """Where each decoded escape begins, and (start, end, decoded size) in the parent."""
+    def _escape_spans(self) -> tuple[list[int], list[tuple[int, int, int]]]:
+        """Where each decoded escape starts, and (start, end, decoded size) in the parent."""
         assert self._parent is not None
         assert self._decoder is not None
         begins, sources, saved = [], [], 0
@@ -133,19 +133,19 @@ class DecodedText:
             saved += found.end() - found.start() - size
         return begins, sources
 
-    def starts(self) -> range:
-        """Where the text may begin, if the first bytes are the rest of an escape."""
-        found = _CUT_AT_START.match(self.data)
+    def find_starts(self) -> range:
+        """Return the possible starts of the text, if the first bytes are the rest of an escape."""
+        found = _CUT_START_PATTERN.match(self.data)
         return range((found.end() if found else 0) + 1)
 
-    def end(self) -> int:
-        """Where the text ends, without the beginning of an escape."""
-        found = _CUT_AT_END.search(self.data, max(0, len(self.data) - _MAX_CUT))
+    def find_end(self) -> int:
+        """Return the end of the text, without the beginning of an escape."""
+        found = _CUT_END_PATTERN.search(self.data, max(0, len(self.data) - _MAX_CUT))
         return found.start() if found else len(self.data)
 
 
 def decode_escapes(data: bytes) -> Iterator[DecodedText]:
-    """The text, then every decoding of it that differs."""
+    """Yield the text, then every decoding of it that differs."""
     text = DecodedText(data)
     yield text
     for decoder, inner in _DECODERS:

@@ -1,4 +1,4 @@
-"""Keeping a failed task for debugging: for how long, what of it, and what its log says then."""
+"""Holds of failed tasks: duration, scope, and the banner in the log."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from .exits.exit import Exit, ExitKind
-from .job import Hold, Keep
+from .job import Hold, HoldScope
 from .messages import msg
 
-DEFAULT = timedelta(days=7)  # OpenPAI's, and ours
-_EARLIEST = timedelta(hours=1)  # before its end, a hold is told to end soon
-_MIN_LENGTH = timedelta(minutes=10)  # holds below this end untold: nobody would come in time
-_INNER = 65  # columns within the frame of the banner
+DEFAULT_HOLD_DURATION = timedelta(days=7)  # the same as OpenPAI's
+_WARNING_LEAD_TIME = timedelta(hours=1)  # before a hold expires
+_MIN_WARNED_DURATION = timedelta(minutes=10)  # shorter holds expire without a warning
+_BANNER_WIDTH = 65  # columns
 
-# What can be held is what the user's own command did. The rest is no fault of theirs to look for, or was asked for.
-_HELD_KINDS = frozenset({ExitKind.USER_ERROR, ExitKind.OUT_OF_MEMORY})
+# Only failures of the user's own command are held: others are not theirs to debug, or were requested.
+_HOLDABLE_KINDS = frozenset({ExitKind.USER_ERROR, ExitKind.OUT_OF_MEMORY})
 
 
-class Ask(StrEnum):
-    """What somebody may want of a hold that is there."""
+class HoldAction(StrEnum):
+    """A request about an existing hold."""
 
     EXTEND = "extend"
     RELEASE = "release"
@@ -31,55 +31,59 @@ class Ask(StrEnum):
 class HoldRequest:
     actor: str
     at: datetime
-    ask: Ask
+    ask: HoldAction
     task: str | None = None  # None: every held task of the job
     until: datetime | None = None  # with EXTEND
-    why: str = ""  # of a release that nobody asked for by hand: a sentence
+    why: str = ""  # reason of an automatic release: a sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldPolicy:
-    """How a task of this job is held, as the admin, the group and the job settled it."""
+    """How tasks of this job are held, from the settings of the admin, the group and the job."""
 
-    duration: timedelta = DEFAULT
-    longest: timedelta = DEFAULT * 4  # with all extensions, from its beginning
-    keep: Keep = Keep.ALL
-    room: int = 1_000_000  # for so many more tasks just now
-    refusal: str = ""  # why there is no more room: a sentence
+    duration: timedelta = DEFAULT_HOLD_DURATION
+    longest: timedelta = DEFAULT_HOLD_DURATION * 4  # in total, with all extensions
+    keep: HoldScope = HoldScope.ALL
+    room: int = 1_000_000  # how many more tasks can be held now
+    refusal: str = ""  # why no more tasks can be held: a sentence
 
 
-def held_for(hold: Hold | None, default: timedelta, longest: timedelta) -> HoldPolicy | None:
-    """None: a failure of such a job ends it at once."""
-    if hold is None or hold.keep is Keep.NOTHING:
+def resolve_hold_policy(hold: Hold | None, default: timedelta, longest: timedelta) -> HoldPolicy | None:
+    """Return the hold policy of a job; None: its failed tasks are not held."""
+    if hold is None or hold.keep is HoldScope.NOTHING:
         return None
     return HoldPolicy(duration=min(hold.duration or default, longest), longest=longest, keep=hold.keep)
 
 
 def can_be_held(reason: Exit) -> bool:
-    return reason.kind in _HELD_KINDS
+    return reason.kind in _HOLDABLE_KINDS
 
 
-def warned_from(since: datetime, until: datetime) -> datetime | None:
-    """When to tell that a hold ends soon: an hour before, or the tenth part of a short one. None: not at all."""
+def find_warning_time(since: datetime, until: datetime) -> datetime | None:
+    """Return when to warn that a hold expires: an hour before, or the last tenth of a short one. None: never."""
     span = until - since
-    return None if span < _MIN_LENGTH else until - min(_EARLIEST, span / 10)
+    return None if span < _MIN_WARNED_DURATION else until - min(_WARNING_LEAD_TIME, span / 10)
 
 
-def banner(code: int, policy: HoldPolicy) -> str:
-    """What the log of a held task ends with, as OpenPAI's users know it."""
-    kept = msg("it will be reserved") if policy.keep is Keep.ALL else msg("its files will be kept")
+def render_hold_banner(code: int, policy: HoldPolicy) -> str:
+    """Render the end of a held task's log, as OpenPAI's users know it."""
+    kept = msg("it will be reserved") if policy.keep is HoldScope.ALL else msg("its files will be kept")
     lines = [
-        msg("The job container failed, so {kept} for {duration}", kept=kept, duration=spell_out(policy.duration)),
+        msg(
+            "The job container failed, so {kept} for {duration}",
+            kept=kept,
+            duration=format_duration_in_words(policy.duration),
+        ),
         msg("After debugging, please stop the job manually."),
     ]
-    inner = max(_INNER, *(len(line) + 2 for line in lines))
+    inner = max(_BANNER_WIDTH, *(len(line) + 2 for line in lines))
     edge = "=" * (inner + 12)
     boxed = [f"======{line.rjust(len(line) + (inner - len(line) + 1) // 2).ljust(inner)}======" for line in lines]
     return "\n".join([msg("job has finished with exit code {code}", code=code), edge, *boxed, edge, ""])
 
 
-def spell_out(span: timedelta) -> str:
-    """In the largest unit that tells it exactly: 1 week, 36 hours, 90 seconds."""
+def format_duration_in_words(span: timedelta) -> str:
+    """Format in the largest exact unit: 1 week, 36 hours, 90 seconds."""
     seconds = int(span.total_seconds())
     for unit, size in (("week", 7 * 86400), ("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1)):
         if seconds % size == 0 and seconds >= size:

@@ -1,4 +1,4 @@
-"""Names that OpenPAI's clients and programs know things by, worked out from ours: nothing of this is stored."""
+"""Identifiers that OpenPAI's clients and programs use, derived from ours; none of them is stored."""
 
 from __future__ import annotations
 
@@ -7,77 +7,77 @@ import re
 from collections.abc import Iterable
 from uuid import UUID, uuid5
 
-_NAMESPACE = UUID("6f1d3c1e-5c0f-5b5e-9a53-0c6a2c1d7b11")  # never change it: what was shown before must stay true
-_NOT_PLAIN = re.compile(r"[^a-z0-9]")
+_NAMESPACE = UUID("6f1d3c1e-5c0f-5b5e-9a53-0c6a2c1d7b11")  # never change it: UIDs must stay stable
+_NON_ALPHANUMERIC = re.compile(r"[^a-z0-9]")
 
 
-def framework_name(user: str, name: str) -> str:
-    """A job's full name; no user name holds a tilde, so it can be taken apart again."""
+def build_framework_name(user: str, name: str) -> str:
+    """Return a job's full name. User names contain no tilde, so it can be split again."""
     return f"{user}~{name}"
 
 
-def debug_id(user: str, name: str) -> str:
-    """What OpenPAI's own parts called the job."""
-    return hashlib.md5(framework_name(user, name).encode(), usedforsecurity=False).hexdigest()
+def build_debug_id(user: str, name: str) -> str:
+    """Return the name that OpenPAI's components use for the job."""
+    return hashlib.md5(build_framework_name(user, name).encode(), usedforsecurity=False).hexdigest()
 
 
-def plain_role(role: str) -> str:
-    """Lower case letters and digits only. Two roles of a job may come out the same: `plain_roles` tells them apart."""
-    return _NOT_PLAIN.sub("", role.lower())
+def normalize_role(role: str) -> str:
+    """Reduce to lower case letters and digits. Two roles can have the same result: see `normalize_roles`."""
+    return _NON_ALPHANUMERIC.sub("", role.lower())
 
 
-def plain_roles(roles: Iterable[str]) -> dict[str, str]:
-    """Each role of a job with a plain name of its own, whatever the others are called.
+def normalize_roles(roles: Iterable[str]) -> dict[str, str]:
+    """Return a unique plain name for each role of a job.
 
-    One that is plain already stays as it is, so no role's plain name is the true name of another. Of the others the
-    first to come out as a name has it; a later one, or one with nothing left, gets a number behind it.
+    A role that is plain already keeps its name, so no role's plain name is the real name of another. Among the others,
+    the first to result in a name gets it; a later one, or an empty one, gets a number appended.
     """
-    wanted = {role: plain_role(role) for role in roles}
+    wanted = {role: normalize_role(role) for role in roles}
     found = {role: plain for role, plain in wanted.items() if role == plain}
     taken = {*wanted.values(), ""}
     given = {*found.values(), ""}
     for role, plain in wanted.items():
         if role not in found:
-            found[role] = plain if plain not in given else _numbered(plain or "role", taken | given)
+            found[role] = plain if plain not in given else _add_number(plain or "role", taken | given)
             given.add(found[role])
     return {role: found[role] for role in wanted}
 
 
-def framework_uid(job_id: str) -> str:
-    return _uid("framework", job_id)
+def build_framework_uid(job_id: str) -> str:
+    return _build_uid("framework", job_id)
 
 
-def attempt_uid(job_id: str, attempt: int) -> str:
-    """Of one attempt of the whole job."""
-    return _uid("attempt", job_id, str(attempt))
+def build_attempt_uid(job_id: str, attempt: int) -> str:
+    """Return the UID of one attempt of the job."""
+    return _build_uid("attempt", job_id, str(attempt))
 
 
-def role_uid(job_id: str, attempt: int, role: str) -> str:
-    return _uid("role", job_id, str(attempt), role)
+def build_role_uid(job_id: str, attempt: int, role: str) -> str:
+    return _build_uid("role", job_id, str(attempt), role)
 
 
-def task_uid(job_id: str, attempt: int, role: str, index: int) -> str:
-    """Of a task within one attempt of its job, whichever try of it."""
-    return _uid("task", job_id, str(attempt), role, str(index))
+def build_task_uid(job_id: str, attempt: int, role: str, index: int) -> str:
+    """Return the UID of a task within one job attempt, for all its tries."""
+    return _build_uid("task", job_id, str(attempt), role, str(index))
 
 
-def container_uid(attempt_id: str) -> str:
-    """Of one try of one task: what OpenPAI calls its pod or container."""
-    return _uid("container", attempt_id)
+def build_container_uid(attempt_id: str) -> str:
+    """Return the UID of one try of a task, which OpenPAI calls its pod or container."""
+    return _build_uid("container", attempt_id)
 
 
-def _numbered(plain: str, taken: set[str]) -> str:
+def _add_number(plain: str, taken: set[str]) -> str:
     number = 2
     while f"{plain}{number}" in taken:
         number += 1
     return f"{plain}{number}"
 
 
-def _uid(kind: str, *parts: str) -> str:
-    # A NUL stands in no part, so parts never run into each other.
+def _build_uid(kind: str, *parts: str) -> str:
+    # No part contains NUL, so the parts stay distinct.
     return str(uuid5(_NAMESPACE, "\0".join((kind, *parts))))
 
 
-def group_path(group: str) -> str:
-    """A group's name as PrimeHub writes it in paths: research_A -> research-a. Two groups may share one."""
+def format_group_path(group: str) -> str:
+    """Format a group's name as PrimeHub does in paths: research_A -> research-a. Two groups can share one."""
     return group.lower().replace("_", "-")

@@ -1,4 +1,4 @@
-"""The one canonical job: what every dialect parses to and every engine runs."""
+"""The canonical job: what every file format parses to and every engine runs."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
-from .notifications import Notify
+from .notifications import NotifySpec
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB
 
 DEFAULT_GROUP = "default"
 HOST_IMAGE = "host"
-FILES = "/phfs"  # where tasks see the files that their group shares
+SHARED_FILES_PATH = "/phfs"  # mount path of the group's shared files
 
 
-class Dialect(StrEnum):
-    """How the job was written; kept so that old clients get their own words back."""
+class JobFormat(StrEnum):
+    """The file format of the job; stored so that old clients get their own field names back."""
 
     HOLDFAST = "holdfast"
     OPENPAI_V2 = "openpai-v2"
@@ -27,44 +27,44 @@ class Dialect(StrEnum):
     PRIMEHUB = "primehub"
 
     @property
-    def openpai(self) -> bool:
-        """Its jobs get what OpenPAI put around them, and are retried as its users know it."""
-        return self in (Dialect.OPENPAI_V1, Dialect.OPENPAI_V2)
+    def is_openpai(self) -> bool:
+        """Whether its jobs get OpenPAI's environment and retry rules."""
+        return self in (JobFormat.OPENPAI_V1, JobFormat.OPENPAI_V2)
 
 
-class Keep(StrEnum):
+class HoldScope(StrEnum):
     """What a hold keeps of a failed task."""
 
     ALL = "all"  # container, files, ports and resources
-    FILES = "files"  # files only; CPU, GPU and memory are given back at once
-    NOTHING = "nothing"  # not even where the group's jobs are held
+    FILES = "files"  # files only; CPU, GPU and memory are released
+    NOTHING = "nothing"  # disables the group's hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What one task asks for."""
+    """The resource request of one task."""
 
     cpu: float = 1.0  # cores
     memory: int = 2 * GIB  # bytes, a hard limit
     gpu: int = 0  # whole devices
     shm: int | None = None  # bytes of /dev/shm; None leaves it to the engine
-    cpu_request: float | None = None  # what a machine must have free, where it is less than the limit above
+    cpu_request: float | None = None  # what a node must have free, if less than the limit above
     memory_request: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """A folder of the machine made visible in the task."""
+    """A host folder that is mounted in the task."""
 
     source: str
     target: str
     read_only: bool = True
-    dataset: str | None = None  # the one it comes from; such mounts are worked out anew when the job is run again
+    dataset: str | None = None  # the dataset it comes from; resolved again when the job is rerun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """When one role ends the whole attempt; None switches a condition off."""
+    """When one role ends the whole attempt; None disables a condition."""
 
     min_failed: int | None = 1
     min_succeeded: int | None = None
@@ -72,24 +72,24 @@ class Completion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """Keep a failed task for debugging."""
+    """Hold a failed task for debugging."""
 
     duration: timedelta | None = None  # None: the admin's default
-    keep: Keep = Keep.ALL
+    keep: HoldScope = HoldScope.ALL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """A named kind of task; `instances` copies of it run side by side."""
+    """A named kind of task; `instances` copies of it run in parallel."""
 
     name: str
     commands: tuple[str, ...]  # joined by newlines into one script
     instances: int = 1
     image: str = HOST_IMAGE  # as its author wrote it
-    image_url: str = ""  # what that was an alias of when the job was submitted; empty: it is no alias
+    image_url: str = ""  # what the alias referred to on submission; empty: it is no alias
     resources: Resources = field(default_factory=Resources)
-    instance_type: str = ""  # the size that the resources are, by name; worked out anew when the job is run again
-    own_resources: tuple[str, ...] = ()  # which of the resources were asked for beside it, in order
+    instance_type: str = ""  # name of the instance type; resolved again when the job is rerun
+    own_resources: tuple[str, ...] = ()  # which resources override it, in order
     ports: Mapping[str, int] = field(default_factory=dict)  # label -> how many
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
@@ -100,7 +100,7 @@ class Role:
 
     @property
     def engine_image(self) -> str:
-        """The image as engines know it."""
+        """The image name that engines use."""
         return self.image_url or self.image
 
 
@@ -112,22 +112,22 @@ class Job:
     roles: tuple[Role, ...]
     group: str = DEFAULT_GROUP
     description: str = ""
-    secrets: Mapping[str, Any] = field(default_factory=dict)  # kept encrypted, masked in every output
+    secrets: Mapping[str, Any] = field(default_factory=dict)  # stored encrypted, masked in every output
     gang: bool = True  # all tasks are placed together, or none
-    max_retries: int = 0  # -1: every failure for ever; -2: even successes
+    max_retries: int = 0  # -1: every failure; -2: also successes
     time_limit: timedelta | None = None  # None: group or admin default; zero: no limit
     grace: timedelta | None = None  # between TERM and KILL; None: admin default
     hold: Hold | None = None
-    priority: int = 0  # higher goes first
+    priority: int = 0  # higher values start first
     tags: tuple[str, ...] = ()
-    datasets: tuple[str, ...] = ()  # shown to every task below /datasets
-    files: bool = False  # every task sees the files that its group shares, to read and write
-    notify: tuple[Notify, ...] = ()  # who is told of what, besides what its owner chose
-    dialect: Dialect = Dialect.HOLDFAST
-    extras: Mapping[str, Any] = field(default_factory=dict)  # a dialect's own leftovers, JSON values only
+    datasets: tuple[str, ...] = ()  # mounted in every task under /datasets
+    files: bool = False  # mount the group's shared files read-write in every task
+    notify: tuple[NotifySpec, ...] = ()  # notifications besides those of its owner's settings
+    dialect: JobFormat = JobFormat.HOLDFAST
+    extras: Mapping[str, Any] = field(default_factory=dict)  # other data of the file format, JSON values only
 
-    def role(self, name: str) -> Role:
-        """The role of that name; KeyError when there is none."""
+    def get_role(self, name: str) -> Role:
+        """Return the role with that name; KeyError if there is none."""
         for role in self.roles:
             if role.name == name:
                 return role

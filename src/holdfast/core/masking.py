@@ -21,25 +21,25 @@ from .codec import MASK
 from .escapes import DecodedText, decode_escapes
 from .messages import map_text
 
-MIN_SECRET_LENGTH = 4  # characters; shorter values are not hidden
-MIN_VARIABLE_LENGTH = 8  # of variables that admins give to jobs: most hold ordinary words such as a port or a region
+MIN_SECRET_LENGTH = 4  # characters; shorter values are not masked
+MIN_VARIABLE_LENGTH = 8  # for variables set by admins: most are ordinary words such as a port or a region
 MIN_LINE_LENGTH = 16  # of one line of a value that has several
-MAX_FORMS = 5000  # to look for; with more, all text is hidden
-MAX_OVERLAP = 8192  # bytes of a value that may stand across the edge of a text
-MAX_CANDIDATES = 1024  # where a value may begin there: a bound for texts and values that repeat themselves
+MAX_FORMS = 5000  # to search for; with more, all text is masked
+MAX_OVERLAP = 8192  # bytes of a value that may be cut by the edge of a text
+MAX_CANDIDATES = 1024  # possible starts of a value there: a bound for repetitive texts and values
 LONG_CANDIDATE = 64  # bytes
-MAX_LONG_CANDIDATES = 16  # with more, the next one is taken for the value
+MAX_LONG_CANDIDATES = 16  # with more, the next one counts as the value
 
 _STAR = b"*"
-_STARS = re.compile(r"\*{6,}")
-_TOKEN = re.compile(rb"hf_[a-z0-9]{8,40}_[A-Za-z0-9_-]{43}")  # of this platform
+_STARS_PATTERN = re.compile(r"\*{6,}")
+_TOKEN_PATTERN = re.compile(rb"hf_[a-z0-9]{8,40}_[A-Za-z0-9_-]{43}")  # of this platform
 
 
 class SecretMasker:
     def __init__(self, values: Iterable[str], *, hides_all: bool = False) -> None:
         values = set(values)
-        forms = {form for value in values for form in encoded_forms(value)}
-        self._plain = sorted({form for value in values for form in plain_forms(value)})
+        forms = {form for value in values for form in list_encoded_forms(value)}
+        self._plain = sorted({form for value in values for form in list_plain_forms(value)})
         self._forms = sorted(forms, key=len, reverse=True)  # one value may be a part of another
         self._hides_all = hides_all or len(self._forms) > MAX_FORMS
 
@@ -48,8 +48,8 @@ class SecretMasker:
         return self._hides_all or bool(self._forms)
 
     def mask_bytes(self, data: bytes, *, cut_start: bool = False, cut_end: bool = False) -> bytes:
-        """The same number of bytes with stars for each value. `cut_start`, `cut_end`: more text was there, so a value
-        may have lost a part."""
+        """Replace each value by stars, keeping the number of bytes. `cut_start`, `cut_end`: the text was cut there, so
+        a value may be incomplete."""
         if self._hides_all:
             return _STAR * len(data)
         masked = bytearray(self._mask_forms(data, cut_start, cut_end))
@@ -59,18 +59,18 @@ class SecretMasker:
         return bytes(masked)
 
     def _mask_forms(self, data: bytes, cut_start: bool, cut_end: bool) -> bytes:
-        data = _TOKEN.sub(lambda found: _STAR * len(found[0]), data)
+        data = _TOKEN_PATTERN.sub(lambda found: _STAR * len(found[0]), data)
         for form in self._forms:
             if form in data:
                 data = data.replace(form, _STAR * len(form))
-            if cut_start and (size := _overlap(form, data)):
+            if cut_start and (size := _measure_overlap(form, data)):
                 data = _STAR * size + data[size:]
-            if cut_end and (size := _overlap(data, form)):
+            if cut_end and (size := _measure_overlap(data, form)):
                 data = data[:-size] + _STAR * size
         return data
 
     def _find_plain(self, text: DecodedText, cut_start: bool, cut_end: bool) -> Iterator[tuple[int, int]]:
-        """Where the original of `text` holds values."""
+        """Yield where the original of `text` contains values."""
         for value in self._plain:
             at = text.data.find(value)
             while at >= 0:
@@ -82,21 +82,21 @@ class SecretMasker:
             yield from self._find_cut_end(text)
 
     def _find_cut_start(self, text: DecodedText) -> Iterator[tuple[int, int]]:
-        for start in text.starts():
+        for start in text.find_starts():
             rest = text.data[start : start + MAX_OVERLAP + 1]
             for value in self._plain:
-                if size := _overlap(value, rest):
+                if size := _measure_overlap(value, rest):
                     yield 0, text.find_source(start, start + size)[1]
 
     def _find_cut_end(self, text: DecodedText) -> Iterator[tuple[int, int]]:
-        end, whole = text.end(), len(text.data)
+        end, whole = text.find_end(), len(text.data)
         rest = text.data[max(0, end - MAX_OVERLAP - 1) : end]
         for value in self._plain:
-            if size := _overlap(rest, value):
+            if size := _measure_overlap(rest, value):
                 yield text.find_source(end - size, whole)
 
     def mask_text(self, text: str) -> str:
-        """The text with MASK for each value. A message stays one; values are sought in its arguments."""
+        """Replace each value by MASK. A message stays a message; its arguments are searched."""
         if self._hides_all:
             return MASK if text else text
         return map_text(text, self._mask_plain)
@@ -108,29 +108,29 @@ class SecretMasker:
 
 
 def shorten_stars(text: str) -> str:
-    """MASK for every long run of stars, so that nothing tells how long a value is."""
-    return _STARS.sub(MASK, text)
+    """Replace every long run of stars by MASK, so that it does not reveal the length of a value."""
+    return _STARS_PATTERN.sub(MASK, text)
 
 
-def secret_values(secrets: Any) -> Iterator[str]:
-    """Every value among a job's secrets that is long enough to be hidden."""
+def list_secret_values(secrets: Any) -> Iterator[str]:
+    """Yield every value of a job's secrets that is long enough to be masked."""
     if isinstance(secrets, Mapping):
         for inner in secrets.values():
-            yield from secret_values(inner)
+            yield from list_secret_values(inner)
     elif isinstance(secrets, list | tuple):
         for inner in secrets:
-            yield from secret_values(inner)
+            yield from list_secret_values(inner)
     elif secrets is not None and not isinstance(secrets, bool) and len(str(secrets).strip()) >= MIN_SECRET_LENGTH:
         yield str(secrets)
 
 
-def variable_values(variables: Mapping[str, str]) -> Iterator[str]:
-    """Those among variables that are long enough to be hidden."""
+def list_variable_values(variables: Mapping[str, str]) -> Iterator[str]:
+    """Yield the values of variables that are long enough to be masked."""
     return (value for value in variables.values() if len(value.strip()) >= MIN_VARIABLE_LENGTH)
 
 
-def plain_forms(value: str) -> set[bytes]:
-    """A value and its long lines, as UTF-8."""
+def list_plain_forms(value: str) -> set[bytes]:
+    """Return a value and its long lines, as UTF-8."""
     plain = value.strip()
     lines = [line.strip() for line in plain.splitlines()]
     texts = {plain, *(line for line in lines if len(lines) > 1 and len(line) >= MIN_LINE_LENGTH)}
@@ -138,8 +138,8 @@ def plain_forms(value: str) -> set[bytes]:
     return {form for form in forms if len(form) >= MIN_SECRET_LENGTH}
 
 
-def encoded_forms(value: str) -> set[bytes]:
-    """The bytes by which a value often stands in a text, and those that no escape tells of."""
+def list_encoded_forms(value: str) -> set[bytes]:
+    """Return common encodings of a value that are not escapes."""
     plain = value.strip()
     texts = {
         json.dumps(plain)[1:-1],
@@ -148,14 +148,14 @@ def encoded_forms(value: str) -> set[bytes]:
         quote(plain, safe="", errors="replace"),
         quote_plus(plain, errors="replace"),
     }
-    forms = plain_forms(value) | {text.encode("utf-8", "surrogatepass") for text in texts}
+    forms = list_plain_forms(value) | {text.encode("utf-8", "surrogatepass") for text in texts}
     for raw in (plain.encode("utf-8", "surrogatepass"), value.encode("utf-8", "surrogatepass")):
         forms |= {encode(raw).rstrip(b"=") for encode in (base64.b64encode, base64.urlsafe_b64encode)}
     return {form for form in forms if len(form) >= MIN_SECRET_LENGTH}
 
 
-def _overlap(left: bytes, right: bytes) -> int:
-    """How many bytes at the end of `left` are the beginning of `right`, without being all of either."""
+def _measure_overlap(left: bytes, right: bytes) -> int:
+    """Return how many bytes at the end of `left` are the start of `right`, without being all of either."""
     most = min(len(left), len(right), MAX_OVERLAP) - 1
     if most < MIN_SECRET_LENGTH:
         return 0

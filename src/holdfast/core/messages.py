@@ -1,8 +1,8 @@
-"""Messages to people: an id that translations are found by, its arguments, and the English text.
+"""Messages to users: an id for translations, its arguments, and the English text.
 
 The id is the English text with names in braces, as in gettext: `msg("Job {name} was not found", name=name)`. A
-`Message` is a string, its English text, so whoever wants text has it; other languages are made from `id` and
-`arguments`. Arguments may be messages themselves.
+`Message` is a string with the English text; other languages are rendered from `id` and `arguments`. Arguments can be
+messages too.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any, Self, TypeGuard, TypeVar, cast
 T = TypeVar("T")
 Argument = str | int | float
 Fill = Callable[[str, Mapping[str, Argument]], str]
-MAX_DEPTH = 8  # of messages within messages, when they are read
-PACKED = "\x1e"  # begins a text that holds a message as JSON
-_NAME = re.compile(r"\{\{|\}\}|\{([a-z_][a-z_0-9]*)\}")
+MAX_DEPTH = 8  # of nested messages, when decoding
+PACKED_PREFIX = "\x1e"  # prefix of a message encoded as JSON
+_NAME_PATTERN = re.compile(r"\{\{|\}\}|\{([a-z_][a-z_0-9]*)\}")
 
 
 class Message(str):
@@ -27,7 +27,7 @@ class Message(str):
     arguments: Mapping[str, Argument]
 
     def __new__(cls, id: str, arguments: Mapping[str, Argument]) -> Self:
-        made = super().__new__(cls, fill(id, arguments))
+        made = super().__new__(cls, fill_template(id, arguments))
         made.id = id
         made.arguments = arguments
         return made
@@ -42,7 +42,7 @@ class Message(str):
         return join_messages("", (other, self)) if other else self
 
     def removesuffix(self, suffix: str) -> str:
-        """A message stays one where the suffix is its own, such as a full stop."""
+        """Keep the result a message if the suffix is part of its id, such as a full stop."""
         if not self.endswith(suffix):
             return self
         return (
@@ -52,7 +52,7 @@ class Message(str):
         )
 
     def removeprefix(self, prefix: str) -> str:
-        """A message stays one where the prefix is its own, or its first part."""
+        """Keep the result a message if the prefix is part of its id, or its first argument."""
         if not prefix or not self.startswith(prefix):
             return self
         (fixed, first), *_ = split_template(self.id)
@@ -64,8 +64,8 @@ class Message(str):
             else super().removeprefix(prefix)
         )
 
-    def map(self, change: Callable[[str], str]) -> Message:
-        """The same message with every text among its arguments changed."""
+    def map_arguments(self, change: Callable[[str], str]) -> Message:
+        """Apply `change` to every text in its arguments."""
         return Message(
             self.id,
             {
@@ -76,7 +76,7 @@ class Message(str):
 
 
 def msg(id: str, /, **arguments: object) -> str:
-    """A `Message`. What is neither text nor number becomes text; of an exception, its message."""
+    """Create a `Message`. Other values become text; an exception becomes its message."""
     return Message(id, {name: _as_argument(value) for name, value in arguments.items()})
 
 
@@ -86,23 +86,23 @@ def _as_argument(value: object) -> Argument:
     return value if isinstance(value, Argument) and not isinstance(value, Enum | bool) else str(value)
 
 
-def noun(word: str) -> str:
-    """A single word of ours as an argument: it is translated, where a plain word would be taken for a name."""
+def mark_translatable(word: str) -> str:
+    """Mark a single word as translatable; a plain word in arguments is treated as a name."""
     return Message(word, {})
 
 
 def join_messages(separator: str, parts: Iterable[str]) -> Message:
-    """One message made of several. It is empty without any."""
+    """Join messages to one; empty without parts."""
     arguments = {f"p{number}": part for number, part in enumerate(parts)}
     return Message(separator.join(f"{{{name}}}" for name in arguments), arguments)
 
 
 def map_text(text: str, change: Callable[[str], str]) -> str:
-    return text.map(change) if isinstance(text, Message) else change(text)
+    return text.map_arguments(change) if isinstance(text, Message) else change(text)
 
 
 def map_texts(value: T, change: Callable[[str], str]) -> T:
-    """A structure of dataclasses and tuples with every text in it changed."""
+    """Apply `change` to every text in a structure of dataclasses and tuples."""
     mapped: Any = value
     if isinstance(value, str) and not isinstance(value, Enum):
         mapped = change(value)
@@ -116,9 +116,9 @@ def map_texts(value: T, change: Callable[[str], str]) -> T:
 
 
 def split_template(template: str) -> list[tuple[str, str | None]]:
-    """Fixed parts, each with the name of the argument that follows it."""
+    """Split into fixed parts, each with the name of the argument that follows it."""
     parts, at, fixed = list[tuple[str, str | None]](), 0, ""
-    for found in _NAME.finditer(template):
+    for found in _NAME_PATTERN.finditer(template):
         fixed += template[at : found.start()]
         at = found.end()
         if found[1] is None:
@@ -129,8 +129,8 @@ def split_template(template: str) -> list[tuple[str, str | None]]:
     return [*parts, (fixed + template[at:], None)]
 
 
-def fill(template: str, arguments: Mapping[str, Argument]) -> str:
-    """Put arguments in the places of their names. What is put in is never read again."""
+def fill_template(template: str, arguments: Mapping[str, Argument]) -> str:
+    """Replace names by arguments. Inserted text is not expanded again."""
     if "{" not in template and "}" not in template:
         return template
     return "".join(
@@ -139,8 +139,8 @@ def fill(template: str, arguments: Mapping[str, Argument]) -> str:
     )
 
 
-def translate(text: str, look_up: Callable[[str], str], fill: Fill = fill) -> str:
-    """`text` in the language of `look_up`, which returns its argument where there is no translation."""
+def translate(text: str, look_up: Callable[[str], str], fill: Fill = fill_template) -> str:
+    """Translate with `look_up`, which returns its argument if there is no translation."""
     if not isinstance(text, Message):
         return look_up(text)
     arguments = {
@@ -151,49 +151,53 @@ def translate(text: str, look_up: Callable[[str], str], fill: Fill = fill) -> st
 
 
 def _is_translated(argument: Argument) -> TypeGuard[str]:
-    """Messages are, and texts of several words, such as those of the system; a single word is a name."""
+    """Whether to translate it: messages and texts of several words; a single word is a name."""
     return isinstance(argument, Message) or (isinstance(argument, str) and " " in argument)
 
 
 # -- as JSON
 
 
-def to_data(text: str) -> Any:
-    """A plain text as it is; a message with its id and arguments."""
+def message_to_data(text: str) -> Any:
+    """Convert a message to its id and arguments; plain text stays as it is."""
     if not isinstance(text, Message):
         return text
-    arguments = {name: to_data(value) if isinstance(value, str) else value for name, value in text.arguments.items()}
+    arguments = {
+        name: message_to_data(value) if isinstance(value, str) else value for name, value in text.arguments.items()
+    }
     return {"id": text.id, "args": arguments}
 
 
-def data_of(text: str | None) -> dict[str, Any] | None:
-    """Id and arguments for an answer; None for a text that is no message."""
-    return to_data(text) if isinstance(text, Message) else None
+def get_message_data(text: str | None) -> dict[str, Any] | None:
+    """Return id and arguments for an API response; None for plain text."""
+    return message_to_data(text) if isinstance(text, Message) else None
 
 
-def from_data(data: Any, depth: int = MAX_DEPTH) -> str:
-    """The reverse of `to_data`. What is not a message becomes text."""
+def message_from_data(data: Any, depth: int = MAX_DEPTH) -> str:
+    """Convert the output of `message_to_data` back. What is not a message becomes text."""
     if not isinstance(data, dict) or not depth:
         return str(data)
     given = data.get("args")
     pairs = given.items() if isinstance(given, dict) else ()
-    arguments = {str(name): from_data(value, depth - 1) if isinstance(value, dict) else value for name, value in pairs}
+    arguments = {
+        str(name): message_from_data(value, depth - 1) if isinstance(value, dict) else value for name, value in pairs
+    }
     return Message(str(data.get("id", "")), arguments)
 
 
-def pack(text: str) -> str:
-    """A text that keeps what a message is made of, for databases."""
-    if not isinstance(text, Message) and not text.startswith(PACKED):
+def pack_message(text: str) -> str:
+    """Encode a message as text for a database."""
+    if not isinstance(text, Message) and not text.startswith(PACKED_PREFIX):
         return text
-    data = to_data(text if isinstance(text, Message) else msg("{text}", text=text))
-    return PACKED + json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    data = message_to_data(text if isinstance(text, Message) else msg("{text}", text=text))
+    return PACKED_PREFIX + json.dumps(data, ensure_ascii=False, separators=(",", ":"))
 
 
-def unpack(text: str) -> str:
-    """The reverse of `pack`. A damaged text stays as it is."""
-    if not text.startswith(PACKED):
+def unpack_message(text: str) -> str:
+    """Decode the output of `pack_message`. A damaged text stays as it is."""
+    if not text.startswith(PACKED_PREFIX):
         return text
     try:
-        return from_data(json.loads(text[len(PACKED) :]))
+        return message_from_data(json.loads(text[len(PACKED_PREFIX) :]))
     except (ValueError, RecursionError):
         return text

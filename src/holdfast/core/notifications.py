@@ -1,4 +1,4 @@
-"""Telling people outside: which events, by which way, to which address."""
+"""Notifications: events, channels, recipients and addresses."""
 
 from __future__ import annotations
 
@@ -22,21 +22,25 @@ class NotificationEvent(StrEnum):
     DEBUGGER_WAITING = "debugger-waiting"
     HOLD_ENDING = "hold-ending"
     SCHEDULE_SKIPPED = "schedule-skipped"
-    TEST = "test"  # somebody tries a recipient out
-    LEFT_OUT = "left-out"  # there were too many of the others
+    TEST = "test"  # a user tests a recipient
+    LEFT_OUT = "left-out"  # too many notifications were dropped
 
 
-CHOICES = tuple(
+SELECTABLE_EVENTS = tuple(
     event for event in NotificationEvent if event not in (NotificationEvent.TEST, NotificationEvent.LEFT_OUT)
 )
-# What somebody is told of who does not say what.
-USUAL = frozenset(CHOICES) - {NotificationEvent.STARTED, NotificationEvent.STOPPED, NotificationEvent.RETRIED}
+# Default events.
+DEFAULT_EVENTS = frozenset(SELECTABLE_EVENTS) - {
+    NotificationEvent.STARTED,
+    NotificationEvent.STOPPED,
+    NotificationEvent.RETRIED,
+}
 
-# What somebody has to act upon: told though there was too much else.
-URGENT = frozenset({NotificationEvent.HELD, NotificationEvent.DEBUGGER_WAITING, NotificationEvent.HOLD_ENDING})
+# Events that require action: sent even above the limit.
+URGENT_EVENTS = frozenset({NotificationEvent.HELD, NotificationEvent.DEBUGGER_WAITING, NotificationEvent.HOLD_ENDING})
 
-# The events in the life of a job that are told outside, and as what.
-TOLD = {
+# Job events that cause notifications.
+EVENTS_BY_KIND = {
     "started": NotificationEvent.STARTED,
     "succeeded": NotificationEvent.SUCCEEDED,
     "failed": NotificationEvent.FAILED,
@@ -48,62 +52,62 @@ TOLD = {
 }
 
 
-class Way(StrEnum):
+class Channel(StrEnum):
     WEBHOOK = "webhook"  # JSON
-    SLACK = "slack"  # Slack's text, which many others take as well
+    SLACK = "slack"  # Slack's format, which many others accept
     MAIL = "mail"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipient:
-    """Where notifications go, and which."""
+    """An address and its events."""
 
-    way: Way
-    address: str  # an http address or a mail address; the former is a secret, shown in part
+    way: Channel
+    address: str  # a URL or an email address; the former is a secret, shown partially
     events: frozenset[NotificationEvent]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notify:
-    """What a job asks for itself."""
+class NotifySpec:
+    """Notifications that a job requests."""
 
     events: frozenset[NotificationEvent]
-    way: Way | None = None  # None: to its owner's own recipients, whatever they chose
-    address: str = ""  # with a way; empty with MAIL: its owner's own
+    way: Channel | None = None  # None: to its owner's recipients, regardless of their events
+    address: str = ""  # with a channel; empty with MAIL: its owner's address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownRecipient:
-    """One of a user's, as it is kept."""
+class StoredRecipient:
+    """A stored recipient of a user."""
 
     id: str
     user: str
-    recipient: Recipient  # without an address where that cannot be read
+    recipient: Recipient  # without an address if it cannot be decrypted
     created_at: datetime
 
     @property
     def readable(self) -> bool:
-        """Whether its address can be read: else nothing can be sent there."""
+        """Whether its address can be decrypted; otherwise nothing can be sent to it."""
         return bool(self.recipient.address)
 
 
 class NotificationState(StrEnum):
-    WAITING = "waiting"  # for its first or next try
+    WAITING = "waiting"  # waiting for its first or next try
     SENDING = "sending"
     SENT = "sent"
     UNCONFIRMED = "unconfirmed"  # it may have arrived, and is not sent again
-    FAILED = "failed"  # given up
+    FAILED = "failed"  # no more tries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationRecord:
     """One notification to one recipient."""
 
-    id: str  # the receiver knows a repetition by it
-    seq: int  # the order they were made in
+    id: str  # receivers use it to detect duplicates
+    seq: int  # order of creation
     user: str
-    way: Way
-    address: str  # empty where it cannot be read
+    way: Channel
+    address: str  # empty if it cannot be decrypted
     event: NotificationEvent
     job_id: str | None
     subject: str
@@ -111,7 +115,7 @@ class NotificationRecord:
     state: NotificationState
     tries: int = 0
     next_at: datetime | None = None
-    ended_at: datetime | None = None  # sent, or given up
+    ended_at: datetime | None = None  # sent, or failed
     error: str = ""  # of the last try
 
 
@@ -119,93 +123,93 @@ class NotificationRecord:
 
 MAX_ADDRESS_LENGTH = 2000
 MAX_MAIL_LENGTH = 254
-_MAIL = re.compile(
+_MAIL_PATTERN = re.compile(
     r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
     r"(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*"
 )
-_VISIBLE = re.compile(r"[!-~]+")  # ASCII without spaces; nothing that could break a header
+_VISIBLE_ASCII = re.compile(r"[!-~]+")  # ASCII without spaces; nothing that could break a header
 
 
-def address_problem(way: Way, address: str) -> str | None:
-    """What is wrong with an address, as the rest of a sentence; None: nothing."""
-    return _mail_problem(address) if way is Way.MAIL else _http_problem(address)
+def find_address_problem(way: Channel, address: str) -> str | None:
+    """Return what is wrong with an address, as the rest of a sentence; None: nothing."""
+    return _find_mail_problem(address) if way is Channel.MAIL else _find_url_problem(address)
 
 
-def _mail_problem(address: str) -> str | None:
+def _find_mail_problem(address: str) -> str | None:
     local = address.partition("@")[0]
     dots = local.startswith(".") or local.endswith(".") or ".." in local
-    if len(address) > MAX_MAIL_LENGTH or not _MAIL.fullmatch(address) or dots:
-        return msg("is not a mail address such as ann@example.org")
+    if len(address) > MAX_MAIL_LENGTH or not _MAIL_PATTERN.fullmatch(address) or dots:
+        return msg("is not a valid email address such as ann@example.org")
     return None
 
 
-def _http_problem(address: str) -> str | None:
+def _find_url_problem(address: str) -> str | None:
     if len(address) > MAX_ADDRESS_LENGTH:
-        return msg("is too long: at most {longest_address} characters", longest_address=MAX_ADDRESS_LENGTH)
-    parts = _parts(address)
+        return msg("is too long: at most {max_address_length} characters", max_address_length=MAX_ADDRESS_LENGTH)
+    parts = _split_url(address)
     if parts is None or not parts.hostname:
-        return msg("is not an address such as https://hooks.example.org/a/b")
+        return msg("is not a valid URL such as https://hooks.example.org/a/b")
     if parts.scheme not in ("http", "https"):
         return msg("must begin with https:// or http://")
     if parts.username is not None or parts.password is not None:
-        return msg("must not hold a user name and password before the host")
+        return msg("must not contain a user name or password")
     return None
 
 
-def _parts(address: str) -> SplitResult | None:
-    if not _VISIBLE.fullmatch(address):
+def _split_url(address: str) -> SplitResult | None:
+    if not _VISIBLE_ASCII.fullmatch(address):
         return None
     try:
         parts = urlsplit(address)
-        _ = parts.port  # a wrong one is told of only when it is looked at
+        _ = parts.port  # urlsplit reports a wrong port only on access
     except ValueError:
         return None
     return parts
 
 
-def shown_address(way: Way, address: str) -> str:
-    """As much as tells recipients apart: whoever knows the whole of a webhook's may write there."""
-    if way is Way.MAIL:
+def mask_address(way: Channel, address: str) -> str:
+    """Mask an address so that recipients can be distinguished: a full webhook URL allows posting to it."""
+    if way is Channel.MAIL:
         return address or "…"
-    parts = _parts(address)
+    parts = _split_url(address)
     if parts is None:
         return "…"
     tail = address[-4:] if len(parts.path) + len(parts.query) > 12 else ""
-    return f"{parts.scheme}://{_host_and_port(parts)}/…{tail}"
+    return f"{parts.scheme}://{_format_host_port(parts)}/…{tail}"
 
 
-def _host_and_port(parts: SplitResult) -> str:
+def _format_host_port(parts: SplitResult) -> str:
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
     return host if parts.port is None else f"{host}:{parts.port}"
 
 
-def lane_of(way: Way, address: str) -> str:
-    """Notifications of one lane wait for each other, and for no others: those to one machine."""
-    parts = None if way is Way.MAIL else _parts(address)
-    return "mail" if parts is None else _host_and_port(parts).lower()
+def build_lane(way: Channel, address: str) -> str:
+    """Return the delivery lane: notifications to one host wait for each other only."""
+    parts = None if way is Channel.MAIL else _split_url(address)
+    return "mail" if parts is None else _format_host_port(parts).lower()
 
 
-# -- trying again
+# -- retries
 
-FEW = 3  # tries of what was refused for good: the receiver may just be being set up
-SLOWEST = timedelta(hours=1)  # between two tries
+MAX_REFUSED_TRIES = 3  # tries after a permanent refusal: the receiver may be under setup
+MAX_RETRY_DELAY = timedelta(hours=1)  # between two tries
 
 
-def wait_after(tries: int, first: timedelta, chance: float) -> timedelta:
-    """Before the next try, after so many. `chance` in [0, 1) spreads those that failed together."""
-    longest = min(first.total_seconds() * 2.0 ** min(tries - 1, 40), SLOWEST.total_seconds())
+def compute_retry_delay(tries: int, first: timedelta, chance: float) -> timedelta:
+    """Return the delay before the next try. `chance` in [0, 1) spreads tries that failed together."""
+    longest = min(first.total_seconds() * 2.0 ** min(tries - 1, 40), MAX_RETRY_DELAY.total_seconds())
     return timedelta(seconds=longest * (0.5 + chance / 2))
 
 
-# -- words
+# -- event names
 
 
-def read_events(words: Iterable[str]) -> frozenset[NotificationEvent]:
-    """KeyError names the word that is none of them."""
-    known = {event.value: event for event in CHOICES}
+def parse_events(words: Iterable[str]) -> frozenset[NotificationEvent]:
+    """Parse event names; KeyError with an unknown one."""
+    known = {event.value: event for event in SELECTABLE_EVENTS}
     return frozenset(known[word.strip().lower()] for word in words)
 
 
-def in_order(events: Iterable[NotificationEvent]) -> list[str]:
+def sort_events(events: Iterable[NotificationEvent]) -> list[str]:
     chosen = frozenset(events)
-    return [event.value for event in CHOICES if event in chosen]
+    return [event.value for event in SELECTABLE_EVENTS if event in chosen]

@@ -1,4 +1,4 @@
-"""What is remembered besides a job's live state: list rows, events, people. Plain data, as stores return it."""
+"""Stored records besides live jobs: list rows, events, users. Plain data, as stores return it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from .attempt import Outcome, TaskAttempt
-from .job import Dialect, Hold
+from .job import Hold, JobFormat
 from .scheduling.placement import Quota
 from .states import JobState
 
 T = TypeVar("T")
+
+# Kinds of events about a task's artifacts.
+ARTIFACTS_SAVED = "artifacts"
+ARTIFACTS_INCOMPLETE = "artifacts-incomplete"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,23 +42,23 @@ class JobSummary:
     memory: int
     gpu: int
     priority: int
-    dialect: Dialect
+    dialect: JobFormat
     tags: tuple[str, ...] = ()
     rerun_of: str | None = None
-    stopping: bool = False  # a stop was asked for and is under way
-    stop_why: str = ""  # with a stop that nobody asked for by hand, see StopRequest
+    stopping: bool = False  # a stop was requested and is in progress
+    stop_why: str = ""  # reason of an automatic stop, see StopRequest
     role_count: int = 1
     user_retries: int = 0
     platform_retries: int = 0
-    retry_at: datetime | None = None  # its next attempt begins then
-    exit_cause: str = ""  # what exactly ended it, where that is known
+    retry_at: datetime | None = None  # start of its next attempt
+    exit_cause: str = ""  # the exact cause of its end, if known
     schedule: str | None = None  # the id of the schedule that was due
-    held_until: datetime | None = None  # while it is held: when the last of it is let go; not stored
+    held_until: datetime | None = None  # while it is on hold: when the last hold expires; not stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Every condition must hold; None means any."""
+    """Filters of the job list, combined with AND; None: any."""
 
     groups: tuple[str, ...] | None = None
     user: str | None = None
@@ -64,8 +68,8 @@ class JobFilter:
     submitted_before: datetime | None = None
 
 
-class Order(StrEnum):
-    """What a numbered page can be sorted by."""
+class JobOrder(StrEnum):
+    """Sort keys of numbered pages."""
 
     NAME = "name"
     SUBMITTED = "submitted"
@@ -78,13 +82,13 @@ class Order(StrEnum):
     FINISHED = "finished"
     PRIORITY = "priority"
     SCHEDULE = "schedule"
-    SHOWN_STATE = "shown-state"  # by the word: one that is asked to stop counts as Cancelled, a held one as Running
+    SHOWN_STATE = "shown-state"  # by name: a stopping job counts as Cancelled, a held one as Running
 
 
-class Phase(StrEnum):
-    """Where a job is, told more finely than by its state: what numbered pages filter by."""
+class JobPhase(StrEnum):
+    """A finer state of a job, for filters of numbered pages."""
 
-    WAITING = "waiting"  # for room, or being started
+    WAITING = "waiting"  # waiting for resources, or starting
     RUNNING = "running"  # also held, and between two attempts
     STOPPING = "stopping"
     SUCCEEDED = "succeeded"
@@ -94,23 +98,23 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberedQuery:
-    """A page of the job list by number, for clients that know no cursors. Every condition must hold; None means any."""
+    """A numbered page of the job list, for clients without cursors. Filters are combined with AND; None: any."""
 
-    groups: tuple[str, ...] | None = None  # that may be seen
-    named_groups: tuple[str, ...] | None = None  # that were asked for
+    groups: tuple[str, ...] | None = None  # visible to the user
+    named_groups: tuple[str, ...] | None = None  # requested
     users: tuple[str, ...] | None = None
-    phases: tuple[Phase, ...] | None = None
+    phases: tuple[JobPhase, ...] | None = None
     text: str | None = None  # part of the name, of the user or of the group
     name_or_id: str | None = None  # part of the name or of the id
-    in_name: str | None = None  # part of the name, in exactly these letters
+    in_name: str | None = None  # part of the name, case-sensitive
     before_seq: int | None = None  # submitted before that one
     after_seq: int | None = None
     tags_any: tuple[str, ...] | None = None
     tags_none: tuple[str, ...] | None = None
-    held_tag: str = ""  # as if every job that is held had it
+    held_tag: str = ""  # as if every held job had it
     priorities: tuple[int, ...] | None = None
     other_priorities: tuple[int, ...] | None = None  # or any priority but these
-    order: Order = Order.SUBMITTED
+    order: JobOrder = JobOrder.SUBMITTED
     ordered_priorities: tuple[int, ...] | None = None  # by priority, all but these are as if there was none
     descending: bool = True
     offset: int = 0
@@ -120,7 +124,7 @@ class NumberedQuery:
 @dataclass(frozen=True, slots=True)
 class NumberedPage:
     items: tuple[JobSummary, ...]
-    total: int | None  # None: not asked for
+    total: int | None  # None: not requested
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +135,7 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewEvent:
-    """Something that happened to a job, with its reason and who caused it."""
+    """An event of a job, with its reason and actor."""
 
     kind: str  # submitted, placed, started, task-failed, retry, stop-requested, succeeded, ...
     message: str
@@ -150,7 +154,7 @@ class Event(NewEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRecord:
-    """One try of one task, as history keeps it."""
+    """One stored try of one task."""
 
     job_id: str
     attempt: int  # of the job
@@ -161,13 +165,13 @@ class TaskRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobAttempt:
-    """One try of a job that is over. The newest one is told by the job itself."""
+    """One ended attempt of a job. The newest one is part of the job itself."""
 
     number: int
-    started_at: datetime | None  # its first task ran
+    started_at: datetime | None  # its first task started
     finished_at: datetime
     outcome: Outcome
-    counted: bool  # the try after it counts against the job's own retries
+    counted: bool  # the next attempt counts as a retry of the job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,8 +182,8 @@ class User:
     created_at: datetime
     groups: Mapping[str, bool] = field(default_factory=dict)  # group -> is its admin
     disabled: bool = False
-    extension: Mapping[str, Any] = field(default_factory=dict)  # what clients keep with a user, such as SSH keys
-    usual_group: str = ""  # kept from before others added the user to more groups; see `access.usual_group`
+    extension: Mapping[str, Any] = field(default_factory=dict)  # data that clients store with a user, such as SSH keys
+    usual_group: str = ""  # default group; see `access.choose_default_group`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,39 +195,39 @@ class Group:
     user_quota: Quota = field(default_factory=Quota)  # of each user in it
     time_limit: timedelta | None = None  # default for its jobs; None: the admin's
     members: Mapping[str, bool] = field(default_factory=dict)  # user -> is its admin
-    shared_volume: bool = False  # its jobs find a folder that stays at /project/GROUP
-    volume_capacity: int | None = None  # GB it was meant to have; told, not enforced
+    shared_volume: bool = False  # its jobs have a persistent folder at /project/GROUP
+    volume_capacity: int | None = None  # GB; shown, not enforced
     launch_only: bool = True  # jobs of its members in other groups do not see that folder
     home_symlink: bool = True  # /home/jovyan/GROUP leads to it
-    hold: Hold | None = None  # for its jobs that do not say; None: they are not held
-    extension: Mapping[str, Any] = field(default_factory=dict)  # what clients keep with a group
+    hold: Hold | None = None  # default for its jobs; None: not held
+    extension: Mapping[str, Any] = field(default_factory=dict)  # data that clients store with a group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mlflow:
-    """Where a group's jobs report their experiments. Variables may hold passwords."""
+    """A group's MLflow server. Variables may contain passwords."""
 
     tracking_uri: str
     ui_url: str = ""
     tracking_envs: Mapping[str, str] = field(default_factory=dict)  # to reach the tracking server
-    artifact_envs: Mapping[str, str] = field(default_factory=dict)  # to reach where it keeps artifacts
+    artifact_envs: Mapping[str, str] = field(default_factory=dict)  # to access its artifact store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """Something with a name that jobs are given: a folder to mount, or variables."""
+    """A named dataset for jobs: a folder to mount, or variables."""
 
     name: str
-    path: str  # on every machine that runs tasks; empty with the kind env
+    path: str  # on every node; empty with the kind env
     display_name: str = ""  # empty: the name
     description: str = ""
     read_only: bool = True  # for all but the writable groups
     everyone: bool = False  # else only the groups below
     groups: tuple[str, ...] = ()
-    writable_groups: tuple[str, ...] = ()  # those of `groups` that may write whatever read_only says
+    writable_groups: tuple[str, ...] = ()  # those of `groups` with write access despite read_only
     per_user: bool = False  # each user gets the folder of their own name in it
-    default: bool = False  # mounted when a job asks for its user's default ones
-    kind: str = "folder"  # folder, nfs, volume (a folder that we made), git or env
+    default: bool = False  # mounted when a job requests its user's default datasets
+    kind: str = "folder"  # folder, nfs, volume (a folder that Holdfast created), git or env
     data: Mapping[str, Any] = field(default_factory=dict)  # with nfs: server, path; with git: url, secret; no secrets
 
 

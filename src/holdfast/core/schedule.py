@@ -1,4 +1,4 @@
-"""Schedules: a job template with a recurrence, and what came of each time it was due. Plain data, as stores give it."""
+"""Schedules: a job template with a recurrence, and its runs. Plain data, as stores return it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .states import JobState
 
 
 class RecurrenceKind(StrEnum):
-    INACTIVE = "inactive"  # only when somebody asks for a run
+    INACTIVE = "inactive"  # only on request
     DAILY = "daily"
     WEEKLY = "weekly"
     MONTHLY = "monthly"
@@ -28,59 +28,59 @@ PRESETS = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recurrence:
     kind: RecurrenceKind = RecurrenceKind.INACTIVE
-    cron: str | None = None  # as written; only the kind custom goes by it
+    cron: str | None = None  # as written; used by the kind custom only
     timezone: str = ""  # such as Europe/Berlin; empty: the server's
 
     @property
-    def in_force(self) -> str | None:
-        """The cron text it goes by; None when it never runs by itself."""
+    def effective_cron(self) -> str | None:
+        """The cron expression in effect; None when it never runs by itself."""
         return self.cron if self.kind is RecurrenceKind.CUSTOM else PRESETS.get(self.kind)
 
 
-class Overlap(StrEnum):
-    """What a due run does while a job of an earlier one is not finished."""
+class OverlapPolicy(StrEnum):
+    """What a due run does while the job of an earlier run is active."""
 
-    SKIP = "skip"  # nothing: the next time is another chance
-    QUEUE = "queue"  # waits until that job has ended; at most one waits
-    CANCEL = "cancel"  # stops that job, and runs
+    SKIP = "skip"  # skip the run
+    QUEUE = "queue"  # wait until that job has ended; at most one waits
+    CANCEL = "cancel"  # stop that job, and run
 
 
-class Invalid(StrEnum):
+class InvalidReason(StrEnum):
     """Why a schedule cannot run now."""
 
-    CRON = "cron"  # its cron text, or a time that never comes
+    CRON = "cron"  # its cron expression, or a time that never occurs
     TIMEZONE = "timezone"
-    USER = "user"  # its user is gone or disabled
+    USER = "user"  # its user is deleted or disabled
     MEMBER = "member"  # its user is no longer in the group
-    GROUP = "group"  # there is no such group
-    INSTANCE_TYPE = "instance-type"  # there is none such for the group
-    IMAGE = "image"  # nobody knows it here
-    OTHER = "other"  # whatever else the job file is refused for
+    GROUP = "group"  # the group does not exist
+    INSTANCE_TYPE = "instance-type"  # not available to the group
+    IMAGE = "image"  # unknown on this server
+    OTHER = "other"  # any other error in the job file
 
 
-class Missed(StrEnum):
-    """What happens to runs that were due while no server ran."""
+class MissedRunPolicy(StrEnum):
+    """What happens to runs that were due while the server was down."""
 
     SKIP = "skip"
-    ONCE = "once"  # one run makes up for all of them
+    ONCE = "once"  # one run replaces all of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     id: str  # recurrence-4f7k2a
     name: str
-    user: str  # whose its jobs are
+    user: str  # owner of its jobs
     group: str
     job: Job  # the template, its secrets masked
     source: str  # as written, secrets masked
     recurrence: Recurrence
-    overlap: Overlap = Overlap.SKIP
-    missed: Missed = Missed.SKIP
+    overlap: OverlapPolicy = OverlapPolicy.SKIP
+    missed: MissedRunPolicy = MissedRunPolicy.SKIP
     ends_at: datetime | None = None  # nothing is due after it
     paused: bool = False
-    invalid: Invalid | None = None  # it cannot run, and message says why
+    invalid: InvalidReason | None = None  # it cannot run, and message says why
     message: str = ""
-    next_run_at: datetime | None = None  # None: inactive, paused or over; while invalid, when it is looked at again
+    next_run_at: datetime | None = None  # None: inactive, paused or ended; while invalid, when it is checked again
     queued_at: datetime | None = None  # a run was due then and waits for an earlier job to end
     last_run_at: datetime | None = None
     created_at: datetime
@@ -89,7 +89,7 @@ class Schedule:
 
 
 class ScheduleOrder(StrEnum):
-    """What lists are sorted by."""
+    """Sort keys of schedule lists."""
 
     UPDATED = "updated"
     CREATED = "created"
@@ -101,7 +101,7 @@ class ScheduleOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleQuery:
-    """A page of the list. Every condition must hold; None means any."""
+    """A page of the list. Filters are combined with AND; None: any."""
 
     groups: tuple[str, ...] | None = None
     user: str | None = None
@@ -119,15 +119,15 @@ class SchedulePage:
 
 
 class RunResult(StrEnum):
-    STARTED = "started"  # there is a job
+    STARTED = "started"  # a job was created
     SKIPPED = "skipped"  # a job of an earlier run was not finished
-    MISSED = "missed"  # no server ran at that time
-    FAILED = "failed"  # no job could be made, and message says why
+    MISSED = "missed"  # the server was down at that time
+    FAILED = "failed"  # no job could be created, and message says why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """What came of one time that a schedule was due, or that somebody asked for."""
+class ScheduleRun:
+    """One run of a schedule, due or requested."""
 
     seq: int
     schedule_id: str
@@ -135,6 +135,6 @@ class Run:
     at: datetime
     result: RunResult
     job_id: str | None = None
-    job_state: JobState | None = None  # where that job is now
+    job_state: JobState | None = None  # state of that job
     message: str = ""
-    actor: str = "holdfast"  # who asked for it, else the schedule itself
+    actor: str = "holdfast"  # user who requested it, else the schedule itself

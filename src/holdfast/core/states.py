@@ -1,4 +1,4 @@
-"""States of jobs and tasks, and the one table of allowed changes."""
+"""States of jobs and tasks, and the table of allowed transitions."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from enum import StrEnum
 
 
 class JobState(StrEnum):
-    PENDING = "Pending"  # waits for room, for quota, or for its next attempt
+    PENDING = "Pending"  # waits for resources, for quota, or for its next attempt
     PREPARING = "Preparing"  # placed; its tasks are being started
     RUNNING = "Running"
-    HELD = "Held"  # failed, and kept for debugging
+    HELD = "Held"  # failed, and on hold
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     CANCELLED = "Cancelled"
-    UNKNOWN = "Unknown"  # the engine cannot tell; not final
+    UNKNOWN = "Unknown"  # the engine does not know; not final
 
     @property
     def final(self) -> bool:
-        return self in FINAL
+        return self in FINAL_STATES
 
 
-FINAL = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED})
+FINAL_STATES = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED})
 
 
 class TaskState(StrEnum):
@@ -30,11 +30,11 @@ class TaskState(StrEnum):
     HELD = "Held"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
-    STOPPED = "Stopped"  # ended by us: cancelled, or its attempt was over
+    STOPPED = "Stopped"  # stopped by Holdfast: cancelled, or its attempt had ended
 
     @property
     def live(self) -> bool:
-        """Something of it may exist on a machine."""
+        """Whether it may exist on a node."""
         return self in (TaskState.PREPARING, TaskState.RUNNING, TaskState.HELD)
 
     @property
@@ -42,8 +42,8 @@ class TaskState(StrEnum):
         return self in (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.STOPPED)
 
 
-class Change(StrEnum):
-    """What can happen to a job."""
+class StateChange(StrEnum):
+    """An event that changes the state of a job."""
 
     PLACE = "place"
     START = "start"
@@ -56,9 +56,9 @@ class Change(StrEnum):
     CANCEL = "cancel"
 
 
-_S, _C = JobState, Change
+_S, _C = JobState, StateChange
 
-TRANSITIONS: dict[tuple[JobState, Change], JobState] = {
+TRANSITIONS: dict[tuple[JobState, StateChange], JobState] = {
     (_S.PENDING, _C.PLACE): _S.PREPARING,
     (_S.PENDING, _C.FAIL): _S.FAILED,
     (_S.PENDING, _C.CANCEL): _S.CANCELLED,
@@ -85,6 +85,6 @@ TRANSITIONS: dict[tuple[JobState, Change], JobState] = {
 }
 
 
-def transition(state: JobState, change: Change) -> JobState:
-    """The state after `change`; KeyError when the table does not allow it."""
+def apply_change(state: JobState, change: StateChange) -> JobState:
+    """Return the state after `change`; KeyError if the table does not allow it."""
     return TRANSITIONS[state, change]

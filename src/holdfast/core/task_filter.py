@@ -1,4 +1,4 @@
-"""Which tasks of a job somebody wants to see. Stores ask their database the same that `fits` asks a task in memory."""
+"""Filter of a job's tasks. Stores apply the same filter in their database."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from .states import TaskState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFilter:
-    """Every condition must hold; None, or an empty text, means any."""
+    """Filters combined with AND; None, or an empty text: any."""
 
     role: str | None = None
     state: TaskState | None = None
     kind: ExitKind | None = None
     code: int | None = None  # exit code
     node: str | None = None
-    text: str = ""  # part of its name, such as worker-1, or of its machine's
+    text: str = ""  # part of its name, such as worker-1, or of its node's name
 
-    def fits(self, task: TaskAttempt) -> bool:
+    def matches(self, task: TaskAttempt) -> bool:
         exit = task.exit
         return (
             self.role in (None, task.role)
@@ -32,5 +32,5 @@ class TaskFilter:
         )
 
     def __bool__(self) -> bool:
-        """Whether it leaves anything out."""
+        """Whether it excludes anything."""
         return self != TaskFilter()

@@ -1,6 +1,6 @@
-"""What Holdfast concludes about a job: why it failed, why it is slow, and what it used of what it asked for.
+"""Diagnosis of a job: why it failed, why it is slow, and its resource usage.
 
-Why it waits is told by `blockers`.
+Why it waits: see `blockers`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class Fault(StrEnum):
-    """What was wrong, in one word."""
+    """The cause of a failure."""
 
     UNKNOWN = "unknown"
     # the program and how it was called
@@ -29,7 +29,7 @@ class Fault(StrEnum):
     PACKAGE_INSTALL = "package-install"
     SEGFAULT = "segfault"
     ABORTED = "aborted"
-    CRASHED = "crashed"  # by another signal of its own making: SIGILL, SIGFPE, SIGBUS
+    CRASHED = "crashed"  # by another signal of its own: SIGILL, SIGFPE, SIGBUS
     # what it needs
     MISSING_FILE = "missing-file"
     MISSING_MODULE = "missing-module"
@@ -38,11 +38,11 @@ class Fault(StrEnum):
     PERMISSION = "permission"
     READ_ONLY = "read-only"
     BAD_DATA = "bad-data"
-    # what ran out
+    # exhausted resources
     OUT_OF_MEMORY = "out-of-memory"
     DISK_FULL = "disk-full"
-    HOME_FULL = "home-full"  # its home held more than the job may keep there
-    DISK_LIMIT = "disk-limit"  # it wrote more bytes or files than a task may
+    HOME_FULL = "home-full"  # its home exceeded its limit
+    DISK_LIMIT = "disk-limit"  # it exceeded its disk limit
     SHARED_MEMORY = "shared-memory"
     OPEN_FILES = "open-files"
     PROCESSES = "processes"
@@ -51,24 +51,24 @@ class Fault(StrEnum):
     GPU_OUT_OF_MEMORY = "gpu-out-of-memory"
     GPU_MISSING = "gpu-missing"
     GPU_DRIVER = "gpu-driver"
-    GPU_ERROR = "gpu-error"  # the program's fault on the GPU: a wrong address, a failed assertion
+    GPU_ERROR = "gpu-error"  # an error of the program on the GPU: a wrong address, a failed assertion
     GPU_HARDWARE = "gpu-hardware"
     # others
-    COLLECTIVE = "collective"  # NCCL, MPI, Gloo: tasks that work together lost each other
+    COLLECTIVE = "collective"  # NCCL, MPI, Gloo: communication between tasks failed
     CONNECTION = "connection"
     UNKNOWN_HOST = "unknown-host"
     CERTIFICATE = "certificate"
     NOT_AUTHORIZED = "not-authorized"
     PORT_IN_USE = "port-in-use"
-    # around it
+    # environment
     BAD_IMAGE = "bad-image"
-    IMPOSSIBLE = "impossible"  # no machine here can run it
-    KILLED = "killed"  # by somebody else
-    PLATFORM = "platform"  # ours, or the machine's
+    IMPOSSIBLE = "impossible"  # no node can run it
+    KILLED = "killed"  # by another process
+    PLATFORM = "platform"  # of Holdfast, or of the node
 
 
 class Confidence(StrEnum):
-    CERTAIN = "certain"  # the kernel, the engine or a plain error says so
+    CERTAIN = "certain"  # reported by the kernel, the engine or a clear error
     LIKELY = "likely"
     POSSIBLE = "possible"
 
@@ -85,14 +85,14 @@ class EvidenceKind(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     kind: EvidenceKind
-    text: str  # log lines as they stand there, or a sentence
+    text: str  # log lines verbatim, or a sentence
     task: str | None = None
     offset: int | None = None  # of a log's lines: bytes into the task's log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """Where in the user's own code."""
+    """A position in the user's own code."""
 
     file: str
     line: int
@@ -102,7 +102,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """Why a job failed: one verdict. With nothing to go by, the fault is UNKNOWN and the evidence what is there."""
+    """Why a job failed: one verdict. Without evidence of a cause, the fault is UNKNOWN."""
 
     fault: Fault
     title: str  # one line, with names and numbers: "No module named 'torch'"
@@ -114,7 +114,7 @@ class Diagnosis:
     attempt: int = 0  # of the job
     followers: tuple[str, ...] = ()  # tasks that failed because of it
     frame: Frame | None = None
-    rule: str = ""  # what found it
+    rule: str = ""  # the rule that matched
 
 
 class Slowness(StrEnum):
@@ -128,31 +128,31 @@ class Slowness(StrEnum):
     SWAPPING = "swapping"
     DISK_WAIT = "disk-wait"
     NETWORK_WAIT = "network-wait"
-    LATE_START = "late-start"  # most of its time went by before it first said anything
+    LATE_START = "late-start"  # most of its time passed before its first output
     STRAGGLER = "straggler"  # one task does less than the others of its role, or longer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that slows a job down, or that it asks for and does not use."""
+    """Something that slows a job down, or a request that it does not use."""
 
     kind: Slowness
     text: str  # with numbers
     remedy: str
     tasks: tuple[str, ...] = ()
-    figures: Mapping[str, float] = field(default_factory=dict)
+    values: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Used:
-    """Of tasks: what was asked for and what was used. None: was not measured."""
+class ResourceUsage:
+    """Requested and used resources of tasks. None: not measured."""
 
     tasks: int
-    seconds: float  # that tasks ran, all together
+    seconds: float  # run time of all tasks
     cpu_asked: float  # cores, all together
-    cpu_used: float | None  # cores, on the average over the time they ran; None too: that was too short to tell
+    cpu_used: float | None  # cores, mean over the run time; None also if it was too short
     memory_asked: int  # bytes, all together
-    memory_peak: int | None  # bytes, each task's highest together
+    memory_peak: int | None  # bytes, sum of each task's peak
     gpu_asked: int
     gpu_used: float | None  # GPUs' worth of work: 2 GPUs at 50 % are 1; None as for cores
     gpu_memory_peak: int | None = None
@@ -160,14 +160,14 @@ class Used:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Efficiency:
-    whole: Used
-    roles: Mapping[str, Used] = field(default_factory=dict)
+    whole: ResourceUsage
+    roles: Mapping[str, ResourceUsage] = field(default_factory=dict)
     advice: tuple[str, ...] = ()  # such as: 2 GiB of memory would have been enough
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Insight:
-    """All that was concluded of a job."""
+    """All conclusions about a job."""
 
     diagnosis: Diagnosis | None = None  # None: it did not fail
     findings: tuple[Finding, ...] = ()

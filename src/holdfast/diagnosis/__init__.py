@@ -1,5 +1,5 @@
-"""What went wrong, found from what a job left behind. Evidence in, verdicts out: no store, no engine, no clock."""
+"""Verdicts on failed jobs and findings on slow ones, from evidence only: no store, no engine, no clock."""
 
-from .phrases import texts
+from .verdict_texts import list_texts
 
-__all__ = ["texts"]
+__all__ = ["list_texts"]

@@ -1,4 +1,4 @@
-"""What is known of a job that failed: all that a verdict may rest on."""
+"""Evidence about a failed job: the input of a verdict."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from holdfast.core.exits.exit import Exit
 from holdfast.core.job import Job, Role
 
 
-def always_time() -> bool:
-    """Of one who can wait: the time is never up."""
+def never_expires() -> bool:
+    """Return False: there is no deadline."""
     return False
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Bytes of a log, and where in it they begin."""
+class LogPiece:
+    """Bytes of a log, and their offset in it."""
 
     start: int
     data: bytes
@@ -26,31 +26,31 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskCase:
-    """One task that ended, and what it left."""
+    """A task that ended, with its exit, log and memory usage."""
 
     task: str  # worker-0
     role: Role
     exit: Exit
     started_at: datetime | None = None
     ended_at: datetime | None = None
-    stopped: bool = False  # by us, when others had decided
-    log: tuple[Piece, ...] = ()  # its beginning and its end, or all of it; in order, none overlaps another
-    memory_peak: int | None = None  # bytes; None: was not measured
+    stopped: bool = False  # by Holdfast, after other tasks completed the attempt
+    log: tuple[LogPiece, ...] = ()  # its beginning and its end, or all of it; in order, without overlaps
+    memory_peak: int | None = None  # bytes; None: not measured
     memory_limit: int | None = None
-    errors: tuple[Piece, ...] = ()  # the end of what it wrote as errors, where that may not be in `log`
-    held: bool = False  # it is still there, to look around in
-    watched: bool = False  # its memory is limited by us, where the kernel does not
+    errors: tuple[LogPiece, ...] = ()  # the end of its stderr, if that may not be in `log`
+    held: bool = False  # on hold: a shell can be opened in it
+    watched: bool = False  # Holdfast enforces its memory limit, because the kernel does not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class JobCase:
     job: Job
-    ref: str = "JOB"  # by which commands name it
+    ref: str = "JOB"  # its name in commands
     attempt: int  # of the job, from 0
-    exit: Exit | None  # of the job, or of the attempt
-    message: str = ""  # what the job says of itself
+    exit: Exit | None  # of the job or the attempt
+    message: str = ""  # the job's message
     outcome: Outcome | None = None
-    tasks: tuple[TaskCase, ...] = ()  # that failed, first those that ended first; then those that were stopped
-    failed: int = 0  # how many did, also those that are not looked at
+    tasks: tuple[TaskCase, ...] = ()  # failed tasks in the order of their ends, then stopped ones
+    failed: int = 0  # number of failed tasks, including those not in `tasks`
     time_limit: timedelta | None = None
-    time_up: Callable[[], bool] = always_time  # asked between lines: then it is judged by what was found so far
+    time_up: Callable[[], bool] = never_expires  # checked between lines: when true, the findings so far decide

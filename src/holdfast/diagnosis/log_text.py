@@ -1,4 +1,4 @@
-"""The part of a log that is looked at: clean lines, each with its place in the log."""
+"""The part of a log that is read: clean lines, each with its offset in the log."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from .case import Piece, always_time
-from .structured import told_errors
+from .case import LogPiece, never_expires
+from .structured_logs import find_structured_errors
 
-MAX_LENGTH = 4000  # characters of one line that are shown to rules
+MAX_LINE_LENGTH = 4000  # characters of one line that rules see
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-9;?]{0,20}[ -/]{0,2}[@-~]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])")
-# What we add to a held task's log: it tells nothing of why it failed.
-_OURS = re.compile(
+# What Holdfast adds to the log of a task on hold: it is not part of the failure.
+_HOLD_BANNER = re.compile(
     rb"job has finished with exit code -?\d{1,10}\n={12,400}\n(?:={6}[^\n]{0,400}={6}\n){1,6}(?:={12,400}\n)?"
 )
 _BREAK = re.compile(rb"[\r\n]")
@@ -23,19 +23,19 @@ _WORD = re.compile(rb"[a-z_]{3,}")
 
 @dataclass(slots=True)
 class LogText:
-    """Colours and other orders to a terminal are left out; each redrawing of a progress bar is a line."""
+    """Lines of a log without terminal escape sequences; each update of a progress bar is a line."""
 
     data: bytes  # clean
     lower: bytes
-    words: bytes  # each of its words once: far shorter, and what is not in here is not in the text
-    gap: int | None  # the number of the first line after a part that was left out
-    _shifts: list[tuple[int, int]]  # from this place in `data` on, so many bytes further into the log
+    words: bytes  # each word once: much shorter, so that absent words are found quickly
+    gap: int | None  # number of the first line after the omitted part
+    _shifts: list[tuple[int, int]]  # (position in `data`, bytes to add for the offset in the log)
     _starts: list[int] = field(default_factory=list)  # of lines in `data`
-    _time_up: Callable[[], bool] = always_time
-    unfinished: bool = False  # the time was up before all of it had been looked at
+    _time_up: Callable[[], bool] = never_expires
+    unfinished: bool = False  # the deadline passed before all of it was searched
 
     @classmethod
-    def of(cls, pieces: Sequence[Piece], time_up: Callable[[], bool] = always_time) -> LogText:
+    def from_pieces(cls, pieces: Sequence[LogPiece], time_up: Callable[[], bool] = never_expires) -> LogText:
         parts, shifts, size, cut = [], list[tuple[int, int]](), 0, None
         for number, piece in enumerate(pieces):
             data = piece.data
@@ -44,7 +44,7 @@ class LogText:
             if number and not data.startswith(b"\n"):  # it begins within a line
                 parts.append(b"\n")
                 size += 1
-            for start, kept in _cleaned(data):
+            for start, kept in _clean_data(data):
                 shifts.append((size, piece.start + start - size))
                 parts.append(kept)
                 size += len(kept)
@@ -58,88 +58,88 @@ class LogText:
         return len(self._starts)
 
     def is_time_up(self) -> bool:
-        """Whether to stop looking, and judge by what was found so far."""
+        """Whether to stop the search and decide with the findings so far."""
         self.unfinished = self.unfinished or self._time_up()
         return self.unfinished
 
-    def line(self, number: int) -> str:
-        start, end = self._bounds(number)
-        return self.data[start : min(end, start + MAX_LENGTH)].decode("utf-8", "replace")
+    def get_line(self, number: int) -> str:
+        start, end = self._get_bounds(number)
+        return self.data[start : min(end, start + MAX_LINE_LENGTH)].decode("utf-8", "replace")
 
-    def number_at(self, place: int) -> int:
-        """Of the line that holds this place in `data`."""
+    def find_line_number(self, place: int) -> int:
+        """Return the number of the line at this position in `data`."""
         return bisect_right(self._starts, place) - 1
 
-    def column(self, number: int, place: int) -> int:
-        """Which character of its line stands at this place in `data`."""
+    def find_column(self, number: int, place: int) -> int:
+        """Return the column of this position in `data` within its line."""
         return len(self.data[self._starts[number] : place].decode("utf-8", "replace"))
 
-    def offset(self, number: int) -> int:
-        """Of a line: bytes into the log."""
+    def get_offset(self, number: int) -> int:
+        """Return the offset of a line in the log, in bytes."""
         start = self._starts[number]
         at = bisect_right(self._shifts, (start, 1 << 62)) - 1
         return start + (self._shifts[at][1] if at >= 0 else 0)
 
-    def may_hold(self, literal: bytes) -> bool:
-        """False: surely not. Much quicker than to look for it."""
-        word = longest_word(literal)
+    def can_contain(self, literal: bytes) -> bool:
+        """Whether the text may contain the literal; False is certain. Much faster than a search."""
+        word = find_longest_word(literal)
         return not word or word in self.words
 
-    def places(self, literal: bytes, most: int) -> Iterator[int]:
-        """Where it stands, in lower case: from the end, the last `most` of them; each line once."""
+    def find_last_places(self, literal: bytes, most: int) -> Iterator[int]:
+        """Return the last `most` positions of a lower-case literal, from the end; each line once."""
         end = len(self.lower)
         for _ in range(most):
             found = self.lower.rfind(literal, 0, end)
             if found < 0:
                 return
             yield found
-            end = self._starts[self.number_at(found)]
+            end = self._starts[self.find_line_number(found)]
 
-    def first_places(self, literal: bytes, most: int) -> Iterator[int]:
+    def find_first_places(self, literal: bytes, most: int) -> Iterator[int]:
         start = 0
         for _ in range(most):
             found = self.lower.find(literal, start)
             if found < 0:
                 return
             yield found
-            number = self.number_at(found) + 1
+            number = self.find_line_number(found) + 1
             if number >= len(self):
                 return
             start = self._starts[number]
 
-    def blank(self, number: int) -> bool:
-        start, end = self._bounds(number)
+    def is_blank(self, number: int) -> bool:
+        start, end = self._get_bounds(number)
         return not self.data[start:end].strip()
 
-    def begins(self, number: int) -> bool:
-        """It says something, and does not go on with what stands above it, as indented lines do."""
-        start, end = self._bounds(number)
+    def is_entry_start(self, number: int) -> bool:
+        """Whether the line starts a new entry: it is neither blank nor indented."""
+        start, end = self._get_bounds(number)
         return start < end and self.data[start : start + 1] not in (b" ", b"\t") and bool(self.data[start:end].strip())
 
-    def last_lines(self, most: int) -> list[int]:
-        """Numbers of the last lines that say something."""
+    def list_last_lines(self, most: int) -> list[int]:
+        """Return the numbers of the last lines that are not blank."""
         found: list[int] = []
         for number in range(len(self) - 1, max(len(self) - 200, -1), -1):
             if len(found) == most:
                 break
-            if not self.blank(number):
+            if not self.is_blank(number):
                 found.append(number)
         return found[::-1]
 
-    def _bounds(self, number: int) -> tuple[int, int]:
+    def _get_bounds(self, number: int) -> tuple[int, int]:
         last = number + 1 >= len(self._starts)
         return self._starts[number], len(self.data) if last else self._starts[number + 1] - 1
 
 
 @cache
-def longest_word(literal: bytes) -> bytes:
+def find_longest_word(literal: bytes) -> bytes:
     return max(_WORD.findall(literal), key=len, default=b"")
 
 
-def _cleaned(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """What is neither an order to a terminal nor ours, each with its place. What machines are told is told plainly."""
+def _clean_data(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Return the clean parts of a log with their positions. Structured errors become plain lines."""
     at = 0
-    for start, end, instead in _changes(data):
+    for start, end, instead in _list_replacements(data):
         if start > at:
             yield at, data[at:start]
         if end > at:
@@ -150,11 +150,11 @@ def _cleaned(data: bytes) -> Iterator[tuple[int, bytes]]:
         yield at, data[at:]
 
 
-def _changes(data: bytes) -> list[tuple[int, int, tuple[bytes, ...]]]:
-    """From where to where, and what stands there instead."""
-    changes = told_errors(data)
+def _list_replacements(data: bytes) -> list[tuple[int, int, tuple[bytes, ...]]]:
+    """Return (start, end, replacement lines)."""
+    changes = find_structured_errors(data)
     if b"job has finished with" in data:
-        changes += [(*found.span(), ()) for found in _OURS.finditer(data)]
+        changes += [(*found.span(), ()) for found in _HOLD_BANNER.finditer(data)]
     if b"\x1b" in data:
         changes += [(found.start(), found.end(), ()) for found in _ESCAPES.finditer(data)]
     return sorted(changes)

@@ -1,8 +1,8 @@
-"""The rules: what lines in a log mean. They are data, a file per family in `rules/`.
+"""Rules for lines in a log. They are data, one file per family in `rules/`.
 
-A pattern is a regular expression for one line. `<name:path>` stands for a named part of a kind; what it held can be
-used in the rule's texts as `{name}`. Logs are written by anyone: every repeat has a bound, and a rule is tried only on
-lines that hold one of its literals.
+A pattern is a regular expression for one line. `<name:path>` is a named part of the type `path`; the rule's texts can
+use its value as `{name}`. Logs are untrusted input: every repeat has a bound, and a rule is tried only on lines that
+contain one of its literals.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 
 from holdfast.core.verdicts import Confidence, Fault
 
-_OF_PATH = r"[^\s'\"`‘’:;,()<>]"  # a character of a path
-# What `<name:kind>` stands for.
-KINDS = {
+_PATH_CHARACTER = r"[^\s'\"`‘’:;,()<>]"  # a character of a path
+# Patterns of `<name:kind>`.
+PART_PATTERNS = {
     "word": r"[\w.+-]{1,100}",
-    "path": rf"{_OF_PATH}{{1,200}}",
+    "path": rf"{_PATH_CHARACTER}{{1,200}}",
     "quoted": r"[^'\"`‘’“”]{1,200}",
     "port": r"[0-9]{2,5}",
     "number": r"[0-9]{1,15}",
@@ -39,13 +39,13 @@ _PART = re.compile(r"<([a-z_]+):([a-z]+)>")
 _PATH_FIRST = re.compile(r"^((?:\(\?:)*(?:\[[^\]]+\]\?)?)<([a-z_]+):path>")
 _PIECE = re.compile(r"<[a-z_]+:[a-z]+>|\\.|\[(?:\\.|[^\]\\])+\]|\{[0-9,]+\}|.")
 _ESCAPED = re.compile(r"\\[^A-Za-z0-9]")
-_SIGNS = frozenset("?*+(){}|.^$")
-_MIN_LENGTH = 5  # letters of a literal
+_METACHARACTERS = frozenset("?*+(){}|.^$")
+_MIN_LITERAL_LENGTH = 5  # letters of a literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """Lines of a log that the rule is, or is not, to be found in; and how that program ended."""
+class LogSample:
+    """Log lines that the rule must or must not match, and the exit code of that program."""
 
     text: str
     code: int = 1
@@ -57,85 +57,86 @@ class Rule:
     family: str
     fault: Fault
     patterns: tuple[re.Pattern[str], ...]
-    literals: tuple[bytes, ...]  # in lower case; one of them is in every line that a pattern fits
+    literals: tuple[bytes, ...]  # in lower case; every matching line contains one of them
     title: str
     explanation: str
     remedies: tuple[str, ...]
     confidence: Confidence = Confidence.CERTAIN
-    priority: int = 50  # among errors that stand together, the highest is the cause
-    codes: tuple[int, ...] = ()  # only beside these exit codes; none: any
-    follower: bool = False  # it tells that something else failed, here or in another task
-    last: int | None = None  # only among so many last lines
-    leads_to: tuple[Fault, ...] = ()  # when one of these comes later, this was its cause
-    exception: bool = False  # only where a traceback names its exception
-    within: tuple[str, ...] = ()  # and only where its last frame is there: file:function
-    positive: tuple[Sample, ...] = ()
-    negative: tuple[Sample, ...] = ()
+    priority: int = 50  # within a block of errors, the highest is the cause
+    codes: tuple[int, ...] = ()  # only with these exit codes; empty: any
+    follower: bool = False  # a secondary failure: something else failed first, in this or another task
+    last: int | None = None  # only among this many last lines
+    leads_to: tuple[Fault, ...] = ()  # faults that this one causes later in the log
+    exception: bool = False  # only for the exception of a traceback
+    within: tuple[str, ...] = ()  # and only if its last frame is one of these, as file:function
+    positive: tuple[LogSample, ...] = ()
+    negative: tuple[LogSample, ...] = ()
 
 
 @cache
 def load_rules() -> tuple[Rule, ...]:
-    """All of them, in the order of their files."""
+    """Load all rules, in the order of their files."""
     folder = files(__package__) / "rules"
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".toml"))
-    return tuple(rule for name in names for rule in _family(name, (folder / name).read_text("utf-8")))
+    return tuple(rule for name in names for rule in _load_family(name, (folder / name).read_text("utf-8")))
 
 
-def _family(name: str, text: str) -> Iterator[Rule]:
+def _load_family(name: str, text: str) -> Iterator[Rule]:
     for data in tomllib.loads(text)["rule"]:
         try:
-            yield read_rule(name.removesuffix(".toml"), data)
+            yield parse_rule(name.removesuffix(".toml"), data)
         except (KeyError, TypeError, ValueError, re.error) as error:
-            raise ValueError(f"{name}: the rule {data.get('id')} cannot be read: {error!r}") from error
+            raise ValueError(f"{name}: rule {data.get('id')} is invalid: {error!r}") from error
 
 
-def read_rule(family: str, data: Mapping[str, Any]) -> Rule:
+def parse_rule(family: str, data: Mapping[str, Any]) -> Rule:
     data = dict(data)
     sources = data.pop("patterns")
-    literals = _literals(sources, data.pop("find", ()))
+    literals = _collect_literals(sources, data.pop("find", ()))
     code = (data.get("codes") or (1,))[0]
     return Rule(
         family=family,
         fault=Fault(data.pop("fault")),
         confidence=Confidence(data.pop("confidence", "certain")),
-        patterns=tuple(re.compile(expand(source)) for source in sources),
+        patterns=tuple(re.compile(expand_pattern(source)) for source in sources),
         literals=literals,
         remedies=tuple(data.pop("remedies", ())),
         codes=tuple(data.pop("codes", ())),
         within=tuple(data.pop("within", ())),
         leads_to=tuple(Fault(fault) for fault in data.pop("leads_to", ())),
-        positive=tuple(_sample(sample, code) for sample in data.pop("positive")),
-        negative=tuple(_sample(sample, code) for sample in data.pop("negative")),
+        positive=tuple(_parse_sample(sample, code) for sample in data.pop("positive")),
+        negative=tuple(_parse_sample(sample, code) for sample in data.pop("negative")),
         **data,
     )
 
 
-def expand(source: str) -> str:
-    """A path at the beginning of a pattern is looked for only where a path may begin: not again at each of its
-    letters."""
-    source = _PATH_FIRST.sub(lambda found: f"{found[1]}(?<!{_OF_PATH})(?P<{found[2]}>{_OF_PATH}{{1,300}})", source)
-    return _PART.sub(lambda found: f"(?P<{found[1]}>{KINDS[found[2]]})", source)
+def expand_pattern(source: str) -> str:
+    """Replace named parts by their patterns. A path at the start of a pattern is tried only where a path can start."""
+    source = _PATH_FIRST.sub(
+        lambda found: f"{found[1]}(?<!{_PATH_CHARACTER})(?P<{found[2]}>{_PATH_CHARACTER}{{1,300}})", source
+    )
+    return _PART.sub(lambda found: f"(?P<{found[1]}>{PART_PATTERNS[found[2]]})", source)
 
 
-def _literals(sources: Sequence[str], given: Sequence[str]) -> tuple[bytes, ...]:
-    """What to look for before any pattern is tried: plain text of each pattern, and what the rule names besides."""
+def _collect_literals(sources: Sequence[str], given: Sequence[str]) -> tuple[bytes, ...]:
+    """Return the literals to search for before any pattern: plain text of the patterns, and the rule's `find`."""
     found = set(given)
     for source in sources:
-        longest = max(_plain_runs(source), key=len)
-        if len(longest) >= _MIN_LENGTH:
+        longest = max(_split_plain_text(source), key=len)
+        if len(longest) >= _MIN_LITERAL_LENGTH:
             found.add(longest)
         elif not given:
-            raise ValueError(f"{source!r} has no plain text to look for; give some with `find`")
+            raise ValueError(f"{source!r} has no plain text to search for; add some with `find`")
     lowered = {literal.lower().encode() for literal in found}
     return tuple(sorted(one for one in lowered if not any(other in one for other in lowered - {one})))
 
 
-def _plain_runs(source: str) -> Iterator[str]:
+def _split_plain_text(source: str) -> Iterator[str]:
     run, depth = "", 0
     for piece in _PIECE.findall(source):
         if piece == "|" and depth == 0:
-            raise ValueError(f"{source!r}: each alternative is a pattern of its own")
-        plain = depth == 0 and (piece not in _SIGNS if len(piece) == 1 else _ESCAPED.fullmatch(piece))
+            raise ValueError(f"{source!r}: write each alternative as a separate pattern")
+        plain = depth == 0 and (piece not in _METACHARACTERS if len(piece) == 1 else _ESCAPED.fullmatch(piece))
         if plain:
             run += piece[-1]
             continue
@@ -145,7 +146,7 @@ def _plain_runs(source: str) -> Iterator[str]:
     yield run
 
 
-def _sample(data: str | Mapping[str, Any], code: int) -> Sample:
+def _parse_sample(data: str | Mapping[str, Any], code: int) -> LogSample:
     if isinstance(data, str):
-        return Sample(text=data, code=code)
-    return Sample(text=data["text"], code=data.get("code", code))
+        return LogSample(text=data, code=code)
+    return LogSample(text=data["text"], code=data.get("code", code))

@@ -1,4 +1,4 @@
-"""Tasks that hold up the others of their role: one that runs longer, or does less, than all of the rest."""
+"""Stragglers: tasks that run longer or use less CPU than the other tasks of their role."""
 
 from __future__ import annotations
 
@@ -8,86 +8,85 @@ from statistics import median
 from holdfast.core.messages import msg
 from holdfast.core.verdicts import Finding, Slowness
 
-from .task_run import TaskRun, show_time
+from .task_run import TaskRun, format_run_time
 
-MIN_TASKS = 3  # of two that differ, nobody can say which is the odd one
-# The others wait for it, if at all, for half of their own time; less is the luck of the draw.
-LONGER = 1.5
-LONGER_SECONDS = 60.0
-LESS = 0.5  # of the processor time of the others
-LESS_CORES = 0.2  # that the others use at least: of idle tasks, none does less
-ALIKE = 0.25  # how far the others may lie from their own middle, to be alike
-MAX_TOLD = 5  # tasks; with more, they are no exceptions
+MIN_TASKS = 3  # of two different tasks, neither is the exception
+# The others wait for it for at least half of their run time; less is normal variation.
+MIN_LONGER_RATIO = 1.5
+MIN_LONGER_SECONDS = 60.0
+MAX_CPU_RATIO = 0.5  # of the CPU usage of the others
+MIN_USUAL_CORES = 0.2  # minimum CPU usage of the others: among idle tasks there is no straggler
+MAX_DEVIATION = 0.25  # maximum deviation of the others from their median
+MAX_STRAGGLERS = 5  # tasks; more are not exceptions
 
 
 def find_stragglers(runs: Sequence[TaskRun]) -> list[Finding]:
-    """Among the tasks of one role."""
+    """Return the stragglers among the tasks of one role."""
     if len(runs) < MIN_TASKS:
         return []
-    return [*_longer(runs), *_less(runs)]
+    return [*_find_longer_tasks(runs), *_find_idle_tasks(runs)]
 
 
-def _longer(runs: Sequence[TaskRun]) -> list[Finding]:
-    """Of those that ended, and of those that are left when most have."""
+def _find_longer_tasks(runs: Sequence[TaskRun]) -> list[Finding]:
+    """Compare run times, once most tasks have ended."""
     ended = [run.seconds for run in runs if run.ended]
     if len(ended) * 2 <= len(runs):
         return []
     usual = median(ended)
-    late = [run for run in runs if run.seconds >= max(LONGER * usual, usual + LONGER_SECONDS)]
-    if not _exceptions(late, runs):
+    late = [run for run in runs if run.seconds >= max(MIN_LONGER_RATIO * usual, usual + MIN_LONGER_SECONDS)]
+    if not _are_exceptional(late, runs):
         return []
     worst = max(late, key=lambda run: run.seconds)
     return [
         Finding(
             kind=Slowness.STRAGGLER,
             text=msg(
-                "{task} ran for {seconds}, most others of {role} for {usual}.",
+                "{task} ran for {seconds}; most other tasks of {role} ran for {usual}.",
                 task=worst.task,
-                seconds=show_time(worst.seconds),
+                seconds=format_run_time(worst.seconds),
                 role=worst.role,
-                usual=show_time(usual),
+                usual=format_run_time(usual),
             ),
             remedy=msg(
-                "See whether it was given more work than the others, or harder work. Give all tasks "
-                "equal shares, or let each take the next small piece when it is done with one."
+                "Check whether it has more or harder work than the other tasks. Give all tasks equal shares, or "
+                "distribute the work in small pieces from a queue."
             ),
             tasks=tuple(run.task for run in late),
-            figures={"seconds": worst.seconds, "others": usual},
+            values={"seconds": worst.seconds, "others": usual},
         )
     ]
 
 
-def _less(runs: Sequence[TaskRun]) -> list[Finding]:
-    """Among those that run side by side or have ended; the others must be alike, or every role with a leader would
-    have one."""
+def _find_idle_tasks(runs: Sequence[TaskRun]) -> list[Finding]:
+    """Compare CPU usage. The others must be alike, because a leader task differs by design."""
     known = [(run, run.cores) for run in runs if run.cores is not None]
     if len(known) < MIN_TASKS:
         return []
     usual = median(cores for _, cores in known)
-    low = [run for run, cores in known if cores < LESS * usual]
+    low = [run for run, cores in known if cores < MAX_CPU_RATIO * usual]
     rest = [cores for run, cores in known if run not in low]
-    alike = all(abs(cores - usual) <= ALIKE * usual for cores in rest)
-    if usual < LESS_CORES or not alike or not _exceptions(low, runs):
+    alike = all(abs(cores - usual) <= MAX_DEVIATION * usual for cores in rest)
+    if usual < MIN_USUAL_CORES or not alike or not _are_exceptional(low, runs):
         return []
     worst = min(low, key=lambda run: run.cores or 0.0)
     return [
         Finding(
             kind=Slowness.STRAGGLER,
             text=msg(
-                "{task} used {cores} cores, the others of {role} {usual} each.",
+                "{task} used {cores} cores; the other tasks of {role} used {usual} each.",
                 task=worst.task,
                 cores=f"{worst.cores:.2f}",
                 role=worst.role,
                 usual=f"{usual:.2f}",
             ),
             remedy=msg(
-                "See in its log what it waits for, and whether its share of the work is as large as that of others."
+                "Check in its log what it waits for, and whether its share of the work equals that of the others."
             ),
             tasks=tuple(run.task for run in low),
-            figures={"cores": worst.cores or 0.0, "others": usual},
+            values={"cores": worst.cores or 0.0, "others": usual},
         )
     ]
 
 
-def _exceptions(some: Sequence[TaskRun], runs: Sequence[TaskRun]) -> bool:
-    return 0 < len(some) <= MAX_TOLD and len(some) * 3 <= len(runs)
+def _are_exceptional(some: Sequence[TaskRun], runs: Sequence[TaskRun]) -> bool:
+    return 0 < len(some) <= MAX_STRAGGLERS and len(some) * 3 <= len(runs)

@@ -1,4 +1,4 @@
-"""What is known of one try of one task when it is judged how well it ran."""
+"""Resource usage of one try of a task."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ class TaskRun:
     task: str  # worker-0
     role: str
     asked: Resources
-    seconds: float  # that its command ran
-    ended: bool  # so there is no more to come
+    seconds: float  # run time of its command
+    ended: bool  # its metrics are final
     first_output: float | None = None  # seconds from its start to the first byte of its log; None: unknown
-    used: TaskSummary = field(default_factory=TaskSummary)  # empty: was not measured
+    used: TaskSummary = field(default_factory=TaskSummary)  # empty: not measured
 
     @property
-    def measured(self) -> bool:
+    def is_measured(self) -> bool:
         return self.used.seconds > 0
 
     @property
     def cores(self) -> float | None:
-        """On the average."""
+        """Average number of busy cores."""
         percent = self.used.cpu_percent
         return None if percent is None else percent / 100
 
     @property
-    def watched(self) -> bool:
-        """Its GPUs were looked at for most of its time; they keep no count of what they did meanwhile."""
+    def is_gpu_sampled(self) -> bool:
+        """Whether its GPUs were sampled for most of its time: they have no counters for the time between."""
         return self.used.sampled > 0 and self.used.sampled >= self.used.seconds / 2
 
     @property
     def gpu_percent(self) -> float | None:
-        return self.used.gpu_percent if self.watched else None
+        return self.used.gpu_percent if self.is_gpu_sampled else None
 
     @property
     def disk_bytes(self) -> int | None:
-        return _both(self.used.disk_read, self.used.disk_written)
+        return _add_known(self.used.disk_read, self.used.disk_written)
 
     @property
     def net_bytes(self) -> int | None:
-        return _both(self.used.net_in, self.used.net_out)
+        return _add_known(self.used.net_in, self.used.net_out)
 
 
-def _both(one: int | None, other: int | None) -> int | None:
+def _add_known(one: int | None, other: int | None) -> int | None:
     return None if one is None and other is None else (one or 0) + (other or 0)
 
 
-def show_time(seconds: float) -> str:
+def format_run_time(seconds: float) -> str:
     """95 -> 1 min 35 s."""
     whole = round(seconds)
     if whole < 60:

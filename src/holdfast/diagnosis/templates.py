@@ -1,4 +1,4 @@
-"""Templates in a job's commands that nothing filled in: the shell got them as they stand."""
+"""Templates in a job's commands that were not replaced before the shell ran them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _TEMPLATE = re.compile(r"<%\s{0,5}\$[\w.\[\]-]{1,200}\s{0,5}%>")
 _SECTIONS = frozenset({"parameters", "secrets", "data", "output", "script", "prerequisites"})
 
 
-def unfilled_template(role: Role, fault: Fault, values: Mapping[str, str]) -> str:
-    """The first one that is left in the role's commands, where the fault is what a shell makes of it; else empty."""
-    if not _comes_of_it(fault, values):
+def find_unfilled_template(role: Role, fault: Fault, values: Mapping[str, str]) -> str:
+    """Return the first unreplaced template of the role's commands if it can have caused the fault, else ""."""
+    if not _is_caused_by_template(fault, values):
         return ""
     found = _TEMPLATE.search("\n".join(role.commands))
     return found[0] if found else ""
 
 
-def _comes_of_it(fault: Fault, values: Mapping[str, str]) -> bool:
+def _is_caused_by_template(fault: Fault, values: Mapping[str, str]) -> bool:
     if fault is Fault.UNSET_VARIABLE:
         return values.get("variable") in _SECTIONS
     if fault is Fault.MISSING_FILE:

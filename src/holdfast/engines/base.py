@@ -1,8 +1,8 @@
-"""The contract every engine keeps.
+"""The contract of every engine.
 
 An engine runs task attempts. It knows no jobs, retries, users or store. Everything is keyed by the attempt id, from
-which every outside name (folder, container, pod) is made: so starting twice is harmless, and a restarted server finds
-its work again without having remembered anything. All methods may be called again after a crash at any point.
+which every outside name (folder, container, pod) is derived: so a second start is harmless, and a restarted server
+finds its tasks again without a record of them. All methods may be called again after a crash at any point.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from holdfast.core.messages import msg
 from holdfast.core.metrics.samples import GpuState, Reading
 from holdfast.core.scheduling.placement import Node
 
-# Shell options that every POSIX shell knows; others are left out where there is no bash.
+# Shell options of every POSIX shell; others are dropped where there is no bash.
 POSIX_OPTIONS = frozenset(
     {"allexport", "errexit", "ignoreeof", "monitor", "noclobber", "noexec", "noglob", "nounset", "verbose", "xtrace"}
 )
@@ -29,7 +29,7 @@ POSIX_OPTIONS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """Everything needed to start one task attempt. Secrets are already filled in: never store or log it."""
+    """Everything needed to start one task attempt. It contains secrets: never store or log it."""
 
     attempt_id: str
     job_id: str
@@ -45,26 +45,26 @@ class Launch:
     ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
     workdir: str | None = None
-    scratch: int | None = None  # most bytes that its home may hold; one that holds more is stopped, with SCRATCH_FULL
-    entry: str = ""  # a script that runs in place of `script` and gets the path of it as $1; it honours shell_options
-    hold: bool = False  # when its command fails, keep it as it stands and say so: Seen.HELD
+    scratch: int | None = None  # max bytes in its home; a task with more is stopped, with SCRATCH_FULL
+    entry: str = ""  # a script that runs in place of `script` and gets its path as $1; it honours shell_options
+    hold: bool = False  # when its command fails, keep the task and report Seen.HELD
 
 
 class Isolation(StrEnum):
     FULL = "full"  # own namespaces, private writable root filesystem
-    READ_ONLY = "read-only"  # own namespaces, read-only root with writable places
-    NONE = "none"  # plain processes: every job can see what the server's user can
+    READ_ONLY = "read-only"  # own namespaces, read-only root with some writable folders
+    NONE = "none"  # plain processes: every job sees what the server's user sees
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineHealth:
-    """What this engine can promise here, for `doctor` and the portal."""
+    """What this engine guarantees on this machine, for `doctor` and the portal."""
 
     name: str
     isolation: Isolation
     limits: str  # "cgroup v2", "cgroup v1" or "watched"
-    notes: tuple[str, ...] = ()  # each a sentence: what falls short, and what would mend it
-    conditions: tuple[Condition, ...] = ()  # what keeps tasks from starting, if anything does
+    notes: tuple[str, ...] = ()  # each a sentence: a limitation and its remedy
+    conditions: tuple[Condition, ...] = ()  # what blocks task starts, if anything
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class ImageInfo:
     name: str
     size: int | None  # bytes on disk; None for the host image
     created_at: datetime | None
-    source: str  # where it came from, for people
+    source: str  # its origin, for display
 
 
 class Stream(StrEnum):
@@ -81,8 +81,8 @@ class Stream(StrEnum):
     MERGED = "merged"
 
 
-class Written(NamedTuple):
-    """Bytes `start` to `end` of a log, seen to be there at `at`: written then or shortly before."""
+class WrittenRange(NamedTuple):
+    """Bytes `start` to `end` of a log, present at `at`: written then or shortly before."""
 
     start: int
     end: int
@@ -94,175 +94,173 @@ class LogSource(Protocol):
 
     async def size(self) -> int: ...
 
-    async def first(self) -> int:
-        """The first offset still kept; above 0 when the size cap dropped older bytes."""
+    async def find_first_offset(self) -> int:
+        """Return the first offset still kept; above 0 when the size cap dropped older bytes."""
         ...
 
     async def read(self, start: int, count: int) -> bytes:
-        """Up to `count` bytes from `start`; empty at the end."""
+        """Return up to `count` bytes from `start`; empty at the end."""
         ...
 
-    async def grown(self, size: int, timeout: float) -> bool:
+    async def wait_for_growth(self, size: int, timeout: float) -> bool:
         """Wait until the stream is longer than `size`. False on timeout, and at once when it is complete."""
         ...
 
-    async def complete(self) -> bool:
-        """No more bytes will come."""
+    async def is_complete(self) -> bool:
+        """Return whether the stream will not grow any more."""
         ...
 
-    async def offset_at(self, when: datetime) -> int:
-        """An offset at or shortly before what was written at `when`; `first()` when unknown."""
+    async def find_offset(self, when: datetime) -> int:
+        """Return an offset at or shortly before the bytes written at `when`; the first offset if unknown."""
         ...
 
-    async def times(self, start: int, end: int, most: int) -> Sequence[Written]:
-        """When the bytes from `start` to `end` were written: pieces in order, at most so many, so it may end early.
-        What no piece tells is unknown."""
+    async def list_write_times(self, start: int, end: int, most: int) -> Sequence[WrittenRange]:
+        """Return when the bytes from `start` to `end` were written: ranges in order, at most `most`, so it may end
+        early. The time of bytes in no range is unknown."""
         ...
 
 
-class LeftOut(StrEnum):
-    """Why something among artifacts was not kept, in words for people."""
+class SkipReason(StrEnum):
+    """Why an entry among the artifacts was skipped; shown to users."""
 
-    TOO_MANY = msg("above the number of files that are kept")
-    TOO_LARGE = msg("above the bytes that are kept")
-    NO_ROOM = msg("no room on the disk")
-    LINK = msg("links are not followed")
-    SPECIAL = msg("not a plain file")
-    NAME = msg("a name that is too long or not UTF-8")
-    DEEP = msg("nested too deep")
-    UNREADABLE = msg("could not be read")
+    TOO_MANY = msg("exceeds the maximum number of artifact files")
+    TOO_LARGE = msg("exceeds the maximum size of the artifacts")
+    NO_ROOM = msg("not enough disk space")
+    LINK = msg("symbolic links are not followed")
+    SPECIAL = msg("not a regular file")
+    NAME = msg("file name is too long or not UTF-8")
+    DEEP = msg("folders are nested too deeply")
+    UNREADABLE = msg("cannot be read")
 
 
 class ArtifactSink(Protocol):
-    """Where artifacts go. It alone decides what is kept. Blocking, used by one thread."""
+    """Receiver of artifacts. It alone decides what is kept. Blocking, used by one thread."""
 
     @property
-    def ended(self) -> bool:
-        """Nobody waits for more: stop looking."""
+    def is_cancelled(self) -> bool:
+        """Whether the collector should stop."""
         ...
 
-    def take(self, path: tuple[bytes, ...], size: int, open_file: Callable[[], BinaryIO]) -> None:
-        """A plain file, by the parts of its path below the folder of artifacts. `open_file` is called if it is wanted,
-        and may raise OSError; no more than `size` bytes are read."""
+    def add_file(self, path: tuple[bytes, ...], size: int, open_file: Callable[[], BinaryIO]) -> None:
+        """Add a regular file, by the parts of its path below the artifacts folder. `open_file` is called if the file is
+        wanted, and may raise OSError; at most `size` bytes are read."""
         ...
 
-    def leave(self, path: tuple[bytes, ...], why: LeftOut, count: int = 1) -> None:
-        """Something that is no artifact."""
+    def skip_entry(self, path: tuple[bytes, ...], why: SkipReason, count: int = 1) -> None:
+        """Record an entry that is not an artifact."""
         ...
 
-    def not_counted(self) -> None:
-        """There is more than was looked at."""
+    def mark_incomplete(self) -> None:
+        """Record that there are more entries than were read."""
         ...
 
 
 class ArtifactsUnavailable(Exception):
-    """There is something called artifacts that cannot be collected; says why, to the user."""
+    """The artifacts cannot be collected; the text says why, to the user."""
 
 
 @runtime_checkable
-class KeepsArtifacts(Protocol):
-    """What an engine may do besides: hand over the folder `artifacts` of an ended task's home.
+class SupportsArtifacts(Protocol):
+    """An engine that can collect the folder `artifacts` of an ended task's home.
 
-    Such an engine sets `Observation.artifacts` with EXITED when there may be one; finding that out costs next to
-    nothing, for every task that ends is asked.
+    It sets `Observation.artifacts` with EXITED when there may be one. That check must be cheap: it runs for every task
+    that ends.
     """
 
-    def collect(self, attempt_id: str, sink: ArtifactSink) -> None:
-        """Offer every file of it, in the order of their paths. Called in a thread, for an ended task before `remove`,
-        and again after a crash; the task's files stay as they are.
+    def collect_artifacts(self, attempt_id: str, sink: ArtifactSink) -> None:
+        """Offer every file of it, in the order of the paths. Called in a thread, for an ended task before `remove`, and
+        again after a crash; the task's files stay unchanged.
 
-        The folder may be a link, to be read as the task would have read it, and never to lead to anything that the
-        task did not see. Below it no link is followed, nor anything opened that is no plain file: others may change
-        what is shared while it is looked at. Names that begin with a dot are left out at the top.
-        ArtifactsUnavailable when it is no folder; nothing is offered when there is none.
+        The folder may be a link. It is resolved as the task would have resolved it, and never leads to a file that the
+        task did not see. Below it no link is followed and only regular files are opened: other tasks may change a
+        shared folder in the meantime. Names that begin with a dot are skipped at the top. ArtifactsUnavailable when it
+        is not a folder; nothing is offered when it does not exist.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terminal:
-    """What somebody sits at."""
-
     columns: int = 80
     rows: int = 24
     term: str = "xterm-256color"
 
 
-class Inside(StrEnum):
-    """What is to run inside a task."""
+class ExecKind(StrEnum):
+    """What to run inside a task."""
 
-    COMMAND = "command"  # `argv`, or a login shell where it is empty
-    SFTP = "sftp"  # the file transfer protocol, version 3, on stdin and stdout; the image need not know it
-    STACKS = "stacks"  # py-spy's account, in JSON, of `process`; neither the image nor the task's variables have a say
+    COMMAND = "command"  # `argv`, or a login shell if it is empty
+    SFTP = "sftp"  # SFTP version 3 on stdin and stdout; the image need not contain a server
+    STACK_DUMP = "stacks"  # a stack trace of `process` by py-spy, as JSON; independent of image and variables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """To be run inside a task that is there, beside whatever it runs: in its files, its processes and its limits."""
+class ExecCommand:
+    """A command to run inside an existing task, beside its own: in its files, its processes and its limits."""
 
-    kind: Inside = Inside.COMMAND
+    kind: ExecKind = ExecKind.COMMAND
     argv: tuple[str, ...] = ()
-    script: str = ""  # in place of argv: a line for the task's shell, as ssh hands it over
-    process: int = 0  # as the task numbers it, for STACKS
-    env: Mapping[str, str] = field(default_factory=dict)  # on top of what the task's own command was given
+    script: str = ""  # instead of argv: a line for the task's shell, as ssh passes it
+    process: int = 0  # in the task's PID namespace, for STACKS
+    env: Mapping[str, str] = field(default_factory=dict)  # added to the environment of the task's own command
     terminal: Terminal | None = None  # None: stdin, stdout and stderr are pipes
 
 
 class ExecRefused(Exception):
-    """Nothing can be run inside; says why, to the user."""
+    """No command can run inside the task; the text says why, to the user."""
 
 
-class Session(Protocol):
+class ExecSession(Protocol):
     """A command that runs inside a task. All methods belong to the event loop; none blocks it."""
 
     async def read(self) -> bytes:
-        """What it wrote next to stdout, or to its terminal; empty at the end."""
+        """Return the next bytes of stdout, or of its terminal; empty at the end."""
         ...
 
-    async def read_errors(self) -> bytes:
-        """The same of stderr; with a terminal there is none."""
+    async def read_stderr(self) -> bytes:
+        """Return the next bytes of stderr; none with a terminal."""
         ...
 
     async def write(self, data: bytes) -> None:
-        """To its stdin. Waits while it does not read; what comes after its end is dropped."""
+        """Write to its stdin. Waits while the command does not read; data after its end is dropped."""
         ...
 
     def end_input(self) -> None:
-        """No more will be written. With a terminal this does nothing: type Ctrl-D."""
+        """Close its stdin. Does nothing with a terminal: type Ctrl-D."""
         ...
 
     def resize(self, columns: int, rows: int) -> None: ...
 
-    def signal(self, number: int) -> None:
-        """To the command; with a terminal, to whatever is in the foreground there."""
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the command; with a terminal, to its foreground process group."""
         ...
 
     async def wait(self) -> int:
-        """Its exit status: 128+n after signal n. What it started in the background may go on."""
+        """Wait for its exit status: 128+n after signal n. Its background processes may go on."""
         ...
 
     def close(self) -> None:
-        """Hang up: it gets SIGHUP if it still runs, and nobody reads any more. Harmless twice."""
+        """Hang up: the command gets SIGHUP if it still runs, and its output is dropped. Idempotent."""
         ...
 
 
 @runtime_checkable
 class SupportsMetrics(Protocol):
-    """What an engine may do besides: tell what tasks use."""
+    """An engine that can measure the usage of tasks."""
 
     async def measure(self, attempt_ids: Collection[str]) -> Mapping[str, Reading]:
-        """Of those that run or are held; others are left out. All together, so that what they share is looked at once.
-        The last figures of one that has ended come with its Observation."""
+        """Measure the tasks that run or are held; others are left out. All together, so that shared files are read
+        once. The last usage of an ended task comes with its Observation."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class DiskUse:
-    """What a task has written to its own files; logs and mounted folders do not count."""
+    """What a task has written to its own files, without logs and mounted folders."""
 
     bytes: int = 0
     files: int = 0  # and folders
-    grown_bytes: int = 0  # since it was measured before
+    grown_bytes: int = 0  # since the last measurement
     grown_files: int = 0
 
 
@@ -273,92 +271,93 @@ class LogUse:
 
 
 @runtime_checkable
-class PreparesStarts(Protocol):
-    """An engine that starts a task sooner when it knows beforehand."""
+class SupportsStartPreparation(Protocol):
+    """An engine that starts a task faster after a notification."""
 
     def prepare_start(self) -> None:
-        """A task may have to be started within the next moments. Returns at once."""
+        """Prepare for a task start within the next seconds. Returns at once."""
         ...
 
 
 @runtime_checkable
-class LimitsDisk(Protocol):
-    """What an engine may do besides: measure and stop what fills the disk of the state folder."""
+class SupportsDiskLimits(Protocol):
+    """An engine that can measure and stop tasks that fill the disk of the state folder."""
 
     async def measure_disk(self) -> Mapping[str, DiskUse]:
-        """Of each task that runs or is held with all it has, by attempt id. It takes a few seconds at most; what is
-        not counted by then is left out."""
+        """Measure each task that runs or is held, by attempt id. It takes a few seconds at most; tasks not measured by
+        then are left out."""
         ...
 
     async def cut_logs(self, keep: int, wanted: int, *, ended: bool = False) -> int:
         """Drop the oldest bytes of running tasks' logs, the largest first, until `wanted` bytes are freed. Each stream
-        keeps its newest `keep` bytes. `ended`: of tasks that have ended instead, as far as a few seconds allow. Returns
-        how many were freed."""
+        keeps its newest `keep` bytes. `ended`: the logs of ended tasks instead, as many as a few seconds allow. Returns
+        the number of bytes freed."""
         ...
 
     async def stop_for_disk(
         self, attempt_id: str, use: DiskUse, free: int, grace: float, *, files: bool = False
     ) -> None:
-        """Stop a task because the disk is nearly full, with SERVER_DISK_FULL; `free` bytes were left. `files`: it can
-        hold almost no more files, and `free` counts those."""
+        """Stop a task because the disk is nearly full, with SERVER_DISK_FULL; `free` bytes were left. `files`: the disk
+        is nearly out of inodes, and `free` counts those."""
         ...
 
-    def note_disk_full(self, seconds_ago: float = 0.0) -> None:
-        """Record that programs could not write at that time. Tasks that failed around it, or before it while no server
-        ran, end with DISK_WAS_FULL."""
+    def record_disk_full(self, seconds_ago: float = 0.0) -> None:
+        """Record that programs could not write at that time. Tasks that failed around that time, or before it while no
+        server ran, end with DISK_WAS_FULL."""
         ...
 
     async def measure_ended(self, attempt_ids: Collection[str]) -> Mapping[str, int]:
-        """Bytes that ended tasks take on the disk: their logs, and the files of those that are held."""
+        """Return the disk usage of ended tasks in bytes: their logs, and the files of held tasks."""
         ...
 
     async def scan_logs(self, timeout: float) -> tuple[Mapping[str, LogUse], bool]:
-        """What the logs of removed tasks take, by job id; with whether all were counted in so many seconds."""
+        """Return the disk usage of the logs of removed tasks, by job id, and whether all were counted before the
+        timeout."""
         ...
 
 
 @runtime_checkable
-class WatchesGpus(Protocol):
-    """What an engine may do besides: tell how the GPUs of its machines do, also those that no task has."""
+class SupportsGpuStates(Protocol):
+    """An engine that can read the state of its GPUs, including those that no task uses."""
 
-    async def gpus(self) -> Mapping[str, Sequence[GpuState]]:
-        """Of each machine, by its name. Without those that do not answer in a few seconds."""
+    async def read_gpu_states(self) -> Mapping[str, Sequence[GpuState]]:
+        """Return the GPUs of each node by its name, without those that do not respond in a few seconds."""
         ...
 
 
 @runtime_checkable
 class SupportsExec(Protocol):
-    """What an engine may do besides: run commands inside tasks that run or are held."""
+    """An engine that can run commands inside tasks that run or are held."""
 
-    async def enter(self, attempt_id: str, command: Command) -> Session:
-        """ExecRefused when the task is not there, or the command cannot be run in it."""
+    async def open_session(self, attempt_id: str, command: ExecCommand) -> ExecSession:
+        """Start a command inside the task. ExecRefused when the task does not exist, or cannot run the command."""
         ...
 
-    async def connect(self, attempt_id: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """To what listens on that port of the task. ExecRefused when nobody does."""
+    async def connect_port(self, attempt_id: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to a listener on that port of the task. ExecRefused when there is none."""
         ...
 
-    async def revive(self, launch: Launch) -> None:
-        """Make an ended task whose files are still there one that can be entered: its files, mounts and variables, but
-        none of its processes and no GPUs. It stays until `stop`. Harmless when it is there."""
+    async def revive_task(self, launch: Launch) -> None:
+        """Allow sessions in an ended task whose files still exist: with its files, mounts and variables, but without
+        its processes and GPUs. Lasts until `stop`. Idempotent."""
         ...
 
-    async def processes(self, attempt_id: str) -> Sequence[ProcessInfo]:
-        """What runs in it, parents before children."""
+    async def list_processes(self, attempt_id: str) -> Sequence[ProcessInfo]:
+        """Return its processes, parents before children."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessInfo:
-    pid: int  # as this machine numbers it
-    inner_pid: int  # as the task does
-    parent: int  # as this machine numbers it
-    command: tuple[str, ...]  # as its makers named it: not to be trusted, may be long
-    python: bool  # it seems to be Python
+    pid: int  # on this machine
+    inner_pid: int  # in the task's PID namespace
+    parent: int  # on this machine
+    command: tuple[str, ...]  # set by the process: not to be trusted, may be long
+    python: bool  # whether it seems to be Python
 
 
 def ignore_health() -> None:
-    """For callers that do not follow an engine's health."""
+    """Ignore changes of an engine's health."""
 
 
 class Engine(Protocol):
@@ -367,54 +366,52 @@ class Engine(Protocol):
     async def open(
         self, on_change: Callable[[Observation], None], on_health: Callable[[], None] = ignore_health
     ) -> None:
-        """Get ready. `on_change` is called on the event loop for each task that ends, and for one that starts later
-        than `start` answered: a hint that saves polling. It may come twice, and before `start` has returned; one that
-        is lost is made up for by `observe`. `on_health` is called there when `health` answers something new. An engine
-        that cannot isolate tasks as it must opens all the same, says so in `health().conditions`, refuses every start
-        and tries again by itself."""
+        """Get ready. `on_change` is called on the event loop for each task that ends, and for one that starts after
+        `start` has returned: a hint that saves polling. It may come twice, and before `start` has returned; `observe`
+        catches up on lost ones. `on_health` is called there when `health` changes. An engine that cannot isolate tasks
+        as required opens all the same, reports it in `health().conditions`, refuses every start and retries."""
         ...
 
     async def close(self) -> None:
-        """Let go of everything without touching the tasks: they run on."""
+        """Release everything without touching the tasks: they run on."""
         ...
 
-    def health(self) -> EngineHealth: ...
+    def get_health(self) -> EngineHealth: ...
 
-    def nodes(self) -> Sequence[Node]:
-        """What could run here; in total, whatever is in use."""
+    def list_nodes(self) -> Sequence[Node]:
+        """Return the total capacity, whatever is in use."""
         ...
 
-    async def images(self) -> Sequence[ImageInfo]: ...
+    async def list_images(self) -> Sequence[ImageInfo]: ...
 
     async def start(self, launch: Launch) -> Observation:
-        """Start it unless it was started before. Answers what is seen right after: RUNNING, EXITED, LOST or REFUSED.
-        An exception says nothing about whether it runs: the caller tries again with the same launch."""
+        """Start it unless it was started before. Returns its state right after: RUNNING, EXITED, LOST or REFUSED. After
+        an exception it may run or not: the caller retries with the same launch."""
         ...
 
     async def observe(self, attempt_ids: Collection[str]) -> dict[str, Observation]:
-        """Look at what is there, not at what was heard of it; one answer for each id. Also takes up watching those
-        that run."""
+        """Return the actual state of each id, not the last one reported. Also starts to watch those that run."""
         ...
 
-    async def announce(self, attempt_id: str, key: str, text: str) -> None:
+    async def append_log(self, attempt_id: str, key: str, text: str) -> None:
         """Add a text to the log of a task that has not ended, unless it was added before under the same key."""
         ...
 
     async def stop(self, attempt_id: str, grace: float) -> None:
-        """Ask the whole tree to end, kill it after `grace` seconds. Returns at once; the end comes by `on_change`.
-        A second call may only shorten the grace. Harmless on what is not running."""
+        """Send SIGTERM to the whole process tree, and SIGKILL after `grace` seconds. Returns at once; the end is
+        reported by `on_change`. A second call may only shorten the grace period. Harmless if it does not run."""
         ...
 
     async def remove(self, attempt_id: str) -> None:
-        """Free what an ended attempt holds (files, limits), except its logs."""
+        """Free the files and limits of an ended attempt, except its logs."""
         ...
 
     async def remove_logs(self, attempt_id: str) -> None: ...
 
     async def list_attempts(self) -> Sequence[str]:
-        """Ids of all attempts that are here: those that run, and those that ended and were not removed."""
+        """Return the ids of all attempts: those that run, and those that ended and were not removed."""
         ...
 
-    def log(self, attempt_id: str, stream: Stream) -> LogSource | None:
-        """None when there is no such log (never started, or removed)."""
+    def open_log(self, attempt_id: str, stream: Stream) -> LogSource | None:
+        """Return None if there is no such log (never started, or removed)."""
         ...

@@ -1,4 +1,4 @@
-"""What a site decides for jobs that do not say."""
+"""Default values of the installation for jobs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ class Defaults:
     resources: Resources = field(default_factory=Resources)
     image: str = HOST_IMAGE
     group: str = DEFAULT_GROUP
-    instance_types: Mapping[str, Resources] = field(default_factory=dict)  # sizes that may be named
-    user: str | None = None  # who submits, for $PAI_USER_NAME in OpenPAI v1 paths; None leaves it in place
+    instance_types: Mapping[str, Resources] = field(default_factory=dict)  # instance types by name
+    user: str | None = None  # submitting user, for $PAI_USER_NAME in OpenPAI v1 paths; None: not replaced
     file_system: str = ""  # for $PAI_DEFAULT_FS_URI in OpenPAI v1 paths

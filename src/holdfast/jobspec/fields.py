@@ -1,7 +1,7 @@
-"""Reading a tree field by field while collecting every problem with its path and line.
+"""Reads a tree field by field and collects every problem with its path and line.
 
-A `Kind` knows how to read one value (and how JSON Schema describes it); `Fields` hands the values of one mapping to
-kinds, and at the end names the keys nobody asked for.
+A `FieldKind` reads one value and describes it as JSON Schema; `Fields` reads the values of one mapping, and reports
+unknown keys.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from holdfast.core.errors import InvalidJob, Problem
 from holdfast.core.messages import msg
 
-from .document import Node
-from .paths import clip, join_path
+from .document import DocumentNode
+from .paths import clip_text, join_path
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 D = TypeVar("D")
 
-MAX_PROBLEMS = 100  # nobody reads more, and hostile files could hold thousands
-MAX_GUESS_LENGTH = 64  # characters of a key for which we look for a similar one
-MAX_GUESSES = 100  # words it is compared with
+MAX_PROBLEMS = 100  # hostile files could have thousands
+MAX_GUESS_LENGTH = 64  # characters; longer keys get no suggestion
+MAX_GUESSES = 100  # names it is compared with
 
 
-Hint = str | Callable[[], str | None] | None  # a function when it takes time to find and nobody may need it
+Hint = str | Callable[[], str | None] | None  # a function if it is slow to compute and may not be needed
 
 
-class Wrong(Exception):
-    """A value that cannot be accepted; becomes a Problem where its path is known."""
+class InvalidValue(Exception):
+    """An invalid value; becomes a Problem where its path is known."""
 
     def __init__(self, message: str, hint: Hint = None, *, rule: str = "", expected: Any = None) -> None:
         super().__init__(message)
@@ -41,8 +41,8 @@ class Wrong(Exception):
         self.rule, self.expected = rule, expected  # see Problem
 
 
-class Report:
-    """Everything found so far."""
+class ProblemReport:
+    """All problems found so far."""
 
     def __init__(self, problems: Iterable[Problem] = ()) -> None:
         self.problems = list(problems)
@@ -50,19 +50,19 @@ class Report:
         self._more = 0
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         return len(self.problems) >= MAX_PROBLEMS
 
-    def add(
+    def add_problem(
         self, field: str, line: int | None, message: str, hint: Hint = None, *, rule: str = "", expected: Any = None
     ) -> None:
-        if self.full:
+        if self.is_full:
             self._more += 1
         else:
-            said = hint() if callable(hint) else hint
-            self.problems.append(Problem(field, message, said, line, rule, expected))
+            hint_text = hint() if callable(hint) else hint
+            self.problems.append(Problem(field, message, hint_text, line, rule, expected))
 
-    def warn(self, field: str, line: int | None, message: str, hint: Hint = None) -> None:
+    def add_warning(self, field: str, line: int | None, message: str, hint: Hint = None) -> None:
         if len(self.warnings) < MAX_PROBLEMS:
             self.warnings.append(Problem(field, message, hint() if callable(hint) else hint, line))
 
@@ -75,172 +75,178 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[T_co]):
-    """What a field may hold."""
+class FieldKind(Generic[T_co]):
+    """The type of a field's value."""
 
-    read: Callable[[At], T_co]  # raises Wrong
-    schema: Mapping[str, Any]  # the same in JSON Schema
+    read: Callable[[FieldValue], T_co]  # raises InvalidValue
+    schema: Mapping[str, Any]  # as JSON Schema
 
 
 @dataclass(frozen=True, slots=True)
-class At:
-    """A value and where it stands."""
+class FieldValue:
+    """A value with its path."""
 
-    node: Node
+    node: DocumentNode
     path: str
-    report: Report
+    report: ProblemReport
 
-    def read(self, kind: Kind[T], default: D) -> T | D:
-        return self.apply(kind.read, default)
+    def read_kind(self, kind: FieldKind[T], default: D) -> T | D:
+        return self.apply_reader(kind.read, default)
 
-    def apply(self, function: Callable[[At], T], default: D) -> T | D:
-        """What the function makes of it; the default, and a problem, when it says Wrong."""
+    def apply_reader(self, function: Callable[[FieldValue], T], default: D) -> T | D:
+        """Call the function; on InvalidValue, report it and return the default."""
         try:
             return function(self)
-        except Wrong as wrong:
-            self.problem(wrong.message, wrong.hint, rule=wrong.rule, expected=wrong.expected)
+        except InvalidValue as wrong:
+            self.add_problem(wrong.message, wrong.hint, rule=wrong.rule, expected=wrong.expected)
             return default
 
-    def problem(self, message: str, hint: Hint = None, *, rule: str = "", expected: Any = None) -> None:
-        self.report.add(self.path, self.node.line, message, hint, rule=rule, expected=expected)
+    def add_problem(self, message: str, hint: Hint = None, *, rule: str = "", expected: Any = None) -> None:
+        self.report.add_problem(self.path, self.node.line, message, hint, rule=rule, expected=expected)
 
-    def warn(self, message: str, hint: Hint = None) -> None:
-        self.report.warn(self.path, self.node.line, message, hint)
+    def add_warning(self, message: str, hint: Hint = None) -> None:
+        self.report.add_warning(self.path, self.node.line, message, hint)
 
-    def child(self, step: str | int, node: Node) -> At:
-        return At(node, join_path(self.path, step), self.report)
+    def get_child(self, step: str | int, node: DocumentNode) -> FieldValue:
+        return FieldValue(node, join_path(self.path, step), self.report)
 
-    def items(self) -> list[At]:
+    def list_items(self) -> list[FieldValue]:
         if not isinstance(self.node.value, list):
-            said = msg("must be a list, not {node}", node=describe(self.node))
-            raise Wrong(said, _as_list(self.node), rule="type", expected="array")
-        return [self.child(index, node) for index, node in enumerate(self.node.value)]
+            message = msg("must be a list, not {node}", node=describe_node(self.node))
+            raise InvalidValue(message, _hint_as_list(self.node), rule="type", expected="array")
+        return [self.get_child(index, node) for index, node in enumerate(self.node.value)]
 
-    def entries(self) -> dict[str, At]:
+    def get_entries(self) -> dict[str, FieldValue]:
         if not isinstance(self.node.value, dict):
-            said = msg("must be a mapping of names to values, not {node}", node=describe(self.node))
-            raise Wrong(said, _as_mapping(self.node), rule="type", expected="object")
-        return {key: self.child(key, node) for key, node in self.node.value.items()}
+            message = msg("must be a mapping of names to values, not {node}", node=describe_node(self.node))
+            raise InvalidValue(message, _hint_as_mapping(self.node), rule="type", expected="object")
+        return {key: self.get_child(key, node) for key, node in self.node.value.items()}
 
 
-class Key(NamedTuple):
-    """A field a mapping may have."""
+class FieldSpec(NamedTuple):
+    """A field of a mapping."""
 
-    kind: Kind[Any]
+    kind: FieldKind[Any]
     about: str
 
 
 class Fields:
-    """The fields of one mapping. Keys that hold nothing (`key:`) count as absent."""
+    """The fields of one mapping. Keys without a value (`key:`) count as absent."""
 
-    def __init__(self, at: At) -> None:
+    def __init__(self, at: FieldValue) -> None:
         self.at = at
-        self._entries = at.entries()
+        self._entries = at.get_entries()
         self._known: list[str] = []
 
-    def get(self, key: str) -> At | None:
+    def get(self, key: str) -> FieldValue | None:
         self._known.append(key)
         found = self._entries.get(key)
         return None if found is None or found.node.value is None else found
 
-    def has(self, key: str) -> bool:
-        """Written, even if with nothing in it."""
+    def has_key(self, key: str) -> bool:
+        """Whether the key exists, even without a value."""
         return key in self._entries
 
-    def take(self, key: str, kind: Kind[T], default: D) -> T | D:
+    def read_optional(self, key: str, kind: FieldKind[T], default: D) -> T | D:
         found = self.get(key)
-        return default if found is None else found.read(kind, default)
+        return default if found is None else found.read_kind(kind, default)
 
-    def need(self, key: str, kind: Kind[T], default: D) -> T | D:
+    def read_required(self, key: str, kind: FieldKind[T], default: D) -> T | D:
         found = self.get(key)
         if found is not None:
-            return found.read(kind, default)
-        self.missing(key)
+            return found.read_kind(kind, default)
+        self.report_missing(key)
         return default
 
-    def missing(self, key: str) -> None:
-        def hint() -> str | None:
-            return guess(key, (name for name in self._entries if name not in self._known), ask_if_meant)
+    def report_missing(self, key: str) -> None:
+        def build_hint() -> str | None:
+            return guess_name(key, (name for name in self._entries if name not in self._known), format_typo_hint)
 
         path = join_path(self.at.path, key)
-        self.at.report.add(path, self.at.node.line, msg("is required"), hint, rule="required", expected=key)
+        self.at.report.add_problem(
+            path, self.at.node.line, msg("is required"), build_hint, rule="required", expected=key
+        )
 
-    def table(self, keys: Mapping[str, Key]) -> dict[str, Any]:
-        """What is there, by name; what cannot be read is reported and left out."""
-        values = {name: self.take(name, key.kind, _ABSENT) for name, key in keys.items()}
+    def read_table(self, keys: Mapping[str, FieldSpec]) -> dict[str, Any]:
+        """Return the existing fields by name; invalid ones are reported and omitted."""
+        values = {name: self.read_optional(name, key.kind, _ABSENT) for name, key in keys.items()}
         return {name: value for name, value in values.items() if value is not _ABSENT}
 
-    def close(self, tolerated: Collection[str] = ()) -> None:
-        """Report every key that was not asked for."""
+    def report_unknown_keys(self, tolerated: Collection[str] = ()) -> None:
+        """Report every unknown key."""
         known = set(self._known)
         for name, at in self._entries.items():
             if name not in known and name not in tolerated:
-                advice = partial(self._advice, name)
-                at.problem(msg("is not a known field"), advice, rule="additionalProperties", expected=clip(name, 255))
+                advice = partial(self._build_advice, name)
+                at.add_problem(
+                    msg("is not a known field"), advice, rule="additionalProperties", expected=clip_text(name, 255)
+                )
 
-    def _advice(self, name: str) -> str:
-        return guess(name, self._known) or list_known(dict.fromkeys(self._known))
+    def _build_advice(self, name: str) -> str:
+        return guess_name(name, self._known) or format_known_names(dict.fromkeys(self._known))
 
 
 _ABSENT = object()
 
 
-def ask_if_meant(word: str) -> str:
-    return msg("Is {word} meant to be it?", word=repr(word))
+def format_typo_hint(word: str) -> str:
+    return msg("Did you misspell it as {value}?", value=repr(word))
 
 
-def _did_you_mean(word: str) -> str:
-    return msg("Did you mean {word}?", word=repr(word))
+def _format_guess(word: str) -> str:
+    return msg("Did you mean {value}?", value=repr(word))
 
 
-def guess(name: str, known: Iterable[str], ask: Callable[[str], str] = _did_you_mean) -> str | None:
-    """A hint that names the most similar known word, if one is similar."""
+def guess_name(name: str, known: Iterable[str], ask: Callable[[str], str] = _format_guess) -> str | None:
+    """Return a hint with the most similar name, if there is one."""
     if len(name) > MAX_GUESS_LENGTH:
         return None
     short = (word for word in known if len(word) <= MAX_GUESS_LENGTH)
-    by_folded = {_fold(word): word for word in islice(short, MAX_GUESSES)}
-    near = difflib.get_close_matches(_fold(name), by_folded, n=1, cutoff=0.7)
+    by_folded = {_fold_name(word): word for word in islice(short, MAX_GUESSES)}
+    near = difflib.get_close_matches(_fold_name(name), by_folded, n=1, cutoff=0.7)
     return ask(by_folded[near[0]]) if near else None
 
 
-def guess_or_list(name: str, known: Collection[str]) -> str | None:
-    """A hint that names the most similar known word, or else all that there are."""
-    return guess(name, known) or (list_known(known) if known else None)
+def suggest_names(name: str, known: Collection[str]) -> str | None:
+    """Return a hint with the most similar name, else with all names."""
+    return guess_name(name, known) or (format_known_names(known) if known else None)
 
 
-def list_known(names: Iterable[str]) -> str:
-    """A hint that names what there is."""
-    listed = [clip(name, 40) for name in islice(names, 41)]
-    return msg("Known here: {listed}{x1}", listed=", ".join(listed[:40]), x1=", …" if len(listed) > 40 else ".")
+def format_known_names(names: Iterable[str]) -> str:
+    """Return a hint with the valid names."""
+    listed = [clip_text(name, 40) for name in islice(names, 41)]
+    return msg(
+        "Valid names: {listed}{ending}", listed=", ".join(listed[:40]), ending=", …" if len(listed) > 40 else "."
+    )
 
 
-def _fold(word: str) -> str:
+def _fold_name(word: str) -> str:
     return word.lower().replace("_", "").replace("-", "")
 
 
-def _as_list(node: Node) -> str | None:
-    """One value where several are possible: how to write it."""
-    word = _one_word(node)
-    return msg('Make it a list: ["{word}"].', word=clip(word)) if word else None
+def _hint_as_list(node: DocumentNode) -> str | None:
+    """Return a hint for a single value in place of a list."""
+    word = _get_kind_name(node)
+    return msg('Write it as a list: ["{value}"].', value=clip_text(word)) if word else None
 
 
-def _as_mapping(node: Node) -> str | None:
-    """A=1, alone or in a list, as other tools write it."""
+def _hint_as_mapping(node: DocumentNode) -> str | None:
+    """Return a hint for A=1, alone or in a list, as other tools write it."""
     first = node.value[0] if isinstance(node.value, list) and node.value else node
-    name, equals, _ = (_one_word(first) or "").partition("=")
+    name, equals, _ = (_get_kind_name(first) or "").partition("=")
     return (
-        msg("Write {name}: VALUE instead of {name}=VALUE, each on its own line.", name=clip(name))
+        msg("Write {name}: VALUE instead of {name}=VALUE, each on its own line.", name=clip_text(name))
         if name and equals
         else None
     )
 
 
-def _one_word(node: Node) -> str | None:
+def _get_kind_name(node: DocumentNode) -> str | None:
     return node.value if isinstance(node.value, str) and not set(node.value) & set('\n"\\') else node.written
 
 
-def describe(node: Node) -> str:
-    """A value in a few words, for messages."""
+def describe_node(node: DocumentNode) -> str:
+    """Describe a value briefly, for messages."""
     value = node.value
     if isinstance(value, dict):
         return msg("a mapping")
@@ -250,4 +256,4 @@ def describe(node: Node) -> str:
         return "empty"
     if isinstance(value, bool):
         return str(value).lower()
-    return repr(clip(value)) if isinstance(value, str) else clip(str(value))
+    return repr(clip_text(value)) if isinstance(value, str) else clip_text(str(value))

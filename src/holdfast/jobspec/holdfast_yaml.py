@@ -1,4 +1,4 @@
-"""Holdfast's own job file -> Job."""
+"""Holdfast's job file -> Job."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from holdfast.core.job import Completion, Dialect, Job, Role
+from holdfast.core.job import Completion, Job, JobFormat, Role
 from holdfast.core.messages import msg
 
 from . import rules
 from .defaults import Defaults
-from .fields import At, Fields, Kind, Wrong, ask_if_meant, guess
-from .holdfast_keys import JOB_KEYS, SHARED_KEYS, Draft
-from .kinds import NONE, map_of
-from .sizes import named_size, sized
-from .templates import secret_reference
+from .fields import FieldKind, Fields, FieldValue, InvalidValue, format_typo_hint, guess_name
+from .holdfast_keys import JOB_KEYS, SHARED_KEYS, RoleDraft
+from .instance_types import find_instance_type, override_resources
+from .kinds import NONE, map_kind
+from .templates import format_secret_reference
 
-ONLY_ROLE = "main"  # the role of a job that names none
+ONLY_ROLE = "main"  # the role of a job without roles
 
 
-def read_holdfast(root: At, defaults: Defaults) -> Job:
+def read_holdfast(root: FieldValue, defaults: Defaults) -> Job:
     fields = Fields(root)
-    top = fields.table(JOB_KEYS)
-    fields.close()
+    top = fields.read_table(JOB_KEYS)
+    fields.report_unknown_keys()
     if fields.get("name") is None:
-        fields.missing("name")
-    secrets = _secrets(fields, top)
-    exported = {name: secret_reference(name) for name in secrets} if top.get("export_secrets", True) else {}
-    drafts = _drafts(fields, top)
+        fields.report_missing("name")
+    secrets = _read_secrets(fields, top)
+    exported = {name: format_secret_reference(name) for name in secrets} if top.get("export_secrets", True) else {}
+    drafts = _read_drafts(fields, top)
     _check_sizes(fields, top, drafts, defaults)
-    roles = tuple(_role(name, draft, top, exported, defaults) for name, draft in drafts.items())
-    job = _job(top, roles, secrets, defaults)
+    roles = tuple(_build_role(name, draft, top, exported, defaults) for name, draft in drafts.items())
+    job = _build_job(top, roles, secrets, defaults)
     rules.check_job(job, root, {name: draft.at for name, draft in drafts.items()})
     return job
 
 
-def _job(top: Mapping[str, Any], roles: tuple[Role, ...], secrets: Mapping[str, Any], defaults: Defaults) -> Job:
+def _build_job(top: Mapping[str, Any], roles: tuple[Role, ...], secrets: Mapping[str, Any], defaults: Defaults) -> Job:
     retry = top.get("retry", 0)
     time_limit = top.get("time_limit")
     return Job(
@@ -55,84 +55,86 @@ def _job(top: Mapping[str, Any], roles: tuple[Role, ...], secrets: Mapping[str, 
         datasets=top.get("datasets", ()),
         files=top.get("files", False),
         notify=top.get("notify", ()),
-        dialect=Dialect.HOLDFAST,
+        dialect=JobFormat.HOLDFAST,
         extras=top.get("extras", {}),
     )
 
 
-def _drafts(fields: Fields, top: Mapping[str, Any]) -> dict[str, Draft]:
+def _read_drafts(fields: Fields, top: Mapping[str, Any]) -> dict[str, RoleDraft]:
     if "roles" in top:
-        drafts: dict[str, Draft] = top["roles"]
+        drafts: dict[str, RoleDraft] = top["roles"]
         return drafts
     if fields.get("roles") is not None:
         return {}  # already reported
-    return {ONLY_ROLE: Draft({}, fields.at)}
+    return {ONLY_ROLE: RoleDraft({}, fields.at)}
 
 
-def _check_sizes(fields: Fields, top: Mapping[str, Any], drafts: Mapping[str, Draft], defaults: Defaults) -> None:
-    """Once for each place that names one."""
+def _check_sizes(fields: Fields, top: Mapping[str, Any], drafts: Mapping[str, RoleDraft], defaults: Defaults) -> None:
+    """Report each unknown instance type once."""
 
-    def check(at: At) -> None:
-        named_size(rules.INSTANCE_TYPE.read(at), defaults.instance_types)
+    def check_size(at: FieldValue) -> None:
+        find_instance_type(rules.INSTANCE_TYPE.read(at), defaults.instance_types)
 
     for at, values in ((fields.at, top), *((draft.at, draft.values) for draft in drafts.values())):
         if "instance_type" in values:
-            at.entries()["instance_type"].apply(check, None)
+            at.get_entries()["instance_type"].apply_reader(check_size, None)
 
 
-def _secrets(fields: Fields, top: Mapping[str, Any]) -> dict[str, Any]:
-    """Exported secrets are text under a variable's name; others may be anything."""
+def _read_secrets(fields: Fields, top: Mapping[str, Any]) -> dict[str, Any]:
+    """Read secrets. Exported ones are text with a variable's name; others can be any value."""
     at = fields.get("secrets")
     if at is None or "secrets" not in top:
         return {}
     if top.get("export_secrets", True):
-        return at.read(_EXPORTED_SECRETS, {})
+        return at.read_kind(_EXPORTED_SECRETS, {})
     secrets: dict[str, Any] = top["secrets"]
     return secrets
 
 
-def _read_secret(at: At) -> str:
-    if isinstance(at.node.value, dict | list):  # the message must not show any of it
-        raise Wrong(
+def _read_secret(at: FieldValue) -> str:
+    if isinstance(at.node.value, dict | list):  # the message must not show the value
+        raise InvalidValue(
             msg("must be text to become an environment variable"),
-            msg("Set export_secrets: false to keep other values; refer to them as <% $secrets.name.part %>."),
+            msg("Set export_secrets: false to use other values; refer to them as <% $secrets.name.part %>."),
             rule="type",
             expected="string",
         )
     return rules.ENV_VALUE.read(at)
 
 
-_EXPORTED_SECRETS = map_of(Kind(_read_secret, {}), name=rules.ENV_NAME, most=rules.MAX_VARIABLES, empty="")
+_EXPORTED_SECRETS = map_kind(FieldKind(_read_secret, {}), name=rules.ENV_NAME, most=rules.MAX_VARIABLES, empty="")
 
 
-def _role(name: str, draft: Draft, top: Mapping[str, Any], exported: Mapping[str, str], defaults: Defaults) -> Role:
+def _build_role(
+    name: str, draft: RoleDraft, top: Mapping[str, Any], exported: Mapping[str, str], defaults: Defaults
+) -> Role:
     own = draft.values
-    values = _without_none_words(_over(top, own))
+    values = _drop_none_values(_merge_role_values(top, own))
     size_name = values.get("instance_type", "")
-    asked = _asked(top, own)
+    asked = _merge_resources(top, own)
     as_written = ("instances", "ports", "mounts", "shell_options", "workdir")
     return Role(
         name=name,
-        commands=_commands(values, draft.at),
+        commands=_get_commands(values, draft.at),
         image=values.get("image", defaults.image),
-        resources=sized(defaults.instance_types.get(size_name, defaults.resources), asked),
+        resources=override_resources(defaults.instance_types.get(size_name, defaults.resources), asked),
         instance_type=size_name,
         own_resources=tuple(sorted(asked)) if size_name else (),
         env={**exported, **top.get("env", {}), **own.get("env", {})},
-        completion=Completion(**_without_none_words(values.get("completion", {}))),
-        max_task_retries=own.get("retry", _retries_of_tasks(top)),
+        completion=Completion(**_drop_none_values(values.get("completion", {}))),
+        max_task_retries=own.get("retry", _get_task_retries(top)),
         **{key: values[key] for key in as_written if key in values},
     )
 
 
-def _asked(top: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """A role that names a size of its own is not held to what the top asks for."""
+def _merge_resources(top: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge resources; a role with its own instance type ignores those of the job."""
     shared = {} if "instance_type" in own else top.get("resources", {})
-    return _without_none_words({**shared, **own.get("resources", {})})
+    return _drop_none_values({**shared, **own.get("resources", {})})
 
 
-def _over(top: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """The role's own values over those of the top; either way of writing commands replaces the other."""
+def _merge_role_values(top: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Override the job's values by the role's; command and commands replace each other."""
     shared = {key: value for key, value in top.items() if key in SHARED_KEYS}
     if "command" in own or "commands" in own:
         shared.pop("command", None)
@@ -140,26 +142,26 @@ def _over(top: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     return {**shared, **own}
 
 
-def _commands(values: Mapping[str, Any], at: At) -> tuple[str, ...]:
+def _get_commands(values: Mapping[str, Any], at: FieldValue) -> tuple[str, ...]:
     if "command" in values and "commands" in values:
-        at.child("command", at.node).problem(
-            msg("must not stand beside commands"), msg("Keep one of the two."), rule="oneOf"
+        at.get_child("command", at.node).add_problem(
+            msg("cannot be combined with commands"), msg("Remove one of the two."), rule="oneOf"
         )
     if "command" in values:
         return (values["command"],)
     commands: tuple[str, ...] = values.get("commands", ())
     written = at.node.value if isinstance(at.node.value, dict) else {}
     if not commands and not any(key in written and written[key].value is not None for key in ("command", "commands")):
-        misspelt = guess("command", (key for key in written if key not in JOB_KEYS), ask_if_meant)
-        hint = misspelt or msg("Say what to run: a command, or a list of commands.")
-        at.child("command", at.node).problem(msg("is required"), hint, rule="required", expected="command")
+        misspelt = guess_name("command", (key for key in written if key not in JOB_KEYS), format_typo_hint)
+        hint = misspelt or msg("Add command, or a list of commands.")
+        at.get_child("command", at.node).add_problem(msg("is required"), hint, rule="required", expected="command")
     return commands
 
 
-def _without_none_words(values: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_none_values(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: None if value is NONE else value for key, value in values.items()}
 
 
-def _retries_of_tasks(top: Mapping[str, Any]) -> int:
+def _get_task_retries(top: Mapping[str, Any]) -> int:
     retry = top.get("retry", 0)
     return int(retry.get("tasks", 0)) if isinstance(retry, dict) else 0

@@ -1,4 +1,4 @@
-"""The kinds of values job files are made of. Each reads and describes itself; see fields.Kind."""
+"""Field kinds of job files; see fields.FieldKind."""
 
 from __future__ import annotations
 
@@ -8,231 +8,237 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from holdfast.core.messages import msg, noun
+from holdfast.core.messages import mark_translatable, msg
 
-from .fields import At, Fields, Key, Kind, Wrong, describe, guess
-from .paths import clip
+from .fields import FieldKind, Fields, FieldSpec, FieldValue, InvalidValue, describe_node, guess_name
+from .paths import clip_text
 from .quantities import DURATION, MAX_DURATION, SIZE, parse_duration, parse_size
 
 T = TypeVar("T")
 
-# A value is text, or a plain word of YAML, which is then taken as it is spelled.
+# A value is text, or a plain YAML word, which keeps its spelling.
 _TEXT_TYPES = ["string", "number", "boolean"]
 _NO_CONTROL = r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]*$"
 _NO_CONTROL_RE = re.compile(_NO_CONTROL)
-_YES_NO = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+_BOOLEAN_WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
 
-def spelled(at: At) -> str:
-    """The value as text. Plain YAML words count as they are spelled: 1.10, 007, true."""
+def read_text_scalar(at: FieldValue) -> str:
+    """Return the value as text. Plain YAML words keep their spelling: 1.10, 007, true."""
     if isinstance(at.node.value, str):
         return at.node.value
     if at.node.written is None or at.node.value is None:
-        raise Wrong(msg("must be text, not {node}", node=describe(at.node)), rule="type", expected="string")
+        raise InvalidValue(msg("must be text, not {node}", node=describe_node(at.node)), rule="type", expected="string")
     return at.node.written
 
 
-def text(
+def text_kind(
     *, least: int = 1, most: int = 65536, pattern: str | None = None, rule: str = "", line: bool = False
-) -> Kind[str]:
-    """Text; `pattern` with its `rule` in words; `line` forbids control characters and so line breaks."""
+) -> FieldKind[str]:
+    """Text; `rule` describes `pattern`; `line` excludes control characters and line breaks."""
     expected = re.compile(pattern) if pattern else _NO_CONTROL_RE if line else None
     rule = rule or msg("must be one line of text without control characters")
 
-    def read(at: At) -> str:
-        value = spelled(at)
+    def parse_text(at: FieldValue) -> str:
+        value = read_text_scalar(at)
         if len(value) < least or (least and not value.strip()):
-            raise Wrong(msg("must not be empty"), rule="minLength", expected=max(1, least))
+            raise InvalidValue(msg("must not be empty"), rule="minLength", expected=max(1, least))
         if len(value) > most:
-            said = msg("is too long: {value} characters, at most {most} are accepted", value=len(value), most=most)
-            raise Wrong(said, rule="maxLength", expected=most)
+            message = msg("is too long: {value} characters; the limit is {limit}", value=len(value), limit=most)
+            raise InvalidValue(message, rule="maxLength", expected=most)
         if expected and not expected.fullmatch(value):
-            raise Wrong(
-                msg("{rule}, not {value}", rule=rule, value=repr(clip(value))),
+            raise InvalidValue(
+                msg("{rule}, not {value}", rule=rule, value=repr(clip_text(value))),
                 rule="pattern",
                 expected=expected.pattern,
             )
         return value
 
     schema = {"type": _TEXT_TYPES, "minLength": least, "maxLength": most}
-    return Kind(read, {**schema, "pattern": expected.pattern} if expected else schema)
+    return FieldKind(parse_text, {**schema, "pattern": expected.pattern} if expected else schema)
 
 
-def integer(*, least: int, most: int) -> Kind[int]:
-    def read(at: At) -> int:
+def integer_kind(*, least: int, most: int) -> FieldKind[int]:
+    def parse_integer(at: FieldValue) -> int:
         value = at.node.value
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
             quoted = isinstance(value, str) and re.fullmatch(r"\s*-?[0-9]+\s*", value)
-            said, hint = (
-                msg("must be a whole number, not {node}", node=describe(at.node)),
+            message, hint = (
+                msg("must be a whole number, not {node}", node=describe_node(at.node)),
                 msg("Remove the quotes.") if quoted else None,
             )
-            raise Wrong(said, hint, rule="type", expected="integer")
+            raise InvalidValue(message, hint, rule="type", expected="integer")
         _check_range(value, least, most)
         return value
 
-    return Kind(read, {"type": "integer", "minimum": least, "maximum": most})
+    return FieldKind(parse_integer, {"type": "integer", "minimum": least, "maximum": most})
 
 
-def number(*, least: float, most: float) -> Kind[float]:
-    def read(at: At) -> float:
+def number_kind(*, least: float, most: float) -> FieldKind[float]:
+    def parse_number(at: FieldValue) -> float:
         value = at.node.value
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise Wrong(msg("must be a number, not {node}", node=describe(at.node)), rule="type", expected="number")
+            raise InvalidValue(
+                msg("must be a number, not {node}", node=describe_node(at.node)), rule="type", expected="number"
+            )
         _check_range(value, least, most)
         return float(value)
 
-    return Kind(read, {"type": "number", "minimum": least, "maximum": most})
+    return FieldKind(parse_number, {"type": "number", "minimum": least, "maximum": most})
 
 
 def _check_range(value: float, least: float, most: float) -> None:
     if value < least:
-        raise Wrong(
-            msg("must be at least {least}, not {value}", least=least, value=clip(str(value))),
+        raise InvalidValue(
+            msg("must be at least {minimum}, not {value}", minimum=least, value=clip_text(str(value))),
             rule="minimum",
             expected=least,
         )
     if value > most:
-        raise Wrong(
-            msg("must be at most {most}, not {value}", most=most, value=clip(str(value))), rule="maximum", expected=most
+        raise InvalidValue(
+            msg("must be at most {limit}, not {value}", limit=most, value=clip_text(str(value))),
+            rule="maximum",
+            expected=most,
         )
 
 
-def _read_boolean(at: At) -> bool:
+def _read_boolean(at: FieldValue) -> bool:
     value = at.node.value
     if isinstance(value, bool):
         return value
-    word = _YES_NO.get(value.lower()) if isinstance(value, str) else None
-    said, hint = (
-        msg("must be true or false, not {node}", node=describe(at.node)),
-        msg("Write {word}.", word=word) if word else None,
+    word = _BOOLEAN_WORDS.get(value.lower()) if isinstance(value, str) else None
+    message, hint = (
+        msg("must be true or false, not {node}", node=describe_node(at.node)),
+        msg("Write {value}.", value=word) if word else None,
     )
-    raise Wrong(said, hint, rule="type", expected="boolean")
+    raise InvalidValue(message, hint, rule="type", expected="boolean")
 
 
-BOOLEAN = Kind(_read_boolean, {"type": "boolean"})
+BOOLEAN = FieldKind(_read_boolean, {"type": "boolean"})
 
 
-def choice(*words: str) -> Kind[str]:
+def choice_kind(*words: str) -> FieldKind[str]:
     rule = (
-        msg("must be {words}", words=" or ".join(words))
+        msg("must be {choices}", choices=" or ".join(words))
         if len(words) < 5
-        else msg("must be one of {words}", words=", ".join(words))
+        else msg("must be one of {choices}", choices=", ".join(words))
     )
 
-    def read(at: At) -> str:
+    def parse_choice(at: FieldValue) -> str:
         value = at.node.value if isinstance(at.node.value, str) else at.node.written
         if value not in words:
-            hint = partial(guess, str(value), words)
-            raise Wrong(msg("{rule}, not {node}", rule=rule, node=describe(at.node)), hint, rule="enum", expected=words)
+            hint = partial(guess_name, str(value), words)
+            raise InvalidValue(
+                msg("{rule}, not {node}", rule=rule, node=describe_node(at.node)), hint, rule="enum", expected=words
+            )
         return value
 
-    return Kind(read, {"enum": list(words)})
+    return FieldKind(parse_choice, {"enum": list(words)})
 
 
-ANYTHING: Kind[Any] = Kind(lambda at: at.node.plain(), {})
+ANYTHING: FieldKind[Any] = FieldKind(lambda at: at.node.to_plain(), {})
 
 
-def _read_object(at: At) -> dict[str, Any]:
-    at.entries()
-    plain: dict[str, Any] = at.node.plain()
+def _read_object(at: FieldValue) -> dict[str, Any]:
+    at.get_entries()
+    plain: dict[str, Any] = at.node.to_plain()
     return plain
 
 
-OBJECT = Kind(_read_object, {"type": "object"})
+OBJECT = FieldKind(_read_object, {"type": "object"})
 
 
-def list_of(kind: Kind[T], *, least: int = 0, most: int = 10_000) -> Kind[tuple[T, ...]]:
-    def read(at: At) -> tuple[T, ...]:
-        items = at.items()
+def list_kind(kind: FieldKind[T], *, least: int = 0, most: int = 10_000) -> FieldKind[tuple[T, ...]]:
+    def parse_list(at: FieldValue) -> tuple[T, ...]:
+        items = at.list_items()
         check_count(len(items), "items", least, most, ("minItems", "maxItems"))
-        values = [item.read(kind, None) for item in items]
+        values = [item.read_kind(kind, None) for item in items]
         return tuple(value for value in values if value is not None)
 
-    return Kind(read, {"type": "array", "items": kind.schema, "minItems": least, "maxItems": most})
+    return FieldKind(parse_list, {"type": "array", "items": kind.schema, "minItems": least, "maxItems": most})
 
 
-def map_of(
-    kind: Kind[T], *, name: Kind[str], least: int = 0, most: int = 10_000, empty: T | None = None
-) -> Kind[dict[str, T]]:
-    """Names to values. `empty` is what a name with nothing behind it means; without it, that is a mistake."""
+def map_kind(
+    kind: FieldKind[T], *, name: FieldKind[str], least: int = 0, most: int = 10_000, empty: T | None = None
+) -> FieldKind[dict[str, T]]:
+    """A mapping of names to values. `empty` is the value of a name without one; otherwise that is an error."""
 
-    def read(at: At) -> dict[str, T]:
-        entries = at.entries()
+    def parse_map(at: FieldValue) -> dict[str, T]:
+        entries = at.get_entries()
         check_count(len(entries), "entries", least, most, ("minProperties", "maxProperties"))
         values: dict[str, T] = {}
         for key, value in entries.items():
             check_name(value, key, name)
-            got = empty if value.node.value is None and empty is not None else value.read(kind, None)
+            got = empty if value.node.value is None and empty is not None else value.read_kind(kind, None)
             if got is not None:
                 values[key] = got
         return values
 
     names = {key: value for key, value in name.schema.items() if key != "type"}
     values = {"anyOf": [kind.schema, {"type": "null"}]} if empty is not None else kind.schema
-    return Kind(read, {"type": "object", "propertyNames": names, "additionalProperties": values})
+    return FieldKind(parse_map, {"type": "object", "propertyNames": names, "additionalProperties": values})
 
 
-def check_name(at: At, key: str, kind: Kind[str]) -> None:
-    """Hold the key of an entry to a kind of text."""
+def check_name(at: FieldValue, key: str, kind: FieldKind[str]) -> None:
+    """Validate the key of an entry."""
     node = type(at.node)(key, at.node.line)
-    At(node, at.path, at.report).read(kind, key)
+    FieldValue(node, at.path, at.report).read_kind(kind, key)
 
 
-def object_of(keys: Mapping[str, Key]) -> Kind[dict[str, Any]]:
-    """A mapping with these fields and no others; what is there, by name."""
+def object_kind(keys: Mapping[str, FieldSpec]) -> FieldKind[dict[str, Any]]:
+    """A mapping with these fields only."""
 
-    def read(at: At) -> dict[str, Any]:
+    def parse_object(at: FieldValue) -> dict[str, Any]:
         fields = Fields(at)
-        values = fields.table(keys)
-        fields.close()
+        values = fields.read_table(keys)
+        fields.report_unknown_keys()
         return values
 
-    return Kind(read, schema_of(keys))
+    return FieldKind(parse_object, build_schema(keys))
 
 
-def schema_of(keys: Mapping[str, Key]) -> dict[str, Any]:
+def build_schema(keys: Mapping[str, FieldSpec]) -> dict[str, Any]:
     properties = {name: {**key.kind.schema, "description": key.about} for name, key in keys.items()}
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
-def either(*kinds: tuple[type | tuple[type, ...], Kind[Any]], otherwise: str) -> Kind[Any]:
-    """The kind is chosen by the type of the value."""
+def union_kind(*kinds: tuple[type | tuple[type, ...], FieldKind[Any]], otherwise: str) -> FieldKind[Any]:
+    """Choose the kind by the type of the value."""
 
-    def read(at: At) -> Any:
+    def parse_union(at: FieldValue) -> Any:
         for types, kind in kinds:
             if isinstance(at.node.value, types):
                 return kind.read(at)
-        raise Wrong(
-            msg("must be {otherwise}, not {node}", otherwise=otherwise, node=describe(at.node)),
+        raise InvalidValue(
+            msg("must be {expected}, not {node}", expected=otherwise, node=describe_node(at.node)),
             rule="type",
             expected=otherwise,
         )
 
-    return Kind(read, {"anyOf": [dict(kind.schema) for _, kind in kinds]})
+    return FieldKind(parse_union, {"anyOf": [dict(kind.schema) for _, kind in kinds]})
 
 
-def or_none(kind: Kind[T]) -> Kind[T | NoneWord]:
-    """The same, or the word none."""
+def optional_kind(kind: FieldKind[T]) -> FieldKind[T | NoneKeyword]:
+    """The same kind, or the word none."""
 
-    def read(at: At) -> T | NoneWord:
+    def parse_optional(at: FieldValue) -> T | NoneKeyword:
         if isinstance(at.node.value, str) and at.node.value.lower() == "none":
             return NONE
         return kind.read(at)
 
-    return Kind(read, {"anyOf": [{"const": "none"}, dict(kind.schema)]})
+    return FieldKind(parse_optional, {"anyOf": [{"const": "none"}, dict(kind.schema)]})
 
 
-class NoneWord:
-    """The word none, told apart from an absent field."""
+class NoneKeyword:
+    """The word none, as opposed to an absent field."""
 
 
-NONE = NoneWord()
+NONE = NoneKeyword()
 
 
-def _read_duration(at: At) -> timedelta:
+def _read_duration(at: FieldValue) -> timedelta:
     value = at.node.value
     if isinstance(value, int | float) and not isinstance(value, bool):
         duration = timedelta(seconds=min(max(value, -1), 10**11))
@@ -240,13 +246,18 @@ def _read_duration(at: At) -> timedelta:
         parsed = parse_duration(value) if isinstance(value, str) else None
         if parsed is None:
             hint = msg("Write 90m, 2h30m, 1d or a number of seconds.")
-            raise Wrong(
-                msg("must be a duration, not {node}", node=describe(at.node)), hint, rule="format", expected="duration"
+            raise InvalidValue(
+                msg("must be a duration, not {node}", node=describe_node(at.node)),
+                hint,
+                rule="format",
+                expected="duration",
             )
         duration = parsed
     if not timedelta(0) <= duration <= MAX_DURATION:
-        said = msg("must be between 0 and {days} days, not {node}", days=MAX_DURATION.days, node=describe(at.node))
-        raise Wrong(said, rule="format", expected="duration")
+        message = msg(
+            "must be between 0 and {days} days, not {node}", days=MAX_DURATION.days, node=describe_node(at.node)
+        )
+        raise InvalidValue(message, rule="format", expected="duration")
     return duration
 
 
@@ -255,38 +266,49 @@ _DURATION_SCHEMA = [
     {"type": "string", "pattern": DURATION},
     {"type": "number", "minimum": 0, "maximum": _SECONDS},
 ]
-DURATION_KIND = Kind(_read_duration, {"anyOf": _DURATION_SCHEMA})
+DURATION_KIND = FieldKind(_read_duration, {"anyOf": _DURATION_SCHEMA})
 
 
-def size(*, least: int, most: int = 2**60) -> Kind[int]:
-    """Bytes."""
+def size_kind(*, least: int, most: int = 2**60) -> FieldKind[int]:
+    """A size in bytes."""
 
-    def read(at: At) -> int:
+    def parse_bytes(at: FieldValue) -> int:
         value = at.node.value
         size = parse_size(value) if isinstance(value, str) else value
         if isinstance(size, bool) or not isinstance(size, int):
             hint = msg("Write 512Mi, 2Gi, 1.5G or a number of bytes.")
-            raise Wrong(msg("must be a size, not {node}", node=describe(at.node)), hint, rule="format", expected="size")
+            raise InvalidValue(
+                msg("must be a size, not {node}", node=describe_node(at.node)), hint, rule="format", expected="size"
+            )
         if size < least and size > 0:
             hint = msg("Did you mean {size}Gi?", size=size) if size < 4096 else msg("Write 512Mi or 2Gi.")
-            raise Wrong(msg("is only {size} bytes", size=size), hint, rule="minimum", expected=least)
+            raise InvalidValue(msg("is only {size} bytes", size=size), hint, rule="minimum", expected=least)
         if not least <= size <= most:
-            said = msg(
-                "must be between {least} and {most} bytes, not {node}", least=least, most=most, node=describe(at.node)
+            message = msg(
+                "must be between {minimum} and {maximum} bytes, not {node}",
+                minimum=least,
+                maximum=most,
+                node=describe_node(at.node),
             )
-            raise Wrong(said, rule="minimum" if size < least else "maximum", expected=least if size < least else most)
+            raise InvalidValue(
+                message, rule="minimum" if size < least else "maximum", expected=least if size < least else most
+            )
         return size
 
-    return Kind(
-        read,
+    return FieldKind(
+        parse_bytes,
         {"anyOf": [{"type": "string", "pattern": SIZE}, {"type": "integer", "minimum": least, "maximum": most}]},
     )
 
 
 def check_count(count: int, what: str, least: int, most: int, names: tuple[str, str]) -> None:
-    """`names` are those of the rules broken by too few and by too many."""
+    """Validate a count. `names`: the violated rules for too few and too many."""
     if not least <= count <= most:
-        span = msg("at most {most}", most=most) if not least else msg("{least} to {most}", least=least, most=most)
+        span = (
+            msg("at most {limit}", limit=most)
+            if not least
+            else msg("{minimum} to {maximum}", minimum=least, maximum=most)
+        )
         few = count < least
-        said = msg("must have {span} {what}, not {count}", span=span, what=noun(what), count=count)
-        raise Wrong(said, rule=names[0] if few else names[1], expected=least if few else most)
+        message = msg("must have {span} {what}, not {count}", span=span, what=mark_translatable(what), count=count)
+        raise InvalidValue(message, rule=names[0] if few else names[1], expected=least if few else most)

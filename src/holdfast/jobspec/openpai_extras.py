@@ -1,4 +1,4 @@
-"""What OpenPAI files say under `extras`: placement, priority, runtime plugins, storages, and our own `holdfast`."""
+"""The `extras` of OpenPAI files: placement, priority, runtime plugins, storages, and our own `holdfast`."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Any
 
 from holdfast.core.job import Hold
 from holdfast.core.messages import msg
-from holdfast.core.notifications import Notify
+from holdfast.core.notifications import NotifySpec
 
-from .fields import At, Fields, Key, Kind, Wrong, guess_or_list
+from .fields import FieldKind, Fields, FieldSpec, FieldValue, InvalidValue, suggest_names
 from .holdfast_keys import HOLD
-from .kinds import BOOLEAN, DURATION_KIND, NONE, OBJECT, choice, list_of, object_of, or_none, text
-from .notifying import NOTIFY, joined, read_status_mails
-from .openpai_prerequisites import PLUGIN_PREFIX, warn_of_unknown_plugin
-from .paths import clip
+from .kinds import BOOLEAN, DURATION_KIND, NONE, OBJECT, choice_kind, list_kind, object_kind, optional_kind, text_kind
+from .notify import NOTIFY, merge_notify, read_status_mails
+from .openpai_prerequisites import PLUGIN_PREFIX, warn_unknown_plugin
+from .paths import clip_text
 
-# OpenPAI's own numbers. A job that names no class has 0, as in every other dialect.
+# OpenPAI's numbers. A job without a class has 0, as in all file formats.
 PRIORITIES = {"crit": 120, "prod": 100, "test": 10, "oppo": -1}
 
-_LABEL = text(most=1024)
-_LABELS = list_of(_LABEL)
-_HOLDFAST = object_of(
+_LABEL = text_kind(most=1024)
+_LABELS = list_kind(_LABEL)
+_HOLDFAST = object_kind(
     {
-        "hold": Key(HOLD, msg("Keep a failed task for debugging; false: not even where the group does.")),
-        "time_limit": Key(or_none(DURATION_KIND), msg("How long the job may run.")),
-        "grace": Key(DURATION_KIND, msg("Time between the polite and the forced stop.")),
-        "notify": Key(NOTIFY, msg("Who is told of what.")),
+        "hold": FieldSpec(HOLD, msg("Hold failed tasks for debugging; false disables the group's hold.")),
+        "time_limit": FieldSpec(optional_kind(DURATION_KIND), msg("Maximum run time of the job.")),
+        "grace": FieldSpec(DURATION_KIND, msg("Time between SIGTERM and SIGKILL when a task is stopped.")),
+        "notify": FieldSpec(NOTIFY, msg("Notifications for the job.")),
     }
 )
 
@@ -41,100 +41,104 @@ class Extras:
     hold: Hold | None = None
     time_limit: timedelta | None = None
     grace: timedelta | None = None
-    notify: tuple[Notify, ...] = ()
+    notify: tuple[NotifySpec, ...] = ()
     plugins: list[dict[str, Any]] = field(default_factory=list)
-    storages: list[dict[str, Any]] | None = None  # None: not asked for; []: the user's default ones
+    storages: list[dict[str, Any]] | None = None  # None: not requested; []: the user's default ones
 
 
-def read_extras(at: At, roles: Collection[str]) -> Extras:
-    """Keys that mean something here; all others are tolerated."""
+def read_extras(at: FieldValue, roles: Collection[str]) -> Extras:
+    """Read supported keys; all others are ignored."""
     fields = Fields(at)
-    extras = Extras(gang=fields.take("gangAllocation", BOOLEAN, True))
+    extras = Extras(gang=fields.read_optional("gangAllocation", BOOLEAN, True))
     scheduler = fields.get("hivedScheduler")
     if scheduler is not None:
-        extras.priority = scheduler.apply(lambda at: _read_scheduler(at, roles), 0)
+        extras.priority = scheduler.apply_reader(lambda at: _read_scheduler(at, roles), 0)
     plugins = fields.get(PLUGIN_PREFIX)
     if plugins is not None:
-        extras.plugins = plugins.apply(lambda at: _read_plugins(at, roles), [])
-    extras.storages = _storages(fields, extras.plugins)
-    read_our_extras(fields, extras)
+        extras.plugins = plugins.apply_reader(lambda at: _read_plugins(at, roles), [])
+    extras.storages = _collect_storages(fields, extras.plugins)
+    read_holdfast_extras(fields, extras)
     return extras
 
 
-def read_our_extras(fields: Fields, extras: Extras) -> None:
-    ours = fields.take("holdfast", _HOLDFAST, {})
+def read_holdfast_extras(fields: Fields, extras: Extras) -> None:
+    ours = fields.read_optional("holdfast", _HOLDFAST, {})
     extras.hold = ours.get("hold")
     extras.time_limit = timedelta(0) if ours.get("time_limit") is NONE else ours.get("time_limit")
     extras.grace = ours.get("grace")
     mails = fields.get("jobStatusChangeNotification")
-    extras.notify = joined([*(mails.apply(read_status_mails, ()) if mails else ()), *ours.get("notify", ())])
+    extras.notify = merge_notify(
+        [*(mails.apply_reader(read_status_mails, ()) if mails else ()), *ours.get("notify", ())]
+    )
 
 
-def _read_scheduler(at: At, roles: Collection[str]) -> int:
+def _read_scheduler(at: FieldValue, roles: Collection[str]) -> int:
     fields = Fields(at)
-    priority = fields.take("jobPriorityClass", choice(*PRIORITIES), None)
+    priority = fields.read_optional("jobPriorityClass", choice_kind(*PRIORITIES), None)
     for key in ("gangReleaseEnable", "lazyPreemptionEnable", "ignoreK8sSuggestedNodes"):
-        fields.take(key, BOOLEAN, None)
+        fields.read_optional(key, BOOLEAN, None)
     cells = fields.get("taskRoles")
-    for name, cell in (cells.apply(At.entries, {}) if cells else {}).items():
+    for name, cell in (cells.apply_reader(FieldValue.get_entries, {}) if cells else {}).items():
         if name not in roles:
-            hint = partial(guess_or_list, name, roles)
-            cell.problem(msg("is not a task role of this job"), hint, rule="placement", expected=name)
-        cell.apply(_check_cell, None)
+            hint = partial(suggest_names, name, roles)
+            cell.add_problem(msg("is not a task role of this job"), hint, rule="placement", expected=name)
+        cell.apply_reader(_check_cell, None)
     return PRIORITIES[priority] if priority else 0
 
 
-def _check_cell(at: At) -> None:
+def _check_cell(at: FieldValue) -> None:
     fields = Fields(at)
-    named = [key for key in ("skuType", "pinnedCellId") if fields.take(key, _LABEL, None) is not None]
-    fields.take("affinityGroupName", _LABEL, None)
+    named = [key for key in ("skuType", "pinnedCellId") if fields.read_optional(key, _LABEL, None) is not None]
+    fields.read_optional("affinityGroupName", _LABEL, None)
     if len(named) == 2:
-        raise Wrong(msg("has both skuType and pinnedCellId"), msg("Keep one of the two."), rule="placement")
+        raise InvalidValue(msg("has both skuType and pinnedCellId"), msg("Remove one of the two."), rule="placement")
 
 
-def _read_plugins(at: At, roles: Collection[str]) -> list[dict[str, Any]]:
-    calls = (item.apply(lambda item: _read_plugin(item, roles), None) for item in at.items())
+def _read_plugins(at: FieldValue, roles: Collection[str]) -> list[dict[str, Any]]:
+    calls = (item.apply_reader(lambda item: _read_plugin(item, roles), None) for item in at.list_items())
     return [call for call in calls if call is not None]
 
 
-def _read_plugin(at: At, roles: Collection[str]) -> dict[str, Any]:
+def _read_plugin(at: FieldValue, roles: Collection[str]) -> dict[str, Any]:
     fields = Fields(at)
     chosen, named = fields.get("taskroles"), fields.get("plugin")
     if named is not None:
-        warn_of_unknown_plugin(named, named.node.value)
+        warn_unknown_plugin(named, named.node.value)
     return {
-        "plugin": fields.need("plugin", _LABEL, ""),
-        "parameters": fields.take("parameters", OBJECT, {}),
-        "failurePolicy": fields.take("failurePolicy", choice("fail", "ignore"), "fail"),
-        **({"taskroles": _known_roles(chosen, roles)} if chosen else {}),
+        "plugin": fields.read_required("plugin", _LABEL, ""),
+        "parameters": fields.read_optional("parameters", OBJECT, {}),
+        "failurePolicy": fields.read_optional("failurePolicy", choice_kind("fail", "ignore"), "fail"),
+        **({"taskroles": _read_known_roles(chosen, roles)} if chosen else {}),
     }
 
 
-def _known_roles(at: At, roles: Collection[str]) -> list[str]:
-    names = list(at.read(_LABELS, ()))
+def _read_known_roles(at: FieldValue, roles: Collection[str]) -> list[str]:
+    names = list(at.read_kind(_LABELS, ()))
     for name in names:
         if name not in roles:
-            hint = partial(guess_or_list, name, roles)
-            at.warn(msg("names {name}, which is not a task role of this job", name=repr(clip(name))), hint)
+            hint = partial(suggest_names, name, roles)
+            at.add_warning(
+                msg("refers to {name}, which is not a task role of this job", name=repr(clip_text(name))), hint
+            )
     return names
 
 
-def _read_storage(at: At) -> dict[str, Any]:
+def _read_storage(at: FieldValue) -> dict[str, Any]:
     fields = Fields(at)
-    name = fields.need("name", _LABEL, "")
-    return {"name": name, "mountPath": fields.take("mountPath", _LABEL, f"/mnt/{name}")}
+    name = fields.read_required("name", _LABEL, "")
+    return {"name": name, "mountPath": fields.read_optional("mountPath", _LABEL, f"/mnt/{name}")}
 
 
-_STORAGES = list_of(Kind(_read_storage, {}))
+_STORAGES = list_kind(FieldKind(_read_storage, {}))
 
 
-def _storages(fields: Fields, plugins: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
-    if fields.has("storages"):
-        return list(fields.take("storages", _STORAGES, ()))
+def _collect_storages(fields: Fields, plugins: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
+    if fields.has_key("storages"):
+        return list(fields.read_optional("storages", _STORAGES, ()))
     team = next((call for call in plugins if call["plugin"] == "teamwise_storage"), None)
     if team is None:
         return None
-    # Before `storages` existed, this plugin named them.
+    # The form of storages before `storages` existed.
     names = team["parameters"].get("storageConfigNames")
     wanted = names if isinstance(names, list) else []
     return [{"name": name, "mountPath": f"/mnt/{name}"} for name in wanted if isinstance(name, str)]

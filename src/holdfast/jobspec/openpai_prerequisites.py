@@ -10,34 +10,36 @@ from typing import Any
 
 from holdfast.core.messages import msg
 
-from .fields import At, Fields, Kind, Wrong, describe, guess, guess_or_list, list_known
-from .kinds import ANYTHING, OBJECT, choice, list_of, spelled, text
-from .paths import clip
+from .fields import FieldKind, Fields, FieldValue, InvalidValue, describe_node, suggest_names
+from .kinds import ANYTHING, OBJECT, choice_kind, list_kind, read_text_scalar, text_kind
+from .paths import clip_text
 from .rules import IMAGE
-from .templates import PASSWORDS, secret_reference, secrets_in
+from .templates import PASSWORDS_KEY, format_secret_reference, list_secret_references
 
-NAME = text(most=255, pattern=r"^[a-zA-Z0-9_-]+$", rule=msg("must be made of letters, digits, _ and -"))
-LABEL = text(least=0)
+NAME = text_kind(most=255, pattern=r"^[a-zA-Z0-9_-]+$", rule=msg("must contain only letters, digits, _ and -"))
+LABEL = text_kind(least=0)
 DOCKER_HUB = "https://index.docker.io/v1/"
 PLUGIN_PREFIX = "com.microsoft.pai.runtimeplugin"
 PLUGINS = ("cmd", "git", "ssh", "tensorboard", "teamwise_storage")
 
 _TYPES = ("dockerimage", "script", "output", "data")
-_TYPE = choice(*_TYPES)
-_STRINGS = list_of(LABEL)
-_URIS: Kind[Any] = _STRINGS
+_TYPE = choice_kind(*_TYPES)
+_STRINGS = list_kind(LABEL)
+_URIS: FieldKind[Any] = _STRINGS
 
 
-def _read_version(at: At) -> str | float:
+def _read_version(at: FieldValue) -> str | float:
     value = at.node.value
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise Wrong(
-            msg("must be text or a number, not {node}", node=describe(at.node)), rule="type", expected="string,number"
+        raise InvalidValue(
+            msg("must be text or a number, not {node}", node=describe_node(at.node)),
+            rule="type",
+            expected="string,number",
         )
     return value
 
 
-VERSION = Kind(_read_version, {"type": ["string", "number"]})
+VERSION = FieldKind(_read_version, {"type": ["string", "number"]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,116 +52,115 @@ class Prerequisite:
 
 
 class Prerequisites:
-    """By type and name: the same name may stand for an image and for a script."""
+    """Prerequisites by type and name: an image and a script can have the same name."""
 
     def __init__(self, items: Iterable[Prerequisite] = ()) -> None:
         self.all = {(item.type, item.name): item for item in items}
 
-    def find(self, kind: str, at: At) -> Prerequisite:
-        name = spelled(at)
+    def find_by_kind(self, kind: str, at: FieldValue) -> Prerequisite:
+        name = read_text_scalar(at)
         if (kind, name) not in self.all:
-            known = (other for type_, other in self.all if type_ == kind)
-            raise _dangling(name, known)
+            raise _build_missing_error(name, (other for type_, other in self.all if type_ == kind))
         return self.all[kind, name]
 
-    def find_any(self, at: At) -> list[Prerequisite]:
-        name = spelled(at)
+    def find_any(self, at: FieldValue) -> list[Prerequisite]:
+        name = read_text_scalar(at)
         found = [self.all[kind, name] for kind in _TYPES if (kind, name) in self.all]
         if not found:
-            known = (other for _, other in self.all)
-            raise _dangling(name, known)
+            raise _build_missing_error(name, (other for _, other in self.all))
         return found
 
 
-def read_prerequisites(at: At) -> Prerequisites:
+def read_prerequisites(at: FieldValue) -> Prerequisites:
     found = Prerequisites()
-    items = at.items()
+    items = at.list_items()
     if not items:
-        raise Wrong(msg("must have at least one item"), rule="minItems", expected=1)
+        raise InvalidValue(msg("must have at least one item"), rule="minItems", expected=1)
     for item in items:
-        prerequisite = item.apply(_read_one, None)
+        prerequisite = item.apply_reader(_read_prerequisite, None)
         if prerequisite is None:
             continue
         key = prerequisite.type, prerequisite.name
         if key in found.all:
-            said = msg("Duplicate {type} prerequisites {name}.", type=prerequisite.type, name=prerequisite.name)
-            item.problem(said, rule="uniqueNames", expected=prerequisite.name)
+            message = msg("Duplicate {type} prerequisites {name}.", type=prerequisite.type, name=prerequisite.name)
+            item.add_problem(message, rule="uniqueNames", expected=prerequisite.name)
         found.all[key] = prerequisite
     return found
 
 
-def _read_one(at: At) -> Prerequisite | None:
+def _read_prerequisite(at: FieldValue) -> Prerequisite | None:
     fields = Fields(at)
-    type_ = fields.need("type", _TYPE, None)
-    name = fields.need("name", NAME, "")
-    fields.take("protocolVersion", ANYTHING, None)
-    fields.take("version", VERSION, None)
+    type_ = fields.read_required("type", _TYPE, None)
+    name = fields.read_required("name", NAME, "")
+    fields.read_optional("protocolVersion", ANYTHING, None)
+    fields.read_optional("version", VERSION, None)
     for key in ("contributor", "description"):
-        fields.take(key, LABEL, None)
+        fields.read_optional(key, LABEL, None)
     if type_ is None:
         return None
     if type_ == "dockerimage":
-        uri, auth = fields.need("uri", IMAGE, ""), fields.take("auth", _AUTH, {})
-        fields.close()
+        uri, auth = fields.read_required("uri", IMAGE, ""), fields.read_optional("auth", _AUTH, {})
+        fields.report_unknown_keys()
         return Prerequisite(type_, name, OBJECT.read(at), uri, auth)
-    fields.take("uri", _URIS if type_ == "data" else LABEL, None)
+    fields.read_optional("uri", _URIS if type_ == "data" else LABEL, None)
     plugin = fields.get("plugin")
-    if plugin is not None and plugin.read(LABEL, "").startswith(f"{PLUGIN_PREFIX}."):
-        warn_of_unknown_plugin(plugin, spelled(plugin).removeprefix(f"{PLUGIN_PREFIX}."))
-    fields.take("require", _STRINGS, None)
+    if plugin is not None and plugin.read_kind(LABEL, "").startswith(f"{PLUGIN_PREFIX}."):
+        warn_unknown_plugin(plugin, read_text_scalar(plugin).removeprefix(f"{PLUGIN_PREFIX}."))
+    fields.read_optional("require", _STRINGS, None)
     return Prerequisite(type_, name, OBJECT.read(at))
 
 
-def _read_auth(at: At) -> dict[str, str]:
-    """Messages about a password never show it."""
+def _read_auth(at: FieldValue) -> dict[str, str]:
+    """Read credentials; messages never show the password."""
     fields = Fields(at)
-    auth = {"registryuri": fields.take("registryuri", LABEL, DOCKER_HUB)}
-    username = fields.take("username", LABEL, None)
+    auth = {"registryuri": fields.read_optional("registryuri", LABEL, DOCKER_HUB)}
+    username = fields.read_optional("username", LABEL, None)
     password = fields.get("password")
     if username is not None:
         auth["username"] = username
     if password is not None:
         if isinstance(password.node.value, dict | list):
-            password.problem(msg("must be text"), rule="type", expected="string")
+            password.add_problem(msg("must be text"), rule="type", expected="string")
         else:
             auth["password"] = _read_password(password)
-    fields.close()
+    fields.report_unknown_keys()
     return auth
 
 
-def _read_password(at: At) -> str:
-    password = spelled(at)
-    if not secrets_in(password):
-        at.warn(
-            msg("is written in the open; it is kept as a secret"), msg("Write <% $secrets.name %> and put it there.")
+def _read_password(at: FieldValue) -> str:
+    password = read_text_scalar(at)
+    if not list_secret_references(password):
+        at.add_warning(
+            msg("is plain text; it is stored as a secret"),
+            msg("Move it to secrets and write <% $secrets.name %> instead."),
         )
     return password
 
 
-_AUTH = Kind(_read_auth, {})
+_AUTH = FieldKind(_read_auth, {})
 
 
-def hide_passwords(prerequisites: Prerequisites, secrets: dict[str, Any]) -> dict[str, dict[str, str]]:
-    """The registries of the job's images, by image. Passwords in the open move into `secrets`."""
+def move_passwords_to_secrets(prerequisites: Prerequisites, secrets: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Return the registries by image. Plain-text passwords are moved to `secrets`."""
     registries: dict[str, dict[str, str]] = {}
-    hidden = PASSWORDS
+    hidden = PASSWORDS_KEY
     while hidden in secrets:
         hidden += "_"
     for (type_, name), item in prerequisites.all.items():
         if type_ != "dockerimage" or not item.auth:
             continue
         password = item.auth.get("password")
-        if password and not secrets_in(password):
+        if password and not list_secret_references(password):
             secrets.setdefault(hidden, {})[name] = password
-            item.auth["password"] = secret_reference(hidden, name)
+            item.auth["password"] = format_secret_reference(hidden, name)
         if "password" in item.auth:
             item.values["auth"] = {**item.values["auth"], "password": item.auth["password"]}
         registries[name] = item.auth
     return registries
 
 
-def plugin_call(item: Prerequisite) -> dict[str, Any] | None:
-    """A prerequisite with a runtime plugin is a call of it in each role that lists it."""
+def build_plugin_call(item: Prerequisite) -> dict[str, Any] | None:
+    """Build the plugin call of a prerequisite, for each role that lists it."""
     plugin = item.values.get("plugin")
     if not isinstance(plugin, str) or not plugin.startswith(f"{PLUGIN_PREFIX}."):
         return None
@@ -173,20 +174,17 @@ def plugin_call(item: Prerequisite) -> dict[str, Any] | None:
     }
 
 
-def warn_of_unknown_plugin(at: At, name: Any) -> None:
-    """Its tasks fail, unless the file says to ignore that, as they did with OpenPAI."""
+def warn_unknown_plugin(at: FieldValue, name: Any) -> None:
+    """Warn that its tasks will fail, as with OpenPAI, unless the file ignores it."""
     if isinstance(name, str) and name not in PLUGINS:
-        said = msg(
-            "names the runtime plugin {name}, which there is none of here: its tasks will fail", name=repr(clip(name))
+        message = msg(
+            "uses the runtime plugin {name}, which is not available: its tasks will fail", name=repr(clip_text(name))
         )
-        at.warn(msg("{said} unless failurePolicy is ignore", said=said), partial(guess_or_list, name, PLUGINS))
+        at.add_warning(
+            msg("{detail} unless failurePolicy is ignore", detail=message), partial(suggest_names, name, PLUGINS)
+        )
 
 
-def _dangling(name: str, known: Iterable[str]) -> Wrong:
-    said = msg("Prerequisite {name} does not exist.", name=clip(name))
-    return Wrong(said, partial(_known, name, known), rule="reference", expected=name)
-
-
-def _known(name: str, known: Iterable[str]) -> str | None:
-    names = list(islice(known, 100))
-    return guess(name, names) or (list_known(names) if names else None)
+def _build_missing_error(name: str, known: Iterable[str]) -> InvalidValue:
+    message = msg("Prerequisite {name} does not exist.", name=clip_text(name))
+    return InvalidValue(message, lambda: suggest_names(name, list(islice(known, 100))), rule="reference", expected=name)

@@ -1,4 +1,4 @@
-"""Text in any dialect -> the one canonical Job, or every problem at once."""
+"""Text in any file format -> the canonical Job, or all problems at once."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.core.errors import InvalidJob, Problem
-from holdfast.core.job import Dialect, Job
+from holdfast.core.job import Job, JobFormat
 from holdfast.core.messages import msg
 
 from .defaults import Defaults
-from .document import Document, Node, read_document, with_lines
-from .fields import At, Report, describe
+from .document import Document, DocumentNode, read_document, reload_with_lines
+from .fields import FieldValue, ProblemReport, describe_node
 from .holdfast_yaml import read_holdfast
 from .openpai_v1 import read_openpai_v1
 from .openpai_v2 import read_openpai_v2
-from .primehub import PRIMEHUB_MARKS, is_resource, read_primehub
+from .primehub import PRIMEHUB_MARKS, is_kubernetes_resource, read_primehub
 
-_READERS: dict[Dialect, Callable[[At, Defaults], Job]] = {
-    Dialect.HOLDFAST: read_holdfast,
-    Dialect.OPENPAI_V2: read_openpai_v2,
-    Dialect.OPENPAI_V1: read_openpai_v1,
-    Dialect.PRIMEHUB: read_primehub,
+_READERS: dict[JobFormat, Callable[[FieldValue, Defaults], Job]] = {
+    JobFormat.HOLDFAST: read_holdfast,
+    JobFormat.OPENPAI_V2: read_openpai_v2,
+    JobFormat.OPENPAI_V1: read_openpai_v1,
+    JobFormat.PRIMEHUB: read_primehub,
 }
 _NO_DEFAULTS = Defaults()
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParsedJob:
     job: Job
     warnings: tuple[Problem, ...] = ()
 
 
-def parse_job(text: str | bytes, *, dialect: Dialect | None = None, defaults: Defaults = _NO_DEFAULTS) -> Parsed:
-    """Read a job file. InvalidJob carries everything that is wrong with it."""
+def parse_job(text: str | bytes, *, dialect: JobFormat | None = None, defaults: Defaults = _NO_DEFAULTS) -> ParsedJob:
+    """Parse a job file; InvalidJob contains all problems."""
     document = read_document(text)
-    outcome = _try(document, dialect, defaults)
+    outcome = _try_parse(document, dialect, defaults)
     if isinstance(outcome, InvalidJob) or outcome.warnings:
         outcome = _add_lines(outcome, document, dialect, defaults)
     if isinstance(outcome, InvalidJob):
@@ -44,45 +44,47 @@ def parse_job(text: str | bytes, *, dialect: Dialect | None = None, defaults: De
     return outcome
 
 
-def recognise(document: Mapping[str, Any]) -> Dialect:
-    """Which dialect a job file is written in, by its keys."""
+def detect_format(document: Mapping[str, Any]) -> JobFormat:
+    """Detect the file format by its keys."""
     roles = document.get("taskRoles")
-    roles = roles.value if isinstance(roles, Node) else roles
+    roles = roles.value if isinstance(roles, DocumentNode) else roles
     if "protocolVersion" in document:
-        return Dialect.OPENPAI_V2
+        return JobFormat.OPENPAI_V2
     if "jobName" in document or isinstance(roles, list):
-        return Dialect.OPENPAI_V1
+        return JobFormat.OPENPAI_V1
     if roles is not None:
-        return Dialect.OPENPAI_V2
-    if is_resource(document) or ("roles" not in document and any(mark in document for mark in PRIMEHUB_MARKS)):
-        return Dialect.PRIMEHUB
-    return Dialect.HOLDFAST
+        return JobFormat.OPENPAI_V2
+    if is_kubernetes_resource(document) or (
+        "roles" not in document and any(mark in document for mark in PRIMEHUB_MARKS)
+    ):
+        return JobFormat.PRIMEHUB
+    return JobFormat.HOLDFAST
 
 
-def _try(document: Document, dialect: Dialect | None, defaults: Defaults) -> Parsed | InvalidJob:
+def _try_parse(document: Document, dialect: JobFormat | None, defaults: Defaults) -> ParsedJob | InvalidJob:
     try:
-        return _parse(document, dialect, defaults)
+        return _parse_document(document, dialect, defaults)
     except InvalidJob as invalid:
         return invalid
 
 
 def _add_lines(
-    outcome: Parsed | InvalidJob, document: Document, dialect: Dialect | None, defaults: Defaults
-) -> Parsed | InvalidJob:
-    """JSON gives no lines, so what is said about it is worked out again from a tree that has them."""
-    located = with_lines(document)
-    again = outcome if located is None else _try(located, dialect, defaults)
+    outcome: ParsedJob | InvalidJob, document: Document, dialect: JobFormat | None, defaults: Defaults
+) -> ParsedJob | InvalidJob:
+    """Parse JSON again with line numbers, for its problems."""
+    located = reload_with_lines(document)
+    again = outcome if located is None else _try_parse(located, dialect, defaults)
     return again if type(again) is type(outcome) else outcome
 
 
-def _parse(document: Document, dialect: Dialect | None, defaults: Defaults) -> Parsed:
+def _parse_document(document: Document, dialect: JobFormat | None, defaults: Defaults) -> ParsedJob:
     root = document.root
     if not isinstance(root.value, dict):
         message = msg(
-            "A job file is a mapping of fields such as name and command; this one is {root}", root=describe(root)
+            "A job file must be a mapping with fields such as name and command, not {root}", root=describe_node(root)
         )
         raise InvalidJob([Problem("", message, line=root.line or 1, rule="type", expected="object")])
-    report = Report(document.problems)
-    job = _READERS[dialect or recognise(root.value)](At(root, "", report), defaults)
+    report = ProblemReport(document.problems)
+    job = _READERS[dialect or detect_format(root.value)](FieldValue(root, "", report), defaults)
     report.raise_problems()
-    return Parsed(job, tuple(report.warnings))
+    return ParsedJob(job, tuple(report.warnings))

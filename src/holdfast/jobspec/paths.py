@@ -1,4 +1,4 @@
-"""How messages name a place in a job file: roles.worker.commands[2]."""
+"""Paths of fields in messages: roles.worker.commands[2]."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Iterable
 _SIMPLE_NAME = re.compile(r"[\w$~-]{1,64}")
 
 
-def clip(text: str, most: int = 60) -> str:
+def clip_text(text: str, most: int = 60) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def render_path(steps: Iterable[str | int]) -> str:
-    """roles.worker.commands[2]; odd names in quotes."""
+    """Format a path such as roles.worker.commands[2]; special names are quoted."""
     path = ""
     for step in steps:
         path = join_path(path, step)
@@ -25,5 +25,5 @@ def join_path(path: str, step: str | int) -> str:
     if isinstance(step, int):
         return f"{path}[{step}]"
     if not _SIMPLE_NAME.fullmatch(step):
-        return f"{path}[{json.dumps(clip(step), ensure_ascii=False)}]"
+        return f"{path}[{json.dumps(clip_text(step), ensure_ascii=False)}]"
     return f"{path}.{step}" if path else step

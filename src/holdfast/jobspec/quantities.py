@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them: 1h30m, 2Gi. Both directions, exact."""
+"""Durations and sizes such as 1h30m and 2Gi: exact parsing and rendering."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?)b?")
 
 
 def parse_duration(text: str) -> timedelta | None:
-    """90m, 2h30m, 1.5d; None when it is not a duration."""
+    """Parse 90m, 2h30m or 1.5d; None if it is not a duration."""
     if not _DURATION.fullmatch(text):
         return None
     seconds = sum(Decimal(number) * _UNITS[unit] for number, unit in _DURATION_PARTS.findall(text))
@@ -30,7 +30,7 @@ def parse_duration(text: str) -> timedelta | None:
 
 
 def render_duration(duration: timedelta) -> str:
-    """The shortest common way to write it."""
+    """Return the shortest common form."""
     rest, micros = divmod(duration // timedelta(microseconds=1), 1_000_000)
     parts = []
     for unit in "dhm":
@@ -45,7 +45,7 @@ def render_duration(duration: timedelta) -> str:
 
 
 def parse_size(text: str) -> int | None:
-    """Bytes of 512Mi (1024 based), 1.5G (1000 based) or 4096; None when it is not a size."""
+    """Parse 512Mi (1024 based), 1.5G (1000 based) or 4096 to bytes; None if it is not a size."""
     if not re.fullmatch(SIZE, text):
         return None
     found = _SIZE.fullmatch(text.lower())
@@ -55,7 +55,7 @@ def parse_size(text: str) -> int | None:
 
 
 def render_size(size: int) -> str | int:
-    """With the largest unit that is exact."""
+    """Return the form with the largest exact unit."""
     for power, unit in ((4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki")):
         if size and size % 1024**power == 0:
             return f"{size // 1024**power}{unit}"

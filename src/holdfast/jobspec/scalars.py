@@ -1,4 +1,4 @@
-"""What an unquoted YAML word means: the YAML 1.2 core schema.
+"""Values of unquoted YAML words: the YAML 1.2 core schema.
 
 So `yes`, `off` and `1:30` are text, and 010 is ten. Infinity and "not a number" are left as text: JSON has neither.
 """
@@ -10,7 +10,7 @@ import re
 
 Scalar = str | int | float | bool | None
 
-_WORDS: dict[str, bool | None] = {
+_KEYWORDS: dict[str, bool | None] = {
     "": None, "~": None, "null": None, "Null": None, "NULL": None,
     "true": True, "True": True, "TRUE": True,
     "false": False, "False": False, "FALSE": False,
@@ -21,34 +21,34 @@ _OCTAL = re.compile(r"0o[0-7]+")
 _HEX = re.compile(r"0x[0-9a-fA-F]+")
 _NUMBER_STARTS = frozenset("0123456789+-.")
 
-MAX_NUMBER_LENGTH = 100  # characters; nothing in a job needs more, and long ones are slow to convert
+MAX_NUMBER_LENGTH = 100  # characters; long numbers are slow to convert
 
 
 class NumberTooLong(ValueError):
-    """A number no computer needs."""
+    """A number with too many digits."""
 
 
-def resolve(text: str) -> Scalar:
-    """The value of a plain scalar."""
-    if text in _WORDS:
-        return _WORDS[text]
+def resolve_scalar(text: str) -> Scalar:
+    """Return the value of a plain scalar."""
+    if text in _KEYWORDS:
+        return _KEYWORDS[text]
     if text[0] not in _NUMBER_STARTS or not _looks_like_number(text):
         return text
     if len(text) > MAX_NUMBER_LENGTH:
         raise NumberTooLong
-    return _number(text)
+    return _parse_number(text)
 
 
 def is_text(text: str) -> bool:
-    """Written without quotes, it is read back as text."""
-    return text not in _WORDS and not (text[0] in _NUMBER_STARTS and _looks_like_number(text))
+    """Whether it is parsed as text without quotes."""
+    return text not in _KEYWORDS and not (text[0] in _NUMBER_STARTS and _looks_like_number(text))
 
 
 def _looks_like_number(text: str) -> bool:
     return any(pattern.fullmatch(text) for pattern in (_FLOAT, _HEX, _OCTAL))
 
 
-def _number(text: str) -> int | float:
+def _parse_number(text: str) -> int | float:
     if _INT.fullmatch(text):
         return int(text)
     if text[:2] == "0x":

@@ -6,19 +6,19 @@ import json
 import sys
 from pathlib import Path
 
-from .holdfast_schema import job_schema
+from .holdfast_schema import build_job_schema
 
 
-def schema_text() -> str:
-    return json.dumps(job_schema(), indent=2, ensure_ascii=True) + "\n"
+def render_schema() -> str:
+    return json.dumps(build_job_schema(), indent=2, ensure_ascii=True) + "\n"
 
 
 def main(arguments: list[str]) -> None:
-    """Write to the file, or to standard output without one."""
+    """Write the schema to a file, or to standard output."""
     if arguments:
-        Path(arguments[0]).write_text(schema_text(), encoding="utf-8")
+        Path(arguments[0]).write_text(render_schema(), encoding="utf-8")
     else:
-        sys.stdout.write(schema_text())
+        sys.stdout.write(render_schema())
 
 
 if __name__ == "__main__":

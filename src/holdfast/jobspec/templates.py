@@ -1,15 +1,15 @@
 """`<% $parameters.a.b %>`: references in commands.
 
-Parameters and prerequisites are filled in when the file is parsed; `$secrets` only when a task is launched, so that no
-stored text holds one. Values go in verbatim. What does not resolve stays in the text as it was written, except that
-at the launch of an OpenPAI job with secrets it vanishes, as it did there.
+Parameters and prerequisites are resolved when the file is parsed; `$secrets` only when a task is launched, so that no
+stored text contains one. Values are inserted verbatim. Unresolved references stay in the text, except that at the
+launch of an OpenPAI job with secrets they are removed, as in OpenPAI.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 _TAG = re.compile(r"<%([^<>%]*)%>")  # spaces are stripped later: matched here, they would cost quadratic time
@@ -18,24 +18,24 @@ _STEP = re.compile(r"[\w-]+")
 
 _MISSING = object()
 
-PASSWORDS = "_registry_passwords"  # put among the secrets when an OpenPAI file is read, by us and not by its author
+PASSWORDS_KEY = "_registry_passwords"  # added to the secrets when an OpenPAI file is parsed
 
 
 def has_secrets(secrets: Iterable[str]) -> bool:
-    """Some are of the file's author, by their names. Then tags of an OpenPAI job that refer to nothing vanish."""
-    return any(not name.startswith(PASSWORDS) for name in secrets)
+    """Whether the file's author defined secrets. Then unresolved tags of an OpenPAI job are removed."""
+    return any(not name.startswith(PASSWORDS_KEY) for name in secrets)
 
 
-class Rendered(NamedTuple):
+class RenderedText(NamedTuple):
     text: str
-    unresolved: tuple[str, ...]  # what stands between the tags, each once
+    unresolved: tuple[str, ...]  # content of the tags, each once
 
 
-class Filler:
-    """Fills in references from the same values, working each out once.
+class TemplateFiller:
+    """Resolves references from the same values, each once.
 
-    Without `secrets` among the values, references to them are neither filled in nor called unresolved.
-    `drop`: tags that do not resolve are left out of the text.
+    Without `secrets` in the values, references to them are neither resolved nor reported. `drop`: unresolved tags are
+    removed from the text.
     """
 
     def __init__(self, values: Mapping[str, Any], *, drop: bool = False) -> None:
@@ -43,60 +43,62 @@ class Filler:
         self._drop = drop
         self._texts: dict[str, str | None] = {}
 
-    def resolve(self, reference: str) -> str | None:
+    def resolve_reference(self, reference: str) -> str | None:
         if reference not in self._texts:
-            value = _lookup(reference, self._values)
-            self._texts[reference] = None if value is _MISSING else value_text(value)
+            value = _look_up_value(reference, self._values)
+            self._texts[reference] = None if value is _MISSING else format_value(value)
         return self._texts[reference]
 
-    def render(self, text: str) -> Rendered:
+    def render_text(self, text: str) -> RenderedText:
         unresolved: dict[str, None] = {}
 
-        def fill(tag: re.Match[str]) -> str:
+        def fill_reference(tag: re.Match[str]) -> str:
             reference = tag[1].strip()
-            filled = self.resolve(reference)
+            filled = self.resolve_reference(reference)
             if filled is not None:
                 return filled
             if not _is_secret(reference) or "secrets" in self._values:
                 unresolved[reference] = None
             return "" if self._drop else tag[0]
 
-        return Rendered(_TAG.sub(fill, text), tuple(unresolved)) if "<%" in text else Rendered(text, ())
+        return (
+            RenderedText(_TAG.sub(fill_reference, text), tuple(unresolved)) if "<%" in text else RenderedText(text, ())
+        )
 
-    def size(self, text: str) -> int:
-        """How many characters the text has once filled in, without filling it in."""
+    def measure_size(self, text: str) -> int:
+        """Return the length of the rendered text without rendering it."""
         total = len(text)
         for tag in _TAG.finditer(text) if "<%" in text else ():
-            filled = self.resolve(tag[1].strip())
+            filled = self.resolve_reference(tag[1].strip())
             total += 0 if filled is None else len(filled) - len(tag[0])
         return total
 
 
-def render_templates(text: str, values: Mapping[str, Any]) -> Rendered:
-    """Fill in `$name…` from `values[name]`; `$secrets` is left for the launch."""
-    return Filler(values).render(text)
+def render_templates(text: str, values: Mapping[str, Any]) -> RenderedText:
+    """Resolve `$name…` from `values[name]`; `$secrets` is left for the launch."""
+    return TemplateFiller(values).render_text(text)
 
 
 def fill_secrets(text: str, secrets: Mapping[str, Any]) -> str:
-    """Fill in `<% $secrets.x %>`, verbatim. Everything else stays."""
-    return Filler({"secrets": secrets}).render(text).text
+    """Resolve `<% $secrets.x %>` verbatim; all else stays."""
+    return TemplateFiller({"secrets": secrets}).render_text(text).text
 
 
-def secret_reference(*steps: str) -> str:
-    """The text that stands for a secret."""
+def format_secret_reference(*steps: str) -> str:
+    """Return the reference to a secret."""
     return f"<% $secrets.{'.'.join(steps)} %>"
 
 
-def secrets_in(text: str) -> tuple[str, ...]:
-    """References to secrets, each once."""
+def list_secret_references(text: str) -> tuple[str, ...]:
+    """Return the references to secrets, each once."""
     if "<%" not in text:
         return ()
     references = dict.fromkeys(tag[1].strip() for tag in _TAG.finditer(text))
     return tuple(filter(_is_secret, references))
 
 
-def value_text(value: Any) -> str:
-    """A value as OpenPAI's templates write it, except that mappings become JSON."""
+def format_value(value: Any) -> str:
+    """Format a value as OpenPAI's templates do, except that mappings become JSON."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -104,9 +106,9 @@ def value_text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return _number_text(value)
+        return _format_number(value)
     if isinstance(value, list | tuple):
-        return ",".join(map(value_text, value))
+        return ",".join(map(format_value, value))
     if isinstance(value, Mapping):
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return str(value)
@@ -117,18 +119,14 @@ def _is_secret(reference: str) -> bool:
     return bool(found and found[1] == "secrets")
 
 
-def _lookup(reference: str, values: Mapping[str, Any]) -> Any:
+def _look_up_value(reference: str, values: Mapping[str, Any]) -> Any:
     found = _REFERENCE.fullmatch(reference)
     if not found:
         return _MISSING
-    return _walk(values, (found[1], *_steps(found[2])))
+    return _follow_steps(values, (found[1], *_STEP.findall(found[2])))
 
 
-def _steps(path: str) -> Iterator[str]:
-    return (step.group() for step in _STEP.finditer(path))
-
-
-def _walk(value: Any, steps: Iterable[str]) -> Any:
+def _follow_steps(value: Any, steps: Iterable[str]) -> Any:
     for step in steps:
         if isinstance(value, Mapping):
             value = value.get(step, _MISSING)
@@ -139,8 +137,8 @@ def _walk(value: Any, steps: Iterable[str]) -> Any:
     return value
 
 
-def _number_text(value: float) -> str:
-    """Numbers as JavaScript writes them, which is what job files were written for: 1, 0.1, 0.00001, 1e-7."""
+def _format_number(value: float) -> str:
+    """Format a number as JavaScript does, for compatibility: 1, 0.1, 0.00001, 1e-7."""
     if value.is_integer() and abs(value) < 1e21:
         return str(int(value))
     written = repr(value)

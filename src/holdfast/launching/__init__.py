@@ -1,18 +1,26 @@
-"""A placed task -> the Launch an engine starts. Pure: what must be looked up comes in as `LaunchContext`."""
+"""Builds the Launch of a placed task. Pure: external data comes in as `LaunchContext`."""
 
-from .admin_variables import dataset_variables, mlflow_variables
+from .admin_variables import make_dataset_variables, make_mlflow_variables
 from .build import Launcher
-from .context import ArtifactLimits, Gateway, LaunchContext, Platform, PrimeHub, wants_job_key, wants_user_keys
+from .context import (
+    ArtifactLimits,
+    GatewayAddress,
+    LaunchContext,
+    PrimeHubContext,
+    PrimeHubPlatform,
+    wants_job_key,
+    wants_user_keys,
+)
 
 __all__ = [
     "ArtifactLimits",
-    "Gateway",
+    "GatewayAddress",
     "LaunchContext",
     "Launcher",
-    "Platform",
-    "PrimeHub",
-    "dataset_variables",
-    "mlflow_variables",
+    "PrimeHubContext",
+    "PrimeHubPlatform",
+    "make_dataset_variables",
+    "make_mlflow_variables",
     "wants_job_key",
     "wants_user_keys",
 ]

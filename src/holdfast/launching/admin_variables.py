@@ -1,4 +1,5 @@
-"""Variables that admins give to jobs: by datasets of the kind env, and by a group's MLflow. They may hold passwords."""
+"""Variables that admins give to jobs: by datasets of the kind env, and by a group's MLflow. They may contain
+passwords."""
 
 from __future__ import annotations
 
@@ -10,14 +11,18 @@ from holdfast.core.records import Mlflow
 _NOT_PLAIN = re.compile(r"[^A-Z0-9_]")
 
 
-def dataset_variables(found: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Dataset -> its variables; in jobs they are called DATASET_KEY. No shell can set a name with a dash or a dot in
-    it, so such a variable has a second name with underscores."""
+def make_dataset_variables(found: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Name the variables of datasets DATASET_KEY. No shell can set a name with a dash or a dot in it, so such a
+    variable has a second name with underscores."""
     named = {f"{name}_{key}".upper(): value for name, own in found.items() for key, value in own.items()}
     plain = {_NOT_PLAIN.sub("_", name): value for name, value in named.items()}
     return {**plain, **named}
 
 
-def mlflow_variables(mlflow: Mlflow) -> dict[str, str]:
-    told = {"MLFLOW_TRACKING_URI": mlflow.tracking_uri, "MLFLOW_UI_URL": mlflow.ui_url}
-    return {**mlflow.artifact_envs, **mlflow.tracking_envs, **{name: value for name, value in told.items() if value}}
+def make_mlflow_variables(mlflow: Mlflow) -> dict[str, str]:
+    variables = {"MLFLOW_TRACKING_URI": mlflow.tracking_uri, "MLFLOW_UI_URL": mlflow.ui_url}
+    return {
+        **mlflow.artifact_envs,
+        **mlflow.tracking_envs,
+        **{name: value for name, value in variables.items() if value},
+    }

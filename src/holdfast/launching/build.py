@@ -1,4 +1,4 @@
-"""Puts a Launch together. Secrets are filled in here and nowhere earlier."""
+"""Builds a Launch. Secrets are filled in here and nowhere earlier."""
 
 from __future__ import annotations
 
@@ -6,52 +6,52 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
-from holdfast.core.job import Dialect, Job, Role
+from holdfast.core.job import Job, JobFormat, Role
 from holdfast.engines.base import Launch
 from holdfast.jobspec import fill_secrets
 
 from .context import LaunchContext
-from .intra_job_ssh import with_intra_job_ssh
-from .openpai import JobTasks, SharedLaunchData, add_openpai_runtime, openpai_filler
-from .primehub import dress_primehub
-from .volumes import with_files, with_volume
+from .intra_job_ssh import add_intra_job_ssh
+from .openpai import JobTasks, SharedLaunchData, add_openpai_runtime, make_openpai_filler
+from .primehub import add_primehub_runtime
+from .volumes import add_shared_files, add_volume
 
 
 class Launcher:
-    """For the tasks of one attempt that start together; what they share is worked out once."""
+    """Builds the launches of one attempt's tasks that start together; shared data is computed once."""
 
     def __init__(self, snapshot: JobSnapshot) -> None:
         self.snapshot = snapshot
-        self._company: SharedLaunchData | None = None
-        self.takes_time = snapshot.job.dialect.openpai  # a launch of it may be long: build it in a thread
+        self._shared_data: SharedLaunchData | None = None
+        self.takes_time = snapshot.job.dialect.is_openpai  # its launch may be long: build it in a thread
 
-    def launch(self, task: TaskAttempt, surroundings: LaunchContext) -> Launch:
+    def build_launch(self, task: TaskAttempt, context: LaunchContext) -> Launch:
         snapshot = self.snapshot
-        if not snapshot.job.dialect.openpai:
-            return _dress(_launch(snapshot, task, _filler(snapshot.job)), snapshot, task, surroundings)
-        if self._company is None:
-            self._company = SharedLaunchData(JobTasks(snapshot, surroundings.addresses))
-        launch = _launch(snapshot, task, openpai_filler(snapshot.job, task.role))
-        return add_openpai_runtime(launch, task, self._company, surroundings)
+        if not snapshot.job.dialect.is_openpai:
+            return _add_runtime(_build_launch(snapshot, task, _make_filler(snapshot.job)), snapshot, task, context)
+        if self._shared_data is None:
+            self._shared_data = SharedLaunchData(JobTasks(snapshot, context.addresses))
+        launch = _build_launch(snapshot, task, make_openpai_filler(snapshot.job, task.role))
+        return add_openpai_runtime(launch, task, self._shared_data, context)
 
 
-def _dress(launch: Launch, snapshot: JobSnapshot, task: TaskAttempt, surroundings: LaunchContext) -> Launch:
-    if snapshot.job.dialect is Dialect.PRIMEHUB:
-        return dress_primehub(launch, snapshot, snapshot.job.role(task.role), surroundings)
-    if surroundings.variables:
-        launch = replace(launch, env={**surroundings.variables, **launch.env})
-    if surroundings.volume and surroundings.isolated:  # without a sandbox nothing appears at another path
-        launch = with_volume(launch, surroundings.volume)
-    if surroundings.files:
-        launch = with_files(launch, surroundings.files, isolated=surroundings.isolated)
-    return with_intra_job_ssh(launch, snapshot.job, surroundings) if snapshot.job.task_count > 1 else launch
+def _add_runtime(launch: Launch, snapshot: JobSnapshot, task: TaskAttempt, context: LaunchContext) -> Launch:
+    if snapshot.job.dialect is JobFormat.PRIMEHUB:
+        return add_primehub_runtime(launch, snapshot, snapshot.job.get_role(task.role), context)
+    if context.variables:
+        launch = replace(launch, env={**context.variables, **launch.env})
+    if context.volume and context.isolated:  # without a sandbox the target must equal the source
+        launch = add_volume(launch, context.volume)
+    if context.files:
+        launch = add_shared_files(launch, context.files, isolated=context.isolated)
+    return add_intra_job_ssh(launch, snapshot.job, context) if snapshot.job.task_count > 1 else launch
 
 
-def _launch(snapshot: JobSnapshot, task: TaskAttempt, fill: Callable[[str], str]) -> Launch:
+def _build_launch(snapshot: JobSnapshot, task: TaskAttempt, fill: Callable[[str], str]) -> Launch:
     job = snapshot.job
-    role = job.role(task.role)
+    role = job.get_role(task.role)
     return Launch(
-        attempt_id=snapshot.attempt_id(task),
+        attempt_id=snapshot.build_attempt_id(task),
         job_id=snapshot.id,
         task=task.task,
         user=snapshot.user,
@@ -59,7 +59,7 @@ def _launch(snapshot: JobSnapshot, task: TaskAttempt, fill: Callable[[str], str]
         image=role.engine_image,
         script=fill("\n".join(role.commands)) + "\n",
         shell_options=role.shell_options,
-        env={**_own_variables(snapshot, task, role), **{name: fill(value) for name, value in role.env.items()}},
+        env={**_make_variables(snapshot, task, role), **{name: fill(value) for name, value in role.env.items()}},
         resources=role.resources,
         gpus=task.gpus,
         ports=task.ports,
@@ -68,12 +68,12 @@ def _launch(snapshot: JobSnapshot, task: TaskAttempt, fill: Callable[[str], str]
     )
 
 
-def _filler(job: Job) -> Callable[[str], str]:
+def _make_filler(job: Job) -> Callable[[str], str]:
     secrets = job.secrets
     return (lambda text: fill_secrets(text, secrets)) if secrets else (lambda text: text)
 
 
-def _own_variables(snapshot: JobSnapshot, task: TaskAttempt, role: Role) -> dict[str, str]:
+def _make_variables(snapshot: JobSnapshot, task: TaskAttempt, role: Role) -> dict[str, str]:
     return {
         "HOLDFAST_JOB": snapshot.id,
         "HOLDFAST_JOB_NAME": snapshot.job.name,

@@ -1,4 +1,4 @@
-"""What a launch needs to know that neither the job nor its tasks tell."""
+"""External data of a launch, from neither the job nor its tasks."""
 
 from __future__ import annotations
 
@@ -12,91 +12,89 @@ from holdfast.core.job import Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArtifactLimits:
-    """What is kept of a job's artifacts: told to jobs that ask, enforced elsewhere."""
+    """Limits on a job's artifacts: passed to jobs here, enforced elsewhere."""
 
     bytes: int
     files: int
-    keep: timedelta  # after the job's end; zero: for good
+    keep: timedelta  # after the job's end; zero: for ever
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Platform:
-    """What the admin chose for jobs in PrimeHub's format."""
+class PrimeHubPlatform:
+    """The admin's settings for jobs in PrimeHub's format."""
 
     timezone: str = "UTC"
     sudo: bool = True
-    scratch: int = 0  # bytes that /home/jovyan may hold; 0: no limit
-    artifacts: ArtifactLimits | None = None  # None: none are kept
+    scratch: int = 0  # max bytes in /home/jovyan; 0: unlimited
+    artifacts: ArtifactLimits | None = None  # None: artifacts are disabled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrimeHub:
-    """What PrimeHub put around a job of this user in this group."""
+class PrimeHubContext:
+    """The PrimeHub environment of a job of this user in this group."""
 
-    platform: Platform = field(default_factory=Platform)
+    platform: PrimeHubPlatform = field(default_factory=PrimeHubPlatform)
     home_symlink: bool = True
     other_volumes: Mapping[str, str] = field(default_factory=dict)  # group path -> folder of the machine
-    unreachable: frozenset[str] = frozenset()  # datasets whose folder is gone or does not answer
+    unreachable: frozenset[str] = frozenset()  # datasets whose folder is missing or does not respond
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gateway:
+class GatewayAddress:
     """The SSH gateway as tasks reach it."""
 
     host: str = ""
     port: int = 0
     host_key: str = ""  # its public key, one line
-    trouble: str = ""  # why there is none, a sentence; empty: it is open
+    trouble: str = ""  # why it is unavailable, a sentence; empty: it is open
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchContext:
-    addresses: Mapping[str, str] = field(default_factory=dict)  # node -> where others reach its tasks
-    isolated: bool = True  # the task has a root filesystem of its own
-    user_keys: tuple[str, ...] = ()  # public SSH keys of the job's owner, as they wrote them; see wants_user_keys
-    job_seed: bytes | None = None  # 32 secret bytes of this job alone; see wants_job_key, wants_neighbours
-    gateway: Gateway | None = None  # for jobs whose tasks are to reach each other; None: nobody asked
-    volume: str = ""  # the folder of the machine that is the volume of the job's group; empty: it has none
-    files: str = ""  # likewise what the group shares, for a job that is to see it
-    variables: Mapping[str, str] = field(default_factory=dict)  # of datasets and MLflow; they may hold passwords
-    primehub: PrimeHub = field(default_factory=PrimeHub)  # for jobs in its format
+    addresses: Mapping[str, str] = field(default_factory=dict)  # node -> address at which its tasks are reachable
+    isolated: bool = True  # the task has its own root filesystem
+    user_keys: tuple[str, ...] = ()  # public SSH keys of the job's owner, unvalidated; see wants_user_keys
+    job_seed: bytes | None = None  # 32 secret bytes of this job; see wants_job_key, wants_neighbours
+    gateway: GatewayAddress | None = None  # for jobs whose tasks use SSH; None: not requested
+    volume: str = ""  # folder of the machine with the volume of the job's group; empty: none
+    files: str = ""  # likewise with the group's shared files, for a job that mounts them
+    variables: Mapping[str, str] = field(default_factory=dict)  # of datasets and MLflow; they may contain passwords
+    primehub: PrimeHubContext = field(default_factory=PrimeHubContext)  # for jobs in its format
 
 
 def wants_user_keys(job: Job) -> bool:
-    return any("userssh" in parameters for parameters in _ssh_calls(job))
+    return any("userssh" in parameters for parameters in _list_ssh_calls(job))
 
 
 def wants_job_key(job: Job) -> bool:
-    """Tasks of the job are to reach each other by ssh; only those placed together can know where the others are."""
-    asked = [parameters.get("jobssh") for parameters in _ssh_calls(job)]
-    return job.gang and any(
-        is_on(value) or "<%" in str(value) for value in asked
-    )  # a reference may turn out to be true
+    """Return whether tasks of the job reach each other by ssh; only those placed together know each other's address."""
+    asked = [parameters.get("jobssh") for parameters in _list_ssh_calls(job)]
+    return job.gang and any(is_true(value) or "<%" in str(value) for value in asked)  # a reference may evaluate to true
 
 
-def wants_neighbours(job: Job, role: str) -> bool:
-    """Tasks of this role of an OpenPAI job are told of the others although no plugin does so. Who says `jobssh` has
-    said it all, but for tasks that are not placed together: of those the plugin knows nothing."""
+def wants_intra_job_ssh(job: Job, role: str) -> bool:
+    """Return whether tasks of this role of an OpenPAI job get intra-job SSH without a plugin. `jobssh` replaces it,
+    except for tasks that are not placed together: the plugin does not support those."""
     if job.task_count == 1:
         return False
-    said = [parameters["jobssh"] for parameters in _ssh_calls(job, role) if "jobssh" in parameters]
-    return all(is_on(value) and not job.gang for value in said)
+    values = [parameters["jobssh"] for parameters in _list_ssh_calls(job, role) if "jobssh" in parameters]
+    return all(is_true(value) and not job.gang for value in values)
 
 
-def is_on(value: Any) -> bool:
-    """As OpenPAI's plugins read what is true or false: `"True"` is true as well."""
+def is_true(value: Any) -> bool:
+    """Return whether it is true for OpenPAI's plugins: `"True"` is true as well."""
     return str(value).lower() == "true"
 
 
-def plugin_calls(job: Job) -> list[Mapping[str, Any]]:
-    """The job's runtime plugins in order, for whichever roles."""
-    ours = job.extras.get("openpai", {}) if job.dialect.openpai else {}
+def list_plugin_calls(job: Job) -> list[Mapping[str, Any]]:
+    """Return the job's runtime plugins in order, of all roles."""
+    ours = job.extras.get("openpai", {}) if job.dialect.is_openpai else {}
     return [call for call in ours.get("plugins", ()) if isinstance(call, Mapping)]
 
 
-def _ssh_calls(job: Job, role: str | None = None) -> Iterator[Mapping[str, Any]]:
-    """What the plugin is told, for this role or for any."""
-    for call in plugin_calls(job):
+def _list_ssh_calls(job: Job, role: str | None = None) -> Iterator[Mapping[str, Any]]:
+    """Yield the parameters of the plugin, for this role or for any."""
+    for call in list_plugin_calls(job):
         meant = role is None or role in call.get("taskroles", (role,))
         if meant and call.get("plugin") == "ssh" and isinstance(call.get("parameters"), Mapping):
             yield call["parameters"]

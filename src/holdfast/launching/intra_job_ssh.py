@@ -1,7 +1,7 @@
-"""How tasks of a job reach each other by name: ssh is told of each, and of the gateway that leads to it.
+"""SSH between the tasks of a job: the ssh config of each task, and the gateway.
 
-The texts are for any POSIX shell and run inside the sandbox, with umask 077. `$own` is a folder that the task has to
-itself, `$ssh` the one where ssh looks for its config. An image needs the client and nothing else.
+The scripts are for any POSIX shell and run inside the sandbox, with umask 077. `$own` is a private folder of the task,
+`$ssh` the one where ssh reads its config. An image only needs the client.
 """
 
 from __future__ import annotations
@@ -11,93 +11,93 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from shlex import quote
 
-from holdfast.core.identity import plain_roles
+from holdfast.core.identity import normalize_roles
 from holdfast.core.job import Job
 from holdfast.engines.base import POSIX_OPTIONS, Launch
 
-from .context import Gateway, LaunchContext
-from .keys import job_pair
-from .shell import write_file
+from .context import GatewayAddress, LaunchContext
+from .keys import make_job_pair
+from .shell import render_write_file
 
-MAX_WRITTEN = 2000  # tasks of a job whose names stand in a script one by one
-NO_CLIENT = "There is no ssh client (openssh-client) in the image: without one this task cannot reach the others."
-_NOT_WRITTEN = "There is no ssh between the tasks of this job: its config cannot be written in this image."
+MAX_WRITTEN = 2000  # tasks of a job whose names are written out in a script
+NO_CLIENT = "This task cannot reach the others by ssh: openssh-client is not in the image."
+_NOT_WRITTEN = "SSH between the tasks of this job is not available: the ssh config is not writable in this image."
 
-_ASKS = re.compile(r"\b(ssh|scp|sftp|rsync|pdsh|mpirun|mpiexec|orterun|horovodrun|deepspeed)\b")
-
-
-def with_intra_job_ssh(launch: Launch, job: Job, surroundings: LaunchContext) -> Launch:
-    """The launch of one of several tasks; its script runs as it would without."""
-    prepared = prepare_neighbours(launch.job_id, job, surroundings, _say if asks_for_ssh(launch.script) else None)
-    return replace(launch, entry=prepared + _run(launch)) if prepared else launch
+_SSH_COMMAND = re.compile(r"\b(ssh|scp|sftp|rsync|pdsh|mpirun|mpiexec|orterun|horovodrun|deepspeed)\b")
 
 
-def asks_for_ssh(script: str) -> bool:
-    """Others need not hear of what they do without."""
-    return _ASKS.search(script) is not None
+def add_intra_job_ssh(launch: Launch, job: Job, context: LaunchContext) -> Launch:
+    """Return the launch of one of several tasks; its script runs unchanged."""
+    prepared = render_ssh_setup(launch.job_id, job, context, _render_message if uses_ssh(launch.script) else None)
+    return replace(launch, entry=prepared + _render_run(launch)) if prepared else launch
 
 
-def prepare_neighbours(
-    job_id: str, job: Job, surroundings: LaunchContext, say: Callable[[str], str] | None, *, once: bool = False
+def uses_ssh(script: str) -> bool:
+    """Return whether the script uses ssh; other tasks get no warning about it."""
+    return _SSH_COMMAND.search(script) is not None
+
+
+def render_ssh_setup(
+    job_id: str, job: Job, context: LaunchContext, say: Callable[[str], str] | None, *, once: bool = False
 ) -> str:
-    """What a task runs first, the same for all of its job. `say` makes a command that tells a sentence; None: nothing
-    is told. `once`: the text is made for all of them together, so it may take longer to make and less to run.
-    Variables and options of the shell that runs it stay as they are."""
-    gateway, seed = surroundings.gateway, surroundings.job_seed
+    """Return the script that a task runs first, the same for all of its job. `say` renders a command that logs a
+    sentence; None: no log lines. `once`: the text is made once for all of them, so it may be slower to make and faster
+    to run. Variables and options of the shell that runs it are unchanged."""
+    gateway, seed = context.gateway, context.job_seed
     if gateway is None:
         return ""
-    trouble = gateway.trouble if surroundings.isolated else "Jobs are not isolated on this machine."
+    trouble = gateway.trouble if context.isolated else "Jobs are not isolated on this machine."
     if seed is None or trouble:
-        return say(f"There is no ssh between the tasks of this job. {trouble}".rstrip()) if say else ""
+        return say(f"SSH between the tasks of this job is not available. {trouble}".rstrip()) if say else ""
     return _PREPARE.format(
         find=FIND_SSH,
-        key=write_file("$own/id_ed25519", job_pair(seed).private),
+        key=render_write_file("$own/id_ed25519", make_job_pair(seed).private),
         hosts=render_hosts(job_id, job, gateway, written=once and job.task_count <= MAX_WRITTEN),
-        tell=TELL_SSH,
+        tell=REPORT_SSH,
         not_written=say(_NOT_WRITTEN) if say else ":\n",
         no_client=say(NO_CLIENT) if say else ":\n",
     )
 
 
-def render_hosts(job_id: str, job: Job, gateway: Gateway, *, written: bool = False) -> str:
-    """Says how ssh finds every task of the job. A loop, for a role may have thousands; or all `written` out, which asks
-    far less of the shell."""
-    plain = plain_roles(role.name for role in job.roles)
+def render_hosts(job_id: str, job: Job, gateway: GatewayAddress, *, written: bool = False) -> str:
+    """Render the ssh hosts of every task of the job. As a loop, since a role may have thousands; or all `written` out,
+    which is much faster to run."""
+    plain = normalize_roles(role.name for role in job.roles)
     roles = [
         (plain[role.name], role.name if role.name != plain[role.name] else "", role.instances) for role in job.roles
     ]
     if written:
-        hosts = f"printf %s {quote(''.join(_hosts(job_id, *role) for role in roles))}\n"
+        hosts = f"printf %s {quote(''.join(_render_host_lines(job_id, *role) for role in roles))}\n"
     else:
         calls = (f"hosts {quote(name)} {quote(other)} {count}\n" for name, other, count in roles)
         hosts = _HOSTS.format(job=quote(job_id)) + "".join(calls)
-    known = write_file("$own/gateway", f"* {gateway.host_key}\n")
+    known = render_write_file("$own/gateway", f"* {gateway.host_key}\n")
     way = _GATEWAY.format(job=job_id, host=gateway.host, port=gateway.port)
     return hosts + way + known
 
 
-def _hosts(job_id: str, name: str, other: str, count: int) -> str:
-    """The same as the shell's `hosts` says."""
+def _render_host_lines(job_id: str, name: str, other: str, count: int) -> str:
+    """Return the same as the shell's `hosts`."""
     return "".join(
         f"Host {name}-{number}{f' {other}-{number}' if other else ''}\n    User {job_id}.{name}-{number}\n"
         for number in range(count)
     )
 
 
-def _say(text: str) -> str:
+def _render_message(text: str) -> str:
     return f"echo {quote(f'[holdfast] {text}')} >&2\n"
 
 
-def _run(launch: Launch) -> str:
+def _render_run(launch: Launch) -> str:
     posix = [option for option in launch.shell_options if option in POSIX_OPTIONS]
-    return _RUN.format(options=_options(launch.shell_options), posix=_options(posix))
+    return _RUN.format(options=_render_options(launch.shell_options), posix=_render_options(posix))
 
 
-def _options(options: Iterable[str]) -> str:
+def _render_options(options: Iterable[str]) -> str:
     return "".join(f" -o {quote(option)}" for option in options)
 
 
-# ssh looks into the home folder that the image's list of users names, whatever HOME says.
+# ssh reads the home folder from the image's user list, not from HOME.
 FIND_SSH = """\
 client=$(ssh -V 2>&1) || :
 case $client in
@@ -111,10 +111,10 @@ case $ssh in
 esac
 """
 
-# The folder may be a user's own, mounted, and other jobs may use it at the same time: their config stays theirs, for
-# each finds its own behind the one line that all have alike. Only clients from before 2016 cannot be told so. What is
-# there is replaced in one step, so that nobody who reads it meanwhile takes half of it for the whole.
-TELL_SSH = """\
+# The folder may be a user's own, mounted, and other jobs may use it at the same time: they keep their own config,
+# included by one common line. Only clients from before 2016 do not support that. The file is replaced atomically, so
+# that no reader gets half of it.
+REPORT_SSH = """\
 config=$ssh/config
 [ ! -L "$config" ] || config=$(readlink -f "$config")
 case $client in
@@ -138,7 +138,7 @@ if [ -z "$include" ] || ! grep -qsxF "$include" "$config"; then
 fi
 """
 
-# Written ten at a time: a call of the system for each would be most of what it costs.
+# Written ten at a time: one system call for each would dominate the cost.
 _HOSTS = """\
 hosts() {{
     number=0
@@ -156,7 +156,7 @@ hosts() {{
 }}
 """
 
-# By the name at the gateway, which only these hosts have: what every task needs stands there once.
+# The settings common to all tasks, for the name of the gateway.
 _GATEWAY = """\
 cat <<__
 Match user {job}.*
@@ -172,7 +172,7 @@ Match user {job}.*
 __
 """
 
-# Options that the environment gives to bash are for the command.
+# Options for bash in the environment are for the command.
 _PREPARE = """\
 (
 set +eu

@@ -1,4 +1,4 @@
-"""SSH keys: the pair of a job, and public keys that people wrote."""
+"""SSH keys: the key pair of a job, and public keys written by users."""
 
 from __future__ import annotations
 
@@ -25,49 +25,49 @@ _TYPES = frozenset(
 _SPACES = re.compile(r"[ \t]+")
 
 
-class Pair(NamedTuple):
+class KeyPair(NamedTuple):
     private: str  # in OpenSSH's own format
     public: str  # one line
 
 
-def job_purpose(job_id: str) -> bytes:
-    """What the seed of a job's pair is derived for."""
+def make_job_purpose(job_id: str) -> bytes:
+    """Return the purpose for which the seed of a job's pair is derived."""
     return b"ssh of job " + job_id.encode()
 
 
-def job_pair(seed: bytes) -> Pair:
-    """The same pair for the same seed, so that it need not be kept anywhere."""
+def make_job_pair(seed: bytes) -> KeyPair:
+    """Return the same pair for the same seed, so that it need not be stored."""
     from cryptography.hazmat.primitives import serialization as how
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     key = Ed25519PrivateKey.from_private_bytes(seed)
     private = key.private_bytes(how.Encoding.PEM, how.PrivateFormat.OpenSSH, how.NoEncryption())
     public = key.public_key().public_bytes(how.Encoding.OpenSSH, how.PublicFormat.OpenSSH)
-    return Pair(private.decode(), f"{public.decode()} {COMMENT}")
+    return KeyPair(private.decode(), f"{public.decode()} {COMMENT}")
 
 
-def sane_keys(written: Iterable[str]) -> list[str]:
-    """Public keys as sshd reads them, one line each. Whatever else was written, options among it, is left out."""
+def filter_public_keys(written: Iterable[str]) -> list[str]:
+    """Return the public keys as sshd reads them, one line each, without options. Invalid lines are dropped."""
     found: dict[str, None] = {}
     for text in written:
         for line in text.splitlines():
-            key = _sane_key(line)
+            key = _parse_public_key(line)
             if key and len(found) < MAX_KEYS:
                 found[key] = None
     return list(found)
 
 
 def is_public_key(line: str) -> bool:
-    return _sane_key(line) is not None
+    return _parse_public_key(line) is not None
 
 
-def count_others(written: Iterable[str]) -> int:
-    """Lines that were meant to be keys and are left out."""
+def count_invalid_keys(written: Iterable[str]) -> int:
+    """Return the number of lines that are dropped as invalid keys."""
     lines = (line.strip() for text in written for line in text.splitlines())
     return sum(not is_public_key(line) for line in lines if line and not line.startswith("#"))
 
 
-def _sane_key(line: str) -> str | None:
+def _parse_public_key(line: str) -> str | None:
     words = _SPACES.split(line.strip(), maxsplit=2)
     if len(words) < 2 or words[0] not in _TYPES or len(line) > 16_384:
         return None

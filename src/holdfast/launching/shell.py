@@ -1,4 +1,4 @@
-"""Text for shells: every value in it stands in single quotes, so that it arrives byte for byte."""
+"""Text for shells: every value is in single quotes, so that it arrives byte for byte."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from shlex import quote
 
 
-def exports(variables: Mapping[str, str]) -> str:
+def render_exports(variables: Mapping[str, str]) -> str:
     return "".join(f"export {name}={quote(value)}\n" for name, value in variables.items())
 
 
-def write_file(path: str, *texts: str) -> str:
-    """A command that writes the texts, one behind the other; `path` is put as it is between double quotes."""
+def render_write_file(path: str, *texts: str) -> str:
+    """Return a command that writes the texts in order; `path` is inserted unquoted between double quotes."""
     return f'printf %s {" ".join(map(quote, texts))} >"{path}"\n'

@@ -1,4 +1,4 @@
-"""Where groups' volumes and files appear in tasks."""
+"""Mount points of groups' volumes and files in tasks."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ import posixpath
 from collections.abc import Sequence
 from dataclasses import replace
 
-from holdfast.core.identity import group_path
-from holdfast.core.job import FILES, Mount
+from holdfast.core.identity import format_group_path
+from holdfast.core.job import SHARED_FILES_PATH, Mount
 from holdfast.engines.base import Launch
 
 VOLUMES = "/project"
 
 
-def volume_path(group: str) -> str:
-    return f"{VOLUMES}/{group_path(group)}"
+def get_volume_path(group: str) -> str:
+    return f"{VOLUMES}/{format_group_path(group)}"
 
 
-def with_volume(launch: Launch, source: str) -> Launch:
-    """The launch with its group's volume; what the job itself mounts there goes first."""
-    return _with(launch, Mount(source=source, target=volume_path(launch.group), read_only=False))
+def add_volume(launch: Launch, source: str) -> Launch:
+    """Return the launch with its group's volume; the job's own mount at that target wins."""
+    return _add_mount(launch, Mount(source=source, target=get_volume_path(launch.group), read_only=False))
 
 
-def with_files(launch: Launch, source: str, *, isolated: bool) -> Launch:
-    """The launch with the files that its group shares. Where nothing appears at another path, a variable leads there;
-    it does so everywhere, for scripts that are to run on both."""
-    launch = replace(launch, env={"HOLDFAST_FILES": FILES if isolated else source, **launch.env})
-    return _with(launch, Mount(source=source, target=FILES, read_only=False)) if isolated else launch
+def add_shared_files(launch: Launch, source: str, *, isolated: bool) -> Launch:
+    """Return the launch with its group's shared files. A variable contains the path: without isolation it is another
+    one."""
+    launch = replace(launch, env={"HOLDFAST_FILES": SHARED_FILES_PATH if isolated else source, **launch.env})
+    return _add_mount(launch, Mount(source=source, target=SHARED_FILES_PATH, read_only=False)) if isolated else launch
 
 
-def _with(launch: Launch, mount: Mount) -> Launch:
-    return launch if _is_taken(mount.target, launch.mounts) else replace(launch, mounts=(*launch.mounts, mount))
+def _add_mount(launch: Launch, mount: Mount) -> Launch:
+    return launch if _is_target_used(mount.target, launch.mounts) else replace(launch, mounts=(*launch.mounts, mount))
 
 
-def _is_taken(target: str, mounts: Sequence[Mount]) -> bool:
+def _is_target_used(target: str, mounts: Sequence[Mount]) -> bool:
     ours = f"{target}/"
     others = [f"/{posixpath.normpath(mount.target).strip('/')}/" for mount in mounts]
     return any(ours.startswith(other) or other.startswith(ours) for other in others)

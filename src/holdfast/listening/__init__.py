@@ -1,1 +1,1 @@
-"""The server's own ports: which addresses are bound, what else has them, and who holds them while no server runs."""
+"""The server's ports: the addresses to bind, other processes on them, and the process that holds them between runs."""

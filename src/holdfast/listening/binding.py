@@ -1,4 +1,4 @@
-"""Binding a service's endpoints, or taking over sockets that are bound already."""
+"""Bind the endpoints of a service, or reuse sockets that are already bound."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from .endpoints import Endpoint, list_endpoints
 
-BACKLOG = 1024  # connections that may wait to be accepted
-MAX_PORT_TRIES = 50  # ports that are tried where any will do
+BACKLOG = 1024  # connections waiting to be accepted
+MAX_PORT_TRIES = 50  # for port 0
 _ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
@@ -41,8 +41,8 @@ class BoundService:
         return self.bound[0].endpoint.port
 
     @property
-    def listening(self) -> list[socket.socket]:
-        """Those that take connections."""
+    def listening_sockets(self) -> list[socket.socket]:
+        """Sockets that accept connections."""
         return [each.socket for each in self.bound if each.endpoint.serves]
 
     def close(self) -> None:
@@ -51,19 +51,19 @@ class BoundService:
 
 
 def bind_service(service: str, host: str, port: int, held: Mapping[str, socket.socket] | None = None) -> BoundService:
-    """Bind `port` on every address of the service. Port 0 takes the port that is held, else one free on all of them.
+    """Bind `port` on every address of the service. Port 0 uses the held port, else one free on all.
 
-    `held`: sockets by endpoint key, to be used instead of new ones. Raises BindError, or OSError when the host's name
-    is not found.
+    `held`: sockets by endpoint key, used instead of new ones. Raises BindError, or OSError if the host name is not
+    found.
     """
     held = held or {}
     if port:
-        return BoundService(_bind_all(list_endpoints(service, host, port), held))
+        return BoundService(_bind_endpoints(list_endpoints(service, host, port), held))
     endpoints = list_endpoints(service, host, 0)
     failure: BindError | None = None
-    for number in _candidate_ports(service, endpoints, held):
+    for number in _list_candidate_ports(service, endpoints, held):
         try:
-            return BoundService(_bind_all([replace(each, port=number) for each in endpoints], held))
+            return BoundService(_bind_endpoints([replace(each, port=number) for each in endpoints], held))
         except BindError as error:
             if not error.in_use:
                 raise
@@ -72,30 +72,32 @@ def bind_service(service: str, host: str, port: int, held: Mapping[str, socket.s
     raise failure
 
 
-def held_port(service: str, held: Mapping[str, socket.socket]) -> int:
-    """The port that this service had before; 0 where none is held."""
+def find_held_port(service: str, held: Mapping[str, socket.socket]) -> int:
+    """Return the port that this service used before; 0 if none is held."""
     return next((int(key.split(" ")[2]) for key in held if key.startswith(f"{service} ")), 0)
 
 
-def _candidate_ports(service: str, endpoints: Sequence[Endpoint], held: Mapping[str, socket.socket]) -> Iterator[int]:
-    """The port that this service had before, then free ones of its first address."""
-    known = held_port(service, held)
+def _list_candidate_ports(
+    service: str, endpoints: Sequence[Endpoint], held: Mapping[str, socket.socket]
+) -> Iterator[int]:
+    """Return the port that this service used before, then free ports of its first address."""
+    known = find_held_port(service, held)
     if known:
         yield known
     first = next(each for each in endpoints if each.serves)
     for _ in range(MAX_PORT_TRIES):
-        with _probe(first) as probe:
+        with _open_probe_socket(first) as probe:
             number = int(probe.getsockname()[1])
-        yield number  # bound again by its number: the kernel treats a port of its own choice as less firmly bound
+        yield number  # bound again by number: the kernel lets others share a port that it chose itself
 
 
-def _probe(endpoint: Endpoint) -> socket.socket:
-    found = _open(replace(endpoint, serves=False, required=True))
+def _open_probe_socket(endpoint: Endpoint) -> socket.socket:
+    found = _open_socket(replace(endpoint, serves=False, required=True))
     assert found is not None
     return found
 
 
-def _bind_all(endpoints: Iterable[Endpoint], held: Mapping[str, socket.socket]) -> tuple[BoundSocket, ...]:
+def _bind_endpoints(endpoints: Iterable[Endpoint], held: Mapping[str, socket.socket]) -> tuple[BoundSocket, ...]:
     found: list[BoundSocket] = []
     new: list[BoundSocket] = []
     try:
@@ -104,7 +106,7 @@ def _bind_all(endpoints: Iterable[Endpoint], held: Mapping[str, socket.socket]) 
             if known is not None:
                 found.append(BoundSocket(endpoint, known))
                 continue
-            made = _open(endpoint)
+            made = _open_socket(endpoint)
             if made is not None:
                 new.append(BoundSocket(endpoint, made))
                 found.append(new[-1])
@@ -114,15 +116,15 @@ def _bind_all(endpoints: Iterable[Endpoint], held: Mapping[str, socket.socket]) 
         raise
     for each in found:
         if not each.endpoint.serves:
-            _reserve(each.socket)
+            _reserve_address(each.socket)
     return tuple(found)
 
 
-def _open(endpoint: Endpoint) -> socket.socket | None:
-    """Bound, and listening where it serves; None where the machine lacks an address that is not required."""
+def _open_socket(endpoint: Endpoint) -> socket.socket | None:
+    """Open a bound socket, listening if it serves; None if an optional address does not exist on this machine."""
     made: socket.socket | None = None
     try:
-        made = _new_socket(endpoint)
+        made = _create_socket(endpoint)
         made.bind((endpoint.address, endpoint.port))
         if endpoint.serves:
             made.listen(BACKLOG)
@@ -136,16 +138,15 @@ def _open(endpoint: Endpoint) -> socket.socket | None:
     return made
 
 
-def _new_socket(endpoint: Endpoint) -> socket.socket:
+def _create_socket(endpoint: Endpoint) -> socket.socket:
     made = socket.socket(endpoint.family, socket.SOCK_STREAM)
-    # Connections of an earlier server may be waiting to expire. A listening socket cannot be shared, whatever is set.
+    # Connections of an earlier server may be in TIME_WAIT. A listening socket cannot be shared even with this option.
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if endpoint.family == socket.AF_INET6:
         made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not endpoint.dual_stack)
     return made
 
 
-def _reserve(reserved: socket.socket) -> None:
-    """From here on no other socket can be bound to an address that it covers. The serving sockets, whose addresses it
-    may cover too, listen already."""
+def _reserve_address(reserved: socket.socket) -> None:
+    """Prevent other sockets from binding an address that it covers. Serving sockets that it covers already listen."""
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)

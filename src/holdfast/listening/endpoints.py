@@ -1,9 +1,8 @@
-"""Which addresses a service binds.
+"""Addresses that a service binds.
 
-Jobs share the machine's network, so an address of the service's port that is left free can be taken by a job. Clients
-that connect to `localhost` try ::1 as well as 127.0.0.1, and on Debian the host's own name is 127.0.1.1: these are
-always served. A service on all IPv4 addresses also keeps IPv6 clients from reaching a job, by binding [::] without
-listening.
+Jobs share the host's network, so a job could bind an address of the service's port that is left free. Clients that
+connect to `localhost` try ::1 as well as 127.0.0.1, and on Debian the host name resolves to 127.0.1.1: these are always
+served. A service on all IPv4 addresses also binds [::] without listening, so that IPv6 clients cannot reach a job.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pathlib import Path
 
 LOOPBACK = ("127.0.0.1", "::1")
 HOSTS_FILE = Path("/etc/hosts")
-MAX_HOSTS_SIZE = 1 << 20  # bytes of /etc/hosts that are read
+MAX_HOSTS_SIZE = 1 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +25,9 @@ class Endpoint:
     service: str  # http or ssh
     address: str
     port: int
-    serves: bool = True  # False: bound and never listening, so that no other program can bind it
-    required: bool = True  # False: left out where the machine does not have this address
-    dual_stack: bool = False  # an IPv6 socket that takes IPv4 connections too
+    serves: bool = True  # False: bound without listening, so that no other program can bind it
+    required: bool = True  # False: skipped if the machine does not have this address
+    dual_stack: bool = False  # an IPv6 socket that also accepts IPv4 connections
 
     @property
     def family(self) -> socket.AddressFamily:
@@ -45,8 +44,8 @@ class Endpoint:
 
 
 def list_endpoints(service: str, host: str, port: int) -> list[Endpoint]:
-    """All addresses to bind for a service on `host`. Those that only reserve an address come first. OSError when the
-    name of the host is not found."""
+    """Return the endpoints of a service on `host`, first those that only reserve an address. Raises OSError if the host
+    name is not found."""
     if host in ("", "::") and _has_ipv6():
         return [Endpoint(service, "::", port, dual_stack=True)]
     if host in ("", "::", "0.0.0.0"):
@@ -55,15 +54,15 @@ def list_endpoints(service: str, host: str, port: int) -> list[Endpoint]:
             Endpoint(service, "0.0.0.0", port),
             Endpoint(service, "::1", port, required=False),
         ]
-    chosen = _resolve(host)
-    extra = [address for address in (*LOOPBACK, *_named_loopback()) if address not in chosen]
+    chosen = _resolve_host(host)
+    extra = [address for address in (*LOOPBACK, *_find_named_loopbacks()) if address not in chosen]
     return [
         *(Endpoint(service, address, port) for address in chosen),
         *(Endpoint(service, address, port, required=False) for address in extra),
     ]
 
 
-def _resolve(host: str) -> list[str]:
+def _resolve_host(host: str) -> list[str]:
     rows = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(row[4][0]) for row in rows))
 
@@ -77,17 +76,17 @@ def _has_ipv6() -> bool:
     return True
 
 
-def _named_loopback(hosts_file: Path = HOSTS_FILE) -> list[str]:
-    """Further loopback addresses that names of this machine stand for, such as 127.0.1.1."""
+def _find_named_loopbacks(hosts_file: Path = HOSTS_FILE) -> list[str]:
+    """Return other loopback addresses in the hosts file, such as 127.0.1.1."""
     try:
         with hosts_file.open(errors="replace") as file:
             lines = file.read(MAX_HOSTS_SIZE).splitlines()
     except OSError:
         return []
-    return list(dict.fromkeys(_loopback_of(lines)))
+    return list(dict.fromkeys(_parse_loopbacks(lines)))
 
 
-def _loopback_of(lines: Iterable[str]) -> Iterable[str]:
+def _parse_loopbacks(lines: Iterable[str]) -> Iterable[str]:
     for line in lines:
         words = line.partition("#")[0].split()
         if len(words) < 2:

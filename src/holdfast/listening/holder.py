@@ -1,4 +1,4 @@
-"""The server's connection to the process that holds its ports while no server runs: see runtime/port_holder.py."""
+"""Connection to the process that holds the server's ports while no server runs: see runtime/port_holder.py."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ log = logging.getLogger(__name__)
 
 SOCKET_NAME = "ports.sock"
 LOCK_NAME = "ports.lock"
-ANSWER_TIMEOUT = 5.0  # seconds; the holder does nothing that takes long
-FIRST_RESTART_DELAY, MAX_RESTART_DELAY = 0.1, 60.0  # seconds until a holder that ended is replaced
+ANSWER_TIMEOUT = 5.0  # seconds; the holder answers immediately
+FIRST_RESTART_DELAY, MAX_RESTART_DELAY = 0.1, 60.0  # seconds until a new holder is started
 MAX_SOCKETS = 64
 MAX_MESSAGE_SIZE = 16 * 1024  # bytes
 _FOLDER = str(Path(__file__).parents[1] / "runtime")
-# Imported, not run as a script: Python keeps what it compiled, and to compile it takes memory that stays.
+# Imported, not run as a script: Python then uses cached bytecode. Compiling would keep memory allocated.
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); import port_holder; port_holder.main()"
 
 
 class HolderConnection:
-    """While it is open, the holder leaves the ports to this process. Its end is the end of the server."""
+    """Connection to the holder. While it is open, this process serves the ports; closing it means the server ended."""
 
     def __init__(self, peer: socket.socket, process: subprocess.Popen[bytes] | None = None) -> None:
         self.peer = peer
-        self._process = process  # where it is our own child
+        self._process = process  # if it is our child process
 
-    def take(self) -> dict[str, socket.socket]:
-        """The sockets that it holds, by endpoint key. Blocks for a moment; OSError when it does not answer."""
+    def take_sockets(self) -> dict[str, socket.socket]:
+        """Return the sockets that it holds, by endpoint key. Blocking; raises OSError without an answer."""
         self.peer.settimeout(ANSWER_TIMEOUT)
         self.peer.send(b"take")
         message, fds, _, _ = socket.recv_fds(self.peer, MAX_MESSAGE_SIZE, MAX_SOCKETS)
@@ -45,37 +45,37 @@ class HolderConnection:
         if not message.startswith(b"held") or len(keys) != len(sockets):
             for each in sockets:
                 each.close()
-            raise ConnectionError("the holder of the ports ended")
+            raise ConnectionError("the port holder exited")
         for each in sockets:
             each.setblocking(False)
         return dict(zip(keys, sockets, strict=True))
 
-    def keep(self, sockets: Mapping[str, socket.socket]) -> None:
-        """Hand it these sockets, by endpoint key, in place of all it had. It answers `kept` once it has them."""
+    def send_sockets(self, sockets: Mapping[str, socket.socket]) -> None:
+        """Send these sockets, by endpoint key, to replace all it holds. It answers `kept` when it has them."""
         message = "\n".join(["keep", *sockets])
         socket.send_fds(self.peer, [message.encode()], [each.fileno() for each in sockets.values()])
 
-    def keep_only(self, sockets: Mapping[str, socket.socket]) -> None:
-        """The same, and wait until the others are closed. Blocks for a moment; OSError when it does not answer."""
-        self.keep(sockets)
+    def replace_sockets(self, sockets: Mapping[str, socket.socket]) -> None:
+        """Send these sockets and wait until the others are closed. Blocking; raises OSError without an answer."""
+        self.send_sockets(sockets)
         self.peer.recv(MAX_MESSAGE_SIZE)
 
     def close(self) -> None:
-        """Harmless twice."""
+        """Close the connection; idempotent."""
         self.peer.close()
         if self._process is not None:
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(0)  # else it goes on without us, and the system waits for it
+                self._process.wait(0)  # a running one continues, and init reaps it
 
 
 def connect_holder(home: Path) -> HolderConnection | None:
-    """To the holder of this state folder; None where there is none."""
+    """Connect to the holder of this state folder; None if there is none."""
     peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     peer.settimeout(ANSWER_TIMEOUT)
     try:
         folder = os.open(home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            peer.connect(f"/proc/self/fd/{folder}/{SOCKET_NAME}")  # the folder's own path may be too long for a socket
+            peer.connect(f"/proc/self/fd/{folder}/{SOCKET_NAME}")  # the full path can be too long for a socket
         finally:
             os.close(folder)
     except OSError:
@@ -85,7 +85,7 @@ def connect_holder(home: Path) -> HolderConnection | None:
 
 
 def start_holder(home: Path) -> HolderConnection:
-    """A new one, in a session of its own. OSError where there is one already, or none can be started. Blocking."""
+    """Start a holder in its own session. Blocking; raises OSError if one exists or it cannot be started."""
     lock = os.open(home / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
@@ -110,7 +110,7 @@ def start_holder(home: Path) -> HolderConnection:
 
 
 def find_holder(home: Path) -> int | None:
-    """The process id of the holder of this state folder; None where there is none."""
+    """Return the process ID of the holder of this state folder; None if there is none."""
     try:
         with open(home / LOCK_NAME, "rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -122,20 +122,20 @@ def find_holder(home: Path) -> int | None:
     return None
 
 
-def take_held(home: Path) -> tuple[HolderConnection | None, dict[str, socket.socket]]:
-    """The connection to the holder, if there is one, and the sockets it held. Blocking."""
+def take_held_sockets(home: Path) -> tuple[HolderConnection | None, dict[str, socket.socket]]:
+    """Return the connection to the holder, if there is one, and its sockets. Blocking."""
     found = connect_holder(home)
     if found is None:
         return None, {}
     try:
-        return found, found.take()
-    except OSError:  # it ended just now
+        return found, found.take_sockets()
+    except OSError:  # it exited in the meantime
         found.close()
         return None, {}
 
 
 class HolderSupervisor:
-    """Sees to it that a holder has the server's sockets for as long as the server runs."""
+    """Keeps a holder with the server's sockets running as long as the server runs."""
 
     def __init__(self, home: Path, bound: Sequence[BoundSocket], connection: HolderConnection | None) -> None:
         self._home = home
@@ -147,33 +147,33 @@ class HolderSupervisor:
         while True:
             try:
                 if self._connection is None:
-                    self._connection = await _start(self._home)
-                await self._hand_over(self._connection)
+                    self._connection = await _start_in_thread(self._home)
+                await self._hand_over_sockets(self._connection)
             except OSError as error:
                 why = error.strerror or str(error)
-                log.warning("the server's ports are not held", extra={"event": "port-holder", "error": why})
-            self.release()
+                log.warning("cannot start the port holder", extra={"event": "port-holder", "error": why})
+            self.release_holder()
             await asyncio.sleep(self._delay)
             self._delay = min(MAX_RESTART_DELAY, self._delay * 2)
 
-    async def _hand_over(self, connection: HolderConnection) -> None:
-        """Returns or raises when the holder has ended."""
+    async def _hand_over_sockets(self, connection: HolderConnection) -> None:
+        """Send the sockets; return or raise when the holder has exited."""
         connection.peer.setblocking(False)
-        connection.keep({each.endpoint.key: each.socket for each in self._bound})
-        while message := await _receive(connection.peer):
+        connection.send_sockets({each.endpoint.key: each.socket for each in self._bound})
+        while message := await _receive_message(connection.peer):
             if message == b"kept":
                 self._delay = FIRST_RESTART_DELAY
-        log.warning("the holder of the server's ports ended; starting another", extra={"event": "port-holder"})
+        log.warning("the port holder exited; starting another", extra={"event": "port-holder"})
 
-    def release(self) -> None:
-        """The server stops: from here on the holder answers on its ports. Harmless twice."""
+    def release_holder(self) -> None:
+        """Let the holder answer on the ports, because the server stops; idempotent."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
 
-async def _start(home: Path) -> HolderConnection:
-    """Also when nobody waits for it any more, it is not left without an end."""
+async def _start_in_thread(home: Path) -> HolderConnection:
+    """Start a holder in a thread; close it if the caller is cancelled."""
     work = asyncio.ensure_future(asyncio.to_thread(start_holder, home))
     try:
         return await asyncio.shield(work)
@@ -187,7 +187,7 @@ def _close_started(work: asyncio.Future[HolderConnection]) -> None:
         work.result().close()
 
 
-async def _receive(peer: socket.socket) -> bytes:
+async def _receive_message(peer: socket.socket) -> bytes:
     loop, readable = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(peer, readable.set)
     try:

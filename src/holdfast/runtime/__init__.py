@@ -1,1 +1,1 @@
-"""What runs beside the server or inside tasks, as programs of their own."""
+"""Standalone programs that run beside the server or inside tasks."""

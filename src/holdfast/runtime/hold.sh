@@ -1,10 +1,10 @@
 #!/bin/sh
-# Runs a task's command inside its sandbox. When the command fails it says so and stands still, so that everything the
-# task has stays as it was, until it is asked to end. It uses nothing but shell builtins.
+# Runs a task's command inside its sandbox. When the command fails it reports that and waits until it is stopped, so
+# that the task's files and processes stay as they are. It only uses shell builtins.
 #
 #   hold.sh NOTES COMMAND [ARG...]
 #
-# NOTES is the task's folder of notes. A task that is being stopped is not held.
+# NOTES is the task's notes folder. A task that is being stopped is not held.
 
 main() {
     notes=$1
@@ -17,7 +17,7 @@ main() {
         exit "$code"
     fi
     if ! echo "held $code" >"$notes/held"; then
-        echo 'This task cannot be held: its folder of notes cannot be written.' >&2
+        echo 'This task cannot be held: its notes folder is not writable.' >&2
         exit "$code"
     fi
     while [ -z "$ended" ]; do

@@ -9,13 +9,13 @@ server, also when it was killed. From then on every connection to a port is answ
 in the listening state all the time: a socket that listens is the only kind that nothing else can share, and the next
 server goes on where the last one stopped.
 
-It ends when no server is connected and no task of the state folder is alive: then there is no job to take a port.
+It exits when no server is connected and no task of the state folder is alive: then no job can take a port.
 
 Messages (SOCK_SEQPACKET), keys one to a line, sockets beside them in the same order:
     server: "keep\\nKEY\\nKEY"     holder: "kept"
     server: "take"               holder: "held\\nKEY\\nKEY"
 
-It imports as little as it can: it may be there for weeks, and should take a few megabytes.
+It imports as little as possible: it may run for weeks, and should only need a few megabytes.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
 
 MAX_SOCKETS = 64
 MAX_MESSAGE_SIZE = 16 * 1024  # bytes
-CLAIM_SIZE = 4096  # bytes of a task's claim that are looked at
-RECHECK_INTERVAL = 1000  # milliseconds; only for a task whose process is not known
-REQUEST_SIZE = 64 * 1024  # bytes of a request that are read before it is answered
+CLAIM_SIZE = 4096  # bytes read of a task's claim
+RECHECK_INTERVAL = 1000  # milliseconds; only for a task whose process is unknown
+REQUEST_SIZE = 64 * 1024  # bytes read of a request before the reply
 SOCKET_NAME = "ports.sock"
 _FLOCK = struct.Struct("hhqqi4x")
 _PEER = struct.Struct("3i")
 
 _BODY = (
-    b'{"error": {"code": "server_stopped", "message": "The Holdfast server is stopped; jobs go on", "field": null, '
-    b'"hint": "Start it with `holdfast up`, or try again in a while.", "request_id": ""}}'
+    b'{"error": {"code": "server_stopped", "message": "The Holdfast server is stopped; jobs still run", "field": null, '
+    b'"hint": "Start it with `holdfast up`, or try again later.", "request_id": ""}}'
 )
 REPLIES = {
     b"http": b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nCache-Control: no-store\r\n"
@@ -60,23 +60,23 @@ REPLIES = {
 }
 
 
-class Holder:
+class PortHolderServer:
     def __init__(self, home: bytes, server: socket) -> None:
         self._home = home
         self._sockets: dict[bytes, socket] = {}  # by endpoint key
         self._server: socket | None = server
-        self._task: int | None = None  # pidfd of a task that is alive, while no server is connected
+        self._task: int | None = None  # pidfd of a live task, while no server is connected
         self._poll = select.poll()
         self._poll.register(server, select.POLLIN)
-        self._door = self._open_door()
+        self._door = self._open_socket()
         self._poll.register(self._door, select.POLLIN)
-        self._waiting = -1  # milliseconds until tasks are looked at again; -1: until something happens
+        self._waiting = -1  # milliseconds until tasks are checked again; -1: until an event
 
-    def _open_door(self) -> socket:
-        """In the state folder, whose path may be longer than an address of a socket."""
+    def _open_socket(self) -> socket:
+        """Open the socket in the state folder, whose path may be longer than a socket address."""
         folder = os.open(self._home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         path = f"/proc/self/fd/{folder}/{SOCKET_NAME}"
-        remove(path)
+        remove_file(path)
         door = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC)
         door.bind(path)
         os.chmod(path, 0o600)
@@ -85,11 +85,11 @@ class Holder:
         return door
 
     def run(self) -> None:
-        while self._server is not None or self._find_task():
+        while self._server is not None or self._has_live_task():
             for fd, _ in self._poll.poll(self._waiting):
-                self._handle(fd)
+                self._handle_event(fd)
 
-    def _handle(self, fd: int) -> None:
+    def _handle_event(self, fd: int) -> None:
         if self._server is not None and fd == self._server.fileno():
             self._read_server(self._server)
         elif fd == self._door.fileno():
@@ -97,17 +97,17 @@ class Holder:
         elif self._server is None:
             for key, held in self._sockets.items():
                 if fd == held.fileno():
-                    answer(held, REPLIES.get(key.split(b" ")[0], b""))
+                    answer_connection(held, REPLIES.get(key.split(b" ")[0], b""))
 
     # -- the server
 
     def _accept_server(self) -> None:
-        peer = accept(self._door)
+        peer = accept_connection(self._door)
         _, uid, _ = _PEER.unpack(peer.getsockopt(SOL_SOCKET, SO_PEERCRED, _PEER.size))
         if uid != os.geteuid():
             peer.close()
             return
-        if self._server is not None:  # it has ended, for the new one has its lock
+        if self._server is not None:  # it has ended, since the new one has its lock
             self._drop_server()
         self._server = peer
         self._poll.register(peer, select.POLLIN)
@@ -115,19 +115,19 @@ class Holder:
 
     def _read_server(self, server: socket) -> None:
         try:
-            message, fds = receive(server)
+            message, fds = receive_message(server)
             if message == b"take":
                 keys = list(self._sockets)
-                send(server, b"\n".join([b"held", *keys]), [self._sockets[key].fileno() for key in keys])
+                send_message(server, b"\n".join([b"held", *keys]), [self._sockets[key].fileno() for key in keys])
             elif message.startswith(b"keep"):
-                self._keep(message.split(b"\n")[1:], fds)
-                send(server, b"kept", [])
+                self._store_sockets(message.split(b"\n")[1:], fds)
+                send_message(server, b"kept", [])
             else:
                 self._drop_server()
         except OSError:
             self._drop_server()
 
-    def _keep(self, keys: list[bytes], fds: list[int]) -> None:
+    def _store_sockets(self, keys: list[bytes], fds: list[int]) -> None:
         if len(keys) != len(fds):
             for fd in fds:
                 os.close(fd)
@@ -142,35 +142,35 @@ class Holder:
         self._poll.unregister(self._server)
         self._server.close()
         self._server = None
-        self._answer()
+        self._answer_clients()
 
     # -- while there is none
 
-    def _answer(self) -> None:
-        for held in self._serving():
+    def _answer_clients(self) -> None:
+        for held in self._list_answered_sockets():
             self._poll.register(held, select.POLLIN)
 
     def _stop_answering(self) -> None:
-        for held in self._serving():
+        for held in self._list_answered_sockets():
             self._poll.unregister(held)
-        self._forget_task()
+        self._close_task()
 
-    def _serving(self) -> list[socket]:
+    def _list_answered_sockets(self) -> list[socket]:
         return [held for key, held in self._sockets.items() if b" serve" in key]
 
-    def _forget_task(self) -> None:
+    def _close_task(self) -> None:
         if self._task is not None:
             self._poll.unregister(self._task)
             os.close(self._task)
             self._task = None
         self._waiting = -1
 
-    def _find_task(self) -> bool:
-        """Whether a task is alive. Waiting for the end of one will do: no task starts without a server."""
+    def _has_live_task(self) -> bool:
+        """Return whether a task is alive. Waiting for one is enough: no task starts without a server."""
         if self._task is not None and not has_ended(self._task):
             return True
-        self._forget_task()
-        for pid in live_tasks(self._home):
+        self._close_task()
+        for pid in list_live_tasks(self._home):
             self._task = open_process(pid)
             if self._task is not None:
                 self._poll.register(self._task, select.POLLIN)
@@ -180,27 +180,27 @@ class Holder:
         return False
 
     def close(self) -> None:
-        """Ports first: when a new server sees the door closed, it can bind them."""
+        """Close the ports first: when a new server finds the socket closed, it can bind them."""
         for held in self._sockets.values():
             held.close()
-        remove(os.path.join(self._home, SOCKET_NAME.encode()))
+        remove_file(os.path.join(self._home, SOCKET_NAME.encode()))
 
 
-def remove(path: str | bytes) -> None:
+def remove_file(path: str | bytes) -> None:
     try:  # noqa: SIM105 - contextlib takes memory
         os.unlink(path)
     except OSError:
         pass
 
 
-def accept(door: socket) -> socket:
+def accept_connection(door: socket) -> socket:
     return socket(fileno=door._accept()[0])  # type: ignore[attr-defined]
 
 
-def answer(held: socket, reply: bytes) -> None:
+def answer_connection(held: socket, reply: bytes) -> None:
     """Answer one connection and close it."""
     try:
-        client = accept(held)
+        client = accept_connection(held)
     except OSError:
         return
     try:
@@ -213,7 +213,7 @@ def answer(held: socket, reply: bytes) -> None:
 
 
 def open_process(pid: int) -> int | None:
-    """A pidfd of a process that runs."""
+    """Return a pidfd of a running process."""
     try:
         found = os.pidfd_open(pid)
     except OSError:
@@ -228,8 +228,8 @@ def has_ended(pidfd: int) -> bool:
     return bool(select.select([pidfd], [], [], 0)[0])
 
 
-def live_tasks(home: bytes) -> Iterator[int]:
-    """The process ids of tasks that are alive; 0 for one that has not told its own."""
+def list_live_tasks(home: bytes) -> Iterator[int]:
+    """Yield the pids of live tasks; 0 for an unknown one."""
     folder = os.path.join(home, b"tasks")
     try:
         names = os.listdir(folder)
@@ -237,13 +237,13 @@ def live_tasks(home: bytes) -> Iterator[int]:
         return
     for name in names:
         for claim in (b"claim", b"revived/claim"):
-            pid = claimed_by(os.path.join(folder, name, claim))
+            pid = find_claim_holder(os.path.join(folder, name, claim))
             if pid is not None:
                 yield pid
 
 
-def claimed_by(path: bytes) -> int | None:
-    """The process that holds this claim: 0 where it is not known, None where there is none."""
+def find_claim_holder(path: bytes) -> int | None:
+    """Return the process that holds this claim: 0 if unknown, None if there is none."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -262,12 +262,12 @@ def claimed_by(path: bytes) -> int | None:
     return 0
 
 
-def send(peer: socket, message: bytes, fds: list[int]) -> None:
+def send_message(peer: socket, message: bytes, fds: list[int]) -> None:
     peer.sendmsg([message], [(SOL_SOCKET, SCM_RIGHTS, array.array("i", fds))] if fds else [])
 
 
-def receive(peer: socket) -> tuple[bytes, list[int]]:
-    """An empty message is the end of the connection."""
+def receive_message(peer: socket) -> tuple[bytes, list[int]]:
+    """Return a message with its descriptors; an empty message is the end of the connection."""
     fds = array.array("i")
     message, extra, _, _ = peer.recvmsg(MAX_MESSAGE_SIZE, CMSG_SPACE(MAX_SOCKETS * fds.itemsize))
     for level, kind, data in extra:
@@ -284,7 +284,7 @@ def main() -> None:
     os.chdir("/")
     os.ftruncate(lock, 0)
     os.write(lock, b"%d\n" % os.getpid())
-    holder = Holder(home, server)
+    holder = PortHolderServer(home, server)
     try:
         holder.run()
     finally:

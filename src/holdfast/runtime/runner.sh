@@ -1,14 +1,14 @@
 #!/bin/sh
-# Runs one task attempt and writes down how it went. It outlives the server, and uses nothing but shell builtins.
+# Runs one task attempt and records its exit. It outlives the server, and only uses shell builtins.
 #
 #   runner.sh WORKDIR CLAIM JOINS COMMAND [ARG...]
 #
-# fd 9 is the claim file, opened and locked by whoever started us: the lock lives exactly as long as we do. The first
-# line we add says who runs it, the last one how it ended; between them lie word that the command is next to run, and
-# bubblewrap's own report, on fd 8.
-# JOINS names the cgroup.procs files to enter, one on each line. The command gets fd 5 and 7 as they came.
+# fd 9 is the claim file, opened and locked by our parent: we inherit the lock and hold it until we exit. The first line
+# that we add is our pid, the last one the exit code; between them are the line `ready`, written just before the command
+# runs, and bubblewrap's report, on fd 8.
+# JOINS names the cgroup.procs files to join, one on each line. The command inherits fd 5 and 7.
 
-# One function, so that the whole file is read before any of it runs: an upgrade may replace it meanwhile.
+# One function, so that the shell reads the whole file before it runs: an upgrade may replace the file.
 main() {
     workdir=$1
     claim=$2

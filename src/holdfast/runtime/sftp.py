@@ -1,7 +1,6 @@
-"""The file transfer protocol SFTP, version 3, served on two descriptors: draft-ietf-secsh-filexfer-02, with what
-OpenSSH adds to it. `enter` runs it inside a task's sandbox, with the task's own rights, so that the image need not have
-a server of its own. It is loaded before the sandbox is entered, and nothing may be imported after.
-"""
+"""An SFTP server, version 3, on two descriptors: draft-ietf-secsh-filexfer-02, with OpenSSH's extensions. `exec_helper`
+runs it inside a task's sandbox, with the task's own privileges, so that the image needs no server. It is loaded before
+the sandbox is joined, and nothing may be imported after."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ MAX_PACKET_LENGTH = 256 * 1024
 MAX_DATA_LENGTH = MAX_PACKET_LENGTH - 1024
 MAX_HANDLES = 256
 _MAX_NAMES_AT_ONCE = 100
-_BLOCK = 1 << 20
+_READ_SIZE = 1 << 20
 
 _VERSION = 3
 _INIT, _REPLY_VERSION = 1, 2
@@ -43,50 +42,41 @@ _CODES = {
     errno.ENOSYS: UNSUPPORTED,
     errno.EOPNOTSUPP: UNSUPPORTED,
 }
-_EXTENSIONS = (
-    (b"posix-rename@openssh.com", b"1"),
-    (b"statvfs@openssh.com", b"2"),
-    (b"fstatvfs@openssh.com", b"2"),
-    (b"hardlink@openssh.com", b"1"),
-    (b"fsync@openssh.com", b"1"),
-    (b"limits@openssh.com", b"1"),
-    (b"expand-path@openssh.com", b"1"),
-)
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _HALF_A_YEAR = 183 * 24 * 3600
 
 
 def serve(reader: int, writer: int, home: bytes = b"/") -> None:
-    """Until the other side ends it, or says what makes no sense."""
-    server = Server(home)
+    """Serve until the client disconnects or breaks the protocol."""
+    server = SftpServer(home)
     buffer = bytearray()
     replies = bytearray()
     try:
-        while block := os.read(reader, _BLOCK):
+        while block := os.read(reader, _READ_SIZE):
             buffer += block
-            for packet in _packets(buffer):
-                replies += server.answer(packet)
+            for packet in _split_packets(buffer):
+                replies += server.answer_packet(packet)
                 if len(replies) >= MAX_PACKET_LENGTH:
-                    _flush(writer, replies)
-            _flush(writer, replies)
+                    _write_replies(writer, replies)
+            _write_replies(writer, replies)
     except (BrokenPipeError, ProtocolError):
         return
 
 
 class ProtocolError(Exception):
-    """Nothing sensible can follow."""
+    """The client broke the protocol; the connection must end."""
 
 
-class Bad(Exception):
-    """A request that cannot be done: with a code of the protocol's."""
+class RequestError(Exception):
+    """A request that failed, with a status code of the protocol."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
         self.code = code
 
 
-def _packets(buffer: bytearray) -> Iterator[memoryview]:
-    """Those that are whole; what is left of the buffer begins the next one."""
+def _split_packets(buffer: bytearray) -> Iterator[memoryview]:
+    """Yield the complete packets; the rest of the buffer begins the next one."""
     start = 0
     whole = bytes(buffer)
     while len(whole) - start >= 4:
@@ -100,67 +90,67 @@ def _packets(buffer: bytearray) -> Iterator[memoryview]:
     del buffer[:start]
 
 
-def _flush(writer: int, replies: bytearray) -> None:
+def _write_replies(writer: int, replies: bytearray) -> None:
     view = memoryview(bytes(replies))
     replies.clear()
     while view:
         view = view[os.write(writer, view) :]
 
 
-class Fields:
+class PacketReader:
     """Reads the fields of a packet, one after the other."""
 
     def __init__(self, data: memoryview) -> None:
         self._data = data
         self._at = 0
 
-    def byte(self) -> int:
-        return self._take(1)[0]
+    def read_byte(self) -> int:
+        return self._take_bytes(1)[0]
 
-    def number(self) -> int:
-        return int.from_bytes(self._take(4), "big")
+    def read_uint32(self) -> int:
+        return int.from_bytes(self._take_bytes(4), "big")
 
-    def long(self) -> int:
-        return int.from_bytes(self._take(8), "big")
+    def read_uint64(self) -> int:
+        return int.from_bytes(self._take_bytes(8), "big")
 
-    def view(self) -> memoryview:
-        return self._take(self.number())
+    def read_view(self) -> memoryview:
+        return self._take_bytes(self.read_uint32())
 
-    def string(self) -> bytes:
-        return bytes(self.view())
+    def read_string(self) -> bytes:
+        return bytes(self.read_view())
 
-    def path(self) -> bytes:
-        path = self.string()
+    def read_path(self) -> bytes:
+        path = self.read_string()
         if b"\0" in path:
-            raise Bad(BAD_MESSAGE, "a NUL byte in a name")
+            raise RequestError(BAD_MESSAGE, "a name contains a NUL byte")
         return path or b"."
 
-    def attributes(self) -> Attributes:
-        return Attributes(self)
+    def read_attributes(self) -> FileAttributes:
+        return FileAttributes(self)
 
-    def _take(self, count: int) -> memoryview:
+    def _take_bytes(self, count: int) -> memoryview:
         end = self._at + count
         if end > len(self._data):
-            raise Bad(BAD_MESSAGE, "the packet is cut off")
+            raise RequestError(BAD_MESSAGE, "the packet is truncated")
         taken = self._data[self._at : end]
         self._at = end
         return taken
 
 
-class Attributes:
-    """What a client wants a file to be like."""
+class FileAttributes:
+    """The attributes that a client sets on a file."""
 
-    def __init__(self, fields: Fields) -> None:
-        flags = fields.number()
-        self.size = fields.long() if flags & _HAS_SIZE else None
-        self.owner = (fields.number(), fields.number()) if flags & _HAS_OWNER else None
-        self.mode = fields.number() & 0o7777 if flags & _HAS_MODE else None
-        self.times = (fields.number(), fields.number()) if flags & _HAS_TIMES else None
+    def __init__(self, fields: PacketReader) -> None:
+        flags = fields.read_uint32()
+        self.size = fields.read_uint64() if flags & _HAS_SIZE else None
+        self.owner = (fields.read_uint32(), fields.read_uint32()) if flags & _HAS_OWNER else None
+        self.mode = fields.read_uint32() & 0o7777 if flags & _HAS_MODE else None
+        self.times = (fields.read_uint32(), fields.read_uint32()) if flags & _HAS_TIMES else None
         if flags & _HAS_MORE:
-            for _ in range(2 * min(fields.number(), 1000)):
-                fields.view()
+            for _ in range(2 * min(fields.read_uint32(), 1000)):
+                fields.read_view()
 
-    def set_on(self, target: bytes | int) -> None:
+    def apply_to(self, target: bytes | int) -> None:
         if self.size is not None:
             os.truncate(target, self.size)
         if self.mode is not None:
@@ -171,7 +161,7 @@ class Attributes:
             os.chown(target, *self.owner)
 
 
-class Folder:
+class FolderHandle:
     """A folder that is being listed."""
 
     def __init__(self, path: bytes) -> None:
@@ -191,60 +181,62 @@ class Folder:
         self._entries.close()
 
 
-class Server:
+class SftpServer:
     def __init__(self, home: bytes) -> None:
         self._home = home
-        self._handles: dict[bytes, int | Folder] = {}
+        self._handles: dict[bytes, int | FolderHandle] = {}
         self._next = 0
-        self._requests: dict[int, Callable[[Fields], bytes]] = {
+        # A request without a reply of its own gets the status OK.
+        self._requests: dict[int, Callable[[PacketReader], bytes | None]] = {
             3: self._open, 4: self._close, 5: self._read, 6: self._write, 7: self._lstat, 8: self._fstat,
             9: self._setstat, 10: self._fsetstat, 11: self._opendir, 12: self._readdir, 13: self._remove,
             14: self._mkdir, 15: self._rmdir, 16: self._realpath, 17: self._stat, 18: self._rename,
             19: self._readlink, 20: self._symlink, 200: self._extended,
         }  # fmt: skip
-        self._extensions: dict[bytes, Callable[[Fields], bytes]] = {
-            b"posix-rename@openssh.com": self._posix_rename,
-            b"statvfs@openssh.com": self._statvfs,
-            b"fstatvfs@openssh.com": self._fstatvfs,
-            b"hardlink@openssh.com": self._hardlink,
-            b"fsync@openssh.com": self._fsync,
-            b"limits@openssh.com": self._limits,
-            b"expand-path@openssh.com": self._expand_path,
+        self._extensions: dict[bytes, tuple[bytes, Callable[[PacketReader], bytes | None]]] = {  # with their versions
+            b"posix-rename@openssh.com": (b"1", self._posix_rename),
+            b"statvfs@openssh.com": (b"2", self._statvfs),
+            b"fstatvfs@openssh.com": (b"2", self._fstatvfs),
+            b"hardlink@openssh.com": (b"1", self._hardlink),
+            b"fsync@openssh.com": (b"1", self._fsync),
+            b"limits@openssh.com": (b"1", self._limits),
+            b"expand-path@openssh.com": (b"1", self._expand_path),
         }
 
-    def answer(self, packet: memoryview) -> bytes:
-        """A reply, ready to be sent."""
-        fields = Fields(packet)
-        kind = fields.byte()
+    def answer_packet(self, packet: memoryview) -> bytes:
+        """Return the reply, ready to be sent."""
+        fields = PacketReader(packet)
+        kind = fields.read_byte()
         if kind == _INIT:
-            words = [struct.pack(">I", _VERSION), *(_string(word) for pair in _EXTENSIONS for word in pair)]
-            return _packet(_REPLY_VERSION, b"", b"".join(words))
+            pairs = [(name, version) for name, (version, _) in self._extensions.items()]
+            fields_sent = [struct.pack(">I", _VERSION), *(_pack_string(text) for pair in pairs for text in pair)]
+            return _make_packet(_REPLY_VERSION, b"", b"".join(fields_sent))
         if len(packet) < 5:
             raise ProtocolError
         number = bytes(packet[1:5])
-        fields.number()
-        reply = self._try(kind, fields)
-        return _packet(reply[0], number, reply[1:])
+        fields.read_uint32()
+        reply = self._answer_request(kind, fields)
+        return _make_packet(reply[0], number, reply[1:])
 
-    def _try(self, kind: int, fields: Fields) -> bytes:
-        """The kind of the reply, and what follows its number."""
+    def _answer_request(self, kind: int, fields: PacketReader) -> bytes:
+        """Return the kind of the reply, and its content after the request id."""
         try:
             request = self._requests.get(kind)
             if request is None:
-                raise Bad(UNSUPPORTED, "there is no such request")
-            return request(fields)
-        except Bad as bad:
-            return _status(bad.code, str(bad))
+                raise RequestError(UNSUPPORTED, "the request is not supported")
+            return request(fields) or _make_status(OK)
+        except RequestError as bad:
+            return _make_status(bad.code, str(bad))
         except OSError as error:
             number = error.errno or 0
-            return _status(_CODES.get(number, FAILURE), os.strerror(number))
+            return _make_status(_CODES.get(number, FAILURE), os.strerror(number))
         except (ValueError, OverflowError) as error:
-            return _status(BAD_MESSAGE, str(error))
+            return _make_status(BAD_MESSAGE, str(error))
 
     # --- open files -----------------------------------------------------------------------------------------------
 
-    def _open(self, fields: Fields) -> bytes:
-        path, wanted, attributes = fields.path(), fields.number(), fields.attributes()
+    def _open(self, fields: PacketReader) -> bytes:
+        path, wanted, attributes = fields.read_path(), fields.read_uint32(), fields.read_attributes()
         ways = {_READ: os.O_RDONLY, _WRITE: os.O_WRONLY, _READ | _WRITE: os.O_RDWR}
         flags = ways.get(wanted & (_READ | _WRITE), os.O_RDONLY)
         flags |= os.O_APPEND if wanted & _APPEND else 0
@@ -252,121 +244,113 @@ class Server:
         flags |= os.O_TRUNC if wanted & _TRUNCATE else 0
         flags |= os.O_EXCL if wanted & _EXCLUSIVE else 0
         mode = attributes.mode if attributes.mode is not None else 0o666
-        self._check_room()
-        return self._hand_out(os.open(path, flags | os.O_NOCTTY | os.O_NONBLOCK, mode & 0o777))
+        self._check_handle_limit()
+        return self._add_handle(os.open(path, flags | os.O_NOCTTY | os.O_NONBLOCK, mode & 0o777))
 
-    def _check_room(self) -> None:
+    def _check_handle_limit(self) -> None:
         if len(self._handles) >= MAX_HANDLES:
-            raise Bad(FAILURE, "too many open files")
+            raise RequestError(FAILURE, "too many open files")
 
-    def _hand_out(self, opened: int | Folder) -> bytes:
+    def _add_handle(self, opened: int | FolderHandle) -> bytes:
         self._next += 1
         handle = struct.pack(">I", self._next & 0xFFFFFFFF)
         self._handles[handle] = opened
-        return bytes([_HANDLE]) + _string(handle)
+        return bytes([_HANDLE]) + _pack_string(handle)
 
-    def _file(self, fields: Fields) -> int:
-        found = self._handles.get(fields.string())
+    def _get_file(self, fields: PacketReader) -> int:
+        found = self._handles.get(fields.read_string())
         if not isinstance(found, int):
-            raise Bad(FAILURE, "no open file has this handle")
+            raise RequestError(FAILURE, "the handle is not an open file")
         return found
 
-    def _close(self, fields: Fields) -> bytes:
-        opened = self._handles.pop(fields.string(), None)
+    def _close(self, fields: PacketReader) -> None:
+        opened = self._handles.pop(fields.read_string(), None)
         if opened is None:
-            raise Bad(FAILURE, "nothing open has this handle")
+            raise RequestError(FAILURE, "the handle is not valid")
         if isinstance(opened, int):
             os.close(opened)
         else:
             opened.close()
-        return _status(OK)
 
-    def _read(self, fields: Fields) -> bytes:
-        fd, offset, count = self._file(fields), fields.long(), fields.number()
+    def _read(self, fields: PacketReader) -> bytes:
+        fd, offset, count = self._get_file(fields), fields.read_uint64(), fields.read_uint32()
         data = os.pread(fd, min(count, MAX_DATA_LENGTH), offset)
         if not data:
-            return _status(EOF)
+            return _make_status(EOF)
         return b"%c%b%b" % (_DATA, struct.pack(">I", len(data)), data)
 
-    def _write(self, fields: Fields) -> bytes:
-        fd, offset, data = self._file(fields), fields.long(), fields.view()
+    def _write(self, fields: PacketReader) -> None:
+        fd, offset, data = self._get_file(fields), fields.read_uint64(), fields.read_view()
         while data:
             done = os.pwrite(fd, data, offset)
             data, offset = data[done:], offset + done
-        return _status(OK)
 
-    def _fstat(self, fields: Fields) -> bytes:
-        return bytes([_ATTRS]) + _attributes(os.fstat(self._file(fields)))
+    def _fstat(self, fields: PacketReader) -> bytes:
+        return bytes([_ATTRS]) + _pack_attributes(os.fstat(self._get_file(fields)))
 
-    def _fsetstat(self, fields: Fields) -> bytes:
-        fd = self._file(fields)
-        fields.attributes().set_on(fd)
-        return _status(OK)
+    def _fsetstat(self, fields: PacketReader) -> None:
+        fd = self._get_file(fields)
+        fields.read_attributes().apply_to(fd)
 
-    def _fsync(self, fields: Fields) -> bytes:
-        os.fsync(self._file(fields))
-        return _status(OK)
+    def _fsync(self, fields: PacketReader) -> None:
+        os.fsync(self._get_file(fields))
 
     # --- names ----------------------------------------------------------------------------------------------------
 
-    def _stat(self, fields: Fields) -> bytes:
-        return bytes([_ATTRS]) + _attributes(os.stat(fields.path()))
+    def _stat(self, fields: PacketReader) -> bytes:
+        return bytes([_ATTRS]) + _pack_attributes(os.stat(fields.read_path()))
 
-    def _lstat(self, fields: Fields) -> bytes:
-        return bytes([_ATTRS]) + _attributes(os.lstat(fields.path()))
+    def _lstat(self, fields: PacketReader) -> bytes:
+        return bytes([_ATTRS]) + _pack_attributes(os.lstat(fields.read_path()))
 
-    def _setstat(self, fields: Fields) -> bytes:
-        path = fields.path()
-        fields.attributes().set_on(path)
-        return _status(OK)
+    def _setstat(self, fields: PacketReader) -> None:
+        path = fields.read_path()
+        fields.read_attributes().apply_to(path)
 
-    def _opendir(self, fields: Fields) -> bytes:
-        path = fields.path()
-        self._check_room()
-        return self._hand_out(Folder(path))
+    def _opendir(self, fields: PacketReader) -> bytes:
+        path = fields.read_path()
+        self._check_handle_limit()
+        return self._add_handle(FolderHandle(path))
 
-    def _readdir(self, fields: Fields) -> bytes:
-        folder = self._handles.get(fields.string())
-        if not isinstance(folder, Folder):
-            raise Bad(FAILURE, "no open folder has this handle")
+    def _readdir(self, fields: PacketReader) -> bytes:
+        folder = self._handles.get(fields.read_string())
+        if not isinstance(folder, FolderHandle):
+            raise RequestError(FAILURE, "the handle is not an open folder")
         found: list[tuple[bytes, os.stat_result | None]] = []
         while names := folder.next_names():
             for name in names:
                 try:
                     found.append((name, os.lstat(os.path.join(folder.path, name))))
                 except OSError:
-                    continue  # it was there a moment ago
+                    continue  # deleted in the meantime
             if found:
-                return _names(found)
-        return _status(EOF)
+                return _pack_names(found)
+        return _make_status(EOF)
 
-    def _remove(self, fields: Fields) -> bytes:
-        os.unlink(fields.path())
-        return _status(OK)
+    def _remove(self, fields: PacketReader) -> None:
+        os.unlink(fields.read_path())
 
-    def _mkdir(self, fields: Fields) -> bytes:
-        path, attributes = fields.path(), fields.attributes()
+    def _mkdir(self, fields: PacketReader) -> None:
+        path, attributes = fields.read_path(), fields.read_attributes()
         os.mkdir(path, attributes.mode if attributes.mode is not None else 0o777)
-        return _status(OK)
 
-    def _rmdir(self, fields: Fields) -> bytes:
-        os.rmdir(fields.path())
-        return _status(OK)
+    def _rmdir(self, fields: PacketReader) -> None:
+        os.rmdir(fields.read_path())
 
-    def _realpath(self, fields: Fields) -> bytes:
-        return _names([(os.path.realpath(fields.path()), None)])
+    def _realpath(self, fields: PacketReader) -> bytes:
+        return _pack_names([(os.path.realpath(fields.read_path()), None)])
 
-    def _expand_path(self, fields: Fields) -> bytes:
-        path = fields.path()
+    def _expand_path(self, fields: PacketReader) -> bytes:
+        path = fields.read_path()
         if path == b"~" or path.startswith(b"~/"):
             path = self._home + path[1:]
         elif path.startswith(b"~"):
-            raise Bad(NO_SUCH_FILE, "homes of other users are not known")
-        return _names([(os.path.realpath(path), None)])
+            raise RequestError(NO_SUCH_FILE, "home folders of other users are not supported")
+        return _pack_names([(os.path.realpath(path), None)])
 
-    def _rename(self, fields: Fields) -> bytes:
-        """Never over something that is there."""
-        old, new = fields.path(), fields.path()
+    def _rename(self, fields: PacketReader) -> bytes:
+        """Rename it; never replace an existing file."""
+        old, new = fields.read_path(), fields.read_path()
         if stat.S_ISREG(os.lstat(old).st_mode):
             try:
                 os.link(old, new, follow_symlinks=False)
@@ -375,69 +359,63 @@ class Server:
                     raise
             else:
                 os.unlink(old)
-                return _status(OK)
+                return _make_status(OK)
         if os.path.lexists(new):
-            raise Bad(FAILURE, "there is something of that name")
+            raise RequestError(FAILURE, "the file already exists")
         os.rename(old, new)
-        return _status(OK)
+        return _make_status(OK)
 
-    def _posix_rename(self, fields: Fields) -> bytes:
-        old, new = fields.path(), fields.path()
-        os.rename(old, new)
-        return _status(OK)
+    def _posix_rename(self, fields: PacketReader) -> None:
+        os.rename(fields.read_path(), fields.read_path())
 
-    def _readlink(self, fields: Fields) -> bytes:
-        return _names([(os.readlink(fields.path()), None)])
+    def _readlink(self, fields: PacketReader) -> bytes:
+        return _pack_names([(os.readlink(fields.read_path()), None)])
 
-    def _symlink(self, fields: Fields) -> bytes:
-        """In OpenSSH's order, which everyone follows: first where it leads, then its name."""
-        target, name = fields.path(), fields.path()
-        os.symlink(target, name)
-        return _status(OK)
+    def _symlink(self, fields: PacketReader) -> None:
+        """Create a link, with OpenSSH's order of arguments: first the target, then the name."""
+        os.symlink(fields.read_path(), fields.read_path())
 
-    def _hardlink(self, fields: Fields) -> bytes:
-        old, new = fields.path(), fields.path()
-        os.link(old, new, follow_symlinks=False)
-        return _status(OK)
+    def _hardlink(self, fields: PacketReader) -> None:
+        os.link(fields.read_path(), fields.read_path(), follow_symlinks=False)
 
-    # --- what OpenSSH adds ----------------------------------------------------------------------------------------
+    # --- OpenSSH's extensions -----------------------------------------------------------------------------------------
 
-    def _extended(self, fields: Fields) -> bytes:
-        request = self._extensions.get(fields.string())
+    def _extended(self, fields: PacketReader) -> bytes | None:
+        _, request = self._extensions.get(fields.read_string(), (b"", None))
         if request is None:
-            raise Bad(UNSUPPORTED, "there is no such extension")
+            raise RequestError(UNSUPPORTED, "the extension is not supported")
         return request(fields)
 
-    def _statvfs(self, fields: Fields) -> bytes:
-        return _filesystem(os.statvfs(fields.path()))
+    def _statvfs(self, fields: PacketReader) -> bytes:
+        return _pack_filesystem(os.statvfs(fields.read_path()))
 
-    def _fstatvfs(self, fields: Fields) -> bytes:
-        return _filesystem(os.fstatvfs(self._file(fields)))
+    def _fstatvfs(self, fields: PacketReader) -> bytes:
+        return _pack_filesystem(os.fstatvfs(self._get_file(fields)))
 
-    def _limits(self, fields: Fields) -> bytes:
+    def _limits(self, fields: PacketReader) -> bytes:
         return struct.pack(">BQQQQ", _EXTENDED_REPLY, MAX_PACKET_LENGTH, MAX_DATA_LENGTH, MAX_DATA_LENGTH, MAX_HANDLES)
 
 
 # --- rendering ----------------------------------------------------------------------------------------------------
 
 
-def _packet(kind: int, number: bytes, rest: bytes) -> bytes:
+def _make_packet(kind: int, number: bytes, rest: bytes) -> bytes:
     return b"%b%c%b%b" % (struct.pack(">I", 1 + len(number) + len(rest)), kind, number, rest)
 
 
-def _string(data: bytes) -> bytes:
+def _pack_string(data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + data
 
 
-_TEXTS = {OK: "Success", EOF: "End of file"}
+_STATUS_TEXTS = {OK: "Success", EOF: "End of file"}
 
 
-def _status(code: int, text: str = "") -> bytes:
-    words = (text or _TEXTS.get(code, "Failure")).encode("utf-8", "replace")
-    return struct.pack(">BI", _STATUS, code) + _string(words) + _string(b"")
+def _make_status(code: int, text: str = "") -> bytes:
+    words = (text or _STATUS_TEXTS.get(code, "Failure")).encode("utf-8", "replace")
+    return struct.pack(">BI", _STATUS, code) + _pack_string(words) + _pack_string(b"")
 
 
-def _attributes(found: os.stat_result) -> bytes:
+def _pack_attributes(found: os.stat_result) -> bytes:
     return struct.pack(
         ">IQIIIII",
         _HAS_SIZE | _HAS_OWNER | _HAS_MODE | _HAS_TIMES,
@@ -450,16 +428,16 @@ def _attributes(found: os.stat_result) -> bytes:
     )
 
 
-def _names(found: list[tuple[bytes, os.stat_result | None]]) -> bytes:
+def _pack_names(found: list[tuple[bytes, os.stat_result | None]]) -> bytes:
     parts = [struct.pack(">BI", _NAME, len(found))]
     for name, status in found:
-        parts.append(_string(name))
-        parts.append(_string(_long_name(name, status) if status is not None else name))
-        parts.append(_attributes(status) if status is not None else b"\0\0\0\0")
+        parts.append(_pack_string(name))
+        parts.append(_pack_string(_format_long_name(name, status) if status is not None else name))
+        parts.append(_pack_attributes(status) if status is not None else b"\0\0\0\0")
     return b"".join(parts)
 
 
-def _long_name(name: bytes, found: os.stat_result) -> bytes:
+def _format_long_name(name: bytes, found: os.stat_result) -> bytes:
     """As `ls -l` shows it."""
     at = gmtime(min(max(0, int(found.st_mtime)), 0xFFFFFFFF))
     recent = abs(time() - found.st_mtime) < _HALF_A_YEAR
@@ -469,7 +447,7 @@ def _long_name(name: bytes, found: os.stat_result) -> bytes:
     return f"{mode} {links:3} {found.st_uid:<8} {found.st_gid:<8} {size:8} {day} ".encode() + name
 
 
-def _filesystem(found: os.statvfs_result) -> bytes:
+def _pack_filesystem(found: os.statvfs_result) -> bytes:
     flags = (1 if found.f_flag & os.ST_RDONLY else 0) | (2 if found.f_flag & os.ST_NOSUID else 0)
     numbers = (
         found.f_bsize, found.f_frsize, found.f_blocks, found.f_bfree, found.f_bavail, found.f_files, found.f_ffree,

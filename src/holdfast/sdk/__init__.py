@@ -1,4 +1,4 @@
-"""The Python client: `Client` for plain code, `AsyncClient` for asyncio. Both have the same methods."""
+"""The Python client: `Client` for synchronous code, `AsyncClient` for asyncio. Both have the same methods."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from .errors import ApiError, BadAddress, CannotConnect, ClientError, Unexpected
 if TYPE_CHECKING:
     from holdfast.api.catalogue import Image, ImageAlias, InstanceType, Secret
     from holdfast.api.datasets import Dataset, GitState, Variables
-    from holdfast.api.files import Artifacts, File, FileList
+    from holdfast.api.files import ArtifactList, File, FileList
     from holdfast.api.groups import Group, Mlflow
     from holdfast.api.inside import Debugger, ShortKey, SshLine, SshLines, Stacks, Ticket
     from holdfast.api.jobs import Attempt, Event, Exit, JobDetail, JobSummary, ListedJob, Plan, SubmittedJob, Task
@@ -29,7 +29,7 @@ _MODULES = (*(f"holdfast.api.{noun}" for noun in _API), "holdfast.sdk.logs", "ho
 
 
 def __getattr__(name: str) -> object:
-    """Clients and records are loaded by whoever uses them: what gets inside tasks does without, and is quicker so."""
+    """Load clients and records on first use: commands for task access start faster without them."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     modules = (import_module(module) for module in _MODULES)
@@ -38,7 +38,7 @@ def __getattr__(name: str) -> object:
 
 __all__ = [
     "ApiError",
-    "Artifacts",
+    "ArtifactList",
     "AsyncClient",
     "Attempt",
     "AuditEvent",

@@ -1,4 +1,4 @@
-"""Calls about one's own account: SSH keys, logins in a browser; and for admins, what everybody did."""
+"""Calls about the user's own account: SSH keys and login links; and the audit log."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ from datetime import datetime
 
 from holdfast import api
 
-from .exchange import Call, as_a, as_items, as_nothing, call, endpoint, given, segment
+from .calls import Call, build_path, call, drop_none, endpoint, format_time, ignore_body, parse_as, parse_items
 
 
 class AccountCalls:
     @endpoint
     def keys(self) -> Call[tuple[api.people.SshKey, ...]]:
-        """One's SSH keys."""
-        return call("GET", "/me/keys", as_items(api.people.SshKey))
+        """List the user's SSH keys."""
+        return call("GET", "/me/keys", parse_items(api.people.SshKey))
 
     @endpoint
     def add_key(self, value: str, *, title: str | None = None) -> Call[api.people.SshKey]:
-        """A public key, as in ~/.ssh/id_ed25519.pub; without a title it goes by its comment."""
-        return call("POST", "/me/keys", as_a(api.people.SshKey), body=given(value=value, title=title))
+        """Add a public key, as in ~/.ssh/id_ed25519.pub. Default title: its comment."""
+        return call("POST", "/me/keys", parse_as(api.people.SshKey), body=drop_none(value=value, title=title))
 
     @endpoint
     def remove_key(self, id: str) -> Call[None]:
-        """By its id."""
-        return call("DELETE", f"/me/keys/{segment(id)}", as_nothing)
+        """Remove a key by its id."""
+        return call("DELETE", build_path("me", "keys", id), ignore_body)
 
     @endpoint
     def end_my_logins(self) -> Call[None]:
-        """Log out everywhere: in browsers, and where `holdfast login` was used. API tokens stay."""
-        return call("DELETE", "/me/logins", as_nothing)
+        """Log out everywhere: all browsers and saved logins. API tokens stay valid."""
+        return call("DELETE", "/me/logins", ignore_body)
 
     @endpoint
     def login_code(self) -> Call[api.people.LoginCode]:
-        """A link that logs a browser in as whoever asks: once, within ten minutes."""
-        return call("POST", "/login-codes", as_a(api.people.LoginCode))
+        """Create a link that logs a browser in as this user. Valid once, for ten minutes."""
+        return call("POST", "/login-codes", parse_as(api.people.LoginCode))
 
     @endpoint
     def audit(
@@ -47,14 +47,14 @@ class AccountCalls:
         before: int | None = None,
         limit: int | None = None,
     ) -> Call[api.people.AuditPage]:
-        """Who changed what about the place, newest first; for admins. `before` is the `next` of the page before."""
-        params = given(
+        """List audit entries, newest first; admins only. `before` is the `next` of the previous page."""
+        params = drop_none(
             user=user,
             kind=kind,
             subject=subject,
-            since=since.isoformat() if since else None,
-            until=until.isoformat() if until else None,
+            since=format_time(since),
+            until=format_time(until),
             before=before,
             limit=limit,
         )
-        return call("GET", "/audit", as_a(api.people.AuditPage), params=params)
+        return call("GET", "/audit", parse_as(api.people.AuditPage), params=params)

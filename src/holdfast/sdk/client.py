@@ -1,4 +1,4 @@
-"""The two clients. They differ only in how they wait: what they say is written once, in the calls they inherit."""
+"""The synchronous and the asyncio client. Both inherit the same calls and differ only in their I/O."""
 
 from __future__ import annotations
 
@@ -6,18 +6,40 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from contextlib import aclosing, closing
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import httpx
 
 from .account import AccountCalls
 from .address import Address, find_address
+from .calls import (
+    AsyncRunner,
+    Flow,
+    OpenStream,
+    Pause,
+    ReadChunk,
+    Reply,
+    Request,
+    Step,
+    Steps,
+    StreamItem,
+    SyncRunner,
+)
 from .catalogue import CatalogueCalls
 from .datasets import DatasetCalls
 from .errors import CannotConnect
-from .exchange import Awaiting, Blocking, Flow, Give, Open, Pause, Reply, Request, Step, Steps, Take
 from .files import FileCalls
-from .installation import PlaceCalls
+from .httpx_adapter import (
+    build_client_options,
+    build_request_arguments,
+    prove_connections,
+    prove_connections_async,
+    read_chunks,
+    read_chunks_async,
+    to_reply,
+    translate_errors,
+)
+from .installation import ServerCalls
 from .jobs import JobCalls
 from .logs import LogCalls
 from .metrics import MetricCalls
@@ -25,21 +47,12 @@ from .notifications import NotificationCalls
 from .people import PeopleCalls
 from .schedules import ScheduleCalls
 from .secrets import SecretCalls
-from .ssh_access import EnteringCalls
+from .ssh_access import TaskAccessCalls
 from .storage import StorageCalls
 from .why import WhyCalls
-from .wire import (
-    as_arguments,
-    as_reply,
-    options,
-    pieces_of,
-    pieces_of_async,
-    prove_connections,
-    prove_connections_async,
-    translated,
-)
 
 T = TypeVar("T")
+Http = TypeVar("Http", bound=httpx.Client | httpx.AsyncClient)
 
 
 class Calls(
@@ -55,20 +68,17 @@ class Calls(
     DatasetCalls,
     SecretCalls,
     FileCalls,
-    EnteringCalls,
-    PlaceCalls,
+    TaskAccessCalls,
+    ServerCalls,
     StorageCalls,
 ):
-    """Every call there is."""
+    """All calls of the API."""
 
 
-class Client(Calls, Blocking):
-    """A client for plain code. `with Client() as client: client.submit(...)`
+class _HttpClient(Calls, Generic[Http]):
+    """What both clients share: the address and the connections to it."""
 
-    Without arguments it takes HOLDFAST_URL and HOLDFAST_TOKEN, else the saved login, else the server on this machine.
-    `anonymous`: send no token, as before `login`. `patience` is how many seconds a call is tried again while no server
-    answers; `timeout` bounds one silent answer.
-    """
+    _http_class: type[Http]
 
     def __init__(
         self,
@@ -82,68 +92,61 @@ class Client(Calls, Blocking):
     ) -> None:
         self.address = find_address(url, token, home=home, anonymous=anonymous)
         self.patience = patience
-        self._http = httpx.Client(**options(self.address, timeout))
+        self._http = self._http_class(**build_client_options(self.address, timeout))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.address.url!r})"
+
+
+class Client(_HttpClient[httpx.Client], SyncRunner):
+    """A synchronous client. `with Client() as client: client.submit(...)`
+
+    Without arguments it uses HOLDFAST_URL and HOLDFAST_TOKEN, else the saved login, else the server on this machine.
+    `anonymous`: send no token, as before `login`. `patience`: seconds to retry a call while no server responds.
+    `timeout`: seconds without data from the server.
+    """
+
+    _http_class = httpx.Client
 
     def run(self, steps: Steps[T]) -> T:
-        with closing(self.pour(_single(steps))) as items:
+        with closing(self.run_flow(_yield_result(steps))) as items:
             return next(items)
 
-    def pour(self, flow: Flow[T]) -> Generator[T, None, None]:
-        line, outcome = _Line(self._http, self.address), _Outcome()
-        with closing(line), closing(flow):
+    def run_flow(self, flow: Flow[T]) -> Generator[T, None, None]:
+        runner, outcome = _StepRunner(self._http, self.address), _StepResult()
+        with closing(runner), closing(flow):
             while (step := outcome.advance(flow)) is not None:
-                if isinstance(step, Give):
+                if isinstance(step, StreamItem):
                     yield step.item
                     continue
                 try:
-                    outcome.answer = line.perform(step)
+                    outcome.answer = runner.perform(step)
                 except CannotConnect as error:
                     outcome.failure = error
 
     def close(self) -> None:
         self._http.close()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+class AsyncClient(_HttpClient[httpx.AsyncClient], AsyncRunner):
+    """An asyncio client. `async with AsyncClient() as client: await client.submit(...)`"""
 
-    def __repr__(self) -> str:
-        return f"Client({self.address.url!r})"
-
-
-class AsyncClient(Calls, Awaiting):
-    """The same for asyncio. `async with AsyncClient() as client: await client.submit(...)`"""
-
-    def __init__(
-        self,
-        url: str | None = None,
-        token: str | None = None,
-        *,
-        home: Path | None = None,
-        anonymous: bool = False,
-        patience: float = 0.0,
-        timeout: float = 30.0,
-    ) -> None:
-        self.address = find_address(url, token, home=home, anonymous=anonymous)
-        self.patience = patience
-        self._http = httpx.AsyncClient(**options(self.address, timeout))
+    _http_class = httpx.AsyncClient
 
     async def run(self, steps: Steps[T]) -> T:
-        async with aclosing(self.pour(_single(steps))) as items:
+        async with aclosing(self.run_flow(_yield_result(steps))) as items:
             return await anext(items)
 
-    async def pour(self, flow: Flow[T]) -> AsyncGenerator[T, None]:
-        line, outcome = _AsyncLine(self._http, self.address), _Outcome()
-        async with aclosing(line):
+    async def run_flow(self, flow: Flow[T]) -> AsyncGenerator[T, None]:
+        runner, outcome = _AsyncStepRunner(self._http, self.address), _StepResult()
+        async with aclosing(runner):
             with closing(flow):
                 while (step := outcome.advance(flow)) is not None:
-                    if isinstance(step, Give):
+                    if isinstance(step, StreamItem):
                         yield step.item
                         continue
                     try:
-                        outcome.answer = await line.perform(step)
+                        outcome.answer = await runner.perform(step)
                     except CannotConnect as error:
                         outcome.failure = error
 
@@ -156,24 +159,21 @@ class AsyncClient(Calls, Awaiting):
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    def __repr__(self) -> str:
-        return f"AsyncClient({self.address.url!r})"
 
-
-def _single(steps: Steps[T]) -> Flow[T]:
+def _yield_result(steps: Steps[T]) -> Flow[T]:
     result = yield from steps
-    yield Give(result)
+    yield StreamItem(result)
 
 
-class _Outcome:
-    """What the last step brought, to be handed back to the generator that asked for it."""
+class _StepResult:
+    """The result of the last step, to send to the generator."""
 
     def __init__(self) -> None:
         self.answer: Any = None
         self.failure: CannotConnect | None = None
 
-    def advance(self, flow: Flow[T]) -> Step | Give[T] | None:
-        """The next step, or None at the end."""
+    def advance(self, flow: Flow[T]) -> Step | StreamItem[T] | None:
+        """Return the next step, or None at the end."""
         answer, failure = self.answer, self.failure
         self.answer = self.failure = None
         try:
@@ -182,100 +182,100 @@ class _Outcome:
             return None
 
 
-class _Line:
-    """Performs steps; holds the one answer that is being streamed."""
+class _StepRunner:
+    """Performs steps with httpx, and keeps the open streaming response."""
 
     def __init__(self, http: httpx.Client, address: Address) -> None:
         self._http = http
         self._address = address
         self._open: httpx.Response | None = None
-        self._pieces: Iterator[bytes] | None = None
+        self._chunks: Iterator[bytes] | None = None
 
     def perform(self, step: Step) -> Any:
-        with translated(self._address, step):
+        with translate_errors(self._address, step):
             match step:
                 case Pause():
                     time.sleep(step.seconds)
-                case Take():
-                    return self._take()
-                case Open():
-                    return self._begin(step.request)
+                case ReadChunk():
+                    return self._read_chunk()
+                case OpenStream():
+                    return self._open_stream(step.request)
                 case Request():
-                    return as_reply(self._http.send(self._build(step)))
+                    return to_reply(self._http.send(self._build_request(step)))
         return None
 
-    def _take(self) -> bytes:
-        assert self._pieces is not None, "taken before it was opened"
-        return next((piece for piece in self._pieces if piece), b"")
+    def _read_chunk(self) -> bytes:
+        assert self._chunks is not None, "no open response"
+        return next((chunk for chunk in self._chunks if chunk), b"")
 
-    def _begin(self, request: Request) -> Reply:
+    def _open_stream(self, request: Request) -> Reply:
         self.close()
-        self._open = self._http.send(self._build(request), stream=True)
+        self._open = self._http.send(self._build_request(request), stream=True)
         if self._open.status_code >= 300:
             self._open.read()
-            return as_reply(self._open)
-        self._pieces = self._open.iter_raw()
-        return as_reply(self._open, body=b"")
+            return to_reply(self._open)
+        self._chunks = self._open.iter_raw()
+        return to_reply(self._open, body=b"")
 
-    def _build(self, request: Request) -> httpx.Request:
+    def _build_request(self, request: Request) -> httpx.Request:
         proof = prove_connections(self._address, request.timeout or self._http.timeout.read)
-        return self._http.build_request(**as_arguments(request, pieces_of), extensions=proof)
+        return self._http.build_request(**build_request_arguments(request, read_chunks), extensions=proof)
 
     def close(self) -> None:
         if self._open is not None:
             self._open.close()
-            self._open = self._pieces = None
+            self._open = self._chunks = None
 
 
-class _AsyncLine:
-    """The same, awaiting."""
+class _AsyncStepRunner:
+    """The asyncio version of `_StepRunner`."""
 
     def __init__(self, http: httpx.AsyncClient, address: Address) -> None:
         self._http = http
         self._address = address
         self._open: httpx.Response | None = None
-        self._pieces: AsyncIterator[bytes] | None = None
+        self._chunks: AsyncIterator[bytes] | None = None
 
     async def perform(self, step: Step) -> Any:
-        with translated(self._address, step):
+        with translate_errors(self._address, step):
             match step:
                 case Pause():
                     await _sleep(step.seconds)
-                case Take():
-                    return await self._take()
-                case Open():
-                    return await self._begin(step.request)
+                case ReadChunk():
+                    return await self._read_chunk()
+                case OpenStream():
+                    return await self._open_stream(step.request)
                 case Request():
-                    return as_reply(await self._http.send(self._build(step)))
+                    return to_reply(await self._http.send(self._build_request(step)))
         return None
 
-    async def _take(self) -> bytes:
-        assert self._pieces is not None, "taken before it was opened"
-        async for piece in self._pieces:
-            if piece:
-                return piece
+    async def _read_chunk(self) -> bytes:
+        assert self._chunks is not None, "no open response"
+        async for chunk in self._chunks:
+            if chunk:
+                return chunk
         return b""
 
-    async def _begin(self, request: Request) -> Reply:
+    async def _open_stream(self, request: Request) -> Reply:
         await self.aclose()
-        self._open = await self._http.send(self._build(request), stream=True)
+        self._open = await self._http.send(self._build_request(request), stream=True)
         if self._open.status_code >= 300:
             await self._open.aread()
-            return as_reply(self._open)
-        self._pieces = self._open.aiter_raw()
-        return as_reply(self._open, body=b"")
+            return to_reply(self._open)
+        self._chunks = self._open.aiter_raw()
+        return to_reply(self._open, body=b"")
 
-    def _build(self, request: Request) -> httpx.Request:
+    def _build_request(self, request: Request) -> httpx.Request:
         proof = prove_connections_async(self._address, request.timeout or self._http.timeout.read)
-        return self._http.build_request(**as_arguments(request, pieces_of_async), extensions=proof)
+        return self._http.build_request(**build_request_arguments(request, read_chunks_async), extensions=proof)
 
     async def aclose(self) -> None:
         if self._open is not None:
             await self._open.aclose()
-            self._open = self._pieces = None
+            self._open = self._chunks = None
 
 
 async def _sleep(seconds: float) -> None:
-    import asyncio  # not needed by those who do not await, and slow to load
+    import asyncio  # slow to load, and not needed by synchronous code
 
     await asyncio.sleep(seconds)

@@ -6,61 +6,65 @@ from typing import Unpack
 
 from holdfast import api
 
-from .exchange import Call, as_a, as_items, as_nothing, call, endpoint, given, segment
+from .calls import Call, build_path, call, drop_none, endpoint, ignore_body, parse_as, parse_items
 
-SYNC_TIMEOUT = 90.0  # seconds; the server answers sooner
+SYNC_TIMEOUT = 90.0  # seconds; the server responds sooner
 
 
 class DatasetCalls:
     @endpoint
     def datasets(self) -> Call[tuple[api.datasets.Dataset, ...]]:
-        """Those one may use; all, for admins."""
-        return call("GET", "/datasets", as_items(api.datasets.Dataset))
+        """List the datasets the user can use; for admins, all."""
+        return call("GET", "/datasets", parse_items(api.datasets.Dataset))
 
     @endpoint
     def dataset(self, name: str) -> Call[api.datasets.Dataset]:
-        return call("GET", _dataset(name), as_a(api.datasets.Dataset))
+        return call("GET", build_path("datasets", name), parse_as(api.datasets.Dataset))
 
     @endpoint
     def add_dataset(
         self, name: str, path: str | None = None, **fields: Unpack[api.datasets.NewDatasetFields]
     ) -> Call[api.datasets.Dataset]:
-        """Give something a name that jobs are given it by, read-only unless said otherwise: a folder of the machine, or
-        what its kind says. Nobody else may use it until it is granted: to everyone, or to groups."""
-        return call("POST", "/datasets", as_a(api.datasets.Dataset), body=given(name=name, path=path, **fields))
+        """Add a dataset, read-only by default. Only admins can use it until it is granted to everyone or to groups."""
+        return call("POST", "/datasets", parse_as(api.datasets.Dataset), body=drop_none(name=name, path=path, **fields))
 
     @endpoint
     def change_dataset(self, name: str, **fields: Unpack[api.datasets.DatasetChange]) -> Call[api.datasets.Dataset]:
-        """Change what is given. Jobs that were submitted before keep what they have."""
-        return call("PATCH", _dataset(name), as_a(api.datasets.Dataset), body=fields, repeatable=True)
+        """Change the given fields. Submitted jobs are not affected."""
+        return call("PATCH", build_path("datasets", name), parse_as(api.datasets.Dataset), body=fields, repeatable=True)
 
     @endpoint
     def remove_dataset(self, name: str, *, purge: bool = False) -> Call[None]:
-        """Its folder stays; with `purge`, the data of a volume goes too."""
-        return call("DELETE", _dataset(name), as_nothing, params={"purge": purge})
+        """Remove a dataset. Its folder is kept; `purge` deletes the data of a volume."""
+        return call("DELETE", build_path("datasets", name), ignore_body, params={"purge": purge})
 
     @endpoint
     def dataset_variables(self, name: str) -> Call[api.datasets.Variables]:
-        """Of the kind env, with their values; for admins."""
-        return call("GET", f"{_dataset(name)}/variables", as_a(api.datasets.Variables))
+        """Return the variables of an env dataset with their values; admins only."""
+        return call("GET", build_path("datasets", name, "variables"), parse_as(api.datasets.Variables))
 
     @endpoint
     def sync_dataset(self, name: str) -> Call[api.datasets.GitState]:
-        """Bring a git dataset up to date. Returns when that is done, or after a minute, busy."""
+        """Update a git dataset. Returns when done, or after a minute with `busy` set."""
         return call(
-            "POST", f"{_dataset(name)}/sync", as_a(api.datasets.GitState), timeout=SYNC_TIMEOUT, repeatable=True
+            "POST",
+            build_path("datasets", name, "sync"),
+            parse_as(api.datasets.GitState),
+            timeout=SYNC_TIMEOUT,
+            repeatable=True,
         )
 
     @endpoint
     def grant_dataset(self, name: str, group: str, *, writable: bool = False) -> Call[api.datasets.Dataset]:
-        """Let the members of a group use it; `writable`: and their jobs write to it, whatever read_only says."""
+        """Grant a group access; `writable`: also write access, regardless of `read_only`."""
         params = {"writable": writable}
-        return call("PUT", f"{_dataset(name)}/groups/{segment(group)}", as_a(api.datasets.Dataset), params=params)
+        return call(
+            "PUT",
+            build_path("datasets", name, "groups", group),
+            parse_as(api.datasets.Dataset),
+            params=params,
+        )
 
     @endpoint
     def revoke_dataset(self, name: str, group: str) -> Call[None]:
-        return call("DELETE", f"{_dataset(name)}/groups/{segment(group)}", as_nothing)
-
-
-def _dataset(name: str) -> str:
-    return f"/datasets/{segment(name)}"
+        return call("DELETE", build_path("datasets", name, "groups", group), ignore_body)

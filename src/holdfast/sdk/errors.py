@@ -1,11 +1,11 @@
-"""What can go wrong between a client and a server.
+"""Errors of the client.
 
 HoldfastError
 └── ClientError
-    ├── ApiError         the server refused; carries its code, message, hint and request id
-    ├── CannotConnect    no answer: nothing listens, or the connection was lost
-    ├── UnexpectedReply  something answers, but not as Holdfast does
-    ├── UnprovenServer   what answers is not the server that issued the token
+    ├── ApiError         the server rejected the request; has its code, message, hint and request id
+    ├── CannotConnect    no response: connection refused or lost
+    ├── UnexpectedReply  the response is not from a compatible Holdfast server
+    ├── UnprovenServer   the server did not issue the token
     └── BadAddress       an address or a token that cannot be used
 """
 
@@ -17,7 +17,7 @@ from holdfast.core.errors import HoldfastError, Problem
 
 
 class ClientError(HoldfastError):
-    """Root of the client's errors: what happened, and what to try."""
+    """Base class of client errors, with message and hint."""
 
     code = "client_error"
 
@@ -27,13 +27,13 @@ class ClientError(HoldfastError):
         self.hint = hint
 
     def as_json(self) -> dict[str, Any]:
-        """The same shape as the server's own errors."""
+        """Return the error in the format of the API."""
         error = {"code": self.code, "message": self.message, "field": None, "hint": self.hint, "request_id": None}
         return {"error": error}
 
 
 class ApiError(ClientError):
-    """The server's own words about a request it could not fulfil."""
+    """An error response of the server."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class ApiError(ClientError):
         self.code = code
         self.status = status
         self.field = field
-        self.problems = problems  # of a job file; empty for everything else
+        self.problems = problems  # of an invalid job file, else empty
         self.request_id = request_id
 
     def as_json(self) -> dict[str, Any]:
@@ -64,8 +64,8 @@ class ApiError(ClientError):
 
 
 class CannotConnect(ClientError):
-    """No answer. `lost`: the request may have reached the server before the line broke. `silent`: the line held, but
-    no word came in time."""
+    """No response. `lost`: the connection broke and the server may have received the request. `silent`: it is open, but
+    the response timed out."""
 
     code = "cannot_connect"
 
@@ -83,20 +83,20 @@ class CannotConnect(ClientError):
 
 
 class UnexpectedReply(ClientError):
-    """Something answers there, but not as this version of Holdfast does."""
+    """The response is not from a compatible Holdfast server."""
 
     code = "unexpected_reply"
 
 
 class UnprovenServer(ClientError):
-    """What answers cannot prove that it is the server that issued our token."""
+    """The server cannot prove that it issued the token."""
 
     code = "unproven_server"
 
     def __init__(self, url: str) -> None:
         super().__init__(
-            f"What answers at {url} is not the server that issued your token. The token was not sent",
-            hint="Check the address, and ask the server's admin. After a new installation: `holdfast login URL`.",
+            f"The server at {url} did not issue your token. The token was not sent",
+            hint="Check the address, or ask an admin. If the server was reinstalled, run `holdfast login URL`.",
         )
         self.url = url
 

@@ -1,36 +1,35 @@
-"""Calls about files: those a group shares, what is kept of jobs, and usage reports."""
+"""Calls about shared files, artifacts and usage reports."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 
 from holdfast import api
 
-from .errors import UnexpectedReply
-from .exchange import (
+from .calls import (
     Call,
     Flow,
-    Give,
-    Open,
+    OpenStream,
+    ReadChunk,
     Request,
-    Take,
+    StreamItem,
     Upload,
-    as_a,
-    as_items,
-    as_params,
     as_text,
+    build_path,
     call,
-    checked,
+    check_reply,
     endpoint,
-    flow,
-    segment,
+    parse_as,
+    parse_items,
+    quote_segment,
+    stream_method,
 )
+from .errors import UnexpectedReply
 
 IDENTITY = {"Accept-Encoding": "identity"}  # byte for byte
-QUIET = 300.0  # seconds without a byte; a large folder takes a while
-PAGE = 1000
+IDLE_TIMEOUT = 300.0  # seconds without data; large folders take a while
+PAGE_SIZE = 1000
 
 
 class FileCalls:
@@ -44,20 +43,26 @@ class FileCalls:
         limit: int | None = None,
         after: str | None = None,
     ) -> Call[api.files.FileList]:
-        """What lies in a folder of a group's shared files; recursive: the files in it, wherever they lie below. `after`
-        is the `next` of the answer before."""
-        params = {"path": path or None, "recursive": recursive, "limit": limit, "after": after}
-        return call("GET", _files(group), as_a(api.files.FileList), params=params, timeout=QUIET)
+        """List a shared folder of a group; `recursive`: all files below it. `after` is the `next` of the last page."""
+        return _list_files(group, path, recursive, limit, after)
 
-    @flow
+    @stream_method
     def all_files(self, group: str, path: str = "", *, recursive: bool = True) -> Flow[api.files.File]:
-        """The same, however many there are."""
-        return _all_files(group, path, recursive)
+        """Iterate over all shared files, page by page."""
+        after: str | None = None
+        while True:
+            page = yield from _list_files(group, path, recursive, PAGE_SIZE, after).steps(0)
+            for item in page.items:
+                yield StreamItem(item)
+            after = page.next
+            if page.complete:
+                return
+            if after is None:
+                raise UnexpectedReply(f"The server cannot list all files in {path or group}")
 
-    @flow
+    @stream_method
     def read_file(self, group: str, path: str) -> Flow[bytes]:
-        """A shared file, piece by piece."""
-        return _pieces(f"{_files(group)}/{segment(path, safe='/')}")
+        return _stream_response(_build_file_path(group, path))
 
     @endpoint
     def put_file(
@@ -68,72 +73,59 @@ class FileCalls:
         *,
         progress: Callable[[int], None] | None = None,
     ) -> Call[api.files.File]:
-        """Send a file to a group's shared files; `progress` is told of each piece. Folders on the way are made, and a
-        file of that path is replaced once all of the new one is there."""
-        source = Path(file)
-        upload = Upload(path=source, size=source.stat().st_size, progress=progress)
-        address = f"{_files(group)}/{segment(path, safe='/')}"
-        return call("PUT", address, as_a(api.files.File), content=upload, timeout=QUIET)
+        """Upload a file to a group's shared files; `progress` gets the size of each chunk. Missing folders are
+        created; an existing file is replaced atomically."""
+        upload = Upload.from_file(file, progress)
+        return call(
+            "PUT", _build_file_path(group, path), parse_as(api.files.File), content=upload, timeout=IDLE_TIMEOUT
+        )
 
     @endpoint
     def remove_files(self, group: str, path: str = "", *, recursive: bool = False) -> Call[api.files.RemovedFiles]:
-        """A file, or with `recursive` a folder and all that is in it; without a path, everything."""
-        params = {"path": path or None, "recursive": recursive}
-        return call("DELETE", _files(group), as_a(api.files.RemovedFiles), params=params, timeout=QUIET)
+        """Delete a file, or with `recursive` a folder and its content; without a path, everything."""
+        params, files = {"path": path or None, "recursive": recursive}, build_path("groups", group, "files")
+        return call("DELETE", files, parse_as(api.files.RemovedFiles), params=params, timeout=IDLE_TIMEOUT)
 
     @endpoint
-    def artifacts(self, ref: str) -> Call[api.files.Artifacts]:
-        """What was kept of a job's files."""
-        return call("GET", _artifacts(ref), as_a(api.files.Artifacts), timeout=QUIET)
+    def artifacts(self, ref: str) -> Call[api.files.ArtifactList]:
+        """List the artifacts of a job."""
+        return call("GET", build_path("jobs", ref, "artifacts"), parse_as(api.files.ArtifactList), timeout=IDLE_TIMEOUT)
 
-    @flow
+    @stream_method
     def read_artifact(self, ref: str, path: str) -> Flow[bytes]:
-        """One of them, piece by piece."""
-        return _pieces(f"{_artifacts(ref)}/{segment(path, safe='/')}")
+        return _stream_response(f"{build_path('jobs', ref, 'artifacts')}/{quote_segment(path, safe='/')}")
 
     @endpoint
     def usage_months(self) -> Call[tuple[api.files.Month, ...]]:
-        """Months with a usage report, newest first; for admins."""
-        return call("GET", "/usage", as_items(api.files.Month), timeout=QUIET)
+        """List the months with a usage report, newest first; admins only."""
+        return call("GET", "/usage", parse_items(api.files.Month), timeout=IDLE_TIMEOUT)
 
     @endpoint
     def usage(self, year: int, month: int) -> Call[str]:
-        """CSV: what each user in each group was given; for admins."""
-        return call("GET", f"/usage/{year}/{month}", as_text, timeout=QUIET)
+        """Return the usage report of a month as CSV; admins only."""
+        return call("GET", f"/usage/{year}/{month}", as_text, timeout=IDLE_TIMEOUT)
 
-    @flow
+    @stream_method
     def usage_details(self, year: int, month: int) -> Flow[bytes]:
-        """CSV, piece by piece: a line for each try of each task; for admins."""
-        return _pieces(f"/usage/{year}/{month}/details")
+        """Stream the detailed usage report as CSV, one row per try of each task; admins only."""
+        return _stream_response(f"/usage/{year}/{month}/details")
 
 
-def _all_files(group: str, path: str, recursive: bool) -> Flow[api.files.File]:
-    after: str | None = None
-    while True:
-        params = {"path": path or None, "recursive": recursive, "limit": PAGE, "after": after}
-        page = yield from call("GET", _files(group), as_a(api.files.FileList), params=params, timeout=QUIET).steps(0)
-        for item in page.items:
-            yield Give(item)
-        after = page.next
-        if page.complete:
-            return
-        if after is None:
-            raise UnexpectedReply(f"A folder in {path or group} holds more files than the server lists")
+def _list_files(
+    group: str, path: str, recursive: bool, limit: int | None, after: str | None
+) -> Call[api.files.FileList]:
+    params = {"path": path or None, "recursive": recursive, "limit": limit, "after": after}
+    files = build_path("groups", group, "files")
+    return call("GET", files, parse_as(api.files.FileList), params=params, timeout=IDLE_TIMEOUT)
 
 
-def _pieces(path: str, params: Mapping[str, object] | None = None) -> Flow[bytes]:
-    """An answer that breaks off is an error, never a short file."""
-    request = Request(
-        method="GET", path=f"/api/v1{path}", params=as_params(params or {}), headers=IDENTITY, timeout=QUIET
-    )
-    checked((yield Open(request)))
-    while data := (yield Take()):
-        yield Give(data)
+def _stream_response(path: str) -> Flow[bytes]:
+    """Stream a response; an incomplete one is an error, not a short file."""
+    request = Request(method="GET", path=f"/api/v1{path}", headers=IDENTITY, timeout=IDLE_TIMEOUT)
+    check_reply((yield OpenStream(request)))
+    while data := (yield ReadChunk()):
+        yield StreamItem(data)
 
 
-def _files(group: str) -> str:
-    return f"/groups/{segment(group)}/files"
-
-
-def _artifacts(ref: str) -> str:
-    return f"/jobs/{segment(ref)}/artifacts"
+def _build_file_path(group: str, path: str) -> str:
+    return f"{build_path('groups', group, 'files')}/{quote_segment(path, safe='/')}"

@@ -1,10 +1,10 @@
-"""Lines into tasks, over WebSockets: a command or shell, a port, a debugger. For plain code; each line is blocking.
+"""WebSocket sessions with tasks: a command or shell, a port, a debugger. Synchronous only.
 
     with open_exec(find_address(), "train", argv=["nvidia-smi"]) as line:
         for message in line:
             ...
 
-What comes is bytes, or words: dictionaries. The REST API's page on lines into tasks says which there are.
+Messages are bytes, or dictionaries with control data; docs/reference/rest.md describes them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlencode, urlsplit
 
-from holdfast import __version__
-
-from .address import Address, hint_for
+from .address import Address
+from .calls import Reply, build_path, parse_error
 from .errors import ApiError, CannotConnect, UnexpectedReply
-from .exchange import Reply, api_error, segment
 from .proof import needs_proof, prove_socket
 
 if TYPE_CHECKING:
@@ -31,12 +29,12 @@ if TYPE_CHECKING:
     from websockets.http11 import Response
     from websockets.sync.client import ClientConnection
 
-ANY_TASK = "-"  # the one that is held, else the first that runs
+ANY_TASK = "-"  # a held task, else the first running one
 OPEN_TIMEOUT = 10.0  # seconds
-WINDOW = 256 * 1024  # bytes on their way, of which the other side has not said that they were taken
-MAX_SIZE = 64 * 1024  # bytes of one message
-TELL_AFTER = 32 * 1024
-OWN_CODES = 4000  # codes of a socket's end from here on are ours: this and an HTTP status
+WINDOW_SIZE = 256 * 1024  # unacknowledged bytes in flight
+MAX_MESSAGE_SIZE = 64 * 1024  # bytes of one message
+ACK_SIZE = 32 * 1024
+CLOSE_CODE_BASE = 4000  # our WebSocket close codes: this plus an HTTP status
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +45,8 @@ class Terminal:
 
 
 @dataclass(frozen=True, slots=True)
-class Entered:
-    """Where a line leads."""
+class SessionTarget:
+    """The task a session is connected to."""
 
     job: str
     task: str
@@ -56,9 +54,9 @@ class Entered:
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Line:
-    """An open line. One thread receives; any other may send. Bytes that were received count as taken when the next
-    message is asked for, and the other side sends only so many ahead."""
+class TaskSession:
+    """An open session. One thread receives; any other can send. Reading the next message acknowledges the previous
+    one; the server sends at most one window ahead."""
 
     def __init__(
         self,
@@ -69,117 +67,118 @@ class Line:
         *,
         marks: bool = False,
     ) -> None:
-        """`first` is said before anything else. `marks`: each message of bytes begins with one that is no part of
-        them."""
+        """`first`: the first control message. `marks`: each binary message begins with a stream byte."""
         self._address = address
         self._marks = marks
-        self._held = ExitStack()
-        self._socket = self._held.enter_context(_connect(address, path, query or {}))
+        self._resources = ExitStack()
+        self._socket = self._resources.enter_context(_open_websocket(address, path, query or {}))
         self._received = 0
-        self._told = 0
-        self._room = threading.Condition()
+        self._acknowledged = 0
+        self._window = threading.Condition()
         self._sent = 0
-        self._seen = 0
-        self._over = False
-        self.entered = self._begin(first)
+        self._taken = 0
+        self._closed = False
+        self.entered = self._start_session(first)
 
-    def _begin(self, first: Mapping[str, Any] | None) -> Entered:
+    def _start_session(self, first: Mapping[str, Any] | None) -> SessionTarget:
         try:
             if first is not None:
-                self.tell(**first)
-            self.tell(taken=0)  # from now on we say so
-            words = self.receive()
+                self.send_message(**first)
+            self.send_message(taken=0)  # enables acknowledgements
+            message = self.receive()
         except BaseException:
             self.close()
             raise
-        found = words.get("entered") if isinstance(words, dict) else None
+        found = message.get("entered") if isinstance(message, dict) else None
         if not isinstance(found, dict):
             self.close()
-            raise UnexpectedReply("The server did not say where the line leads")
+            raise UnexpectedReply("The server did not report the task of this session")
         more = {key: value for key, value in found.items() if key not in ("job", "task", "held")}
-        return Entered(str(found.get("job")), str(found.get("task")), bool(found.get("held")), more)
+        return SessionTarget(str(found.get("job")), str(found.get("task")), bool(found.get("held")), more)
 
-    # -- what comes
+    # -- receiving
 
     def receive(self) -> bytes | dict[str, Any] | None:
-        """The next bytes or words; None at the end. ApiError where the server says why it ends."""
+        """Return the next message; None at the end. ApiError if the server reports a reason."""
         from websockets.exceptions import ConnectionClosed
 
         while True:
-            self._say_taken()
+            self._send_ack()
             try:
                 message = self._socket.recv()
             except ConnectionClosed as error:
-                self._end()
-                self._last(error)
+                self._mark_closed()
+                self._raise_close_reason(error)
                 return None
             if isinstance(message, bytes):
                 self._received += len(message) - self._marks
                 return message
-            words = _read(message)
-            if "error" in words:
-                self._end()
-                raise _refusal(words)
-            if "taken" not in words:
-                return words
-            with self._room:
-                self._seen = max(self._seen, int(words["taken"]))
-                self._room.notify_all()
+            control = _parse_message(message)
+            if "error" in control:
+                self._mark_closed()
+                raise _build_refusal_error(control)
+            if "taken" not in control:
+                return control
+            with self._window:
+                self._taken = max(self._taken, int(control["taken"]))
+                self._window.notify_all()
 
     def __iter__(self) -> Iterator[bytes | dict[str, Any]]:
         while (message := self.receive()) is not None:
             yield message
 
-    def _say_taken(self) -> None:
-        if self._received - self._told >= TELL_AFTER:
-            self._told = self._received
-            self.tell(taken=self._told)
+    def _send_ack(self) -> None:
+        if self._received - self._acknowledged >= ACK_SIZE:
+            self._acknowledged = self._received
+            self.send_message(taken=self._acknowledged)
 
-    def _last(self, error: Any) -> None:
-        """A line that was closed on purpose has just ended."""
+    def _raise_close_reason(self, error: Any) -> None:
+        """Raise the reason of a close, unless it is a normal one."""
         closed = error.rcvd
         if closed is not None and closed.code == 1000:
             return
-        if closed is not None and closed.code > OWN_CODES:
-            raise ApiError(closed.reason or "The server closed the line", code="", status=closed.code - OWN_CODES)
-        reason = (closed.reason if closed is not None else "") or "the line broke"
+        if closed is not None and closed.code > CLOSE_CODE_BASE:
+            raise ApiError(
+                closed.reason or "The server closed the connection", code="", status=closed.code - CLOSE_CODE_BASE
+            )
+        reason = (closed.reason if closed is not None else "") or "the connection was lost"
         raise CannotConnect(self._address.url, reason, lost=True)
 
-    # -- what goes
+    # -- sending
 
     def send(self, data: bytes) -> bool:
-        """Waits while the other side does not take what was sent. False: the line has ended."""
-        for at in range(0, len(data), MAX_SIZE):
-            piece = data[at : at + MAX_SIZE]
-            with self._room:
-                self._room.wait_for(lambda: self._over or self._sent - self._seen < WINDOW)
+        """Send bytes; wait while the window is full. False: the session has ended."""
+        for at in range(0, len(data), MAX_MESSAGE_SIZE):
+            piece = data[at : at + MAX_MESSAGE_SIZE]
+            with self._window:
+                self._window.wait_for(lambda: self._closed or self._sent - self._taken < WINDOW_SIZE)
                 self._sent += len(piece)
-            if not self._put(piece):
+            if not self._send_frame(piece):
                 return False
         return True
 
-    def tell(self, **words: Any) -> bool:
-        return self._put(json.dumps(words))
+    def send_message(self, **message: Any) -> bool:
+        return self._send_frame(json.dumps(message))
 
-    def _put(self, message: bytes | str) -> bool:
+    def _send_frame(self, message: bytes | str) -> bool:
         from websockets.exceptions import ConnectionClosed
 
         try:
-            if not self._over:
+            if not self._closed:
                 self._socket.send(message)
         except (ConnectionClosed, OSError):
-            self._end()
-        return not self._over
+            self._mark_closed()
+        return not self._closed
 
-    def _end(self) -> None:
-        with self._room:
-            self._over = True
-            self._room.notify_all()
+    def _mark_closed(self) -> None:
+        with self._window:
+            self._closed = True
+            self._window.notify_all()
 
     def close(self) -> None:
-        """Hang up. Harmless twice."""
-        self._end()
-        self._held.close()
+        """Close the session. Idempotent."""
+        self._mark_closed()
+        self._resources.close()
 
     def __enter__(self) -> Self:
         return self
@@ -197,62 +196,63 @@ def open_exec(
     script: str = "",
     env: Mapping[str, str] | None = None,
     terminal: Terminal | None = None,
-) -> Line:
-    """A command in a task, or a login shell where neither `argv` nor `script` is given. Without a terminal its bytes
-    begin with 1 for stdout or 2 for stderr. Its last word is {"exit": status}."""
+) -> TaskSession:
+    """Run a command in a task, or a login shell if neither `argv` nor `script` is given. Without a terminal, binary
+    messages begin with 1 for stdout or 2 for stderr. The last message is {"exit": status}."""
     first: dict[str, Any] = {"argv": list(argv), "script": script, "env": dict(env or {})}
     if terminal is not None:
         first["terminal"] = {"columns": terminal.columns, "rows": terminal.rows, "term": terminal.term}
-    return Line(address, _path(ref, task, "exec"), first=first, marks=terminal is None)
+    return TaskSession(address, _build_path(ref, task, "exec"), first=first, marks=terminal is None)
 
 
-def open_port(address: Address, ref: str, task: str | None, port: int | str) -> Line:
-    """To what listens on a port of a task, by number or by the job's name for it. {"end": true} ends one direction."""
-    return Line(address, _path(ref, task, f"ports/{segment(str(port))}"))
+def open_port(address: Address, ref: str, task: str | None, port: int | str) -> TaskSession:
+    """Connect to a port of a task, by number or name. {"end": true} closes one direction."""
+    return TaskSession(address, _build_path(ref, task, "ports", str(port)))
 
 
 def open_debugger(
     address: Address, ref: str, task: str | None = None, *, id: str | None = None, wait: float = 0.0
-) -> Line:
-    """To a debugger that waits, or comes to wait within so many seconds. `entered.more["debugger"]` describes it."""
+) -> TaskSession:
+    """Attach to a waiting debugger; wait up to `wait` seconds for one. `entered.more["debugger"]` describes it."""
     query = {"wait": f"{wait:g}"} | ({"id": id} if id else {})
-    return Line(address, _path(ref, task, "debugger"), query)
+    return TaskSession(address, _build_path(ref, task, "debugger"), query)
 
 
-def _path(ref: str, task: str | None, what: str) -> str:
-    return f"/api/v1/jobs/{segment(ref)}/tasks/{segment(task or ANY_TASK)}/{what}"
+def _build_path(ref: str, task: str | None, *segments: str) -> str:
+    return "/api/v1" + build_path("jobs", ref, "tasks", task or ANY_TASK, *segments)
 
 
 # -- connecting
 
 
-def _connect(address: Address, path: str, query: Mapping[str, str]) -> ClientConnection:
+def _open_websocket(address: Address, path: str, query: Mapping[str, str]) -> ClientConnection:
     from websockets.exceptions import InvalidHandshake
     from websockets.sync.client import connect
 
-    if not address.served:
-        raise CannotConnect(address.url, "no server runs there", hint=hint_for(address))
+    address.require_served()
+    uses_tls, headers = address.url.startswith("https:"), address.build_headers()
+    agent = headers.pop("User-Agent")  # has a parameter of its own
     try:
         return connect(
             "ws" + address.url.removeprefix("http") + path + (f"?{urlencode(query)}" if query else ""),
-            ssl=_trusted(address.url) if address.url.startswith("https:") else None,
-            additional_headers={"Authorization": f"Bearer {address.token}"} if address.token else {},
-            user_agent_header=f"holdfast/{__version__}",
+            ssl=_load_ssl_context(address.url) if uses_tls else None,
+            additional_headers=headers,
+            user_agent_header=agent,
             compression=None,
-            sock=_proven_socket(address) if needs_proof(address) else None,
-            proxy=True if address.url.startswith("https:") else None,  # as wire.uses_proxy
+            sock=_open_proven_socket(address) if needs_proof(address) else None,
+            proxy=True if uses_tls else None,  # as httpx_adapter.uses_proxy
             open_timeout=OPEN_TIMEOUT,
             close_timeout=1.0,
-            max_size=2 * MAX_SIZE,
-            max_queue=None,  # the other side sends only so much ahead
-            create_connection=_connection_class(),
+            max_size=2 * MAX_MESSAGE_SIZE,
+            max_queue=None,  # limited by the window
+            create_connection=_make_connection_class(),
         )
     except (OSError, InvalidHandshake) as error:
-        raise CannotConnect(address.url, _reason(error), hint=hint_for(address)) from None
+        raise address.build_error(_describe_error(error)) from None
 
 
-def _proven_socket(address: Address) -> socket.socket:
-    """Connected to a server that knows our token."""
+def _open_proven_socket(address: Address) -> socket.socket:
+    """Connect and verify that the server knows the token."""
     import socket
 
     parts = urlsplit(address.url)
@@ -266,9 +266,9 @@ def _proven_socket(address: Address) -> socket.socket:
     return connected
 
 
-def _connection_class() -> type[ClientConnection]:
-    """A connection that follows no redirect, since a command and its input go where they were meant to go, and that can
-    be read and written at the same time over TLS."""
+def _make_connection_class() -> type[ClientConnection]:
+    """Return a connection class that follows no redirects, which could leak input, and supports concurrent reads and
+    writes over TLS."""
     import ssl
 
     from websockets.exceptions import InvalidStatus
@@ -285,50 +285,50 @@ def _connection_class() -> type[ClientConnection]:
             try:
                 super().handshake(*args, **kwargs)
             except InvalidStatus as error:
-                raise _no_line(error.response) from None
+                raise _parse_handshake_error(error.response) from None
 
     return Connection
 
 
-def _no_line(response: Response) -> ApiError | UnexpectedReply:
-    """In the server's own words, or for what else answers there."""
-    found = api_error(Reply(response.status_code, {}, bytes(response.body or b"")))
+def _parse_handshake_error(response: Response) -> ApiError | UnexpectedReply:
+    """Return the error of a rejected WebSocket handshake."""
+    found = parse_error(Reply(response.status_code, {}, bytes(response.body or b"")))
     if isinstance(found, ApiError):
         return found
     return UnexpectedReply(
-        f"The server opens no line into tasks (HTTP {response.status_code})",
-        hint="Is it an older version, or does a proxy in between not know WebSockets?",
+        f"The server rejected the WebSocket connection (HTTP {response.status_code})",
+        hint="Check that server and proxy support WebSockets; the server may be an older version.",
     )
 
 
-def _trusted(url: str) -> ssl.SSLContext:
-    from .wire import trusted  # only here, for it is slow to load
+def _load_ssl_context(url: str) -> ssl.SSLContext:
+    from .httpx_adapter import create_ssl_context  # slow to load
 
-    return trusted(url)
+    return create_ssl_context(url)
 
 
-def _reason(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, TimeoutError):
-        return f"no answer within {OPEN_TIMEOUT:g} s"
+        return f"no response within {OPEN_TIMEOUT:g} s"
     if isinstance(error, ConnectionRefusedError):
-        return "nothing listens there"
+        return "connection refused"
     return str(error) or type(error).__name__
 
 
-# -- what the server says
+# -- control messages
 
 
-def _read(message: str) -> dict[str, Any]:
+def _parse_message(message: str) -> dict[str, Any]:
     try:
         found = json.loads(message)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise UnexpectedReply("The server said something that is no JSON object")
+        raise UnexpectedReply("The server sent a control message that is not a JSON object")
     return found
 
 
-def _refusal(words: Mapping[str, Any]) -> ApiError:
-    """The server closes the line right after these."""
-    hint = words.get("hint")
-    return ApiError(str(words["error"]), code=str(words.get("code") or ""), status=0, hint=str(hint) if hint else None)
+def _build_refusal_error(message: Mapping[str, Any]) -> ApiError:
+    """Build the error of a message after which the server closes the connection."""
+    code, hint = str(message.get("code") or ""), message.get("hint")
+    return ApiError(str(message["error"]), code=code, status=0, hint=str(hint) if hint else None)

@@ -12,32 +12,33 @@ from typing import Any, TypedDict, Unpack
 from holdfast import api
 from holdfast.core.states import JobState
 
-from .exchange import (
+from .calls import (
     Call,
     Flow,
-    Give,
     Steps,
-    as_a,
-    as_items,
+    StreamItem,
     as_text,
+    build_path,
     call,
+    drop_none,
     endpoint,
-    exchange,
-    flow,
-    given,
-    segment,
+    format_time,
+    multi_call,
+    parse_as,
+    parse_items,
+    stream_method,
 )
 
 JobText = str | bytes | Mapping[str, Any]
 
-RESTART_TIMEOUT = 60.0  # seconds for a server that is being restarted
-POLL = 20.0  # seconds of one long poll
-EVENT_POLL = 1.0  # seconds between two looks for events; the end is told at once
-PAGE = 500
+RESTART_TIMEOUT = 60.0  # seconds to wait for a restarting server
+POLL_TIMEOUT = 20.0  # seconds of one long poll
+EVENT_INTERVAL = 1.0  # seconds between polls for events; the end is reported at once
+PAGE_SIZE = 500
 
 
 class JobFilters(TypedDict, total=False):
-    """Which jobs to list; every condition given must hold."""
+    """Filters of the job list; all given filters must match."""
 
     groups: Iterable[str]
     user: str | None
@@ -48,84 +49,80 @@ class JobFilters(TypedDict, total=False):
     before: datetime | None
 
 
+class SubmitOptions(TypedDict, total=False):
+    """Options of a submitted or planned job."""
+
+    group: str | None
+    dialect: str | None  # default: detected
+    hold: str | None  # overrides the job: true, 7d, files, files:7d or false
+    notify: str | None  # notification events, such as failed,held
+
+
 class JobCalls:
     @endpoint
-    def plan(
-        self,
-        job: JobText,
-        *,
-        group: str | None = None,
-        dialect: str | None = None,
-        hold: str | None = None,
-        notify: str | None = None,
-    ) -> Call[api.jobs.Plan]:
-        """What would happen to this job if it were submitted now."""
-        params = {"group": group, "dialect": dialect, "hold": hold, "notify": notify}
-        return call("POST", "/jobs/plan", as_a(api.jobs.Plan), params=params, repeatable=True, **_body(job))
+    def plan(self, job: JobText, **options: Unpack[SubmitOptions]) -> Call[api.jobs.Plan]:
+        """Return what would happen if the job were submitted now."""
+        params = _reject_unknown(options, SubmitOptions)
+        return call("POST", "/jobs/plan", parse_as(api.jobs.Plan), params=params, repeatable=True, **_build_body(job))
 
     @endpoint
     def submit(
-        self,
-        job: JobText,
-        *,
-        group: str | None = None,
-        dialect: str | None = None,
-        hold: str | None = None,
-        notify: str | None = None,
-        key: str | None = None,
+        self, job: JobText, *, key: str | None = None, **options: Unpack[SubmitOptions]
     ) -> Call[api.jobs.SubmittedJob]:
-        """Submit a job: text in any dialect, or a mapping. Safe to repeat with the same `key`; without one, a fresh key
-        lets this very call be repeated when the connection breaks, so that the job is never submitted twice. `hold`
-        keeps tasks that fail, whatever the job says: true, 7d, files, files:7d; false: not. `notify` are events to be
-        told of, such as failed,held."""
+        """Submit a job: text in any supported format, or a mapping. `key` is an idempotency key; default: a random one,
+        so that retries after a lost connection never submit twice. `hold` overrides the job: true, 7d, files,
+        files:7d or false. `notify`: notification events, such as failed,held."""
         return call(
             "POST",
             "/jobs",
-            as_a(api.jobs.SubmittedJob),
-            params={"group": group, "dialect": dialect, "hold": hold, "notify": notify},
-            headers=_key(key),
+            parse_as(api.jobs.SubmittedJob),
+            params=_reject_unknown(options, SubmitOptions),
+            headers=_build_key_header(key),
             repeatable=True,
-            **_body(job),
+            **_build_body(job),
         )
 
     @endpoint
     def jobs(
         self, *, limit: int | None = None, cursor: str | None = None, **filters: Unpack[JobFilters]
     ) -> Call[api.pages.Page[api.jobs.ListedJob]]:
-        """One page of the job list, newest first; `cursor` is the `next` of the page before."""
+        """Return a page of jobs, newest first; `cursor` is the `next` of the previous page."""
         return _list_jobs(filters, limit, cursor)
 
     @endpoint
     def job(self, ref: str) -> Call[api.jobs.JobDetail]:
-        """One job: by id, by a unique part of it, or the newest of that name."""
-        return call("GET", _job(ref), as_a(api.jobs.JobDetail))
+        """Return a job by id, by a unique part of it, or the newest with that name."""
+        return call("GET", build_path("jobs", ref), parse_as(api.jobs.JobDetail))
 
     @endpoint
     def stop(self, ref: str) -> Call[api.jobs.JobSummary]:
-        """Ask for a job to end; no change when it has ended."""
-        return call("POST", f"{_job(ref)}/stop", as_a(api.jobs.JobSummary), repeatable=True)
+        """Stop a job; no change if it has ended."""
+        return call("POST", build_path("jobs", ref, "stop"), parse_as(api.jobs.JobSummary), repeatable=True)
 
     @endpoint
     def stop_many(self, refs: Iterable[str]) -> Call[api.jobs.StopReport]:
-        """Ask for several jobs to end; says which could not be asked, and why."""
-        return call(
-            "POST", "/jobs/stop", as_a(api.jobs.StopReport), body=api.jobs.StopMany(jobs=list(refs)), repeatable=True
-        )
+        """Stop several jobs; the report lists those that failed."""
+        body = api.jobs.StopMany(jobs=list(refs))
+        return call("POST", "/jobs/stop", parse_as(api.jobs.StopReport), body=body, repeatable=True)
 
     @endpoint
     def rerun(
         self, ref: str, *, hold: str | None = None, notify: str | None = None, key: str | None = None
     ) -> Call[api.jobs.SubmittedJob]:
-        """Submit the same job anew; `hold`, `notify` and `key` as with `submit`."""
-        params = {"hold": hold, "notify": notify}
+        """Submit a job again as a new job; `hold`, `notify` and `key` as in `submit`."""
         return call(
-            "POST", f"{_job(ref)}/rerun", as_a(api.jobs.SubmittedJob), params=params, headers=_key(key), repeatable=True
+            "POST",
+            build_path("jobs", ref, "rerun"),
+            parse_as(api.jobs.SubmittedJob),
+            params={"hold": hold, "notify": notify},
+            headers=_build_key_header(key),
+            repeatable=True,
         )
 
     @endpoint
     def hold(self, ref: str) -> Call[api.jobs.Holds]:
-        """What of a job is held now."""
-        return call("GET", f"{_job(ref)}/hold", as_a(api.jobs.Holds))
+        """Return the held tasks of a job."""
+        return call("GET", build_path("jobs", ref, "hold"), parse_as(api.jobs.Holds))
 
     @endpoint
     def extend(
@@ -137,53 +134,53 @@ class JobCalls:
         until: datetime | None = None,
         files_only: bool = False,
     ) -> Call[api.jobs.Holds]:
-        """Hold failed tasks for so many seconds `longer`, or `until` then; with neither, as long again as is usual.
-        With `files_only`, their processes end and only the files are kept on."""
+        """Extend the hold on failed tasks by `longer` seconds or `until` a time; default: by the default hold time.
+        `files_only`: end their processes and hold only the files."""
         keep = "files" if files_only else None
-        body = given(**{"for": longer}, until=_instant(until), keep=keep, task=task)
-        return call("POST", f"{_job(ref)}/hold", as_a(api.jobs.Holds), body=body)
+        body = drop_none(**{"for": longer}, until=format_time(until), keep=keep, task=task)
+        return call("POST", build_path("jobs", ref, "hold"), parse_as(api.jobs.Holds), body=body)
 
     @endpoint
-    def release(self, ref: str, task: str | None = None) -> Call[api.jobs.Released]:
-        """Let held tasks go, all of the job or one: they end as failed as they were."""
-        return call("DELETE", f"{_job(ref)}/hold", as_a(api.jobs.Released), params={"task": task})
+    def release(self, ref: str, task: str | None = None) -> Call[api.jobs.ReleasedJob]:
+        """Release held tasks, all of the job or one; they end as failed."""
+        return call("DELETE", build_path("jobs", ref, "hold"), parse_as(api.jobs.ReleasedJob), params={"task": task})
 
     @endpoint
     def tag(self, ref: str, tag: str) -> Call[api.jobs.JobSummary]:
-        """Mark a job with a word; no change when it has it."""
-        return call("PUT", f"{_job(ref)}/tags/{segment(tag)}", as_a(api.jobs.JobSummary), repeatable=True)
+        """Add a tag to a job; idempotent."""
+        return call("PUT", build_path("jobs", ref, "tags", tag), parse_as(api.jobs.JobSummary))
 
     @endpoint
     def untag(self, ref: str, tag: str) -> Call[api.jobs.JobSummary]:
-        """Take such a word away again."""
-        return call("DELETE", f"{_job(ref)}/tags/{segment(tag)}", as_a(api.jobs.JobSummary))
+        return call("DELETE", build_path("jobs", ref, "tags", tag), parse_as(api.jobs.JobSummary))
 
     @endpoint
     def job_yaml(self, ref: str) -> Call[str]:
-        """The job as a file to change and submit again, secrets masked: OpenPAI's as v2 YAML, others in our own."""
-        return call("GET", f"{_job(ref)}/yaml", as_text)
+        """Return the job file to edit and submit again, secrets masked: OpenPAI jobs as v2 YAML, others in Holdfast
+        format."""
+        return call("GET", build_path("jobs", ref, "yaml"), as_text)
 
     @endpoint
     def job_source(self, ref: str) -> Call[str]:
-        """The job as it was submitted, secrets masked."""
-        return call("GET", f"{_job(ref)}/source", as_text)
+        """Return the job file as submitted, secrets masked."""
+        return call("GET", build_path("jobs", ref, "source"), as_text)
 
     @endpoint
     def events(self, ref: str, *, after: int | None = None, limit: int | None = None) -> Call[api.jobs.EventPage]:
-        """What happened to a job, oldest first, from the event after number `after` on."""
-        return _events(ref, after, limit)
+        """Return the events of a job after number `after`, oldest first."""
+        return _list_events(ref, after, limit)
 
     @endpoint
     def tasks(self, ref: str) -> Call[tuple[api.jobs.Task, ...]]:
-        """The tasks of the current attempt."""
-        return call("GET", f"{_job(ref)}/tasks", as_items(api.jobs.Task))
+        """Return the tasks of the current attempt."""
+        return call("GET", build_path("jobs", ref, "tasks"), parse_items(api.jobs.Task))
 
     @endpoint
     def attempts(self, ref: str) -> Call[tuple[api.jobs.Attempt, ...]]:
-        """Every attempt, newest first."""
-        return call("GET", f"{_job(ref)}/attempts", as_items(api.jobs.Attempt))
+        """Return all attempts, newest first."""
+        return call("GET", build_path("jobs", ref, "attempts"), parse_items(api.jobs.Attempt))
 
-    @exchange
+    @multi_call
     def wait(
         self,
         ref: str,
@@ -192,87 +189,89 @@ class JobCalls:
         through_hold: bool = False,
         patience: float = RESTART_TIMEOUT,
     ) -> Steps[api.jobs.JobSummary]:
-        """Wait until a job has ended, or is held for debugging unless `through_hold`. After `timeout` seconds it is
-        returned as it is. Outlives restarts of the server that take less than `patience` seconds."""
+        """Wait until a job has ended, or is held unless `through_hold`, and return it; at the latest after `timeout`
+        seconds. Survives server restarts of up to `patience` seconds."""
         end = None if timeout is None else time.monotonic() + timeout
         while True:
-            left = POLL if end is None else max(0.0, end - time.monotonic())
-            job = yield from _poll(ref, min(POLL, left), held=not through_hold).steps(patience)
+            left = POLL_TIMEOUT if end is None else max(0.0, end - time.monotonic())
+            job = yield from _poll_job(ref, min(POLL_TIMEOUT, left), held=not through_hold).steps(patience)
             if job.state.final or (job.state is JobState.HELD and not through_hold):
                 return job
             if end is not None and time.monotonic() >= end:
                 return job
 
-    @flow
+    @stream_method
     def iter_jobs(self, *, limit: int | None = None, **filters: Unpack[JobFilters]) -> Flow[api.jobs.ListedJob]:
-        """Every job that `jobs` would list, page by page, at most `limit`."""
+        """Iterate over all matching jobs, at most `limit`, page by page."""
         cursor, left = None, limit if limit is not None else sys.maxsize
         while left > 0:
-            page = yield from _list_jobs(filters, min(PAGE, left), cursor).steps(RESTART_TIMEOUT)
+            page = yield from _list_jobs(filters, min(PAGE_SIZE, left), cursor).steps(RESTART_TIMEOUT)
             for job in page.items:
-                yield Give(job)
+                yield StreamItem(job)
             left -= len(page.items)
             cursor = page.next
             if cursor is None:
                 return
 
-    @flow
+    @stream_method
     def follow_events(
         self, ref: str, *, after: int | None = None, patience: float = RESTART_TIMEOUT
     ) -> Flow[api.jobs.Event]:
-        """What happened and happens to a job, until it has ended."""
+        """Iterate over past and new events of a job until it has ended."""
         seen, final = after, False
         while True:
-            page = yield from _events(ref, seen).steps(patience)
+            page = yield from _list_events(ref, seen).steps(patience)
             for event in page.items:
                 seen = event.seq
-                yield Give(event)
+                yield StreamItem(event)
             if page.items:
                 continue
             if final:
-                return  # looked once more after the end, so that the last event is not missed
-            job = yield from _poll(ref, EVENT_POLL).steps(patience)
+                return  # polled once more after the end, to get the last event
+            job = yield from _poll_job(ref, EVENT_INTERVAL).steps(patience)
             final = job.state.final
 
 
 def _list_jobs(filters: JobFilters, limit: int | None, cursor: str | None) -> Call[api.pages.Page[api.jobs.ListedJob]]:
+    _reject_unknown(filters, JobFilters)
     params = {
         "group": tuple(filters.get("groups", ())),
         "user": filters.get("user"),
         "mine": filters.get("mine"),
         "state": tuple(str(state) for state in filters.get("states", ())),
         "text": filters.get("text"),
-        "after": _instant(filters.get("after")),
-        "before": _instant(filters.get("before")),
+        "after": format_time(filters.get("after")),
+        "before": format_time(filters.get("before")),
         "limit": limit,
         "cursor": cursor,
     }
-    return call("GET", "/jobs", as_a(api.pages.Page[api.jobs.ListedJob]), params=params)
+    return call("GET", "/jobs", parse_as(api.pages.Page[api.jobs.ListedJob]), params=params)
 
 
-def _events(ref: str, after: int | None, limit: int | None = None) -> Call[api.jobs.EventPage]:
-    return call("GET", f"{_job(ref)}/events", as_a(api.jobs.EventPage), params={"after": after, "limit": limit})
+def _reject_unknown(options: Mapping[str, Any], known: type) -> Mapping[str, Any]:
+    """Return the options. The server would ignore one that it does not know, such as a misspelled one."""
+    for name in options.keys() - known.__annotations__.keys():
+        raise TypeError(f"unexpected keyword argument {name!r}")
+    return options
 
 
-def _poll(ref: str, seconds: float, *, held: bool = False) -> Call[api.jobs.JobSummary]:
+def _list_events(ref: str, after: int | None, limit: int | None = None) -> Call[api.jobs.EventPage]:
+    params = {"after": after, "limit": limit}
+    return call("GET", build_path("jobs", ref, "events"), parse_as(api.jobs.EventPage), params=params)
+
+
+def _poll_job(ref: str, seconds: float, *, held: bool = False) -> Call[api.jobs.JobSummary]:
     params = {"timeout": f"{seconds:g}", "held": held or None}
-    return call("GET", f"{_job(ref)}/wait", as_a(api.jobs.JobSummary), params=params, timeout=seconds + 15)
+    path = build_path("jobs", ref, "wait")
+    return call("GET", path, parse_as(api.jobs.JobSummary), params=params, timeout=seconds + 15)
 
 
-def _job(ref: str) -> str:
-    return f"/jobs/{segment(ref)}"
-
-
-def _key(key: str | None) -> dict[str, str]:
+def _build_key_header(key: str | None) -> dict[str, str]:
     return {"Idempotency-Key": key or uuid.uuid4().hex}
 
 
-def _body(job: JobText) -> dict[str, Any]:
+def _build_body(job: JobText) -> dict[str, Any]:
     if isinstance(job, Mapping):
         return {"body": job}
     content = job.encode("utf-8", "surrogateescape") if isinstance(job, str) else job
     return {"content": content, "content_type": "text/plain; charset=utf-8"}
-
-
-def _instant(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat()

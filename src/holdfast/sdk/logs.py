@@ -1,43 +1,53 @@
-"""Calls about logs. Positions are byte offsets that never change their meaning, so a reader can go on where it was."""
+"""Calls about logs. Positions are stable byte offsets, so a reader can continue where it stopped."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TypedDict, Unpack
 
 from holdfast import api
 
-from .errors import ApiError, CannotConnect
-from .exchange import (
+from .calls import (
     Call,
     Flow,
-    Give,
-    Open,
-    Patience,
+    OpenStream,
     Pause,
+    ReadChunk,
     Reply,
     Request,
+    RetryTimer,
     Steps,
-    Take,
-    as_a,
-    as_params,
-    busy,
+    StreamItem,
+    build_path,
     call,
-    checked,
+    check_reply,
     endpoint,
-    flow,
-    segment,
+    is_temporary,
+    parse_as,
+    stream_method,
+    to_params,
 )
+from .errors import ApiError, CannotConnect
 
-QUIET = 60.0  # seconds without a byte after which a follower connects anew, in case the line is dead
+IDLE_TIMEOUT = 60.0  # seconds without data after which a follower reconnects, in case the connection is dead
 RESTART_TIMEOUT = 60.0
-RECONNECT = 0.1  # seconds before asking again for a log whose stream ended before the log did
+RECONNECT_INTERVAL = 0.1  # seconds before reconnecting to a log whose stream ended early
+
+
+class LogOptions(TypedDict, total=False):
+    """Options that select a log. Default: both streams of the newest try of the task that decided, or the first."""
+
+    task: str | None
+    attempt: int | None
+    number: int | None  # the try of the task
+    stream: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Which log of a job: by default the newest try of the task that decided, or the first; both streams."""
+class LogSelection:
+    """A selected log."""
 
     ref: str
     task: str | None = None
@@ -47,7 +57,7 @@ class Selection:
 
     @property
     def path(self) -> str:
-        return f"/jobs/{segment(self.ref)}/log"
+        return build_path("jobs", self.ref, "log")
 
     def params(self, **more: object) -> dict[str, object]:
         own = {"task": self.task, "attempt": self.attempt, "try": self.number, "stream": self.stream}
@@ -56,14 +66,14 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """A piece of a log and where it lies in the whole."""
+    """A part of a log and its position."""
 
     data: bytes
     start: int
     end: int
     size: int  # of the whole log so far
-    complete: bool  # no more bytes will come
-    task: str = ""  # whose log it is
+    complete: bool  # the log will not grow
+    task: str = ""  # task of the log
 
 
 class LogCalls:
@@ -72,43 +82,37 @@ class LogCalls:
         self,
         ref: str,
         *,
-        task: str | None = None,
-        attempt: int | None = None,
-        number: int | None = None,
-        stream: str | None = None,
         start: int | None = None,
         count: int | None = None,
         lines: int | None = None,
         last_bytes: int | None = None,
         since: datetime | float | None = None,
+        **options: Unpack[LogOptions],
     ) -> Call[Log]:
-        """A piece of a task's log in one answer: a range, the last lines or bytes, or what came since a time (or within
-        the last so many seconds). Without any of these the whole log: prefer `stream_log` for that."""
-        chosen = Selection(ref=ref, task=task, attempt=attempt, number=number, stream=stream)
-        part = {"start": start, "count": count, "lines": lines, "bytes": last_bytes, "since": _since(since)}
-        return call("GET", chosen.path, _as_log, params=chosen.params(**part), headers=IDENTITY)
+        """Return a part of a task's log: a range, the last lines or bytes, or output since a time (or in the last
+        `since` seconds). Default: the whole log; prefer `stream_log` for that."""
+        chosen = LogSelection(ref=ref, **options)
+        part = {"start": start, "count": count, "lines": lines, "bytes": last_bytes, "since": _format_since(since)}
+        return call("GET", chosen.path, _parse_log, params=chosen.params(**part), headers=IDENTITY)
 
-    @flow
+    @stream_method
     def stream_log(
         self,
         ref: str,
         *,
         follow: bool = False,
-        task: str | None = None,
-        attempt: int | None = None,
-        number: int | None = None,
-        stream: str | None = None,
         start: int | None = None,
         lines: int | None = None,
         since: datetime | float | None = None,
         through_hold: bool = False,
         patience: float = RESTART_TIMEOUT,
+        **options: Unpack[LogOptions],
     ) -> Flow[bytes]:
-        """A task's log, exactly as written, piece by piece; with `follow` until the task has ended, or is held unless
-        `through_hold`. When the connection breaks or the server restarts, goes on at the byte where it stopped."""
-        chosen = Selection(ref=ref, task=task, attempt=attempt, number=number, stream=stream)
-        part = {"start": start, "lines": lines, "since": _since(since)}
-        return _stream(chosen, part, _Following(wanted=follow, held=follow and not through_hold), patience)
+        """Stream a task's log; with `follow`, until the task has ended, or is held unless `through_hold`. Continues at
+        the same byte after a lost connection or a server restart."""
+        chosen = LogSelection(ref=ref, **options)
+        part = {"start": start, "lines": lines, "since": _format_since(since)}
+        return _stream_log(chosen, part, _FollowMode(enabled=follow, held=follow and not through_hold), patience)
 
     @endpoint
     def search_log(
@@ -118,84 +122,83 @@ class LogCalls:
         *,
         regex: bool = False,
         ignore_case: bool = False,
-        task: str | None = None,
-        attempt: int | None = None,
-        number: int | None = None,
-        stream: str | None = None,
         start: int | None = None,
         limit: int | None = None,
+        **options: Unpack[LogOptions],
     ) -> Call[api.logs.LogHits]:
-        """Where `text` occurs in a log; `next` of the answer is where to go on."""
-        chosen = Selection(ref=ref, task=task, attempt=attempt, number=number, stream=stream)
-        asked = {"q": text, "regex": regex, "ignore_case": ignore_case, "start": start, "limit": limit}
-        return call("GET", f"{chosen.path}/search", as_a(api.logs.LogHits), params=chosen.params(**asked))
+        """Search a log for `text`; continue at `next` of the result."""
+        chosen = LogSelection(ref=ref, **options)
+        search = {"q": text, "regex": regex, "ignore_case": ignore_case, "start": start, "limit": limit}
+        return call("GET", f"{chosen.path}/search", parse_as(api.logs.LogHits), params=chosen.params(**search))
 
 
-IDENTITY = {"Accept-Encoding": "identity"}  # byte for byte, with nothing held back to be compressed
+IDENTITY = {"Accept-Encoding": "identity"}  # no compression, which would delay output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Following:
-    wanted: bool = False
-    held: bool = False  # only until the task has ended or is held
+class _FollowMode:
+    enabled: bool = False
+    held: bool = False  # stop when the task has ended or is held
 
 
-def _stream(chosen: Selection, part: Mapping[str, object], follow: _Following, seconds: float) -> Flow[bytes]:
-    """`at` is the offset of the next byte; None until the server has said where the part begins."""
+def _stream_log(chosen: LogSelection, part: Mapping[str, object], follow: _FollowMode, seconds: float) -> Flow[bytes]:
+    """Stream a log with reconnects. `at`: offset of the next byte; None until the first response."""
     at: int | None = None
-    patience = Patience(0)  # until something answered, a missing server is an error at once
+    patience = RetryTimer(0)  # no retries before the first response
     while True:
-        pause = Pause(RECONNECT)
+        pause = Pause(RECONNECT_INTERVAL)
         try:
-            if follow.wanted:
-                chosen = yield from _pin(chosen)
+            if follow.enabled:
+                chosen = yield from _pin_try(chosen)
                 patience.seconds = seconds
-            reply = checked((yield Open(_request(chosen, part if at is None else {"start": at}, follow))))
+            reply = check_reply(
+                (yield OpenStream(_build_request(chosen, part if at is None else {"start": at}, follow)))
+            )
             patience.seconds = seconds
-            chosen = replace(chosen, task=reply.headers.get("x-log-task") or chosen.task)  # the same one ever after
+            chosen = replace(chosen, task=reply.headers.get("x-log-task") or chosen.task)  # keep the same task
             at = max(at or 0, int(reply.headers.get("x-log-start", "0")))
-            while data := (yield Take()):
+            while data := (yield ReadChunk()):
                 at += len(data)
                 patience.reset()
-                yield Give(data)
-            if not follow.wanted or (yield from _is_over(chosen, at, follow.held)):
+                yield StreamItem(data)
+            if not follow.enabled or (yield from _is_complete(chosen, at, follow.held)):
                 return
         except CannotConnect as error:
-            if error.silent and follow.wanted:
-                patience.reset()  # a quiet log is no failure; whether the server lives is asked before each try
+            if error.silent and follow.enabled:
+                patience.reset()  # an idle log is not a failure; each try checks the server first
             elif error.lost:
                 patience.seconds = seconds
-            pause = patience.pause(error)
+            pause = patience.next_pause(error)
         except ApiError as error:
-            if not busy(error):
+            if not is_temporary(error):
                 raise
-            pause = patience.pause(error)
+            pause = patience.next_pause(error)
         yield pause
 
 
-def _pin(chosen: Selection) -> Steps[Selection]:
-    """Name the try: after a restart of the server the newest one may be another, and offsets would mix."""
-    ask = call("GET", f"/jobs/{segment(chosen.ref)}", as_a(api.jobs.JobDetail))
+def _pin_try(chosen: LogSelection) -> Steps[LogSelection]:
+    """Pin the newest try: a later one would have different offsets."""
+    job_call = call("GET", build_path("jobs", chosen.ref), parse_as(api.jobs.JobDetail))
     try:
-        job = ask.read(checked((yield ask.request)))
+        job = job_call.read(check_reply((yield job_call.request)))
     except CannotConnect as error:
-        error.silent = False  # silence is a failure here
+        error.silent = False  # a timeout is a failure here
         raise
     if chosen.attempt is not None:
         return chosen
-    wanted = chosen.task or job.decided_by
-    named = [task for task in job.tasks if wanted in (None, task.task)]
+    name = chosen.task or job.decided_by
+    named = [task for task in job.tasks if name in (None, task.task)]
     if not named:
         return replace(chosen, ref=job.id)
     number = chosen.number if chosen.number is not None else named[0].number
     return replace(chosen, ref=job.id, task=named[0].task, attempt=named[0].attempt, number=number)
 
 
-def _is_over(chosen: Selection, at: int, held: bool) -> Steps[bool]:
-    """A stream also ends when the server goes down: only a complete log that was read to its end is over; with `held`,
-    also that of a task that is held."""
+def _is_complete(chosen: LogSelection, at: int, held: bool) -> Steps[bool]:
+    """Check whether the whole log was read: a stream also ends when the server stops. `held`: the log of a held task is
+    complete."""
     try:
-        reply: Reply = checked((yield _request(chosen, {"start": at, "count": 1}, _Following())))
+        reply: Reply = check_reply((yield _build_request(chosen, {"start": at, "count": 1}, _FollowMode())))
     except ApiError as error:
         if error.code in ("no_log", "expired"):
             return True
@@ -204,17 +207,17 @@ def _is_over(chosen: Selection, at: int, held: bool) -> Steps[bool]:
     return done and int(reply.headers.get("x-log-size", "0")) <= at
 
 
-def _request(chosen: Selection, part: Mapping[str, object], follow: _Following) -> Request:
+def _build_request(chosen: LogSelection, part: Mapping[str, object], follow: _FollowMode) -> Request:
     return Request(
         method="GET",
         path="/api/v1" + chosen.path,
-        params=as_params(chosen.params(follow=follow.wanted, held=follow.held or None, **part)),
+        params=to_params(chosen.params(follow=follow.enabled, held=follow.held or None, **part)),
         headers=IDENTITY,
-        timeout=QUIET,
+        timeout=IDLE_TIMEOUT,
     )
 
 
-def _as_log(reply: Reply) -> Log:
+def _parse_log(reply: Reply) -> Log:
     start = int(reply.headers.get("x-log-start", "0"))
     end = start + len(reply.body)
     return Log(
@@ -227,5 +230,5 @@ def _as_log(reply: Reply) -> Log:
     )
 
 
-def _since(since: datetime | float | None) -> str | None:
+def _format_since(since: datetime | float | None) -> str | None:
     return since.isoformat() if isinstance(since, datetime) else None if since is None else f"{since:g}"

@@ -1,10 +1,10 @@
-"""Calls about what jobs use: over time, and now."""
+"""Calls about metrics."""
 
 from __future__ import annotations
 
 from holdfast import api
 
-from .exchange import Call, as_a, call, endpoint, segment
+from .calls import Call, build_path, call, endpoint, parse_as
 
 
 class MetricCalls:
@@ -18,17 +18,17 @@ class MetricCalls:
         task: str | None = None,
         attempt: int | None = None,
     ) -> Call[api.metrics.MetricSeries]:
-        """What a job uses over time, the mean over its tasks; or over a role's, or of one task such as worker-0. `ring`
-        says how far back: 15m, 1h, 3h or lifetime."""
+        """Return metrics over time: the mean over all tasks, over a role's tasks, or one task such as worker-0. `ring`:
+        the time range, 15m, 1h, 3h or lifetime."""
         params = {"ring": ring, "role": role, "task": task, "attempt": attempt}
-        return call("GET", f"/jobs/{segment(ref)}/metrics", as_a(api.metrics.MetricSeries), params=params)
+        return call("GET", build_path("jobs", ref, "metrics"), parse_as(api.metrics.MetricSeries), params=params)
 
     @endpoint
-    def metrics_now(self, ref: str) -> Call[api.metrics.JobNow]:
-        """The newest figures of each task of a job that is on a machine."""
-        return call("GET", f"/jobs/{segment(ref)}/metrics/now", as_a(api.metrics.JobNow))
+    def metrics_now(self, ref: str) -> Call[api.metrics.JobUsage]:
+        """Return the latest metrics of each task of a job on a node."""
+        return call("GET", build_path("jobs", ref, "metrics", "now"), parse_as(api.metrics.JobUsage))
 
     @endpoint
-    def load(self) -> Call[api.metrics.PlaceNow]:
-        """What running jobs use now, and what tasks use on each machine."""
-        return call("GET", "/metrics/now", as_a(api.metrics.PlaceNow))
+    def load(self) -> Call[api.metrics.InstallationUsage]:
+        """Return the current usage of jobs, groups and nodes."""
+        return call("GET", "/metrics/now", parse_as(api.metrics.InstallationUsage))

@@ -1,4 +1,4 @@
-"""Calls about notifications: where one is told of what, and what came of it."""
+"""Calls about notifications and their recipients."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from holdfast import api
 
-from .exchange import Call, as_a, as_items, as_nothing, call, endpoint, given, segment
+from .calls import Call, build_path, call, drop_none, endpoint, ignore_body, parse_as, parse_items, quote_segment
 
 _RECIPIENTS = "/me/notifications/recipients"
 
@@ -16,58 +16,58 @@ class NotificationCalls:
     def notifications(
         self, *, user: str | None = None, before: int | None = None, limit: int | None = None
     ) -> Call[api.notifications.NotificationPage]:
-        """What one was told, newest first; for admins, what another user was. `before` is the `next` of a page."""
-        whose = "/me" if user is None else f"/users/{segment(user)}"
+        """List notifications, newest first; admins can set `user`. `before` is the `next` of the previous page."""
+        whose = "/me" if user is None else build_path("users", user)
         return call(
             "GET",
             f"{whose}/notifications",
-            as_a(api.notifications.NotificationPage),
-            params=given(before=before, limit=limit),
+            parse_as(api.notifications.NotificationPage),
+            params=drop_none(before=before, limit=limit),
         )
 
     @endpoint
     def recipients(self, *, user: str | None = None) -> Call[tuple[api.notifications.Recipient, ...]]:
-        """Where one is told of what; for admins, where another user is."""
-        whose = "/me" if user is None else f"/users/{segment(user)}"
-        return call("GET", f"{whose}/notifications/recipients", as_items(api.notifications.Recipient))
+        """List recipients; admins can set `user`."""
+        whose = "/me" if user is None else build_path("users", user)
+        return call("GET", f"{whose}/notifications/recipients", parse_items(api.notifications.Recipient))
 
     @endpoint
     def add_recipient(
         self, way: str, address: str, *, events: Iterable[str] | None = None
     ) -> Call[api.notifications.Recipient]:
-        """`way` is webhook, slack or mail. Without events: all but started, stopped and retried."""
+        """Add a recipient. `way`: webhook, slack or mail. Default events: all except started, stopped and retried."""
         body = api.notifications.NewRecipient(way=way, address=address, events=None if events is None else list(events))
-        return call("POST", _RECIPIENTS, as_a(api.notifications.Recipient), body=body)
+        return call("POST", _RECIPIENTS, parse_as(api.notifications.Recipient), body=body)
 
     @endpoint
     def choose_events(self, id: str, events: Iterable[str]) -> Call[api.notifications.Recipient]:
-        """Other events for a recipient."""
+        """Change the events of a recipient."""
         return call(
             "PATCH",
-            _recipient(id),
-            as_a(api.notifications.Recipient),
+            _build_recipient_path(id),
+            parse_as(api.notifications.Recipient),
             body=api.notifications.RecipientChange(events=list(events)),
         )
 
     @endpoint
     def remove_recipient(self, id: str) -> Call[None]:
-        return call("DELETE", _recipient(id), as_nothing)
+        return call("DELETE", _build_recipient_path(id), ignore_body)
 
     @endpoint
     def test_recipient(self, id: str) -> Call[api.notifications.NotificationTest]:
-        """Send a notification there now, once, and say what came back."""
-        return call("POST", f"{_recipient(id)}/test", as_a(api.notifications.NotificationTest))
+        """Send a test notification and return the response."""
+        return call("POST", f"{_build_recipient_path(id)}/test", parse_as(api.notifications.NotificationTest))
 
     @endpoint
     def notification_secret(self, address: str) -> Call[api.notifications.NotificationSecret]:
-        """What the receiver at this address checks signatures with."""
+        """Return the secret that signs notifications to this address."""
         return call(
             "POST",
             "/me/notifications/secret",
-            as_a(api.notifications.NotificationSecret),
+            parse_as(api.notifications.NotificationSecret),
             body=api.notifications.NotificationAddress(address=address),
         )
 
 
-def _recipient(id: str) -> str:
-    return f"{_RECIPIENTS}/{segment(id)}"
+def _build_recipient_path(id: str) -> str:
+    return f"{_RECIPIENTS}/{quote_segment(id)}"

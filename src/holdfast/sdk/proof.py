@@ -1,9 +1,9 @@
-"""Proof that a connection leads to the server that issued our token, before the token is sent on it.
+"""Proof that a connection leads to the server that issued the token, before the token is sent.
 
-Over plain HTTP anything may answer at an address: on the server's own machine a job, too. So each new connection begins
-with a request that names the token and a random nonce, and holds no secret. The server answers with an HMAC of the
-nonce, keyed by the hash of the token that it keeps. What does not know the token cannot answer, and gets nothing.
-Addresses with https:// need none of this: there the certificate is the proof.
+Over plain HTTP any process can listen at an address, on the server's machine also a job. So each new connection begins
+with a request that contains the token id and a random nonce, but no secret. The server responds with an HMAC of the
+nonce, keyed by the stored hash of the token. A process without the token cannot respond, and receives nothing.
+Addresses with https:// do not need this: the certificate is the proof.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from urllib.parse import urlencode, urlsplit
 
 from holdfast import __version__
 
-from .address import Address, hint_for
-from .errors import ApiError, CannotConnect, UnexpectedReply, UnprovenServer
-from .exchange import Reply, api_error
+from .address import Address
+from .calls import Reply, parse_error
+from .errors import ApiError, UnexpectedReply, UnprovenServer
 
 if TYPE_CHECKING:
     import socket
 
-PATH = "/api/v1/identity"
-CONTEXT = b"holdfast server proof\0"  # what the HMAC is about
+IDENTITY_PATH = "/api/v1/identity"
+HMAC_CONTEXT = b"holdfast server proof\0"  # domain separation of the HMAC
 NONCE_SIZE = 32  # bytes
 MAX_REPLY_SIZE = 64 * 1024  # bytes
 READ_SIZE = 16 * 1024
-STOPPED = "server_stopped"  # the code with which a port is answered while its server is down
+STOPPED_CODE = "server_stopped"  # error code of the port holder while the server is stopped
 
 
 class ServerProof:
-    """One exchange on a new connection. Does no I/O: send `request`, then `feed` what comes until it returns True."""
+    """One proof exchange. Does no I/O: send `request`, then `feed` received data until it returns True."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -41,7 +41,7 @@ class ServerProof:
         token_id, self._secret = _split_token(address.token or "")
         self._received = bytearray()
         parts = urlsplit(address.url)
-        target = f"{parts.path}{PATH}?{urlencode({'token': token_id, 'nonce': self._nonce})}"
+        target = f"{parts.path}{IDENTITY_PATH}?{urlencode({'token': token_id, 'nonce': self._nonce})}"
         lines = [
             f"GET {target} HTTP/1.1",
             f"Host: {parts.netloc}",
@@ -51,46 +51,42 @@ class ServerProof:
         self.request = "\r\n".join([*lines, "", ""]).encode()
 
     def feed(self, data: bytes) -> bool:
-        """True: it is our server, and the connection can be used. Raises a ClientError where it is not, or says so."""
+        """Add received data. True: the server is proven. Raises a ClientError if the proof fails."""
         self._received += data
         if not data:
-            raise self.failure("it closed the connection")
+            raise self._address.build_error("the server closed the connection")
         head, end, body = bytes(self._received).partition(b"\r\n\r\n")
-        size = _body_size(head) if end else None
+        size = _parse_body_size(head) if end else None
         if len(self._received) > MAX_REPLY_SIZE or (end and size is None):
-            raise _not_holdfast(self._address.url)
+            raise _build_incompatible_error(self._address.url)
         if size is None or len(body) < size:
             return False
-        status, headers = _read_head(head, self._address.url)
-        self._check(Reply(status, headers, body), size)
+        status, headers = _parse_head(head, self._address.url)
+        self._check_response(Reply(status, headers, body), size)
         return True
 
-    def _check(self, reply: Reply, size: int) -> None:
+    def _check_response(self, reply: Reply, size: int) -> None:
         if reply.status != 200:
-            self._refuse(reply)
-        if len(reply.body) != size or not hmac.compare_digest(_proof_in(reply.body), self._expected()):
+            self._raise_refusal(reply)
+        if len(reply.body) != size or not hmac.compare_digest(_parse_proof(reply.body), self._compute_proof()):
             raise UnprovenServer(self._address.url)
         if reply.headers.get("connection", "").lower() == "close":
             raise UnexpectedReply(
-                f"{self._address.url} closes each connection, so your token cannot be sent safely",
-                hint="Reach the server by https://, or allow keep-alive connections in the proxy before it.",
+                f"{self._address.url} closes every connection, so your token cannot be sent safely",
+                hint="Use https://, or enable keep-alive in the proxy.",
             )
 
-    def _refuse(self, reply: Reply) -> NoReturn:
+    def _raise_refusal(self, reply: Reply) -> NoReturn:
         if reply.status == 404:
-            raise _not_holdfast(self._address.url)
-        error = api_error(reply)
-        if isinstance(error, ApiError) and error.code == STOPPED:
-            raise self.failure("the server is stopped")
+            raise _build_incompatible_error(self._address.url)
+        error = parse_error(reply)
+        if isinstance(error, ApiError) and error.code == STOPPED_CODE:
+            raise self._address.build_error("the server is stopped")
         raise error
 
-    def _expected(self) -> str:
-        key = sha256(self._secret.encode()).hexdigest()  # as the server keeps it
-        return hmac.digest(key.encode(), CONTEXT + self._nonce.encode(), "sha256").hex()
-
-    def failure(self, reason: str) -> CannotConnect:
-        """Nothing of the caller's own request was sent yet."""
-        return CannotConnect(self._address.url, reason, hint=hint_for(self._address))
+    def _compute_proof(self) -> str:
+        key = sha256(self._secret.encode()).hexdigest()  # as stored by the server
+        return hmac.digest(key.encode(), HMAC_CONTEXT + self._nonce.encode(), "sha256").hex()
 
 
 def needs_proof(address: Address) -> bool:
@@ -98,7 +94,7 @@ def needs_proof(address: Address) -> bool:
 
 
 def prove_socket(connected: socket.socket, address: Address) -> None:
-    """Have the server prove itself on a new connection. Raises a ClientError where it does not."""
+    """Run the proof on a new connection. Raises a ClientError if it fails."""
     if not needs_proof(address):
         return
     proof = ServerProof(address)
@@ -107,13 +103,13 @@ def prove_socket(connected: socket.socket, address: Address) -> None:
         while not proof.feed(connected.recv(READ_SIZE)):
             pass
     except TimeoutError:
-        raise proof.failure("it did not answer in time") from None
+        raise address.build_error("no response in time") from None
     except OSError as error:
-        raise proof.failure(error.strerror or str(error)) from None
+        raise address.build_error(error.strerror or str(error)) from None
 
 
 def _split_token(token: str) -> tuple[str, str]:
-    """Its id, which is no secret, and its secret."""
+    """Return the id, which is not secret, and the secret of a token."""
     parts = token.split("_", 2)
     if len(parts) != 3 or parts[0] != "hf" or not parts[1] or not parts[2]:
         raise ApiError(
@@ -125,17 +121,17 @@ def _split_token(token: str) -> tuple[str, str]:
     return parts[1], parts[2]
 
 
-def _read_head(head: bytes, url: str) -> tuple[int, dict[str, str]]:
+def _parse_head(head: bytes, url: str) -> tuple[int, dict[str, str]]:
     first, *lines = head.decode("latin-1").split("\r\n")
     words = first.split(" ", 2)
     if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdecimal():
-        raise _not_holdfast(url)
+        raise _build_incompatible_error(url)
     headers = (line.partition(":") for line in lines)
     return int(words[1]), {name.strip().lower(): value.strip() for name, _, value in headers}
 
 
-def _body_size(head: bytes) -> int | None:
-    """None where it is not told, or is not what a server of ours would send."""
+def _parse_body_size(head: bytes) -> int | None:
+    """Return the Content-Length; None if it is missing or invalid."""
     for line in head.split(b"\r\n")[1:]:
         name, _, value = line.partition(b":")
         if name.strip().lower() == b"content-length" and value.strip().isdigit() and len(value) < 10:
@@ -143,7 +139,7 @@ def _body_size(head: bytes) -> int | None:
     return None
 
 
-def _proof_in(body: bytes) -> str:
+def _parse_proof(body: bytes) -> str:
     try:
         found = json.loads(body)["proof"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -151,8 +147,8 @@ def _proof_in(body: bytes) -> str:
     return found if isinstance(found, str) and found.isascii() else ""
 
 
-def _not_holdfast(url: str) -> UnexpectedReply:
+def _build_incompatible_error(url: str) -> UnexpectedReply:
     return UnexpectedReply(
-        f"What answers at {url} is no Holdfast server of this version. Your token was not sent",
+        f"The server at {url} is not a compatible Holdfast server. Your token was not sent",
         hint="Check the address, and that client and server have the same version.",
     )

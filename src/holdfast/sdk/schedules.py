@@ -1,4 +1,4 @@
-"""Calls about schedules: jobs that are submitted again and again."""
+"""Calls about schedules."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, Unpack
 
 from holdfast import api
 
-from .exchange import Call, as_a, as_items, as_nothing, call, endpoint, given, segment
+from .calls import Call, build_path, call, drop_none, endpoint, format_time, ignore_body, parse_as, parse_items
 from .jobs import JobText
 
-KEEP: Any = object()  # leaves an end as it is, where None takes it away
+KEEP: Any = object()  # keeps ends_at unchanged; None removes it
 
 
 class ScheduleCalls:
@@ -29,7 +29,7 @@ class ScheduleCalls:
         offset: int | None = None,
         limit: int | None = None,
     ) -> Call[api.schedules.SchedulePage]:
-        """A page of them, those changed last first. `order`: updated, created, name, group, user or next-run."""
+        """Return a page of schedules, last changed first. `order`: updated, created, name, group, user or next-run."""
         params = {
             "group": ",".join(groups) or None,
             "user": user,
@@ -40,11 +40,11 @@ class ScheduleCalls:
             "offset": offset,
             "limit": limit,
         }
-        return call("GET", "/schedules", as_a(api.schedules.SchedulePage), params=params)
+        return call("GET", "/schedules", parse_as(api.schedules.SchedulePage), params=params)
 
     @endpoint
     def schedule(self, id: str) -> Call[api.schedules.ScheduleDetail]:
-        return call("GET", _schedule(id), as_a(api.schedules.ScheduleDetail))
+        return call("GET", build_path("schedules", id), parse_as(api.schedules.ScheduleDetail))
 
     @endpoint
     def add_schedule(
@@ -57,13 +57,13 @@ class ScheduleCalls:
         ends_at: datetime | None = None,
         **fields: Unpack[api.schedules.ScheduleFields],
     ) -> Call[api.schedules.ScheduleDetail]:
-        """Submit a job file again and again: by five-field cron text, or daily, weekly, monthly or inactive (`kind`).
+        """Add a schedule with a five-field cron expression, or the `kind` daily, weekly, monthly or inactive.
 
-        Its jobs are yours, and are submitted with the rights you have at each time.
+        You own its jobs; each is submitted with the permissions you have at that time.
         """
-        recurrence = _recurrence(cron, kind, timezone)
-        body = given(job=_text(job), recurrence=recurrence, ends_at=_time(ends_at), **fields)
-        return call("POST", "/schedules", as_a(api.schedules.ScheduleDetail), body=body)
+        recurrence = _build_recurrence(cron, kind, timezone)
+        body = drop_none(job=_encode_job(job), recurrence=recurrence, ends_at=format_time(ends_at), **fields)
+        return call("POST", "/schedules", parse_as(api.schedules.ScheduleDetail), body=body)
 
     @endpoint
     def change_schedule(
@@ -78,41 +78,41 @@ class ScheduleCalls:
         ends_at: datetime | None = KEEP,
         **fields: Unpack[api.schedules.ScheduleFields],
     ) -> Call[api.schedules.ScheduleDetail]:
-        """Change what is given. A recurrence is changed as a whole: give its time zone with it. `ends_at=None`: no end.
-        `form`: some fields of PrimeHub's job form, where the job file is in that form."""
-        changed = None if (cron, kind, timezone) == (None, None, None) else _recurrence(cron, kind, timezone)
-        body = given(job=None if job is None else _text(job), recurrence=changed, form=form, **fields)
+        """Change the given fields. A recurrence is replaced as a whole, with its time zone. `ends_at=None`: no end.
+        `form`: fields of PrimeHub's job form, if the job file has that format."""
+        changed = None if (cron, kind, timezone) == (None, None, None) else _build_recurrence(cron, kind, timezone)
+        body = drop_none(job=None if job is None else _encode_job(job), recurrence=changed, form=form, **fields)
         if ends_at is not KEEP:
-            body["ends_at"] = _time(ends_at)
-        return call("PATCH", _schedule(id), as_a(api.schedules.ScheduleDetail), body=body, repeatable=True)
+            body["ends_at"] = format_time(ends_at)
+        return _change_schedule(id, body)
 
     @endpoint
     def pause_schedule(self, id: str) -> Call[api.schedules.ScheduleDetail]:
-        """Nothing is due until it is resumed."""
-        return call("PATCH", _schedule(id), as_a(api.schedules.ScheduleDetail), body={"paused": True}, repeatable=True)
+        """Pause a schedule until it is resumed."""
+        return _change_schedule(id, {"paused": True})
 
     @endpoint
     def resume_schedule(self, id: str) -> Call[api.schedules.ScheduleDetail]:
-        """From its next time on; what was due meanwhile is not made up for."""
-        return call("PATCH", _schedule(id), as_a(api.schedules.ScheduleDetail), body={"paused": False}, repeatable=True)
+        """Resume a schedule; runs missed while paused are skipped."""
+        return _change_schedule(id, {"paused": False})
 
     @endpoint
     def remove_schedule(self, id: str) -> Call[None]:
-        """With its history; its jobs stay."""
-        return call("DELETE", _schedule(id), as_nothing)
+        """Remove a schedule and its history; its jobs are kept."""
+        return call("DELETE", build_path("schedules", id), ignore_body)
 
     @endpoint
     def run_schedule(self, id: str) -> Call[api.jobs.SubmittedJob]:
-        """One job from its template, now, and yours."""
-        return call("POST", f"{_schedule(id)}/run", as_a(api.jobs.SubmittedJob))
+        """Submit the job of a schedule now, as the user's job."""
+        return call("POST", build_path("schedules", id, "run"), parse_as(api.jobs.SubmittedJob))
 
     @endpoint
     def schedule_runs(
         self, id: str, *, before: int | None = None, limit: int | None = None
     ) -> Call[tuple[api.schedules.Run, ...]]:
-        """What came of each time it was due or was asked to run, newest first."""
+        """List the runs of a schedule, newest first."""
         params = {"before": before, "limit": limit}
-        return call("GET", f"{_schedule(id)}/runs", as_items(api.schedules.Run), params=params)
+        return call("GET", build_path("schedules", id, "runs"), parse_items(api.schedules.Run), params=params)
 
     @endpoint
     def preview_schedule(
@@ -124,26 +124,23 @@ class ScheduleCalls:
         count: int | None = None,
         ends_at: datetime | None = None,
     ) -> Call[api.schedules.Preview]:
-        """When a schedule of that kind would be due next."""
-        body = given(recurrence=_recurrence(cron, kind, timezone), count=count, ends_at=_time(ends_at))
-        return call("POST", "/schedules/preview", as_a(api.schedules.Preview), body=body, repeatable=True)
+        """Return the next run times of a recurrence."""
+        body = drop_none(recurrence=_build_recurrence(cron, kind, timezone), count=count, ends_at=format_time(ends_at))
+        return call("POST", "/schedules/preview", parse_as(api.schedules.Preview), body=body, repeatable=True)
 
 
-def _schedule(id: str) -> str:
-    return f"/schedules/{segment(id)}"
+def _change_schedule(id: str, body: Mapping[str, object]) -> Call[api.schedules.ScheduleDetail]:
+    path = build_path("schedules", id)
+    return call("PATCH", path, parse_as(api.schedules.ScheduleDetail), body=body, repeatable=True)
 
 
-def _recurrence(cron: str | None, kind: str | None, timezone: str | None) -> api.schedules.Recurrence:
+def _build_recurrence(cron: str | None, kind: str | None, timezone: str | None) -> api.schedules.Recurrence:
     return api.schedules.Recurrence(
         kind=kind or ("custom" if cron is not None else "inactive"), cron=cron, timezone=timezone or ""
     )
 
 
-def _text(job: JobText) -> str:
+def _encode_job(job: JobText) -> str:
     if isinstance(job, Mapping):
         return json.dumps(job)
     return job.decode() if isinstance(job, bytes) else job
-
-
-def _time(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat()

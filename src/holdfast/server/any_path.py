@@ -1,5 +1,5 @@
-"""`{path:any}` in an address: the rest of it, whatever it holds. The framework's own `path` stops at line breaks, and
-file names may have them."""
+"""`{path:any}` in a URL: the rest of the path with any characters. Starlette's own `path` stops at line breaks, and
+file names can contain them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTTP application: services behind addresses."""
+"""The HTTP application: routes in front of the services."""
 
 from __future__ import annotations
 
@@ -15,52 +15,52 @@ from holdfast.core.errors import Forbidden, NotLoggedIn, UserError
 from holdfast.services import Services
 from holdfast.settings import Settings
 
-from .answers import answer, answer_text
-from .auth import token_of
+from .auth import find_token
 from .docs_page import render_docs
-from .errors import add_handlers, render_outermost, wants_page
+from .errors import add_error_handlers, render_unhandled_error, wants_page
 from .forwarded import ForwardedHeaders
-from .late_routes import LateRoutes, show_fault, show_missing, show_refusal
-from .openapi import complete
+from .lazy_routes import LazyRoutes, render_fault_page, render_missing_page, render_refusal_page
+from .openapi import complete_schema
 from .openpai.app import RestServer
 from .openpai.auth import find_actor as find_openpai_actor
-from .openpai.cross_origin import CrossOrigin, is_open
+from .openpai.cross_origin import CorsMiddleware, is_cross_origin_path
 from .openpai.endpoints import Who
 from .openpai.errors import PaiError
-from .openpai.errors import render_outermost as render_for_openpai
+from .openpai.errors import render_unhandled_error as render_for_openpai
 from .openpai.jobs.log_manager import log_routes
-from .openpai.routes import takes_job
-from .primehub.app import is_primehub, most_bytes, primehub_routes
-from .primehub.errors import render_outermost as render_for_primehub
-from .primehub.http_files import FILES
+from .openpai.routes import accepts_job_file
+from .primehub.app import get_max_body_size, is_primehub, primehub_routes
+from .primehub.errors import render_unhandled_error as render_for_primehub
+from .primehub.http_files import FILES_PREFIX
 from .prometheus import metrics_routes
-from .prometheus_requests import Counted
-from .request_middleware import Border, Knows, Limit
+from .prometheus_requests import RequestCounter
+from .request_middleware import BodyLimit, IsKnownSender, RequestMiddleware
+from .responses import respond_json, respond_text
 from .rest import account, holds, inside, installation, jobs, logs, people, stacks, why
-from .rest.addresses import PREFIX
+from .rest.routing import PREFIX
 from .rest.sockets import exec as exec_socket
 from .rest.sockets import ports as port_sockets
-from .sessions import session_of
+from .sessions import read_session_cookie
 
-IMAGES = f"{PREFIX}/images"
-SMALL_BODY = 1024 * 1024  # bytes; for what is neither a job nor an image
-FORMS_WITH_JOBS = re.compile(r"/jobs/new|/jobs/new/check|/schedules/new|/schedules/check|/schedules/[^/]+/edit")
-AS_A_FORM = 3  # times as long as a text may be that a form carries
-SMALLER_BODY = 256 * 1024  # bytes; of OpenPAI's clients, whose forms take longer to read
+IMAGES_PATH = f"{PREFIX}/images"
+MAX_BODY_SIZE = 1024 * 1024  # bytes; for everything but jobs and images
+JOB_FORM_PATHS = re.compile(r"/jobs/new|/jobs/new/check|/schedules/new|/schedules/check|/schedules/[^/]+/edit")
+FORM_SIZE_FACTOR = 3  # a form-encoded text can be this many times as long
+MAX_OPENPAI_BODY_SIZE = 256 * 1024  # bytes; for OpenPAI's clients, whose forms take longer to parse
 
 
 def create_app(services: Services) -> FastAPI:
     app = FastAPI(
         title="Holdfast",
         version=__version__,
-        description="Run batch jobs on shared machines, see why they wait or fail, and get inside when they break.",
+        description="Run batch jobs on shared machines, see why they wait or fail, and debug failed tasks in a shell.",
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
     )
     app.state.services = services
-    # First, and without the framework's own machinery: see rest.jobs.submit_job.
+    # First, and without FastAPI's overhead: see rest.jobs.submit_job.
     app.router.routes.append(Route(f"{PREFIX}/jobs", jobs.submit_job, methods=["POST"]))
     for module in (jobs, why, holds, logs, inside, exec_socket, port_sockets, stacks, people, account, installation):
         app.router.routes.extend(module.router.routes)
@@ -68,106 +68,108 @@ def create_app(services: Services) -> FastAPI:
     app.router.routes.extend(log_routes())
     app.router.routes.extend(metrics_routes())
     app.router.routes.extend(primehub_routes(services))
-    app.state.late_routes = late = LateRoutes(app)
-    _add_pages(app, late)
-    _describe(app, late)
-    add_handlers(app, show_missing, show_fault)
-    app.add_middleware(CrossOrigin)
+    app.state.lazy_routes = lazy_routes = LazyRoutes(app)
+    _add_root_routes(app, lazy_routes)
+    _install_openapi(app, lazy_routes)
+    add_error_handlers(app, render_missing_page, render_fault_page)
+    app.add_middleware(CorsMiddleware)
     app.add_middleware(
-        Border,
-        limit=body_limit(services.settings),
-        refuse=_refuse,
-        knows=_knows(services),
+        RequestMiddleware,
+        limit=build_body_limit(services.settings),
+        refuse=_render_refusal,
+        knows=_build_sender_check(services),
         is_streamed=is_streamed,
     )
-    app.add_middleware(Counted, vitals=services.vitals)
+    app.add_middleware(RequestCounter, vitals=services.server_metrics)
     app.add_middleware(ForwardedHeaders, trusted=services.settings.server.trusted_proxies)
     return app
 
 
-def body_limit(settings: Settings) -> Limit:
-    """How many bytes each address takes."""
+def build_body_limit(settings: Settings) -> BodyLimit:
+    """Return a function that gives the maximum body size for a method and path, in bytes."""
     job_paths = {f"{PREFIX}/jobs", f"{PREFIX}/jobs/plan"}
 
-    def limit(method: str, path: str) -> int:
-        if path in job_paths or takes_job(method, path):
+    def get_limit(method: str, path: str) -> int:
+        if path in job_paths or accepts_job_file(method, path):
             return settings.server.max_job_bytes
-        if FORMS_WITH_JOBS.fullmatch(path):
-            return AS_A_FORM * settings.server.max_job_bytes + SMALLER_BODY
-        if path == IMAGES:
+        if JOB_FORM_PATHS.fullmatch(path):
+            return FORM_SIZE_FACTOR * settings.server.max_job_bytes + MAX_OPENPAI_BODY_SIZE
+        if path == IMAGES_PATH:
             return settings.server.max_image_bytes
-        if _puts_file(method, path):
+        if _is_file_upload(method, path):
             return settings.files.max_upload_bytes
         if is_primehub(path):
-            return most_bytes(path, settings)
-        return SMALLER_BODY if is_open(path) else SMALL_BODY
+            return get_max_body_size(path, settings)
+        return MAX_OPENPAI_BODY_SIZE if is_cross_origin_path(path) else MAX_BODY_SIZE
 
-    return limit
+    return get_limit
 
 
 def is_streamed(method: str, path: str) -> bool:
-    """Uploads too large to be kept in memory; each of their handlers has an access guard."""
-    return _puts_file(method, path) or (method == "POST" and (path == IMAGES or path.startswith(FILES)))
+    """Return whether an upload is streamed because it is too large for memory; these handlers have an access guard."""
+    return _is_file_upload(method, path) or (
+        method == "POST" and (path == IMAGES_PATH or path.startswith(FILES_PREFIX))
+    )
 
 
-def _puts_file(method: str, path: str) -> bool:
+def _is_file_upload(method: str, path: str) -> bool:
     return method == "PUT" and path.startswith(f"{PREFIX}/groups/") and "/files/" in path
 
 
-def _knows(services: Services) -> Knows:
-    async def knows(scope: Scope) -> bool:
+def _build_sender_check(services: Services) -> IsKnownSender:
+    async def is_known_sender(scope: Scope) -> bool:
         request = Request(scope)
         try:
-            if is_open(scope["path"]):  # where a user with a token as password is known, too
+            if is_cross_origin_path(scope["path"]):  # the OpenPAI API also accepts a user name with a token as password
                 await find_openpai_actor(request, services, Who.USER)
             else:
-                await services.tokens.actor(_login_of(request))
+                await services.tokens.resolve_actor(_read_login_token(request))
         except (Forbidden, NotLoggedIn, PaiError):
             return False
         return True
 
-    return knows
+    return is_known_sender
 
 
-def _login_of(request: Request) -> str:
-    """Whose request it seems to be. The proof that a page of ours sent it may stand in the form, which comes later."""
-    session = session_of(request) if "authorization" not in request.headers else None
-    return session or token_of(request)
+def _read_login_token(request: Request) -> str:
+    """Return the token of the request. The CSRF token can be in the form, which arrives later."""
+    session = read_session_cookie(request) if "authorization" not in request.headers else None
+    return session or find_token(request)
 
 
-def _refuse(scope: Scope, error: UserError | None, request_id: str) -> Response:
+def _render_refusal(scope: Scope, error: UserError | None, request_id: str) -> Response:
     path, request = scope["path"], Request(scope)
     if is_primehub(path):
         return render_for_primehub(path, error, request_id)
-    if is_open(path):
+    if is_cross_origin_path(path):
         return render_for_openpai(error, request_id)
-    return show_refusal(request, error) if wants_page(request) else render_outermost(error, request_id)
+    return render_refusal_page(request, error) if wants_page(request) else render_unhandled_error(error, request_id)
 
 
-def _add_pages(app: FastAPI, late: LateRoutes) -> None:
+def _add_root_routes(app: FastAPI, lazy_routes: LazyRoutes) -> None:
     @app.get(f"{PREFIX}/openapi.json", include_in_schema=False)
     async def show_openapi() -> Response:
-        await late.load(PREFIX)
-        return answer(app.openapi())
+        await lazy_routes.load_stage_for(PREFIX)
+        return respond_json(app.openapi())
 
     @app.get("/api/docs", include_in_schema=False)
     async def show_docs() -> Response:
-        await late.load(PREFIX)
+        await lazy_routes.load_stage_for(PREFIX)
         return Response(render_docs(app.openapi()), media_type="text/html")
 
     @app.get("/healthz", include_in_schema=False)
     async def show_gateway() -> Response:
-        return answer_text("Pylon ready.", "text/plain")  # by this OpenPAI's clients know where its REST server is
+        return respond_text("Pylon ready.", "text/plain")  # OpenPAI's clients find its REST server by this text
 
 
-def _describe(app: FastAPI, late: LateRoutes) -> None:
-    """OpenAPI, made once, with what the framework cannot know."""
+def _install_openapi(app: FastAPI, lazy_routes: LazyRoutes) -> None:
+    """Build the OpenAPI schema once, with additions that FastAPI cannot derive."""
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            late.load_now(PREFIX)
-            app.openapi_schema = complete(generate(), PREFIX, app.routes)
+            lazy_routes.load_stage_now(PREFIX)
+            app.openapi_schema = complete_schema(generate(), PREFIX, app.routes)
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]

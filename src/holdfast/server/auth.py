@@ -1,4 +1,4 @@
-"""Who is asking: a bearer token in the Authorization header, or the browser's login."""
+"""Authentication: a bearer token in the Authorization header, or the browser's login."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from holdfast.core.errors import NotLoggedIn
 from holdfast.core.messages import msg
 from holdfast.services import Services
 
-from .sessions import CSRF_HEADER, SAFE, check_origin, check_proof, session_of
+from .sessions import CSRF_HEADER, SAFE_METHODS, check_csrf_token, check_origin, read_session_cookie
 
 
-def services_of(request: Request) -> Services:
+def get_services(request: Request) -> Services:
     return cast(Services, request.app.state.services)
 
 
-def bearer_token(request: HTTPConnection) -> str:
-    """The text of the token; NotLoggedIn when there is none."""
+def read_bearer_token(request: HTTPConnection) -> str:
+    """Return the token, or raise NotLoggedIn when there is none."""
     found = [value for name, value in request.scope["headers"] if name == b"authorization"]
     if len(found) == 1:
         scheme, _, token = found[0].partition(b" ")
@@ -29,34 +29,35 @@ def bearer_token(request: HTTPConnection) -> str:
     raise NotLoggedIn(
         msg("Log in first"),
         hint=msg(
-            "Send the header `Authorization: Bearer <token>`; `holdfast login` or `holdfast token create` gives one."
+            "Send the header `Authorization: Bearer <token>`. Create a token with `holdfast login` or "
+            "`holdfast token create`."
         ),
     )
 
 
-def token_of(request: HTTPConnection) -> str:
-    """Who asks: by header, or by the browser's login where our own page asks."""
+def find_token(request: HTTPConnection) -> str:
+    """Return the token from the header, or from the browser's login when one of our pages sent the request."""
     if "authorization" in request.headers:
-        return bearer_token(request)
-    session = session_of(request)
+        return read_bearer_token(request)
+    session = read_session_cookie(request)
     if session is None:
-        return bearer_token(request)  # which says what is missing
+        return read_bearer_token(request)  # raises an error that names the missing header
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        raise NotLoggedIn(msg("Another site asked for this; its requests are not taken for yours"))
-    if request.scope.get("method", "GET") not in SAFE:
+        raise NotLoggedIn(msg("Cross-site request denied; your login is accepted only from this server's own pages"))
+    if request.scope.get("method", "GET") not in SAFE_METHODS:
         check_origin(request)
-        check_proof(session, request.headers.get(CSRF_HEADER, ""))
+        check_csrf_token(session, request.headers.get(CSRF_HEADER, ""))
     return session
 
 
-async def actor_of(request: Request) -> Actor:
-    return await services_of(request).tokens.actor(token_of(request))
+async def authenticate_request(request: Request) -> Actor:
+    return await get_services(request).tokens.resolve_actor(find_token(request))
 
 
-def address_of(request: Request) -> str:
-    """Where the request came from. A header says so only where a trusted proxy wrote it: see forwarded."""
+def get_client_address(request: Request) -> str:
+    """Return the client's address. A header counts only if a trusted proxy wrote it: see forwarded."""
     return request.client.host if request.client else "unknown"
 
 
-Caller = Annotated[Actor, Depends(actor_of)]
-Ask = Annotated[Services, Depends(services_of)]
+Caller = Annotated[Actor, Depends(authenticate_request)]
+ServicesDep = Annotated[Services, Depends(get_services)]

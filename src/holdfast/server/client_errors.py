@@ -1,4 +1,4 @@
-"""Log lines that any client can cause by a malformed request: counted, and logged as one line per interval."""
+"""Log records that any client can cause by a malformed request: counted, and logged as one record per interval."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ log = logging.getLogger(__name__)
 SUMMARY_INTERVAL = 60.0  # seconds
 WATCHED_LOGGER = "uvicorn.error"
 
-# What uvicorn writes -> the field of the summary that counts it.
-_COUNTED = {
+# uvicorn's message -> the field of the summary that counts it.
+_COUNTED_MESSAGES = {
     "Invalid HTTP request received.": "malformed",
     "Unsupported upgrade request.": "unsupported_upgrades",
     "ASGI callable returned without completing handshake.": "refused_sockets",
     "Invalid UTF-8 sequence received from client.": "invalid_text",
 }
-# That an answer was cut short, which we do on purpose, is logged before, with the reason.
-_DROPPED = {"ASGI callable returned without completing response."}
+# We cut responses short on purpose; the reason is logged before.
+_DROPPED_MESSAGES = {"ASGI callable returned without completing response."}
 
 
 @contextmanager
-def summarised_client_errors() -> Iterator[None]:
-    """Within a running event loop."""
-    errors = ClientErrors(asyncio.get_running_loop())
+def summarize_client_errors() -> Iterator[None]:
+    """Requires a running event loop."""
+    errors = ClientErrorSummary(asyncio.get_running_loop())
     logger = logging.getLogger(WATCHED_LOGGER)
     logger.addFilter(errors.keep)
     try:
@@ -37,32 +37,32 @@ def summarised_client_errors() -> Iterator[None]:
         errors.close()
 
 
-class ClientErrors:
+class ClientErrorSummary:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._counts: Counter[str] = Counter()
         self._timer: asyncio.TimerHandle | None = None
-        self.keep = self._keep  # one object, by which the filter is removed again
+        self.keep = self._filter_record  # one object, because the filter is removed by identity
 
-    def _keep(self, record: logging.LogRecord) -> bool:
-        """Whether a record is logged as it is."""
-        if record.msg in _DROPPED:
+    def _filter_record(self, record: logging.LogRecord) -> bool:
+        """Return whether a record is logged unchanged."""
+        if record.msg in _DROPPED_MESSAGES:
             return False
-        kind = _COUNTED.get(str(record.msg))
+        kind = _COUNTED_MESSAGES.get(str(record.msg))
         if kind is None:
             return True
         self._counts[kind] += 1
         if self._timer is None:
-            self._timer = self._loop.call_later(SUMMARY_INTERVAL, self.summarise)
+            self._timer = self._loop.call_later(SUMMARY_INTERVAL, self.log_summary)
         return False
 
-    def summarise(self) -> None:
+    def log_summary(self) -> None:
         self._timer = None
         if self._counts:
-            log.warning("refused requests of clients", extra={"event": "client-errors", **self._counts})
+            log.warning("rejected malformed requests", extra={"event": "client-errors", **self._counts})
             self._counts.clear()
 
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self.summarise()
+        self.log_summary()

@@ -1,4 +1,4 @@
-"""Answers, made smaller for those who can read them so."""
+"""Gzip compression of responses."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import gzip
 from starlette.requests import Request
 from starlette.responses import Response
 
-WORTH_IT = 1024  # bytes
-IN_A_THREAD = 100 * 1024  # bytes; what is more would hold others up
-LEVEL = 5
+MIN_COMPRESSED_SIZE = 1024  # bytes
+THREAD_SIZE = 100 * 1024  # bytes; larger bodies would block other requests
+GZIP_LEVEL = 5
 
 
-async def compress(request: Request, response: Response) -> None:
-    """In place. Streams are left as they are."""
+async def compress_response(request: Request, response: Response) -> None:
+    """Compress a response in place. Streams are not compressed."""
     body = getattr(response, "body", None)
-    if not isinstance(body, bytes) or len(body) < WORTH_IT or "content-encoding" in response.headers:
+    if not isinstance(body, bytes) or len(body) < MIN_COMPRESSED_SIZE or "content-encoding" in response.headers:
         return
     response.headers.add_vary_header("Accept-Encoding")
     if not accepts_gzip(request.headers.get("accept-encoding", "")):
         return
-    if len(body) > IN_A_THREAD:
-        response.body = await asyncio.to_thread(gzip.compress, body, LEVEL)
+    if len(body) > THREAD_SIZE:
+        response.body = await asyncio.to_thread(gzip.compress, body, GZIP_LEVEL)
     else:
-        response.body = gzip.compress(body, LEVEL)
+        response.body = gzip.compress(body, GZIP_LEVEL)
     response.headers["Content-Encoding"] = "gzip"
     response.headers["Content-Length"] = str(len(response.body))
 

@@ -1,4 +1,4 @@
-"""The API's own page: OpenAPI as plain HTML, made here. It loads nothing, from us or from others."""
+"""The API's documentation page: OpenAPI as plain HTML. It loads no other files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ small { color: var(--quiet); }
 """
 
 
-def page(title: str, body: str) -> bytes:
+def render_page(title: str, body: str) -> bytes:
     """`body` is HTML."""
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
@@ -38,77 +38,79 @@ def render_docs(schema: dict[str, Any]) -> bytes:
     for path, operations in schema["paths"].items():
         for method, operation in operations.items():
             tag = (operation.get("tags") or ["other"])[0]
-            by_tag.setdefault(tag, []).append(_operation(path, method, operation))
-    parts = [_head(schema)]
+            by_tag.setdefault(tag, []).append(_render_operation(path, method, operation))
+    parts = [_render_intro(schema)]
     for tag, sections in by_tag.items():
         parts.append(f'<h2 id="{escape(tag)}">{escape(tag.capitalize())}</h2>{"".join(sections)}')
     parts.append("<h2>Shapes</h2>")
-    parts += [_shape(name, shape) for name, shape in sorted(schema["components"]["schemas"].items())]
-    return page(f"{schema['info']['title']} API", "".join(parts))
+    parts += [_render_model(name, shape) for name, shape in sorted(schema["components"]["schemas"].items())]
+    return render_page(f"{schema['info']['title']} API", "".join(parts))
 
 
-def _head(schema: dict[str, Any]) -> str:
+def _render_intro(schema: dict[str, Any]) -> str:
     info = schema["info"]
     return (
         "<p><a href='/'>Back to the portal</a></p>"
         f"<h1>{escape(info['title'])} API <small>{escape(info['version'])}</small></h1>"
         f"<p>{escape(info.get('description', ''))}</p>"
         "<p>Send <code>Authorization: Bearer &lt;token&gt;</code> with every request; <code>POST /api/v1/login</code> "
-        "gives a token for a user and password. Errors have one shape (<a href='#Error'>Error</a>). Times are UTC, "
+        "returns a token for a user and password. Errors have one shape (<a href='#Error'>Error</a>). Times are UTC, "
         "durations seconds. The same as <a href='/api/v1/openapi.json'>OpenAPI</a>.</p>"
     )
 
 
-def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
+def _render_operation(path: str, method: str, operation: dict[str, Any]) -> str:
     parts = [
         f'<section><h3><span class="method">{method.upper()}</span> <code>{escape(path)}</code></h3>',
         f"<p>{escape(operation.get('description') or operation.get('summary') or '')}</p>",
     ]
     if operation.get("parameters"):
-        parts.append(f"<table>{''.join(map(_parameter, operation['parameters']))}</table>")
+        parts.append(f"<table>{''.join(map(_render_parameter, operation['parameters']))}</table>")
     body = operation.get("requestBody")
     if body:
-        parts.append(f"<p>Body: {escape(body.get('description', ''))} {_contents(body['content'])}</p>")
+        parts.append(f"<p>Body: {escape(body.get('description', ''))} {_render_contents(body['content'])}</p>")
     for status, response in operation["responses"].items():
         if status != "default" and response.get("content"):
-            parts.append(f"<p>{escape(status)}: {_contents(response['content'])}</p>")
+            parts.append(f"<p>{escape(status)}: {_render_contents(response['content'])}</p>")
     return "".join([*parts, "</section>"])
 
 
-def _parameter(parameter: dict[str, Any]) -> str:
+def _render_parameter(parameter: dict[str, Any]) -> str:
     where = parameter["in"] + (", required" if parameter.get("required") else "")
     return (
         f"<tr><td><code>{escape(parameter['name'])}</code></td><td><small>{escape(where)}</small></td>"
-        f"<td>{_type(parameter.get('schema', {}))}</td><td>{escape(parameter.get('description', ''))}</td></tr>"
+        f"<td>{_render_type(parameter.get('schema', {}))}</td><td>{escape(parameter.get('description', ''))}</td></tr>"
     )
 
 
-def _contents(content: dict[str, Any]) -> str:
-    return ", ".join(f"<code>{escape(kind)}</code> {_type(media.get('schema', {}))}" for kind, media in content.items())
+def _render_contents(content: dict[str, Any]) -> str:
+    return ", ".join(
+        f"<code>{escape(kind)}</code> {_render_type(media.get('schema', {}))}" for kind, media in content.items()
+    )
 
 
-def _shape(name: str, shape: dict[str, Any]) -> str:
+def _render_model(name: str, shape: dict[str, Any]) -> str:
     rows = [
-        f"<tr><td><code>{escape(field)}</code></td><td>{_type(value)}</td>"
+        f"<tr><td><code>{escape(field)}</code></td><td>{_render_type(value)}</td>"
         f"<td>{escape(value.get('description', ''))}</td></tr>"
         for field, value in shape.get("properties", {}).items()
     ]
-    body = f"<table>{''.join(rows)}</table>" if rows else f"<p>{_type(shape)}</p>"
+    body = f"<table>{''.join(rows)}</table>" if rows else f"<p>{_render_type(shape)}</p>"
     about = f"<p>{escape(shape['description'])}</p>" if "description" in shape else ""
     return f'<section id="{escape(name)}"><h3>{escape(name)}</h3>{about}{body}</section>'
 
 
-def _type(schema: dict[str, Any]) -> str:
-    """A schema in a few words, with links to shapes."""
+def _render_type(schema: dict[str, Any]) -> str:
+    """Return a schema as short HTML text, with links to models."""
     if "$ref" in schema:
         name = escape(schema["$ref"].rsplit("/", 1)[-1])
         return f'<a href="#{name}">{name}</a>'
     if "anyOf" in schema:
-        return " or ".join(_type(one) for one in schema["anyOf"])
+        return " or ".join(_render_type(one) for one in schema["anyOf"])
     if "enum" in schema:
         return " | ".join(f"<code>{escape(str(value))}</code>" for value in schema["enum"])
     if schema.get("type") == "array":
-        return f"list of {_type(schema.get('items', {}))}"
+        return f"list of {_render_type(schema.get('items', {}))}"
     if isinstance(schema.get("additionalProperties"), dict):
-        return f"name → {_type(schema['additionalProperties'])}"
+        return f"name → {_render_type(schema['additionalProperties'])}"
     return "time" if schema.get("format") == "date-time" else escape(str(schema.get("type", "")))

@@ -12,13 +12,13 @@ from starlette.types import ASGIApp
 from uvicorn.config import Config
 from uvicorn.server import Server
 
-from .client_errors import summarised_client_errors
-from .slow_clients import BoundedHttpProtocol, max_connections
-from .websocket_protocol import BoundedProtocol
+from .client_errors import summarize_client_errors
+from .slow_clients import BoundedHttpProtocol, get_max_connections
+from .websocket_protocol import BoundedWebSocketProtocol
 
-MAX_MESSAGE = 64 * 1024  # bytes, of what a page sends through its socket
-MAX_BACKLOG = 2048  # connections that wait to be accepted
-KEEP_ALIVE = 75  # seconds an idle connection stays open
+MAX_MESSAGE_SIZE = 64 * 1024  # bytes, of one WebSocket message
+MAX_BACKLOG = 2048  # connections waiting to be accepted
+KEEP_ALIVE_TIMEOUT = 75  # seconds an idle connection stays open
 
 
 async def run_http(
@@ -29,28 +29,26 @@ async def run_http(
     on_stop: Callable[[], None] = lambda: None,
     last_requests: float = 3,
 ) -> None:
-    """Serve until SIGINT or SIGTERM; open requests then get `last_requests` seconds to end. `on_stop` is called when no
-    more connections are taken."""
+    """Serve until SIGINT or SIGTERM; open requests then get `last_requests` seconds to finish. `on_stop` is called when
+    no more connections are accepted."""
     config = Config(
         app,
-        loop="none",  # it runs in ours
+        loop="none",  # it runs in our event loop
         http=BoundedHttpProtocol,
-        ws=BoundedProtocol,
-        ws_max_size=MAX_MESSAGE,
+        ws=BoundedWebSocketProtocol,
+        ws_max_size=MAX_MESSAGE_SIZE,
         ws_per_message_deflate=False,
-        backlog=min(
-            MAX_BACKLOG, max(1, max_connections() // 2)
-        ),  # as many are accepted in one go, before any is closed
+        backlog=min(MAX_BACKLOG, max(1, get_max_connections() // 2)),  # accepted at once, before any is closed
         lifespan="off",
         log_config=None,
         log_level="warning",
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # the application itself does that: see forwarded
-        timeout_keep_alive=KEEP_ALIVE,
+        proxy_headers=False,  # the application does that: see forwarded
+        timeout_keep_alive=KEEP_ALIVE_TIMEOUT,
         timeout_graceful_shutdown=max(1, round(last_requests)),
     )
-    with summarised_client_errors():
+    with summarize_client_errors():
         await _Server(config, on_ready, on_stop).serve(sockets=list(listeners))
 
 
@@ -71,9 +69,9 @@ class _Server(Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """uvicorn would raise a signal once more after it has served; but then our own clean-up is still to come."""
+        """Keep uvicorn from raising the signal again after serving, because our own cleanup follows."""
         loop = asyncio.get_running_loop()
-        taken = [number for number in (signal.SIGINT, signal.SIGTERM) if _handle(loop, number, self._stop)]
+        taken = [number for number in (signal.SIGINT, signal.SIGTERM) if _add_signal_handler(loop, number, self._stop)]
         try:
             yield
         finally:
@@ -81,13 +79,13 @@ class _Server(Server):
                 loop.remove_signal_handler(number)
 
     def _stop(self) -> None:
-        """The first signal lets open requests end, the second does not."""
+        """Stop; the first signal waits for open requests, the second does not."""
         self.force_exit = self.should_exit
         self.should_exit = True
 
 
-def _handle(loop: asyncio.AbstractEventLoop, number: signal.Signals, handler: Callable[[], None]) -> bool:
-    """False in a thread that is not the main one: signals go elsewhere then."""
+def _add_signal_handler(loop: asyncio.AbstractEventLoop, number: signal.Signals, handler: Callable[[], None]) -> bool:
+    """Return False in a thread that is not the main one, which receives no signals."""
     try:
         loop.add_signal_handler(number, handler)
     except (ValueError, RuntimeError, NotImplementedError):

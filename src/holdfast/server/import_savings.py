@@ -1,6 +1,6 @@
-"""Leaves out parts of libraries that a server does not use: they would take memory for good and time at every start.
+"""Skips parts of libraries that a server does not use, to save memory and start time.
 
-Call these before the libraries are imported.
+Call these functions before the libraries are imported.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from types import ModuleType
 from typing import Any, cast
 
 
-def leave_out_pydantic_v1() -> None:
-    """Spare FastAPI loading all of Pydantic 1 to see that no model is one of its models."""
-    sys.modules.setdefault("pydantic.v1", cast(Any, None))  # taken as "not installed"
+def skip_pydantic_v1() -> None:
+    """Keep FastAPI from loading all of Pydantic 1 for a type check."""
+    sys.modules.setdefault("pydantic.v1", cast(Any, None))  # treated as "not installed"
 
 
-def leave_out_uvicorn_cli() -> None:
-    """Spare uvicorn loading its command line. `Server` is then to be found in `uvicorn.server` only."""
+def skip_uvicorn_cli() -> None:
+    """Keep uvicorn from loading its command line. `Server` is then only available in `uvicorn.server`."""
     sys.modules.setdefault("uvicorn.main", _EmptyModule("uvicorn.main"))
 
 
 class _EmptyModule(ModuleType):
-    """Gives None for every name that is imported from it."""
+    """Returns None for every name that is imported from it."""
 
     def __getattr__(self, name: str) -> None:
         if name.startswith("__"):

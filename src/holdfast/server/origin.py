@@ -1,4 +1,4 @@
-"""The address at which clients reach the portal, for links, cookies and the check where a form comes from."""
+"""The origin at which clients reach the portal, for links, cookies and the origin check of forms."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _HOST = re.compile(r"[A-Za-z0-9._\-\[\]:]{1,255}")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-def origin_of(request: HTTPConnection) -> str:
-    """The origin of `server.public_url`; where that is not set, what the client wrote."""
-    public = public_origin(request)
+def get_origin(request: HTTPConnection) -> str:
+    """Return the origin of `server.public_url`; if not set, the one that the client sent."""
+    public = get_public_origin(request)
     if public:
         return public
     scheme = "https" if request.url.scheme in ("https", "wss") else "http"
@@ -22,21 +22,21 @@ def origin_of(request: HTTPConnection) -> str:
     return f"{scheme}://{host if _HOST.fullmatch(host) else 'localhost'}"
 
 
-def host_of(request: HTTPConnection) -> str:
-    """The same without scheme and port: a name or an address, for other programs than a browser."""
+def get_host(request: HTTPConnection) -> str:
+    """Return the host name or address without scheme and port, for programs other than a browser."""
     try:
-        return urlsplit(origin_of(request)).hostname or "localhost"
-    except ValueError:  # brackets that do not match
+        return urlsplit(get_origin(request)).hostname or "localhost"
+    except ValueError:  # unbalanced brackets
         return "localhost"
 
 
-def public_origin(request: HTTPConnection) -> str:
-    """Of `server.public_url`, as browsers write it; empty where that is not set."""
-    return _origin(request.app.state.services.settings.server.public_url)
+def get_public_origin(request: HTTPConnection) -> str:
+    """Return the origin of `server.public_url` as browsers write it; empty if not set."""
+    return _parse_origin(request.app.state.services.settings.server.public_url)
 
 
 @lru_cache(maxsize=16)
-def _origin(url: str) -> str:
+def _parse_origin(url: str) -> str:
     if not url:
         return ""
     parts = urlsplit(url)

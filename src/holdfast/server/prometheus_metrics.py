@@ -1,97 +1,100 @@
-"""How everything stands, as Prometheus reads it: OpenPAI's names for tasks and GPUs, our own for the rest.
+"""The server's state as Prometheus metrics: OpenPAI's names for tasks and GPUs, our own for the rest.
 
-Only tasks that run have series, so their number is bounded by the machines. Nothing is told that was not measured.
+Only running tasks have series, so their number is bounded by the nodes. Values that were not measured are left out.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric, UnknownMetricFamily
 
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.conditions import ConditionKind
-from holdfast.core.identity import attempt_uid, framework_name
-from holdfast.core.metrics.samples import Current
-from holdfast.core.scheduling.placement import Amount, GroupUse, NodeUse, Quota
-from holdfast.core.states import FINAL, JobState, TaskState
-from holdfast.services.installation.monitoring import Standing
+from holdfast.core.identity import build_attempt_uid, build_framework_name
+from holdfast.core.metrics.samples import CurrentMetrics
+from holdfast.core.scheduling.placement import GroupUsage, NodeUsage
+from holdfast.core.states import FINAL_STATES, JobState, TaskState
+from holdfast.services.installation.monitoring import MonitoringSnapshot
 
-from .prometheus_gpus import clean, gpu_families
+from .prometheus_gpus import clean_label, collect_gpu_metrics
 
 TASK_LABELS = ("username", "job_name", "role_name", "task_index", "job_instance_id", "virtual_cluster")
 GPU_LABELS = (*TASK_LABELS, "minor_number")
-LIVE_JOBS = tuple(state for state in JobState if state not in FINAL)
+LIVE_JOBS = tuple(state for state in JobState if state not in FINAL_STATES)
 LIVE_TASKS = (TaskState.WAITING, TaskState.PREPARING, TaskState.RUNNING, TaskState.HELD)
 
 
-def collect(standing: Standing) -> Iterator[Metric]:
-    yield from _tasks(standing)
-    yield from gpu_families(standing)
-    yield from _jobs(standing)
-    yield from _queue(standing)
-    yield from _totals(standing)
-    yield from _nodes(standing.nodes)
-    yield from _groups(standing.groups)
-    yield from _around(standing)
+def collect_metrics(standing: MonitoringSnapshot) -> Iterator[Metric]:
+    yield from _collect_tasks(standing)
+    yield from collect_gpu_metrics(standing)
+    yield from _collect_jobs(standing)
+    yield from _collect_queue(standing)
+    yield from _collect_totals(standing)
+    yield from _collect_nodes(standing.nodes)
+    yield from _collect_groups(standing.groups)
+    yield from _collect_server(standing)
 
 
-# -- tasks, by OpenPAI's names
+# -- tasks, with OpenPAI's names
 
 
-class _Figures(NamedTuple):
+class _TaskMetrics(NamedTuple):
     labels: tuple[str, ...]
     memory_limit: int
-    now: Current
+    now: CurrentMetrics
 
 
-class _Series(NamedTuple):
+class _TaskSeries(NamedTuple):
     name: str
     text: str
-    value: Callable[[_Figures], float | None]
-    counts: bool = False  # it only grows; "unknown" to the library, which would call a counter by another name
+    value: Callable[[_TaskMetrics], float | None]
+    counts: bool = False  # monotonic; "unknown" to the library, which would rename a counter
 
 
 TASK_SERIES = (
-    _Series("task_cpu_percent", "Processor time of a task; 100 is one core.", lambda f: f.now.sample.cpu),
-    _Series("task_mem_usage_byte", "Memory of a task, in bytes.", lambda f: f.now.sample.memory),
-    _Series("task_mem_limit_byte", "Memory that a task may have, in bytes.", lambda f: f.memory_limit),
-    _Series("task_mem_usage_percent", "Memory of a task, in percent of its limit.", lambda f: _memory_percent(f)),
-    _Series("task_net_in_byte", "Bytes a second that a task received by TCP.", lambda f: _rate(f, "net_in")),
-    _Series("task_net_out_byte", "Bytes a second that a task sent by TCP.", lambda f: _rate(f, "net_out")),
-    _Series("task_block_in_byte", "Bytes a task read from disks so far.", lambda f: f.now.reading.disk_read, True),
-    _Series("task_block_out_byte", "Bytes a task wrote to disks so far.", lambda f: f.now.reading.disk_written, True),
+    _TaskSeries("task_cpu_percent", "CPU usage of a task in percent; 100 is one core.", lambda f: f.now.sample.cpu),
+    _TaskSeries("task_mem_usage_byte", "Memory usage of a task in bytes.", lambda f: f.now.sample.memory),
+    _TaskSeries("task_mem_limit_byte", "Memory limit of a task in bytes.", lambda f: f.memory_limit),
+    _TaskSeries(
+        "task_mem_usage_percent", "Memory usage of a task in percent of its limit.", lambda f: _get_memory_percent(f)
+    ),
+    _TaskSeries("task_net_in_byte", "TCP bytes per second received by a task.", lambda f: _get_rate(f, "net_in")),
+    _TaskSeries("task_net_out_byte", "TCP bytes per second sent by a task.", lambda f: _get_rate(f, "net_out")),
+    _TaskSeries("task_block_in_byte", "Bytes read from disk by a task.", lambda f: f.now.reading.disk_read, True),
+    _TaskSeries("task_block_out_byte", "Bytes written to disk by a task.", lambda f: f.now.reading.disk_written, True),
 )
 
 
-def _memory_percent(figures: _Figures) -> float | None:
-    return 100.0 * figures.now.sample.memory / figures.memory_limit if figures.memory_limit else None
+def _get_memory_percent(task: _TaskMetrics) -> float | None:
+    return 100.0 * task.now.sample.memory / task.memory_limit if task.memory_limit else None
 
 
-def _rate(figures: _Figures, name: str) -> float | None:
-    """Where the counter is missing, a rate of 0 would be invented."""
-    known = getattr(figures.now.reading, name) is not None
-    return float(getattr(figures.now.sample, name)) if known else None
+def _get_rate(task: _TaskMetrics, name: str) -> float | None:
+    """Return None where the counter is missing, rather than a rate of 0."""
+    known = getattr(task.now.reading, name) is not None
+    return float(getattr(task.now.sample, name)) if known else None
 
 
-def _tasks(standing: Standing) -> Iterator[Metric]:
-    found = list(_running(standing))
+def _collect_tasks(standing: MonitoringSnapshot) -> Iterator[Metric]:
+    found = list(_list_running_tasks(standing))
     for series in TASK_SERIES:
         family = (UnknownMetricFamily if series.counts else GaugeMetricFamily)(
             series.name, series.text, labels=TASK_LABELS
         )
-        for figures in found:
-            value = series.value(figures)
+        for task in found:
+            value = series.value(task)
             if value is not None:
-                family.add_metric(figures.labels, value)
+                family.add_metric(task.labels, value)
         yield family
-    busy = GaugeMetricFamily("task_gpu_percent", "Percent of the time that a task's GPU was busy.", labels=GPU_LABELS)
-    full = GaugeMetricFamily("task_gpu_mem_percent", "Percent of its memory that is used.", labels=GPU_LABELS)
-    for figures in found:
-        for gpu in figures.now.reading.gpus:
-            labels = (*figures.labels, str(gpu.index))
+    busy = GaugeMetricFamily("task_gpu_percent", "Utilization of a task's GPU in percent.", labels=GPU_LABELS)
+    full = GaugeMetricFamily("task_gpu_mem_percent", "Memory in use on a task's GPU in percent.", labels=GPU_LABELS)
+    for task in found:
+        for gpu in task.now.reading.gpus:
+            labels = (*task.labels, str(gpu.index))
             busy.add_metric(labels, gpu.percent)
             if gpu.memory_total:
                 full.add_metric(labels, 100.0 * gpu.memory / gpu.memory_total)
@@ -99,118 +102,114 @@ def _tasks(standing: Standing) -> Iterator[Metric]:
     yield full
 
 
-def _running(standing: Standing) -> Iterator[_Figures]:
+def _list_running_tasks(standing: MonitoringSnapshot) -> Iterator[_TaskMetrics]:
     for job, task, now in standing.running:
         if task.state is TaskState.RUNNING:
-            limit = now.reading.memory_limit or job.job.role(task.role).resources.memory
-            yield _Figures(_task_labels(job, task), limit, now)
+            limit = now.reading.memory_limit or job.job.get_role(task.role).resources.memory
+            yield _TaskMetrics(_build_task_labels(job, task), limit, now)
 
 
-def _task_labels(job: JobSnapshot, task: TaskAttempt) -> tuple[str, ...]:
+def _build_task_labels(job: JobSnapshot, task: TaskAttempt) -> tuple[str, ...]:
     values = (
         job.user,
-        framework_name(job.user, job.job.name),
+        build_framework_name(job.user, job.job.name),
         task.role,
         task.index,
-        attempt_uid(job.id, job.attempt),
+        build_attempt_uid(job.id, job.attempt),
         job.job.group,
     )
-    return tuple(clean(value) for value in values)
+    return tuple(clean_label(value) for value in values)
 
 
 # -- jobs and the queue
 
 
-def _jobs(standing: Standing) -> Iterator[Metric]:
+def _collect_jobs(standing: MonitoringSnapshot) -> Iterator[Metric]:
     jobs = Counter(job.state for job in standing.jobs)
-    yield _gauge("holdfast_jobs", "Jobs that have not ended.", "state", {state: jobs[state] for state in LIVE_JOBS})
+    yield _build_gauge(
+        "holdfast_jobs", "Unfinished jobs by state.", "state", {state: jobs[state] for state in LIVE_JOBS}
+    )
     tasks = Counter(task.state for job in standing.jobs for task in job.tasks)
-    yield _gauge(
-        "holdfast_tasks", "Tasks of jobs that have not ended.", "state", {state: tasks[state] for state in LIVE_TASKS}
+    yield _build_gauge(
+        "holdfast_tasks", "Tasks of unfinished jobs by state.", "state", {state: tasks[state] for state in LIVE_TASKS}
     )
 
 
-def _queue(standing: Standing) -> Iterator[Metric]:
+def _collect_queue(standing: MonitoringSnapshot) -> Iterator[Metric]:
     waiting = [job for job in standing.jobs if job.state is JobState.PENDING]
-    yield GaugeMetricFamily("holdfast_queue_length", "Jobs that wait.", value=len(waiting))
+    yield GaugeMetricFamily("holdfast_queue_length", "Pending jobs.", value=len(waiting))
     groups = dict.fromkeys([use.group for use in standing.groups], 0) | Counter(job.job.group for job in waiting)
-    yield _gauge("holdfast_jobs_waiting", "Jobs of a group that wait.", "group", groups)
+    yield _build_gauge("holdfast_jobs_waiting", "Pending jobs by group.", "group", groups)
     oldest: dict[str, float] = {}
     for job in waiting:
         wait = (standing.at - job.submitted_at).total_seconds()
-        if job.started_at is None:  # one that waits for its next attempt has had its turn
+        if job.started_at is None:  # a job between two attempts is not in the queue
             oldest[job.job.group] = max(oldest.get(job.job.group, 0.0), wait)
-    yield _gauge("holdfast_queue_oldest_wait_seconds", "How long the job waits that waits longest.", "group", oldest)
+    yield _build_gauge("holdfast_queue_oldest_wait_seconds", "Longest wait of a pending job.", "group", oldest)
 
 
-def _totals(standing: Standing) -> Iterator[Metric]:
+def _collect_totals(standing: MonitoringSnapshot) -> Iterator[Metric]:
     totals = standing.totals
     yield CounterMetricFamily(
         "holdfast_jobs_submitted", "Jobs submitted since the server started.", value=totals.get(JobState.PENDING, 0)
     )
-    ended = CounterMetricFamily("holdfast_jobs_ended", "Jobs that ended since the server started.", labels=["result"])
-    for state in sorted(FINAL):
+    ended = CounterMetricFamily("holdfast_jobs_ended", "Jobs finished since the server started.", labels=["result"])
+    for state in sorted(FINAL_STATES):
         ended.add_metric([state.value.lower()], totals.get(state, 0))
     yield ended
 
 
-# -- machines, groups, disks
+# -- nodes, groups, disks
 
 
-def _nodes(nodes: Sequence[NodeUse]) -> Iterator[Metric]:
-    for name, unit, of in _AMOUNTS:
-        whole = {use.node.name: of(use.node.whole) for use in nodes}
-        yield _gauge(f"holdfast_node_{name}", f"{unit} of a machine that jobs may use.", "node", whole)
+def _collect_nodes(nodes: Sequence[NodeUsage]) -> Iterator[Metric]:
+    for name, unit, of in _AMOUNT_METRICS:
+        whole = {use.node.name: of(use.node.capacity) for use in nodes}
+        yield _build_gauge(f"holdfast_node_{name}", f"{unit} of a node available to jobs.", "node", whole)
         free = {use.node.name: of(use.free) for use in nodes}
-        yield _gauge(f"holdfast_node_{name}_free", f"{unit} of a machine that no job has.", "node", free)
+        yield _build_gauge(f"holdfast_node_{name}_free", f"{unit} of a node not in use by jobs.", "node", free)
 
 
-def _groups(groups: Sequence[GroupUse]) -> Iterator[Metric]:
-    for name, unit, of in _AMOUNTS:
+def _collect_groups(groups: Sequence[GroupUsage]) -> Iterator[Metric]:
+    for name, unit, of in _AMOUNT_METRICS:
         used = {use.group: of(use.used) for use in groups}
-        yield _gauge(f"holdfast_group_{name}_used", f"{unit} that a group's jobs have.", "group", used)
+        yield _build_gauge(f"holdfast_group_{name}_used", f"{unit} in use by a group's jobs.", "group", used)
         quotas = {use.group: quota for use in groups if (quota := of(use.quota)) is not None}
-        yield _gauge(f"holdfast_group_{name}_quota", f"{unit} that a group's jobs may have.", "group", quotas)
+        yield _build_gauge(f"holdfast_group_{name}_quota", f"{unit} in a group's quota.", "group", quotas)
 
 
-def _cpu(amount: Amount | Quota) -> float | None:
-    return amount.cpu
+_AMOUNT_METRICS = (
+    ("cpu_cores", "Cores", attrgetter("cpu")),
+    ("memory_bytes", "Bytes of memory", attrgetter("memory")),
+    ("gpus", "GPUs", attrgetter("gpu")),
+)
 
 
-def _memory(amount: Amount | Quota) -> float | None:
-    return amount.memory
-
-
-def _gpu(amount: Amount | Quota) -> float | None:
-    return amount.gpu
-
-
-_AMOUNTS = (("cpu_cores", "Cores", _cpu), ("memory_bytes", "Bytes of memory", _memory), ("gpus", "GPUs", _gpu))
-
-
-def _around(standing: Standing) -> Iterator[Metric]:
-    yield GaugeMetricFamily("holdfast_well", "1: database and controller work.", value=float(standing.health.well))
+def _collect_server(standing: MonitoringSnapshot) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "holdfast_well", "1: database and controller work.", value=float(standing.health.is_healthy)
+    )
     present = {condition.kind for condition in standing.health.conditions}
     kinds = {kind.value: float(kind in present) for kind in ConditionKind}
-    yield _gauge("holdfast_condition", "1: the installation has this problem now.", "kind", kinds)
+    yield _build_gauge("holdfast_condition", "1: the installation has this condition.", "kind", kinds)
     free = {disk.path: disk.free for disk in standing.disks if disk.free is not None}
-    yield _gauge("holdfast_disk_free_bytes", "Bytes that are free where the server keeps its files.", "path", free)
+    yield _build_gauge("holdfast_disk_free_bytes", "Free bytes on the disk of the server's data.", "path", free)
     sizes = {disk.path: disk.total for disk in standing.disks if disk.total is not None}
-    yield _gauge("holdfast_disk_size_bytes", "Bytes in all where the server keeps its files.", "path", sizes)
-    yield _gauge(
-        "holdfast_notifications", "Notifications by what became of them.", "state", dict(standing.notifications)
+    yield _build_gauge("holdfast_disk_size_bytes", "Total bytes on the disk of the server's data.", "path", sizes)
+    yield _build_gauge(
+        "holdfast_notifications", "Notifications by delivery result.", "state", dict(standing.notifications)
     )
 
 
-def _gauge(name: str, text: str, label: str, values: Mapping[Any, float | None]) -> Metric:
+def _build_gauge(name: str, text: str, label: str, values: Mapping[Any, float | None]) -> Metric:
     family = GaugeMetricFamily(name, text, labels=[label])
     for key, value in values.items():
-        family.add_metric([clean(key)], value or 0)
+        family.add_metric([clean_label(key)], value or 0)
     return family
 
 
-class Together:
-    """Several sources of metrics as one."""
+class CombinedCollector:
+    """Combines several metric collectors."""
 
     def __init__(self, *sources: Iterable[Metric]) -> None:
         self._sources = sources

@@ -1,4 +1,4 @@
-"""Counts and times every request, by what part of the server it was for."""
+"""Counts and times every request by API surface."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holdfast.services.metrics.server_metrics import Vitals
+from holdfast.services.metrics.server_metrics import ServerMetrics
 
-from .openpai.cross_origin import is_open
+from .openpai.cross_origin import is_cross_origin_path
 from .portal.static_files import PREFIX as STATIC
 from .primehub.app import is_primehub
-from .prometheus import PATH
-from .rest.addresses import PREFIX
+from .prometheus import METRICS_PATH
+from .rest.routing import PREFIX
 
-METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-# Answered when something happens, however long that takes.
-PATIENT = ("/wait", "/follow")
+KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+# Long polls, whose duration says nothing about the server.
+LONG_POLL_SUFFIXES = ("/wait", "/follow")
 
 
-def surface_of(path: str) -> str:
-    """One of few words, whatever the path is."""
-    if path == PATH:
+def find_surface(path: str) -> str:
+    """Return the surface that a path belongs to, one of a few labels."""
+    if path == METRICS_PATH:
         return "metrics"
-    if path.endswith(PATIENT):
+    if path.endswith(LONG_POLL_SUFFIXES):
         return "waiting"
     if path.startswith(PREFIX):
         return "rest"
     if is_primehub(path):
         return "primehub"
-    if is_open(path):
+    if is_cross_origin_path(path):
         return "openpai"
     return "static" if path.startswith(f"{STATIC}/") else "portal"
 
 
-class Counted:
-    def __init__(self, app: ASGIApp, vitals: Vitals) -> None:
+class RequestCounter:
+    def __init__(self, app: ASGIApp, vitals: ServerMetrics) -> None:
         self._app = app
         self._vitals = vitals
 
@@ -45,11 +45,11 @@ class Counted:
             return
         began = time.perf_counter()
 
-        async def counted(message: Message) -> None:
+        async def send_and_count(message: Message) -> None:
             if message["type"] == "http.response.start":
-                method = scope["method"] if scope["method"] in METHODS else "other"
+                method = scope["method"] if scope["method"] in KNOWN_METHODS else "other"
                 seconds = time.perf_counter() - began
-                self._vitals.answered(surface_of(scope["path"]), method, message["status"], seconds)
+                self._vitals.record_request(find_surface(scope["path"]), method, message["status"], seconds)
             await send(message)
 
-        await self._app(scope, receive, counted)
+        await self._app(scope, receive, send_and_count)

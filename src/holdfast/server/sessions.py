@@ -1,7 +1,7 @@
-"""The browser's login: a cookie that holds a login token, and what proves that a form came from our own page.
+"""The browser's login: a cookie with a login token, and CSRF tokens for forms.
 
-Cookies are shared by all ports of a host, so each server has its own by the port it is reached at. A token in a header
-always comes before the cookie; a cookie alone never changes anything (see `auth.token_of`).
+Cookies are shared by all ports of a host, so each server has its own by its port. A token in a header takes precedence
+over the cookie; a cookie alone never changes anything (see `auth.find_token`).
 """
 
 from __future__ import annotations
@@ -19,110 +19,108 @@ from holdfast.core.messages import msg
 from holdfast.services.people.login_devices import LIFETIME, MAX_TOKEN_LENGTH
 from holdfast.services.people.tokens import NewToken
 
-from .origin import origin_of, public_origin
+from .origin import get_origin, get_public_origin
 
 CSRF_FIELD = "csrf"
 CSRF_HEADER = "x-csrf-token"
-SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-_TOKEN = re.compile(r"hf_[A-Za-z0-9_-]{1,200}")
-_PROOF = 32  # bytes
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_TOKEN_PATTERN = re.compile(r"hf_[A-Za-z0-9_-]{1,200}")
+_CSRF_SECRET_SIZE = 32  # bytes
 
 
-def cookie_name(request: HTTPConnection) -> str:
+def get_cookie_name(request: HTTPConnection) -> str:
     port = request.headers.get("host", "").rpartition(":")[2]
     return f"holdfast_{port}" if port.isdigit() and len(port) <= 5 else "holdfast"
 
 
-def session_of(request: HTTPConnection) -> str | None:
-    """The text of the login token that the browser keeps, if any."""
-    found = request.cookies.get(cookie_name(request), "")
-    return found if _TOKEN.fullmatch(found) else None
+def read_session_cookie(request: HTTPConnection) -> str | None:
+    """Return the login token in the cookie, if any."""
+    found = request.cookies.get(get_cookie_name(request), "")
+    return found if _TOKEN_PATTERN.fullmatch(found) else None
 
 
-def begin(request: HTTPConnection, response: Response, made: NewToken) -> None:
+def set_session_cookie(request: HTTPConnection, response: Response, made: NewToken) -> None:
     token = made.token
     response.set_cookie(
-        cookie_name(request),
+        get_cookie_name(request),
         made.text,
         max_age=int((token.expires_at - token.created_at).total_seconds()) if token.expires_at else None,
-        path="/",
-        secure=origin_of(request).startswith("https:"),
+        secure=_is_https(request),
         httponly=True,
         samesite="lax",
     )
 
 
-def end(request: HTTPConnection, response: Response) -> None:
-    response.delete_cookie(
-        cookie_name(request),
-        path="/",
-        secure=origin_of(request).startswith("https:"),
-        httponly=True,
-        samesite="lax",
-    )
+def delete_session_cookie(request: HTTPConnection, response: Response) -> None:
+    response.delete_cookie(get_cookie_name(request), secure=_is_https(request), httponly=True, samesite="lax")
+
+
+def _is_https(request: HTTPConnection) -> bool:
+    return get_origin(request).startswith("https:")
 
 
 # -- devices
 
 
-def device_of(request: HTTPConnection) -> str:
-    """The device token that this browser was given at an earlier login, if any."""
-    return request.cookies.get(f"{cookie_name(request)}_device", "")[: MAX_TOKEN_LENGTH + 1]
+def read_device_cookie(request: HTTPConnection) -> str:
+    """Return the device token that this browser got at an earlier login, if any."""
+    return request.cookies.get(f"{get_cookie_name(request)}_device", "")[: MAX_TOKEN_LENGTH + 1]
 
 
 def remember_device(request: HTTPConnection, response: Response, token: str) -> None:
-    """It outlives the login: the browser shows it when somebody logs in again. Empty: nothing to remember."""
+    """Store the device token in a cookie that outlives the login, for the next login. Does nothing if it is empty."""
     if not token:
         return
     response.set_cookie(
-        f"{cookie_name(request)}_device",
+        f"{get_cookie_name(request)}_device",
         token,
         max_age=int(LIFETIME.total_seconds()),
-        path="/",
-        secure=origin_of(request).startswith("https:"),
+        secure=_is_https(request),
         httponly=True,
         samesite="strict",
     )
 
 
-# -- proofs that a form is ours
+# -- CSRF tokens
 
 
-def make_proof(session: str) -> str:
-    """Another text each time, so that what a compressed page weighs tells nothing about it."""
-    mask = secrets.token_bytes(_PROOF)
-    return (mask + _xor(mask, _secret(session))).hex()
+def create_csrf_token(session: str) -> str:
+    """Return a CSRF token. It differs each time, so that the size of a compressed page does not leak it."""
+    mask = secrets.token_bytes(_CSRF_SECRET_SIZE)
+    return (mask + _xor_bytes(mask, _derive_csrf_secret(session))).hex()
 
 
-def check_proof(session: str, given: str) -> None:
-    """Forbidden unless `given` was made for this session."""
+def check_csrf_token(session: str, given: str) -> None:
+    """Raise Forbidden unless `given` was created for this session."""
     try:
-        data = bytes.fromhex(given[: 4 * _PROOF + 1])
+        data = bytes.fromhex(given[: 4 * _CSRF_SECRET_SIZE + 1])
     except ValueError:
         data = b""
-    mask, masked = data[:_PROOF], data[_PROOF:]
-    if len(masked) != _PROOF or not hmac.compare_digest(_xor(mask, masked), _secret(session)):
-        raise Forbidden(msg("This page is from before your login"), hint=msg("Load it again, and try once more."))
+    mask, masked = data[:_CSRF_SECRET_SIZE], data[_CSRF_SECRET_SIZE:]
+    if len(masked) != _CSRF_SECRET_SIZE or not hmac.compare_digest(
+        _xor_bytes(mask, masked), _derive_csrf_secret(session)
+    ):
+        raise Forbidden(msg("This page was loaded before you logged in"), hint=msg("Reload the page and try again."))
 
 
 def check_origin(request: HTTPConnection) -> None:
-    """Forbidden when a browser says that another site's page sent this."""
+    """Raise Forbidden if the request comes from a page of another site."""
     origin = request.headers.get("origin")
     site = request.headers.get("sec-fetch-site")
-    if site not in (None, "same-origin", "none") or (origin is not None and not _is_ours(request, origin)):
-        raise Forbidden(msg("This came from another site's page"), hint=msg("Open the portal itself and do it there."))
+    if site not in (None, "same-origin", "none") or (origin is not None and not _is_own_origin(request, origin)):
+        raise Forbidden(msg("Cross-site request denied"), hint=msg("Open the portal and repeat the action there."))
 
 
-def _is_ours(request: HTTPConnection, origin: str) -> bool:
-    """The public address, or the host and port of this request: a proxy may pass on neither."""
-    if origin.lower() == public_origin(request):
+def _is_own_origin(request: HTTPConnection, origin: str) -> bool:
+    """Return whether it is the public origin, or host and port of this request: a proxy may pass on neither."""
+    if origin.lower() == get_public_origin(request):
         return True
     return origin.partition("://")[2].lower() == request.headers.get("host", "").lower()
 
 
-def _secret(session: str) -> bytes:
+def _derive_csrf_secret(session: str) -> bytes:
     return hmac.digest(hashlib.sha256(session.encode()).digest(), b"form", "sha256")
 
 
-def _xor(one: bytes, other: bytes) -> bytes:
+def _xor_bytes(one: bytes, other: bytes) -> bytes:
     return bytes(a ^ b for a, b in zip(one, other, strict=True))

@@ -1,7 +1,7 @@
-"""Connections that send a request slowly, or none at all, are closed.
+"""Closes connections that send a request slowly, or none at all.
 
-Each costs the server a file, of which there are only so many, before anybody is asked who they are. A connection with a
-request that is being answered is not touched, however long that takes.
+Each uses a file descriptor before authentication. A connection whose request is being processed is not touched, however
+long that takes.
 """
 
 from __future__ import annotations
@@ -13,68 +13,70 @@ from collections import OrderedDict
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from holdfast.services.client_network import client_neighbourhood
+from holdfast.services.client_network import get_network_or_loopback
 
 log = logging.getLogger(__name__)
 
 HEADERS_TIMEOUT = 20.0  # seconds from the first byte of a request, or from the connection, to the end of the headers
-SMALL_BODY = 1024 * 1024  # bytes
-SMALL_BODY_TIMEOUT = 60.0  # seconds from the headers to the end of a small body, or of what a stranger may send
+SMALL_BODY_SIZE = 1024 * 1024  # bytes
+SMALL_BODY_TIMEOUT = 60.0  # seconds from the headers to the end of a small body, or of the body of an unknown sender
 BODY_TIMEOUT = 75.0  # seconds without a byte of a larger body of a known sender
-MAX_WAITING = 100  # connections of one address without the headers of a request; with one more, the oldest is closed
+MAX_WAITING_CONNECTIONS = (
+    100  # connections of one address without the headers of a request; with one more, the oldest is closed
+)
 LOG_INTERVAL = 60.0  # seconds
 
-SENDER_KNOWN = "holdfast.sender_known"  # in the scope: to be called once the sender of a body is known to be a user
+SENDER_KNOWN_KEY = "holdfast.sender_known"  # in the scope: to be called once the sender of a body is authenticated
 
 
-def max_connections() -> int:
-    """Return how many connections are open at a time: half of the files that the process may open."""
+def get_max_connections() -> int:
+    """Return the maximum number of open connections: half of the process's file limit."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return 2**31 if limit == resource.RLIM_INFINITY else max(1, limit // 2)
 
 
-def max_unfinished() -> int:
-    """Return how many connections of one address may wait for the rest of a body."""
-    return max(1, max_connections() // 2)
+def get_max_unfinished() -> int:
+    """Return the maximum number of connections of one address with an incomplete body."""
+    return max(1, get_max_connections() // 2)
 
 
-class _Connections:
-    """Connections in one state, in the order they came into it."""
+class _ConnectionSet:
+    """Connections in one state, in the order they entered it."""
 
     def __init__(self) -> None:
         self._all: OrderedDict[BoundedHttpProtocol, None] = OrderedDict()
-        self._by_neighbourhood: dict[str, OrderedDict[BoundedHttpProtocol, None]] = {}
+        self._by_network: dict[str, OrderedDict[BoundedHttpProtocol, None]] = {}
 
     def __len__(self) -> int:
         return len(self._all)
 
     def add(self, one: BoundedHttpProtocol, limit: int | None) -> None:
-        """With more than `limit` of one neighbourhood, its oldest is closed."""
-        same = self._by_neighbourhood.setdefault(one.neighbourhood, OrderedDict())
+        """Add a connection; with more than `limit` of one network, close its oldest."""
+        same = self._by_network.setdefault(one.network, OrderedDict())
         same[one] = self._all[one] = None
         if limit is not None and len(same) > limit:
-            next(iter(same)).give_up()
+            next(iter(same)).abort_connection()
 
     def remove(self, one: BoundedHttpProtocol) -> None:
         del self._all[one]
-        same = self._by_neighbourhood[one.neighbourhood]
+        same = self._by_network[one.network]
         del same[one]
         if not same:
-            del self._by_neighbourhood[one.neighbourhood]
+            del self._by_network[one.network]
 
     def close_oldest(self) -> bool:
         if not self._all:
             return False
-        next(iter(self._all)).give_up()
+        next(iter(self._all)).abort_connection()
         return True
 
 
-_waiting = _Connections()  # for the headers of a request
-_unfinished = _Connections()  # with a part of a body, of a sender who is not known
-_idle = _Connections()  # after an answer
+_waiting = _ConnectionSet()  # waiting for request headers
+_unfinished = _ConnectionSet()  # with an incomplete body of an unknown sender
+_idle = _ConnectionSet()  # after a response
 
 
-class _FullLog:
+class _OverloadLog:
     def __init__(self) -> None:
         self._next = float("-inf")
 
@@ -84,31 +86,31 @@ class _FullLog:
             log.warning("too many connections: closing the oldest unused ones", extra={"event": "connections"})
 
 
-_full_log = _FullLog()
+_full_log = _OverloadLog()
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
     _has_headers = False  # of the newest request
     _body_left = False
-    _body_size = 0  # bytes that came of it
-    _is_known = False  # its sender
-    _state: _Connections | None = None  # None: a request is being answered, or a known sender's body comes
-    neighbourhood = ""
+    _body_size = 0  # received bytes of it
+    _is_known = False  # whether its sender is known
+    _state: _ConnectionSet | None = None  # None: a request is being processed, or a known sender's body arrives
+    network = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.neighbourhood = client_neighbourhood(self.client[0]) if self.client else ""
-        if len(self.connections) <= max_connections() or self._make_room():
+        self.network = get_network_or_loopback(self.client[0]) if self.client else ""
+        if len(self.connections) <= get_max_connections() or self._close_idle_connection():
             self._await_headers()
         else:
-            self.give_up()
+            self.abort_connection()
 
     def data_received(self, data: bytes) -> None:
         if self._state is _idle:
             self._leave_state()
         super().data_received(data)
-        if self.transport.is_closing() or self.transport.get_protocol() is not self:  # it is a WebSocket by now
+        if self.transport.is_closing() or self.transport.get_protocol() is not self:  # it is now a WebSocket
             self._stop_waiting()
         elif self._body_left:
             self._await_body()
@@ -119,7 +121,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self._has_headers = self._is_known = False
         self._body_size = 0
-        self.scope[SENDER_KNOWN] = self._note_known_sender  # type: ignore[literal-required]
+        self.scope[SENDER_KNOWN_KEY] = self._mark_sender_known  # type: ignore[literal-required]
 
     def on_headers_complete(self) -> None:
         self._has_headers = self._body_left = True
@@ -141,7 +143,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_response_complete()
         if not self._is_idle():
             return
-        if not self._has_headers:  # the next request has begun, and has the time of any other
+        if not self._has_headers:  # the next request has begun, with a timeout of its own
             self._unset_keepalive_if_required()
             self._await_headers()
         elif not self._body_left:
@@ -152,28 +154,28 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._stop_waiting()
         super().connection_lost(exc)
 
-    def give_up(self) -> None:
+    def abort_connection(self) -> None:
         self._stop_waiting()
-        self.transport.abort()  # nothing is left to be said, and one who does not read would hold it open
+        self.transport.abort()  # nothing is left to send, and a client that does not read would keep it open
 
     # -- between requests, and within one
 
-    def _make_room(self) -> bool:
-        """Close a connection on which nothing is being answered; False when there is none."""
+    def _close_idle_connection(self) -> bool:
+        """Close an idle connection; return False when there is none."""
         _full_log.write(self.loop.time())
         return max(_waiting, _unfinished, _idle, key=len).close_oldest()
 
     def _is_idle(self) -> bool:
-        """No request is being answered."""
+        """Return whether no request is being processed."""
         return (self.cycle is None or self.cycle.response_complete) and not self.transport.is_closing()
 
     def _has_answered(self) -> bool:
-        """The request was answered before its body was complete."""
+        """Return whether the request was answered before its body was complete."""
         return self.cycle is not None and self._is_idle()
 
     def _await_headers(self) -> None:
         self._start_timer(HEADERS_TIMEOUT)
-        self._enter_state(_waiting, MAX_WAITING)
+        self._enter_state(_waiting, MAX_WAITING_CONNECTIONS)
 
     def _await_body(self) -> None:
         if self._is_known and self._has_large_body():
@@ -181,13 +183,13 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         elif self._timer is None:
             self._start_timer(SMALL_BODY_TIMEOUT)
         if not self._is_known and self._state is not _unfinished:
-            self._enter_state(_unfinished, max_unfinished())
+            self._enter_state(_unfinished, get_max_unfinished())
 
     def _has_large_body(self) -> bool:
         announced = next((value for name, value in self.headers if name == b"content-length"), b"0")
-        return self._body_size > SMALL_BODY or (announced.isdigit() and int(announced[:20]) > SMALL_BODY)
+        return self._body_size > SMALL_BODY_SIZE or (announced.isdigit() and int(announced[:20]) > SMALL_BODY_SIZE)
 
-    def _note_known_sender(self) -> None:
+    def _mark_sender_known(self) -> None:
         self._is_known = True
         if self._body_left:
             self._leave_state()
@@ -197,7 +199,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._stop_timer()
         self._leave_state()
 
-    def _enter_state(self, state: _Connections, limit: int | None = None) -> None:
+    def _enter_state(self, state: _ConnectionSet, limit: int | None = None) -> None:
         self._leave_state()
         self._state = state
         state.add(self, limit)
@@ -209,13 +211,13 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def _start_timer(self, seconds: float) -> None:
         self._stop_timer()
-        self._timer = self.loop.call_later(seconds, self._time_out, seconds)
+        self._timer = self.loop.call_later(seconds, self._handle_timeout, seconds)
 
-    def _time_out(self, seconds: float) -> None:
-        if self._body_left and self.flow.read_paused:  # it is we who do not read
+    def _handle_timeout(self, seconds: float) -> None:
+        if self._body_left and self.flow.read_paused:  # we have paused reading
             self._start_timer(seconds)
         else:
-            self.give_up()
+            self.abort_connection()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

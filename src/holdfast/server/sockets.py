@@ -1,4 +1,4 @@
-"""WebSockets, as the portal's live pages and the lines into tasks share them."""
+"""WebSockets, shared by the portal's live pages and the sessions in tasks."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-LOGGED_OUT = 4401
-REFUSED = 4403
-FAILED = 1011
-TOO_MANY = 1013
+LOGGED_OUT_CODE = 4401
+REFUSED_CODE = 4403
+FAILED_CODE = 1011
+TOO_MANY_CODE = 1013
 
 
-class Messages:
-    """What goes over an open socket. WebSocketDisconnect when the other side is gone."""
+class WebSocketMessages:
+    """Messages of an open WebSocket. Raises WebSocketDisconnect when the other side has disconnected."""
 
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket
@@ -27,15 +27,15 @@ class Messages:
         return dict(self._socket.query_params)
 
     async def send(self, message: dict[str, Any]) -> None:
-        with _gone():
+        with _translate_disconnect():
             await self._socket.send_text(json.dumps(message, separators=(",", ":")))
 
     async def send_bytes(self, data: bytes) -> None:
-        with _gone():
+        with _translate_disconnect():
             await self._socket.send_bytes(data)
 
     async def receive(self) -> str | bytes:
-        with _gone():
+        with _translate_disconnect():
             message = await self._socket.receive()
         if message["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(message.get("code", 1000))
@@ -44,16 +44,16 @@ class Messages:
 
 
 @contextmanager
-def _gone() -> Iterator[None]:
-    """The framework says in this way that a socket is closed; what else raises it is a mistake of ours."""
+def _translate_disconnect() -> Iterator[None]:
+    """Translate Starlette's error for a closed socket; any other cause of it is a bug."""
     try:
         yield
     except RuntimeError as error:
         raise WebSocketDisconnect from error
 
 
-async def until_one_ends(*work: Coroutine[Any, Any, None]) -> list[BaseException | None]:
-    """All of it at once, until the first ends; then the rest is cancelled. What each ended with, if not well."""
+async def run_until_first_ends(*work: Coroutine[Any, Any, None]) -> list[BaseException | None]:
+    """Run all concurrently until the first ends, then cancel the rest. Return the error of each, if any."""
     tasks = [asyncio.ensure_future(each) for each in work]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""Answers that are sent as they come. They end when the client is gone, or may not read any longer."""
+"""Streamed responses. They end when the client disconnects, or loses access."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from holdfast.core.errors import UserError
 
 log = logging.getLogger(__name__)
 
-LAST_WORDS_TIMEOUT = 5.0  # seconds for a client to read why its stream ends
+LAST_CHUNK_TIMEOUT = 5.0  # seconds for a client to read why its stream ends
 
-LastWords = Callable[[UserError], bytes]
+RenderLastChunk = Callable[[UserError], bytes]
 
 
-class Guard(Protocol):
-    async def watch(self) -> Any:
-        """Wait until access ends; raise the UserError that says why."""
+class AccessWatcher(Protocol):
+    async def wait_for_revocation(self) -> Any:
+        """Wait until access ends; raise the UserError with the reason."""
         ...
 
 
-class Stream(Response):
-    """Sends each chunk and waits until it is taken: at most one is held. A client that leaves ends the source too.
-    Sending waits for nothing while there is room on the way, so everybody else gets their turn after each chunk.
+class StreamedResponse(Response):
+    """Sends one chunk at a time and buffers at most one. A client that disconnects ends the source too. Other requests
+    get a turn after each chunk.
 
-    When access ends, `last_words` are the last chunk of a complete answer. Without them the connection is cut: the
-    client sees that the answer is not whole, and learns why when it asks again.
+    When access ends, `last_words` are the last chunk of a complete response. Without them the connection is cut: the
+    client sees an incomplete response, and gets the reason when it retries.
     """
 
     def __init__(
         self,
         chunks: AsyncGenerator[bytes, None],
         *,
-        guard: Guard,
+        guard: AccessWatcher,
         media_type: str,
         status: int = 200,
         headers: Mapping[str, str] | None = None,
-        last_words: LastWords | None = None,
+        last_words: RenderLastChunk | None = None,
     ) -> None:
         self._chunks = chunks
         self._guard = guard
@@ -54,22 +54,22 @@ class Stream(Response):
         self.init_headers(headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sending = asyncio.create_task(self._send_all(scope, send))
-        leaving = asyncio.create_task(_left(receive))
-        watching = asyncio.create_task(self._guard.watch())
+        sending = asyncio.create_task(self._send_chunks(scope, send))
+        leaving = asyncio.create_task(_wait_for_disconnect(receive))
+        watching = asyncio.create_task(self._guard.wait_for_revocation())
         try:
             await asyncio.wait({sending, leaving, watching}, return_when=asyncio.FIRST_COMPLETED)
             ended = not sending.done() and watching.done()
         finally:
             for task in (sending, leaving, watching):
                 task.cancel()
-            sent, _, refusal = await _outcomes(sending, leaving, watching)
+            sent, _, refusal = await _cancel_and_collect(sending, leaving, watching)
         if isinstance(sent, Exception):
             raise sent
         if ended and isinstance(refusal, Exception):
-            await self._refuse(refusal, send)
+            await self._send_refusal(refusal, send)
 
-    async def _send_all(self, scope: Scope, send: Send) -> None:
+    async def _send_chunks(self, scope: Scope, send: Send) -> None:
         async with aclosing(self._chunks) as chunks:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             self._started = True
@@ -79,22 +79,22 @@ class Stream(Response):
                     await asyncio.sleep(0)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _refuse(self, refusal: Exception, send: Send) -> None:
+    async def _send_refusal(self, refusal: Exception, send: Send) -> None:
         if not self._started or not isinstance(refusal, UserError):
-            raise refusal  # answered like any other error, or a bug
-        log.info("a stream was ended", extra={"event": "access", "reason": refusal.message})
+            raise refusal  # handled like any other error, or a bug
+        log.info("a stream was cancelled", extra={"event": "access", "reason": refusal.message})
         if self._last_words is None:
-            return  # without an end, at which the connection is cut
+            return  # without the final chunk, so that the connection is cut
         with suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORDS_TIMEOUT):
+            async with asyncio.timeout(LAST_CHUNK_TIMEOUT):
                 await send({"type": "http.response.body", "body": self._last_words(refusal), "more_body": False})
 
 
-async def _outcomes(*tasks: asyncio.Task[Any]) -> list[BaseException | None]:
+async def _cancel_and_collect(*tasks: asyncio.Task[Any]) -> list[BaseException | None]:
     found: list[BaseException | None] = await asyncio.gather(*tasks, return_exceptions=True)
     return found
 
 
-async def _left(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

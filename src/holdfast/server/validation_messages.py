@@ -1,4 +1,4 @@
-"""What is wrong with a value in a request, in our words."""
+"""Messages for invalid values in a request."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from holdfast.core.messages import msg
 
-_WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+_PROBLEM_MESSAGES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "missing": lambda _: msg("is missing"),
-    "extra_forbidden": lambda _: msg("is not known here"),
-    "greater_than": lambda ctx: msg("must be more than {gt}", gt=f"{ctx['gt']:g}"),
+    "extra_forbidden": lambda _: msg("is not a known field"),
+    "greater_than": lambda ctx: msg("must be greater than {gt}", gt=f"{ctx['gt']:g}"),
     "greater_than_equal": lambda ctx: msg("must be at least {ge}", ge=f"{ctx['ge']:g}"),
     "less_than_equal": lambda ctx: msg("must be at most {le}", le=ctx["le"]),
     "string_too_short": lambda ctx: msg("must have at least {min_length} characters", min_length=ctx["min_length"]),
@@ -29,9 +29,9 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
 }
 
 
-def in_words(problem: Mapping[str, Any]) -> str:
-    """One of the framework's problems, without its field; in its own words where we have none."""
-    words = _WORDS.get(str(problem["type"]))
+def describe_problem(problem: Mapping[str, Any]) -> str:
+    """Return the message for one of Pydantic's errors, without its field; Pydantic's own message as fallback."""
+    words = _PROBLEM_MESSAGES.get(str(problem["type"]))
     if words is not None:
         return words(problem.get("ctx") or {})
     text = str(problem["msg"])

@@ -1,5 +1,5 @@
-"""How bytes of WebSockets go in and out. Whoever sends and reads nothing costs us only so much, and only for a while:
-pings are answered before anybody is asked who they are."""
+"""The WebSocket protocol with limits: a client that sends but does not read uses bounded memory and time. Pings are
+answered before authentication."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-LAST_WORDS = 60.0  # seconds to read what is left, after we have closed
+CLOSE_TIMEOUT = 60.0  # seconds for the client to read the rest, after we have closed
 
 
-class BoundedProtocol(WebSocketsSansIOProtocol):
-    """While the other side does not read, only its newest ping is kept to be answered, as RFC 6455, 5.5.3 allows."""
+class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
+    """While the other side does not read, only its newest ping is kept, as RFC 6455, 5.5.3 allows."""
 
-    _pong = b""  # for when there is room
+    _pong = b""  # to send once the buffer has space
     _cut: asyncio.TimerHandle | None = None
 
     def handle_ping(self) -> None:
@@ -30,25 +30,25 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
         if pong and not self.close_sent and not self.transport.is_closing():
             self.transport.write(pong)
 
-    # -- a transport that is closed waits until all is read, for ever
+    # -- a closing transport would otherwise wait forever until all is read
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self.transport.is_closing():
-            self._cut_soon()
+            self._schedule_abort()
 
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()
-        self._cut_soon()
+        self._schedule_abort()
 
     async def send(self, message: Any) -> None:
         await super().send(message)
         if self.close_sent:
-            self._cut_soon()
+            self._schedule_abort()
 
-    def _cut_soon(self) -> None:
+    def _schedule_abort(self) -> None:
         if self._cut is None and not self.disconnected:
-            self._cut = self.loop.call_later(LAST_WORDS, self.transport.abort)
+            self._cut = self.loop.call_later(CLOSE_TIMEOUT, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)

@@ -1,4 +1,4 @@
-"""Every verb a user can do, once, with its permission check. Only services touch the store and the engine."""
+"""All operations of users, with their permission checks. Only services use the store and the engine."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from holdfast.engines.base import Engine
 from holdfast.settings import Settings
 from holdfast.shared_folders import SharedFolders
 from holdfast.store.database import Store
-from holdfast.store.metrics.series_files import SeriesFiles
-from holdfast.timezones import machine_timezone, zone
+from holdfast.store.metrics.database import MetricsDatabase
+from holdfast.timezones import find_machine_timezone, get_zone
 
-from .audit import Audit, AuditedStore
+from .audit import AuditedStore, AuditLog
 from .catalogue.image_aliases import ImageAliases
 from .catalogue.images import Images
 from .catalogue.instance_types import InstanceTypes
@@ -25,7 +25,7 @@ from .catalogue.skus import Skus
 from .control import Control
 from .cursors import Cursors
 from .datasets.git_sync import GitSync
-from .datasets.job_mounts import Storages
+from .datasets.job_mounts import DatasetMounts
 from .datasets.mount_rules import MountRules
 from .datasets.service import Datasets
 from .disk_work import DiskWork
@@ -33,68 +33,68 @@ from .files.service import Files
 from .files.tagged_folders import TaggedFolders
 from .inside.debuggers import Debuggers
 from .inside.holds import Holds
-from .inside.service import Entering
+from .inside.service import TaskAccess
 from .inside.ssh_gateway import SshGateway
 from .inside.ssh_logins import SshLogins
-from .inside.stacks import Stacks
+from .inside.stack_dumps import StackDumps
 from .inside.tickets import Tickets
 from .installation.configuration import Configuration
 from .installation.disk_report import DiskReports
 from .installation.monitoring import Monitoring
 from .installation.pruning import Pruning
-from .installation.status import Place
-from .job_changes import Changes
-from .jobs.artifact_retention import ArtifactSweep
+from .installation.status import Installation
+from .job_changes import JobChanges
+from .jobs.artifact_retention import ArtifactCleanup
 from .jobs.artifacts import Artifacts
-from .jobs.detail import JobCloseup
 from .jobs.hold_defaults import GroupHolds
+from .jobs.job_pages import JobPages
 from .jobs.overview import Overview
 from .jobs.service import Jobs
 from .jobs.validation import JobValidator
 from .logs.links import LogLinks
 from .logs.service import Logs
-from .metrics.server_metrics import Vitals
+from .metrics.server_metrics import ServerMetrics
 from .metrics.service import Metrics
-from .metrics.usage import Usage
-from .notifications.creation import Making
-from .notifications.mailing import Mailing
-from .notifications.sending import Sending
+from .metrics.usage import UsageReports
+from .notifications.creation import NotificationCreator
+from .notifications.mailer import Mailer
+from .notifications.sender import NotificationSender
 from .notifications.service import Notifications
-from .notifications.webhook_targets import Receivers
+from .notifications.webhook_targets import ReceiverResolver
 from .people.access_tokens import AccessTokens
 from .people.groups import Groups
-from .people.login_codes import TokenCodes
+from .people.login_codes import LoginCodes
 from .people.login_devices import LoginDevices
 from .people.passwords import Passwords
-from .people.ssh_keys import Keys
+from .people.ssh_keys import SshKeys
 from .people.tokens import Tokens
 from .people.users import Users
-from .schedules.idle_reasons import ScheduleWaits
-from .schedules.recurrence import Timing
+from .schedules.recurrence import RecurrenceTimes
 from .schedules.service import Schedules
+from .schedules.wait_reasons import ScheduleWaitReasons
 from .why.blockers import Blockers
 from .why.diagnoses import Diagnoses
-from .why.efficiency import Efficiencies
-from .why.feasibility import Prospects
+from .why.efficiency import EfficiencyReports
+from .why.feasibility import Feasibility
 from .why.insights import Insights
-from .why.service import Reasons
+from .why.service import JobExplanations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     settings: Settings
-    audit: Audit
-    changes: Changes
+    audit: AuditLog
+    changes: JobChanges
     jobs: Jobs
-    closeup: JobCloseup
+    job_pages: JobPages
     insights: Insights
-    reasons: Reasons
+    explanations: JobExplanations
     holds: Holds
     overview: Overview
     logs: Logs
     metrics: Metrics
     monitoring: Monitoring
-    vitals: Vitals
+    server_metrics: ServerMetrics
     users: Users
     groups: Groups
     tokens: Tokens
@@ -109,28 +109,28 @@ class Services:
     files: Files
     folders: TaggedFolders
     artifacts: Artifacts
-    artifact_sweep: ArtifactSweep
+    artifact_cleanup: ArtifactCleanup
     pruning: Pruning
-    usage: Usage
+    usage: UsageReports
     schedules: Schedules
-    schedule_waits: ScheduleWaits
-    codes: TokenCodes
-    keys: Keys
+    schedule_waits: ScheduleWaitReasons
+    codes: LoginCodes
+    keys: SshKeys
     notifications: Notifications
-    entering: Entering
+    task_access: TaskAccess
     debuggers: Debuggers
-    stacks: Stacks
+    stacks: StackDumps
     tickets: Tickets
     ssh_logins: SshLogins
-    ssh_gate: SshGateway
+    ssh_gateway: SshGateway
     skus: Skus
-    place: Place
+    installation: Installation
     configuration: Configuration
 
-    async def seed(self) -> None:
-        """At the first start: what is there to choose from."""
-        await self.instance_types.seed()
-        await self.image_aliases.seed()
+    async def seed_catalogue(self) -> None:
+        """Create the default instance types and image aliases at the first start."""
+        await self.instance_types.seed_types()
+        await self.image_aliases.seed_aliases()
 
 
 def build_services(
@@ -154,9 +154,9 @@ def build_services(
         reads_all=settings.access.reading != "groups",
         own_only=settings.access.acting == "owners",
     )
-    folders = SharedFolders.at(settings.files.folder, home)
+    folders = SharedFolders.from_setting(settings.files.folder, home)
     mounts = MountRules(home=home, allow=settings.mounts.allow, shared=folders.root)
-    marks = settings.disk.marks()
+    marks = settings.disk.to_marks()
     git_sync = GitSync(store, folders, settings.mounts, marks=marks, clock=clock)
     work = DiskWork()
     audited = AuditedStore(store, clock=clock)
@@ -166,8 +166,10 @@ def build_services(
     skus = Skus(store, engine, instance_types)
     catalogue = Catalogue(store, instance_types, image_aliases)
     group_holds = GroupHolds(store)
-    intake = JobValidator(store, engine, settings, mounts, Storages(datasets, mounts), skus, catalogue, group_holds)
-    prospects = Prospects(engine, control, unknown_image=settings.images.unknown)
+    intake = JobValidator(
+        store, engine, settings, mounts, DatasetMounts(datasets, mounts), skus, catalogue, group_holds
+    )
+    prospects = Feasibility(engine, control, unknown_image=settings.images.unknown)
     images = Images(audited, engine, home, marks)
     images.clear_uploads()
     files = Files(store, folders, work, max_bytes=settings.files.max_upload_bytes, marks=marks)
@@ -177,7 +179,7 @@ def build_services(
     blockers = Blockers(store, control, prospects)
     cursors = Cursors(derive(b"cursors") if derive else None)
     jobs = Jobs(store, engine, control, intake, prospects, blockers, cursors, clock=clock)
-    entering = Entering(
+    entering = TaskAccess(
         store,
         engine,
         control,
@@ -186,44 +188,46 @@ def build_services(
         monotonic=monotonic,
     )
     debuggers = Debuggers(control, entering)
-    metrics = Metrics(store, SeriesFiles(home / "metrics"), control, enabled=settings.metrics.enabled)
-    efficiencies = Efficiencies(store, engine, metrics, clock=clock)
+    metrics = Metrics(store, MetricsDatabase(home), control, enabled=settings.metrics.enabled)
+    efficiencies = EfficiencyReports(store, engine, metrics, clock=clock)
     insights = Insights(store, Diagnoses(store, engine, control, metrics), efficiencies, monotonic=monotonic)
-    place = Place(store, engine, control, home, shared=folders.root, clock=clock)
-    vitals = Vitals()
-    store.on_batch(vitals.wrote)
-    schedules = Schedules(audited, control, intake, prospects, Timing(settings.schedules.timezone), clock=clock)
-    artifact_sweep = ArtifactSweep(store, folders, _days(settings.files.artifact_days), clock=clock)
+    place = Installation(store, engine, control, home, shared=folders.root, clock=clock)
+    vitals = ServerMetrics()
+    store.set_batch_observer(vitals.record_write)
+    schedules = Schedules(
+        audited, control, intake, prospects, RecurrenceTimes(settings.schedules.timezone), clock=clock
+    )
+    artifact_sweep = ArtifactCleanup(store, folders, _as_retention(settings.files.artifact_days), clock=clock)
     reports = DiskReports(store, engine, control, home, folders, artifact_sweep, marks, clock=clock)
-    pruning = Pruning(audited, engine, control, reports, artifact_sweep, images, metrics.files, clock=clock)
-    forget = (access.forget, instance_types.forget, image_aliases.forget, group_holds.forget)
+    pruning = Pruning(audited, engine, control, reports, artifact_sweep, images, metrics.database, clock=clock)
+    forget = (access.invalidate, instance_types.invalidate, image_aliases.invalidate, group_holds.invalidate)
     return Services(
         settings=settings,
-        audit=Audit(store, _days(settings.server.audit_days), clock=clock),
+        audit=AuditLog(store, _as_retention(settings.server.audit_days), clock=clock),
         changes=control.changes,
         jobs=jobs,
-        closeup=JobCloseup(store, engine, control),
+        job_pages=JobPages(store, engine, control),
         insights=insights,
-        reasons=Reasons(store, control, blockers, insights, debuggers),
+        explanations=JobExplanations(store, control, blockers, insights, debuggers),
         holds=Holds(store, control, settings.hold, clock=clock),
         overview=Overview(store, jobs, clock=clock),
         logs=Logs(store, engine, control, LogLinks(settings.openpai.log_link_seconds, clock=clock), tokens),
         metrics=metrics,
         monitoring=Monitoring(store, engine, control, place, metrics, is_open=settings.metrics.open, clock=clock),
-        vitals=vitals,
+        server_metrics=vitals,
         users=Users(audited, engine, settings, access, passwords, clock=clock, monotonic=monotonic),
         groups=Groups(audited, control, folders, forget=forget),
         tokens=tokens,
         devices=devices,
-        codes=TokenCodes(audited, tokens, monotonic=monotonic),
-        keys=Keys(audited, access.forget, clock=clock),
-        notifications=_notifications(audited, insights, settings, derive, clock),
-        entering=entering,
+        codes=LoginCodes(audited, tokens, monotonic=monotonic),
+        keys=SshKeys(audited, access.invalidate, clock=clock),
+        notifications=_build_notifications(audited, insights, settings, derive, clock),
+        task_access=entering,
         debuggers=debuggers,
-        stacks=Stacks(entering, engine),
+        stacks=StackDumps(entering, engine),
         tickets=Tickets(access, entering, monotonic=monotonic),
         ssh_logins=SshLogins(audited, access, derive, clock=clock, monotonic=monotonic),
-        ssh_gate=SshGateway(settings.ssh, derive, own_ports | {settings.server.port, settings.ssh.port}),
+        ssh_gateway=SshGateway(settings.ssh, derive, own_ports | {settings.server.port, settings.ssh.port}),
         images=images,
         image_aliases=image_aliases,
         instance_types=instance_types,
@@ -234,18 +238,18 @@ def build_services(
         files=files,
         folders=TaggedFolders(files, work, clock=clock),
         artifacts=Artifacts(store, folders, work),
-        artifact_sweep=artifact_sweep,
+        artifact_cleanup=artifact_sweep,
         pruning=pruning,
-        usage=Usage(store, zone(settings.schedules.timezone or machine_timezone()), clock=clock),
+        usage=UsageReports(store, get_zone(settings.schedules.timezone or find_machine_timezone()), clock=clock),
         schedules=schedules,
-        schedule_waits=ScheduleWaits(store, control, schedules),
+        schedule_waits=ScheduleWaitReasons(store, control, schedules),
         skus=skus,
-        place=place,
+        installation=place,
         configuration=Configuration(settings, home),
     )
 
 
-def _notifications(
+def _build_notifications(
     store: AuditedStore,
     insights: Insights,
     settings: Settings,
@@ -253,10 +257,10 @@ def _notifications(
     clock: Callable[[], datetime],
 ) -> Notifications:
     chosen, server = settings.notifications, settings.server
-    mailing = Mailing(settings.mail, timeout=chosen.timeout)
-    receivers = Receivers(chosen.allow, chosen.refuse)
+    mailing = Mailer(settings.mail, timeout=chosen.timeout)
+    receivers = ReceiverResolver(chosen.allow, chosen.refuse)
     listens = f"http://{server.host}:{server.port}" if server.port and server.host not in ("", "0.0.0.0", "::") else ""
-    making = Making(
+    making = NotificationCreator(
         store.plain,
         mailing,
         insights,
@@ -267,13 +271,13 @@ def _notifications(
     return Notifications(
         store,
         making,
-        Sending(receivers, mailing, derive, timeout=chosen.timeout, clock=clock),
+        NotificationSender(receivers, mailing, derive, timeout=chosen.timeout, clock=clock),
         per_hour=chosen.per_hour,
         keep=timedelta(days=chosen.keep_days),
-        mail_ready=mailing.ready,
+        mail_ready=mailing.is_ready,
         clock=clock,
     )
 
 
-def _days(count: float) -> timedelta | None:
+def _as_retention(count: float) -> timedelta | None:
     return timedelta(days=count) if count else None

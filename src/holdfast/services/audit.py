@@ -1,7 +1,6 @@
-"""Audit events: who changed what about the place, when and from where.
+"""Audit log: who changed what in the installation, when and from where.
 
-Services that change it write through `AuditedStore`, which takes what is done along with how: both are written, or
-neither, and nothing can be changed there without a word.
+Services that change it write through `AuditedStore`, which saves a change and its audit entry in one transaction.
 """
 
 from __future__ import annotations
@@ -14,12 +13,14 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 
-from holdfast.core.access import Actor, Verb, may
-from holdfast.core.audit import Act, AuditKind, AuditPage, AuditQuery, NewAuditEvent
-from holdfast.core.errors import Forbidden, UserError
+from holdfast.core.access import Actor
+from holdfast.core.audit import AuditAction, AuditKind, AuditPage, AuditQuery, NewAuditEvent
+from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
 from holdfast.store import audit as audit_rows
 from holdfast.store.database import Store
+
+from .permissions import require_admin
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -28,26 +29,26 @@ MAX_LISTED = 500
 MAX_DETAILS = 20
 MAX_DETAIL_LENGTH = 300
 MAX_SUBJECT_LENGTH = 300
-BATCH = 1000
-# Fields that are told to be set, but not to what: secrets, and what only clients understand.
-UNSPOKEN = frozenset({"password", "value", "variables", "extension", "data"})
-NOT_TOLD = frozenset({"name", "replace_extension", "created_at"})  # told as the subject, or of no interest
-CLIENT_ADDRESS: ContextVar[str] = ContextVar("client_address", default="")  # of the request that is being answered
+BATCH_SIZE = 1000
+# Fields whose values are not logged: secrets and opaque data of clients.
+REDACTED_FIELDS = frozenset({"password", "value", "variables", "extension", "data"})
+OMITTED_FIELDS = frozenset({"name", "replace_extension", "created_at"})  # logged as the subject, or irrelevant
+CLIENT_ADDRESS: ContextVar[str] = ContextVar("client_address", default="")  # of the current request
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """Something that is about to be done."""
+    """A change that is about to be made."""
 
     actor: str
     kind: AuditKind
-    act: Act
-    subject: str | Callable[[Any], str]  # from the result of the write, where only that tells
+    act: AuditAction
+    subject: str | Callable[[Any], str]  # or computed from the result of the write
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
 class AuditedStore:
-    """A store whose every change is told of."""
+    """A store that records an audit entry for every change."""
 
     def __init__(self, store: Store, *, clock: Callable[[], datetime]) -> None:
         self.plain = store
@@ -57,61 +58,62 @@ class AuditedStore:
         return await self.plain.read(fn, *args, **kwargs)
 
     async def write(
-        self, deed: AuditEntry, fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
+        self, entry: AuditEntry, fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """As Store.write, and the event in the same write. None is written when `fn` raises."""
+        """Run Store.write with the audit entry in the same transaction. If `fn` raises, neither is saved."""
         now, address = self._clock(), CLIENT_ADDRESS.get()
 
-        def both(conn: Connection) -> T:
+        def write_both(conn: Connection) -> T:
             result = fn(conn, *args, **kwargs)
-            audit_rows.insert_audit(conn, _event(deed, result, now, address))
+            audit_rows.insert_audit_entry(conn, _build_event(entry, result, now, address))
             return result
 
-        return await self.plain.write(both)
+        return await self.plain.write(write_both)
 
-    async def write_quietly(
+    async def write_unaudited(
         self, fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """For what nobody did: seeds, notes, counters."""
+        """Write without an audit entry; for changes that no user made, such as counters."""
         return await self.plain.write(fn, *args, **kwargs)
 
-    async def note(self, deed: AuditEntry) -> None:
-        """Something that was done elsewhere than in the store, or did not come about."""
-        await self.plain.write(audit_rows.insert_audit, _event(deed, None, self._clock(), CLIENT_ADDRESS.get()))
+    async def record_entry(self, entry: AuditEntry) -> None:
+        """Record a change outside the store, or a failed one."""
+        await self.plain.write(
+            audit_rows.insert_audit_entry, _build_event(entry, None, self._clock(), CLIENT_ADDRESS.get())
+        )
 
 
-class Audit:
-    """Looking at what was done; and forgetting it, after a time."""
+class AuditLog:
+    """Reads the audit log and deletes old entries."""
 
     def __init__(self, store: Store, keep: timedelta | None, *, clock: Callable[[], datetime]) -> None:
         self._store = store
-        self._keep = keep  # None: for ever
+        self._keep = keep  # None: forever
         self._clock = clock
 
     async def list(self, actor: Actor, query: AuditQuery | None = None) -> AuditPage:
-        """Newest first. For admins."""
-        if not may(actor, Verb.MANAGE_PLACE):
-            raise Forbidden(msg("Only admins see what others did"))
+        """List entries, newest first. Only for admins."""
+        require_admin(actor, msg("Only admins can read the audit log"))
         query = query or AuditQuery()
         if not 1 <= query.limit <= MAX_LISTED:
-            raise UserError(msg("limit is between 1 and {most_listed}", most_listed=MAX_LISTED), field="limit")
-        return await self._store.read(audit_rows.list_audit, query)
+            raise UserError(msg("limit must be between 1 and {max_listed}", max_listed=MAX_LISTED), field="limit")
+        return await self._store.read(audit_rows.list_audit_entries, query)
 
-    async def sweep(self) -> int:
-        """Remove what is too old; how many."""
+    async def delete_expired(self) -> int:
+        """Delete expired entries. Return their number."""
         removed = 0
         while self._keep is not None:
-            done = await self._store.write(audit_rows.delete_audit, self._clock() - self._keep, BATCH)
+            done = await self._store.write(audit_rows.delete_audit_entries, self._clock() - self._keep, BATCH_SIZE)
             removed += done
-            if done < BATCH:
+            if done < BATCH_SIZE:
                 break
         return removed
 
 
-def given(change: Any) -> dict[str, Any]:
-    """The fields of a change that are set; those that are as they were are left out."""
+def collect_set_fields(change: Any) -> dict[str, Any]:
+    """Return the fields of a change that differ from their defaults."""
     values = {each.name: getattr(change, each.name) for each in fields(change) if not _is_default(change, each)}
-    return {key: value for key, value in values.items() if key not in NOT_TOLD}
+    return {key: value for key, value in values.items() if key not in OMITTED_FIELDS}
 
 
 def _is_default(change: Any, field: Field[Any]) -> bool:
@@ -119,29 +121,33 @@ def _is_default(change: Any, field: Field[Any]) -> bool:
     return bool(getattr(change, field.name) == default)
 
 
-def _event(deed: AuditEntry, result: Any, now: datetime, address: str) -> NewAuditEvent:
-    subject = deed.subject if isinstance(deed.subject, str) else deed.subject(result)
-    shown = list(deed.detail.items())[:MAX_DETAILS]
+def _build_event(entry: AuditEntry, result: Any, now: datetime, address: str) -> NewAuditEvent:
+    subject = entry.subject if isinstance(entry.subject, str) else entry.subject(result)
+    shown = list(entry.detail.items())[:MAX_DETAILS]
     return NewAuditEvent(
         at=now,
-        actor=deed.actor,
-        kind=deed.kind,
-        act=deed.act,
+        actor=entry.actor,
+        kind=entry.kind,
+        act=entry.act,
         subject=subject[:MAX_SUBJECT_LENGTH],
         address=address,
-        detail={key: "…" if key in UNSPOKEN else _say(value)[:MAX_DETAIL_LENGTH] for key, value in shown},
+        detail={
+            key: "…" if key in REDACTED_FIELDS else _format_value(value)[:MAX_DETAIL_LENGTH] for key, value in shown
+        },
     )
 
 
-def _say(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, timedelta):
         return msg("{value} s", value=f"{value.total_seconds():g}")
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {_say(inner)}" for key, inner in value.items())
+        return ", ".join(f"{key}: {_format_value(inner)}" for key, inner in value.items())
     if isinstance(value, list | tuple | set | frozenset):
-        return ", ".join(_say(inner) for inner in (sorted(value) if isinstance(value, set | frozenset) else value))
+        return ", ".join(
+            _format_value(inner) for inner in (sorted(value) if isinstance(value, set | frozenset) else value)
+        )
     if is_dataclass(value) and not isinstance(value, type):
-        return _say(given(value))
+        return _format_value(collect_set_fields(value))
     return "–" if value in (None, "") else str(value)

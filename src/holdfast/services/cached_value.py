@@ -1,4 +1,4 @@
-"""What is read often and changed seldom: read once, kept until something changes it."""
+"""A cached value that is read often and changed rarely."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-class Remembered(Generic[T]):
+class CachedValue(Generic[T]):
     def __init__(self, read: Callable[[], Awaitable[T]]) -> None:
         self._read = read
         self._known: T | None = None
@@ -25,16 +25,16 @@ class Remembered(Generic[T]):
             self._known = found
         return found
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         self._known = None
         self._generation += 1
 
-    async def changed_by(self, write: Awaitable[U]) -> U:
-        """What a write gives back. Also one that failed is taken for a change: it may be written all the same.
+    async def invalidate_after(self, write: Awaitable[U]) -> U:
+        """Run a write, invalidate the value, and return the result.
 
-        So may one whose caller is gone. It is forgotten when the write is over, and not before: else what is read in
-        between would be kept.
+        Also invalidates after a failed or cancelled write, which may still be saved. It does so when the write ends:
+        earlier, a concurrent read could cache the old value.
         """
         writing = asyncio.ensure_future(write)
-        writing.add_done_callback(lambda _: self.forget())
+        writing.add_done_callback(lambda _: self.invalidate())
         return await asyncio.shield(writing)

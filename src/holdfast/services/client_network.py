@@ -1,15 +1,15 @@
-"""The network of a client, as limits count it."""
+"""The network of a client, for limits per client."""
 
 from __future__ import annotations
 
 import ipaddress
 
-MAX_LENGTH = 100  # characters of an address that is none
+MAX_LENGTH = 100  # characters of an invalid address
 LOOPBACK = ipaddress.ip_network("127.0.0.0/8")
 
 
-def plain_address(address: str) -> str:
-    """The IPv4 address that an IPv4-mapped IPv6 address stands for; any other address unchanged."""
+def normalize_address(address: str) -> str:
+    """Return the IPv4 address of an IPv4-mapped IPv6 address; any other address unchanged."""
     try:
         mapped = ipaddress.IPv6Address(address).ipv4_mapped
     except ValueError:
@@ -17,11 +17,11 @@ def plain_address(address: str) -> str:
     return address if mapped is None else str(mapped)
 
 
-def client_network(address: str) -> str:
-    """An IPv4 address by itself, an IPv6 address as its /64: a client with one IPv6 address has 2**64 of them. The IPv4
+def get_client_network(address: str) -> str:
+    """Return an IPv4 address itself, and an IPv6 address as its /64, since a client usually has all of it. The IPv4
     loopback is one network: any process on this machine can use all of it."""
     try:
-        found = ipaddress.ip_address(plain_address(address).partition("%")[0])
+        found = ipaddress.ip_address(normalize_address(address).partition("%")[0])
     except ValueError:
         return address[:MAX_LENGTH]
     if isinstance(found, ipaddress.IPv6Address):
@@ -29,10 +29,10 @@ def client_network(address: str) -> str:
     return str(LOOPBACK if found in LOOPBACK else found)
 
 
-def client_neighbourhood(address: str) -> str:
-    """The same, and all of the loopback as one: every user of this machine has all of its addresses."""
+def get_network_or_loopback(address: str) -> str:
+    """Return the client network, with IPv4 and IPv6 loopback as one."""
     try:
-        found = ipaddress.ip_address(plain_address(address).partition("%")[0])
+        found = ipaddress.ip_address(normalize_address(address).partition("%")[0])
     except ValueError:
-        return client_network(address)
-    return "loopback" if found.is_loopback else client_network(address)
+        return get_client_network(address)
+    return "loopback" if found.is_loopback else get_client_network(address)

@@ -1,4 +1,4 @@
-"""What services need of the controller. It is handed in by bootstrap, so that services import nothing above them."""
+"""The interface of the controller for services. Bootstrap passes it in, so that services do not import it."""
 
 from __future__ import annotations
 
@@ -11,108 +11,103 @@ from holdfast.core.conditions import Condition
 from holdfast.core.holds import HoldRequest
 from holdfast.core.job import Job
 from holdfast.core.records import Group
-from holdfast.core.scheduling.blockers import Known, Wait
-from holdfast.core.scheduling.placement import GroupUse, JobUse, NodeUse, Verdict
+from holdfast.core.scheduling.blockers import JobInfo, WaitExplanation
+from holdfast.core.scheduling.placement import GroupUsage, JobUsage, NodeUsage, StartPrediction
 
-from .job_changes import Changes
+from .job_changes import JobChanges
 
-Usual = Callable[[Mapping[str, Known]], Awaitable[Mapping[str, float]]]  # jobs -> seconds that such ones took before
+UsualDurations = Callable[[Mapping[str, JobInfo]], Awaitable[Mapping[str, float]]]  # jobs -> usual duration in seconds
 
 
 class Control(Protocol):
     @property
-    def changes(self) -> Changes:
-        """Told of each job whose change was saved."""
+    def changes(self) -> JobChanges:
+        """Publishes each saved change of a job."""
         ...
 
     def prepare_start(self) -> None:
-        """A job that can start at once is about to be stored."""
+        """Prepare for a job that is about to be stored and may start at once."""
         ...
 
-    def added(self, snapshot: JobSnapshot) -> None:
-        """A job was durably stored; look at it soon."""
+    def add_job(self, snapshot: JobSnapshot) -> None:
+        """Schedule a job that was durably stored."""
         ...
 
     async def stop(self, job_id: str, actor: str, why: str = "") -> bool:
-        """Ask for a job to stop. Returns once the wish is durable; False when the job is final already. `why` is told
-        of a stop that nobody asked for by hand."""
+        """Request a stop and wait until it is durable. False if the job is already final. `why`: the reason of an
+        automatic stop."""
         ...
 
-    async def ask_hold(self, job_id: str, request: HoldRequest) -> bool:
-        """Ask something of the job's held tasks. Returns once it is durable; False when the job is final already."""
+    async def request_hold_change(self, job_id: str, request: HoldRequest) -> bool:
+        """Request a change of the job's holds and wait until it is durable. False if the job is already final."""
         ...
 
-    async def changed(self, job_id: str, timeout: float) -> None:
-        """Wait until the job's state changes or it is final; returns at once when it is not active."""
+    async def wait_for_change(self, job_id: str, timeout: float) -> None:
+        """Wait until the job's state changes; return at once if it is not active."""
         ...
 
-    def active(self, job_id: str) -> JobSnapshot | None:
-        """The live state of a job that is not final."""
+    def get_active_job(self, job_id: str) -> JobSnapshot | None:
+        """Return the live state of a job; None if it is final."""
         ...
 
-    def debuggers(self, job_id: str) -> dict[str, tuple[Debugger, ...]]:
-        """Debuggers in its tasks, by task; those that wait, and those that somebody is at."""
+    def list_debuggers(self, job_id: str) -> dict[str, tuple[Debugger, ...]]:
+        """Return the debuggers of a job by task, waiting and attached ones."""
         ...
 
-    def held(self) -> list[tuple[JobSnapshot, TaskAttempt]]:
-        """Every task that is held."""
+    def list_held_tasks(self) -> list[tuple[JobSnapshot, TaskAttempt]]: ...
+
+    def list_wait_reasons(self, job_id: str) -> tuple[str, ...]:
+        """Return why the job is pending; empty if it is not."""
         ...
 
-    def waiting(self, job_id: str) -> tuple[str, ...]:
-        """Why it waits, in plain words; empty when it does not."""
+    async def explain_wait(
+        self, job_id: str, sees: Callable[[str], bool], usual: UsualDurations, patience: float
+    ) -> WaitExplanation | None:
+        """Explain why the job is pending; None if it is not. `sees`: whether the reader can see jobs of a group.
+        `usual`: loads usual durations of the jobs ahead. Parts not computed within `patience` seconds are left out."""
         ...
 
-    async def wait_of(self, job_id: str, sees: Callable[[str], bool], usual: Usual, patience: float) -> Wait | None:
-        """All that keeps it waiting, for somebody who sees the jobs of some groups; None when it does not wait.
-        `usual` is asked, for jobs in its way, how many seconds such jobs took before, as far as it is known. What is
-        not worked out within `patience` seconds, because others ask too, is left out."""
+    def describe_job(self, job_id: str) -> JobInfo | None:
+        """Return the scheduler's data on a job; None if it is final."""
         ...
 
-    def known(self, job_id: str) -> Known | None:
-        """What is known of a job that is not final."""
-        ...
-
-    def verdict(self, job: Job, user: str) -> Verdict:
-        """What would happen if this job were submitted now."""
+    def predict_verdict(self, job: Job, user: str) -> StartPrediction:
+        """Predict what happens if this job is submitted now."""
         ...
 
     def explain_impossible(self, job: Job, user: str) -> tuple[str, ...]:
-        """Why this job could never run here, whatever else runs; none when it could. Quick, unlike `verdict`."""
+        """Return why this job can never run, whatever else runs; empty if it can. Fast, unlike a full prediction."""
         ...
 
-    def time_limit(self, job: Job) -> timedelta | None:
-        """The limit in force for an attempt of this job: its own, its group's, or the admin's; None: no limit."""
+    def get_time_limit(self, job: Job) -> timedelta | None:
+        """Return the time limit in force for an attempt: the job's, its group's or the server's. None: no limit."""
         ...
 
-    def use(self) -> tuple[list[NodeUse], list[GroupUse]]:
-        """What is in use, per machine and per group."""
+    def get_usage(self) -> tuple[list[NodeUsage], list[GroupUsage]]:
+        """Return the resources in use, per node and per group."""
         ...
 
-    def use_by_jobs(self) -> list[JobUse]:
-        """Every job that has places on machines, and what it has in use; those that have had theirs longest first."""
+    def list_usage_by_job(self) -> list[JobUsage]:
+        """Return the resources in use by each placed job, oldest placement first."""
         ...
 
-    def counts(self) -> dict[str, int]:
-        """How many jobs are in each state that is not final."""
+    def count_jobs_by_state(self) -> dict[str, int]:
+        """Count jobs in each state that is not final."""
         ...
 
-    def snapshots(self) -> list[JobSnapshot]:
-        """Every job that is not final, as it stands."""
+    def list_snapshots(self) -> list[JobSnapshot]: ...
+
+    def get_job_totals(self) -> dict[str, int]:
+        """Count jobs since the server started: submitted (as Pending), and ended in each final state."""
         ...
 
-    def totals(self) -> dict[str, int]:
-        """Since this server started: how many jobs were submitted (under Pending), and ended in each final state."""
+    def list_conditions(self) -> tuple[Condition, ...]:
+        """Return current problems of the installation; public."""
         ...
 
-    def conditions(self) -> tuple[Condition, ...]:
-        """Current problems of the installation, for anyone to read."""
-        ...
+    def update_groups(self, groups: list[Group]) -> None: ...
 
-    def groups_changed(self, groups: list[Group]) -> None:
-        """Quotas changed."""
-        ...
-
-    async def revive(self, job_id: str, task: str) -> None:
-        """Let a task that is held with its files only be entered. Harmless when it can be; NotFound when it is not held
-        any more, ExecRefused when its files cannot be entered."""
+    async def revive_task(self, job_id: str, task: str) -> None:
+        """Make sessions possible in a task of which only the files are on hold. Idempotent. NotFound if it is no longer
+        on hold, ExecRefused if it is not possible."""
         ...

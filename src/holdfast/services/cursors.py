@@ -1,7 +1,7 @@
-"""Where a list goes on, as a text that tells its reader nothing.
+"""Opaque page cursors.
 
-A position in a table is a number that counts rows of all groups. A cursor holds it encrypted and signed, so that it
-neither tells how many there are nor can be made up.
+A position in a table counts rows of all groups. A cursor contains it encrypted and signed, so that it neither reveals
+the number of rows nor can be forged.
 """
 
 from __future__ import annotations
@@ -19,31 +19,33 @@ _SIZE = 8  # bytes, of the signature and of the position
 
 class Cursors:
     def __init__(self, key: bytes | None = None) -> None:
-        """Without a key, cursors are good as long as this server runs."""
+        """Without a key, cursors are valid only while this server runs."""
         self._key = key or secrets.token_bytes(32)
 
-    def seal(self, position: int) -> str:
-        """Deterministic: the same position is the same text."""
+    def encode_cursor(self, position: int) -> str:
+        """Encode a position, deterministically."""
         plain = position.to_bytes(_SIZE)
-        tag = self._digest(b"tag" + plain)
-        return base64.urlsafe_b64encode(tag + _xor(plain, self._digest(b"pad" + tag))).decode().rstrip("=")
+        tag = self._compute_digest(b"tag" + plain)
+        return (
+            base64.urlsafe_b64encode(tag + _xor_bytes(plain, self._compute_digest(b"pad" + tag))).decode().rstrip("=")
+        )
 
-    def open(self, cursor: str) -> int:
+    def decode_cursor(self, cursor: str) -> int:
         try:
             sealed = base64.b64decode(cursor.encode() + b"=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError):
             sealed = b""
         tag, hidden = sealed[:_SIZE], sealed[_SIZE:]
-        plain = _xor(hidden, self._digest(b"pad" + tag)) if len(hidden) == _SIZE else b""
-        if not hmac.compare_digest(tag, self._digest(b"tag" + plain)):
+        plain = _xor_bytes(hidden, self._compute_digest(b"pad" + tag)) if len(hidden) == _SIZE else b""
+        if not hmac.compare_digest(tag, self._compute_digest(b"tag" + plain)):
             raise UserError(
-                msg("This page does not exist"), field="cursor", hint=msg("Start again from the first page.")
+                msg("This page cursor is not valid"), field="cursor", hint=msg("Start again from the first page.")
             )
         return int.from_bytes(plain)
 
-    def _digest(self, text: bytes) -> bytes:
+    def _compute_digest(self, text: bytes) -> bytes:
         return hmac.digest(self._key, text, "sha256")[:_SIZE]
 
 
-def _xor(one: bytes, other: bytes) -> bytes:
+def _xor_bytes(one: bytes, other: bytes) -> bytes:
     return bytes(a ^ b for a, b in zip(one, other, strict=True))

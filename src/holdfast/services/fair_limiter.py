@@ -1,7 +1,7 @@
 """Bounds expensive work, in total and per key, and shares it fairly: one key cannot delay the others.
 
-Most keys are users or groups. The one limiter of this project for work that is in progress; how often something may be
-done in a span of time is limited elsewhere (`people/login_throttle.py`, `server/openpai/rates.py`).
+Most keys are users or groups. This limits concurrency; rates are limited elsewhere (`people/login_throttle.py`,
+`server/openpai/rate_limits.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from math import inf
 
 
 class LimitReached(Exception):
-    """There is no slot. `by_key`: the key itself uses all that it may; otherwise all slots are in use."""
+    """There is no slot. `by_key`: the key uses all of its slots; otherwise all slots are in use."""
 
     def __init__(self, by_key: bool) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class FairLimiter:
     `max_waiting` requests of one key and client wait, each for at most `timeout` seconds. Any other request gets the
     error that `refuse` returns; its argument is that of LimitReached.
 
-    A request that is cancelled gives back its slot, or its place in the queue. For use within one event loop.
+    A cancelled request releases its slot or leaves the queue. For use within one event loop.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class FairLimiter:
         self._timeout = timeout
         self._refuse = refuse
         self._used: Counter[str] = Counter()
-        self._waiting: OrderedDict[str, _Queue] = OrderedDict()  # next key to be served first
+        self._waiting: OrderedDict[str, _KeyQueue] = OrderedDict()  # next key to be served first
 
     @asynccontextmanager
     async def slot(self, key: str, client: str = "") -> AsyncIterator[None]:
@@ -61,45 +61,45 @@ class FairLimiter:
     async def acquire(self, key: str, client: str = "") -> Callable[[], None]:
         """Wait for a slot. It is in use until the returned function is called; calling that again does nothing."""
         if self._can_start(key):
-            self._start(key)
+            self._occupy_slot(key)
         else:
-            await self._wait(key, client)
-        return once(partial(self._release, key))
+            await self._wait_for_slot(key, client)
+        return make_idempotent(partial(self._release_slot, key))
 
     def acquire_now(self, key: str) -> Callable[[], None]:
-        """The same without waiting: refuse when there is no slot at once."""
+        """Acquire a slot without waiting; raise the error of `refuse` if there is none."""
         if not self._can_start(key):
-            raise self._refusal(key)
-        self._start(key)
-        return once(partial(self._release, key))
+            raise self._build_refusal(key)
+        self._occupy_slot(key)
+        return make_idempotent(partial(self._release_slot, key))
 
-    async def _wait(self, key: str, client: str) -> None:
+    async def _wait_for_slot(self, key: str, client: str) -> None:
         granted = self._enqueue(key, client)
         try:
             async with asyncio.timeout(self._timeout):
                 await granted
         except BaseException as error:
-            self._withdraw(key, client, granted)
+            self._cancel_request(key, client, granted)
             if isinstance(error, TimeoutError):
-                raise self._refusal(key) from None
+                raise self._build_refusal(key) from None
             raise
 
     def _enqueue(self, key: str, client: str) -> asyncio.Future[None]:
-        queue = self._waiting.get(key) or _Queue()
+        queue = self._waiting.get(key) or _KeyQueue()
         if queue.count(client) >= self._max_waiting:
-            raise self._refusal(key)
+            raise self._build_refusal(key)
         self._waiting[key] = queue
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         queue.append(client, granted)
         return granted
 
-    def _refusal(self, key: str) -> Exception:
+    def _build_refusal(self, key: str) -> Exception:
         return self._refuse(self._used[key] >= self._per_key)
 
-    def _withdraw(self, key: str, client: str, granted: asyncio.Future[None]) -> None:
-        """The request left; a slot that it was granted in the same moment goes to the next one."""
+    def _cancel_request(self, key: str, client: str, granted: asyncio.Future[None]) -> None:
+        """Remove a cancelled request; pass a slot that it was just granted to the next one."""
         if granted.done() and not granted.cancelled():
-            self._release(key)
+            self._release_slot(key)
         elif key in self._waiting:
             self._waiting[key].remove(client, granted)
             self._drop_if_empty(key)
@@ -107,11 +107,11 @@ class FairLimiter:
     def _can_start(self, key: str) -> bool:
         return self._free > 0 and self._used[key] < self._per_key
 
-    def _start(self, key: str) -> None:
+    def _occupy_slot(self, key: str) -> None:
         self._free -= 1
         self._used[key] += 1
 
-    def _release(self, key: str) -> None:
+    def _release_slot(self, key: str) -> None:
         self._free += 1
         self._used[key] -= 1
         if not self._used[key]:
@@ -123,7 +123,7 @@ class FairLimiter:
             if self._can_start(key):
                 granted = self._waiting[key].pop_next()
                 if granted is not None:
-                    self._start(key)
+                    self._occupy_slot(key)
                     granted.set_result(None)
                     self._waiting.move_to_end(key)
             self._drop_if_empty(key)
@@ -135,7 +135,7 @@ class FairLimiter:
             del self._waiting[key]
 
 
-class _Queue:
+class _KeyQueue:
     """Waiting requests of one key, in turns by client."""
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class _Queue:
                 del self._clients[client]
 
     def pop_next(self) -> asyncio.Future[None] | None:
-        """The next request that has not been cancelled; its client is the last to have a turn again."""
+        """Return the next request that is not cancelled, and move its client to the end."""
         while self._clients:
             client, requests = self._clients.popitem(last=False)
             granted = requests.popleft()
@@ -169,7 +169,7 @@ class _Queue:
         return None
 
 
-def once(act: Callable[[], None]) -> Callable[[], None]:
-    """The same function, which does nothing when it is called again."""
+def make_idempotent(act: Callable[[], None]) -> Callable[[], None]:
+    """Return a function that calls `act` only the first time."""
     left = [act]
     return lambda: left.pop()() if left else None

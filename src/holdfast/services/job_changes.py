@@ -1,7 +1,7 @@
-"""Which jobs have changed: told as it happens, heard by pages that are open.
+"""Publishes changes of jobs to open pages.
 
-What was told lies in one ring that all listeners read, each from where it stopped. So a change costs the same whoever
-listens, and one that is slow holds nothing up: what has left the ring before it came reads as "look at everything".
+Changes are in one ring buffer that every listener reads from its own position. So the cost of a change does not depend
+on the listeners, and a slow one blocks nothing: one that misses changes reloads everything.
 """
 
 from __future__ import annotations
@@ -16,67 +16,67 @@ CACHE_SIZE = 2000  # changes
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class JobChange:
     job: str
     group: str
     user: str
 
 
 @dataclass(frozen=True, slots=True)
-class News:
-    """What came after a mark. `everything`: more than is remembered."""
+class ChangeSet:
+    """Changes after a mark. `everything`: more than the buffer has."""
 
-    mark: str  # where to go on
-    jobs: tuple[Change, ...] = ()
-    waiting: bool = False  # why jobs wait may be another now, though they wait as before
+    mark: str  # where to continue
+    jobs: tuple[JobChange, ...] = ()
+    waiting: bool = False  # reasons of pending jobs may have changed
     everything: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.jobs) or self.waiting or self.everything
 
 
-class Changes:
-    """One per server. All of it on the event loop."""
+class JobChanges:
+    """One per server. For use on the event loop only."""
 
     def __init__(self, remembered: int = CACHE_SIZE) -> None:
-        self._ring: deque[Change | None] = deque(maxlen=remembered)  # None: why jobs wait
-        self._told = 0  # how many, ever
-        self._epoch = secrets.token_hex(4)  # marks of a server before this one mean nothing here
+        self._ring: deque[JobChange | None] = deque(maxlen=remembered)  # None: reasons of pending jobs
+        self._count = 0  # total number
+        self._epoch = secrets.token_hex(4)  # invalidates marks from before a restart
         self._news = asyncio.Event()
 
     @property
     def mark(self) -> str:
-        """Now. Taken before something is read, it makes sure that no change after that is missed."""
-        return f"{self._epoch}.{self._told}"
+        """Current position. Get it before reading, so that no later change is missed."""
+        return f"{self._epoch}.{self._count}"
 
-    def tell(self, job: str, group: str, user: str) -> None:
-        """After the change is saved: whoever hears of it looks."""
-        self._add(Change(job, group, user))
+    def publish(self, job: str, group: str, user: str) -> None:
+        """Publish a change of a job. Call after it is saved."""
+        self._append_change(JobChange(job, group, user))
 
-    def tell_waiting(self) -> None:
-        """Machines or quotas are used otherwise than before. Once is enough until something else is told."""
+    def publish_wait_reasons(self) -> None:
+        """Publish that reasons of pending jobs may have changed. Consecutive calls are merged."""
         if not self._ring or self._ring[-1] is not None:
-            self._add(None)
+            self._append_change(None)
 
-    def since(self, mark: str) -> News:
-        """All that was told after `mark`; a mark that we did not give stands for everything."""
-        epoch, _, count = mark.partition(".")
-        known = epoch == self._epoch and count.isdecimal() and len(count) < 20
-        missed = self._told - int(count) if known else -1
+    def read_since(self, mark: str) -> ChangeSet:
+        """Return the changes after `mark`; everything if the mark is unknown."""
+        epoch, _, position = mark.partition(".")
+        known = epoch == self._epoch and position.isdecimal() and len(position) < 20
+        missed = self._count - int(position) if known else -1
         if not 0 <= missed <= len(self._ring):
-            return News(self.mark, everything=True)
-        heard = list(islice(self._ring, len(self._ring) - missed, None))
-        jobs = tuple(change for change in heard if change is not None)
-        return News(self.mark, jobs, waiting=len(jobs) < len(heard))
+            return ChangeSet(self.mark, everything=True)
+        changes = list(islice(self._ring, len(self._ring) - missed, None))
+        jobs = tuple(change for change in changes if change is not None)
+        return ChangeSet(self.mark, jobs, waiting=len(jobs) < len(changes))
 
-    async def after(self, mark: str) -> News:
-        """The same, as soon as there is anything."""
-        while not (news := self.since(mark)):
+    async def wait_for_changes(self, mark: str) -> ChangeSet:
+        """Wait for changes after `mark` and return them."""
+        while not (news := self.read_since(mark)):
             await self._news.wait()
         return news
 
-    def _add(self, change: Change | None) -> None:
+    def _append_change(self, change: JobChange | None) -> None:
         self._ring.append(change)
-        self._told += 1
+        self._count += 1
         self._news.set()
         self._news = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What to try where there is nothing of a name: the nearest one that whoever asks may know, or how to list them."""
+"""Hints for unknown names: the most similar known name, or the command that lists them."""
 
 from __future__ import annotations
 
@@ -8,28 +8,30 @@ from sqlalchemy import Connection
 
 from holdfast.core.errors import NotFound
 from holdfast.core.messages import msg
-from holdfast.jobspec.fields import guess
+from holdfast.jobspec.fields import guess_name
 from holdfast.store import people
 
 
-def nearest(name: str, known: Collection[str], command: str = "") -> str:
-    """A hint; empty when nothing is near and no command lists them. `known`: never more than whoever asks may see."""
+def suggest_name(name: str, known: Collection[str], command: str = "") -> str:
+    """Return a hint; empty if there is none. `known`: only names that the user can see."""
     tagged = sorted(word for word in known if name and word.startswith(f"{name}:"))  # an image without its tag
-    near = msg("Did you mean {x1}?", x1=repr(tagged[-1])) if tagged else guess(name, known)
+    near = msg("Did you mean {name}?", name=repr(tagged[-1])) if tagged else guess_name(name, known)
     return near or (msg("`{command}` lists them.", command=command) if command else "")
 
 
-def no_group(name: str, known: Collection[str], field: str | None = None) -> NotFound:
+def build_group_not_found(name: str, known: Collection[str], field: str | None = None) -> NotFound:
     return NotFound(
-        msg("There is no group {name}", name=name[:100]), field=field, hint=nearest(name, known, "holdfast group ls")
+        msg("Group {name} not found", name=name[:100]),
+        field=field,
+        hint=suggest_name(name, known, "holdfast group ls"),
     )
 
 
-def no_user(name: str, known: Collection[str]) -> NotFound:
-    return NotFound(msg("There is no user {name}", name=name[:100]), hint=nearest(name, known, "holdfast user ls"))
+def build_user_not_found(name: str, known: Collection[str]) -> NotFound:
+    return NotFound(msg("User {name} not found", name=name[:100]), hint=suggest_name(name, known, "holdfast user ls"))
 
 
-def need_group(conn: Connection, name: str, field: str | None = None) -> None:
-    """Within a write of an admin's, who may know all groups."""
+def require_group(conn: Connection, name: str, field: str | None = None) -> None:
+    """Raise NotFound for an unknown group. Only for writes of admins, who can see all groups."""
     if people.get_group(conn, name) is None:
-        raise no_group(name, [group.name for group in people.list_groups(conn)], field)
+        raise build_group_not_found(name, [group.name for group in people.list_groups(conn)], field)

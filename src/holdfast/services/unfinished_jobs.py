@@ -1,22 +1,22 @@
-"""Whether somebody still has jobs on record, or such as are not finished."""
+"""Whether a user or group has jobs, or unfinished ones."""
 
 from __future__ import annotations
 
 from sqlalchemy import Connection
 
 from holdfast.core.records import JobFilter
-from holdfast.core.states import FINAL, JobState
+from holdfast.core.states import FINAL_STATES, JobState
 from holdfast.store.jobs import records as job_rows
 
-_UNFINISHED = tuple(state for state in JobState if state not in FINAL)
+_UNFINISHED = tuple(state for state in JobState if state not in FINAL_STATES)
 
 
-def has_unfinished(conn: Connection, *, user: str | None = None, group: str | None = None) -> bool:
-    """Within a write, so that no job slips in between the look and what follows from it."""
+def has_unfinished_jobs(conn: Connection, *, user: str | None = None, group: str | None = None) -> bool:
+    """Check within a write, so that no job is added between the check and the change."""
     filter = JobFilter(user=user, groups=None if group is None else (group,), states=_UNFINISHED)
-    return bool(job_rows.list_page(conn, filter, limit=1).items)
+    return bool(job_rows.list_job_page(conn, filter, limit=1).items)
 
 
 def has_jobs(conn: Connection, *, group: str) -> bool:
-    """Finished ones too."""
-    return bool(job_rows.list_page(conn, JobFilter(groups=(group,)), limit=1).items)
+    """Return whether the group has any job, finished or not."""
+    return bool(job_rows.list_job_page(conn, JobFilter(groups=(group,)), limit=1).items)

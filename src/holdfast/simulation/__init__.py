@@ -1,13 +1,12 @@
-"""Runs a job on this machine before it is submitted, and says what would break in the real run."""
+"""Simulation: runs a job on this machine before it is submitted, and reports what would fail in the real run."""
 
-from .reading import read_job
-from .report import About, Ending, Level, Remark, Remarks, Report, TaskRun
+from .job_loading import read_job
+from .report import Ending, Level, Remark, Remarks, Report, TaskRun, Topic
 from .server_view import ServerView, ask_server
 from .simulate import SANDBOX, Options, simulate
 
 __all__ = [
     "SANDBOX",
-    "About",
     "Ending",
     "Level",
     "Options",
@@ -16,6 +15,7 @@ __all__ = [
     "Report",
     "ServerView",
     "TaskRun",
+    "Topic",
     "ask_server",
     "read_job",
     "simulate",

@@ -1,4 +1,4 @@
-"""The folder of one simulation. It is locked while its simulation lives; one that is not was left by a killed one."""
+"""Folder of one simulation. It is locked while the simulation runs; an unlocked one was left by a killed simulation."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from holdfast.core.errors import UserError
 from holdfast.engines.embedded.tree_removal import remove_tree
 
 FOLDER = "simulations"
-_TRIES = 20  # others may remove the folder of all simulations just when one is to be made in it
-_STAGE = "stage"  # a file: what ran its tasks
+_MAX_TRIES = 20  # another simulation can remove the parent folder at any time
+_BACKEND_FILE = "stage"  # file with the name of the backend
 
 
 class SimulationHome:
@@ -24,14 +24,14 @@ class SimulationHome:
         self._lock = lock
 
     @property
-    def stage(self) -> str:
+    def backend_name(self) -> str:
         with suppress(OSError):
-            return (self.path / _STAGE).read_text()
+            return (self.path / _BACKEND_FILE).read_text()
         return ""
 
-    def remember(self, stage: str) -> None:
-        """For whoever has to clean up."""
-        (self.path / _STAGE).write_text(stage)
+    def save_backend_name(self, backend: str) -> None:
+        """Save the name for a later cleanup."""
+        (self.path / _BACKEND_FILE).write_text(backend)
 
     def remove(self) -> None:
         remove_tree(str(self.path))
@@ -39,14 +39,14 @@ class SimulationHome:
 
 
 @contextmanager
-def new_home(state: Path) -> Iterator[SimulationHome]:
-    """Below the state folder, for there images lie and sandboxes work; nothing of it is left afterwards."""
+def create_home(state: Path) -> Iterator[SimulationHome]:
+    """Create a folder in the state folder, where images are and sandboxes work; it is removed afterwards."""
     existed = state.exists()
     try:
-        home = _make(state)
+        home = _create_locked_home(state)
     except OSError as error:
         raise UserError(
-            f"Cannot make a folder for the simulation in {state}: {error.strerror}",
+            f"Cannot create a folder for the simulation in {state}: {error.strerror}",
             hint="Choose another state folder with HOLDFAST_HOME.",
         ) from None
     try:
@@ -59,23 +59,23 @@ def new_home(state: Path) -> Iterator[SimulationHome]:
                 state.rmdir()
 
 
-def left_homes(state: Path) -> Iterator[SimulationHome]:
-    """Of simulations that were killed; whoever takes one has it locked."""
+def find_leftover_homes(state: Path) -> Iterator[SimulationHome]:
+    """Return the folders of killed simulations, locked for the caller."""
     folder, locked = state / FOLDER, []
-    with suppress(OSError), _held(folder):
-        locked = [home for path in sorted(folder.iterdir()) if (home := _try(path)) is not None]
+    with suppress(OSError), _lock_folder(folder):
+        locked = [home for path in sorted(folder.iterdir()) if (home := _lock_home(path)) is not None]
     yield from locked
 
 
-def _make(state: Path) -> SimulationHome:
+def _create_locked_home(state: Path) -> SimulationHome:
     folder = state / FOLDER
-    for last in (number == _TRIES for number in range(1, _TRIES + 1)):
+    for last in (number == _MAX_TRIES for number in range(1, _MAX_TRIES + 1)):
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with _held(folder):
+            with _lock_folder(folder):
                 path = folder / secrets.token_hex(4)
                 path.mkdir(mode=0o700)
-                home = _try(path)
+                home = _lock_home(path)
         except FileNotFoundError:
             if last:
                 raise
@@ -85,9 +85,9 @@ def _make(state: Path) -> SimulationHome:
     raise UserError(f"Cannot lock a folder in {folder}", hint="Choose another state folder with HOLDFAST_HOME.")
 
 
-def _try(path: Path) -> SimulationHome | None:
+def _lock_home(path: Path) -> SimulationHome | None:
     try:
-        lock = open(path / "lock", "a")  # noqa: SIM115 - held as long as the home is
+        lock = open(path / "lock", "a")  # noqa: SIM115 - open as long as the home exists
     except OSError:
         return None
     try:
@@ -99,8 +99,8 @@ def _try(path: Path) -> SimulationHome | None:
 
 
 @contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """So that nobody takes a home that is just being made for one that was left."""
+def _lock_folder(folder: Path) -> Iterator[None]:
+    """Lock the folder, so that a home under construction is not taken for a leftover."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)

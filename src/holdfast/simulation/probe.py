@@ -1,4 +1,4 @@
-"""A look into the image before the commands run: a script in the very sandbox of the task, and what it answers."""
+"""Check of the image before the commands run, with a script in the sandbox of the task."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from shlex import quote
 
 from holdfast.engines.base import Launch
 
-from .heard import Mask
-from .needs import Needs
-from .report import About, Remarks
+from .image_requirements import ImageRequirements
+from .report import Remarks, Topic
+from .task_output import SecretMask
 
 
 @dataclass(slots=True)
-class Answer:
-    programs: list[str] = field(default_factory=list)  # that are missing
+class ProbeResult:
+    programs: list[str] = field(default_factory=list)  # missing
     files: list[str] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)
-    variables: list[str] = field(default_factory=list)  # that are there
-    syntax: list[str] = field(default_factory=list)  # what the shell has against the commands
-    whole: bool = False
+    variables: list[str] = field(default_factory=list)  # defined
+    syntax: list[str] = field(default_factory=list)  # syntax errors of the commands
+    complete: bool = False
 
 
-def probe_launch(launch: Launch, needs: Needs) -> Launch:
+def build_probe_launch(launch: Launch, needs: ImageRequirements) -> Launch:
     return replace(
         launch,
         attempt_id=f"{launch.attempt_id}.probe",
-        script=_script(launch.script, needs),
+        script=_render_probe_script(launch.script, needs),
         entry="",
         shell_options=(),
         ports={},
@@ -35,16 +35,16 @@ def probe_launch(launch: Launch, needs: Needs) -> Launch:
     )
 
 
-def _script(commands: str, needs: Needs) -> str:
+def _render_probe_script(commands: str, needs: ImageRequirements) -> str:
     return _PROBE.format(
-        programs=_listed(needs.programs),
-        files=_listed(needs.files),
-        folders=_listed(needs.folders),
+        programs=_quote_words(needs.programs),
+        files=_quote_words(needs.files),
+        folders=_quote_words(needs.folders),
         commands=quote(commands),
     )
 
 
-def _listed(words: Iterable[str]) -> str:
+def _quote_words(words: Iterable[str]) -> str:
     return " ".join(map(quote, words)) or "''"
 
 
@@ -75,8 +75,8 @@ echo whole
 """
 
 
-def read_answer(output: bytes) -> Answer:
-    answer = Answer()
+def parse_probe_output(output: bytes) -> ProbeResult:
+    answer = ProbeResult()
     kinds = {
         "program": answer.programs,
         "file": answer.files,
@@ -89,21 +89,21 @@ def read_answer(output: bytes) -> Answer:
         if kind in kinds:
             kinds[kind].append(rest)
         elif line == "whole":
-            answer.whole = True
+            answer.complete = True
     return answer
 
 
-def tell_answer(answer: Answer, image: str, role: str, mask: Mask, remarks: Remarks) -> None:
+def report_probe_result(answer: ProbeResult, image: str, role: str, mask: SecretMask, remarks: Remarks) -> None:
     for name in answer.programs:
-        text = f"There is no program {mask(name)} in the image {image}"
-        remarks.warn(
-            About.COMMAND, text, "Is it installed by something that runs before? Else take another image.", role
-        )
+        text = f"The image {image} has no program {mask(name)}"
+        remarks.add_warning(Topic.COMMAND, text, "Install it with an earlier command, or use another image.", role)
     for path in answer.files:
-        hint = "Mount the folder it is in, or fetch it by an earlier command."
-        remarks.warn(About.FILE, f"There is no file {mask(path)} where the commands run", hint, role)
+        hint = "Mount its folder, or fetch it with an earlier command."
+        remarks.add_warning(Topic.FILE, f"The commands use the file {mask(path)}, which does not exist", hint, role)
     for path in answer.folders:
-        hint = "Make it by an earlier command, mount it, or correct the path."
-        remarks.warn(About.PATH, f"There is no folder {mask(path)} to go to", hint, role)
+        hint = "Create it with an earlier command, mount it, or correct the path."
+        remarks.add_warning(
+            Topic.PATH, f"The commands change to the folder {mask(path)}, which does not exist", hint, role
+        )
     if answer.syntax:
-        remarks.problem(About.SYNTAX, f"The shell cannot read the commands: {mask(answer.syntax[0])}", role=role)
+        remarks.add_problem(Topic.SYNTAX, f"Shell syntax error in the commands: {mask(answer.syntax[0])}", role=role)

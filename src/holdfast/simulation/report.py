@@ -1,4 +1,4 @@
-"""What a simulation found: remarks, and how each task went."""
+"""Report of a simulation: remarks, and the result of each task."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from holdfast.core.verdicts import Diagnosis
 
 
 class Level(StrEnum):
-    PROBLEM = "problem"  # the real run would break
-    WARNING = "warning"  # it may
-    NOTE = "note"  # what this simulation did differently, or did not check
+    PROBLEM = "problem"  # the real run would fail
+    WARNING = "warning"  # the real run may fail
+    NOTE = "note"  # differences from the real run, and skipped checks
 
 
-class About(StrEnum):
+class Topic(StrEnum):
     IMAGE = "image"
     COMMAND = "command"
     SYNTAX = "syntax"
@@ -38,16 +38,16 @@ class About(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
     level: Level
-    about: About
+    about: Topic
     text: str
     hint: str = ""
     role: str | None = None
-    evidence: tuple[str, ...] = ()  # lines as the task wrote them
+    evidence: tuple[str, ...] = ()  # lines of the task's output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRun:
-    """One task as it went."""
+    """Result of one task."""
 
     task: str
     state: str
@@ -58,7 +58,7 @@ class TaskRun:
 
 class Ending(StrEnum):
     ENDED = "ended"  # by itself
-    TIMEOUT = "timeout"  # cut by the simulation
+    TIMEOUT = "timeout"  # stopped by the simulation
     INTERRUPTED = "interrupted"
     NOT_RUN = "not-run"
 
@@ -73,16 +73,16 @@ class Report:
     tasks: tuple[TaskRun, ...] = ()
     remarks: tuple[Remark, ...] = ()
     diagnosis: Diagnosis | None = None
-    server: str = ""  # the one that was asked what only it knows; empty: none was
+    server: str = ""  # URL of the server that checked the job; empty: none
 
     @property
-    def would_break(self) -> bool:
+    def has_problems(self) -> bool:
         return any(remark.level is Level.PROBLEM for remark in self.remarks)
 
 
 @dataclass(slots=True)
 class Remarks:
-    """Remarks as they are gathered, each once."""
+    """Collected remarks, without duplicates."""
 
     found: list[Remark] = field(default_factory=list)
 
@@ -90,19 +90,19 @@ class Remarks:
         if remark not in self.found:
             self.found.append(remark)
 
-    def drop(self, about: About, text: str) -> None:
-        """What was said before in other words."""
+    def remove_matching(self, about: Topic, text: str) -> None:
+        """Remove earlier remarks on the same subject."""
         self.found = [remark for remark in self.found if remark.about is not about or text not in remark.text]
 
-    def on(self, role: str, chosen: Collection[str]) -> Remarks:
-        """Where to put what is said of a role: nobody wants to hear of one that was not chosen."""
+    def for_role(self, role: str, chosen: Collection[str]) -> Remarks:
+        """Return where to add remarks on a role: those on roles that were not chosen are discarded."""
         return self if role in chosen else Remarks()
 
-    def problem(self, about: About, text: str, hint: str = "", role: str | None = None) -> None:
+    def add_problem(self, about: Topic, text: str, hint: str = "", role: str | None = None) -> None:
         self.add(Remark(level=Level.PROBLEM, about=about, text=text, hint=hint, role=role))
 
-    def warn(self, about: About, text: str, hint: str = "", role: str | None = None) -> None:
+    def add_warning(self, about: Topic, text: str, hint: str = "", role: str | None = None) -> None:
         self.add(Remark(level=Level.WARNING, about=about, text=text, hint=hint, role=role))
 
-    def note(self, about: About, text: str, hint: str = "", role: str | None = None) -> None:
+    def add_note(self, about: Topic, text: str, hint: str = "", role: str | None = None) -> None:
         self.add(Remark(level=Level.NOTE, about=about, text=text, hint=hint, role=role))

@@ -1,4 +1,4 @@
-"""What only a server knows of a job: group, quota, sizes, images, datasets. Asked where one can be reached."""
+"""A server's view of a job: group, quota, instance types, images, datasets. Requested if a server is reachable."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from holdfast.core.errors import Problem
 from holdfast.core.job import Job, Role
 from holdfast.jobspec import job_from_json
 
-from .report import About, Remarks
+from .report import Remarks, Topic
 
 _TIMEOUT = 10.0  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerView:
-    url: str = ""  # empty: none could be asked
+    url: str = ""  # empty: no server was reachable
     why: str = ""  # why not
     user: str = ""
-    job: Job | None = None  # as it would run it, without its secrets
+    job: Job | None = None  # as the server would run it, without its secrets
     verdict: str = ""  # now, wait or never
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    refusals: tuple[tuple[str, str], ...] = ()  # what it has against the job, and what to do
+    refusals: tuple[tuple[str, str], ...] = ()  # (problem, hint)
 
 
 def ask_server(text: bytes, *, group: str | None = None, dialect: str | None = None) -> ServerView:
@@ -39,20 +39,22 @@ def ask_server(text: bytes, *, group: str | None = None, dialect: str | None = N
             except ApiError as error:
                 if error.status >= 500 or error.status == 401:
                     raise
-                return ServerView(url=url, user=me.name, refusals=_refusals(error.problems, error.message, error.hint))
+                return ServerView(
+                    url=url, user=me.name, refusals=_list_refusals(error.problems, error.message, error.hint)
+                )
     except HoldfastError as error:
         return ServerView(why=str(error))
     return ServerView(
         url=url,
         user=me.name,
-        job=_job(found.job),
+        job=_parse_job(found.job),
         verdict=found.verdict,
         reasons=found.reasons,
         warnings=found.warnings,
     )
 
 
-def _refusals(problems: Sequence[Problem], message: str, hint: str | None) -> tuple[tuple[str, str], ...]:
+def _list_refusals(problems: Sequence[Problem], message: str, hint: str | None) -> tuple[tuple[str, str], ...]:
     if not problems:
         return ((message, hint or ""),)
     return tuple(
@@ -60,38 +62,40 @@ def _refusals(problems: Sequence[Problem], message: str, hint: str | None) -> tu
     )
 
 
-def _job(data: Mapping[str, Any]) -> Job | None:
+def _parse_job(data: Mapping[str, Any]) -> Job | None:
     try:
         return job_from_json(data)
     except (KeyError, ValueError, TypeError):  # a server of another version
         return None
 
 
-def as_server_has_it(job: Job, view: ServerView) -> Job:
-    """The job with what only the server knows filled in: what its sizes, images and datasets stand for."""
+def apply_server_view(job: Job, view: ServerView) -> Job:
+    """Return the job with the instance types, images and datasets of the server."""
     theirs = {role.name: role for role in view.job.roles} if view.job else {}
-    roles = tuple(_filled(role, theirs[role.name]) if role.name in theirs else role for role in job.roles)
+    roles = tuple(_fill_role(role, theirs[role.name]) if role.name in theirs else role for role in job.roles)
     return replace(job, roles=roles, group=view.job.group if view.job else job.group)
 
 
-def _filled(role: Role, theirs: Role) -> Role:
+def _fill_role(role: Role, theirs: Role) -> Role:
     datasets = tuple(mount for mount in theirs.mounts if mount.dataset and mount not in role.mounts)
     return replace(role, image_url=theirs.image_url, resources=theirs.resources, mounts=(*role.mounts, *datasets))
 
 
-def tell(view: ServerView, remarks: Remarks) -> None:
+def report_server_view(view: ServerView, remarks: Remarks) -> None:
     if not view.url:
         why = f" ({view.why})" if view.why else ""
-        text = f"Group, quota, sizes, image aliases and datasets were not checked: no server was asked{why}"
-        remarks.note(About.SERVER, text)
+        text = f"No server checked the group, quota, instance types, image aliases and datasets{why}"
+        remarks.add_note(Topic.SERVER, text)
         return
     for text, hint in view.refusals:
-        remarks.problem(About.SERVER, f"{view.url} would refuse it: {text}", hint)
+        remarks.add_problem(Topic.SERVER, f"{view.url} would reject the job: {text}", hint)
     if view.verdict == "never":
         for reason in view.reasons:
-            remarks.problem(About.SERVER, f"It could never run at {view.url}: {reason}")
+            remarks.add_problem(Topic.SERVER, f"The job can never run on {view.url}: {reason}")
     elif view.verdict:
-        soon = "It would start now" if view.verdict == "now" else f"It would wait: {'; '.join(view.reasons)}"
-        remarks.note(About.SERVER, f"Checked at {view.url}: group, quota, sizes, images and datasets. {soon}")
+        soon = "The job would start now" if view.verdict == "now" else f"The job would wait: {'; '.join(view.reasons)}"
+        remarks.add_note(
+            Topic.SERVER, f"{view.url} checked the group, quota, instance types, images and datasets. {soon}"
+        )
     for warning in view.warnings:
-        remarks.warn(About.SERVER, warning)
+        remarks.add_warning(Topic.SERVER, warning)

@@ -1,4 +1,4 @@
-"""The whole of a simulation: read the job, look into its images, run it, and say what would break."""
+"""Run a simulation: load the job, check its images, run it, and report what would fail."""
 
 from __future__ import annotations
 
@@ -14,92 +14,92 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from holdfast.bootstrap import platform_of
-from holdfast.core.attempt import JobSnapshot, Seen, TaskAttempt
+from holdfast.core.attempt import JobSnapshot, ObservedState, TaskAttempt
 from holdfast.core.job import Job, Role
-from holdfast.core.plan import amount_of, fresh_tasks, waiting_of
-from holdfast.core.scheduling.placement import Assignment, Node, Placed
+from holdfast.core.planning.task_requests import build_queue_entries, create_tasks, get_role_limits
+from holdfast.core.scheduling.placement import Assignment, Node, Placement
 from holdfast.engines.base import Launch
-from holdfast.launching import LaunchContext, Launcher, Platform
-from holdfast.launching.context import plugin_calls
+from holdfast.launching import LaunchContext, Launcher, PrimeHubPlatform
+from holdfast.launching.context import list_plugin_calls
 from holdfast.settings import Settings
+from holdfast.start_options import build_platform_options
 
-from .containers import ContainerStage
-from .cutting import chosen_roles, cut
-from .heard import Mask
-from .homes import SimulationHome, left_homes, new_home
-from .names import check_templates, check_variables, texts_of, variables_of
-from .needs import find_needs
-from .playing import Event, Interrupted, Play, Played, ask
-from .probe import Answer, probe_launch, read_answer, tell_answer
-from .report import About, Ending, Remarks, Report, TaskRun
-from .sandbox import SandboxStage
-from .server_view import ServerView, as_server_has_it, tell
-from .stage import Stage
-from .stand_ins import StandIns, provide_stand_ins, surround
-from .untried import find_untried
-from .verdict import Missing, conclude, diagnosis_of, masked, not_run_task, tasks_of
+from .backend import Backend
+from .container_backend import ContainerBackend
+from .homes import SimulationHome, create_home, find_leftover_homes
+from .image_requirements import find_requirements
+from .probe import ProbeResult, build_probe_launch, parse_probe_output, report_probe_result
+from .reduction import select_roles, shrink_job
+from .report import Ending, Remarks, Report, TaskRun, Topic
+from .sandbox_backend import SandboxBackend
+from .server_view import ServerView, apply_server_view, report_server_view
+from .stand_ins import StandIns, build_launch_context, provide_stand_ins
+from .task_output import SecretMask
+from .task_runner import Event, RunResult, SimulationInterrupted, TaskRunner, run_probe_task
+from .unchecked_paths import find_unchecked_paths
+from .undefined_names import check_templates, check_variables, list_role_texts, list_variables
+from .verdict import MissingResources, build_diagnosis, build_skipped_task, list_task_runs, mask_remark, report_results
 
 SANDBOX = "sandbox"
 _PROBE_TIMEOUT = 60.0  # seconds
-_FIRST_PORT = 15000  # of those that tasks are only told about
+_FIRST_PORT = 15000  # of tasks that are not run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     engine: str = SANDBOX  # or docker, podman
     roles: tuple[str, ...] = ()  # empty: all
-    instances: int | None = 1  # at most so many of each role; None: all
+    instances: int | None = 1  # maximum for each role; None: all
     timeout: float = 120.0  # seconds
 
 
-Say = Callable[[str, str], None]  # the task and a line of its output
+PrintLine = Callable[[str, str], None]  # the task and a line of its output
 
 
 def simulate(
-    job: Job, options: Options, *, state: Path, settings: Settings, view: ServerView, remarks: Remarks, say: Say
+    job: Job, options: Options, *, state: Path, settings: Settings, view: ServerView, remarks: Remarks, say: PrintLine
 ) -> Report:
-    """Blocks until it is over. SIGINT, SIGTERM and SIGHUP stop it and leave nothing behind."""
+    """Run the simulation; blocking. SIGINT, SIGTERM and SIGHUP stop it and clean up."""
     return asyncio.run(_simulate(job, options, state, settings, view, remarks, say))
 
 
 async def _simulate(
-    job: Job, options: Options, state: Path, settings: Settings, view: ServerView, remarks: Remarks, say: Say
+    job: Job, options: Options, state: Path, settings: Settings, view: ServerView, remarks: Remarks, say: PrintLine
 ) -> Report:
     events: asyncio.Queue[Event] = asyncio.Queue()
-    chosen = chosen_roles(job, options.roles)
-    with _signals(events), new_home(state) as home:
-        await _clean_up(state, settings, remarks)
-        stage = make_stage(options.engine, home, state, settings)
-        simulation = _Simulation(job, chosen, options, stage, events, home.path, view, remarks, say)
+    chosen = select_roles(job, options.roles)
+    with _handle_signals(events), create_home(state) as home:
+        await _remove_leftovers(state, settings, remarks)
+        backend = create_backend(options.engine, home, state, settings)
+        simulation = _Simulation(job, chosen, options, backend, events, home.path, view, remarks, say)
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(stage.close)
-            await stage.open(events.put_nowait)
-            return await simulation.run(platform_of(settings))
+            stack.push_async_callback(backend.close)
+            await backend.open(events.put_nowait)
+            return await simulation.run(build_platform_options(settings))
 
 
-def make_stage(engine: str, home: SimulationHome, state: Path, settings: Settings) -> Stage:
-    home.remember(engine)
+def create_backend(engine: str, home: SimulationHome, state: Path, settings: Settings) -> Backend:
+    home.save_backend_name(engine)
     if engine == SANDBOX:
-        return SandboxStage(home.path, state, settings)
-    return ContainerStage(engine, home.path, settings)
+        return SandboxBackend(home.path, state, settings)
+    return ContainerBackend(engine, home.path, settings)
 
 
-async def _clean_up(state: Path, settings: Settings, remarks: Remarks) -> None:
-    """After simulations that were killed."""
-    for home in left_homes(state):
-        stage = make_stage(home.stage or SANDBOX, home, state, settings)
+async def _remove_leftovers(state: Path, settings: Settings, remarks: Remarks) -> None:
+    """Clean up after killed simulations."""
+    for home in find_leftover_homes(state):
+        backend = create_backend(home.backend_name or SANDBOX, home, state, settings)
         try:
-            await stage.open(lambda observation: None)
-            await stage.close()
+            await backend.open(lambda observation: None)
+            await backend.close()
             home.remove()
-        except Exception as error:  # it is tried again the next time
-            text = f"What a killed simulation left in {home.path} could not be removed: {error}"
-            remarks.warn(About.ENGINE, text)
+        except Exception as error:  # the next simulation tries again
+            text = f"Cannot remove the files of a killed simulation in {home.path}: {error}"
+            remarks.add_warning(Topic.ENGINE, text)
 
 
 @contextlib.contextmanager
-def _signals(events: asyncio.Queue[Event]) -> Iterator[None]:
+def _handle_signals(events: asyncio.Queue[Event]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     for number in numbers:
@@ -117,190 +117,192 @@ class _Simulation:
         job: Job,
         chosen: tuple[str, ...],
         options: Options,
-        stage: Stage,
+        backend: Backend,
         events: asyncio.Queue[Event],
         home: Path,
         view: ServerView,
         remarks: Remarks,
-        say: Say,
+        say: PrintLine,
     ) -> None:
-        self.job = as_server_has_it(job, view)
+        self.job = apply_server_view(job, view)
         self.chosen = chosen
         self.options = options
-        self.stage = stage
+        self.backend = backend
         self.events = events
         self.view = view
         self.remarks = remarks
         self.say = say
-        self.mask = Mask(job.secrets)
-        self.furniture = StandIns(home / "stand-ins")
+        self.mask = SecretMask(job.secrets)
+        self.stand_ins = StandIns(home / "stand-ins")
         self.id = f"simulation-{home.name}"
         self.user = view.user or getpass.getuser()
 
-    async def run(self, platform: Platform) -> Report:
-        tell(self.view, self.remarks)
-        for note in self.stage.notes():
-            self.remarks.note(About.ENGINE, note)
+    async def run(self, platform: PrimeHubPlatform) -> Report:
+        report_server_view(self.view, self.remarks)
+        for note in self.backend.list_notes():
+            self.remarks.add_note(Topic.ENGINE, note)
         check_templates(self.job, self.chosen, self.remarks)
-        node = self.stage.node()
-        job = await asyncio.to_thread(provide_stand_ins, self.job, self.furniture, self.remarks, self.chosen)
-        small = cut(job, self.options.instances, node, self.remarks, self.chosen)
-        surroundings = await asyncio.to_thread(self._surround, small, node, platform)
-        whole = self._whole(job, node, surroundings)
-        launches = self._launches(self._placed(small, node), surroundings, whole)
+        node = self.backend.get_node()
+        job = await asyncio.to_thread(provide_stand_ins, self.job, self.stand_ins, self.remarks, self.chosen)
+        small = shrink_job(job, self.options.instances, node, self.remarks, self.chosen)
+        surroundings = await asyncio.to_thread(self._build_context, small, node, platform)
+        whole = self._build_full_launches(job, node, surroundings)
+        launches = self._build_launches(self._place_tasks(small, node), surroundings, whole)
         try:
-            await self._look_into_images(launches, whole)
-        except Interrupted:
-            return self._report(Ending.INTERRUPTED)
-        self._name_untried(job)
-        left_out = await self._left_out(small)
+            await self._probe_images(launches, whole)
+        except SimulationInterrupted:
+            return self._build_report(Ending.INTERRUPTED)
+        self._report_unchecked_paths(job)
+        left_out = await self._find_skipped_roles(small)
         not_run = tuple(
-            not_run_task(launch.task, why) for launch in launches.values() if (why := left_out.get(_role_of(launch)))
+            build_skipped_task(launch.task, why)
+            for launch in launches.values()
+            if (why := left_out.get(_get_role_name(launch)))
         )
         own = replace(small, roles=tuple(role for role in small.roles if role.name in {*self.chosen} - {*left_out}))
         if not own.roles:
-            return self._report(Ending.NOT_RUN, not_run)
-        played = await self._play(own, node, launches)
-        conclude(played, launches, Missing(self.job, small, self.furniture.unknown), self.remarks)
-        return self._report(played.ending, (*tasks_of(played), *not_run), played)
+            return self._build_report(Ending.NOT_RUN, not_run)
+        result = await self._run_tasks(own, node, launches)
+        report_results(result, launches, MissingResources(self.job, small, self.stand_ins.unknown), self.remarks)
+        return self._build_report(result.ending, (*list_task_runs(result), *not_run), result)
 
-    def _surround(self, job: Job, node: Node, platform: Platform) -> LaunchContext:
-        return surround(
+    def _build_context(self, job: Job, node: Node, platform: PrimeHubPlatform) -> LaunchContext:
+        return build_launch_context(
             job,
             node,
-            isolated=self.stage.isolated,
-            furniture=self.furniture,
+            isolated=self.backend.isolated,
+            stand_ins=self.stand_ins,
             platform=platform,
             remarks=self.remarks,
         )
 
-    # -- who runs where
+    # -- placement
 
-    def _snapshot(self, job: Job, tasks: tuple[TaskAttempt, ...] = ()) -> JobSnapshot:
+    def _build_snapshot(self, job: Job, tasks: tuple[TaskAttempt, ...] = ()) -> JobSnapshot:
         return JobSnapshot(id=self.id, job=job, user=self.user, submitted_at=datetime.now(UTC), tasks=tasks)
 
-    def _placed(self, job: Job, node: Node) -> JobSnapshot:
-        """All roles have their places, also those that are not run: others are told of them."""
-        tasks = fresh_tasks(job)
-        ports = iter(free_ports(sum(_port_count(job.role(task.role)) for task in tasks)))
-        return self._snapshot(job, tuple(_place(task, job.role(task.role), node, ports) for task in tasks))
+    def _place_tasks(self, job: Job, node: Node) -> JobSnapshot:
+        """Place all roles, including those that are not run: other tasks get their addresses."""
+        tasks = create_tasks(job)
+        ports = iter(find_free_ports(sum(sum(job.get_role(task.role).ports.values()) for task in tasks)))
+        return self._build_snapshot(
+            job, tuple(_assign_node(task, job.get_role(task.role), node, ports) for task in tasks)
+        )
 
-    def _launches(
+    def _build_launches(
         self, snapshot: JobSnapshot, surroundings: LaunchContext, whole: Mapping[str, Launch]
     ) -> dict[str, Launch]:
-        """They are told of tasks that are not run here, as in the real run: a name for nobody is better than none."""
+        """Build the launches. They contain the names of tasks that are not run, as in the real run."""
         launcher = Launcher(snapshot)
         ours = [task for task in snapshot.tasks if task.role in self.chosen]
-        made = {snapshot.attempt_id(task): launcher.launch(task, surroundings) for task in ours}
-        return {id: replace(each, env={**whole[_role_of(each)].env, **each.env}) for id, each in made.items()}
+        made = {snapshot.build_attempt_id(task): launcher.build_launch(task, surroundings) for task in ours}
+        return {id: replace(each, env={**whole[_get_role_name(each)].env, **each.env}) for id, each in made.items()}
 
-    def _whole(self, job: Job, node: Node, surroundings: LaunchContext) -> dict[str, Launch]:
-        """Role -> its first task in the real run, with all instances of all roles."""
+    def _build_full_launches(self, job: Job, node: Node, surroundings: LaunchContext) -> dict[str, Launch]:
+        """Build the launch of each role's first task in the real run, with all instances of all roles."""
         numbers = itertools.count(_FIRST_PORT)
-        tasks = tuple(_place(task, job.role(task.role), node, numbers) for task in fresh_tasks(job))
-        launcher = Launcher(self._snapshot(job, tasks))
+        tasks = tuple(_assign_node(task, job.get_role(task.role), node, numbers) for task in create_tasks(job))
+        launcher = Launcher(self._build_snapshot(job, tasks))
         first = {task.role: task for task in tasks if task.index == 0 and task.role in self.chosen}
-        return {role: launcher.launch(task, surroundings) for role, task in first.items()}
+        return {role: launcher.build_launch(task, surroundings) for role, task in first.items()}
 
     # -- before it runs
 
-    async def _left_out(self, job: Job) -> dict[str, str]:
-        """Role -> why it cannot be run here."""
+    async def _find_skipped_roles(self, job: Job) -> dict[str, str]:
+        """Return the roles that cannot run, each with the reason."""
         found: dict[str, str] = {}
         for image in dict.fromkeys(role.engine_image for role in job.roles if role.name in self.chosen):
-            missing = await self.stage.missing_image(image)
+            missing = await self.backend.check_image(image)
             if missing:
                 text, hint = missing
                 roles = [role.name for role in job.roles if role.name in self.chosen and role.engine_image == image]
                 found |= dict.fromkeys(roles, text)
-                self.remarks.problem(About.IMAGE, f"{text}: {_did_not_run(roles)}", hint)
+                self.remarks.add_problem(Topic.IMAGE, f"{text}: {_describe_skipped_roles(roles)}", hint)
         return found
 
-    def _name_untried(self, job: Job) -> None:
-        """`job`: as it is furnished."""
+    def _report_unchecked_paths(self, job: Job) -> None:
+        """`job`: with its stand-ins."""
         for role in (role for role in job.roles if role.name in self.chosen):
-            real = [mount.target for mount in role.mounts if self.furniture.is_real(mount)]
-            for path, folder in find_untried("\n".join(role.commands), self.furniture.targets, real):
-                text = f"{self.mask(path)} could not be tried: it is not here, {folder} is an empty folder"
-                self.remarks.warn(About.PATH, text, "See that it is there in the real run.", role.name)
+            real = [mount.target for mount in role.mounts if self.stand_ins.is_real(mount)]
+            for path, folder in find_unchecked_paths("\n".join(role.commands), self.stand_ins.targets, real):
+                text = f"{self.mask(path)} was not checked: {folder} is an empty folder in the simulation"
+                self.remarks.add_warning(Topic.PATH, text, "Check that it exists in the real run.", role.name)
 
-    async def _look_into_images(self, launches: Mapping[str, Launch], whole: Mapping[str, Launch]) -> None:
-        """One task of each role tells for all of them."""
+    async def _probe_images(self, launches: Mapping[str, Launch], whole: Mapping[str, Launch]) -> None:
+        """Check the image of one task of each role."""
         seen: set[str] = set()
         for launch in launches.values():
-            role = _role_of(launch)
+            role = _get_role_name(launch)
             if role not in seen:
                 seen.add(role)
-                await self._look_into(launch, self.job.role(role), variables_of(whole[role]))
+                await self._check_launch(launch, self.job.get_role(role), list_variables(whole[role]))
 
-    async def _look_into(self, launch: Launch, role: Role, real: set[str]) -> None:
-        answer = Answer()
-        if await self.stage.missing_image(launch.image) is None:
-            answer = await self._probe(launch, role)
-        here = {*answer.variables, *variables_of(launch)}
-        check_variables(role.name, texts_of(self.job, role), real, here, self.remarks)
+    async def _check_launch(self, launch: Launch, role: Role, real: set[str]) -> None:
+        answer = ProbeResult()
+        if await self.backend.check_image(launch.image) is None:
+            answer = await self._probe_image(launch, role)
+        here = {*answer.variables, *list_variables(launch)}
+        check_variables(role.name, list_role_texts(self.job, role), real, here, self.remarks)
 
-    async def _probe(self, launch: Launch, role: Role) -> Answer:
-        needs = find_needs(launch.script, brought=bool(plugin_calls(self.job)))
+    async def _probe_image(self, launch: Launch, role: Role) -> ProbeResult:
+        needs = find_requirements(launch.script, brought=bool(list_plugin_calls(self.job)))
         if role.resources.gpu:
-            needs.programs.pop("nvidia-smi", None)  # comes with the GPUs
+            needs.programs.pop("nvidia-smi", None)  # part of the GPU driver
         for wanted in (needs.files, needs.folders):
-            for path in [path for path in wanted if self.furniture.is_below(path)]:
+            for path in [path for path in wanted if self.stand_ins.contains(path)]:
                 del wanted[path]
-        seen, output = await ask(self.stage, self.events, probe_launch(launch, needs), _PROBE_TIMEOUT)
-        answer = read_answer(output)
-        if not answer.whole and seen.seen is not Seen.REFUSED:
-            self.remarks.warn(About.IMAGE, f"The image {launch.image} could not be looked into", role=role.name)
-        tell_answer(answer, launch.image, role.name, self.mask, self.remarks)
+        seen, output = await run_probe_task(
+            self.backend, self.events, build_probe_launch(launch, needs), _PROBE_TIMEOUT
+        )
+        answer = parse_probe_output(output)
+        if not answer.complete and seen.seen is not ObservedState.REFUSED:
+            self.remarks.add_warning(Topic.IMAGE, f"The image {launch.image} could not be checked", role=role.name)
+        report_probe_result(answer, launch.image, role.name, self.mask, self.remarks)
         return answer
 
     # -- running
 
-    async def _play(self, own: Job, node: Node, launches: Mapping[str, Launch]) -> Played:
-        snapshot = self._snapshot(own)
-        waiting = waiting_of(snapshot, snapshot.submitted_at)[0]
+    async def _run_tasks(self, own: Job, node: Node, launches: Mapping[str, Launch]) -> RunResult:
+        snapshot = self._build_snapshot(own)
+        waiting = build_queue_entries(snapshot, snapshot.submitted_at)[0]
         assignments = tuple(
             Assignment(
-                attempt_id=snapshot.attempt_id(task),
+                attempt_id=snapshot.build_attempt_id(task),
                 node=node.name,
-                amount=amount_of(own.role(task.role)),
+                amount=get_role_limits(own.get_role(task.role)),
                 user=self.user,
                 group=own.group,
-                gpus=launches[snapshot.attempt_id(task)].gpus,
-                ports=launches[snapshot.attempt_id(task)].ports,
+                gpus=launches[snapshot.build_attempt_id(task)].gpus,
+                ports=launches[snapshot.build_attempt_id(task)].ports,
             )
-            for task in fresh_tasks(own)
+            for task in create_tasks(own)
         )
-        play = Play(self.stage, self.events, launches, self.mask, self.say)
-        return await play.run(snapshot, Placed(waiting, assignments), self.options.timeout)
+        play = TaskRunner(self.backend, self.events, launches, self.mask, self.say)
+        return await play.run(snapshot, Placement(waiting, assignments), self.options.timeout)
 
-    def _report(self, ending: Ending, tasks: tuple[TaskRun, ...] = (), played: Played | None = None) -> Report:
+    def _build_report(self, ending: Ending, tasks: tuple[TaskRun, ...] = (), result: RunResult | None = None) -> Report:
         return Report(
             job=self.job.name,
             dialect=str(self.job.dialect),
-            engine=self.stage.name,
+            engine=self.backend.name,
             ending=ending,
-            seconds=played.seconds if played else 0.0,
+            seconds=result.seconds if result else 0.0,
             tasks=tasks,
-            remarks=tuple(masked(remark, self.mask) for remark in self.remarks.found),
-            diagnosis=diagnosis_of(played, self.mask) if played else None,
+            remarks=tuple(mask_remark(remark, self.mask) for remark in self.remarks.found),
+            diagnosis=build_diagnosis(result, self.mask) if result else None,
             server=self.view.url,
         )
 
 
-def _role_of(launch: Launch) -> str:
+def _get_role_name(launch: Launch) -> str:
     return launch.task.rpartition("-")[0]
 
 
-def _did_not_run(roles: list[str]) -> str:
+def _describe_skipped_roles(roles: list[str]) -> str:
     return f"role {roles[0]} did not run" if len(roles) == 1 else f"roles {', '.join(roles)} did not run"
 
 
-def _port_count(role: Role) -> int:
-    return sum(role.ports.values())
-
-
-def _place(task: TaskAttempt, role: Role, node: Node, ports: Iterator[int]) -> TaskAttempt:
+def _assign_node(task: TaskAttempt, role: Role, node: Node, ports: Iterator[int]) -> TaskAttempt:
     return replace(
         task,
         node=node.name,
@@ -309,8 +311,8 @@ def _place(task: TaskAttempt, role: Role, node: Node, ports: Iterator[int]) -> T
     )
 
 
-def free_ports(count: int) -> list[int]:
-    """That nobody listens on, outside of what a server on this machine gives out."""
+def find_free_ports(count: int) -> list[int]:
+    """Return free ports outside the range that a server on this machine assigns."""
     with contextlib.ExitStack() as opened:
         probes = [opened.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:

@@ -1,4 +1,4 @@
-"""From how the tasks went to what is to be said of it."""
+"""Remarks on the results of the tasks in a simulation."""
 
 from __future__ import annotations
 
@@ -6,92 +6,96 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from holdfast.core.attempt import JobSnapshot, Result, TaskAttempt
+from holdfast.core.attempt import JobSnapshot, OutcomeResult, TaskAttempt
 from holdfast.core.exits.exit import ExitKind
-from holdfast.core.job import Dialect, Job
+from holdfast.core.job import Job, JobFormat
 from holdfast.core.states import TaskState
 from holdfast.core.verdicts import Diagnosis, Fault
-from holdfast.diagnosis.case import Case, TaskCase
-from holdfast.diagnosis.judge import judge
+from holdfast.diagnosis.case import JobCase, TaskCase
+from holdfast.diagnosis.job_diagnosis import diagnose_job
 from holdfast.engines.base import Launch
-from holdfast.engines.embedded.sandbox.render import variable_name
+from holdfast.engines.embedded.sandbox.render import make_variable_name
 
-from .heard import Mask
-from .listening import is_chosen_by_kernel
-from .playing import Played
-from .report import About, Ending, Level, Remark, Remarks, TaskRun
-from .rules import allows_failures
+from .completion_rules import tolerates_failures
+from .listening_ports import is_ephemeral_port
+from .report import Ending, Level, Remark, Remarks, TaskRun, Topic
+from .task_output import SecretMask
+from .task_runner import RunResult
 
-_LOOKS = 4  # at who listens where, before one that was not seen counts as one that did not
+_MIN_PORT_SAMPLES = 4  # samples before an unseen port counts as unused
 _MAX_EVIDENCE = 5  # lines
 _GPU_FAULTS = (Fault.GPU_MISSING, Fault.GPU_DRIVER, Fault.GPU_OUT_OF_MEMORY)
-_GPU_WORDS = re.compile(r"nvidia|cuda|\bgpu", re.IGNORECASE)
+_GPU_PATTERN = re.compile(r"nvidia|cuda|\bgpu", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
-    """What the real run has and this one has not: a failure for the lack of it says nothing."""
+class MissingResources:
+    """Resources that only the real run has. A failure without them is not a problem of the job."""
 
-    job: Job  # as it is in the real run
-    cut: Job  # as it was run
-    folders: Collection[str]  # that are empty here
+    job: Job  # as in the real run
+    cut: Job  # as simulated
+    folders: Collection[str]  # empty in the simulation
 
-    def excuse(self, found: Diagnosis, role: str, text: str) -> str:
-        """Why this failure may be none; empty: it is one."""
+    def find_excuse(self, found: Diagnosis, role: str, text: str) -> str:
+        """Return why the real run may not have this failure; empty: it has."""
         folder = next((folder for folder in self.folders if folder in text), None)
         if folder is not None:
             return f"{folder} is empty in a simulation"
-        real, here = self.job.role(role).resources, self.cut.role(role).resources
-        if here.gpu < real.gpu and (found.fault in _GPU_FAULTS or _GPU_WORDS.search(text)):
-            return "there are fewer GPUs here than it asks for"
+        real, here = self.job.get_role(role).resources, self.cut.get_role(role).resources
+        if here.gpu < real.gpu and (found.fault in _GPU_FAULTS or _GPU_PATTERN.search(text)):
+            return "this machine has fewer GPUs than requested"
         if here.memory < real.memory and found.fault is Fault.OUT_OF_MEMORY:
-            return "there is less memory here than it asks for"
+            return "this machine has less memory than requested"
         return ""
 
 
-def conclude(played: Played, launches: Mapping[str, Launch], missing: Missing, remarks: Remarks) -> None:
-    for remark in _failures(played, missing):
+def report_results(
+    result: RunResult, launches: Mapping[str, Launch], missing: MissingResources, remarks: Remarks
+) -> None:
+    for remark in _list_failures(result, missing):
         remarks.add(remark)
-    _tell_rules(played, remarks)
+    _report_rules(result, remarks)
     for attempt_id, launch in launches.items():
-        _check_ports(played, attempt_id, launch, remarks)
+        _check_ports(result, attempt_id, launch, remarks)
 
 
 # -- failures
 
 
-def _failures(played: Played, missing: Missing) -> Iterator[Remark]:
-    """One for each role: its tasks mostly fail for the same reason."""
-    failed = _failed(played)
-    cause = _cause(played)
+def _list_failures(result: RunResult, missing: MissingResources) -> Iterator[Remark]:
+    """Return one remark for each role: its tasks usually fail for the same reason."""
+    failed = _list_failed_tasks(result)
+    cause = _find_cause(result)
     roles = dict.fromkeys(task.role for task in failed)
-    first = _role_of(cause, roles)
+    first = _find_role(cause, roles)
     for role in dict.fromkeys((first, *roles)) if first else ():
         ours = [task for task in failed if task.role == role]
-        found = cause if role == first else judge(_case(played, ours))
+        found = cause if role == first else diagnose_job(_build_case(result, ours))
         if found is not None:
-            alone = first is None or _allowed(played, first, failed)  # what may fail is no excuse for others
-            yield _failure(played, role, ours, found, "" if alone else _followed(cause, ours, failed), missing)
+            alone = first is None or _is_allowed(result, first, failed)  # an allowed failure does not excuse others
+            yield _build_failure_remark(
+                result, role, ours, found, "" if alone else _find_causing_task(cause, ours, failed), missing
+            )
 
 
-def _cause(played: Played) -> Diagnosis | None:
-    stopped = [task for task in played.snapshot.tasks if task.state is TaskState.STOPPED]
-    failed = _failed(played)
-    return judge(_case(played, [*failed, *stopped])) if failed else None
+def _find_cause(result: RunResult) -> Diagnosis | None:
+    stopped = [task for task in result.snapshot.tasks if task.state is TaskState.STOPPED]
+    failed = _list_failed_tasks(result)
+    return diagnose_job(_build_case(result, [*failed, *stopped])) if failed else None
 
 
-def _allowed(played: Played, role: str, failed: list[TaskAttempt]) -> bool:
+def _is_allowed(result: RunResult, role: str, failed: list[TaskAttempt]) -> bool:
     count = sum(task.role == role for task in failed)
-    return bool(count) and allows_failures(played.snapshot.job, role, count)
+    return bool(count) and tolerates_failures(result.snapshot.job, role, count)
 
 
-def _role_of(found: Diagnosis | None, roles: Iterable[str]) -> str | None:
-    """Of the task that it is about."""
+def _find_role(found: Diagnosis | None, roles: Iterable[str]) -> str | None:
+    """Return the role of the diagnosed task."""
     return found.task.rpartition("-")[0] if found and found.task else next(iter(roles), None)
 
 
-def _followed(cause: Diagnosis | None, ours: list[TaskAttempt], failed: list[TaskAttempt]) -> str:
-    """The task whose failure brought these about; empty: they failed by themselves."""
+def _find_causing_task(cause: Diagnosis | None, ours: list[TaskAttempt], failed: list[TaskAttempt]) -> str:
+    """Return the task whose failure caused these; empty: they failed by themselves."""
     if cause is None or not cause.task or not ours:
         return ""
     order = [task.task for task in failed]
@@ -100,47 +104,49 @@ def _followed(cause: Diagnosis | None, ours: list[TaskAttempt], failed: list[Tas
     return cause.task if later and set(names) <= set(cause.followers) else ""
 
 
-def _failure(
-    played: Played, role: str, failed: list[TaskAttempt], found: Diagnosis, cause: str, missing: Missing
+def _build_failure_remark(
+    result: RunResult, role: str, failed: list[TaskAttempt], found: Diagnosis, cause: str, missing: MissingResources
 ) -> Remark:
     task = f"{found.task}: " if found.task and not found.title.startswith(found.task) else ""
     lines = [line for evidence in found.evidence for line in evidence.text.splitlines()]
-    excuse = missing.excuse(found, role, "\n".join((found.title, found.explanation, *lines)))
-    allowed = _allowed(played, role, failed)
+    excuse = missing.find_excuse(found, role, "\n".join((found.title, found.explanation, *lines)))
+    allowed = _is_allowed(result, role, failed)
     text = f"{task}{found.title}"
     if allowed:
-        text = f"{_names(failed)} failed, which the job's own rules allow: {found.title}"
+        text = (
+            f"{', '.join(task.task for task in failed)} failed, which the job's completion rules allow: {found.title}"
+        )
     elif excuse:
-        text += f". It need not fail in the real run: {excuse}"
+        text += f". The real run may not fail: {excuse}"
     elif cause:
-        text += f". It may have failed only because {cause} did"
+        text += f". The failure of {cause} may have caused it"
     return Remark(
         level=Level.WARNING if excuse or allowed or cause else Level.PROBLEM,
-        about=About.ENGINE if found.fault is Fault.PLATFORM else About.EXIT,
+        about=Topic.ENGINE if found.fault is Fault.PLATFORM else Topic.EXIT,
         text=text,
         hint=" ".join(found.remedies),
         evidence=tuple(line for line in lines if line not in found.title)[:_MAX_EVIDENCE],
     )
 
 
-def _tell_rules(played: Played, remarks: Remarks) -> None:
-    """Where this run and the real one part."""
-    tasks, real = played.snapshot.tasks, played.real
-    if real is not None and real.outcome.result is Result.FAILED:
+def _report_rules(result: RunResult, remarks: Remarks) -> None:
+    """Report where the real run would behave differently."""
+    tasks, real = result.snapshot.tasks, result.real
+    if real is not None and real.outcome.result is OutcomeResult.FAILED:
         later = sorted({task.role for task in tasks if task.finished_at and task.finished_at > real.at})
         if later:
             rest = ", ".join(later)
-            text = f"The real run ends when {real.outcome.role} has failed, and stops the rest; here {rest} ran on"
-            remarks.note(About.EXIT, text, "So that each role comes to its own faults.")
+            text = f"The real run stops all tasks when {real.outcome.role} fails; in the simulation {rest} continued"
+            remarks.add_note(Topic.EXIT, text, "This shows the failures of each role.")
     for role in dict.fromkeys(task.role for task in tasks if task.exit and task.exit.kind is ExitKind.ATTEMPT_OVER):
-        why = f": {played.outcome.message}" if played.outcome else ""
-        text = f"Stopped before its end, as in the real run{why}"
-        remarks.note(About.EXIT, text, f"To see it to its end: --role {role}.", role)
+        why = f": {result.outcome.message}" if result.outcome else ""
+        text = f"Stopped early, as in the real run{why}"
+        remarks.add_note(Topic.EXIT, text, f"To run it to its end, use --role {role}.", role)
 
 
-def diagnosis_of(played: Played, mask: Mask) -> Diagnosis | None:
-    would_fail = played.real is not None and played.real.outcome.result is Result.FAILED
-    found = _cause(played) if would_fail else None
+def build_diagnosis(result: RunResult, mask: SecretMask) -> Diagnosis | None:
+    would_fail = result.real is not None and result.real.outcome.result is OutcomeResult.FAILED
+    found = _find_cause(result) if would_fail else None
     if found is None:
         return None
     return replace(
@@ -152,33 +158,33 @@ def diagnosis_of(played: Played, mask: Mask) -> Diagnosis | None:
     )
 
 
-def _failed(played: Played) -> list[TaskAttempt]:
-    """Those that ended first first."""
+def _list_failed_tasks(result: RunResult) -> list[TaskAttempt]:
+    """Return the failed tasks in the order of their ends."""
     return sorted(
-        (task for task in played.snapshot.tasks if task.state is TaskState.FAILED),
+        (task for task in result.snapshot.tasks if task.state is TaskState.FAILED),
         key=lambda task: (task.finished_at is None, task.finished_at),
     )
 
 
-def _case(played: Played, tasks: list[TaskAttempt]) -> Case:
-    snapshot, outcome = played.snapshot, played.real.outcome if played.real else None
-    return Case(
+def _build_case(result: RunResult, tasks: list[TaskAttempt]) -> JobCase:
+    snapshot, outcome = result.snapshot, result.real.outcome if result.real else None
+    return JobCase(
         job=snapshot.job,
         attempt=snapshot.attempt,
         exit=outcome.exit if outcome else None,
         message=outcome.message if outcome else "",
         outcome=outcome,
-        tasks=tuple(_task_case(played, snapshot, task) for task in tasks if task.exit),
+        tasks=tuple(_build_task_case(result, snapshot, task) for task in tasks if task.exit),
         failed=sum(task.state is TaskState.FAILED for task in tasks),
     )
 
 
-def _task_case(played: Played, snapshot: JobSnapshot, task: TaskAttempt) -> TaskCase:
+def _build_task_case(result: RunResult, snapshot: JobSnapshot, task: TaskAttempt) -> TaskCase:
     assert task.exit is not None
-    attempt_id = snapshot.attempt_id(task)
-    heard, seen = played.heard.get(attempt_id), played.ends.get(attempt_id)
+    attempt_id = snapshot.build_attempt_id(task)
+    output, seen = result.outputs.get(attempt_id), result.ends.get(attempt_id)
     used = seen.used if seen else None
-    role = snapshot.job.role(task.role)
+    role = snapshot.job.get_role(task.role)
     return TaskCase(
         task=task.task,
         role=role,
@@ -186,31 +192,27 @@ def _task_case(played: Played, snapshot: JobSnapshot, task: TaskAttempt) -> Task
         started_at=task.started_at,
         ended_at=task.finished_at,
         stopped=task.state is TaskState.STOPPED,
-        log=heard.pieces if heard else (),
+        log=output.pieces if output else (),
         memory_peak=used.memory_peak if used else None,
         memory_limit=role.resources.memory,
     )
 
 
-def _names(tasks: list[TaskAttempt]) -> str:
-    return ", ".join(task.task for task in tasks)
+# -- results of tasks
 
 
-# -- how each task went
+def list_task_runs(result: RunResult) -> tuple[TaskRun, ...]:
+    return tuple(_build_task_run(result, task) for task in result.snapshot.tasks)
 
 
-def tasks_of(played: Played) -> tuple[TaskRun, ...]:
-    return tuple(_task_run(played, task) for task in played.snapshot.tasks)
-
-
-def not_run_task(task: str, why: str) -> TaskRun:
+def build_skipped_task(task: str, why: str) -> TaskRun:
     return TaskRun(task=task, state="Not run", seconds=None, code=None, message=f"Did not run: {why}")
 
 
-def _task_run(played: Played, task: TaskAttempt) -> TaskRun:
+def _build_task_run(result: RunResult, task: TaskAttempt) -> TaskRun:
     end = task.finished_at
     seconds = (end - task.started_at).total_seconds() if task.started_at and end else None
-    cut = task.state is TaskState.STOPPED and played.ending is Ending.TIMEOUT
+    cut = task.state is TaskState.STOPPED and result.ending is Ending.TIMEOUT
     reason = task.exit
     if cut and seconds is not None and reason is not None and reason.kind is ExitKind.CANCELLED:
         return TaskRun(
@@ -224,33 +226,41 @@ def _task_run(played: Played, task: TaskAttempt) -> TaskRun:
 # -- ports
 
 
-def _check_ports(played: Played, attempt_id: str, launch: Launch, remarks: Remarks) -> None:
-    heard, looks = played.ports.get(attempt_id, set()), played.looks.get(attempt_id, 0)
+def _check_ports(result: RunResult, attempt_id: str, launch: Launch, remarks: Remarks) -> None:
+    listening, samples = result.ports.get(attempt_id, set()), result.port_samples.get(attempt_id, 0)
     asked = {port for numbers in launch.ports.values() for port in numbers}
-    strange = sorted(port for port in heard - asked if not is_chosen_by_kernel(port))
-    quiet = [(label, numbers) for label, numbers in launch.ports.items() if not heard & set(numbers)]
-    dialect = played.snapshot.job.dialect
+    strange = sorted(port for port in listening - asked if not is_ephemeral_port(port))
+    quiet = [(label, numbers) for label, numbers in launch.ports.items() if not listening & set(numbers)]
+    dialect = result.snapshot.job.dialect
     for port in strange:
-        text = f"{launch.task} listens on port {port}, which it did not ask for: in the real run others may have it"
-        hint = f"Let it listen on {_variable(dialect, quiet[0][0])}, which it asks for." if quiet else _ask(dialect)
-        remarks.warn(About.PORT, text, hint)
-    for label, numbers in quiet if looks >= _LOOKS else ():
+        text = f"{launch.task} listens on port {port} without requesting it: another task can use it in the real run"
+        hint = (
+            f"Listen on {_format_port_variable(dialect, quiet[0][0])}, which it requests."
+            if quiet
+            else _build_port_hint(dialect)
+        )
+        remarks.add_warning(Topic.PORT, text, hint)
+    for label, numbers in quiet if samples >= _MIN_PORT_SAMPLES else ():
         listed = ", ".join(map(str, numbers))
-        text = f"{launch.task} asks for the port {label} ({listed}), and nothing in it was seen to listen there"
-        other = f" It listens on {', '.join(map(str, strange))} instead." if strange else " Or leave the port out."
-        remarks.warn(About.PORT, text, f"Let it listen on {_variable(dialect, label)}.{other}")
+        text = f"{launch.task} requests the port {label} ({listed}), but does not listen on it"
+        other = (
+            f" It listens on {', '.join(map(str, strange))} instead."
+            if strange
+            else " Or remove the port from the job."
+        )
+        remarks.add_warning(Topic.PORT, text, f"Listen on {_format_port_variable(dialect, label)}.{other}")
 
 
-def _ask(dialect: Dialect) -> str:
-    where = {Dialect.OPENPAI_V1: "portList", Dialect.OPENPAI_V2: "resourcePerInstance.ports"}.get(dialect, "ports")
-    return f"Ask for it under {where}, and listen on {_variable(dialect, 'NAME')}."
+def _build_port_hint(dialect: JobFormat) -> str:
+    where = {JobFormat.OPENPAI_V1: "portList", JobFormat.OPENPAI_V2: "resourcePerInstance.ports"}.get(dialect, "ports")
+    return f"Request it in {where}, and listen on {_format_port_variable(dialect, 'NAME')}."
 
 
-def _variable(dialect: Dialect, label: str) -> str:
-    if dialect.openpai:
+def _format_port_variable(dialect: JobFormat, label: str) -> str:
+    if dialect.is_openpai:
         return f"$PAI_CONTAINER_HOST_{label}_PORT_LIST"
-    return f"$HOLDFAST_PORT_{variable_name(label)}"
+    return f"$HOLDFAST_PORT_{make_variable_name(label)}"
 
 
-def masked(remark: Remark, mask: Mask) -> Remark:
+def mask_remark(remark: Remark, mask: SecretMask) -> Remark:
     return replace(remark, text=mask(remark.text), hint=mask(remark.hint), evidence=tuple(map(mask, remark.evidence)))

@@ -1,1 +1,1 @@
-"""What is remembered: tables, queries per noun, migrations. Rows never leave this folder."""
+"""Database tables, queries and migrations. Rows never leave this package."""

@@ -1,4 +1,4 @@
-"""Datasets: folders and variables with a name, and the groups they are granted to. Variables are sealed here."""
+"""Datasets: named folders and variables, and the groups they are granted to. Variables are sealed here."""
 
 from __future__ import annotations
 
@@ -7,132 +7,106 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, select
 
-from holdfast.core.errors import Conflict, NotFound
-from holdfast.core.messages import msg, noun
+from holdfast.core.errors import NotFound
+from holdfast.core.messages import msg
 from holdfast.core.records import Dataset
 from holdfast.core.states import JobState
 
-from .connections import vault_of
-from .rows import maybe_instant, storable, to_json
+from .connections import get_vault
+from .mapping import record_from_row, record_to_row
+from .named_table import NamedTable
+from .rows import from_optional_micros, make_storable, to_json
 from .tables import dataset_groups, datasets, groups, jobs
 
-_WITH_TASKS = [state.value for state in JobState if not state.final and state is not JobState.PENDING]
+_STATES_WITH_TASKS = [state.value for state in JobState if not state.final and state is not JobState.PENDING]
+
+
+_DATASETS = NamedTable(
+    datasets,
+    in_use=lambda name: msg("Dataset {name} already exists", name=name),
+    not_found=lambda name: NotFound(msg("Dataset {name} not found", name=name)),
+)
+delete_dataset = _DATASETS.delete_row  # with its grants; the folder is kept
 
 
 def create_dataset(conn: Connection, *, dataset: Dataset, variables: Mapping[str, str] | None = None) -> None:
-    """With its grants; Conflict when the name is taken, NotFound when a group is missing."""
-    if get_dataset(conn, dataset.name) is not None:
-        raise Conflict(msg("There is a dataset {name} already", name=dataset.name), field="name")
-    conn.execute(insert(datasets), {"name": dataset.name, **_values(dataset)})
+    """Create a dataset and its grants; Conflict if the name is in use, NotFound if a group does not exist."""
+    _DATASETS.require_unused(conn, dataset.name)
+    _DATASETS.insert_row(conn, record_to_row(dataset, datasets))
     for group in dataset.groups:
-        grant(conn, dataset.name, group, writable=group in dataset.writable_groups)
+        insert_dataset_grant(conn, dataset.name, group, writable=group in dataset.writable_groups)
     if variables is not None:
-        set_variables(conn, dataset.name, variables)
+        set_dataset_variables(conn, dataset.name, variables)
 
 
 def get_dataset(conn: Connection, name: str) -> Dataset | None:
-    row = conn.execute(select(datasets).where(datasets.c.name == storable(name))).one_or_none()
+    row = _DATASETS.find_row(conn, name)
     if row is None:
         return None
     granted = conn.execute(
         select(dataset_groups.c.group_name, dataset_groups.c.writable).where(dataset_groups.c.dataset_name == row.name)
     )
-    return _dataset_of(row, {each.group_name: each.writable for each in granted})
+    return _dataset_from_row(row, {each.group_name: each.writable for each in granted})
 
 
 def list_datasets(conn: Connection) -> list[Dataset]:
-    """By name."""
+    """Return all datasets, sorted by name."""
     granted: dict[str, dict[str, bool]] = {}
     for name, group, writable in conn.execute(select(dataset_groups)):
         granted.setdefault(name, {})[group] = writable
-    rows = conn.execute(select(datasets).order_by(datasets.c.name))
-    return [_dataset_of(row, granted.get(row.name, {})) for row in rows]
+    return [_dataset_from_row(row, granted.get(row.name, {})) for row in _DATASETS.list_rows(conn)]
 
 
-def set_variables(conn: Connection, name: str, variables: Mapping[str, str]) -> None:
-    """All of them, in place of what there was; they may hold passwords, so they are sealed and bound to the name."""
-    sealed = vault_of(conn).seal(to_json(dict(variables)).encode(), about=_about(name))
-    if not conn.execute(update(datasets).where(datasets.c.name == name).values(variables=sealed)).rowcount:
-        raise _no("dataset", name)
+def set_dataset_variables(conn: Connection, name: str, variables: Mapping[str, str]) -> None:
+    """Replace all variables. They may contain passwords, so they are sealed and bound to the name."""
+    sealed = get_vault(conn).seal(to_json(dict(variables)).encode(), about=_build_seal_context(name))
+    _DATASETS.update_row(conn, name, {"variables": sealed})
 
 
-def variables_of(conn: Connection, names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Name -> its variables, for those that have any."""
-    asked = [storable(name) for name in names]
+def load_dataset_variables(conn: Connection, names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Map the name of each dataset that has variables to them."""
+    asked = [make_storable(name) for name in names]
     there = datasets.c.name.in_(asked) & datasets.c.variables.is_not(None)
     rows = conn.execute(select(datasets.c.name, datasets.c.variables).where(there).order_by(datasets.c.name)).all()
-    return {row.name: json.loads(vault_of(conn).unseal(bytes(row.variables), about=_about(row.name))) for row in rows}
-
-
-def update_dataset(conn: Connection, *, dataset: Dataset) -> None:
-    """All but its grants: they come and go one by one."""
-    changed = conn.execute(update(datasets).where(datasets.c.name == dataset.name).values(_values(dataset)))
-    if not changed.rowcount:
-        raise _no("dataset", dataset.name)
-
-
-def delete_dataset(conn: Connection, name: str) -> None:
-    """With its grants. The folder stays."""
-    if not conn.execute(delete(datasets).where(datasets.c.name == storable(name))).rowcount:
-        raise _no("dataset", name)
-
-
-def grant(conn: Connection, name: str, group: str, *, writable: bool = False) -> None:
-    """Harmless when it was granted before; NotFound when there is no such group."""
-    if conn.scalar(select(groups.c.name).where(groups.c.name == storable(group))) is None:
-        raise _no("group", group)
-    revoke(conn, name, group)
-    conn.execute(insert(dataset_groups), {"dataset_name": name, "group_name": group, "writable": writable})
-
-
-def revoke(conn: Connection, name: str, group: str) -> bool:
-    """Whether there was anything to take back."""
-    here = (dataset_groups.c.dataset_name == storable(name)) & (dataset_groups.c.group_name == storable(group))
-    return bool(conn.execute(delete(dataset_groups).where(here)).rowcount)
-
-
-def oldest_running(conn: Connection) -> datetime | None:
-    """Since when, at most, a running job may hold what it was given at its start; None: nothing runs."""
-    began = func.coalesce(jobs.c.attempt_started_at, jobs.c.started_at, jobs.c.submitted_at)
-    return maybe_instant(conn.scalar(select(func.min(began)).where(jobs.c.state.in_(_WITH_TASKS))))
-
-
-def _dataset_of(row: Row[Any], granted: Mapping[str, bool]) -> Dataset:
-    return Dataset(
-        name=row.name,
-        path=row.path,
-        display_name=row.display_name,
-        description=row.description,
-        read_only=row.read_only,
-        everyone=row.everyone,
-        groups=tuple(sorted(granted)),
-        writable_groups=tuple(sorted(group for group, writable in granted.items() if writable)),
-        per_user=row.per_user,
-        default=row.is_default,
-        kind=row.kind,
-        data=json.loads(row.data_json),
-    )
-
-
-def _values(dataset: Dataset) -> dict[str, Any]:
     return {
-        "path": dataset.path,
-        "display_name": storable(dataset.display_name),
-        "description": storable(dataset.description),
-        "read_only": dataset.read_only,
-        "everyone": dataset.everyone,
-        "per_user": dataset.per_user,
-        "is_default": dataset.default,
-        "kind": dataset.kind,
-        "data_json": to_json(dict(dataset.data)),
+        row.name: json.loads(get_vault(conn).unseal(bytes(row.variables), about=_build_seal_context(row.name)))
+        for row in rows
     }
 
 
-def _about(name: str) -> str:
-    return msg("the dataset {name}", name=name)
+def update_dataset(conn: Connection, *, dataset: Dataset) -> None:
+    """Update everything but the grants, which are changed one by one."""
+    _DATASETS.update_row(conn, dataset.name, record_to_row(dataset, datasets))
 
 
-def _no(kind: str, name: str) -> NotFound:
-    return NotFound(msg("There is no {kind} {name}", kind=noun(kind), name=name))
+def insert_dataset_grant(conn: Connection, name: str, group: str, *, writable: bool = False) -> None:
+    """Grant a dataset to a group. Idempotent; NotFound if the group does not exist."""
+    if conn.scalar(select(groups.c.name).where(groups.c.name == make_storable(group))) is None:
+        raise NotFound(msg("Group {name} not found", name=group))
+    delete_dataset_grant(conn, name, group)
+    conn.execute(insert(dataset_groups), {"dataset_name": name, "group_name": group, "writable": writable})
+
+
+def delete_dataset_grant(conn: Connection, name: str, group: str) -> bool:
+    """Revoke a grant; return whether it existed."""
+    here = (dataset_groups.c.dataset_name == make_storable(name)) & (
+        dataset_groups.c.group_name == make_storable(group)
+    )
+    return bool(conn.execute(delete(dataset_groups).where(here)).rowcount)
+
+
+def find_oldest_running_start(conn: Connection) -> datetime | None:
+    """Return the start time of the oldest running job; None if no job is running."""
+    began = func.coalesce(jobs.c.attempt_started_at, jobs.c.started_at, jobs.c.submitted_at)
+    return from_optional_micros(conn.scalar(select(func.min(began)).where(jobs.c.state.in_(_STATES_WITH_TASKS))))
+
+
+def _dataset_from_row(row: Row[Any], granted: Mapping[str, bool]) -> Dataset:
+    writable = tuple(sorted(group for group, writable in granted.items() if writable))
+    return record_from_row(Dataset, row, groups=tuple(sorted(granted)), writable_groups=writable)
+
+
+def _build_seal_context(name: str) -> str:
+    return f"the dataset {name}"  # never change it: stored values are bound to this text

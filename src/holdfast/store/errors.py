@@ -1,4 +1,4 @@
-"""What can go wrong with the store itself, as against with what was asked of it."""
+"""Errors of the store itself, as opposed to invalid requests."""
 
 from __future__ import annotations
 
@@ -7,27 +7,32 @@ from holdfast.core.messages import msg
 
 
 class StoreError(HoldfastError):
-    """The database could not do it now: full disk, lost connection, damaged file. Nothing, or for a connection lost
-    during a commit possibly everything, of the write was kept. The next call tries afresh."""
+    """A database failure: full disk, lost connection, damaged file. The write is rolled back, unless the connection
+    was lost during the commit. The next call tries again."""
 
 
 class DiskFull(StoreError):
-    """The database could not grow; nothing of the write was kept."""
+    """The disk of the database is full; the write was rolled back."""
 
 
 class StaleVersion(HoldfastError):
-    """Someone else changed the job since it was read; nothing was written."""
+    """The job was changed since it was read; nothing was written."""
 
     def __init__(self, job_id: str, expected: int, found: int | None) -> None:
-        there = msg("is gone") if found is None else msg("is at version {found}", found=found)
+        there = msg("has been deleted") if found is None else msg("is at version {found}", found=found)
         super().__init__(
-            msg("Job {job_id} {there}, not at version {expected}", job_id=job_id, there=there, expected=expected)
+            msg(
+                "Job {job_id} {available}; expected version {expected}",
+                job_id=job_id,
+                available=there,
+                expected=expected,
+            )
         )
         self.job_id = job_id
 
 
 class NameInUse(HoldfastError):
-    """The user had a job of this name before; nothing was written."""
+    """The user has already used this job name; nothing was written."""
 
     def __init__(self, user: str, name: str) -> None:
-        super().__init__(msg("{user} had a job {name} before", user=user, name=name))
+        super().__init__(msg("{user} has already used the job name {name}", user=user, name=name))

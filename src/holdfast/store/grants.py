@@ -1,4 +1,4 @@
-"""Which groups a named thing is for: a table of two columns, its name and a group's."""
+"""Grants of a named object to groups: a table of two columns, the object's name and the group's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Table, delete, insert, select
 from holdfast.core.errors import NotFound
 from holdfast.core.messages import msg
 
-from .rows import storable
+from .rows import make_storable
 from .tables import groups
 
 
@@ -18,41 +18,41 @@ class Grants:
         self._table = table
         self._name, self._group = table.c
 
-    def of(self, conn: Connection, name: str) -> tuple[str, ...]:
-        """By group."""
+    def list_granted_groups(self, conn: Connection, name: str) -> tuple[str, ...]:
+        """Return the granted groups, sorted by name."""
         return tuple(sorted(conn.scalars(select(self._group).where(self._name == name))))
 
-    def all(self, conn: Connection) -> dict[str, list[str]]:
-        """Name -> groups."""
+    def list_all_grants(self, conn: Connection) -> dict[str, list[str]]:
+        """Map each object name to its groups."""
         found: dict[str, list[str]] = {}
         for name, group in conn.execute(select(self._table).order_by(self._group)):
             found.setdefault(name, []).append(group)
         return found
 
     def grant(self, conn: Connection, name: str, group: str) -> None:
-        """Harmless when it was granted before; NotFound when there is no such group."""
-        if conn.scalar(select(groups.c.name).where(groups.c.name == storable(group))) is None:
-            raise _no_group(group)
+        """Grant an object to a group. Idempotent; NotFound if the group does not exist."""
+        if conn.scalar(select(groups.c.name).where(groups.c.name == make_storable(group))) is None:
+            raise _build_group_not_found(group)
         self.revoke(conn, name, group)
         conn.execute(insert(self._table), {self._name.name: name, self._group.name: group})
 
     def revoke(self, conn: Connection, name: str, group: str) -> bool:
-        """Whether there was anything to take back."""
-        here = (self._name == storable(name)) & (self._group == storable(group))
+        """Revoke a grant; return whether it existed."""
+        here = (self._name == make_storable(name)) & (self._group == make_storable(group))
         return bool(conn.execute(delete(self._table).where(here)).rowcount)
 
-    def set(self, conn: Connection, name: str, wanted: Iterable[str]) -> None:
-        """For these groups and no others; NotFound when one of them is not there."""
+    def replace_granted_groups(self, conn: Connection, name: str, wanted: Iterable[str]) -> None:
+        """Replace all grants of an object; NotFound if a group does not exist."""
         conn.execute(delete(self._table).where(self._name == name))
-        asked = sorted({storable(group) for group in wanted})
+        asked = sorted({make_storable(group) for group in wanted})
         if not asked:
             return
         known = set(conn.scalars(select(groups.c.name).where(groups.c.name.in_(asked))))
         for group in asked:
             if group not in known:
-                raise _no_group(group)
+                raise _build_group_not_found(group)
         conn.execute(insert(self._table), [{self._name.name: name, self._group.name: group} for group in asked])
 
 
-def _no_group(name: str) -> NotFound:
-    return NotFound(msg("There is no group {name}", name=name[:100]), field="groups")
+def _build_group_not_found(name: str) -> NotFound:
+    return NotFound(msg("Group {name} not found", name=name[:100]), field="groups")

@@ -1,7 +1,7 @@
-"""Schedules, and what came of each time they were due.
+"""Schedules and the history of their runs.
 
-A time that is due is taken by `advance`: the job, the row of history and the step to the next time are one write, which
-happens only if the schedule is still as it was read. So none is lost and none is taken twice, whenever a server dies.
+`advance_schedules` submits the job, records the run and sets the next due time in one write, which happens only if the
+schedule is unchanged since it was read. So no run is lost or repeated when a server dies.
 """
 
 from __future__ import annotations
@@ -19,43 +19,40 @@ from sqlalchemy import Connection, Row, and_, bindparam, delete, func, insert, o
 from holdfast.core.codec import job_from_json, job_to_json
 from holdfast.core.errors import Conflict, UserError
 from holdfast.core.job import Job
-from holdfast.core.messages import msg, pack, unpack
+from holdfast.core.messages import msg
 from holdfast.core.schedule import (
-    Invalid,
-    Missed,
-    Overlap,
     Recurrence,
-    RecurrenceKind,
-    Run,
     RunResult,
     Schedule,
     ScheduleOrder,
     SchedulePage,
     ScheduleQuery,
+    ScheduleRun,
 )
 from holdfast.core.states import JobState
 
-from .connections import vault_of
-from .jobs.records import Inserted, NewJob, insert_job, insert_jobs
-from .notifications.occurrences import runs_removed
-from .rows import instant, maybe_instant, maybe_micros, micros, storable, to_json
+from .connections import get_vault
+from .jobs.records import InsertedJob, NewJob, insert_job, insert_jobs
+from .mapping import record_from_row, record_to_row
+from .notifications.event_scan import clamp_run_position
+from .rows import from_optional_micros, make_storable, to_json, to_micros
 from .tables import jobs, schedule_runs, schedules
 
-KEPT_RUNS = 1000  # of each schedule's history, about so many of the newest
-TRIM_INTERVAL = 50  # turns of a schedule between two looks at how long its history is
+MAX_KEPT_RUNS = 1000  # per schedule, approximately
+TRIM_INTERVAL = 50  # steps of a schedule between two trims of its history
 
 _ALPHABET = string.ascii_lowercase + string.digits
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredSchedule:
     schedule: Schedule
     job: Job  # with its secrets
-    damage: str | None = None  # why they cannot be read
+    damage: str | None = None  # why the secrets cannot be read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewRun:
+class NewScheduleRun:
     due_at: datetime
     at: datetime
     result: RunResult
@@ -64,93 +61,90 @@ class NewRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """What one schedule does next, if it is still at the version of `after`. A job belongs to its run."""
+class ScheduleStep:
+    """The next step of a schedule, applied if it is still at the version of `after`. The job belongs to the run."""
 
     after: Schedule  # with the version it was read at
-    run: NewRun | None = None
+    run: NewScheduleRun | None = None
     job: NewJob | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ScheduleStepResult:
     moved: bool  # False: the schedule had changed, and nothing was done
-    inserted: Inserted | None = None
+    inserted: InsertedJob | None = None
 
 
 # -- one schedule
 
 
 def create_schedule(conn: Connection, *, schedule: Schedule, job: Job) -> Schedule:
-    """Under a new id, which is in what is given back. `job` has the secrets."""
+    """Insert a schedule with a new id and return it. `job` has the secrets."""
     taken = True
     while taken:
-        made = replace(schedule, id=schedule_id())
+        made = replace(schedule, id=generate_schedule_id())
         taken = conn.scalar(select(schedules.c.id).where(schedules.c.id == made.id)) is not None
-    conn.execute(insert(schedules), {"id": made.id, "version": 0, **_values(made), **_template(conn, made, job)})
+    conn.execute(insert(schedules), {**_schedule_to_row(made), **_template_to_row(conn, made, job), "version": 0})
     return made
 
 
-def schedule_id() -> str:
+def generate_schedule_id() -> str:
     return "recurrence-" + "".join(secrets.choice(_ALPHABET) for _ in range(6))
 
 
-def load_schedule(conn: Connection, id: str) -> Stored | None:
-    row = conn.execute(select(schedules).where(schedules.c.id == storable(id))).one_or_none()
-    return None if row is None else _stored(conn, row)
+def load_schedule(conn: Connection, id: str) -> StoredSchedule | None:
+    row = conn.execute(select(schedules).where(schedules.c.id == make_storable(id))).one_or_none()
+    return None if row is None else _stored_schedule_from_row(conn, row)
 
 
-def names(conn: Connection, ids: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Id -> name and group, of those that exist."""
+def load_schedule_names(conn: Connection, ids: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Map the id of each existing schedule to its name and group."""
     columns = (schedules.c.id, schedules.c.name, schedules.c.group_name)
-    found = conn.execute(select(*columns).where(schedules.c.id.in_([storable(id) for id in ids])))
+    found = conn.execute(select(*columns).where(schedules.c.id.in_([make_storable(id) for id in ids])))
     return {row.id: (row.name, row.group_name) for row in found}
 
 
 def update_schedule(
-    conn: Connection, *, schedule: Schedule, job: Job | None = None, run: NewRun | None = None
+    conn: Connection, *, schedule: Schedule, job: Job | None = None, run: NewScheduleRun | None = None
 ) -> Schedule | None:
-    """All of it, and its template when `job` is given. None when it is no longer at the version it was read at."""
-    template = {} if job is None else _template(conn, schedule, job)
-    if not _step(conn, schedule, {**_values(schedule), **template}):
+    """Update everything, and the template if `job` is given. None if its version has changed since it was read."""
+    template = {} if job is None else _template_to_row(conn, schedule, job)
+    if not _update_if_unchanged(conn, schedule, {**_schedule_to_row(schedule), **template}):
         return None
     if run is not None:
-        conn.execute(insert(schedule_runs), _run_values(schedule.id, run))
+        conn.execute(insert(schedule_runs), _run_to_row(schedule.id, run))
     return replace(schedule, version=schedule.version + 1)
 
 
 def delete_schedule(conn: Connection, id: str) -> bool:
-    """With its history; its jobs stay."""
+    """Delete a schedule and its history. Its jobs are kept."""
     conn.execute(delete(schedule_runs).where(schedule_runs.c.schedule_id == id))
-    runs_removed(conn)
+    clamp_run_position(conn)
     return bool(conn.execute(delete(schedules).where(schedules.c.id == id)).rowcount)
 
 
-def count_of_user(conn: Connection, user: str) -> int:
+def count_user_schedules(conn: Connection, user: str) -> int:
     return conn.scalar(select(func.count()).select_from(schedules).where(schedules.c.user_name == user)) or 0
 
 
-def any_of(conn: Connection, *, user: str | None = None, group: str | None = None) -> bool:
-    """Whether there is one of this user, or in this group."""
+def has_schedules(conn: Connection, *, user: str | None = None, group: str | None = None) -> bool:
+    """Whether this user or group has a schedule."""
     column, name = (schedules.c.group_name, group) if user is None else (schedules.c.user_name, user)
-    return conn.scalar(select(schedules.c.id).where(column == storable(name or "")).limit(1)) is not None
+    return conn.scalar(select(schedules.c.id).where(column == make_storable(name or "")).limit(1)) is not None
 
 
-def note_validity(conn: Connection, found: Sequence[Schedule]) -> None:
-    """What was found when somebody looked; nothing for those that have changed since."""
+def record_validity(conn: Connection, found: Sequence[Schedule]) -> None:
+    """Record whether schedules are valid, except for those that have changed since."""
     for schedule in found:
-        values = {
-            "invalid": None if schedule.invalid is None else schedule.invalid.value,
-            "message": storable(pack(schedule.message)),
-            "next_run_at": maybe_micros(schedule.next_run_at),
-        }
+        row = record_to_row(schedule, schedules)
+        values = {name: row[name] for name in ("invalid", "message", "next_run_at")}
         here = and_(schedules.c.id == schedule.id, schedules.c.version == schedule.version)
         conn.execute(update(schedules).where(here).values(values))
 
 
 # -- lists
 
-_ORDERS = {
+_ORDER_COLUMNS = {
     ScheduleOrder.UPDATED: schedules.c.updated_at,
     ScheduleOrder.CREATED: schedules.c.created_at,
     ScheduleOrder.NAME: schedules.c.name,
@@ -161,23 +155,23 @@ _ORDERS = {
 
 
 def list_schedules(conn: Connection, query: ScheduleQuery) -> SchedulePage:
-    """Those without a next run come last, whichever way it is sorted."""
-    where = and_(*_conditions(query))
+    """Return a page of schedules. Those without a next run are last in both directions."""
+    where = and_(*_build_conditions(query))
     total = conn.scalar(select(func.count()).select_from(schedules).where(where)) or 0
-    column = _ORDERS[query.order]
+    column = _ORDER_COLUMNS[query.order]
     order = (column.is_(None), column.desc() if query.descending else column, schedules.c.id)
     rows = conn.execute(select(schedules).where(where).order_by(*order).offset(query.offset).limit(query.limit))
-    return SchedulePage(tuple(_schedule(row) for row in rows), total)
+    return SchedulePage(tuple(_schedule_from_row(row) for row in rows), total)
 
 
-def _conditions(query: ScheduleQuery) -> list[Any]:
+def _build_conditions(query: ScheduleQuery) -> list[Any]:
     found: list[Any] = [schedules.c.id.is_not(None)]
     if query.groups is not None:
-        found.append(schedules.c.group_name.in_([storable(group) for group in query.groups]))
+        found.append(schedules.c.group_name.in_([make_storable(group) for group in query.groups]))
     if query.user is not None:
-        found.append(schedules.c.user_name == storable(query.user))
+        found.append(schedules.c.user_name == make_storable(query.user))
     if query.text:
-        part = storable(query.text).lower()
+        part = make_storable(query.text).lower()
         found.append(
             or_(
                 func.lower(schedules.c.name).contains(part, autoescape=True),
@@ -187,13 +181,13 @@ def _conditions(query: ScheduleQuery) -> list[Any]:
     return found
 
 
-def list_runs(conn: Connection, id: str, before: int | None, limit: int) -> list[Run]:
-    """Newest first; those before a seq."""
+def list_runs(conn: Connection, id: str, before: int | None, limit: int) -> list[ScheduleRun]:
+    """Return runs before a seq, newest first."""
     joined = schedule_runs.outerjoin(jobs, jobs.c.id == schedule_runs.c.job_id)
     query = select(schedule_runs, jobs.c.state).select_from(joined).where(schedule_runs.c.schedule_id == id)
     if before is not None:
         query = query.where(schedule_runs.c.seq < before)
-    return [_run(row) for row in conn.execute(query.order_by(schedule_runs.c.seq.desc()).limit(limit))]
+    return [_run_from_row(row) for row in conn.execute(query.order_by(schedule_runs.c.seq.desc()).limit(limit))]
 
 
 _NEWEST_RUN = (
@@ -201,23 +195,23 @@ _NEWEST_RUN = (
 )
 
 
-def newest_runs(conn: Connection, ids: Sequence[str]) -> dict[str, Run]:
-    """Schedule -> its newest run; without those that have none."""
+def load_newest_runs(conn: Connection, ids: Sequence[str]) -> dict[str, ScheduleRun]:
+    """Map each schedule that has runs to its newest run."""
     newest = select(_NEWEST_RUN).where(schedules.c.id.in_(ids))
     joined = schedule_runs.outerjoin(jobs, jobs.c.id == schedule_runs.c.job_id)
     query = select(schedule_runs, jobs.c.state).select_from(joined).where(schedule_runs.c.seq.in_(newest))
-    return {row.schedule_id: _run(row) for row in conn.execute(query)}
+    return {row.schedule_id: _run_from_row(row) for row in conn.execute(query)}
 
 
-# -- being due
+# -- due schedules
 
 _DUE = select(schedules).where(schedules.c.next_run_at <= bindparam("now")).order_by(schedules.c.next_run_at)
 _FIRST_DUE = text("SELECT min(next_run_at) FROM schedules WHERE next_run_at IS NOT NULL")
-_OPEN = "schedule_id IS NOT NULL AND finished_at IS NULL"
-_OPEN_JOBS = text(f"SELECT schedule_id, id FROM jobs WHERE {_OPEN} AND schedule_id IN :ids").bindparams(  # noqa: S608
+_OPEN_CONDITION = "schedule_id IS NOT NULL AND finished_at IS NULL"
+_OPEN_JOBS = text(f"SELECT schedule_id, id FROM jobs WHERE {_OPEN_CONDITION} AND schedule_id IN :ids").bindparams(  # noqa: S608
     bindparam("ids", expanding=True)
 )
-# Jobs that a newer one of the same schedule takes the place of.
+# Jobs that are replaced by a newer one of the same schedule.
 _SUPERSEDED = text(
     "SELECT j.id, j.schedule_id FROM jobs j JOIN schedules s ON s.id = j.schedule_id"
     " WHERE j.schedule_id IS NOT NULL AND j.finished_at IS NULL AND j.stop_json IS NULL AND s.overlap = 'cancel'"
@@ -225,38 +219,38 @@ _SUPERSEDED = text(
 )
 
 
-def due(conn: Connection, now: datetime, limit: int) -> list[Stored]:
-    """The next few that should have run by now, longest due first."""
-    return [_stored(conn, row) for row in conn.execute(_DUE.limit(limit), {"now": micros(now)})]
+def list_due_schedules(conn: Connection, now: datetime, limit: int) -> list[StoredSchedule]:
+    """Return due schedules, longest due first."""
+    return [_stored_schedule_from_row(conn, row) for row in conn.execute(_DUE.limit(limit), {"now": to_micros(now)})]
 
 
-def first_due(conn: Connection) -> datetime | None:
-    return maybe_instant(conn.scalar(_FIRST_DUE))
+def find_next_due_time(conn: Connection) -> datetime | None:
+    return from_optional_micros(conn.scalar(_FIRST_DUE))
 
 
-def open_jobs(conn: Connection, ids: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Schedule -> its jobs that are not final."""
+def list_open_jobs(conn: Connection, ids: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Map each schedule to its jobs that are not final."""
     found: dict[str, tuple[str, ...]] = {}
     for schedule, job in conn.execute(_OPEN_JOBS, {"ids": list(ids)}):
         found[schedule] = (*found.get(schedule, ()), job)
     return found
 
 
-def queued(conn: Connection, ids: Sequence[str]) -> list[Stored]:
-    """Those of these with a run that waits for an earlier job to end."""
+def list_queued_schedules(conn: Connection, ids: Sequence[str]) -> list[StoredSchedule]:
+    """Return the schedules with a run that waits for an earlier job to end."""
     waiting = and_(schedules.c.id.in_(ids), schedules.c.queued_at.is_not(None))
-    return [_stored(conn, row) for row in conn.execute(select(schedules).where(waiting))]
+    return [_stored_schedule_from_row(conn, row) for row in conn.execute(select(schedules).where(waiting))]
 
 
-def superseded(conn: Connection) -> dict[str, str]:
-    """Job -> its schedule."""
+def list_superseded_jobs(conn: Connection) -> dict[str, str]:
+    """Map each superseded job to its schedule."""
     return {row.id: row.schedule_id for row in conn.execute(_SUPERSEDED)}
 
 
-def page_after(conn: Connection, id: str, limit: int) -> list[Schedule]:
-    """All schedules in order of their ids, a few at a time."""
+def list_schedules_after(conn: Connection, id: str, limit: int) -> list[Schedule]:
+    """Return the next schedules, sorted by id."""
     rows = conn.execute(select(schedules).where(schedules.c.id > id).order_by(schedules.c.id).limit(limit))
-    return [_schedule(row) for row in rows]
+    return [_schedule_from_row(row) for row in rows]
 
 
 _ADVANCE = text(
@@ -265,36 +259,35 @@ _ADVANCE = text(
 )
 
 
-def _step_values(schedule: Schedule) -> dict[str, Any]:
-    return {**_progress(schedule), "id": schedule.id, "version": schedule.version}
-
-
-def advance(conn: Connection, turns: Sequence[Turn]) -> list[Taken]:
-    """Each turn, of different schedules; or nothing of it when its schedule changed since it was read."""
-    moved = [bool(conn.execute(_ADVANCE, _step_values(turn.after)).rowcount) for turn in turns]
+def advance_schedules(conn: Connection, turns: Sequence[ScheduleStep]) -> list[ScheduleStepResult]:
+    """Apply each step, unless its schedule has changed since it was read. Each is of another schedule."""
+    moved = [bool(conn.execute(_ADVANCE, record_to_row(turn.after, schedules)).rowcount) for turn in turns]
     taken = [turn for turn, did in zip(turns, moved, strict=True) if did]
-    made = iter(_insert(conn, [turn.job for turn in taken if turn.job is not None]))
+    made = iter(_insert_schedule_jobs(conn, [turn.job for turn in taken if turn.job is not None]))
     jobs_of = {turn.after.id: next(made) for turn in taken if turn.job is not None}
-    history = [_run_values(turn.after.id, turn.run, jobs_of.get(turn.after.id)) for turn in taken if turn.run]
+    history = [_run_to_row(turn.after.id, turn.run, jobs_of.get(turn.after.id)) for turn in taken if turn.run]
     if history:
         conn.execute(insert(schedule_runs), history)
     for turn in turns:
         if turn.after.version % TRIM_INTERVAL == TRIM_INTERVAL - 1:
-            _trim(conn, turn.after.id)
-    return [Taken(did, jobs_of.get(turn.after.id) if did else None) for turn, did in zip(turns, moved, strict=True)]
+            _trim_history(conn, turn.after.id)
+    return [
+        ScheduleStepResult(did, jobs_of.get(turn.after.id) if did else None)
+        for turn, did in zip(turns, moved, strict=True)
+    ]
 
 
-def _insert(conn: Connection, news: Sequence[NewJob]) -> list[Inserted]:
+def _insert_schedule_jobs(conn: Connection, news: Sequence[NewJob]) -> list[InsertedJob]:
     return insert_jobs(conn, news) if news else []
 
 
-def run_once(conn: Connection, id: str, run: NewRun, job: NewJob) -> Inserted:
-    """A job that somebody asked for, and its row of history; Conflict when the schedule is gone."""
+def insert_manual_run(conn: Connection, id: str, run: NewScheduleRun, job: NewJob) -> InsertedJob:
+    """Insert a job that a user started by hand, and its run; Conflict if the schedule was deleted."""
     if conn.scalar(select(schedules.c.id).where(schedules.c.id == id)) is None:
-        raise Conflict(msg("The schedule {id} was just deleted", id=id))
+        raise Conflict(msg("Schedule {id} has been deleted", id=id))
     inserted = insert_job(conn, new=job)
-    conn.execute(insert(schedule_runs), _run_values(id, run, inserted))
-    _trim(conn, id)
+    conn.execute(insert(schedule_runs), _run_to_row(id, run, inserted))
+    _trim_history(conn, id)
     return inserted
 
 
@@ -303,18 +296,18 @@ _LAST_KEPT = (
     .where(schedule_runs.c.schedule_id == bindparam("id"))
     .order_by(schedule_runs.c.seq.desc())
     .limit(1)
-    .offset(KEPT_RUNS)
+    .offset(MAX_KEPT_RUNS)
 )
 
 
-def _trim(conn: Connection, id: str) -> None:
+def _trim_history(conn: Connection, id: str) -> None:
     last = conn.scalar(_LAST_KEPT, {"id": id})
     if last is not None:
         old = and_(schedule_runs.c.schedule_id == id, schedule_runs.c.seq <= last)
         conn.execute(delete(schedule_runs).where(old))
 
 
-def _step(conn: Connection, schedule: Schedule, values: Mapping[str, Any]) -> bool:
+def _update_if_unchanged(conn: Connection, schedule: Schedule, values: Mapping[str, Any]) -> bool:
     here = and_(schedules.c.id == schedule.id, schedules.c.version == schedule.version)
     return bool(
         conn.execute(update(schedules).where(here).values({**values, "version": schedule.version + 1})).rowcount
@@ -324,99 +317,37 @@ def _step(conn: Connection, schedule: Schedule, values: Mapping[str, Any]) -> bo
 # -- rows
 
 
-def _progress(schedule: Schedule) -> dict[str, Any]:
-    return {
-        "invalid": None if schedule.invalid is None else schedule.invalid.value,
-        "message": storable(pack(schedule.message)),
-        "next_run_at": maybe_micros(schedule.next_run_at),
-        "queued_at": maybe_micros(schedule.queued_at),
-        "last_run_at": maybe_micros(schedule.last_run_at),
-    }
+def _schedule_to_row(schedule: Schedule) -> dict[str, Any]:
+    return {**record_to_row(schedule, schedules), **record_to_row(schedule.recurrence, schedules)}
 
 
-def _values(schedule: Schedule) -> dict[str, Any]:
-    recurrence = schedule.recurrence
-    return {
-        **_progress(schedule),
-        "name": schedule.name,
-        "user_name": schedule.user,
-        "group_name": schedule.group,
-        "source": schedule.source,
-        "kind": recurrence.kind.value,
-        "cron": None if recurrence.cron is None else storable(recurrence.cron),
-        "timezone": storable(recurrence.timezone),
-        "overlap": schedule.overlap.value,
-        "missed": schedule.missed.value,
-        "ends_at": maybe_micros(schedule.ends_at),
-        "paused": schedule.paused,
-        "created_at": micros(schedule.created_at),
-        "updated_at": micros(schedule.updated_at),
-    }
-
-
-def _template(conn: Connection, schedule: Schedule, job: Job) -> dict[str, Any]:
+def _template_to_row(conn: Connection, schedule: Schedule, job: Job) -> dict[str, Any]:
     sealed = None
     if job.secrets:
-        sealed = vault_of(conn).seal(to_json(dict(job.secrets)).encode(), about=schedule.id)
+        sealed = get_vault(conn).seal(to_json(dict(job.secrets)).encode(), about=schedule.id)
     return {"spec_json": to_json(job_to_json(job, secrets=False)), "secrets": sealed}
 
 
-def _stored(conn: Connection, row: Row[Any]) -> Stored:
-    schedule = _schedule(row)
+def _stored_schedule_from_row(conn: Connection, row: Row[Any]) -> StoredSchedule:
+    schedule = _schedule_from_row(row)
     if row.secrets is None:
-        return Stored(schedule, schedule.job)
+        return StoredSchedule(schedule, schedule.job)
     try:
-        opened = vault_of(conn).unseal(bytes(row.secrets), about=row.id)
-    except UserError as error:  # of one schedule: all others go on
-        return Stored(schedule, schedule.job, damage=error.message)
-    return Stored(schedule, replace(schedule.job, secrets=json.loads(opened)))
+        opened = get_vault(conn).unseal(bytes(row.secrets), about=row.id)
+    except UserError as error:  # other schedules must continue
+        return StoredSchedule(schedule, schedule.job, damage=error.message)
+    return StoredSchedule(schedule, replace(schedule.job, secrets=json.loads(opened)))
 
 
-def _schedule(row: Row[Any]) -> Schedule:
-    return Schedule(
-        id=row.id,
-        name=row.name,
-        user=row.user_name,
-        group=row.group_name,
-        job=job_from_json(json.loads(row.spec_json)),
-        source=row.source,
-        recurrence=Recurrence(kind=RecurrenceKind(row.kind), cron=row.cron, timezone=row.timezone),
-        overlap=Overlap(row.overlap),
-        missed=Missed(row.missed),
-        ends_at=maybe_instant(row.ends_at),
-        paused=bool(row.paused),
-        invalid=Invalid(row.invalid) if row.invalid else None,
-        message=unpack(row.message),
-        next_run_at=maybe_instant(row.next_run_at),
-        queued_at=maybe_instant(row.queued_at),
-        last_run_at=maybe_instant(row.last_run_at),
-        created_at=instant(row.created_at),
-        updated_at=instant(row.updated_at),
-        version=row.version,
-    )
+def _schedule_from_row(row: Row[Any]) -> Schedule:
+    job = job_from_json(json.loads(row.spec_json))
+    return record_from_row(Schedule, row, job=job, recurrence=record_from_row(Recurrence, row))
 
 
-def _run_values(schedule_id: str, run: NewRun, job: Inserted | None = None) -> dict[str, Any]:
-    return {
-        "schedule_id": schedule_id,
-        "due_at": micros(run.due_at),
-        "at": micros(run.at),
-        "result": run.result.value,
-        "job_id": None if job is None else job.summary.id,
-        "message": storable(pack(run.message)),
-        "actor": run.actor,
-    }
+def _run_to_row(schedule_id: str, run: NewScheduleRun, job: InsertedJob | None = None) -> dict[str, Any]:
+    job_id = None if job is None else job.summary.id
+    return record_to_row(run, schedule_runs, schedule_id=schedule_id, job_id=job_id)
 
 
-def _run(row: Row[Any]) -> Run:
-    return Run(
-        seq=row.seq,
-        schedule_id=row.schedule_id,
-        due_at=instant(row.due_at),
-        at=instant(row.at),
-        result=RunResult(row.result),
-        job_id=row.job_id,
-        job_state=JobState(row.state) if row.state else None,
-        message=unpack(row.message),
-        actor=row.actor,
-    )
+def _run_from_row(row: Row[Any]) -> ScheduleRun:
+    return record_from_row(ScheduleRun, row, job_state=JobState(row.state) if row.state else None)

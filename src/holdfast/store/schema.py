@@ -1,4 +1,4 @@
-"""Brings a database to the present tables. Alembic, a tenth of a server's memory, is loaded only for an older one."""
+"""Migrates a database to the current schema. Alembic uses much memory, so it is loaded only for an older schema."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from holdfast.core.messages import msg
 
 from .tables import metadata
 
-HEAD = "0007"  # the newest migration; a test keeps it true
-MIGRATIONS = Path(__file__).parent / "migrations"
+HEAD_REVISION = "0007"  # the newest migration; a test checks it
+MIGRATIONS_FOLDER = Path(__file__).parent / "migrations"
 
 _CREATE_SEARCH_TABLE = text(
     "CREATE VIRTUAL TABLE job_search USING fts5("
@@ -26,11 +26,12 @@ _CREATE_VERSION_TABLE = text(
 _INSERT_VERSION = text("INSERT INTO alembic_version (version_num) VALUES (:version)")
 
 
-def current_version(conn: Connection) -> str | None:
-    """None for an empty database."""
+def read_schema_version(conn: Connection) -> str | None:
+    """Return the schema version; None for an empty database."""
     if conn.dialect.name == "postgresql" and conn.scalar(text("SHOW server_encoding")) != "UTF8":
         raise UserError(
-            msg("The PostgreSQL database does not store UTF-8"), hint=msg("Create it with ENCODING 'UTF8'.")
+            msg("The encoding of the PostgreSQL database is not UTF-8"),
+            hint=msg("Create the database with ENCODING 'UTF8'."),
         )
     if not conn.dialect.has_table(conn, "alembic_version"):
         return None
@@ -38,26 +39,25 @@ def current_version(conn: Connection) -> str | None:
     return version
 
 
-def migrate(engine: Engine) -> None:
-    """Create the tables or run all missing migrations, in one transaction: a crash half-way leaves the database as it
-    was."""
+def migrate_database(engine: Engine) -> None:
+    """Create the tables or run all missing migrations, in one transaction."""
     with engine.begin() as conn:
-        if current_version(conn) is None:
+        if read_schema_version(conn) is None:
             create_tables(conn)
         else:
             _run_migrations(conn)
 
 
 def create_tables(conn: Connection) -> None:
-    """Create in an empty database what all migrations together would; a test compares the two."""
+    """Create the current schema in an empty database; a test compares it with the migrations."""
     metadata.create_all(conn, checkfirst=False)
-    _create_search(conn)
+    _create_search_index(conn)
     conn.execute(_CREATE_VERSION_TABLE)
-    conn.execute(_INSERT_VERSION, {"version": HEAD})
+    conn.execute(_INSERT_VERSION, {"version": HEAD_REVISION})
 
 
-def _create_search(conn: Connection) -> None:
-    """Create what finds parts of names and ids among a million jobs."""
+def _create_search_index(conn: Connection) -> None:
+    """Create the index for text search in names and ids."""
     if conn.dialect.name == "sqlite":
         conn.execute(_CREATE_SEARCH_TABLE)
         conn.execute(_CREATE_SEARCH_TERMS)
@@ -65,7 +65,7 @@ def _create_search(conn: Connection) -> None:
     try:
         with conn.begin_nested():
             conn.execute(text("CREATE EXTENSION IF NOT EXISTS pg_trgm"))
-    except exc.DBAPIError:  # not installed, or not ours to create: search reads the table instead
+    except exc.DBAPIError:  # not installed, or no permission: search reads the table instead
         return
     conn.execute(text("CREATE INDEX ix_jobs_search ON jobs USING gin (search gin_trgm_ops)"))
 
@@ -76,16 +76,16 @@ def _run_migrations(conn: Connection) -> None:
     from alembic.util import CommandError
 
     config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("script_location", str(MIGRATIONS_FOLDER).replace("%", "%%"))
     config.attributes["connection"] = conn
     try:
         command.upgrade(config, "head")
     except CommandError as error:
-        raise _too_new(str(error)) from error
+        raise _build_newer_release_error(str(error)) from error
 
 
-def _too_new(detail: str) -> UserError:
+def _build_newer_release_error(detail: str) -> UserError:
     return UserError(
-        msg("The database was written by another release of Holdfast ({detail})", detail=detail),
-        hint=msg("Start the release that wrote it, or a newer one."),
+        msg("The database was written by a newer Holdfast release ({detail})", detail=detail),
+        hint=msg("Start the release that wrote the database, or a newer release."),
     )

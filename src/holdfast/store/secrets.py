@@ -1,97 +1,74 @@
-"""Secrets that admins keep: for git and for registries. Values are sealed here, and bound to the name."""
+"""Secrets for git and registries, managed by admins. Values are sealed here, and bound to the name."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, select
 
-from holdfast.core.catalogue import Secret, SecretKind
-from holdfast.core.errors import Conflict, NotFound
+from holdfast.core.catalogue import Secret
+from holdfast.core.errors import NotFound
 from holdfast.core.messages import msg
 
-from .connections import vault_of
-from .rows import storable
+from .connections import get_vault
+from .mapping import record_from_row, record_to_row
+from .named_table import NamedTable
+from .rows import make_storable
 from .tables import datasets, image_aliases, secrets
 
 
 def create_secret(conn: Connection, secret: Secret, value: str) -> None:
-    """Conflict when the name is taken."""
-    if get_secret(conn, secret.name) is not None:
-        raise Conflict(msg("There is a secret {name} already", name=secret.name), field="name")
-    conn.execute(insert(secrets), {"name": secret.name, **_values(secret), "value": _sealed(conn, secret.name, value)})
+    """Create a secret; Conflict if the name is in use."""
+    _SECRETS.require_unused(conn, secret.name)
+    _SECRETS.insert_row(conn, record_to_row(secret, secrets, value=_seal_value(conn, secret.name, value)))
 
 
 def get_secret(conn: Connection, name: str) -> Secret | None:
-    row = conn.execute(_shown().where(secrets.c.name == storable(name))).one_or_none()
-    return None if row is None else _secret_of(row)
+    row = _SECRETS.find_row(conn, name)
+    return None if row is None else record_from_row(Secret, row)
 
 
 def list_secrets(conn: Connection) -> list[Secret]:
-    """By name."""
-    return [_secret_of(row) for row in conn.execute(_shown().order_by(secrets.c.name))]
+    """Return all secrets, sorted by name."""
+    return [record_from_row(Secret, row) for row in _SECRETS.list_rows(conn)]
 
 
-def secret_value(conn: Connection, name: str) -> str | None:
-    """None when there is no such secret."""
-    sealed = conn.scalar(select(secrets.c.value).where(secrets.c.name == storable(name)))
-    return None if sealed is None else vault_of(conn).unseal(bytes(sealed), about=_about(name)).decode()
+def load_secret_value(conn: Connection, name: str) -> str | None:
+    """Return the value; None if the secret does not exist."""
+    sealed = conn.scalar(select(secrets.c.value).where(secrets.c.name == make_storable(name)))
+    return None if sealed is None else get_vault(conn).unseal(bytes(sealed), about=_build_seal_context(name)).decode()
 
 
 def update_secret(conn: Connection, secret: Secret, value: str | None) -> None:
-    """The value stays where none is given."""
-    changed: dict[str, Any] = _values(secret)
+    """Update a secret; None keeps the value."""
+    changed = record_to_row(secret, secrets)
     if value is not None:
-        changed["value"] = _sealed(conn, secret.name, value)
-    if not conn.execute(update(secrets).where(secrets.c.name == secret.name).values(changed)).rowcount:
-        raise no_secret(secret.name)
+        changed["value"] = _seal_value(conn, secret.name, value)
+    _SECRETS.update_row(conn, secret.name, changed)
 
 
-def delete_secret(conn: Connection, name: str) -> None:
-    if not conn.execute(delete(secrets).where(secrets.c.name == storable(name))).rowcount:
-        raise no_secret(name)
-
-
-def users_of_secret(conn: Connection, name: str) -> list[str]:
-    """What would miss it, in words: "dataset code", "image torch"."""
+def list_secret_users(conn: Connection, name: str) -> list[str]:
+    """Return what uses the secret, as text: "dataset code", "image torch"."""
     rows = conn.execute(select(datasets.c.name, datasets.c.data_json).where(datasets.c.kind == "git"))
     found = [msg("dataset {name}", name=row.name) for row in rows if json.loads(row.data_json).get("secret") == name]
-    named = image_aliases.c.pull_secret == storable(name)
+    named = image_aliases.c.pull_secret == make_storable(name)
     images = conn.execute(select(image_aliases.c.name).where(named)).scalars()
     return sorted(found) + sorted(msg("image {image}", image=image) for image in images)
 
 
-def no_secret(name: str) -> NotFound:
-    return NotFound(msg("There is no secret {name}", name=name[:100]))
+def build_secret_not_found(name: str) -> NotFound:
+    return NotFound(msg("Secret {name} not found", name=name[:100]))
 
 
-def _shown() -> Any:
-    return select(secrets.c.name, secrets.c.display_name, secrets.c.kind, secrets.c.registry_host, secrets.c.username)
+_SECRETS = NamedTable(
+    secrets, lambda name: msg("Secret {name} already exists", name=name), not_found=build_secret_not_found
+)
+delete_secret = _SECRETS.delete_row
 
 
-def _secret_of(row: Row[Any]) -> Secret:
-    return Secret(
-        name=row.name,
-        display_name=row.display_name,
-        kind=SecretKind(row.kind),
-        registry_host=row.registry_host,
-        username=row.username,
-    )
+def _seal_value(conn: Connection, name: str, value: str) -> bytes:
+    return get_vault(conn).seal(value.encode(), about=_build_seal_context(name))
 
 
-def _values(secret: Secret) -> dict[str, Any]:
-    return {
-        "display_name": storable(secret.display_name),
-        "kind": secret.kind.value,
-        "registry_host": storable(secret.registry_host),
-        "username": storable(secret.username),
-    }
-
-
-def _sealed(conn: Connection, name: str, value: str) -> bytes:
-    return vault_of(conn).seal(value.encode(), about=_about(name))
-
-
-def _about(name: str) -> str:
-    return msg("the secret {name}", name=name)
+def _build_seal_context(name: str) -> str:
+    return f"the secret {name}"  # never change it: stored values are bound to this text

@@ -1,5 +1,5 @@
-"""Statements for both databases, put together with {} for each value and given straight to the driver: such statements
-are too many and too long to be worth compiling and remembering.
+"""Statements for both databases, with {} for each value, passed to the driver directly: they are too many and too long
+for SQLAlchemy's statement cache.
 """
 
 from __future__ import annotations
@@ -7,34 +7,45 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Table, TextClause, text
 
-from .rows import storable, to_json
+from .rows import make_storable, to_json
 
-MAX_INT = 2**63 - 1  # whole number that both databases take
+MAX_INT = 2**63 - 1  # largest integer of both databases
 
 
-def marked(conn: Connection, sql: str) -> str:
-    """With the mark for a value that this database's driver wants."""
+def build_upsert(table: Table, *, without: Sequence[str] = ()) -> TextClause:
+    """Build an insert that replaces the row with the same primary key; each value has the name of its column."""
+    columns = [column.name for column in table.c if column.name not in without]
+    key = [column.name for column in table.primary_key]
+    changes = ", ".join(f"{name} = excluded.{name}" for name in columns if name not in key)
+    return text(
+        f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES (:{', :'.join(columns)})"  # noqa: S608
+        f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}"
+    )
+
+
+def format_placeholders(conn: Connection, sql: str) -> str:
+    """Replace each {} by the placeholder of this database's driver."""
     return sql.replace("{}", "?" if conn.dialect.name == "sqlite" else "%s")
 
 
-def any_of(conn: Connection, column: str) -> str:
-    """A whole list is one value."""
+def build_any_of(conn: Connection, column: str) -> str:
+    """Build a condition that takes a list as one value."""
     if conn.dialect.name == "sqlite":
         return f"{column} IN (SELECT value FROM json_each({{}}))"  # noqa: S608
     return f"{column} = ANY({{}})"
 
 
-def list_value(conn: Connection, values: Sequence[Any]) -> Any:
+def to_list_value(conn: Connection, values: Sequence[Any]) -> Any:
     return to_json(list(values)) if conn.dialect.name == "sqlite" else list(values)
 
 
-def position(conn: Connection) -> str:
-    """The function that says where in a text another one begins, from 1; 0: nowhere."""
+def get_position_function(conn: Connection) -> str:
+    """Return the SQL function that finds a text in another one: its position from 1, or 0."""
     return "instr" if conn.dialect.name == "sqlite" else "strpos"
 
 
-def distinct_storable(values: Sequence[str]) -> list[str]:
-    """Without those that no row can have."""
-    return [value for value in dict.fromkeys(values) if storable(value) == value]
+def list_distinct_storable_values(values: Sequence[str]) -> list[str]:
+    """Return the distinct values that a row can have."""
+    return [value for value in dict.fromkeys(values) if make_storable(value) == value]

@@ -1,7 +1,7 @@
-"""The tables, as they are today. Instants are UTC microseconds since 1970, durations microseconds, structures JSON
-text: the same on both databases, and exact.
+"""The current tables. Times are UTC microseconds since 1970, durations microseconds, structures JSON text: the same on
+both databases, and exact.
 
-A job is three things: `jobs`, a narrow row that is updated and listed; `job_specs`, what was submitted, written once;
+A job consists of `jobs`, a narrow row that is updated and listed; `job_specs`, the submission, written once; and
 `job_search`, the index for text search (a trigram table on SQLite, a trigram index on PostgreSQL).
 """
 
@@ -40,17 +40,17 @@ metadata = MetaData(
     }
 )
 
-# SQLite numbers rows by itself only when the column is called INTEGER.
+# SQLite numbers rows automatically only if the column type is INTEGER.
 Serial = BigInteger().with_variant(Integer(), "sqlite")
 Micros = BigInteger
-LONG_TRY = 7 * 24 * 3600 * 1_000_000  # microseconds; part of an index
-# Compared byte by byte, whatever the database's language: ranges of it mean the same everywhere.
+LONG_TRY_MICROS = 7 * 24 * 3600 * 1_000_000  # microseconds; part of an index
+# Compared by bytes, so that ranges do not depend on the locale of the database.
 Exact = String().with_variant(String(collation="C"), "postgresql")
 
 
-def _partial_index(name: str, *columns: str, where: str, unique: bool = False) -> Index:
-    """An index of the rows that meet a condition. `_complete_indexes` adds the condition for PostgreSQL: its option
-    here would load its dialect, a twentieth of a server's start, on SQLite too."""
+def _build_partial_index(name: str, *columns: str, where: str, unique: bool = False) -> Index:
+    """Build a partial index. `_complete_indexes` adds the condition for PostgreSQL: passing it here would load its
+    dialect on SQLite too, and slow down the start."""
     return Index(name, *columns, unique=unique, sqlite_where=text(where), info={"where": where})
 
 
@@ -102,12 +102,12 @@ jobs = Table(
     Column("platform_retries", Integer, nullable=False),
     Column("retry_at", Micros),
     Column("version", Integer, nullable=False),
-    Column("search", Exact, nullable=False),  # folded name and id: what text search looks in
+    Column("search", Exact, nullable=False),  # folded name and id, for text search
     Column("role_count", Integer, nullable=False, server_default=text("1")),
     Column("exit_cause", String),
-    Column("schedule_id", Exact),  # of the schedule that was due
+    Column("schedule_id", Exact),  # of the schedule that submitted it
     Index("uq_jobs_id", "id", unique=True),
-    _partial_index(
+    _build_partial_index(
         "uq_jobs_idempotency_key",
         "user_name",
         "idempotency_key",
@@ -115,17 +115,19 @@ jobs = Table(
         where="idempotency_key IS NOT NULL",
     ),
     Index("ix_jobs_name", "name", "seq"),
-    # One for each way to filter, each ending in the paging key: the list is a merge of ranges of one of these.
+    # One for each filter, each ending in the paging key: the list is a merge of ranges of one of these.
     Index("ix_jobs_state", "state", "seq"),
     Index("ix_jobs_group", "group_name", "seq"),
     Index("ix_jobs_group_state", "group_name", "state", "seq"),
     Index("ix_jobs_user", "user_name", "seq"),
     Index("ix_jobs_user_state", "user_name", "state", "seq"),
     Index("ix_jobs_user_group_state", "user_name", "group_name", "state", "seq"),
-    Index("ix_jobs_user_job", "user_name", "name", "seq"),  # whose job of which name: the newest, or any at all
-    _partial_index("ix_jobs_schedule", "schedule_id", "seq", where="schedule_id IS NOT NULL"),
-    # Which schedules have jobs that are not final.
-    _partial_index("ix_jobs_schedule_open", "schedule_id", where="schedule_id IS NOT NULL AND finished_at IS NULL"),
+    Index("ix_jobs_user_job", "user_name", "name", "seq"),  # jobs by user and name, newest last
+    _build_partial_index("ix_jobs_schedule", "schedule_id", "seq", where="schedule_id IS NOT NULL"),
+    # Schedules with jobs that are not final.
+    _build_partial_index(
+        "ix_jobs_schedule_open", "schedule_id", where="schedule_id IS NOT NULL AND finished_at IS NULL"
+    ),
 )
 
 job_specs = Table(
@@ -137,7 +139,7 @@ job_specs = Table(
     Column("secrets", LargeBinary),  # sealed by the vault
 )
 
-# Which jobs were submitted in each hour: turns a span of time into a range of the paging key, also after clock jumps.
+# Jobs submitted in each hour: maps a time range to a range of the paging key, even after clock jumps.
 job_hours = Table(
     "job_hours",
     metadata,
@@ -166,22 +168,22 @@ task_attempts = Table(
     Column("user_retries", Integer, nullable=False),
     Column("platform_retries", Integer, nullable=False),
     Column("retry_at", Micros),
-    # Set on all attempts of a job when it ends: what retention counts from. 0: a later try made its logs due.
+    # Set on all attempts of a job when it ends: start of the retention time. 0: expired by a later try.
     Column("job_finished_at", Micros),
     Column("logs_removed_at", Micros),
-    Column("hold_json", Text),  # while it is held, and of one that was
-    _partial_index(
+    Column("hold_json", Text),  # of the current or last hold
+    _build_partial_index(
         "ix_task_attempts_logs_due",
         "job_finished_at",
         where="job_finished_at IS NOT NULL AND logs_removed_at IS NULL",
     ),
-    # What ran in a span of time: what started then or shortly before, and the few that lasted long.
-    _partial_index("ix_task_attempts_started", "started_at", where="started_at IS NOT NULL"),
-    _partial_index("ix_task_attempts_long", "finished_at", where=f"finished_at - started_at > {LONG_TRY}"),
+    # Tries in a time range: those that started in it or shortly before, and the few long ones.
+    _build_partial_index("ix_task_attempts_started", "started_at", where="started_at IS NOT NULL"),
+    _build_partial_index("ix_task_attempts_long", "finished_at", where=f"finished_at - started_at > {LONG_TRY_MICROS}"),
     sqlite_with_rowid=False,
 )
 
-# Tries of whole jobs that are over. The newest one is told by the job itself.
+# Ended attempts of jobs. The newest attempt is in the row of the job.
 job_attempts = Table(
     "job_attempts",
     metadata,
@@ -194,7 +196,7 @@ job_attempts = Table(
     sqlite_with_rowid=False,
 )
 
-# The same tags as in `jobs.tags_json`, the other way round: which jobs have a tag.
+# The inverse of `jobs.tags_json`: the jobs that have a tag.
 job_tags = Table(
     "job_tags",
     metadata,
@@ -228,8 +230,8 @@ users = Table(
     Column("password_hash", String),  # None: cannot log in by password
     Column("created_at", Micros, nullable=False),
     Column("disabled", Boolean, nullable=False),
-    Column("extension_json", Text),  # what clients keep with it
-    Column("preferences_json", Text),  # language and theme of the portal, and the usual group
+    Column("extension_json", Text),  # data of API clients
+    Column("preferences_json", Text),  # language and theme of the portal, and the default group
 )
 
 groups = Table(
@@ -244,14 +246,14 @@ groups = Table(
     Column("user_quota_memory", BigInteger),
     Column("user_quota_gpu", Integer),
     Column("time_limit", Micros),
-    Column("extension_json", Text),  # what clients keep with it
+    Column("extension_json", Text),  # data of API clients
     Column("display_name", Text, nullable=False, server_default=text("''")),
     Column("shared_volume", Boolean, nullable=False, server_default=false()),
     Column("volume_capacity", Integer),
     Column("launch_only", Boolean, nullable=False, server_default=true()),
     Column("home_symlink", Boolean, nullable=False, server_default=true()),
-    Column("mlflow", LargeBinary),  # sealed: it may hold passwords
-    Column("hold_json", Text),  # what jobs that do not say are held by
+    Column("mlflow", LargeBinary),  # sealed: it may contain passwords
+    Column("hold_json", Text),  # default hold policy of its jobs
 )
 
 memberships = Table(
@@ -290,7 +292,7 @@ datasets = Table(
     Column("kind", String, nullable=False),
     Column("data_json", Text, nullable=False),
     Column("display_name", Text, nullable=False, server_default=text("''")),
-    Column("variables", LargeBinary),  # of the kind env, sealed: they may hold passwords
+    Column("variables", LargeBinary),  # of the kind env, sealed: they may contain passwords
 )
 
 dataset_groups = Table(
@@ -358,7 +360,7 @@ secrets = Table(
     Column("kind", String, nullable=False),
     Column("registry_host", String, nullable=False),
     Column("username", String, nullable=False),
-    Column("value", LargeBinary),  # sealed; None: not given yet
+    Column("value", LargeBinary),  # sealed; None: not set yet
 )
 
 schedules = Table(
@@ -386,13 +388,13 @@ schedules = Table(
     Column("created_at", Micros, nullable=False),
     Column("updated_at", Micros, nullable=False),
     Column("version", Integer, nullable=False),
-    _partial_index("ix_schedules_next_run_at", "next_run_at", where="next_run_at IS NOT NULL"),
-    _partial_index("ix_schedules_queued_at", "queued_at", where="queued_at IS NOT NULL"),
+    _build_partial_index("ix_schedules_next_run_at", "next_run_at", where="next_run_at IS NOT NULL"),
+    _build_partial_index("ix_schedules_queued_at", "queued_at", where="queued_at IS NOT NULL"),
     Index("ix_schedules_group", "group_name", "updated_at"),
     Index("ix_schedules_user", "user_name"),
 )
 
-# What came of each time a schedule was due, or somebody asked for a run.
+# Runs of schedules, by due time or started by a user.
 schedule_runs = Table(
     "schedule_runs",
     metadata,
@@ -407,7 +409,7 @@ schedule_runs = Table(
     Index("ix_schedule_runs_schedule", "schedule_id", "seq"),
 )
 
-# What people changed about the place; never altered, removed after a time.
+# Audit entries; never altered, deleted after a time.
 audit = Table(
     "audit",
     metadata,
@@ -425,7 +427,7 @@ audit = Table(
     Index("ix_audit_subject", "subject", "seq"),
 )
 
-# What was concluded of a job that has ended: kept for good, since logs and figures are not.
+# Insights of ended jobs, kept forever because logs and metrics are not.
 job_insights = Table(
     "job_insights",
     metadata,
@@ -436,7 +438,7 @@ job_insights = Table(
     Column("findings_json", Text),
 )
 
-# Where each user wants to be told of what. An address may let anybody write there: it is sealed.
+# Notification recipients of users. An address can be a credential, so it is sealed.
 notice_recipients = Table(
     "notice_recipients",
     metadata,
@@ -449,14 +451,14 @@ notice_recipients = Table(
     Index("ix_notice_recipients_user_name", "user_name"),
 )
 
-# Jobs that ask for notices themselves: few, and so found without reading what every job asks for.
+# Jobs that request notifications: few, so this avoids reading every job.
 notice_jobs = Table(
     "notice_jobs",
     metadata,
     Column("job_seq", BigInteger, primary_key=True, autoincrement=False),
 )
 
-# What is to be told, and what came of it; removed after a time.
+# Notifications and the results of their delivery; deleted after a time.
 notices = Table(
     "notices",
     metadata,
@@ -464,10 +466,10 @@ notices = Table(
     Column("id", Exact, nullable=False),
     Column("user_name", Exact, nullable=False),
     Column("way", String, nullable=False),
-    Column("lane", Exact, nullable=False),  # those of one lane wait for each other
+    Column("lane", Exact, nullable=False),  # notifications of one lane are sent one after another
     Column("address_sealed", LargeBinary, nullable=False),
     Column("event", String, nullable=False),
-    Column("happening", Exact, nullable=False),  # the same in all notices of one event
+    Column("happening", Exact, nullable=False),  # the same in all notifications of one event
     Column("job_id", Exact),
     Column("subject", Text, nullable=False),
     Column("body_json", Text, nullable=False),
@@ -481,6 +483,6 @@ notices = Table(
     Index("ix_notices_user_name", "user_name", "seq"),
     Index("ix_notices_recent", "user_name", "created_at"),
     Index("ix_notices_created_at", "created_at"),
-    _partial_index("ix_notices_due", "next_at", where="next_at IS NOT NULL"),
-    _partial_index("ix_notices_sending", "seq", where="state = 'sending'"),
+    _build_partial_index("ix_notices_due", "next_at", where="next_at IS NOT NULL"),
+    _build_partial_index("ix_notices_sending", "seq", where="state = 'sending'"),
 )

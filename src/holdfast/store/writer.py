@@ -1,5 +1,5 @@
-"""The one thread that writes. Whatever waits is done in one transaction and committed once, so that many small writes
-share the price of reaching the disk; when nothing waits, a write goes through at once.
+"""The writer thread. It runs all queued writes in one transaction, so that many small writes share the cost of a
+commit; when nothing is queued, a write runs at once.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from sqlalchemy import Connection
 
 from holdfast.core.messages import msg
 
+from .error_translation import describe_database_error, is_connection_lost, translate_database_error
 from .errors import StoreError
-from .failures import describe, lost_connection, translated
 
 log = logging.getLogger(__name__)
 
-MAX_BATCH = 500  # writes in one transaction; bounds how long the first of them waits
+MAX_BATCH_SIZE = 500  # writes in one transaction; limits how long the first one waits
 
-Work = Callable[[Connection], Any]
+WriteFunction = Callable[[Connection], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
-    work: Work
+class QueuedWrite:
+    work: WriteFunction
     future: asyncio.Future[Any] | concurrent.futures.Future[Any]
-    loop: asyncio.AbstractEventLoop | None  # where an asyncio future lives
+    loop: asyncio.AbstractEventLoop | None  # the loop of an asyncio future
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """How one write went: a result, or an error."""
+class WriteResult:
+    """The result or error of a write."""
 
     result: Any = None
     error: Exception | None = None
 
 
-class _NotCommitted(Exception):
-    """The transaction as a whole failed; no function is to blame."""
+class _CommitFailed(Exception):
+    """The transaction failed as a whole, not because of one function."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(str(cause))
@@ -53,32 +53,32 @@ class _NotCommitted(Exception):
 
 
 class Writer:
-    """`connect` gives a new connection; it is asked again after an outage."""
+    """Runs writes in one thread. `connect` opens a connection; it is called again after an outage."""
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
         self._conn: Connection | None = None
-        self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
-        self._guard = threading.Lock()  # nothing is queued after the closing mark
+        self._queue: queue.SimpleQueue[QueuedWrite | None] = queue.SimpleQueue()
+        self._guard = threading.Lock()  # nothing is queued after the end marker
         self._closed = False
-        self.on_batch: Callable[[int, float], None] = _ignore  # told how many writes took how many seconds
+        self.on_batch: Callable[[int, float], None] = _ignore_batch  # called with the number of writes and the seconds
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
 
-    def put(self, write: Write) -> None:
+    def enqueue(self, write: QueuedWrite) -> None:
         with self._guard:
             if self._closed:
-                raise StoreError(msg("The store is closed"))
+                raise StoreError(msg("The database is closed"))
             self._queue.put(write)
 
-    def do(self, work: Work) -> Any:
-        """Write and wait, outside of any event loop."""
+    def write_sync(self, work: WriteFunction) -> Any:
+        """Write and wait, outside of an event loop."""
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        self.put(Write(work, future, None))
+        self.enqueue(QueuedWrite(work, future, None))
         return future.result()
 
     def close(self) -> None:
-        """Finish what was queued, then stop."""
+        """Finish queued writes, then stop."""
         with self._guard:
             if not self._closed:
                 self._closed = True
@@ -90,19 +90,19 @@ class Writer:
     def _run(self) -> None:
         running = True
         while running:
-            batch, running = self._take()
+            batch, running = self._take_batch()
             if batch:
-                self._handle(batch)
-        self._drop_connection()
+                self._process_batch(batch)
+        self._close_connection()
 
-    def _take(self) -> tuple[list[Write], bool]:
-        """All that waits; at least one, unless this is the end."""
-        batch: list[Write] = []
+    def _take_batch(self) -> tuple[list[QueuedWrite], bool]:
+        """Return all queued writes, at least one, and whether to continue."""
+        batch: list[QueuedWrite] = []
         item = self._queue.get()
         while item is not None:
             if not item.future.cancelled():
                 batch.append(item)
-            if len(batch) >= MAX_BATCH:
+            if len(batch) >= MAX_BATCH_SIZE:
                 return batch, True
             try:
                 item = self._queue.get_nowait()
@@ -110,61 +110,61 @@ class Writer:
                 return batch, True
         return batch, False
 
-    def _handle(self, batch: list[Write]) -> None:
+    def _process_batch(self, batch: list[QueuedWrite]) -> None:
         began = time.perf_counter()
         try:
-            done = self._write(batch)
-        except BaseException as error:  # whatever it is, this thread must live on and nobody may wait for ever
-            log.exception("The store's writer met an unexpected error")
-            self._drop_connection()
-            done = [Done(error=_as_store_error(error)) for _ in batch]
-        _deliver(batch, done)
-        with contextlib.suppress(Exception):  # who counts them must not end this thread
+            done = self._write_batch(batch)
+        except BaseException as error:  # this thread must survive, and no caller may wait forever
+            log.exception("Unexpected error in the database writer")
+            self._close_connection()
+            done = [WriteResult(error=_build_writer_error(error)) for _ in batch]
+        _deliver_results(batch, done)
+        with contextlib.suppress(Exception):  # an observer must not end this thread
             self.on_batch(len(batch), time.perf_counter() - began)
 
-    def _write(self, batch: Sequence[Write]) -> list[Done]:
+    def _write_batch(self, batch: Sequence[QueuedWrite]) -> list[WriteResult]:
         try:
-            return [Done(result) for result in self._transact(batch)]
-        except _NotCommitted as failure:
-            log.error("A batch of writes was not committed", extra={"reason": describe(failure.cause)})
-            return [Done(error=translated(failure.cause)) for _ in batch]
+            return [WriteResult(result) for result in self._run_transaction(batch)]
+        except _CommitFailed as failure:
+            log.error("A batch of writes was not committed", extra={"reason": describe_database_error(failure.cause)})
+            return [WriteResult(error=translate_database_error(failure.cause)) for _ in batch]
         except Exception as error:
-            if len(batch) == 1 and not lost_connection(error):
-                return [Done(error=translated(error))]
+            if len(batch) == 1 and not is_connection_lost(error):
+                return [WriteResult(error=translate_database_error(error))]
             return [self._write_alone(write) for write in batch]
 
-    def _write_alone(self, write: Write) -> Done:
-        """One function of a failed batch gets a transaction of its own, so that only the guilty fail."""
+    def _write_alone(self, write: QueuedWrite) -> WriteResult:
+        """Run one write of a failed batch in its own transaction, so that only the faulty one fails."""
         try:
-            return Done(self._transact([write])[0])
-        except _NotCommitted as failure:
-            return Done(error=translated(failure.cause))
+            return WriteResult(self._run_transaction([write])[0])
+        except _CommitFailed as failure:
+            return WriteResult(error=translate_database_error(failure.cause))
         except Exception as error:
-            return Done(error=translated(error))
+            return WriteResult(error=translate_database_error(error))
 
-    def _transact(self, batch: Sequence[Write]) -> list[Any]:
-        """All of it committed, or nothing: then the error of the function that failed, or _NotCommitted."""
-        conn = self._begin()
+    def _run_transaction(self, batch: Sequence[QueuedWrite]) -> list[Any]:
+        """Commit all writes or none; raise the error of the function that failed, or _CommitFailed."""
+        conn = self._begin_transaction()
         try:
             results = [write.work(conn) for write in batch]
         except BaseException as error:
-            self._roll_back(conn, broken=lost_connection(error))
+            self._roll_back(conn, broken=is_connection_lost(error))
             raise
         try:
             conn.commit()
         except Exception as error:
-            self._drop_connection()
-            raise _NotCommitted(error) from error
+            self._close_connection()
+            raise _CommitFailed(error) from error
         return results
 
-    def _begin(self) -> Connection:
+    def _begin_transaction(self) -> Connection:
         try:
             if self._conn is None:
                 self._conn = self._connect()
             self._conn.begin()
         except Exception as error:
-            self._drop_connection()
-            raise _NotCommitted(error) from error
+            self._close_connection()
+            raise _CommitFailed(error) from error
         return self._conn
 
     def _roll_back(self, conn: Connection, *, broken: bool) -> None:
@@ -173,39 +173,39 @@ class Writer:
         except Exception:
             broken = True
         if broken:
-            self._drop_connection()
+            self._close_connection()
 
-    def _drop_connection(self) -> None:
+    def _close_connection(self) -> None:
         conn, self._conn = self._conn, None
         if conn is not None:
             with contextlib.suppress(Exception):
                 conn.close()
 
 
-def _ignore(count: int, seconds: float) -> None:
+def _ignore_batch(count: int, seconds: float) -> None:
     return
 
 
-def _as_store_error(error: BaseException) -> StoreError:
-    return StoreError(msg("The store's writer failed: {error}", error=repr(error)))
+def _build_writer_error(error: BaseException) -> StoreError:
+    return StoreError(msg("The database writer failed: {error}", error=repr(error)))
 
 
-def _deliver(batch: Sequence[Write], done: Sequence[Done]) -> None:
-    """One wake-up for each event loop, however many wait there."""
-    by_loop: dict[asyncio.AbstractEventLoop | None, list[tuple[Any, Done]]] = {}
+def _deliver_results(batch: Sequence[QueuedWrite], done: Sequence[WriteResult]) -> None:
+    """Wake up each event loop once for all its results."""
+    by_loop: dict[asyncio.AbstractEventLoop | None, list[tuple[Any, WriteResult]]] = {}
     for write, how in zip(batch, done, strict=True):
         by_loop.setdefault(write.loop, []).append((write.future, how))
     for loop, answers in by_loop.items():
         if loop is None:
-            _resolve(answers)
+            _resolve_futures(answers)
         else:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(_resolve, answers)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: no caller waits
+                loop.call_soon_threadsafe(_resolve_futures, answers)
 
 
-def _resolve(answers: Sequence[tuple[Any, Done]]) -> None:
+def _resolve_futures(answers: Sequence[tuple[Any, WriteResult]]) -> None:
     for future, how in answers:
-        if future.done():  # cancelled meanwhile
+        if future.done():  # cancelled
             continue
         if how.error is not None:
             future.set_exception(how.error)

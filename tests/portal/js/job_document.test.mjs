@@ -76,10 +76,10 @@ test("any text is the same after a trip through the file", () => {
     writeJob(document, "description", value);
     writeVariable(document, [], "PIN", "PIN", value);
     const after = open(document.text);
-    assert.ok(after.readable, JSON.stringify(value));
-    assert.equal(after.at(["description"]), value, JSON.stringify(value));
-    assert.equal(after.at(["env", "PIN"]), value, JSON.stringify(value));
-    assert.equal(after.at(["env", "VERSION"]), "1.10");
+    assert.ok(after.isReadable, JSON.stringify(value));
+    assert.equal(after.get(["description"]), value, JSON.stringify(value));
+    assert.equal(after.get(["env", "PIN"]), value, JSON.stringify(value));
+    assert.equal(after.get(["env", "VERSION"]), "1.10");
   }
 });
 
@@ -119,14 +119,14 @@ test("anchors lend, and what is lent is not changed through the form of another"
   assert.deepEqual(readJob(open(document.text)).roles.map((role) => role.command), ["one", "two", "one"]);
 });
 
-test("only Holdfast's own files are ours", () => {
-  assert.ok(open(FILE).ours);
-  assert.ok(open("").ours);
-  assert.ok(!open("protocolVersion: 2\nname: x\n").ours);
-  assert.ok(!open('{"jobName": "x", "taskRoles": []}').ours);
-  assert.ok(!open("displayName: x\ninstanceType: small\n").ours);
-  assert.ok(!open("name: [").readable);
-  assert.ok(!open("- a\n- b\n").readable);
+test("only Holdfast files are editable", () => {
+  assert.ok(open(FILE).isHoldfast);
+  assert.ok(open("").isHoldfast);
+  assert.ok(!open("protocolVersion: 2\nname: x\n").isHoldfast);
+  assert.ok(!open('{"jobName": "x", "taskRoles": []}').isHoldfast);
+  assert.ok(!open("displayName: x\ninstanceType: small\n").isHoldfast);
+  assert.ok(!open("name: [").isReadable);
+  assert.ok(!open("- a\n- b\n").isReadable);
 });
 
 test("JSON stays JSON", () => {
@@ -138,11 +138,11 @@ test("JSON stays JSON", () => {
 
 test("files that repeat themselves without end, or are long, are left to the editor", () => {
   const bomb = ["a: &a [x, x, x, x, x, x, x, x, x, x]", ..."bcdefgh"].map((line, i) => (i ? `${line}: &${line} [${Array(10).fill(`*${"abcdefgh"[i - 1]}`).join(", ")}]` : line)).join("\n");
-  assert.ok(!open(bomb).readable);
-  assert.ok(open(`name: ${"x".repeat(300_000)}`).tooLong);
+  assert.ok(!open(bomb).isReadable);
+  assert.ok(open(`name: ${"x".repeat(300_000)}`).isTooLong);
 });
 
-test("hold is written as shortly as it can be said", () => {
+test("hold is written in its shortest form", () => {
   const document = open("name: x\n");
   writeJob(document, "hold", true);
   assert.ok(document.text.includes("hold: true"));
@@ -178,7 +178,7 @@ test("secrets in JSON, and in a file that cannot be read", () => {
   assert.equal(maskSecrets(yaml, "secrets: {K: [v"), null);
 });
 
-test("a name that is taken is not taken twice", () => {
+test("renaming to an existing name replaces it", () => {
   const document = open(FILE);
   writeVariable(document, [], "PIN", "VERSION", "2");
   assert.deepEqual(readJob(open(document.text)).env, [["VERSION", "2"], ["EMPTY", ""]]);

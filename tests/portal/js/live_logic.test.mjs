@@ -1,31 +1,31 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Backoff, Pace, merge } from "../../../src/holdfast/server/portal/static/js/live_logic.js";
+import { Backoff, Throttle, mergeMessages } from "../../../src/holdfast/server/portal/static/js/live_logic.js";
 
-test("waits double up to half a minute, and begin anew after a success", () => {
+test("intervals double up to 30 s and reset after a success", () => {
   const backoff = new Backoff(() => 1);
-  const waits = Array.from({ length: 9 }, () => backoff.next());
+  const waits = Array.from({ length: 9 }, () => backoff.nextInterval());
   assert.deepEqual(waits.slice(0, 3), [500, 1000, 2000]);
   assert.equal(Math.max(...waits), 30000);
   backoff.reset();
-  assert.equal(backoff.next(), 500);
+  assert.equal(backoff.nextInterval(), 500);
 });
 
-test("chance shortens a wait by half at most", () => {
-  assert.equal(new Backoff(() => 0).next(), 250);
+test("randomness shortens an interval by half at most", () => {
+  assert.equal(new Backoff(() => 0).nextInterval(), 250);
 });
 
-test("messages add up, and everything stays everything", () => {
-  assert.deepEqual(merge(null, { jobs: ["a"] }), { jobs: ["a"] });
-  assert.deepEqual(merge({ jobs: ["a", "b"] }, { jobs: ["b", "c"] }), { jobs: ["a", "b", "c"] });
-  assert.deepEqual(merge({ jobs: ["a"] }, { jobs: [], waiting: true }), { jobs: ["a"], waiting: true });
-  assert.deepEqual(merge({ all: true }, { jobs: ["a"] }), { all: true });
+test("messages are merged", () => {
+  assert.deepEqual(mergeMessages(null, { jobs: ["a"] }), { jobs: ["a"] });
+  assert.deepEqual(mergeMessages({ jobs: ["a", "b"] }, { jobs: ["b", "c"] }), { jobs: ["a", "b", "c"] });
+  assert.deepEqual(mergeMessages({ jobs: ["a"] }, { jobs: [], waiting: true }), { jobs: ["a"], waiting: true });
+  assert.deepEqual(mergeMessages({ all: true }, { jobs: ["a"] }), { all: true });
 });
 
-// A clock by hand.
-function desk() {
+// A manual clock.
+function createClock() {
   const at = { now: 0, planned: [] };
-  const options = { now: () => at.now, later: (work, wait) => at.planned.push([at.now + wait, work]) };
+  const options = { now: () => at.now, setTimer: (work, wait) => at.planned.push([at.now + wait, work]) };
   const run = async (until) => {
     while (at.planned.length && at.planned[0][0] <= until) {
       const [time, work] = at.planned.shift();
@@ -37,39 +37,39 @@ function desk() {
   return { options, run };
 }
 
-test("a burst is one run, and the next comes a second later", async () => {
-  const { options, run } = desk();
+test("a burst is one run, and the next starts a second later", async () => {
+  const { options, run } = createClock();
   const runs = [];
-  const pace = new Pace(() => runs.push(options.now()), options);
-  for (let n = 0; n < 100; n++) pace.ask();
+  const throttle = new Throttle(() => runs.push(options.now()), options);
+  for (let n = 0; n < 100; n++) throttle.request();
   await run(10);
-  for (let n = 0; n < 100; n++) pace.ask();
+  for (let n = 0; n < 100; n++) throttle.request();
   await run(5000);
   assert.deepEqual(runs, [0, 1000]);
 });
 
-test("what is asked for during a run is run once more", async () => {
-  const { options, run } = desk();
+test("a request during a run causes another run", async () => {
+  const { options, run } = createClock();
   const runs = [];
-  const pace = new Pace(() => {
+  const throttle = new Throttle(() => {
     runs.push(options.now());
-    if (runs.length === 1) pace.ask();
+    if (runs.length === 1) throttle.request();
   }, options);
-  pace.ask();
+  throttle.request();
   await run(5000);
   assert.deepEqual(runs, [0, 1000]);
 });
 
-test("work that fails does not end it", async () => {
-  const { options, run } = desk();
+test("failing work does not stop the throttle", async () => {
+  const { options, run } = createClock();
   let runs = 0;
-  const pace = new Pace(() => {
+  const throttle = new Throttle(() => {
     runs++;
     throw new Error("no");
   }, options);
-  pace.ask();
+  throttle.request();
   await assert.rejects(run(10));
-  pace.ask();
+  throttle.request();
   await assert.rejects(run(5000));
   assert.equal(runs, 2);
 });

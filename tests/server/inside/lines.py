@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.core.access import Actor
 from holdfast.core.records import JobSummary
 from holdfast.core.states import JobState
-from tests.server.portal.wire import TIMEOUT, Wire
+from tests.server.portal.socket_client import TIMEOUT, Wire
 from tests.server.rig import Rig
 
 SLEEPER = "name: train\ncommand: sleep 1000\n"

@@ -7,7 +7,7 @@ import hashlib
 
 import pytest
 
-from holdfast.server.rest.sockets.flow_control import WINDOW
+from holdfast.server.rest.sockets.flow_control import WINDOW_SIZE
 from tests.server.rig import Rig
 
 from .lines import TaskWire, open_line, running
@@ -45,9 +45,9 @@ async def test_input_goes_in_as_it_is_and_is_said_to_be_taken(rig: Rig) -> None:
 async def test_output_waits_for_a_client_that_does_not_take_it(rig: Rig) -> None:
     job = await running(rig)
     async with open_line(rig, f"{job.id}/tasks/-/exec") as wire:
-        wire.say({"script": f"head -c {4 * WINDOW} /dev/zero"})
+        wire.say({"script": f"head -c {4 * WINDOW_SIZE} /dev/zero"})
         wire.say({"taken": 0})
-        assert await _until_full(wire, WINDOW) < WINDOW + 64 * 1024
+        assert await _until_full(wire, WINDOW_SIZE) < WINDOW_SIZE + 64 * 1024
         seen = 0
         while True:
             message = await wire.next()
@@ -56,7 +56,7 @@ async def test_output_waits_for_a_client_that_does_not_take_it(rig: Rig) -> None
                 wire.say({"taken": seen})
             elif "exit" in message:
                 break
-        assert seen == 4 * WINDOW
+        assert seen == 4 * WINDOW_SIZE
 
 
 async def _until_full(wire: TaskWire, size: int) -> int:
@@ -116,11 +116,11 @@ async def test_who_hangs_up_leaves_nothing_running(rig: Rig) -> None:
 async def test_what_is_said_wrong_is_told(rig: Rig) -> None:
     job = await running(rig)
     for first, said in (
-        ({"argv": "ls"}, "argv is a list"),
+        ({"argv": "ls"}, "argv must be a list"),
         ({"argv": ["ls"], "script": "ls"}, "not both"),
-        ({"argv": ["a\0b"]}, "without a NUL"),
-        ({"env": {"A=B": "c"}}, "no name of a variable"),
-        ({"terminal": {"columns": 0}}, "1 to 2000 columns"),
+        ({"argv": ["a\0b"]}, "without NUL"),
+        ({"env": {"A=B": "c"}}, "not a valid variable name"),
+        ({"terminal": {"columns": 0}}, "columns and rows must be between 1 and 2000"),
         ({"terminal": True}, "an object"),
     ):
         async with open_line(rig, f"{job.id}/tasks/-/exec") as wire:

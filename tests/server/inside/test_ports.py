@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.core.records import JobSummary
 from holdfast.server.rest.sockets import ports as port_sockets
-from holdfast.services.inside.service import limit_open
-from tests.server.portal.wire import TIMEOUT
+from holdfast.services.inside.service import build_open_limiter
+from tests.server.portal.socket_client import TIMEOUT
 from tests.server.rig import Rig
 
 from .lines import TaskWire, open_line, running
@@ -99,8 +99,8 @@ async def test_a_port_where_nobody_listens_or_that_has_no_such_name(rig: Rig) ->
     for port, code, said in (
         ("web", 4409, "Nothing listens"),
         ("http", 4404, "no port named http"),
-        ("70000", 4400, "is no port"),
-        ("0", 4400, "is no port"),
+        ("70000", 4400, "is not a valid port"),
+        ("0", 4400, "is not a valid port"),
     ):
         async with open_line(rig, f"{job.id}/tasks/-/ports/{port}") as wire:
             told, closed = await wire.refusal()
@@ -157,11 +157,11 @@ async def test_a_list_of_jobs_says_where_one_waits_and_so_does_why(rig: Rig) -> 
 async def test_no_debugger_waits(rig: Rig) -> None:
     job = await running(rig)
     for query, code, said in (
-        ("", 4409, "No debugger waits"),
-        ("wait=0.05", 4409, "No debugger waits"),
-        ("wait=-1", 4400, "wait is seconds"),
-        ("wait=nan", 4400, "wait is seconds"),
-        ("wait=1e9", 4400, "wait is seconds"),
+        ("", 4409, "No debugger is waiting"),
+        ("wait=0.05", 4409, "No debugger is waiting"),
+        ("wait=-1", 4400, "wait must be between 0 and"),
+        ("wait=nan", 4400, "wait must be between 0 and"),
+        ("wait=1e9", 4400, "wait must be between 0 and"),
     ):
         async with open_line(rig, f"{job.id}/tasks/-/debugger", query=query) as wire:
             told, closed = await wire.refusal()
@@ -169,8 +169,8 @@ async def test_no_debugger_waits(rig: Rig) -> None:
 
 
 async def test_one_user_waits_for_only_so_many_debuggers(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    limiter = limit_open("lines that wait for a debugger", 1, 10)
-    monkeypatch.setattr(port_sockets, "_waiting", limiter)
+    limiter = build_open_limiter("WebSockets that wait for a debugger", 1, 10)
+    monkeypatch.setattr(port_sockets, "_debugger_waits", limiter)
     job, serving = await running(rig), await start(rig, DEBUGGER)
     path = f"{job.id}/tasks/-/debugger"
     async with open_line(rig, f"{serving.id}/tasks/-/debugger", query="wait=20") as attached:
@@ -180,11 +180,11 @@ async def test_one_user_waits_for_only_so_many_debuggers(rig: Rig, monkeypatch: 
                 while not limiter._used:
                     await asyncio.sleep(0.01)
             async with open_line(rig, path, query="wait=3600") as second:
-                assert await second.refusal() == ("You have 1 lines that wait for a debugger open already", 4409)
+                assert await second.refusal() == ("You already have 1 WebSockets that wait for a debugger open", 4409)
             async with open_line(rig, path) as third:
-                assert "No debugger waits" in (await third.refusal())[0]
+                assert "No debugger is waiting" in (await third.refusal())[0]
         async with open_line(rig, path, query="wait=0.05") as again:
-            assert "No debugger waits" in (await again.refusal())[0]
+            assert "No debugger is waiting" in (await again.refusal())[0]
 
 
 async def test_a_wait_ends_with_the_job(rig: Rig) -> None:
@@ -200,7 +200,7 @@ async def test_who_was_at_a_debugger_is_an_event(rig: Rig) -> None:
     async with open_line(rig, f"{job.id}/tasks/-/debugger", query="wait=20") as wire:
         await wire.words("entered")
         events: list[str] = []
-        while "admin entered main-0 by debugger" not in events:
+        while "admin opened a session in main-0 (debugger)" not in events:
             found = (await rig.get(f"/jobs/{job.id}/events")).json()["items"]
             events = [event["message"] for event in found]
 

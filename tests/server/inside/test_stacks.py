@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast.engines.base import Engine, ExecRefused, SupportsExec
-from holdfast.services.inside import stacks
+from holdfast.services.inside import stack_dumps
 from tests.engines.hostile_programs import LIBRARY_THAT_WAITS
 from tests.server.rig import Rig
 from tests.services.house import TIMEOUT
@@ -126,20 +126,20 @@ async def test_a_program_that_only_claims_to_be_python_is_told(rig: Rig) -> None
 
 
 async def test_many_programs_are_looked_into_only_so_far(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stacks, "MAX_COUNT", 1)
+    monkeypatch.setattr(stack_dumps, "MAX_INSPECTED", 1)
     both = 'python3 -c "$PROGRAM" & python3 -c "$PROGRAM"'
-    processes = await stacks_of(rig, both, lambda all: hangs(all) and fails("Not looked into")(all))
+    processes = await stacks_of(rig, both, lambda all: hangs(all) and fails("Skipped: ")(all))
     assert sorted(bool(each["threads"]) for each in processes if each["python"]) == [False, True]
 
 
 async def test_what_takes_too_long_is_given_up(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stacks, "TIME", -1.0)
-    await stacks_of(rig, 'exec python3 -c "$PROGRAM"', fails("took longer"))
+    monkeypatch.setattr(stack_dumps, "DUMP_TIMEOUT", -1.0)
+    await stacks_of(rig, 'exec python3 -c "$PROGRAM"', fails("Timed out"))
 
 
 async def test_a_stack_that_is_too_long_is_told(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stacks, "MAX_OUTPUT", 100)
-    await stacks_of(rig, 'exec python3 -c "$PROGRAM"', fails("too long"))
+    monkeypatch.setattr(stack_dumps, "MAX_OUTPUT", 100)
+    await stacks_of(rig, 'exec python3 -c "$PROGRAM"', fails("too large to show"))
 
 
 # The kernel names files of it that are gone, and where they were there are links out of the sandbox.
@@ -173,7 +173,7 @@ async def test_links_of_a_task_do_not_lead_the_look_to_files_of_the_machine(rig:
         processes = await stacks_of(rig, COPIED, runs("sleep 1000"), MISLEADING.replace("TARGET", str(target)))
         misleading = [each for each in processes if each["python"] and "libpython" in each["command"]]
         assert misleading
-        assert "took longer" not in (misleading[0]["error"] or "")
+        assert "Timed out" not in (misleading[0]["error"] or "")
         with pytest.raises(BlockingIOError):  # it was never opened
             os.read(notifications, 4096)
     finally:
@@ -191,15 +191,15 @@ subprocess.run(["sleep", "1000"])
 @pytest.mark.release
 async def test_one_user_has_only_so_many_looks_at_once_and_they_end(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rig.house.services.stacks._limiter, "_per_key", 2)
-    monkeypatch.setattr(stacks, "TIME", 3.0)
+    monkeypatch.setattr(stack_dumps, "DUMP_TIMEOUT", 3.0)
     job = await running(rig, json.dumps({"name": "endless", "env": {"PROGRAM": ENDLESS}, "command": COPIED}))
-    entrance = await rig.house.services.entering.find(rig.house.admin, job.id, None)
+    entrance = await rig.house.services.task_access.find_target(rig.house.admin, job.id, None)
     engine: Engine = rig.house.engine
 
     async def count(command: str) -> int:
         assert isinstance(engine, SupportsExec)
         try:
-            return sum(info.command[0] == command for info in await engine.processes(entrance.attempt_id))
+            return sum(info.command[0] == command for info in await engine.list_processes(entrance.attempt_id))
         except ExecRefused:  # it is still being set up
             return 0
 
@@ -212,7 +212,7 @@ async def test_one_user_has_only_so_many_looks_at_once_and_they_end(rig: Rig, mo
         await asyncio.sleep(0.01)
     assert most == 2
     errors = [each["error"] for each in (await asked).json()["processes"] if each["python"]]
-    assert [error for error in errors if "took longer" in error] == errors
+    assert [error for error in errors if "Timed out" in error] == errors
     assert len(errors) == 3
     while await count("py-spy"):
         await asyncio.sleep(0.01)

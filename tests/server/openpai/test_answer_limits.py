@@ -7,9 +7,15 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.openpai import big_answers
-from holdfast.server.openpai.answer_limits import MAX_MADE, MAX_UNSENT, MAX_WAITING, AnswerLimits, AnswerSlots
-from holdfast.services.refusals import TooManyRequests
+from holdfast.server.openpai import large_responses
+from holdfast.server.openpai.response_limits import (
+    MAX_BUILDING,
+    MAX_UNSENT_LARGE,
+    MAX_WAITING_REQUESTS,
+    ResponseLimits,
+    ResponseSlots,
+)
+from holdfast.services.errors import TooManyRequests
 
 from .job_files import job
 from .pai import API, Pai, refused
@@ -23,67 +29,70 @@ async def settle() -> None:
 
 
 async def test_a_user_has_one_answer_at_a_time() -> None:
-    limits = AnswerLimits()
-    first, second, other = AnswerSlots(limits), AnswerSlots(limits), AnswerSlots(limits)
-    await first.acquire("alice", large=True)
-    await first.acquire("alice", large=True)  # again: nothing
-    waiting = asyncio.create_task(second.acquire("alice", large=False))
+    limits = ResponseLimits()
+    first, second, other = ResponseSlots(limits), ResponseSlots(limits), ResponseSlots(limits)
+    await first.acquire_slots("alice", large=True)
+    await first.acquire_slots("alice", large=True)  # again: nothing
+    waiting = asyncio.create_task(second.acquire_slots("alice", large=False))
     first.release_made()
-    await other.acquire("bob", large=True)
+    await other.acquire_slots("bob", large=True)
     await settle()
     assert not waiting.done()
-    first.release()
+    first.release_slots()
     await waiting
-    second.release()
-    other.release()
+    second.release_slots()
+    other.release_slots()
     assert not limits.unfinished._used
 
 
 async def test_few_are_made_at_once_and_few_are_kept() -> None:
-    limits = AnswerLimits()
-    made = [AnswerSlots(limits) for _ in range(MAX_UNSENT)]
+    limits = ResponseLimits()
+    made = [ResponseSlots(limits) for _ in range(MAX_UNSENT_LARGE)]
     for number, slots in enumerate(made):
-        await slots.acquire(f"user{number}", large=True)
+        await slots.acquire_slots(f"user{number}", large=True)
         slots.release_made()
-    large = asyncio.create_task(AnswerSlots(limits).acquire("large", large=True))
-    small = [AnswerSlots(limits) for _ in range(MAX_MADE)]
+    large = asyncio.create_task(ResponseSlots(limits).acquire_slots("large", large=True))
+    small = [ResponseSlots(limits) for _ in range(MAX_BUILDING)]
     for number, slots in enumerate(small):
-        await slots.acquire(f"small{number}", large=False)
-    one_more = asyncio.create_task(AnswerSlots(limits).acquire("one more", large=False))
+        await slots.acquire_slots(f"small{number}", large=False)
+    one_more = asyncio.create_task(ResponseSlots(limits).acquire_slots("one more", large=False))
     await settle()
     assert not large.done()
     assert not one_more.done()
     small[0].release_made()
     await one_more
     small[1].release_made()
-    made[0].release()
+    made[0].release_slots()
     await large
 
 
 async def test_who_gives_up_waiting_leaves_nothing_behind() -> None:
-    limits = AnswerLimits()
-    first, second, third = AnswerSlots(limits), AnswerSlots(limits), AnswerSlots(limits)
-    await first.acquire("alice", large=True)
-    waiting = asyncio.create_task(second.acquire("alice", large=True))
+    limits = ResponseLimits()
+    first, second, third = ResponseSlots(limits), ResponseSlots(limits), ResponseSlots(limits)
+    await first.acquire_slots("alice", large=True)
+    waiting = asyncio.create_task(second.acquire_slots("alice", large=True))
     await settle()
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    second.release()
-    first.release()
-    await third.acquire("alice", large=True)
-    third.release()
+    second.release_slots()
+    first.release_slots()
+    await third.acquire_slots("alice", large=True)
+    third.release_slots()
     assert not limits.unfinished._used
 
 
 async def test_too_many_waiting_are_refused() -> None:
-    limits = AnswerLimits()
-    waiting = [asyncio.create_task(AnswerSlots(limits).acquire("alice", large=False)) for _ in range(MAX_WAITING + 1)]
+    limits = ResponseLimits()
+    waiting = [
+        asyncio.create_task(ResponseSlots(limits).acquire_slots("alice", large=False))
+        for _ in range(MAX_WAITING_REQUESTS + 1)
+    ]
     await settle()
-    refused_one = AnswerSlots(limits)
+    refused_one = ResponseSlots(limits)
     with pytest.raises(TooManyRequests):
-        await refused_one.acquire("alice", large=False)
-    refused_one.release()
+        await refused_one.acquire_slots("alice", large=False)
+    refused_one.release_slots()
     for task in waiting:
         task.cancel()
 
@@ -129,7 +138,7 @@ async def test_a_large_answer_keeps_its_slot_until_it_is_taken(pai: Pai) -> None
 
 
 async def test_who_takes_nothing_is_cut_off(pai: Pai, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(big_answers, "SEND_WITHIN", 0.01)
+    monkeypatch.setattr(large_responses, "SEND_TIMEOUT", 0.01)
     slow = Slow(pai, "/v2/jobs")
     done, _ = await asyncio.wait({slow.task}, timeout=20)
     assert done == {slow.task}
@@ -140,11 +149,11 @@ async def test_who_takes_nothing_is_cut_off(pai: Pai, monkeypatch: pytest.Monkey
 async def test_too_many_lists_at_once_are_told_so(pai: Pai) -> None:
     slow = Slow(pai, "/v2/jobs")
     await asyncio.wait_for(slow.begun.wait(), 20)
-    waiting = [asyncio.create_task(pai.user.get("/v2/jobs")) for _ in range(MAX_WAITING + 1)]
+    waiting = [asyncio.create_task(pai.user.get("/v2/jobs")) for _ in range(MAX_WAITING_REQUESTS + 1)]
     done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     (first,) = done
     refused(first.result(), 429, "TooManyRequestsError")
     assert int(first.result().headers["retry-after"]) > 0
     slow.go_on.set()
     answers = await asyncio.gather(slow.task, *waiting)
-    assert [each.status_code for each in answers[1:]].count(200) == MAX_WAITING
+    assert [each.status_code for each in answers[1:]].count(200) == MAX_WAITING_REQUESTS

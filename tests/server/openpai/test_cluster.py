@@ -14,8 +14,8 @@ from holdfast.core.job import GIB
 from holdfast.core.records import Dataset
 from holdfast.core.scheduling.placement import Node, Quota
 from holdfast.core.states import JobState
-from holdfast.engines.fake import FakeEngine
 from holdfast.services.people.groups import GroupChange
+from tests.fake_engine import FakeEngine
 
 from .pai import Pai, open_pai, refused
 from .test_groups import add_dataset

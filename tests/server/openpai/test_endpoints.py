@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.server.openpai.endpoints import ENDPOINTS, Support, Who
-from holdfast.server.openpai.rates import Limited
-from holdfast.server.openpai.routes import takes_job
+from holdfast.server.openpai.rate_limits import RateLimitedAction
+from holdfast.server.openpai.routes import accepts_job_file
 
 from .pai import Pai
 
@@ -109,8 +109,8 @@ async def test_nothing_else_answers_below_the_prefix(pai: Pai) -> None:
 
 
 def test_a_job_may_be_as_large_as_the_settings_say() -> None:
-    submits = [each for each in ENDPOINTS if each.limited is Limited.SUBMIT]
+    submits = [each for each in ENDPOINTS if each.limited is RateLimitedAction.SUBMIT]
     assert submits
     for each in ENDPOINTS:
         path = "/rest-server/api" + re.sub(r"\{[^}]*\}", "x", each.path)
-        assert takes_job(each.method, path) is (each in submits), each
+        assert accepts_job_file(each.method, path) is (each in submits), each

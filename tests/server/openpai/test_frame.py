@@ -10,15 +10,15 @@ import httpx
 import pytest
 from starlette.responses import Response
 
-from holdfast.server.answers import answer
 from holdfast.server.openpai import endpoints
 from holdfast.server.openpai.call import Call
 from holdfast.server.openpai.endpoints import Endpoint, Support, Who, endpoint
 from holdfast.server.openpai.errors import PaiError
 from holdfast.server.openpai.forms import MAX_FIELDS, parse_form
-from holdfast.server.openpai.rates import REMEMBER, Limited, Windows
-from holdfast.server.openpai.routes import Routes, takes_job
-from holdfast.services.client_network import client_network
+from holdfast.server.openpai.rate_limits import MAX_WINDOWS, FixedWindows, RateLimitedAction
+from holdfast.server.openpai.routes import EndpointRoutes, accepts_job_file
+from holdfast.server.responses import respond_json
+from holdfast.services.client_network import get_client_network
 from holdfast.store.errors import StoreError
 
 from .job_files import job
@@ -36,21 +36,21 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> None:
     @endpoint("GET", "/v2/try/reader/{name}", who=Who.READER)
     @endpoint("GET", "/v2/try/person/{name}", who=Who.PERSON)
     @endpoint("GET", "/v2/try/admin/{name}", who=Who.ADMIN)
-    @endpoint("GET", "/v2/try/list/{name}", limited=Limited.LIST)
+    @endpoint("GET", "/v2/try/list/{name}", limited=RateLimitedAction.LIST)
     async def tell(call: Call) -> Response:
-        return answer({"name": call.path("name"), "actor": call.actor.name})
+        return respond_json({"name": call.get_path_text("name"), "actor": call.actor.name})
 
     @endpoint("POST", "/v2/try/body", who=Who.ANYONE)
     async def echo(call: Call) -> Response:
-        return answer(await call.body())
+        return respond_json(await call.read_object())
 
     @endpoint("GET", "/v2/try/large/{size}", who=Who.ANYONE)
     async def much(call: Call) -> Response:
-        return Response("x" * (call.number("size") or 0), media_type="text/plain")
+        return Response("x" * (call.get_path_number("size") or 0), media_type="text/plain")
 
     @endpoint("GET", "/v2/try/fail/{how}", who=Who.ANYONE)
     async def fail(call: Call) -> Response:
-        raise StoreError("the disk is full") if call.path("how") == "store" else RuntimeError("secret inside")
+        raise StoreError("the disk is full") if call.get_path_text("how") == "store" else RuntimeError("secret inside")
 
     monkeypatch.setattr("holdfast.server.openpai.app.ENDPOINTS", endpoints.ENDPOINTS)
 
@@ -155,10 +155,10 @@ def test_plain_words_come_before_names() -> None:
     def made(path: str) -> Endpoint:
         return Endpoint(method="GET", path=path, who=Who.USER, support=Support.SUPPORTED, note="", handler=nothing)
 
-    routes = Routes([made("/t/{token}"), made("/t/check"), made("/g/{group}/more/{rest:path}")])
+    routes = EndpointRoutes([made("/t/{token}"), made("/t/check"), made("/g/{group}/more/{rest:path}")])
 
     def find(path: str) -> tuple[str, dict[str, str]] | None:
-        found = routes.find("GET", path)
+        found = routes.find_endpoint("GET", path)
         return None if found is None else (found[0].path, found[1])
 
     assert find("/api/t/check") == ("/t/check", {})
@@ -223,9 +223,9 @@ def test_where_a_job_may_be_sent() -> None:
     for method, path in (
         ("POST", "/v2/jobs"), ("POST", "/v2/jobs/"), ("POST", "/v1/user/a/jobs"), ("PUT", "/v1/user/a/jobs/b"),
     ):  # fmt: skip
-        assert takes_job(method, f"/rest-server/api{path}")
+        assert accepts_job_file(method, f"/rest-server/api{path}")
     for method, path in (("PUT", "/v2/users"), ("POST", "/v2/jobs/a~b"), ("PUT", "/v1/user/a/jobs/b/executionType")):
-        assert not takes_job(method, f"/rest-server/api{path}")
+        assert not accepts_job_file(method, f"/rest-server/api{path}")
 
 
 @pytest.mark.parametrize(
@@ -328,23 +328,23 @@ async def test_no_limit(tried: None, tmp_path: Path) -> None:
 
 def test_a_window_ends_and_another_begins() -> None:
     now = [1000.0]
-    windows = Windows(2, 60.0, lambda: now[0])
-    assert [windows.count("a").left for _ in range(3)] == [1, 0, -1]  # type: ignore[union-attr]
-    assert windows.count("b").left == 1  # type: ignore[union-attr]
+    windows = FixedWindows(2, 60.0, lambda: now[0])
+    assert [windows.count_hit("a").remaining for _ in range(3)] == [1, 0, -1]  # type: ignore[union-attr]
+    assert windows.count_hit("b").remaining == 1  # type: ignore[union-attr]
     now[0] += 59
-    assert windows.count("a").left == -2  # type: ignore[union-attr]
+    assert windows.count_hit("a").remaining == -2  # type: ignore[union-attr]
     now[0] += 1
-    assert windows.count("a").left == 1  # type: ignore[union-attr]
+    assert windows.count_hit("a").remaining == 1  # type: ignore[union-attr]
     now[0] -= 500  # somebody set the clock back
-    assert windows.count("a").left == 1  # type: ignore[union-attr]
+    assert windows.count_hit("a").remaining == 1  # type: ignore[union-attr]
 
 
 def test_many_addresses_do_not_fill_the_memory() -> None:
-    windows = Windows(2, 60.0, lambda: 1000.0)
-    for number in range(REMEMBER + 50):
-        windows.count(str(number))
-    assert len(windows._open) == REMEMBER
-    assert client_network("2001:db8::1") == client_network("2001:db8::ffff")
-    assert client_network("2001:db8::1") != client_network("2001:db8:0:1::1")
-    assert client_network("10.0.0.1") != client_network("10.0.0.2")
-    assert client_network("::ffff:10.0.0.1") != client_network("::ffff:10.0.0.2")
+    windows = FixedWindows(2, 60.0, lambda: 1000.0)
+    for number in range(MAX_WINDOWS + 50):
+        windows.count_hit(str(number))
+    assert len(windows._open) == MAX_WINDOWS
+    assert get_client_network("2001:db8::1") == get_client_network("2001:db8::ffff")
+    assert get_client_network("2001:db8::1") != get_client_network("2001:db8:0:1::1")
+    assert get_client_network("10.0.0.1") != get_client_network("10.0.0.2")
+    assert get_client_network("::ffff:10.0.0.1") != get_client_network("::ffff:10.0.0.2")

@@ -19,7 +19,7 @@ JOBS = "/v1/user/alice/jobs"
 
 
 async def held(pai: Pai, name: str) -> str:
-    found = await pai.house.services.jobs.named(pai.alice, "alice", name)
+    found = await pai.house.services.jobs.find_by_name(pai.alice, "alice", name)
     assert (await pai.house.until(found.id, JobState.HELD)).state is JobState.HELD
     return found.id
 
@@ -63,7 +63,7 @@ async def test_extras_of_the_second_protocol(pai: Pai) -> None:
     written = job("kept", {"worker": role("exit 2")}, extras={"holdfast": {"hold": {"for": "2d"}}})
     assert (await pai.user.post("/v2/jobs", content=written)).status_code == 202
     id = await held(pai, "kept")
-    (kept,) = pai.house.services.holds.of(id)
+    (kept,) = pai.house.services.holds.list_held_tasks(id)
     assert (kept.held.until - kept.held.since).days == 2
     again = (await pai.user.get("/v2/jobs/alice~kept/config")).text
     assert "hold" in again
@@ -75,5 +75,5 @@ async def test_a_groups_hold_counts_for_its_clients_too(pai: Pai) -> None:
     await held(pai, "first")
     never = job("never", {"worker": role("exit 2")}, extras={"holdfast": {"hold": False}})
     assert (await pai.user.post("/v2/jobs", content=never)).status_code == 202
-    found = await pai.house.services.jobs.named(pai.alice, "alice", "never")
+    found = await pai.house.services.jobs.find_by_name(pai.alice, "alice", "never")
     assert (await pai.house.until(found.id)).state is JobState.FAILED

@@ -38,7 +38,7 @@ async def test_stop_and_start(running: Pai) -> None:
     response = await running.user.put(EXECUTION, json={"value": "STOP"})
     assert response.status_code == 202
     assert response.json() == {"status": 202, "message": "Execute job alice~train successfully."}
-    await running.house.until((await running.house.services.jobs.named(running.alice, "alice", "train")).id)
+    await running.house.until((await running.house.services.jobs.find_by_name(running.alice, "alice", "train")).id)
     assert (await status(running))["jobStatus"]["state"] == "STOPPED"
     for value in ("STOP", "START"):
         assert (await running.user.put(EXECUTION, json={"value": value})).status_code == 202

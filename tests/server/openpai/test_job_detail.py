@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from holdfast.core.conditions import Condition, ConditionKind
-from holdfast.core.identity import container_uid, task_uid
+from holdfast.core.identity import build_container_uid, build_task_uid
 from holdfast.core.scheduling.placement import Node
 from holdfast.core.states import JobState
-from holdfast.engines.fake import FakeEngine
 from holdfast.server.openpai.jobs.error_logs import ErrorLogs, pick_lines
 from holdfast.store.jobs import records as job_rows
+from tests.fake_engine import FakeEngine
 
 from .job_files import job, role
 from .pai import Pai, open_pai, refused
@@ -111,14 +111,14 @@ async def test_a_failed_job_tells_the_end_of_its_log(pai: Pai) -> None:
     made = await pai.house.submit(job(roles={"worker": role("sleep 100")}, jobRetryCount=1), pai.alice)
     seen: set[str] = set()
     for words in ("first", "second"):
-        while not (running := set(pai.house.engine.running()) - seen):
+        while not (running := set(pai.house.engine.list_running()) - seen):
             await asyncio.sleep(0.01)
         seen |= running
         lines = [f"{words} {number}" for number in range(20)]
         runtime = "[2026-03-01T00:00:00+0000] [openpai-runtime] [INFO] USER COMMAND START"
         text = "\n".join([*lines[:3], runtime, *lines[3:], "ValueError: b\u00f6\u00f6m", ""])
-        pai.house.engine.write(min(running), text.encode())
-        pai.house.engine.finish(min(running), 1)
+        pai.house.engine.write_log(min(running), text.encode())
+        pai.house.engine.finish_task(min(running), 1)
     await pai.house.until(made.id)
 
     def told(words: str) -> dict[str, str]:
@@ -179,9 +179,9 @@ async def test_a_job_that_runs_has_no_exit_yet(pai: Pai) -> None:
     assert status["launchedTime"] > 1_600_000_000_000  # milliseconds
     task = only_task(body)
     assert task["taskState"] == "RUNNING"
-    attempt_id = pai.house.engine.running()[0]
-    assert task["containerId"] == container_uid(attempt_id)
-    assert task["taskUid"] == task_uid(made.id, 0, "worker", 0)
+    attempt_id = pai.house.engine.list_running()[0]
+    assert task["containerId"] == build_container_uid(attempt_id)
+    assert task["taskUid"] == build_task_uid(made.id, 0, "worker", 0)
     assert task["containerNodeName"] == "fake"
     assert task["containerIp"] == "127.0.0.1"
     assert (task["containerExitCode"], task["containerExitSpec"]) == (None, None)
@@ -273,8 +273,8 @@ async def test_two_attempts_are_both_told(pai: Pai) -> None:
 async def test_between_two_attempts_it_shows_as_running(pai: Pai) -> None:
     made = await pai.house.submit(job(roles={"worker": role("sleep 9")}), pai.alice)
     await pai.house.until(made.id, JobState.RUNNING)
-    (running,) = pai.house.engine.running()
-    pai.house.engine.lose(running)
+    (running,) = pai.house.engine.list_running()
+    pai.house.engine.lose_task(running)
     await pai.house.until(made.id, JobState.PENDING)
     status = (await detail(pai))["jobStatus"]
     assert (status["state"], status["subState"]) == ("RUNNING", "AttemptCompleted")
@@ -292,7 +292,7 @@ async def test_a_stopped_job(pai: Pai) -> None:
     status = (await detail(pai))["jobStatus"]
     assert (status["state"], status["executionType"]) == ("STOPPING", "STOP")
     assert status["subState"] == "AttemptDeleting"
-    pai.house.engine.finish(pai.house.engine.running()[0], 137)
+    pai.house.engine.finish_task(pai.house.engine.list_running()[0], 137)
     await pai.house.until(made.id)
     body = await detail(pai)
     status = body["jobStatus"]
@@ -309,10 +309,10 @@ async def test_others_stop_once_it_is_decided(pai: Pai) -> None:
     made = await pai.house.submit(job(roles=roles), pai.alice)
     await pai.house.until(made.id, JobState.RUNNING)
     async with asyncio.timeout(20):
-        while len(pai.house.engine.running()) < 2:
+        while len(pai.house.engine.list_running()) < 2:
             await asyncio.sleep(0.01)
-        chief = next(each for each in pai.house.engine.running() if ".chief-" in each)
-        pai.house.engine.finish(chief, 1)
+        chief = next(each for each in pai.house.engine.list_running() if ".chief-" in each)
+        pai.house.engine.finish_task(chief, 1)
         while not pai.house.engine.machine.stops:
             await asyncio.sleep(0.01)
     body = await detail(pai)
@@ -327,7 +327,7 @@ async def test_stopped_while_the_next_attempt_is_waited_for(pai: Pai) -> None:
     await pai.house.until(made.id, JobState.RUNNING)
     blocked = Condition(kind=ConditionKind.SANDBOX, message="Tasks cannot be isolated.", blocks_starts=True)
     pai.house.engine.set_conditions(blocked)  # so that the next attempt does not start before it is stopped
-    pai.house.engine.lose(pai.house.engine.running()[0])
+    pai.house.engine.lose_task(pai.house.engine.list_running()[0])
     await pai.house.until(made.id, JobState.PENDING)
     await pai.house.services.jobs.stop(pai.alice, made.id)
     await pai.house.until(made.id)
@@ -353,7 +353,7 @@ async def test_a_refused_job(pai: Pai) -> None:
 async def test_out_of_memory(pai: Pai) -> None:
     made = await pai.house.submit(job(roles={"worker": role("sleep 9")}), pai.alice)
     await pai.house.until(made.id, JobState.RUNNING)
-    pai.house.engine.finish(pai.house.engine.running()[0], 137, oom=True)
+    pai.house.engine.finish_task(pai.house.engine.list_running()[0], 137, oom=True)
     await pai.house.until(made.id)
     status = (await detail(pai))["jobStatus"]
     assert (status["appExitCode"], status["appExitSpec"]["phrase"]) == (-1200, "UserContainerDockerOOMKilled")
@@ -480,7 +480,7 @@ async def test_history_of_attempts(pai: Pai) -> None:
 async def test_ssh_info_of_what_is_over_is_not_kept(pai: Pai) -> None:
     await ran(pai, job())
     said = refused(await pai.user.get("/v2/jobs/alice~train/ssh"), 404, "NoJobSshInfoError")
-    assert "gateway is off" in said
-    pai.house.services.ssh_gate.port = 2222
+    assert "gateway is disabled" in said
+    pai.house.services.ssh_gateway.port = 2222
     said = refused(await pai.user.get("/v2/jobs/alice~train/ssh"), 404, "NoJobSshInfoError")
-    assert "its container is gone" in said
+    assert "its containers no longer exist" in said

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.identity import container_uid
+from holdfast.core.identity import build_container_uid
 from holdfast.core.scheduling.placement import Node
 from holdfast.core.states import JobState
-from holdfast.engines.fake import FakeEngine
 from holdfast.server.openpai.jobs import events as job_events
+from tests.fake_engine import FakeEngine
 
 from .job_files import job, role
 from .pai import Pai, open_pai
@@ -64,7 +64,7 @@ async def test_events_of_tasks_name_their_try(pai: Pai) -> None:
     for number, each in enumerate(reversed(failed)):
         assert (each["frameworkName"], each["taskName"]) == (name, f"{name}-theworker-0")
         assert (each["taskroleName"], each["taskIndex"]) == ("theworker", 0)
-        assert each["podUid"] == container_uid(f"{made.id}.0.The_worker-0.{number}")
+        assert each["podUid"] == build_container_uid(f"{made.id}.0.The_worker-0.{number}")
 
 
 async def test_a_refused_job(pai: Pai) -> None:
@@ -80,21 +80,21 @@ async def test_a_job_that_waits_for_room(tmp_path: Path) -> None:
         first = await pai.house.submit(json.dumps({"name": "first", "command": "sleep 9"}), pai.alice)
         await pai.house.until(first.id, JobState.RUNNING)
         made = await pai.house.submit(job(), pai.alice)
-        await pai.house.controller.changed(made.id, 0.2)
+        await pai.house.controller.wait_for_change(made.id, 0.2)
         found = await events(pai, "?type=Warning")
         assert {each["reason"] for each in found} == {"FailedScheduling"}
         assert found[0]["message"]
         assert found[0]["firstTimestamp"] <= found[0]["lastTimestamp"]
-        pai.house.engine.finish(pai.house.engine.running()[0])
+        pai.house.engine.finish_task(pai.house.engine.list_running()[0])
         await pai.house.until(made.id)
         assert "FailedScheduling" not in {each["reason"] for each in await events(pai)}
 
 
 async def test_only_the_newest_of_very_many_are_shown(pai: Pai, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_events, "_PAGE", 2)
+    monkeypatch.setattr(job_events, "_PAGE_SIZE", 2)
     await pai.house.run(job(roles={"worker": role("exit 3")}, jobRetryCount=2), pai.alice)
     every = await events(pai)
-    monkeypatch.setattr(job_events, "MAX_SHOWN", 3)
+    monkeypatch.setattr(job_events, "MAX_EVENTS", 3)
     body = (await pai.user.get("/v2/jobs/alice~train/events")).json()
     assert body["totalCount"] == len(every)
     assert body["data"] == every[:3]

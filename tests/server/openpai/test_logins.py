@@ -63,7 +63,7 @@ async def test_log_out_ends_the_token(pai: Pai) -> None:
 
 
 async def test_a_github_token_is_told_of(pai: Pai) -> None:
-    await pai.house.services.users.extend(pai.alice, "alice", {"githubPAT": "secret"})
+    await pai.house.services.users.update_extension(pai.alice, "alice", {"githubPAT": "secret"})
     found = await pai.guest.post("/v2/tokens", json={"username": "alice", "password": PASSWORD})
     assert found.json()["hasGitHubPAT"] is True
 

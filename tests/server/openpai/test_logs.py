@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.core.states import JobState
 from holdfast.engines.base import Stream
-from holdfast.server.openpai.jobs.log_manager import TAIL
+from holdfast.server.openpai.jobs.log_manager import TAIL_SIZE
 from holdfast.store.jobs import records as job_rows
 
 from .job_files import job, role
@@ -34,7 +34,7 @@ async def run(pai: Pai, name: str, *commands: str, **more: Any) -> str:
     roles = {"worker": role(*commands, **more)}
     sent = await pai.user.post("/v2/jobs", content=job(name, roles), headers={"Content-Type": "text/yaml"})
     assert sent.status_code == 202, sent.text
-    found = await pai.house.services.jobs.named(pai.alice, "alice", name)
+    found = await pai.house.services.jobs.find_by_name(pai.alice, "alice", name)
     await pai.house.until(found.id, JobState.RUNNING)
     return f"{found.id}.0.worker-0.0"
 
@@ -69,12 +69,12 @@ async def test_a_task_has_three_logs(pai: Pai) -> None:
 @pytest.mark.parametrize("spelling", ["tail-mode", "tailMode"])
 async def test_tail_mode_sends_the_end(pai: Pai, spelling: str) -> None:
     task = await run(pai, "long", "sleep 100")
-    pai.house.engine.write(task, b"x" * 5 + b"y" * TAIL)
+    pai.house.engine.write_log(task, b"x" * 5 + b"y" * TAIL_SIZE)
     found = await locations(pai.user, logs_of("long") + f"?{spelling}=true")
     tail = await read(pai, found["stdout"])
     assert tail.status_code == 206
-    assert tail.content == b"y" * TAIL
-    assert tail.headers["content-range"] == f"bytes 5-{TAIL + 4}/{TAIL + 5}"
+    assert tail.content == b"y" * TAIL_SIZE
+    assert tail.headers["content-range"] == f"bytes 5-{TAIL_SIZE + 4}/{TAIL_SIZE + 5}"
     empty = await read(pai, found["stderr"])
     assert (empty.status_code, empty.content) == (200, b"")
 
@@ -219,11 +219,11 @@ async def test_pages_show_a_log(pai: Pai) -> None:
 )
 async def test_pages_begin_anywhere(pai: Pai, start: str, shown: str) -> None:
     task = await run(pai, "cut", "sleep 100")
-    pai.house.engine.write(task, "é12345".encode())
+    pai.house.engine.write_log(task, "é12345".encode())
     assert text_in(await pai.guest.get(f"{await page_base(pai, 'cut')}user.pai.stdout/?start={start}")) == shown
 
 
 async def test_pages_without_a_start_show_the_end(pai: Pai) -> None:
     task = await run(pai, "ends", "sleep 100")
-    pai.house.engine.write(task, b"x" * 10 + b"y" * 4096, Stream.STDERR)
+    pai.house.engine.write_log(task, b"x" * 10 + b"y" * 4096, Stream.STDERR)
     assert text_in(await pai.guest.get(f"{await page_base(pai, 'ends')}user.pai.all/")) == "y" * 4096

@@ -89,7 +89,7 @@ async def test_a_v1_file_is_sent_where_it_belongs(pai: Pai) -> None:
     file = {"jobName": "old", "image": "host", "taskRoles": [{"name": "w", "taskNumber": 1, "command": "true"}]}
     refused = await send(pai.user, json.dumps(file))
     said = message_of(refused, 400, "InvalidProtocolError")
-    assert "first protocol" in said
+    assert "OpenPAI protocol v1, not v2" in said
     assert "POST /api/v1/user/<user>/jobs" in said
     assert len(refused.json()["problems"]) == 1
 
@@ -253,7 +253,7 @@ async def test_a_sku_without_what_is_asked_for(cluster: Pai) -> None:
 
 async def test_names_are_unique_for_ever(pai: Pai) -> None:
     assert (await send(pai.user, job("mine"))).status_code == 202
-    found = await pai.house.services.jobs.named(pai.alice, "alice", "mine")
+    found = await pai.house.services.jobs.find_by_name(pai.alice, "alice", "mine")
     await pai.house.until(found.id)
     again = await send(pai.user, job("mine", defaults={"virtualCluster": "nowhere"}))  # said before the group
     assert message_of(again, 409, "ConflictJobError") == "Job alice~mine already exists."
@@ -296,7 +296,7 @@ async def test_a_good_job_is_taken(pai: Pai, kind: str | None) -> None:
     taken = await send(pai.user, job("good"), kind)
     assert taken.status_code == 202, taken.text
     assert taken.json() == {"status": 202, "message": "Update job good for user alice successfully."}
-    found = await pai.house.services.jobs.named(pai.alice, "alice", "good")
+    found = await pai.house.services.jobs.find_by_name(pai.alice, "alice", "good")
     assert (await pai.house.until(found.id)).state is JobState.SUCCEEDED
 
 
@@ -315,7 +315,7 @@ async def test_application_tokens_submit(pai: Pai) -> None:
 async def test_a_masked_config_has_to_be_filled_in_again(pai: Pai) -> None:
     [error] = errors_of(await send(pai.user, job(secrets="******")))
     assert (error["dataPath"], error["message"]) == (".secrets", "should be object")
-    assert "fill them in again" in error["hint"]
+    assert "Enter the secrets again" in error["hint"]
     masked = {"token": "******", "registry": {"password": "******", "user": "ann"}}
     [error] = errors_of(await send(pai.user, job(secrets=masked)))
-    assert error["message"] == "holds ****** in place of the values of token, registry.password"
+    assert error["message"] == "contains ****** instead of the values of token, registry.password"

@@ -9,15 +9,15 @@ import httpx
 import pytest
 
 from holdfast.core.errors import UserError
-from holdfast.launching.keys import job_pair
+from holdfast.launching.keys import make_job_pair
 
 from .pai import PASSWORD, Pai, open_pai, refused
 
 pytestmark = pytest.mark.anyio
 
-PUBLIC = job_pair(bytes(32)).public
+PUBLIC = make_job_pair(bytes(32)).public
 KEY = {"title": "laptop", "value": PUBLIC, "time": 1625472000000}
-OTHER_KEY = {**KEY, "value": job_pair(b"\1" * 32).public}
+OTHER_KEY = {**KEY, "value": make_job_pair(b"\1" * 32).public}
 
 
 def done(response: httpx.Response, status: int = 201) -> str:
@@ -58,7 +58,7 @@ async def test_all_see_all_where_all_read_all_but_no_secrets(tmp_path: Path) -> 
         secrets = {"jobSSH": {"key": "private", "pubKey": "public"}, "githubPAT": "secret"}
         keys = {"admin": [OTHER_KEY], "alice": [KEY]}
         for actor in (pai.house.admin, pai.alice):
-            await pai.house.services.users.extend(actor, actor.name, {**secrets, "sshKeys": keys[actor.name]})
+            await pai.house.services.users.update_extension(actor, actor.name, {**secrets, "sshKeys": keys[actor.name]})
         assert [user["username"] for user in (await pai.user.get("/v2/users")).json()] == ["admin", "alice"]
         for client, mine, other in ((pai.user, "alice", "admin"), (pai.admin, "admin", "alice")):
             assert (await client.get(f"/v2/users/{mine}")).json()["extension"] == {**secrets, "sshKeys": keys[mine]}
@@ -68,10 +68,10 @@ async def test_all_see_all_where_all_read_all_but_no_secrets(tmp_path: Path) -> 
 
 
 async def test_a_key_of_another_user_is_refused(pai: Pai) -> None:
-    await pai.house.services.users.extend(pai.house.admin, "admin", {"sshKeys": [KEY]})
+    await pai.house.services.users.update_extension(pai.house.admin, "admin", {"sshKeys": [KEY]})
     told = await pai.user.put("/v2/users/alice/extension", json={"extension": {"sshKeys": [OTHER_KEY, KEY]}})
     assert told.status_code == 409
-    assert "Another user has this SSH key" in told.json()["message"]
+    assert "This SSH key belongs to another user" in told.json()["message"]
     done(await pai.user.put("/v2/users/alice/extension", json={"extension": {"sshKeys": [OTHER_KEY]}}))
 
 
@@ -173,7 +173,7 @@ async def test_change_all_of_a_user(pai: Pai) -> None:
 
 
 async def test_change_a_part_of_a_user(pai: Pai) -> None:
-    await pai.house.services.users.extend(pai.alice, "alice", {"a": 1, "b": 1})
+    await pai.house.services.users.update_extension(pai.alice, "alice", {"a": 1, "b": 1})
     data = {"username": "alice", "extension": {"b": 2, "a": None, "c": [3]}}
     done(await pai.admin.put("/v2/users", json={"patch": True, "data": data}))
     found = (await pai.user.get("/v2/users/alice")).json()
@@ -206,7 +206,7 @@ async def test_numbers_that_no_client_could_read_again(pai: Pai, number: str) ->
     body = '{"extension": {"sshKeys": [{"title": "t", "value": "v", "time": NUMBER}]}}'.replace("NUMBER", number)
     refused(await pai.user.put("/v2/users/alice/extension", content=body), 400, "InvalidParametersError")
     with pytest.raises(UserError, match="finite"):
-        await pai.house.services.users.extend(pai.alice, "alice", {"a": float(number)})
+        await pai.house.services.users.update_extension(pai.alice, "alice", {"a": float(number)})
 
 
 async def test_extensions_that_would_cost_much(pai: Pai) -> None:

@@ -57,13 +57,13 @@ def told(response: httpx.Response) -> str:
 
 
 async def stored(pai: Pai, name: str) -> Any:
-    found = await pai.house.services.jobs.named(pai.alice, "alice", name)
+    found = await pai.house.services.jobs.find_by_name(pai.alice, "alice", name)
     return (await pai.house.services.jobs.get(pai.alice, found.id)).record.job
 
 
 async def run(pai: Pai, name: str, **more: Any) -> str:
     accepted(await pai.user.post(JOBS, json=config(name, **more)), name)
-    found = await pai.house.services.jobs.named(pai.alice, "alice", name)
+    found = await pai.house.services.jobs.find_by_name(pai.alice, "alice", name)
     await pai.house.until(found.id)
     return found.id
 
@@ -126,8 +126,13 @@ async def test_the_name_may_stand_in_the_address(pai: Pai) -> None:
     accepted(await pai.user.put(f"{JOBS}/put", json=nameless), "put")
     accepted(await pai.user.put(f"{JOBS}/same", json=config("same")), "same")
     refused(await pai.user.put(f"{JOBS}/one", json=config("other")), 400, "InvalidParametersError")
-    refused(await pai.user.put(f"{JOBS}/one", content="{"), 400, "InvalidParametersError", "The body is not JSON.")
-    assert "mapping of fields" in told(await pai.user.put(f"{JOBS}/one", json=[1]))
+    refused(
+        await pai.user.put(f"{JOBS}/one", content="{"),
+        400,
+        "InvalidParametersError",
+        "The request body is not valid JSON.",
+    )
+    assert "must be a mapping with fields" in told(await pai.user.put(f"{JOBS}/one", json=[1]))
 
 
 async def test_names_are_unique(pai: Pai) -> None:
@@ -257,7 +262,7 @@ async def test_ssh_is_refused_in_known_words(pai: Pai) -> None:
 @pytest.mark.parametrize("way", ["delete", "stop", "form"])
 async def test_jobs_are_stopped_by_their_owner(pai: Pai, way: str) -> None:
     accepted(await pai.user.post(JOBS, json=config("runs", role={"command": "sleep 100"})), "runs")
-    found = await pai.house.services.jobs.named(pai.alice, "alice", "runs")
+    found = await pai.house.services.jobs.find_by_name(pai.alice, "alice", "runs")
     await pai.house.until(found.id, JobState.RUNNING)
     bob = await pai.new_user("bob")
     refused(await bob.delete(f"{JOBS}/runs"), 403, "ForbiddenUserError")

@@ -10,7 +10,7 @@ from starlette.routing import Route
 from holdfast.server.portal.pages import admin, groups
 from tests.server.rig import Rig
 
-from .desk import PASSWORD, open_desk
+from .page_client import PASSWORD, open_desk
 
 pytestmark = pytest.mark.anyio
 NAMES = {

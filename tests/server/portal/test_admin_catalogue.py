@@ -1,4 +1,4 @@
-"""What jobs choose from, as admins keep it: sizes, images, datasets, secrets; and what was used."""
+"""Admin pages of the catalogue: instance types, images, datasets, secrets and usage."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from holdfast.core.job import GIB
 from holdfast.core.records import Dataset
 from tests.server.rig import Rig
 
-from .desk import open_desk, text_of
-from .filling import fill, problem_at, send, values_in
+from .form_parser import fill, problem_at, send, values_in
+from .page_client import open_desk, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -59,17 +59,17 @@ async def test_an_instance_type_comes_changes_and_goes(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("typed", "field", "says"),
     [
-        ({"name": "Big"}, "name", "cannot be the name of an instance type"),
+        ({"name": "Big"}, "name", "is not a valid name for an instance type"),
         ({"name": "cpu-1"}, "name", "already"),
-        ({"cpu": ""}, "cpu", "Say how many cores"),
-        ({"cpu": "0"}, "cpu", "cpu must be from 0.01"),
+        ({"cpu": ""}, "cpu", "Enter the number of CPU cores"),
+        ({"cpu": "0"}, "cpu", "cpu must be between 0.01"),
         ({"memory": "64"}, "memory", "Did you mean 64 GiB?"),
-        ({"gpu": "-1"}, "gpu", "gpu must be a whole number"),
-        ({"cpu_request": "5"}, "cpu_request", "more than its limit"),
+        ({"gpu": "-1"}, "gpu", "gpu must be an integer between 0"),
+        ({"cpu_request": "5"}, "cpu_request", "exceeds the limit of 2 cores"),
         ({"gpu_resource": "x"}, "gpu_resource", "gpu_resource must be"),
-        ({"tolerations": "x:Never"}, "tolerations", "has an effect that is none of"),
-        ({"node_selector": "disk"}, "node_selector", "is not NAME=VALUE"),
-        ({"groups": ["gone"]}, "groups", "There is no group gone"),
+        ({"tolerations": "x:Never"}, "tolerations", "has an invalid effect; use one of"),
+        ({"node_selector": "disk"}, "node_selector", "is not in the format NAME=VALUE"),
+        ({"groups": ["gone"]}, "groups", "Group gone not found"),
     ],
 )
 async def test_what_no_size_can_be_is_told_at_its_field(rig: Rig, typed: dict[str, str], field: str, says: str) -> None:
@@ -101,7 +101,7 @@ async def test_an_image_gets_a_name_that_jobs_choose(rig: Rig) -> None:
         assert wrong.status_code == 400
         assert "without spaces" in problem_at(wrong.text, "url")
         wrong = await fill(desk, "/admin/images/aliases/base/edit", kind="odd")
-        assert "There is no kind" in text_of(problem_at(wrong.text, "kind"))
+        assert "Unknown image kind" in text_of(problem_at(wrong.text, "kind"))
         taken = await fill(desk, "/admin/images/aliases/new", name="base", url="host")
         assert "already" in problem_at(taken.text, "name")
         assert (await fill(desk, "/admin/images/aliases/base/delete")).status_code == 303
@@ -145,9 +145,9 @@ async def test_a_folder_becomes_a_dataset(rig: Rig, data: Path) -> None:
         made = await datasets.get(rig.house.admin, "data")
         assert (made.groups, made.writable_groups, made.everyone, made.read_only) == (("red",), ("red",), True, False)
         listed = text_of((await desk.get("/admin/datasets")).text)
-        assert "red · may write" in listed
+        assert "red · can write" in listed
         assert str(data) in listed
-        assert "stays as it is" in text_of((await desk.get("/admin/datasets/data/delete")).text)
+        assert "is not changed." in text_of((await desk.get("/admin/datasets/data/delete")).text)
         assert (await fill(desk, "/admin/datasets/data/delete", purge="on")).status_code == 303
     assert data.exists()
     assert not await datasets.exists("data")
@@ -158,12 +158,16 @@ async def test_variables_are_kept_exactly(rig: Rig) -> None:
     typed = 'USER=reader\nKEY="two\\nlines"\nEMPTY=\n\nURL=a=b'
     async with open_desk(rig) as desk:
         assert (await fill(desk, "/admin/datasets/new?kind=env", name="db", variables=typed)).status_code == 303
-        kept = await datasets.variables(rig.house.admin, "db")
+        kept = await datasets.get_variables(rig.house.admin, "db")
         assert kept == {"USER": "reader", "KEY": "two\nlines", "EMPTY": "", "URL": "a=b"}
         assert (await fill(desk, "/admin/datasets/db/edit", description="x")).status_code == 303
-        assert await datasets.variables(rig.house.admin, "db") == kept
+        assert await datasets.get_variables(rig.house.admin, "db") == kept
         assert "reader" not in (await desk.get("/admin/datasets")).text
-        for bad, says in (("1X=2", "cannot be the name"), ("X", "is not NAME=VALUE"), ("X=1\nX=2", "is there twice")):
+        for bad, says in (
+            ("1X=2", "is not a valid variable name"),
+            ("X", "is not in the format NAME=VALUE"),
+            ("X=1\nX=2", "is set twice"),
+        ):
             answer = await fill(desk, "/admin/datasets/db/edit", variables=bad)
             assert answer.status_code == 400
             assert says in text_of(problem_at(answer.text, "variables"))
@@ -180,21 +184,21 @@ async def test_volumes_git_and_nfs(rig: Rig) -> None:
         (Path(volume.path) / "file").write_text("x")
         assert (await fill(desk, "/admin/datasets/vol/delete")).status_code == 303
         again = await fill(desk, "/admin/datasets/new?kind=volume", name="vol")
-        assert "There is data left of an earlier volume" in problem_at(again.text, "name")
+        assert "contains data of an earlier volume" in problem_at(again.text, "name")
         assert (await fill(desk, "/admin/datasets/new?kind=volume", name="vol", adopt="on")).status_code == 303
         assert (await fill(desk, "/admin/datasets/vol/delete", purge="on")).status_code == 303
         assert not Path(volume.path).exists()
         bad = await fill(desk, "/admin/datasets/new?kind=git", name="code", data__url="ext::sh -c id")
-        assert "no address that git can fetch" in problem_at(bad.text, "data.url")
+        assert "is not a supported git address" in problem_at(bad.text, "data.url")
         bad = await fill(desk, "/admin/datasets/new?kind=nfs", name="nas", data__server="a/b", data__path="/x")
-        assert "is no server" in text_of(problem_at(bad.text, "data.server"))
+        assert "is not a valid server" in text_of(problem_at(bad.text, "data.server"))
         url = "file:///nowhere/at/all.git"
         assert (
             await fill(desk, "/admin/datasets/new?kind=git", name="code", data__url=url, data__secret="key")
         ).is_redirect
         answer = await desk.post("/admin/datasets/code/sync")
         assert answer.status_code == 303
-        assert "could not be brought up to date" in text_of((await desk.get("/admin/datasets")).text)
+        assert "Syncing" in text_of((await desk.get("/admin/datasets")).text)
         assert "code" in text_of((await desk.get("/admin/secrets")).text)
 
 
@@ -209,15 +213,15 @@ async def test_the_value_of_a_secret_is_never_shown(rig: Rig) -> None:
         for path in ("/admin/secrets", "/admin/secrets/key/edit", "/admin/secrets/key/delete"):
             assert "hunter-two" not in (await desk.get(path)).text
         assert (await fill(desk, "/admin/secrets/key/edit", display_name="Ours")).status_code == 303
-        assert await secrets.value("key") == "hunter-two"
+        assert await secrets.load_value("key") == "hunter-two"
         assert (await fill(desk, "/admin/secrets/key/edit", value="hunter-three")).status_code == 303
-        assert await secrets.value("key") == "hunter-three"
+        assert await secrets.load_value("key") == "hunter-three"
         wrong = await fill(desk, "/admin/secrets/new?kind=opaque", name="two", value="line\nline")
         assert "has several lines" in problem_at(wrong.text, "value")
         assert "line\nline" not in wrong.text
         assert (await desk.get("/admin/secrets/new?kind=odd")).status_code == 404
         wrong = await fill(desk, "/admin/secrets/new?kind=registry", name="reg", value="x", username="u")
-        assert "needs a host" in problem_at(wrong.text, "registry_host")
+        assert "requires a host" in problem_at(wrong.text, "registry_host")
 
 
 async def test_a_secret_in_use_stays(rig: Rig) -> None:
@@ -226,7 +230,7 @@ async def test_a_secret_in_use_stays(rig: Rig) -> None:
     await rig.house.services.secrets.create(admin, registry, "x")
     await rig.house.services.image_aliases.create(admin, ImageAlias(name="base", url="host", pull_secret="reg"))
     async with open_desk(rig) as desk:
-        assert "need another one first: base" in text_of((await desk.get("/admin/secrets/reg/delete")).text)
+        assert "need another secret first: base" in text_of((await desk.get("/admin/secrets/reg/delete")).text)
         refused = await fill(desk, "/admin/secrets/reg/delete")
         assert refused.status_code == 409
         assert "is in use by" in text_of(refused.text)
@@ -241,7 +245,7 @@ async def test_usage_is_told_by_month(rig: Rig) -> None:
     job = "name: x\nimage: host\nresources: {cpu: 2, memory: 1Gi}\ncommand: 'true'\n"
     rig.house.clock.at = datetime.now(UTC)  # tasks run by the machine's own clock
     async with open_desk(rig) as desk:
-        assert "Nothing has run yet" in text_of((await desk.get("/admin/usage")).text)
+        assert "No usage yet" in text_of((await desk.get("/admin/usage")).text)
         await rig.house.run(job)
         rig.house.clock.forward(60)
         page = (await desk.get("/admin/usage")).text
@@ -251,7 +255,7 @@ async def test_usage_is_told_by_month(rig: Rig) -> None:
         assert f'href="/api/v1/usage/{month}"' in shown.text
         assert "default admin 1" in text_of(shown.text)
         assert (await desk.get(f"/api/v1/usage/{month}")).text.startswith("group,user")
-        assert "Nothing ran in this month." in text_of((await desk.get("/admin/usage/1999/1")).text)
+        assert "No tasks ran in this month." in text_of((await desk.get("/admin/usage/1999/1")).text)
         assert (await desk.get("/admin/usage/2026/13")).status_code == 400
         assert (await desk.get("/admin/usage/x/1")).status_code == 404
 

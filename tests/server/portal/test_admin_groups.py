@@ -11,8 +11,8 @@ from holdfast.core.records import Group
 from holdfast.core.scheduling.placement import Quota
 from tests.server.rig import Rig
 
-from .desk import open_desk, text_of
-from .filling import fill, problem_at, send, values_in
+from .form_parser import fill, problem_at, send, values_in
+from .page_client import open_desk, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -53,20 +53,20 @@ async def test_a_group_is_made_with_quotas(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("typed", "field", "says"),
     [
-        ({"name": "a b"}, "name", "cannot be the name of a group"),
-        ({"name": "default"}, "name", "There is a group default already"),
+        ({"name": "a b"}, "name", "is not a valid name for a group"),
+        ({"name": "default"}, "name", "Group default already exists"),
         ({"name": "everyone"}, "name", "is reserved"),
-        ({"quota__cpu": "2", "user_quota__cpu": "3"}, "user_quota.cpu", "must not be more than the group"),
-        ({"quota__memory": "1 GiB", "user_quota__memory": "2 GiB"}, "user_quota.memory", "(2 GiB) must not be more"),
+        ({"quota__cpu": "2", "user_quota__cpu": "3"}, "user_quota.cpu", "must not exceed the group's quota"),
+        ({"quota__memory": "1 GiB", "user_quota__memory": "2 GiB"}, "user_quota.memory", "(2 GiB) must not exceed"),
         ({"quota__memory": "4"}, "quota.memory", "Did you mean 4 GiB?"),
-        ({"quota__memory": "lots"}, "quota.memory", "lots is not a size"),
-        ({"quota__cpu": "-1"}, "quota.cpu", "A quota is from 0 to"),
+        ({"quota__memory": "lots"}, "quota.memory", "lots is not a valid size"),
+        ({"quota__cpu": "-1"}, "quota.cpu", "A quota must be between 0 and"),
         ({"quota__cpu": "nan"}, "quota.cpu", "is not a number"),
         ({"quota__gpu": "1.5"}, "quota.gpu", "is not a whole number"),
-        ({"quota__gpu": "1e300"}, "quota.gpu", "A quota is from 0 to"),
-        ({"time_limit": "soon"}, "time_limit", "soon is not a duration"),
+        ({"quota__gpu": "1e300"}, "quota.gpu", "A quota must be between 0 and"),
+        ({"time_limit": "soon"}, "time_limit", "soon is not a valid duration"),
         ({"time_limit": "9999999d"}, "time_limit", "at most 36500 days"),
-        ({"volume_capacity": "0"}, "volume_capacity", "volume_capacity must be from 1"),
+        ({"volume_capacity": "0"}, "volume_capacity", "volume_capacity must be between 1"),
         ({"display_name": "x" * 300}, "display_name", "at most 255 characters"),
     ],
 )
@@ -99,7 +99,7 @@ async def test_two_admins_do_not_overwrite_each_other_unseen(rig: Rig) -> None:
         assert (await fill(other, "/admin/groups/default/edit", quota__gpu="4")).status_code == 303
         answer = await send(one, "/admin/groups/default/edit", opened, quota__cpu="3")
         assert answer.status_code == 409
-        assert "It is now: 4" in problem_at(answer.text, "quota.gpu")
+        assert "Current value: 4" in problem_at(answer.text, "quota.gpu")
         assert (await rig.house.services.groups.get(rig.house.admin, "default")).quota == Quota(gpu=4)
 
 
@@ -116,10 +116,10 @@ async def test_before_a_group_goes_it_is_listed_what_goes_with_it(rig: Rig) -> N
     await rig.house.services.instance_types.grant(rig.house.admin, "cpu-1", "red")
     async with open_desk(rig) as desk:
         asked = text_of((await desk.get("/admin/groups/red/delete")).text)
-        assert "1 member leaves it." in asked
-        assert "It no longer has: cpu-1" in asked
+        assert "1 member will be removed from it." in asked
+        assert "It will lose access to: cpu-1" in asked
         assert (await fill(desk, "/admin/groups/red/delete")).headers["location"] == "/admin/groups"
         refused = await fill(desk, "/admin/groups/default/delete")
         assert refused.status_code == 409
-        assert "cannot be removed" in text_of(refused.text)
+        assert "cannot be deleted" in text_of(refused.text)
     assert [group.name for group in await rig.house.services.groups.list(rig.house.admin)] == ["default"]

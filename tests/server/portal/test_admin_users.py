@@ -9,11 +9,11 @@ import pytest
 from holdfast.core.job import DEFAULT_GROUP
 from tests.server.rig import Rig
 
-from .desk import PASSWORD, open_desk, text_of
-from .filling import fill, problem_at, send, values_in
+from .form_parser import fill, problem_at, send, values_in
+from .page_client import PASSWORD, open_desk, text_of
 
 pytestmark = pytest.mark.anyio
-_ONCE = re.compile(r'class="once"[^>]*>([^<]+)<')
+_ONCE = re.compile(r'class="one-time"[^>]*>([^<]+)<')
 LONG_JOB = "name: long\nimage: host\ngroup: red\nresources: {cpu: 1, memory: 64Mi}\ncommand: sleep 1000\n"
 
 
@@ -27,7 +27,7 @@ async def test_the_list_is_narrowed_by_a_text(rig: Rig) -> None:
         some = text_of((await desk.get("/admin/users?text=RED")).text)
         assert "grace" in some
         assert "alan" not in some
-        assert "Nobody fits." in text_of((await desk.get("/admin/users?text=<b>nothing&page=99999999")).text)
+        assert "No matching users." in text_of((await desk.get("/admin/users?text=<b>nothing&page=99999999")).text)
 
 
 async def test_long_lists_come_in_pages(rig: Rig) -> None:
@@ -72,7 +72,7 @@ async def test_what_is_refused_is_told_at_its_field_and_what_was_typed_stays(rig
     async with open_desk(rig) as desk:
         answer = await fill(desk, "/admin/users/new", name="<script>", email="a@b.c", password="short", admin="on")
         assert answer.status_code == 400
-        assert "cannot be the name of a user" in problem_at(answer.text, "name")
+        assert "is not a valid name for a user" in problem_at(answer.text, "name")
         assert "<script>alert" not in answer.text
         assert 'value="&lt;script&gt;"' in answer.text
         assert values_in(answer.text)["email"] == ["a@b.c"]
@@ -81,10 +81,10 @@ async def test_what_is_refused_is_told_at_its_field_and_what_was_typed_stays(rig
         answer = await fill(desk, "/admin/users/new", name="grace", password="short")
         assert "at least 8 characters" in problem_at(answer.text, "password")
         answer = await fill(desk, "/admin/users/new", name="admin")
-        assert "There is a user admin already" in problem_at(answer.text, "name")
+        assert "User admin already exists" in problem_at(answer.text, "name")
         answer = await fill(desk, "/admin/users/new", name="grace", groups=["gone"])
         assert answer.status_code in (400, 404)
-        assert "There is no group gone" in text_of(answer.text)
+        assert "Group gone not found" in text_of(answer.text)
 
 
 async def test_an_admin_changes_rights_and_groups(rig: Rig) -> None:
@@ -94,7 +94,7 @@ async def test_an_admin_changes_rights_and_groups(rig: Rig) -> None:
             desk, "/admin/users/grace/edit", email="new@x.org", groups=["red", "default"], groups__flag=["red"]
         )
         assert answer.status_code == 303
-        assert "User grace is changed." in text_of((await desk.get("/admin/users")).text)
+        assert "User grace was changed." in text_of((await desk.get("/admin/users")).text)
         user = await rig.house.services.users.get(rig.house.admin, "grace")
         assert (dict(user.groups), user.email) == ({"red": True, "default": False}, "new@x.org")
         assert (await fill(desk, "/admin/users/grace/edit", enabled=None)).status_code == 303
@@ -112,7 +112,7 @@ async def test_who_comes_second_sees_what_the_first_did(rig: Rig) -> None:
         assert (await fill(other, "/admin/users/grace/edit", email="first@x.org")).status_code == 303
         answer = await send(one, "/admin/users/grace/edit", opened, email="second@x.org")
         assert answer.status_code == 409
-        assert "Somebody changed this after you opened it" in text_of(answer.text)
+        assert "Another user changed this while you were editing" in text_of(answer.text)
         assert "first@x.org" in problem_at(answer.text, "email")
         assert values_in(answer.text)["email"] == ["second@x.org"]
         assert (await send(one, "/admin/users/grace/edit", answer.text)).status_code == 303
@@ -128,7 +128,7 @@ async def test_a_new_password_ends_the_logins(rig: Rig) -> None:
         async with open_desk(rig, "grace", password):
             pass
         wrong = await fill(desk, "/admin/users/grace/password", password="password")
-        assert "among the first to be tried" in problem_at(wrong.text, "password")
+        assert "too easy to guess. Choose a less common password." in problem_at(wrong.text, "password")
         assert (await fill(desk, "/admin/users/grace/password", password=PASSWORD)).status_code == 303
 
 
@@ -157,11 +157,11 @@ async def test_before_a_user_goes_it_is_said_what_becomes_of_their_jobs(rig: Rig
     job = await rig.house.submit(LONG_JOB, grace)
     async with open_desk(rig) as desk:
         asked = text_of((await desk.get("/admin/users/grace/delete")).text)
-        assert "1 job is not finished, and must be stopped first." in asked
-        assert "Finished jobs stay on record" in asked
+        assert "1 job is not finished and must be stopped first." in asked
+        assert "Finished jobs are kept" in asked
         refused = await fill(desk, "/admin/users/grace/delete")
         assert refused.status_code == 409
-        assert "grace has jobs that are not finished" in text_of(refused.text)
+        assert "grace has unfinished jobs" in text_of(refused.text)
         await rig.house.services.jobs.stop(grace, job.id)
         await rig.house.until(job.id)
         assert (await fill(desk, "/admin/users/grace/delete")).headers["location"] == "/admin/users"
@@ -189,12 +189,12 @@ async def test_a_table_is_looked_at_before_anybody_is_added(rig: Rig) -> None:
         assert answer.status_code == 200
         text = text_of(answer.text)
         for said in (
-            "cannot be the name of a user",
-            "There is a user ann already",
-            "There is no group nowhere",
+            "is not a valid name for a user",
+            "User ann already exists",
+            "Group nowhere not found",
             "at least 8 characters",
             "'perhaps' is neither true nor false",
-            "5 lines have a problem and are left out.",
+            "5 lines have errors and are skipped.",
             "Add 2 users",
         ):
             assert said in text, said
@@ -207,13 +207,13 @@ async def test_what_is_right_in_a_table_is_added(rig: Rig) -> None:
     async with open_desk(rig) as desk:
         answer = await desk.post("/admin/users/import/create", {"text": TABLE})
         text = text_of(answer.text)
-        assert "2 users are added" in text
-        assert "1 user has the password that was given." in text
+        assert "2 users were added" in text
+        assert "1 user has the password you provided." in text
         passwords = _ONCE.findall(answer.text)
         assert len(passwords) == 1
         again = text_of((await desk.post("/admin/users/import/create", {"text": TABLE})).text)
-        assert "0 users are added" in again
-        assert "There is a user bob already" in again
+        assert "0 users were added" in again
+        assert "User bob already exists" in again
     ann = await rig.house.services.users.get(rig.house.admin, "ann")
     assert (dict(ann.groups), ann.email) == ({"red": False, "blue": False}, "ann@x.org")
     bob = await rig.house.services.users.get(rig.house.admin, "bob")
@@ -226,11 +226,11 @@ async def test_what_is_right_in_a_table_is_added(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "There is nothing in it"),
-        ("email\nx", "There is no column with names"),
-        ("name,shoe size\nx,3", "There is no column"),
-        ('name\n"open', "That is not CSV"),
-        ("name\n" + "x\n" * 501, "At most 500 users at a time"),
+        ("", "The input is empty"),
+        ("email\nx", "The name column is missing"),
+        ("name,shoe size\nx,3", "Unknown column"),
+        ('name\n"open', "Invalid CSV"),
+        ("name\n" + "x\n" * 501, "At most 500 users can be imported at once"),
     ],
 )
 async def test_what_is_no_table_of_users_is_refused(rig: Rig, text: str, says: str) -> None:

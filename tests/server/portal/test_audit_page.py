@@ -6,18 +6,18 @@ import re
 
 import pytest
 
-from holdfast.core.audit import Act, AuditKind
+from holdfast.core.audit import AuditAction, AuditKind
 from holdfast.core.conditions import Condition, ConditionKind
-from holdfast.server.portal.pages.audit import DEEDS, KINDS
+from holdfast.server.portal.pages.audit import ACTION_TEXTS, KINDS
 from holdfast.settings import load_settings
 from tests.server.rig import Rig, open_rig
 from tests.services.house import open_house
 
-from .desk import PASSWORD, open_desk, text_of
+from .page_client import PASSWORD, open_desk, text_of
 
 pytestmark = pytest.mark.anyio
 
-ADMIN_PAGES = ("/admin/audit", "/admin/settings", "/admin/place")
+ADMIN_PAGES = ("/admin/audit", "/admin/settings", "/admin/installation")
 
 
 @pytest.mark.parametrize("path", ADMIN_PAGES)
@@ -69,8 +69,8 @@ async def test_strange_filters_break_nothing(rig: Rig, query: str) -> None:
 
 def test_every_kind_has_words() -> None:
     assert set(KINDS) == set(AuditKind)
-    assert {kind for kind, _ in DEEDS} == set(AuditKind)
-    assert {act for _, act in DEEDS} == set(Act)
+    assert {kind for kind, _ in ACTION_TEXTS} == set(AuditKind)
+    assert {act for _, act in ACTION_TEXTS} == set(AuditAction)
 
 
 async def test_settings_show_where_they_come_from_and_no_password(tmp_path) -> None:  # type: ignore[no-untyped-def]
@@ -85,23 +85,23 @@ async def test_settings_show_where_they_come_from_and_no_password(tmp_path) -> N
     assert "hunter" not in page
     assert "postgresql://me:***@db/holdfast" in text
     assert re.search(r"keep_days keep_days = 3(\.0)? file", text)
-    assert "port port = 1234 option of the command" in text
+    assert "port port = 1234 command option" in text
     assert "HOLDFAST_STORE_URL" in text
     assert "audit_days" in text
 
 
 async def test_the_place_tells_how_it_is(rig: Rig) -> None:
     async with open_desk(rig) as desk:
-        page = await desk.get("/admin/place")
+        page = await desk.get("/admin/installation")
         text = text_of(page.text)
-        for word in ("All is well.", "SQLite", "Isolation", "CPU", "Memory", str(rig.house.home)):
+        for word in ("No problems found.", "SQLite", "Isolation", "CPU", "Memory", str(rig.house.home)):
             assert word in text
-        part = (await desk.part("/admin/place")).text
-        assert part.lstrip().startswith('<div id="place"')
+        part = (await desk.part("/admin/installation")).text
+        assert part.lstrip().startswith('<div id="installation"')
 
 
 async def test_trouble_in_the_background_is_told(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    away = Condition(kind=ConditionKind.DATABASE, message="The engine does not answer.")
-    monkeypatch.setattr(rig.house.controller, "conditions", lambda: (away,))
+    away = Condition(kind=ConditionKind.DATABASE, message="The engine is not responding.")
+    monkeypatch.setattr(rig.house.controller, "list_conditions", lambda: (away,))
     async with open_desk(rig) as desk:
-        assert "The engine does not answer." in text_of((await desk.get("/admin/place")).text)
+        assert "The engine is not responding." in text_of((await desk.get("/admin/installation")).text)

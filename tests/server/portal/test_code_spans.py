@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.server.portal.code_spans import coded
-from holdfast.server.portal.languages import words_in
+from holdfast.server.portal.code_spans import render_code_spans
+from holdfast.server.portal.translations import get_translations
 
 
 def test_what_stands_between_backticks_is_code() -> None:
-    assert coded("Log in: `holdfast login`.") == 'Log in: <code translate="no">holdfast login</code>.'
+    assert render_code_spans("Log in: `holdfast login`.") == 'Log in: <code translate="no">holdfast login</code>.'
 
 
 @pytest.mark.parametrize(
@@ -25,12 +25,12 @@ def test_what_stands_between_backticks_is_code() -> None:
     ],
 )
 def test_hostile_text_stays_text(hostile: str, shown: str) -> None:
-    assert coded(hostile) == shown
+    assert render_code_spans(hostile) == shown
 
 
 @pytest.mark.parametrize("code", ["en", "zh-Hans"])
 def test_what_services_say_is_escaped_before_it_is_marked(code: str) -> None:
-    told = words_in(code).told("Nobody said `<b>x` & <i>y</i>")
+    told = get_translations(code).render_message("Nobody said `<b>x` & <i>y</i>")
     assert '<code translate="no">&lt;b&gt;x</code>' in told
     assert "<b>" not in told
     assert "<i>" not in told
@@ -40,8 +40,8 @@ def test_what_services_say_is_escaped_before_it_is_marked(code: str) -> None:
     ("text", "ended"), [("It is", "It is."), ("It is.", "It is."), ("Is it?", "Is it?"), ("", ""), ("是。", "是。")]
 )
 def test_a_sentence_ends_once(text: str, ended: str) -> None:
-    assert words_in("en").ended(text) == ended
+    assert get_translations("en").end_sentence(text) == ended
 
 
 def test_chinese_ends_with_its_own_stop() -> None:
-    assert words_in("zh-Hant").ended("是") == "是。"
+    assert get_translations("zh-Hant").end_sentence("是") == "是。"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core.states import JobState
-from holdfast.server.portal.jobs.error_quote import MAX_LENGTH, first_error
-from holdfast.server.portal.pages.job.log_quote import TAIL
+from holdfast.server.portal.jobs.error_quote import MAX_QUOTE_LENGTH, find_first_error
+from holdfast.server.portal.pages.job.log_quote import TAIL_SIZE
 from tests.server.rig import Rig
 
-from .desk import open_desk, text_of
+from .page_client import open_desk, text_of
 
 anyio = pytest.mark.anyio
 
@@ -24,12 +24,12 @@ bye
 
 
 def quoted(log: str) -> str | None:
-    found = first_error(log.encode(), 0)
+    found = find_first_error(log.encode(), 0)
     return found.text if found else None
 
 
 def test_of_a_traceback_the_exception_is_quoted_and_its_beginning_is_the_place() -> None:
-    found = first_error(TRACEBACK.encode(), 1000)
+    found = find_first_error(TRACEBACK.encode(), 1000)
     assert found is not None
     assert found.text == "FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'"
     assert found.start == 1000 + len("step 1\n")
@@ -63,12 +63,12 @@ def test_the_first_line_that_looks_like_an_error_is_quoted(log: str, line: str |
 def test_a_long_line_is_cut() -> None:
     text = quoted("ValueError: " + "x" * 60_000)
     assert text is not None
-    assert len(text) == MAX_LENGTH
+    assert len(text) == MAX_QUOTE_LENGTH
     assert text.endswith("…")
 
 
 def test_bytes_that_are_no_text_do_no_harm() -> None:
-    found = first_error(b"\xff\xfe\x00Error: \xff broken\n", 0)
+    found = find_first_error(b"\xff\xfe\x00Error: \xff broken\n", 0)
     assert found is not None
     assert "\x00" not in found.text
 
@@ -80,8 +80,8 @@ async def failed(rig: Rig, log: bytes) -> str:
     job = await rig.house.submit("name: fails\ncommand: sleep 100\n")
     task = f"{job.id}.0.main-0.0"
     await rig.house.until(job.id, JobState.RUNNING)
-    rig.house.engine.write(task, log)
-    rig.house.engine.finish(task, 1)
+    rig.house.engine.write_log(task, log)
+    rig.house.engine.finish_task(task, 1)
     await rig.house.until(job.id)
     return job.id
 
@@ -91,15 +91,15 @@ async def test_a_failed_jobs_page_quotes_its_log_and_leads_there(rig: Rig) -> No
     job = await failed(rig, TRACEBACK.replace("data.csv", "<img src=x>").encode())
     async with open_desk(rig) as desk:
         raw = (await desk.get(f"/jobs/{job}")).text
-        assert "In its log: FileNotFoundError" in text_of(raw)
+        assert "From its log: FileNotFoundError" in text_of(raw)
         assert "<img src=x>" not in raw
         assert f"/jobs/{job}/log?task=main-0&amp;attempt=0&amp;start=" in raw
-        assert "known signs" not in raw
+        assert "no rule matches" not in raw
 
 
 @anyio
 async def test_only_the_end_of_a_log_is_looked_at_in_whole_lines(rig: Rig) -> None:
-    job = await failed(rig, b"ValueError: early\n" + b"Error: x" * TAIL + b"\nall is well\n")
+    job = await failed(rig, b"ValueError: early\n" + b"Error: x" * TAIL_SIZE + b"\nall is well\n")
     async with open_desk(rig) as desk:
         page = text_of((await desk.get(f"/jobs/{job}")).text)
         assert "ValueError: early" not in page
@@ -108,4 +108,4 @@ async def test_only_the_end_of_a_log_is_looked_at_in_whole_lines(rig: Rig) -> No
 
 def test_tracebacks_without_an_end_are_not_walked_for_ever() -> None:
     endless = (b"Traceback (most recent call last):\n" + b"  a frame\n" * 600) * 12
-    assert first_error(endless + b"ValueError: too late\n", 0) is None
+    assert find_first_error(endless + b"ValueError: too late\n", 0) is None

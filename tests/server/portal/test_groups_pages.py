@@ -9,14 +9,14 @@ from urllib.parse import quote
 import pytest
 
 from holdfast.core.access import Actor
-from holdfast.core.job import GIB, Hold, Keep
+from holdfast.core.job import GIB, Hold, HoldScope
 from holdfast.core.records import Group, Mlflow
 from holdfast.core.scheduling.placement import Quota
 from holdfast.services.people.groups import GroupChange
 from tests.server.rig import Rig
 
-from .desk import PASSWORD, Desk, open_desk, text_of
-from .filling import fill, problem_at, values_in
+from .form_parser import fill, problem_at, values_in
+from .page_client import PASSWORD, Desk, open_desk, text_of
 
 pytestmark = pytest.mark.anyio
 HOSTILE = '<img src=x onerror=alert(1)>" \u202e\n%2e%2e ?#&.txt'
@@ -33,7 +33,7 @@ async def put(rig: Rig, path: str, data: bytes = b"hello") -> None:
     async def chunks() -> AsyncIterator[bytes]:
         yield data
 
-    await rig.house.services.files.put(rig.house.admin, "red", path, chunks())
+    await rig.house.services.files.upload(rig.house.admin, "red", path, chunks())
 
 
 # -- looking
@@ -64,7 +64,7 @@ async def test_members_see_their_groups_with_quota_and_use(rig: Rig) -> None:
 async def test_somebody_in_no_group_is_told_what_to_do(rig: Rig) -> None:
     await rig.house.services.users.create(rig.house.admin, name="eve", password=PASSWORD, groups={})
     async with open_desk(rig, "eve") as desk:
-        assert "Ask an admin to put you into one." in text_of((await desk.get("/groups")).text)
+        assert "Ask an admin to add you to a group." in text_of((await desk.get("/groups")).text)
 
 
 async def test_an_address_of_mlflow_that_would_run_a_script_is_no_link(rig: Rig) -> None:
@@ -86,8 +86,8 @@ async def test_an_admin_of_a_group_manages_its_members(rig: Rig) -> None:
     path = "/groups/red/settings"
     async with open_desk(rig, "ann") as desk:
         assert (await desk.post(f"{path}/members/add", {"user": "cid", "admin": "on"})).status_code == 303
-        assert "cid is a member now." in text_of((await desk.get(path)).text)
-        for typed, says in (("nobody", "There is no user nobody"), ("cid", "cid is a member already")):
+        assert "cid is now a member." in text_of((await desk.get(path)).text)
+        for typed, says in (("nobody", "User nobody not found"), ("cid", "cid is already a member")):
             wrong = await desk.post(f"{path}/members/add", {"user": typed})
             assert wrong.status_code == 400
             assert says in problem_at(wrong.text, "user")
@@ -110,7 +110,7 @@ async def test_an_admin_of_a_group_sets_its_time_limit(rig: Rig) -> None:
         assert (await rig.house.services.groups.get(rig.house.admin, "red")).time_limit == timedelta(minutes=90)
         wrong = await desk.post("/groups/red/settings/time-limit", {"time_limit": "soon"})
         assert wrong.status_code == 400
-        assert "soon is not a duration" in problem_at(wrong.text, "time_limit")
+        assert "soon is not a valid duration" in problem_at(wrong.text, "time_limit")
         assert (await desk.post("/groups/red/settings/time-limit", {"time_limit": ""})).status_code == 303
         assert (await rig.house.services.groups.get(rig.house.admin, "red")).time_limit is None
 
@@ -120,11 +120,11 @@ async def test_an_admin_of_a_group_says_how_failed_tasks_are_kept(rig: Rig) -> N
     groups, admin = rig.house.services.groups, rig.house.admin
     async with open_desk(rig, "ann") as desk:
         assert (await desk.post("/groups/red/settings/hold", {"hold": "files:2d"})).status_code == 303
-        assert (await groups.get(admin, "red")).hold == Hold(duration=timedelta(days=2), keep=Keep.FILES)
+        assert (await groups.get(admin, "red")).hold == Hold(duration=timedelta(days=2), keep=HoldScope.FILES)
         assert 'value="files:2d"' in (await desk.get("/groups/red/settings")).text
         wrong = await desk.post("/groups/red/settings/hold", {"hold": "<b>"})
         assert wrong.status_code == 400
-        assert "is not a hold" in problem_at(wrong.text, "hold")
+        assert "is not a valid hold" in problem_at(wrong.text, "hold")
         for word in ("off", ""):
             assert (await desk.post("/groups/red/settings/hold", {"hold": word})).status_code == 303
             assert (await groups.get(admin, "red")).hold is None
@@ -137,16 +137,16 @@ async def test_an_admin_of_a_group_sets_mlflow(rig: Rig) -> None:
     async with open_desk(rig, "ann") as desk:
         path = "/groups/red/settings/mlflow"
         wrong = await fill(desk, path, tracking_uri="")
-        assert "needs the address" in problem_at(wrong.text, "tracking_uri")
+        assert "requires the address" in problem_at(wrong.text, "tracking_uri")
         wrong = await fill(desk, path, tracking_uri="http://m", tracking_envs="1=2")
-        assert "cannot be the name of a variable" in text_of(problem_at(wrong.text, "tracking_envs"))
+        assert "is not a valid variable name" in text_of(problem_at(wrong.text, "tracking_envs"))
         assert (await fill(desk, path, tracking_uri="http://m", artifact_envs="KEY=secret")).status_code == 303
-        found = await groups.mlflow(ann, "red")
+        found = await groups.get_mlflow(ann, "red")
         assert found
         assert (found.tracking_uri, dict(found.artifact_envs)) == ("http://m", {"KEY": "secret"})
         assert "secret" not in text_of((await desk.get("/groups/red/settings")).text).replace("Secrets", "")
         assert (await desk.post(f"{path}/remove")).status_code == 303
-        assert await groups.mlflow(ann, "red") is None
+        assert await groups.get_mlflow(ann, "red") is None
 
 
 async def test_an_admin_of_a_group_keeps_its_own_images(rig: Rig) -> None:
@@ -154,7 +154,7 @@ async def test_an_admin_of_a_group_keeps_its_own_images(rig: Rig) -> None:
     await rig.house.add_group("blue")
     aliases = rig.house.services.image_aliases
     async with open_desk(rig, "ann") as desk:
-        assert "Who may use it" not in text_of((await desk.get("/groups/red/images/new")).text)
+        assert "Allowed groups" not in text_of((await desk.get("/groups/red/images/new")).text)
         forged = await fill(desk, "/groups/red/images/new", name="ours", url="host", everyone="on", groups=["blue"])
         assert forged.status_code == 303
         made = await aliases.get(rig.house.admin, "ours")
@@ -164,7 +164,7 @@ async def test_an_admin_of_a_group_keeps_its_own_images(rig: Rig) -> None:
         assert (await desk.get("/groups/blue/images/new")).status_code == 404
         assert "ours" in text_of((await desk.get("/groups/red/settings")).text)
         assert (await fill(desk, "/groups/red/images/ours/delete")).headers["location"] == "/groups/red/settings"
-    assert "ours" not in await aliases.known()
+    assert "ours" not in await aliases.load_all()
 
 
 # -- shared files
@@ -178,7 +178,7 @@ async def test_files_are_browsed_folder_by_folder(rig: Rig) -> None:
         top = (await desk.get("/groups/red/files")).text
         assert 'href="/groups/red/files?path=models"' in top
         assert "holdfast files ls --group red" in text_of(top)
-        assert "files: true in its file. It finds them at /phfs" in text_of(top)
+        assert "files: true . They are mounted at /phfs" in text_of(top)
         assert 'href="/api/v1/groups/red/files/notes.txt?inline=true"' in top
         assert 'data-copy="phfs:///notes.txt"' in top
         inner = (await desk.get("/groups/red/files?path=models/first")).text
@@ -189,7 +189,7 @@ async def test_files_are_browsed_folder_by_folder(rig: Rig) -> None:
         assert got.content == b"x" * 2048
         missing = await desk.get("/groups/red/files?path=not/there")
         assert missing.status_code == 200
-        assert "comes about with the first file" in text_of(missing.text)
+        assert "created when you add the first file" in text_of(missing.text)
         new = await desk.get("/groups/red/files/new-folder?path=models&folder=second")
         assert new.headers["location"] == "/groups/red/files?path=models/second"
         for bad in ("..", "a/../b", "%00"):
@@ -198,7 +198,7 @@ async def test_files_are_browsed_folder_by_folder(rig: Rig) -> None:
 
 async def test_long_folders_come_in_pages(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     await people(rig)
-    monkeypatch.setattr("holdfast.server.portal.pages.groups.files.ROWS", 2)
+    monkeypatch.setattr("holdfast.server.portal.pages.groups.files.MAX_FILE_ROWS", 2)
     for name in ("a b", "c&d", "e"):
         await put(rig, f"x/{name}")
     async with open_desk(rig, "bob") as desk:
@@ -222,7 +222,7 @@ async def test_a_hostile_name_is_only_a_name(rig: Rig) -> None:
         assert values_in(asked)["path"] == [f"odd/{HOSTILE}"]
         answer = await desk.post("/groups/red/files/delete", {"path": f"odd/{HOSTILE}", "kind": "file"})
         assert answer.status_code == 303
-        assert "1 file is removed." in text_of((await desk.get("/groups/red/files")).text)
+        assert "1 file was deleted." in text_of((await desk.get("/groups/red/files")).text)
 
 
 async def test_a_folder_goes_only_when_it_was_shown_as_one(rig: Rig) -> None:
@@ -231,7 +231,7 @@ async def test_a_folder_goes_only_when_it_was_shown_as_one(rig: Rig) -> None:
     await put(rig, "models/b/c")
     async with open_desk(rig, "bob") as desk:
         asked = await desk.get("/groups/red/files/delete?path=models")
-        assert "2 files lie in it." in text_of(asked.text)
+        assert "It contains 2 files." in text_of(asked.text)
         refused = await desk.post("/groups/red/files/delete", {"path": "models", "kind": "file"})
         assert refused.status_code == 409
         assert "is a folder" in text_of(refused.text)
@@ -292,4 +292,4 @@ async def test_old_addresses_lead_to_the_new_ones(rig: Rig) -> None:
         assert await _leads(desk, "/console/admin") == "/admin/users"
         assert await _leads(desk, "/user-view.html") == "/admin/users"
         assert await _leads(desk, "/batch-register.html") == "/admin/users/import"
-        assert await _leads(desk, "/cluster-view/hardware.html") == "/admin/place"
+        assert await _leads(desk, "/cluster-view/hardware.html") == "/admin/installation"

@@ -11,7 +11,7 @@ from holdfast.core.states import JobState
 from holdfast.services.people.groups import GroupChange
 
 from ..rig import Rig
-from .desk import PASSWORD, open_desk, text_of
+from .page_client import PASSWORD, open_desk, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -23,12 +23,12 @@ async def test_a_first_visit_explains_itself(rig: Rig) -> None:
     async with open_desk(rig) as desk:
         page = (await desk.get("/")).text
         told = text_of(page)
-        assert "Run a first job" in told
+        assert "Run your first job" in told
         assert 'action="/jobs/first"' in page
         assert "holdfast login http://test" in told
         assert "primehub config generate-token http://test" in told
         assert "http://test/rest-server" in told
-        assert "Your jobs now" not in told
+        assert "Your current jobs" not in told
 
 
 async def test_a_problem_of_the_installation_is_shown_to_everyone(rig: Rig) -> None:
@@ -47,7 +47,7 @@ async def test_a_problem_of_the_installation_is_shown_to_everyone(rig: Rig) -> N
         assert "Mend the kernel." not in told
     async with open_desk(rig) as desk:
         assert "Jobs do not start. Mend the kernel." in text_of((await desk.get("/")).text)
-        assert "Jobs do not start. Mend the kernel." in text_of((await desk.get("/admin/place")).text)
+        assert "Jobs do not start. Mend the kernel." in text_of((await desk.get("/admin/installation")).text)
     answered = (await rig.get("/health")).json()
     assert [each["detail"] for each in answered["conditions"]] == [""]
     assert [each["detail"] for each in (await rig.get("/status")).json()["conditions"]] == ["EPERM"]
@@ -57,7 +57,7 @@ async def test_somebody_without_a_group_is_told_so(rig: Rig) -> None:
     await rig.house.user("lost", password=PASSWORD)
     async with open_desk(rig, "lost") as desk:
         page = (await desk.get("/")).text
-        assert "You are in no group yet" in page
+        assert "You are not in a group yet" in page
         assert "/jobs/first" not in page
 
 
@@ -78,8 +78,8 @@ async def test_my_jobs_by_state_lead_to_the_list(rig: Rig) -> None:
         assert f"/jobs/{running.id}" in page
         assert other.id not in page
         assert "Exit code 3" in told
-        assert "Recently finished Succeeded fine" in told
-        assert "Everybody's jobs" not in told
+        assert "Recently finished jobs Succeeded fine" in told
+        assert "Jobs of all users" not in told
         assert "breaks" in (await desk.get("/jobs?state=Failed&mine=on")).text
 
 
@@ -87,8 +87,8 @@ async def test_a_failure_says_what_it_means_and_what_to_try(rig: Rig) -> None:
     await rig.house.run("name: big\ncommand: kill -9 $$\n")
     async with open_desk(rig) as desk:
         told = text_of((await desk.get("/")).text)
-        assert "Exit code 137 (ended by SIGKILL)" in told
-        assert "What it means, and what to try" in told
+        assert "Exit code 137 (killed by SIGKILL)" in told
+        assert "Explanation and suggested fixes" in told
 
 
 async def test_old_failures_are_not_news(rig: Rig) -> None:
@@ -96,9 +96,9 @@ async def test_old_failures_are_not_news(rig: Rig) -> None:
     rig.house.clock.at += timedelta(days=8)
     async with open_desk(rig) as desk:
         told = text_of((await desk.get("/")).text)
-        assert "No job of yours failed in the last 7 days." in told
+        assert "None of your jobs failed in the last 7 days." in told
         assert "0 Failed" in told
-        assert "Recently finished Failed breaks" in told
+        assert "Recently finished jobs Failed breaks" in told
 
 
 async def test_jobs_of_a_group_one_has_left_are_not_counted(rig: Rig) -> None:
@@ -121,16 +121,16 @@ async def test_quotas_and_machines(rig: Rig) -> None:
     async with open_desk(rig, "ann") as desk:
         page = (await desk.get("/")).text
         told = text_of(page)
-        assert "lab CPU 1 of 4 Memory 1 GiB of ∞ GPU 0 of 0 You alone CPU 1 of 2" in told
+        assert "lab CPU 1 of 4 Memory 1 GiB of ∞ GPU 0 of 0 Your usage CPU 1 of 2" in told
         assert "empty CPU 0 of ∞" in told
         assert told.index("lab CPU") < told.index("empty CPU")  # what is in use comes first
-        assert "fake CPU 1 of 4 Memory 1 GiB of 16 GiB" in told.split("Machines")[1]
+        assert "fake CPU 1 of 4 Memory 1 GiB of 16 GiB" in told.split("Nodes")[1]
         assert '<meter min="0" max="4.0"' in page
 
 
 async def test_a_place_without_isolation_says_so(rig: Rig) -> None:
     async with open_desk(rig) as desk:
-        isolated = rig.house.engine.health().isolation != "none"
+        isolated = rig.house.engine.get_health().isolation != "none"
         told = (await desk.get("/")).text
         assert ("not isolated" in told) is not isolated
 
@@ -152,8 +152,8 @@ async def test_admins_see_everybodys_jobs(rig: Rig) -> None:
     await rig.house.until(job.id, JobState.RUNNING)
     async with open_desk(rig) as desk:
         told = text_of((await desk.get("/")).text)
-        assert "Everybody's jobs 1 Running 0 Pending" in told
-        assert "The server is well." in told
+        assert "Jobs of all users 1 Running 0 Pending" in told
+        assert "The server is healthy." in told
 
 
 async def test_hostile_names_are_only_text(rig: Rig) -> None:

@@ -16,13 +16,13 @@ from holdfast.core.access import Actor
 from holdfast.core.attempt import Debugger
 from holdfast.core.states import JobState
 from holdfast.engines.base import ProcessInfo
-from holdfast.server.portal.rendering import environment
+from holdfast.server.portal.rendering import create_environment
 from tests.server.rig import Rig, open_rig
 from tests.services.house import open_house
 
-from .desk import PASSWORD, Desk, open_desk, text_of
-from .doors import Doors
-from .wire import open_wire
+from .exec_engine import Doors
+from .page_client import PASSWORD, Desk, open_desk, text_of
+from .socket_client import open_wire
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +36,7 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPXQ8yTfQwVvHgW0eZvEDCqWSq0jT1vJTHdM6
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     async with open_house(tmp_path / "home", engine=Doors()) as house, open_rig(house) as opened:
         house.controller.clock = house.clock.now
-        house.services.ssh_gate.port = 2222
+        house.services.ssh_gateway.port = 2222
         for name in ("ada", "bob"):
             await house.user(name, "lab", password=PASSWORD)
         yield opened
@@ -55,7 +55,7 @@ def waiting(rig: Rig, **more: Any) -> Debugger:
 
 
 def debug(rig: Rig, job: str, *debuggers: Debugger) -> None:
-    rig.house.engine.debug(f"{job}.0.main-0.0", *debuggers)
+    rig.house.engine.set_debuggers(f"{job}.0.main-0.0", *debuggers)
 
 
 # -- the ways in
@@ -79,11 +79,11 @@ async def test_rows_of_tasks_show_the_ways_in_to_those_who_may_enter(rig: Rig) -
         for place in ("terminal", "debugger", "stacks"):
             refused = await desk.get(f"/jobs/{job}/{place}?task=main-0")
             assert refused.status_code == 403, place
-            assert "only ada and admins of lab may get inside" in text_of(refused.text)
+            assert "only ada and admins of lab can connect to its tasks" in text_of(refused.text)
 
 
 async def test_without_a_gateway_no_ssh_line_is_shown(rig: Rig) -> None:
-    rig.house.services.ssh_gate.port = None
+    rig.house.services.ssh_gateway.port = None
     job = await submit(rig, SLEEPER, JobState.RUNNING)
     async with open_desk(rig, "ada") as desk:
         page = (await desk.get(f"/jobs/{job}")).text
@@ -98,14 +98,14 @@ async def test_the_terminal_is_a_page_of_one_task(rig: Rig, monkeypatch: pytest.
         first = await desk.get("/jobs/sleeper/terminal")
         assert first.headers["location"] == f"/jobs/{job}/terminal?task=main-0"
         found = await desk.get(f"/jobs/{job}/terminal?task=main-1")
-        assert f'data-line="/api/v1/jobs/{job}/tasks/main-1/exec"' in found.text
+        assert f'data-socket="/api/v1/jobs/{job}/tasks/main-1/exec"' in found.text
         assert "<option selected>main-1</option>" in found.text
         assert "script-src 'self';" in found.headers["content-security-policy"]
         assert "unsafe" not in found.headers["content-security-policy"]
         assert f"ssh -p 2222 {job}.main-1@test" in found.text  # for those without scripts
-        monkeypatch.setitem(environment("en").globals, "has_vendor", False)
+        monkeypatch.setitem(create_environment("en").globals, "has_vendor", False)
         bare = (await desk.get(f"/jobs/{job}/terminal?task=main-1")).text
-        assert "not part of this installation" in bare
+        assert "not installed on this server" in bare
         assert "data-terminal" not in bare
         missing = await desk.get(f"/jobs/{job}/terminal?task=main-7")
         assert (missing.status_code, "has no task main-7" in missing.text) == (404, True)
@@ -113,7 +113,7 @@ async def test_the_terminal_is_a_page_of_one_task(rig: Rig, monkeypatch: pytest.
         await rig.house.until(job)
         over = await desk.get(f"/jobs/{job}/terminal?task=main-1")
         assert over.status_code == 409
-        assert "its container is gone" in text_of(over.text)
+        assert "its containers no longer exist" in text_of(over.text)
         part = await desk.part(f"/jobs/{job}/terminal?task=main-1")  # a page that is open is told of the job
         assert (part.status_code, "Cancelled" in part.text) == (200, True)
 
@@ -131,18 +131,18 @@ async def test_a_held_job_says_for_how_long_and_can_be_extended(rig: Rig) -> Non
     async with open_desk(rig, "ada") as desk:
         page = (await desk.get(f"/jobs/{job}")).text
         assert 'class="notification why hold"' in page
-        assert "Held with all it has: main-0. This ends 2026-03-08 12:00 UTC" in await held(desk, job)
+        assert "On hold with all resources: main-0. The hold expires 2026-03-08 12:00 UTC" in await held(desk, job)
         assert f"/jobs/{job}/log?task=main-0" in page  # whose log tells more
         assert "<code>3</code>" in page  # how its command ended
         assert f'href="/jobs/{job}/terminal?task=main-0"' in page.split('id="hold"', 1)[1].split("</div>", 1)[0]
         assert "job has finished" in text_of((await desk.get(f"/jobs/{job}/log")).text)
-        assert "In its log" not in page  # what we wrote there ourselves says nothing new
+        assert "From its log" not in page  # what we wrote there ourselves says nothing new
         answer = await desk.post(f"/jobs/{job}/hold/extend", {"by": "3d"})
         assert answer.headers["location"] == f"/jobs/{job}"
         assert "2026-03-11 12:00 UTC" in await held(desk, job)
         await desk.post(f"/jobs/{job}/hold/extend", {"by": "most"})
         assert "2026-03-29 12:00 UTC" in await held(desk, job)
-        assert "cannot be extended any more" in await held(desk, job)
+        assert "cannot be extended further" in await held(desk, job)
         for wrong in ("", "9d", "<b>"):
             assert (await desk.post(f"/jobs/{job}/hold/extend", {"by": wrong})).status_code == 400
 
@@ -153,22 +153,22 @@ async def test_several_tasks_are_extended_each_as_far_as_it_may_be(rig: Rig) -> 
     async with open_desk(rig, "ada") as desk:
         await desk.post(f"/jobs/{job}/hold/extend", {"by": "most"})
     start = rig.house.clock.now()
-    assert {each.held.until for each in rig.house.services.holds.of(job)} == {start + timedelta(weeks=4)}
+    assert {each.held.until for each in rig.house.services.holds.list_held_tasks(job)} == {start + timedelta(weeks=4)}
 
 
 async def test_files_alone_are_kept_and_the_rest_released(rig: Rig) -> None:
     job = await submit(rig, CRASH, JobState.HELD)
     async with open_desk(rig, "ada") as desk:
         assert (await desk.post(f"/jobs/{job}/hold/files")).status_code == 303
-        assert "Only files are kept: main-0." in await held(desk, job)
+        assert "Files on hold: main-0." in await held(desk, job)
         assert "Keep files only" not in await held(desk, job)
         terminal = await desk.get(f"/jobs/{job}/terminal?task=main-0")
-        assert "a shell is started on them for you" in text_of(terminal.text)
+        assert "The shell runs on these files" in text_of(terminal.text)
         assert (await desk.post(f"/jobs/{job}/hold/release")).status_code == 303
         assert (await rig.house.until(job)).state is JobState.FAILED
         assert await held(desk, job) == ""
         again = await desk.post(f"/jobs/{job}/hold/release")
-        assert (again.status_code, "nothing of it is held" in text_of(again.text)) == (409, True)
+        assert (again.status_code, "has no tasks on hold" in text_of(again.text)) == (409, True)
 
 
 async def test_a_hold_is_acted_on_by_those_who_may_act_alone(rig: Rig) -> None:
@@ -177,7 +177,7 @@ async def test_a_hold_is_acted_on_by_those_who_may_act_alone(rig: Rig) -> None:
     async with open_desk(rig, "eve") as desk:
         for what in ("extend", "files", "release"):
             assert (await desk.post(f"/jobs/{job}/hold/{what}", {"by": "1d"})).status_code == 404
-        assert (await desk.get(f"/jobs/{job}/calls")).status_code == 404
+        assert (await desk.get(f"/jobs/{job}/attention")).status_code == 404
     async with open_desk(rig, "ada") as desk:
         bare = await desk.client.post(f"/jobs/{job}/hold/release", data={"csrf": "0" * 64})
         assert bare.status_code == 403  # no page of ours sent it
@@ -187,7 +187,7 @@ async def test_a_hold_is_acted_on_by_those_who_may_act_alone(rig: Rig) -> None:
 async def test_a_job_is_run_again_with_a_hold(rig: Rig) -> None:
     job = await submit(rig, "name: once\ngroup: lab\ncommand: exit 3\n", JobState.FAILED)
     async with open_desk(rig, "ada") as desk:
-        assert "Run it, and hold it if it fails" in (await desk.get(f"/jobs/new?rerun={job}")).text
+        assert "Run unchanged with hold" in (await desk.get(f"/jobs/new?rerun={job}")).text
         answer = await desk.post(f"/jobs/{job}/rerun", {"hold": "yes"})
         new = answer.headers["location"].removeprefix("/jobs/")
         assert (await rig.house.until(new, JobState.HELD)).state is JobState.HELD
@@ -209,11 +209,11 @@ async def test_a_debugger_that_waits_is_shown_in_the_list_and_on_the_jobs_page(r
         assert f'data-copy="holdfast debug {job} main-0"' in page
         assert (await desk.get(f"/jobs/{job}/debugger")).headers["location"].endswith("?task=main-0")
         console = (await desk.get(f"/jobs/{job}/debugger?task=main-0")).text
-        assert f'data-line="/api/v1/jobs/{job}/tasks/main-0/debugger"' in console
+        assert f'data-socket="/api/v1/jobs/{job}/tasks/main-0/debugger"' in console
         assert f"holdfast debug {job} main-0" in console
         debug(rig, job, waiting(rig, until=datetime(2031, 5, 6, 7, 8, tzinfo=UTC)))
-        for path in (f"/jobs/{job}", "/jobs", f"/jobs/{job}/calls"):
-            assert "ends 2031-05-06 07:08 UTC" in text_of((await desk.get(path)).text)
+        for path in (f"/jobs/{job}", "/jobs", f"/jobs/{job}/attention"):
+            assert "expires 2031-05-06 07:08 UTC" in text_of((await desk.get(path)).text)
         debug(rig, job, waiting(rig, attached=True))
         assert "main-0 is being debugged at train.py:42" in text_of((await desk.get("/jobs")).text)
         debug(rig, job)
@@ -237,7 +237,7 @@ async def test_debuggers_of_one_task_are_told_apart(rig: Rig) -> None:
         moved = await desk.get("/jobs/sleeper/debugger?task=main-0&id=d2")
     assert f'href="/jobs/{job}/debugger?task=main-0&amp;id=d1">' in page
     assert f'href="/jobs/{job}/debugger?task=main-0&amp;id=d2" title="&lt;&#34;step&#34;&gt;">' in page
-    assert f'data-line="/api/v1/jobs/{job}/tasks/main-0/debugger?id=d2"' in second
+    assert f'data-socket="/api/v1/jobs/{job}/tasks/main-0/debugger?id=d2"' in second
     assert f"holdfast debug {job} main-0 --id d2" in second
     assert ("<b>odd" in odd, "%26wait%3D9" in odd) == (False, True)
     assert moved.headers["location"] == f"/jobs/{job}/debugger?task=main-0&id=d2"
@@ -249,7 +249,7 @@ async def test_what_a_task_says_of_its_debugger_is_not_trusted(rig: Rig) -> None
     job = await submit(rig, SLEEPER, JobState.RUNNING)
     debug(rig, job, *(waiting(rig, id=f"d{n}", file=ODD + "x" * 3000, token="<i>" * 500) for n in range(16)))
     async with open_desk(rig, "ada") as desk:
-        for path in (f"/jobs/{job}", "/jobs", f"/jobs/{job}/debugger?task=main-0", f"/jobs/{job}/calls"):
+        for path in (f"/jobs/{job}", "/jobs", f"/jobs/{job}/debugger?task=main-0", f"/jobs/{job}/attention"):
             answer = await desk.get(path)
             assert answer.status_code == 200, path
             assert "<b>odd" not in answer.text
@@ -267,17 +267,17 @@ async def test_the_owner_is_called_when_a_job_is_held_or_a_debugger_waits(rig: R
     async with open_desk(rig, "ada") as desk, open_desk(rig, "bob") as other:
         async with open_wire(desk, "/live/jobs", query=f"{since}&job=none") as hers:
             told = await hers.next()
-            assert (told["jobs"], told["calls"]) == ([], [job])
+            assert (told["jobs"], told["attention"]) == ([], [job])
         async with open_wire(other, "/live/jobs", query=since) as his:
-            assert "calls" not in await his.next()
-        part = (await desk.part(f"/jobs/{job}/calls")).text
-        assert "A debugger waits at train.py:42 in main-0 of sleeper." in text_of(part)
-        assert part.count("data-call=") == 1
+            assert "attention" not in await his.next()
+        part = (await desk.part(f"/jobs/{job}/attention")).text
+        assert "A debugger is waiting at train.py:42 in main-0 of sleeper." in text_of(part)
+        assert part.count("data-attention=") == 1
         debug(rig, job, waiting(rig, attached=True))
-        assert "data-call" not in (await desk.part(f"/jobs/{job}/calls")).text
+        assert "data-attention" not in (await desk.part(f"/jobs/{job}/attention")).text
         crash = await submit(rig, CRASH, JobState.HELD)
-        part = (await desk.part(f"/jobs/{crash}/calls")).text
-        assert "crash failed, and main-0 is held for you." in text_of(part)
+        part = (await desk.part(f"/jobs/{crash}/attention")).text
+        assert "crash failed. main-0 is on hold." in text_of(part)
 
 
 # -- stacks
@@ -297,17 +297,19 @@ async def test_stacks_are_shown_to_be_read_and_copied(rig: Rig) -> None:
         assert f"5 sleep {odd}" in html.unescape(page.text.split('id="stacks-text"', 1)[1])
         assert page.text.count('class="card stack-process"') == 2
         rig.house.engine.inside = []  # type: ignore[attr-defined]
-        assert "Nothing runs in this task." in (await desk.get(f"/jobs/{job}/stacks")).text
+        assert "No process is running in this task." in (await desk.get(f"/jobs/{job}/stacks")).text
 
 
 async def test_what_the_api_said_is_told_in_the_language_of_the_page(rig: Rig) -> None:
-    message = {"id": "No debugger waits in {id}", "args": {"id": "job-1"}}
-    said = {"message": json.dumps(message), "hint": "Try again in a while."}
+    message = {"id": "No debugger is waiting in {id}", "args": {"id": "job-1"}}
+    said = {"message": json.dumps(message), "hint": "Try again in a few minutes."}
     async with open_desk(rig, "ada") as desk:
-        assert (await desk.get("/told", params=said)).json() == {
-            "text": "No debugger waits in job-1. Try again in a while."
+        assert (await desk.get("/translation", params=said)).json() == {
+            "text": "No debugger is waiting in job-1. Try again in a few minutes."
         }
         desk.client.cookies.set("holdfast_language", "zh-Hans")
-        assert (await desk.get("/told", params=said)).json() == {"text": "job-1 中没有调试器在等待。请过一会儿再试。"}
-        long = (await desk.get("/told", params={"message": "<b>" * 5000})).json()["text"]
+        assert (await desk.get("/translation", params=said)).json() == {
+            "text": "job-1 中没有等待连接的调试器。请几分钟后重试。"
+        }
+        long = (await desk.get("/translation", params={"message": "<b>" * 5000})).json()["text"]
         assert len(long) <= 2100

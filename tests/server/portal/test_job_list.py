@@ -9,11 +9,11 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from holdfast.core.states import JobState
-from holdfast.server.portal.jobs.filters import LIMITS
+from holdfast.server.portal.jobs.filters import PAGE_SIZES
 from tests.server.rig import Rig, open_rig
 from tests.services.house import open_house
 
-from .desk import PASSWORD, Desk, open_desk, text_of
+from .page_client import PASSWORD, Desk, open_desk, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -62,9 +62,9 @@ async def test_a_held_job_stands_out_with_the_time_it_has_left(rig: Rig) -> None
         row = rows_of((await desk.get("/jobs")).text)[held.id]
         home = text_of((await desk.get("/")).text)
     assert 'class="held"' in row
-    assert "ends 2026-03-01 14:00 UTC" in text_of(f"<tr {row}")
-    assert "Held for you to look at" in home
-    assert "ends 2026-03-01 14:00 UTC" in home
+    assert "expires 2026-03-01 14:00 UTC" in text_of(f"<tr {row}")
+    assert "Jobs on hold" in home
+    assert "expires 2026-03-01 14:00 UTC" in home
 
 
 async def test_why_a_job_waits_or_failed_stands_below_its_name(rig: Rig) -> None:
@@ -75,7 +75,7 @@ async def test_why_a_job_waits_or_failed_stands_below_its_name(rig: Rig) -> None
     async with open_desk(rig) as desk:
         rows = rows_of((await desk.get("/jobs")).text)
         assert "Exit code 3" in rows[failed.id]
-        assert "free now" in rows[more.id] or more.id not in rows
+        assert "; free: " in rows[more.id] or more.id not in rows
         assert "reason" not in rows[waits.id]  # Running says it all
 
 
@@ -104,7 +104,7 @@ async def test_filters_narrow_the_list_and_stand_in_the_form(rig: Rig) -> None:
         for field in ('name="group" value="vision" checked', 'value="Failed" checked', 'name="mine" checked'):
             assert field in page
         assert '<option value="7d" selected>' in page
-        assert "Nothing here fits all the filters." in text_of(page)
+        assert "No job matches all filters." in text_of(page)
 
 
 async def test_a_script_gets_the_list_alone_and_the_address_that_stands_for_it(rig: Rig) -> None:
@@ -123,19 +123,19 @@ async def test_a_script_gets_the_list_alone_and_the_address_that_stands_for_it(r
 @pytest.mark.parametrize(
     ("query", "told"),
     [
-        ("state=Sleeping", "There is no state Sleeping"),
-        ("since=9y", "There is no span of time 9y"),
-        ("from=yesterday", "yesterday is not a day such as 2026-03-01"),
-        ("from=0001-01-01", "0001-01-01 is not a day"),
-        ("from=2026-03-02&to=2026-03-01", "The last day is before the first"),
-        ("limit=51", "limit is one of"),
-        ("limit=%D9%A5%D9%A0", "limit is one of"),
-        ("cursor=%2e%2e", "This page does not exist"),
+        ("state=Sleeping", "Unknown state Sleeping"),
+        ("since=9y", "Time range 9y is not supported"),
+        ("from=yesterday", "yesterday is not a date such as 2026-03-01"),
+        ("from=0001-01-01", "0001-01-01 is not a date"),
+        ("from=2026-03-02&to=2026-03-01", "The end date is before the start date"),
+        ("limit=51", "limit must be one of"),
+        ("limit=%D9%A5%D9%A0", "limit must be one of"),
+        ("cursor=%2e%2e", "This page cursor is not valid"),
         ("cursor=" + "9" * 300, "cursor is longer than"),
         ("text=" + "x" * 201, "text is longer than"),
-        ("group=nowhere", "There is no group nowhere, or you are not in it"),
-        ("group=" + ",".join(f"g{n}" for n in range(101)), "at most 100 groups"),
-        ("state=%3Cscript%3E", "There is no state <script>"),
+        ("group=nowhere", "Group nowhere not found, or you are not a member"),
+        ("group=" + ",".join(f"g{n}" for n in range(101)), "At most 100 groups"),
+        ("state=%3Cscript%3E", "Unknown state <script>"),
     ],
 )
 async def test_what_makes_no_sense_is_told_not_failed(rig: Rig, query: str, told: str) -> None:
@@ -157,11 +157,11 @@ async def test_odd_texts_find_nothing_and_break_nothing(rig: Rig) -> None:
 
 
 async def test_older_jobs_are_a_link_away(rig: Rig) -> None:
-    for number in range(LIMITS[0] + 2):
+    for number in range(PAGE_SIZES[0] + 2):
         await rig.house.submit(job(f"j{number}"))
     async with open_desk(rig) as desk:
         page = (await desk.get("/jobs?user=admin")).text
-        assert len(rows_of(page)) == LIMITS[0]
+        assert len(rows_of(page)) == PAGE_SIZES[0]
         older = re.search(r'rel="next" href="([^"]+)"', page)
         assert older
         second = (await desk.get(older.group(1).replace("&amp;", "&"))).text
@@ -170,7 +170,7 @@ async def test_older_jobs_are_a_link_away(rig: Rig) -> None:
         newest = re.search(r'<a class="button" href="([^"]+)">Newest', second)
         assert newest
         assert "cursor" not in newest.group(1)
-        assert len(rows_of((await desk.get("/jobs?limit=100")).text)) == LIMITS[0] + 2
+        assert len(rows_of((await desk.get("/jobs?limit=100")).text)) == PAGE_SIZES[0] + 2
 
 
 async def test_others_jobs_are_neither_seen_nor_acted_on(rig: Rig) -> None:
@@ -183,7 +183,7 @@ async def test_others_jobs_are_neither_seen_nor_acted_on(rig: Rig) -> None:
         assert answer.status_code == 303
         told = text_of((await desk.get("/jobs")).text)
         assert "1 job is stopping." in told
-        assert f"{secret.id} was not stopped: There is no job {secret.id}." in told
+        assert f"{secret.id} was not stopped: Job {secret.id} not found." in told
         assert (await rig.house.services.jobs.get(rig.house.admin, secret.id)).record.summary.stopping is False
 
 
@@ -195,7 +195,7 @@ async def test_a_job_that_may_only_be_read_has_no_buttons(tmp_path: Path) -> Non
         async with open_desk(rig, "ann") as desk:
             page = (await desk.get("/jobs?group=default")).text
             assert names_of(page) == ["others"]
-            assert 'class="do' not in page
+            assert 'class="icon-button' not in page
             assert 'name="job"' not in page
 
 
@@ -230,13 +230,13 @@ async def test_stopping_needs_a_selection_and_a_proof(rig: Rig) -> None:
 async def test_an_empty_list_offers_a_first_job_that_runs(rig: Rig) -> None:
     async with open_desk(rig) as desk:
         page = (await desk.get("/jobs")).text
-        assert "There are no jobs yet" in text_of(page)
+        assert "No jobs yet" in text_of(page)
         assert 'action="/jobs/first"' in page
         answer = await desk.post("/jobs/first")
         id = answer.headers["location"].removeprefix("/jobs/")
         assert (await rig.house.until(id, JobState.RUNNING)).name == "hello"
-        assert "There are no jobs yet" not in (await desk.get("/jobs")).text
-        assert "Nothing here fits" in (await desk.get("/jobs?text=zzz")).text
+        assert "No jobs yet" not in (await desk.get("/jobs")).text
+        assert "No job matches all filters" in (await desk.get("/jobs?text=zzz")).text
 
 
 async def test_somebody_of_several_groups_chooses_one_for_the_first_job(rig: Rig) -> None:
@@ -253,7 +253,7 @@ async def test_somebody_without_a_group_is_told_what_to_do(rig: Rig) -> None:
     await rig.house.user("lone", password=PASSWORD)
     async with open_desk(rig, "lone") as desk:
         page = (await desk.get("/jobs")).text
-        assert "Ask an admin to add you to one" in text_of(page)
+        assert "Ask an admin to add you to a group" in text_of(page)
         assert "/jobs/first" not in page
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from holdfast.controller.holds import HoldLimits
-from holdfast.core.exits.table import spec_for
+from holdfast.core.exits.table import find_spec_by_code
 from holdfast.core.states import JobState
 from holdfast.server.portal.pages.job.sections import SECTIONS
 from tests.server.rig import Rig, open_rig
 from tests.services.house import open_house
 
-from .desk import PASSWORD, Desk, open_desk, text_of
+from .page_client import PASSWORD, Desk, open_desk, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -40,12 +40,12 @@ async def test_a_job_that_waits_says_every_reason(rig: Rig) -> None:
     rig.house.clock.forward(1)  # of two that came at the same moment, chance would say which is first
     job = await rig.house.submit(SLEEPER)
     async with asyncio.timeout(20):  # until the controller has looked at it
-        while len(rig.house.controller.waiting(job.id)) < 2:
+        while len(rig.house.controller.list_wait_reasons(job.id)) < 2:
             await asyncio.sleep(0.01)
     async with open_desk(rig) as desk:
         page = await told(desk, f"/jobs/{job.id}")
-        assert "free now: 0 cores" in page
-        assert "1 job stands before it in the queue of group default." in page
+        assert "free: 0 cores" in page
+        assert "1 job is ahead of it in the queue of group default." in page
         assert "data-waits" in (await desk.get(f"/jobs/{job.id}")).text
 
 
@@ -54,34 +54,34 @@ async def test_a_running_job_says_when_its_time_is_up(rig: Rig) -> None:
     await rig.house.until(job.id, JobState.RUNNING)
     async with open_desk(rig) as desk:
         page = await told(desk, f"/jobs/{job.id}")
-    assert "Its time limit ends it:" in page
+    assert "Time limit expires:" in page
     assert "Time limit 1d" in page
 
 
 async def test_a_failed_job_says_what_its_code_means_and_what_to_try(rig: Rig) -> None:
     job = await rig.house.submit("name: oops\nresources: {memory: 1Gi}\ncommand: sleep 9\n")
     await rig.house.until(job.id, JobState.RUNNING)
-    rig.house.engine.finish(f"{job.id}.0.main-0.0", 137, oom=True)
+    rig.house.engine.finish_task(f"{job.id}.0.main-0.0", 137, oom=True)
     await rig.house.until(job.id)
     async with open_desk(rig) as desk:
         raw = (await desk.get(f"/jobs/{job.id}")).text
     page = text_of(raw)
     assert "Killed for exceeding its memory limit" in page
-    assert spec_for(-1200).reason in page
-    assert spec_for(-1200).solution[0] in page
-    assert f'href="/jobs/{job.id}/log?task=main-0">Read the log of main-0' in raw
+    assert find_spec_by_code(-1200).reason in page
+    assert find_spec_by_code(-1200).solution[0] in page
+    assert f'href="/jobs/{job.id}/log?task=main-0">View the log of main-0' in raw
 
 
 async def test_the_task_that_decided_is_named(rig: Rig) -> None:
     text = "name: pair\nroles:\n  a: {command: sleep 100}\n  b: {command: exit 2}\n"
     job = await rig.house.run(text)
     async with open_desk(rig) as desk:
-        assert "Read the log of b-0" in await told(desk, f"/jobs/{job.id}")
+        assert "View the log of b-0" in await told(desk, f"/jobs/{job.id}")
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("exit 0", "Succeeded"), ("kill -9 $$", "ended by SIGKILL"), ("exit 3", "Exit code 3")],
+    [("exit 0", "Succeeded"), ("kill -9 $$", "killed by SIGKILL"), ("exit 3", "Exit code 3")],
 )
 async def test_every_end_is_told(rig: Rig, text: str, words: str) -> None:
     job = await rig.house.run(f"name: job\ncommand: {text}\n")
@@ -95,7 +95,7 @@ async def test_a_job_that_is_being_stopped_says_who_asked(rig: Rig) -> None:
     async with open_desk(rig) as desk:
         assert (await desk.post(f"/jobs/{job.id}/stop")).headers["location"] == f"/jobs/{job.id}"
         page = (await desk.get(f"/jobs/{job.id}")).text
-    assert "admin asked for it to stop; it is being stopped." in text_of(page)
+    assert "admin requested a stop. The job is stopping." in text_of(page)
     assert f'action="/jobs/{job.id}/stop"' not in page
 
 
@@ -105,10 +105,10 @@ async def test_a_job_between_two_attempts_says_when_the_next_begins(rig: Rig) ->
     await rig.house.until(job.id, JobState.RUNNING)
     async with open_desk(rig) as desk:
         await desk.get(f"/jobs/{job.id}")  # whatever takes long the first time is done before it counts
-        rig.house.engine.lose(f"{job.id}.0.main-0.0")
+        rig.house.engine.lose_task(f"{job.id}.0.main-0.0")
         await rig.house.until(job.id, JobState.PENDING)
         page = await told(desk, f"/jobs/{job.id}")
-    assert "tried again" in page
+    assert "retrying" in page
     assert "Next attempt:" in page
 
 
@@ -222,13 +222,13 @@ async def test_a_job_is_stopped_and_run_again(rig: Rig) -> None:
         assert answer.headers["location"] == "/jobs?mine=1"
         await rig.house.until(job.id)
         assert "Cancelled by admin" in await told(desk, f"/jobs/{job.id}")
-        assert "had ended" in text_of((await desk.post(f"/jobs/{job.id}/stop", follow_redirects=True)).text)
+        assert "has already ended" in text_of((await desk.post(f"/jobs/{job.id}/stop", follow_redirects=True)).text)
         answer = await desk.post(f"/jobs/{job.id}/rerun")
         assert answer.status_code == 303
         new = answer.headers["location"]
         assert new.startswith("/jobs/job-")
         assert new != f"/jobs/{job.id}"
-        assert f"Rerun of {job.id}" in await told(desk, new)
+        assert f"Original job {job.id}" in await told(desk, new)
         answer = await desk.post(f"/jobs/{job.id}/stop", {"back": "https://evil.example/"})
         assert answer.headers["location"] == "/"
 
@@ -304,7 +304,7 @@ async def test_events_are_told_newest_first_page_by_page(rig: Rig) -> None:
 async def test_warnings_are_shown_first(rig: Rig) -> None:
     job = await rig.house.submit("name: kept\ncommand: echo hi\nhold: 365d\n")
     async with open_desk(rig) as desk:
-        assert "a failed task is kept for 4 weeks at most on this server" in await told(desk, f"/jobs/{job.id}")
+        assert "this server holds a failed task for at most 4 weeks" in await told(desk, f"/jobs/{job.id}")
 
 
 async def test_a_job_that_may_not_be_held_says_why(tmp_path: Path) -> None:
@@ -316,10 +316,10 @@ async def test_a_job_that_may_not_be_held_says_why(tmp_path: Path) -> None:
         second = await house.run("name: one\nhold: true\ncommand: exit 3\n")
         other = await house.run("name: other\ncommand: exit 3\n")
         async with open_desk(rig) as desk:
-            why = "is not held: admin has 1 held tasks, and may have 1."
+            why = "was not put on hold: Tasks of admin on hold: 1; the limit is 1."
             assert why not in await told(desk, f"/jobs/{first.id}?section=configuration")
             assert (await told(desk, f"/jobs/{second.id}?section=configuration")).count(f"main-0 {why}") == 1
-            assert "is not held" not in await told(desk, f"/jobs/{other.id}?section=configuration")
+            assert "was not put on hold" not in await told(desk, f"/jobs/{other.id}?section=configuration")
             desk.client.headers["Accept-Language"] = "zh-TW"
             assert "main-0 未被保留：admin 有 1 個已保留的任務" in await told(desk, f"/jobs/{second.id}")
 
@@ -331,7 +331,7 @@ async def test_a_job_that_can_never_run_says_so_once_and_that_its_task_never_sta
         job = answer.headers["location"].rpartition("/")[2]
         await rig.house.until(job)
         page = await told(desk, f"/jobs/{job}")
-        assert page.count("a task asks for 400 cores") == 1
+        assert page.count("a task requests 400 cores") == 1
         assert "huge is submitted." in page
         assert "Never started" in page
-        assert "Others decided" not in page
+        assert "Ended by other tasks" not in page

@@ -9,14 +9,14 @@ from dataclasses import replace
 import pytest
 
 from holdfast.core.attempt import TaskAttempt
-from holdfast.core.exits.exit import classify
+from holdfast.core.exits.exit import classify_exit
 from holdfast.core.job import Job, Role
 from holdfast.core.records import NewEvent
 from holdfast.core.states import JobState, TaskState
 from holdfast.store.jobs import records as job_rows
 from tests.server.rig import Rig
 
-from .desk import open_desk, text_of
+from .page_client import open_desk, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -31,14 +31,16 @@ async def add_ended(rig: Rig, tasks: tuple[TaskAttempt, ...], job: Job) -> str:
     new = job_rows.NewJob(job=job, user="admin", source="name: x\n", submitted_at=at, event=event)
     id = (await rig.house.store.write(job_rows.insert_job, new=new)).summary.id
     snapshot = await rig.house.store.read(job_rows.load_snapshot, id)
-    after = replace(snapshot, state=JobState.FAILED, message="Over", finished_at=at, exit=classify(1), version=1)
-    await rig.house.store.write(job_rows.save, [job_rows.Saved(before_version=0, after=after, tasks=tasks)])
+    after = replace(snapshot, state=JobState.FAILED, message="Ended", finished_at=at, exit=classify_exit(1), version=1)
+    await rig.house.store.write(
+        job_rows.save_job_changes, [job_rows.JobChange(before_version=0, after=after, tasks=tasks)]
+    )
     return id
 
 
 def ended(role: str, index: int, code: int, node: str = "n1", **more: object) -> TaskAttempt:
     state = TaskState.SUCCEEDED if code == 0 else TaskState.FAILED
-    return TaskAttempt(role=role, index=index, state=state, node=node, exit=classify(code), **more)  # type: ignore[arg-type]
+    return TaskAttempt(role=role, index=index, state=state, node=node, exit=classify_exit(code), **more)  # type: ignore[arg-type]
 
 
 async def test_thousands_of_tasks_come_page_by_page(rig: Rig) -> None:
@@ -60,7 +62,7 @@ async def test_thousands_of_tasks_come_page_by_page(rig: Rig) -> None:
         failed = text_of((await desk.get(f"/jobs/{id}?section=tasks&state=Failed&code=1&text=1234")).text)
         assert "worker-1234" in failed
         assert "worker-1233" not in failed
-        assert "No task fits" in (await desk.get(f"/jobs/{id}?section=tasks&code=7")).text
+        assert "No task matches" in (await desk.get(f"/jobs/{id}?section=tasks&code=7")).text
         for wrong in ("state=Nothing", "kind=x", "code=-1", "code=x", "page=0", "page=-3", "attempt=9", "text=%00"):
             assert (await desk.get(f"/jobs/{id}?section=tasks&{wrong}")).status_code == 200, wrong
         rows = list(csv.DictReader(io.StringIO((await desk.get(f"/jobs/{id}/tasks.csv")).text)))
@@ -83,7 +85,7 @@ async def test_tasks_that_have_not_begun_are_shown_and_filtered(rig: Rig) -> Non
 
 
 async def test_a_spreadsheet_computes_nothing(rig: Rig) -> None:
-    bad = replace(classify(1), message=AWKWARD)
+    bad = replace(classify_exit(1), message=AWKWARD)
     tasks = (
         replace(ended("=1+1", 0, 1), exit=bad, node="@sum"),
         replace(ended("ok", 0, 1, node="-1"), exit=replace(bad, message='\tx,"y"\n=2')),
@@ -113,8 +115,10 @@ async def test_an_attempt_can_be_chosen(rig: Rig) -> None:
         assert f"/jobs/{job.id}/log?task=main-0&amp;attempt=0&amp;try=0&amp;stream=stderr" in first
         tries = (await desk.get(f"/jobs/{job.id}?section=tasks&task=main-0")).text
         assert tries.count('<tr id="try-') == 3
-        assert "It was not tried yet." in (await desk.get(f"/jobs/{job.id}?section=tasks&task=main-7")).text
-        assert "2 of at most 2 of its own, 0 by the platform" in text_of((await desk.get(f"/jobs/{job.id}")).text)
+        assert "No tries yet." in (await desk.get(f"/jobs/{job.id}?section=tasks&task=main-7")).text
+        assert "2 of at most 2 after job failures, 0 after platform failures" in text_of(
+            (await desk.get(f"/jobs/{job.id}")).text
+        )
 
 
 async def test_ports_can_be_copied(rig: Rig) -> None:
@@ -130,7 +134,7 @@ async def test_ports_can_be_copied(rig: Rig) -> None:
 
 async def test_artifacts_are_listed_looked_at_and_downloaded(rig: Rig) -> None:
     job = await rig.house.run("name: kept\ncommand: echo hi\n")
-    place = rig.house.services.shared.artifacts("default", job.id)
+    place = rig.house.services.shared.get_artifacts("default", job.id)
     place.mkdir(parents=True)
     (place / "notes & more.txt").write_text("<script>alert(1)</script>\n")
     (place / "page.html").write_text("<h1>hi</h1>")
@@ -147,9 +151,9 @@ async def test_artifacts_are_listed_looked_at_and_downloaded(rig: Rig) -> None:
         assert "&lt;h1&gt;hi" in (await desk.get(f"{here}&file=page.html")).text
         picture = (await desk.get(f"{here}&file=curve.png")).text
         assert f'src="/api/v1/jobs/{job.id}/artifacts/curve.png?inline=true"' in picture
-        assert "cannot be shown here" in (await desk.get(f"{here}&file=model.bin")).text
+        assert "cannot be previewed" in (await desk.get(f"{here}&file=model.bin")).text
         long = (await desk.get(f"{here}&file=long.log")).text
-        assert "This is its beginning" in long
+        assert "Only the beginning is shown" in long
         assert "x" * 65537 not in long
         assert "The file is empty" in (await desk.get(f"{here}&file=empty")).text
         for wrong in ("nothing", "../../secret", "/etc/passwd", "x" * 5000, "%00", ".."):
@@ -164,14 +168,14 @@ async def test_without_artifacts_it_says_how_to_keep_some(rig: Rig) -> None:
     done = await rig.house.run("name: bare\ncommand: echo hi\n")
     live = await rig.house.submit("name: live\ncommand: sleep 9\n")
     async with open_desk(rig) as desk:
-        assert "This job left nothing there" in (await desk.get(f"/jobs/{done.id}?section=artifacts")).text
+        assert "This job wrote no artifacts." in (await desk.get(f"/jobs/{done.id}?section=artifacts")).text
         assert "No artifacts yet" in (await desk.get(f"/jobs/{live.id}?section=artifacts")).text
 
 
 async def test_what_was_not_kept_is_told(rig: Rig) -> None:
     job = await rig.house.run("name: kept\ncommand: echo hi\n")
-    text = "2 files (1 KiB) kept as artifacts; 1 file was left out: too large (<b>big</b>)."
-    event = NewEvent(kind="artifacts", message=text, at=rig.house.clock.now(), task="main-0")
+    text = "2 files (1 KiB) saved as artifacts; 1 file was left out: too large (<b>big</b>)."
+    event = NewEvent(kind="artifacts-incomplete", message=text, at=rig.house.clock.now(), task="main-0")
     await rig.house.store.write(job_rows.add_tag, job.id, "x", event=event)
     async with open_desk(rig) as desk:
         assert f"main-0: {text}" in text_of((await desk.get(f"/jobs/{job.id}?section=artifacts")).text)

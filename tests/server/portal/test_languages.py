@@ -14,15 +14,15 @@ from holdfast.core.errors import InvalidJob, UserError
 from holdfast.core.messages import join_messages, msg
 from holdfast.core.scheduling.placement import Quota
 from holdfast.core.states import JobState
-from holdfast.server.portal import languages
-from holdfast.server.portal.languages import CODES, Words, choose_language, words_in
+from holdfast.server.portal import translations
+from holdfast.server.portal.translations import CODES, Translations, choose_language, get_translations
 from holdfast.services.people.groups import GroupChange
 
 from ..rig import Rig
-from .desk import PASSWORD, open_desk, text_of
+from .page_client import PASSWORD, open_desk, text_of
 
 CHINESE = ("zh-Hans", "zh-Hant")
-LOCALE = Path(languages.__file__).with_name("locale")
+LOCALE = Path(translations.__file__).with_name("locale")
 
 
 # -- which language
@@ -65,14 +65,14 @@ async def test_a_page_is_in_the_language_that_the_browser_asks_for(rig: Rig, cod
 Provoke = Callable[[Rig], Awaitable[Any]]
 
 SAID: list[tuple[Provoke, str, str]] = [
-    (lambda rig: rig.house.services.jobs.get(rig.house.admin, "no-such"), "没有作业 no-such", "沒有工作 no-such"),
+    (lambda rig: rig.house.services.jobs.get(rig.house.admin, "no-such"), "找不到作业 no-such", "找不到工作 no-such"),
     (
         lambda rig: rig.house.services.tokens.login("ann", "wrong", "::1"),
         "用户名或密码不正确",
         "使用者名稱或密碼不正確",
     ),
-    (lambda rig: rig.house.user("a b"), "'a b' 不能作为用户的名称", "'a b' 不能作為使用者的名稱"),
-    (lambda rig: rig.house.user("ann", password="short"), "密码至少需要 8 个字符", "密碼至少需要 8 個字元"),
+    (lambda rig: rig.house.user("a b"), "'a b' 不是有效的用户名称", "'a b' 不是有效的使用者名稱"),
+    (lambda rig: rig.house.user("ann", password="short"), "密码必须至少有 8 个字符", "密碼必須至少有 8 個字元"),
     (
         lambda rig: rig.house.submit("name: x\ncommand: echo\nimage: a b\n"),
         "image：必须是不含空格的镜像名称，而不是 'a b'",
@@ -92,9 +92,9 @@ async def _message(rig: Rig, provoke: Provoke) -> str:
 async def test_refusals_are_told(rig: Rig) -> None:
     for provoke, simplified, traditional in SAID:
         message = await _message(rig, provoke)
-        assert words_in("zh-Hans").tell(message).startswith(simplified)
-        assert words_in("zh-Hant").tell(message).startswith(traditional)
-        assert words_in("en").tell(message) == message
+        assert get_translations("zh-Hans").translate_message(message).startswith(simplified)
+        assert get_translations("zh-Hant").translate_message(message).startswith(traditional)
+        assert get_translations("en").translate_message(message) == message
 
 
 BAD_FILES = (
@@ -112,7 +112,7 @@ BAD_FILES = (
 @pytest.mark.anyio
 @pytest.mark.parametrize("code", CHINESE)
 async def test_every_mistake_in_a_job_file_is_told(rig: Rig, code: str) -> None:
-    words, untold = words_in(code), []
+    words, untold = get_translations(code), []
     for text in BAD_FILES:
         with pytest.raises(UserError) as error:
             await rig.house.submit(text)
@@ -125,7 +125,7 @@ async def test_every_mistake_in_a_job_file_is_told(rig: Rig, code: str) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("code", CHINESE)
 async def test_why_a_job_waits_and_what_happened_to_it_is_told(rig: Rig, code: str) -> None:
-    house, words = rig.house, words_in(code)
+    house, words = rig.house, get_translations(code)
     ann = await house.user("ann", "lab")
     await house.services.groups.change(house.admin, "lab", GroupChange(quota=Quota(cpu=1.0)))
     first = await house.submit("name: one\ncommand: sleep 100\nresources: {cpu: 1}\n", ann)
@@ -138,13 +138,13 @@ async def test_why_a_job_waits_and_what_happened_to_it_is_told(rig: Rig, code: s
     await house.until(first.id)
     said = [*reasons, ended.message, (await house.services.jobs.wait(ann, first.id, 0)).message]
     for job in (ended.id, first.id):
-        said += [event.message for event in await house.services.jobs.events(house.admin, job)]
+        said += [event.message for event in await house.services.jobs.list_events(house.admin, job)]
     assert [text for text in said if text and not _told(words, text)] == []
 
 
-def _told(words: Words, text: str) -> bool:
+def _told(words: Translations, text: str) -> bool:
     """In Chinese, with no run of English words left but what is typed and shown as code."""
-    told = words.tell(text)
+    told = words.translate_message(text)
     bare = re.sub(r"`[^`]*`|'[^']*'|<% .*? %>", "", told)
     return told != text and re.search(r"\b[a-z]{2,} [a-z]{2,} [a-z]{2,}\b", bare) is None
 
@@ -155,7 +155,7 @@ async def test_an_error_page_tells_it(rig: Rig) -> None:
     async with open_desk(rig, "ann") as desk:
         answer = await desk.get("/jobs/no-such", headers={"Accept-Language": "zh-TW"})
     assert answer.status_code == 404
-    assert "沒有工作 no-such" in text_of(answer.text)
+    assert "找不到工作 no-such" in text_of(answer.text)
 
 
 # -- texts that anybody wrote
@@ -167,37 +167,37 @@ async def test_an_error_page_tells_it(rig: Rig) -> None:
     ["{0.__class__}", "{ref.__init__.__globals__}", "{}", "{{x}}", "%(x)s %n", "\\g<0> \\1", "<b>&", "a; b: c. d, e"],
 )
 def test_what_stands_in_a_blank_is_never_read_as_a_text_of_ours(code: str, name: str) -> None:
-    told = words_in(code).tell(msg("There is no job {ref}", ref=name))
+    told = get_translations(code).translate_message(msg("Job {ref} not found", ref=name))
     assert told.endswith(f" {name}")
     assert not told.startswith("There")
 
 
 @pytest.mark.parametrize("code", CHINESE)
 def test_texts_that_are_no_messages_stay_as_they_are(code: str) -> None:
-    words = words_in(code)
-    for text in ("x" * 1_000_000, "There is no job " * 1000, "\0" * 5000, "There is no job x", "{}{", "a; b: c"):
-        assert words.tell(text) == text
+    words = get_translations(code)
+    for text in ("x" * 1_000_000, "Job  not found" * 1000, "\0" * 5000, "Job x not found", "{}{", "a; b: c"):
+        assert words.translate_message(text) == text
 
 
 def test_what_nobody_translated_is_marked_as_english() -> None:
-    words = words_in("zh-Hans")
-    assert words.told("Wholly <new> words here") == '<span lang="en">Wholly &lt;new&gt; words here</span>'
-    assert words.told(msg("There is no job {ref}", ref="<b>")) == "没有作业 &lt;b&gt;"
-    assert words.told("") == ""
-    assert words_in("en").told("a <b>") == "a &lt;b&gt;"
+    words = get_translations("zh-Hans")
+    assert words.render_message("Wholly <new> words here") == '<span lang="en">Wholly &lt;new&gt; words here</span>'
+    assert words.render_message(msg("Job {ref} not found", ref="<b>")) == "找不到作业 &lt;b&gt;"
+    assert words.render_message("") == ""
+    assert get_translations("en").render_message("a <b>") == "a &lt;b&gt;"
 
 
 def test_names_are_not_taken_for_words() -> None:
-    words = words_in("zh-Hans")
-    assert words.tell(msg("There is no user {name}", name="job")) == "没有用户 job"
-    assert words.tell(msg("Submitted by {name}", name="admin")) == "由 admin 提交"
+    words = get_translations("zh-Hans")
+    assert words.translate_message(msg("User {name} not found", name="job")) == "找不到用户 job"
+    assert words.translate_message(msg("Submitted by {name}", name="admin")) == "由 admin 提交"
 
 
 def test_messages_within_messages_are_translated() -> None:
-    words = words_in("zh-Hans")
-    none = msg("There is no job {ref}", ref="x")
-    assert words.tell(join_messages("; ", (none, none))) == "没有作业 x；没有作业 x"
-    assert words.tell("a: " + none) == "a: 没有作业 x"
+    words = get_translations("zh-Hans")
+    none = msg("Job {ref} not found", ref="x")
+    assert words.translate_message(join_messages("; ", (none, none))) == "找不到作业 x；找不到作业 x"
+    assert words.translate_message("a: " + none) == "a: 找不到作业 x"
 
 
 # -- catalogues

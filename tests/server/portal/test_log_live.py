@@ -11,12 +11,12 @@ from holdfast.core.states import JobState
 from holdfast.engines.base import Stream
 from holdfast.server.portal import sockets
 from holdfast.server.portal.pages import log_live
-from holdfast.server.portal.pages.log_live import BACKLOG, FRAME, IN_FLIGHT
+from holdfast.server.portal.pages.log_live import FRAME_SIZE, MAX_BACKLOG_SIZE, MAX_IN_FLIGHT_SIZE
 from holdfast.store.jobs import records as job_rows
 from tests.server.rig import Rig
 
-from .desk import PASSWORD, Desk, open_desk
-from .wire import Wire, open_wire
+from .page_client import PASSWORD, Desk, open_desk
+from .socket_client import Wire, open_wire
 
 pytestmark = pytest.mark.anyio
 
@@ -26,8 +26,8 @@ SLEEPER = "name: sleeper\ncommand: sleep 100\n"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_live, "PACE", 0.0)
-    monkeypatch.setattr(log_live, "HASTE", 0.0)
+    monkeypatch.setattr(log_live, "FRAME_INTERVAL", 0.0)
+    monkeypatch.setattr(log_live, "SKIP_INTERVAL", 0.0)
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ async def sleeper(rig: Rig) -> str:
 
 
 def write(rig: Rig, job_id: str, data: bytes, stream: Stream = Stream.STDOUT) -> None:
-    rig.house.engine.write(f"{job_id}.0.main-0.0", data, stream)
+    rig.house.engine.write_log(f"{job_id}.0.main-0.0", data, stream)
 
 
 def offset_of(frame: bytes) -> tuple[int, bytes]:
@@ -89,11 +89,11 @@ async def test_what_nobody_can_read_is_left_out(rig: Rig, sleeper: str) -> None:
     write(rig, sleeper, b"x" * 99 + b"\n")
     async with open_desk(rig) as desk, open_wire(desk, PATH, query=f"job={sleeper}") as wire:
         await wire.next()
-        flood = b"".join(b"%099d\n" % n for n in range(5 * BACKLOG // 100))
+        flood = b"".join(b"%099d\n" % n for n in range(5 * MAX_BACKLOG_SIZE // 100))
         write(rig, sleeper, flood)
         skip = await wire.next()
         assert (skip["kind"], skip["start"]) == ("skip", 100)
-        assert 100 + len(flood) - FRAME <= skip["end"] <= 100 + len(flood)
+        assert 100 + len(flood) - FRAME_SIZE <= skip["end"] <= 100 + len(flood)
         wire.say({"seen": skip["end"]})
         start, data = offset_of(await wire.next())
         assert start == skip["end"]
@@ -101,14 +101,14 @@ async def test_what_nobody_can_read_is_left_out(rig: Rig, sleeper: str) -> None:
 
 
 async def test_a_page_that_shows_nothing_gets_no_more(rig: Rig, sleeper: str) -> None:
-    write(rig, sleeper, b"y" * (IN_FLIGHT + 3 * FRAME))
+    write(rig, sleeper, b"y" * (MAX_IN_FLIGHT_SIZE + 3 * FRAME_SIZE))
     async with open_desk(rig) as desk, open_wire(desk, PATH, query=f"job={sleeper}") as wire:
-        await wire.until(lambda: len(wire.received) * FRAME >= IN_FLIGHT)
+        await wire.until(lambda: len(wire.received) * FRAME_SIZE >= MAX_IN_FLIGHT_SIZE)
         for _ in range(50):
             await asyncio.sleep(0)
-        assert sum(len(frame) - 8 for frame in wire.received) == IN_FLIGHT
-        wire.say({"seen": IN_FLIGHT})
-        await wire.until(lambda: sum(len(frame) - 8 for frame in wire.received) == IN_FLIGHT + 3 * FRAME)
+        assert sum(len(frame) - 8 for frame in wire.received) == MAX_IN_FLIGHT_SIZE
+        wire.say({"seen": MAX_IN_FLIGHT_SIZE})
+        await wire.until(lambda: sum(len(frame) - 8 for frame in wire.received) == MAX_IN_FLIGHT_SIZE + 3 * FRAME_SIZE)
 
 
 async def test_another_groups_log_is_not_there(rig: Rig, sleeper: str) -> None:
@@ -116,7 +116,7 @@ async def test_another_groups_log_is_not_there(rig: Rig, sleeper: str) -> None:
     async with open_desk(rig, "eve") as desk:
         for ref in (sleeper, "sleeper", "nothing", ""):
             async with open_wire(desk, PATH, query=f"job={ref}") as wire:
-                assert (await closed(wire), wire.received) == (sockets.REFUSED, [])
+                assert (await closed(wire), wire.received) == (sockets.REFUSED_CODE, [])
 
 
 async def test_whoever_leaves_the_group_sees_no_more(rig: Rig, sleeper: str) -> None:
@@ -126,23 +126,23 @@ async def test_whoever_leaves_the_group_sees_no_more(rig: Rig, sleeper: str) -> 
         await wire.next()
         await rig.house.services.groups.remove_member(rig.house.admin, "default", "eve")
         write(rig, sleeper, b"unseen\n")
-        assert (await closed(wire), wire.received) == (sockets.REFUSED, [])
+        assert (await closed(wire), wire.received) == (sockets.REFUSED_CODE, [])
 
 
 async def test_only_our_own_pages_of_a_login_get_it(rig: Rig, sleeper: str) -> None:
     async with open_desk(rig) as desk:
         async with open_wire(desk, PATH, query=f"job={sleeper}", origin="http://evil.example") as wire:
-            assert (wire.accepted, wire.code) == (False, sockets.REFUSED)
+            assert (wire.accepted, wire.code) == (False, sockets.REFUSED_CODE)
         desk.client.cookies.clear()
         async with open_wire(desk, PATH, query=f"job={sleeper}") as wire:
-            assert (await closed(wire), wire.received) == (sockets.LOGGED_OUT, [])
+            assert (await closed(wire), wire.received) == (sockets.LOGGED_OUT_CODE, [])
 
 
 async def test_logging_out_ends_it_before_another_line(rig: Rig, sleeper: str) -> None:
     async with open_desk(rig) as desk, open_wire(desk, PATH, query=f"job={sleeper}") as wire:
         await log_out(desk)
         write(rig, sleeper, b"secret\n")
-        assert (await closed(wire), wire.received) == (sockets.LOGGED_OUT, [])
+        assert (await closed(wire), wire.received) == (sockets.LOGGED_OUT_CODE, [])
 
 
 async def log_out(desk: Desk) -> None:
@@ -153,11 +153,11 @@ async def log_out(desk: Desk) -> None:
 async def test_a_page_that_talks_nonsense_is_sent_away(rig: Rig, sleeper: str, said: Any) -> None:
     async with open_desk(rig) as desk, open_wire(desk, PATH, query=f"job={sleeper}") as wire:
         wire.say(said)
-        assert await closed(wire) == sockets.REFUSED
+        assert await closed(wire) == sockets.REFUSED_CODE
 
 
 async def test_an_expired_log_is_refused(rig: Rig) -> None:
     job = await rig.house.run("name: talker\ncommand: |\n  echo one\n")
     await rig.house.store.write(job_rows.mark_logs_removed, [f"{job.id}.0.main-0.0"], rig.house.clock.now())
     async with open_desk(rig) as desk, open_wire(desk, PATH, query=f"job={job.id}") as wire:
-        assert await closed(wire) == sockets.REFUSED
+        assert await closed(wire) == sockets.REFUSED_CODE

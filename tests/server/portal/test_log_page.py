@@ -9,11 +9,11 @@ import pytest
 
 from holdfast.core.states import JobState
 from holdfast.engines.base import Stream
-from holdfast.server.portal.jobs.log_text import FOLD, MAX_NAMED, readable
+from holdfast.server.portal.jobs.log_text import MAX_LINE_LENGTH, MAX_NAMED_CHARACTERS, render_log_text
 from holdfast.store.jobs import records as job_rows
 from tests.server.rig import Rig
 
-from .desk import PASSWORD, open_desk, text_of
+from .page_client import PASSWORD, open_desk, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -100,7 +100,7 @@ async def test_what_a_job_prints_is_harmless(rig: Rig) -> None:
     job = await rig.house.submit(SLEEPER)
     await rig.house.until(job.id, JobState.RUNNING)
     evil = "<script>alert(1)</script></pre><img src=x onerror=alert(1)>\x1b[31mred\x1b[0m\x00\u202egnp.exe\n"
-    rig.house.engine.write(f"{job.id}.0.main-0.0", evil.encode())
+    rig.house.engine.write_log(f"{job.id}.0.main-0.0", evil.encode())
     async with open_desk(rig) as desk:
         page = (await desk.get(f"/jobs/{job.id}/log")).text
     assert "<script>alert" not in page
@@ -133,22 +133,22 @@ async def test_what_a_job_prints_is_harmless(rig: Rig) -> None:
     ],
 )
 def test_text_is_shown_as_a_terminal_leaves_it(printed: bytes, shown: str) -> None:
-    assert readable(printed) == shown
+    assert render_log_text(printed) == shown
 
 
 def test_a_line_without_end_is_folded() -> None:
-    lines = readable(b"x" * (FOLD * 3)).split("\n↪ ")
-    assert [len(line) for line in lines] == [FOLD] * 3
+    lines = render_log_text(b"x" * (MAX_LINE_LENGTH * 3)).split("\n↪ ")
+    assert [len(line) for line in lines] == [MAX_LINE_LENGTH] * 3
 
 
 # -- choosing
 
 
 def test_what_is_no_text_becomes_no_longer_than_it_was() -> None:
-    printed = b"\x01a" * (2 * MAX_NAMED)
-    shown = readable(printed).replace("\n↪ ", "")
-    assert shown == "\ufffda" * (2 * MAX_NAMED)
-    assert readable(b"\x01" * 3 + b"\n") == "⟨U+0001⟩" * 3 + "\n"
+    printed = b"\x01a" * (2 * MAX_NAMED_CHARACTERS)
+    shown = render_log_text(printed).replace("\n↪ ", "")
+    assert shown == "\ufffda" * (2 * MAX_NAMED_CHARACTERS)
+    assert render_log_text(b"\x01" * 3 + b"\n") == "⟨U+0001⟩" * 3 + "\n"
 
 
 async def test_tasks_and_tries_can_be_chosen(rig: Rig) -> None:
@@ -164,7 +164,7 @@ async def test_tasks_and_tries_can_be_chosen(rig: Rig) -> None:
         ("1", "", "2"),
         ("0", " selected", "1"),
     ]
-    assert "See the newest try" in page
+    assert "View the newest try" in page
 
 
 async def test_the_job_page_leaves_out_a_log_that_does_not_exist(rig: Rig) -> None:

@@ -14,7 +14,7 @@ from holdfast.core.job import GIB
 from holdfast.core.records import Dataset
 from tests.server.rig import Rig
 
-from .desk import PASSWORD, Desk, open_desk, text_of
+from .page_client import PASSWORD, Desk, open_desk, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -78,7 +78,7 @@ async def test_one_who_is_in_several_groups_begins_with_one_of_them(rig: Rig) ->
 async def test_one_in_no_group_is_told_so(rig: Rig) -> None:
     await rig.house.user("eve", password=PASSWORD)
     async with open_desk(rig, "eve") as desk:
-        assert "You are in no group" in text_of((await desk.get("/jobs/new")).text)
+        assert "You are not in a group" in text_of((await desk.get("/jobs/new")).text)
 
 
 async def test_without_login_it_leads_to_the_login_page(rig: Rig) -> None:
@@ -189,7 +189,7 @@ async def test_whether_it_would_run_is_told_with_reasons(rig: Rig) -> None:
     async with open_desk(rig) as desk:
         found = await check(desk, OURS + "resources: {cpu: 100000}\n")
         assert found["verdict"] == "never"
-        assert found["headline"] == "It can never run here."
+        assert found["headline"] == "It can never run on this server."
         assert found["reasons"]
 
 
@@ -288,7 +288,7 @@ async def test_a_group_beside_the_file_counts_for_every_dialect(rig: Rig) -> Non
             answer = await desk.post("/jobs/new", {"text": text, "group": "red"})
             assert answer.status_code == 303, answer.text
             ref = answer.headers["location"].removeprefix("/jobs/")
-            assert (await rig.house.services.jobs.record(rig.house.admin, ref)).summary.group == "red"
+            assert (await rig.house.services.jobs.load_record(rig.house.admin, ref)).summary.group == "red"
 
 
 async def test_a_form_of_elsewhere_submits_nothing(rig: Rig) -> None:
@@ -309,7 +309,7 @@ async def test_a_clone_asks_for_its_secrets_again_and_is_refused_without(rig: Ri
             page = await desk.get(f"/jobs/new?{way}={job.id}")
             assert "hunter2" not in page.text
             assert "swordfish" not in page.text
-            assert "have to be filled in again: KEY, OTHER" in text_of(page.text)
+            assert "Enter them again: KEY, OTHER" in text_of(page.text)
             text = typed(page.text)
             assert text.count("******") == 2
             found = await check(desk, text)
@@ -326,10 +326,10 @@ async def test_a_rerun_is_offered_as_it_was_where_its_secrets_are_ones_own(rig: 
     async with open_desk(rig) as desk:
         page = (await desk.get(f"/jobs/new?rerun={job.id}")).text
         assert f'action="/jobs/{job.id}/rerun"' in page
-        assert "with the secrets it had" in page
+        assert "unchanged with its secrets" in page
         assert "/rerun" not in (await desk.get(f"/jobs/new?clone={job.id}")).text
     async with open_desk(rig, "bob") as desk:
-        assert "as it was" not in (await desk.get(f"/jobs/new?rerun={job.id}")).text
+        assert "unchanged" not in (await desk.get(f"/jobs/new?rerun={job.id}")).text
         assert f'action="/jobs/{plain.id}/rerun"' in (await desk.get(f"/jobs/new?rerun={plain.id}")).text
 
 
@@ -377,7 +377,7 @@ async def test_what_a_clone_named_and_is_gone_is_told(rig: Rig) -> None:
     async with open_desk(rig) as desk:
         text = text_of((await desk.get(f"/jobs/new?clone={job.id}")).text)
         assert "The instance type passing was deleted" in text
-        assert "The image never-imported is not here any more." in text
+        assert "The image never-imported no longer exists." in text
 
 
 async def test_a_job_of_another_group_cannot_be_cloned(rig: Rig) -> None:

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from holdfast.core.schedule import Recurrence, RecurrenceKind, Schedule, ScheduleQuery
-from holdfast.server.app import body_limit
-from holdfast.server.portal.rendering import environment
+from holdfast.server.app import build_body_limit
+from holdfast.server.portal.rendering import create_environment
 from holdfast.settings import Settings
 
 from ..rig import Rig
-from .desk import PASSWORD, open_desk, text_of
+from .page_client import PASSWORD, open_desk, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -37,12 +37,12 @@ def filled(**more: Any) -> dict[str, Any]:
 async def test_where_no_bundle_could_be_made_forms_are_sent_by_their_buttons(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(environment("en").globals, "has_vendor", False)
+    monkeypatch.setitem(create_environment("en").globals, "has_vendor", False)
     async with open_desk(rig) as desk:
         form, listed = (await desk.get("/schedules/new")).text, (await desk.get("/schedules")).text
         assert '<button class="button" name="do" value="check">' in form
         assert '<button class="button">Filter</button>' in listed
-        assert "data-bundled" not in form  # so scripts do not ask for what is not there
+        assert "data-bundled" not in form  # so scripts do not ask for what does not exist
 
 
 # -- the list
@@ -51,16 +51,16 @@ async def test_where_no_bundle_could_be_made_forms_are_sent_by_their_buttons(
 async def test_an_empty_list_offers_the_first_one(rig: Rig) -> None:
     async with open_desk(rig) as desk:
         page = (await desk.get("/schedules")).text
-        assert "No recurring jobs yet" in page
+        assert "No schedules yet" in page
         assert 'href="/schedules/new"' in page
-        assert "Nothing fits" in (await desk.get("/schedules?text=nothing")).text
+        assert "No matching schedules" in (await desk.get("/schedules?text=nothing")).text
 
 
 async def test_the_list_tells_when_each_runs_and_how_it_went(rig: Rig) -> None:
     hello, paused = await add(rig), await add(rig, "name: asleep\ncommand: env\n", paused=True)
     bad = await add(rig, "name: lost\ncommand: env\nimage: nowhere/none\n")
     rig.house.clock.at = datetime(2026, 3, 1, 13, 0, tzinfo=UTC)
-    await rig.house.services.schedules.due.run_due()
+    await rig.house.services.schedules.due.run_due_schedules()
     async with open_desk(rig) as desk:
         page = (await desk.get("/schedules")).text
         told = text_of(page)
@@ -68,7 +68,7 @@ async def test_the_list_tells_when_each_runs_and_how_it_went(rig: Rig) -> None:
         assert 'datetime="2026-03-01T14:00:00Z"' in page
         assert "Paused" in told
         assert "Never ran" in told
-        assert "Invalid There is no image nowhere/none here" in told
+        assert "Invalid Image nowhere/none not found" in told
         assert f'formaction="/schedules/{hello.id}/run"' in page
         assert f'formaction="/schedules/{bad.id}/run"' not in page
         assert f'formaction="/schedules/{paused.id}/resume"' in page
@@ -131,14 +131,14 @@ async def test_one_with_its_times_and_history(rig: Rig) -> None:
     made = await add(rig)
     for hour in (13, 14):
         rig.house.clock.at = datetime(2026, 3, 1, hour, 0, tzinfo=UTC)
-        await rig.house.services.schedules.due.run_due()
+        await rig.house.services.schedules.due.run_due_schedules()
     async with open_desk(rig) as desk:
         page = (await desk.get(f"/schedules/{made.id}")).text
         told = text_of(page)
         assert page.count("<li>") == 5
         assert "Sun, Mar 1, 2026 15:00 UTC" in told
         assert "Skipped" in told
-        assert "was not finished" in told
+        assert "has not finished" in told
         assert 'href="/jobs/job-2026' in page
         assert "command: sleep 100" in told
         assert (await desk.get(f"/schedules/{made.id}?before=nonsense")).status_code == 200
@@ -147,14 +147,14 @@ async def test_one_with_its_times_and_history(rig: Rig) -> None:
 
 async def test_a_job_names_the_recurring_job_it_is_of(rig: Rig) -> None:
     made = await add(rig)
-    by_hand = (await rig.house.services.schedules.run_now(rig.house.admin, made.id)).summary
+    by_hand = (await rig.house.services.schedules.run_schedule_now(rig.house.admin, made.id)).summary
     rig.house.clock.at = datetime(2026, 3, 1, 13, 0, tzinfo=UTC)
-    await rig.house.services.schedules.due.run_due()
+    await rig.house.services.schedules.due.run_due_schedules()
     link = f'href="/schedules/{made.id}"'
     async with open_desk(rig) as desk:
         page = (await desk.get(f"/jobs/{by_hand.id}")).text
         assert link in page
-        assert f"{made.name} run by hand" in text_of(page)
+        assert f"{made.name} run manually" in text_of(page)
         listed = (await desk.get("/jobs")).text
         assert f'{link}><bdi translate="no">{made.name}</bdi>' in listed
         await rig.house.services.schedules.delete(rig.house.admin, made.id)
@@ -167,20 +167,20 @@ async def test_a_run_by_hand_that_can_never_run_is_told_in_a_sentence(rig: Rig) 
     async with open_desk(rig) as desk:
         await desk.post(f"/schedules/{made.id}/run")
         told = text_of((await desk.get(f"/schedules/{made.id}")).text)
-        assert "Warning: it can never run here: a task asks for 400 cores" in told
+        assert "Warning: this job can never run on this server: a task requests 400 cores" in told
 
 
 async def test_the_name_of_a_recurring_job_is_told_to_its_group_alone(rig: Rig) -> None:
     made = await add(rig)
     eve = await rig.house.user("eve", "others")
-    assert await rig.house.services.schedules.names(rig.house.admin, [made.id, "x\0"]) == {made.id: made.name}
-    assert await rig.house.services.schedules.names(eve, [made.id]) == {}
+    assert await rig.house.services.schedules.load_names(rig.house.admin, [made.id, "x\0"]) == {made.id: made.name}
+    assert await rig.house.services.schedules.load_names(eve, [made.id]) == {}
 
 
 async def test_history_has_pages(rig: Rig) -> None:
     made = await add(rig)
     for _ in range(21):
-        await rig.house.services.schedules.run_now(rig.house.admin, made.id)
+        await rig.house.services.schedules.run_schedule_now(rig.house.admin, made.id)
     async with open_desk(rig) as desk:
         page = (await desk.get(f"/schedules/{made.id}")).text
         assert page.count('class="open mono"') == 20
@@ -245,8 +245,8 @@ async def test_run_pause_resume_delete(rig: Rig) -> None:
         assert (answer.status_code, answer.headers["location"]) == (303, "/schedules?mine=on")
         (job,) = (await rig.get("/jobs")).json()["items"]
         told = (await desk.get("/schedules")).text
-        assert f"hello runs now, as the job {job['id']}." in text_of(told)
-        assert f'<a href="/jobs/{job["id"]}">Open it</a>' in told
+        assert f"hello runs now as job {job['id']}." in text_of(told)
+        assert f'<a href="/jobs/{job["id"]}">Open</a>' in told
         assert job["id"] not in text_of((await desk.get("/schedules")).text)  # told once
         assert (await desk.post(f"{path}/pause", {"back": "//evil.example/"})).headers["location"] == path
         assert (await only(rig)).paused
@@ -280,7 +280,7 @@ async def test_one_is_made(rig: Rig) -> None:
         assert (made.name, made.overlap, made.missed) == ("hello", "queue", "once")
         assert made.ends_at == datetime(2026, 6, 1, 16, 0, tzinfo=UTC)  # noon in New York, in summer
         assert made.next_run_at == datetime(2026, 3, 1, 13, 0, tzinfo=UTC)
-        assert "hello is a recurring job now." in (await desk.get(f"/schedules/{made.id}")).text
+        assert "The schedule hello was created." in (await desk.get(f"/schedules/{made.id}")).text
     assert (await rig.get("/jobs")).json()["items"] == []
 
 
@@ -288,21 +288,21 @@ async def test_one_that_also_runs_now(rig: Rig) -> None:
     async with open_desk(rig) as desk:
         await desk.post("/schedules/new", filled(now="on", kind="inactive"))
         (job,) = (await rig.get("/jobs")).json()["items"]
-        assert f'href="/jobs/{job["id"]}">Open it' in (await desk.get("/schedules")).text
+        assert f'href="/jobs/{job["id"]}">Open' in (await desk.get("/schedules")).text
 
 
 @pytest.mark.parametrize(
     ("fields", "field", "words"),
     [
         ({"cron": "0 25 * * *"}, "cron", "hour: 25 is not between 0 and 23"),
-        ({"cron": ""}, "cron", "The cron text is empty"),
+        ({"cron": ""}, "cron", "The cron expression is empty"),
         ({"cron": "0 4 30 2 *"}, "cron", "February has no day 30"),
         ({"cron": "1" * 500}, "cron", "at most 200 characters"),
-        ({"timezone": "Mars/Olympus"}, "timezone", "There is no time zone &#39;Mars/Olympus&#39;"),
-        ({"ends_at": "soon"}, "ends_at", "is not a time"),
-        ({"ends_at": "2020-01-01T00:00"}, "ends_at", "It would end before it begins"),
-        ({"group": "nowhere"}, "group", "There is no group nowhere"),
-        ({"text": "command: env\nbogus: 1\n"}, "text", "The job file has mistakes"),
+        ({"timezone": "Mars/Olympus"}, "timezone", "Time zone &#39;Mars/Olympus&#39; not found"),
+        ({"ends_at": "soon"}, "ends_at", "is not a valid time"),
+        ({"ends_at": "2020-01-01T00:00"}, "ends_at", "The end time is in the past"),
+        ({"group": "nowhere"}, "group", "Group nowhere not found"),
+        ({"text": "command: env\nbogus: 1\n"}, "text", "The job file has errors"),
     ],
 )
 async def test_problems_are_told_at_their_field(rig: Rig, fields: dict[str, str], field: str, words: str) -> None:
@@ -330,12 +330,12 @@ async def test_it_opens_filled_from_a_job_or_from_a_text(rig: Rig) -> None:
         page = (await desk.get(f"/schedules/new?from={job.id}")).text
         assert "name: hush" in page
         assert "abracadabra" not in page
-        assert "Secrets are never shown: fill them in again." in page
+        assert "Enter the secrets again: they are never shown." in page
         answer = await desk.post("/schedules/new", filled(text="name: hush\ncommand: env\nsecrets: {KEY: '******'}\n"))
         assert answer.status_code == 400
         page = (await desk.post("/schedules/new", {"text": "name: sent\ncommand: env\n"})).text
         assert "name: sent" in page
-        assert "it would start at once" in page
+        assert "it would start immediately" in page
     await rig.house.user("bob", "other", password=PASSWORD)
     async with open_desk(rig, "bob") as desk:
         assert (await desk.get(f"/schedules/new?from={job.id}")).status_code == 404
@@ -351,9 +351,9 @@ async def test_the_preview_goes_by_the_chosen_zone(rig: Rig) -> None:
         assert 'id="cron-problem" hx-swap-oob="true" hidden' in part
         wrong = (await desk.part("/schedules/preview", params={"kind": "custom", "cron": "* 99 * * *"})).text
         assert 'id="cron-problem" hx-swap-oob="true">hour: 99 is not between 0 and 23' in wrong
-        assert "runs it by hand" in (await desk.part("/schedules/preview?kind=inactive")).text
+        assert "starts it manually" in (await desk.part("/schedules/preview?kind=inactive")).text
         ended = await desk.part("/schedules/preview?kind=daily&ends_at=2026-03-01T12:01&timezone=UTC")
-        assert "None before it ends." in ended.text
+        assert "No runs before it ends." in ended.text
 
 
 async def test_the_check_tells_whether_it_would_run(rig: Rig) -> None:
@@ -362,10 +362,10 @@ async def test_the_check_tells_whether_it_would_run(rig: Rig) -> None:
         async def check(text: str, **more: str) -> str:
             return text_of((await desk.post("/schedules/check", {"text": text, **more})).text)
 
-        assert "it would start at once" in await check(HELLO)
-        assert "it can never run here" in await check(HELLO + "resources: {cpu: 4000}\n")
+        assert "it would start immediately" in await check(HELLO)
+        assert "It can never run on this server" in await check(HELLO + "resources: {cpu: 4000}\n")
         assert "line 2" in await check("name: hello\nbogus: 1\n")
-        assert "There is no group nowhere" in await check(HELLO, group="nowhere")
+        assert "Group nowhere not found" in await check(HELLO, group="nowhere")
 
 
 async def test_changing_leaves_untouched_secrets_alone(rig: Rig) -> None:
@@ -375,12 +375,12 @@ async def test_changing_leaves_untouched_secrets_alone(rig: Rig) -> None:
         answer = await desk.post(f"/schedules/{made.id}/edit", fields)
         assert answer.headers["location"] == f"/schedules/{made.id}"
         assert (await only(rig)).recurrence.cron == "5 * * * *"
-        job = (await rig.house.services.schedules.run_now(rig.house.admin, made.id)).summary
+        job = (await rig.house.services.schedules.run_schedule_now(rig.house.admin, made.id)).summary
         answer = await desk.post(f"/schedules/{made.id}/edit", {**fields, "text": made.source + "tags: [x]\n"})
         assert answer.status_code == 400
-        assert "fill them in again" in answer.text
-        assert (await desk.get(f"/schedules/{made.id}/edit")).text.count("they stay") == 1
-    live = rig.house.controller.active(job.id)
+        assert "Enter the secrets again: they are never shown." in answer.text
+        assert (await desk.get(f"/schedules/{made.id}/edit")).text.count("They are kept") == 1
+    live = rig.house.controller.get_active_job(job.id)
     assert live is not None
     assert live.job.secrets == {"KEY": "abracadabra"}
 
@@ -416,5 +416,5 @@ async def test_addresses_of_primehub(rig: Rig) -> None:
 
 
 def test_a_file_that_could_be_sent_can_be_changed() -> None:
-    limit = body_limit(Settings())
+    limit = build_body_limit(Settings())
     assert limit("POST", "/schedules/nightly-1/edit") == limit("POST", "/schedules/new") > limit("POST", "/me/password")

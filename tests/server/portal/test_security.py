@@ -14,13 +14,13 @@ from starlette.routing import Route, WebSocketRoute
 
 from holdfast.core.errors import NotLoggedIn
 from holdfast.server.portal import sockets
-from holdfast.server.portal.app import portal_routes
+from holdfast.server.portal.app import list_portal_routes
 from holdfast.server.portal.static_files import FOLDER, PREFIX
-from holdfast.server.portal.visit import Visit, own_path
-from holdfast.server.sessions import check_proof, make_proof
+from holdfast.server.portal.visit import Visit, sanitize_path
+from holdfast.server.sessions import check_csrf_token, create_csrf_token
 from tests.server.rig import Rig
 
-from .desk import PASSWORD, Desk, open_desk, text_of
+from .page_client import PASSWORD, Desk, open_desk, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -34,14 +34,14 @@ PUBLIC_FORMS = PUBLIC_PAGES | {"/login/link", "/me/preferences"}
 def _paths(method: str) -> list[str]:
     found = [
         re.sub(r"\{[^}]*\}", "x", route.path)
-        for route in portal_routes()
+        for route in list_portal_routes()
         if isinstance(route, Route) and method in (route.methods or ()) and not route.path.startswith(PREFIX)
     ]
     return sorted(set(found))
 
 
 def _sockets() -> list[str]:
-    return sorted({re.sub(r"\{[^}]*\}", "x", r.path) for r in portal_routes() if isinstance(r, WebSocketRoute)})
+    return sorted({re.sub(r"\{[^}]*\}", "x", r.path) for r in list_portal_routes() if isinstance(r, WebSocketRoute)})
 
 
 def stranger(rig: Rig, base: str = "http://test", **headers: str) -> httpx.AsyncClient:
@@ -112,12 +112,12 @@ async def test_a_form_of_another_login_or_another_site_is_refused(rig: Rig) -> N
 
 
 def test_a_proof_is_another_text_each_time_and_good_for_one_login() -> None:
-    proofs = {make_proof("hf_one") for _ in range(20)}
+    proofs = {create_csrf_token("hf_one") for _ in range(20)}
     assert len(proofs) == 20
     for proof in proofs:
-        check_proof("hf_one", proof)
-        with pytest.raises(Exception, match="before your login"):
-            check_proof("hf_two", proof)
+        check_csrf_token("hf_one", proof)
+        with pytest.raises(Exception, match="before you logged in"):
+            check_csrf_token("hf_two", proof)
 
 
 # -- the cookie
@@ -148,7 +148,7 @@ async def test_a_cookie_that_somebody_planted_is_not_kept(rig: Rig) -> None:
         assert answer.status_code == 303
         assert planted.text not in answer.headers["set-cookie"]
     with pytest.raises(NotLoggedIn):
-        await rig.house.services.tokens.actor(planted.text)
+        await rig.house.services.tokens.resolve_actor(planted.text)
 
 
 async def test_logout_ends_the_token_itself(rig: Rig) -> None:
@@ -157,7 +157,7 @@ async def test_logout_ends_the_token_itself(rig: Rig) -> None:
         assert (await desk.post("/logout")).headers["location"] == "/login"
         assert "holdfast" not in desk.client.cookies
         with pytest.raises(NotLoggedIn):
-            await rig.house.services.tokens.actor(token)
+            await rig.house.services.tokens.resolve_actor(token)
 
 
 async def test_an_ended_login_is_forgotten_by_the_browser(rig: Rig) -> None:
@@ -209,7 +209,7 @@ async def test_the_cookie_opens_our_own_api_and_no_other(rig: Rig) -> None:
     ],
 )
 async def test_nobody_is_sent_elsewhere(rig: Rig, path: str) -> None:
-    assert own_path(path) == "/"
+    assert sanitize_path(path) == "/"
     async with stranger(rig) as client:
         fields = {"user": "admin", "password": rig.house.admin_password, "next": path}
         answer = await client.post("/login", data=fields)
@@ -219,7 +219,7 @@ async def test_nobody_is_sent_elsewhere(rig: Rig, path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/jobs?group=a,b&text=x%20y", "/jobs/a~b", "/groups/名", "/@evil.example"])
 def test_our_own_pages_are_gone_to(path: str) -> None:
-    assert own_path(path).startswith(path[:2])
+    assert sanitize_path(path).startswith(path[:2])
 
 
 # -- files
@@ -283,7 +283,7 @@ async def test_a_template_that_fails_is_no_loop(rig: Rig, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Visit, "render", fail)
     async with open_desk(rig) as desk:
-        monkeypatch.setattr(Visit, "show", _fail)
+        monkeypatch.setattr(Visit, "respond", _fail)
         answer = await desk.get("/me")
         assert answer.status_code == 500
         assert answer.headers["x-request-id"] in answer.text
@@ -292,9 +292,9 @@ async def test_a_template_that_fails_is_no_loop(rig: Rig, monkeypatch: pytest.Mo
 async def test_too_large_a_form_and_a_wrong_method_are_pages(rig: Rig) -> None:
     async with open_desk(rig) as desk:
         large = await desk.client.post("/me/email", content=b"x" * 2_000_000)
-        assert (large.status_code, "may have at most" in text_of(large.text)) == (413, True)
+        assert (large.status_code, "; the limit is" in text_of(large.text)) == (413, True)
         wrong = await desk.client.post("/me", data={})
-        assert (wrong.status_code, "does not take this method" in text_of(wrong.text)) == (405, True)
+        assert (wrong.status_code, "does not support this HTTP method" in text_of(wrong.text)) == (405, True)
         assert "GET" in wrong.headers["allow"]
 
 
@@ -362,10 +362,10 @@ async def test_no_other_site_opens_a_socket(rig: Rig) -> None:
         for path in _sockets():
             for headers in (cookie, {**cookie, "origin": "http://evil.example"}, {**cookie, "origin": "null"}):
                 wire = Wire(rig, path, headers)
-                assert await wire.until_closed() == sockets.REFUSED, (path, headers)
+                assert await wire.until_closed() == sockets.REFUSED_CODE, (path, headers)
                 await wire.end()
             nobody = Wire(rig, path, {"origin": "http://test"})
-            assert await nobody.until_closed() == sockets.LOGGED_OUT, path
+            assert await nobody.until_closed() == sockets.LOGGED_OUT_CODE, path
             await nobody.end()
 
 
@@ -380,7 +380,7 @@ async def test_a_login_that_ends_closes_its_sockets(rig: Rig, how: str) -> None:
             await desk.post("/logout")
         else:
             await rig.house.services.users.set_password(rig.house.admin, "ann", "another good one")
-        assert await wire.until_closed() == sockets.LOGGED_OUT
+        assert await wire.until_closed() == sockets.LOGGED_OUT_CODE
         await wire.end()
 
 
@@ -388,7 +388,7 @@ async def test_a_login_that_ends_closes_its_sockets(rig: Rig, how: str) -> None:
     "text", ["//[", "http://[", "/a\ud800", "//evil.example", "/\\evil.example", "javascript:alert(1)"]
 )
 async def test_an_address_that_is_none_of_ours_leads_home(rig: Rig, text: str) -> None:
-    assert own_path(text) == "/"
+    assert sanitize_path(text) == "/"
     async with open_desk(rig) as desk:
         answer = await desk.client.get("/login", params={"next": text.encode("utf-8", "replace")})
         assert (answer.status_code, answer.headers["location"]) == (303, "/")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.server.portal import rendering
-from holdfast.server.portal.languages import DEFAULT
+from holdfast.server.portal.translations import DEFAULT
 
 PORTAL = Path(rendering.__file__).parent
 TEMPLATES = sorted((PORTAL / "templates").rglob("*.html"))
@@ -62,7 +62,7 @@ def untranslated(source: str) -> list[str]:
 def _without_expressions(source: str) -> str:
     """What a template writes itself. Text within {% trans %} is translated, so it is left out, too."""
     kept, in_trans, statement = "", False, ""
-    for _, kind, value in rendering.environment(DEFAULT).lex(source):
+    for _, kind, value in rendering.create_environment(DEFAULT).lex(source):
         if kind == "block_begin":
             statement = ""
         elif kind == "name" and not statement:
@@ -85,7 +85,7 @@ def test_this_very_test_sees_what_it_looks_for() -> None:
         untranslated('<p title="{{ _("Stop") }}">{{ _("A text") }} · {% trans %}More{% endtrans %} Holdfast</p>') == []
     )
     assert untranslated("<p>{% if page.x %}Plain words{% endif %}</p>") == ["Plain words"]
-    assert untranslated('<input placeholder="Name or machine">') == ["placeholder='Name or machine'"]
+    assert untranslated('<input placeholder="Name or node">') == ["placeholder='Name or node'"]
     assert untranslated("<code>holdfast ls</code><b>and so</b>") == ["and so"]
 
 
@@ -98,7 +98,7 @@ def test_pages_say_nothing_that_is_not_translated(path: Path) -> None:
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             given = {keyword.arg: keyword.value for keyword in node.keywords}
-            if name == "go" and len(node.args) > 1:
+            if name == "redirect" and len(node.args) > 1:
                 given["said"] = node.args[1]
             bare += [text for key in ("said", "title", "problem", "help") for text in _bare(given.get(key))]
     assert bare == []

@@ -75,7 +75,7 @@ async def test_an_unknown_group_stops_the_whole_change(hub: Hub, noun: str) -> N
     await hub.admin.data(create(noun), data={"name": "thing", "description": "before", **more})
     data = {"description": "after", "groups": {"connect": [{"id": "red"}, {"id": "nowhere"}]}}
     refused = await hub.admin.refused(update(noun), where={"id": "thing"}, data=data)
-    assert refused == ("RESOURCE_NOT_FOUND", "There is no group nowhere")
+    assert refused == ("RESOURCE_NOT_FOUND", "Group nowhere not found")
     found = await hub.admin.data(update(noun, "description groups { id }"), where={"id": "thing"}, data={})
     assert found == {"description": "before", "groups": []}
     refused = await hub.admin.refused(create(noun), data={"name": "half", **more, **data})
@@ -104,7 +104,7 @@ async def test_urls_of_images(hub: Hub) -> None:
     assert (await hub.admin.refused(update("Image"), where=where, data={"type": "tpu"}))[0] == "REQUEST_BODY_INVALID"
     refused = await hub.admin.refused(update("Image"), where=where, data={"imageSpec": {"baseImage": "x"}})
     assert refused[0] == "REQUEST_BODY_INVALID"
-    assert "builds no images" in refused[1]
+    assert "Building images is not supported" in refused[1]
     for secret in ("image-none", "gitsync-secret-none", "none"):
         refused = await hub.admin.refused(update("Image"), where=where, data={"useImagePullSecret": secret})
         assert refused[0] == "RESOURCE_NOT_FOUND", secret
@@ -263,7 +263,7 @@ async def test_an_empty_secret_is_refused_by_the_name_of_its_field(hub: Hub) -> 
 
 
 async def test_users_keep_what_is_not_mentioned(hub: Hub) -> None:
-    await hub.house.services.users.extend(hub.house.admin, "ann", {"other": 1})
+    await hub.house.services.users.update_extension(hub.house.admin, "ann", {"other": 1})
     fields = "email firstName lastName volumeCapacity enabled isAdmin groups { id }"
 
     async def change(**data: Any) -> Any:
@@ -282,7 +282,7 @@ async def test_users_keep_what_is_not_mentioned(hub: Hub) -> None:
     assert [group["id"] for group in (await change(**wish))["groups"]] == ["everyone", "blue", "red"]
     data = {"lastName": "New", "groups": {"connect": [{"id": "nowhere"}]}}
     refused = await hub.admin.refused(update("User"), where={"id": "ann"}, data=data)
-    assert refused == ("RESOURCE_NOT_FOUND", "There is no group nowhere")
+    assert refused == ("RESOURCE_NOT_FOUND", "Group nowhere not found")
     assert (await change())["lastName"] == "Lee"
     for wrong in ({"username": "anna"}, {"firstName": "x" * 300}, {"lastName": "a\nb"}):
         refused = await hub.admin.refused(update("User"), where={"id": "ann"}, data=wrong)

@@ -76,7 +76,7 @@ async def test_guesses_are_slowed_down(browser: httpx.AsyncClient) -> None:
 
 async def test_an_old_code_gives_nothing(hub: Hub, browser: httpx.AsyncClient) -> None:
     code = await code_for(browser)
-    hub.house.clock.forward(token_codes.LASTS + 1)
+    hub.house.clock.forward(token_codes.CODE_TTL + 1)
     assert (await browser.post(f"{BASES[0]}/exchange", data={"code": code})).text == "Bad Request"
 
 

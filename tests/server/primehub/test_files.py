@@ -90,7 +90,7 @@ async def test_a_dataset_is_made_changed_and_deleted(hub: Hub) -> None:
     drop = "mutation ($where: DatasetV2WhereUniqueInput!) { deleteDatasetV2(where: $where) { id } }"
     assert await hub.ann.data(drop, where=where) == {"id": "mnist"}
     for asked in (one, drop):
-        assert await hub.ann.refused(asked, where=where) == ("RESOURCE_NOT_FOUND", "There is no dataset mnist")
+        assert await hub.ann.refused(asked, where=where) == ("RESOURCE_NOT_FOUND", "Dataset mnist not found")
     assert await listed(hub.ann, "/datasets/", recursive=True) == ("/datasets/", [])
 
 
@@ -122,7 +122,7 @@ async def test_the_same_dataset_twice_is_refused(hub: Hub) -> None:
 
 async def test_reports_are_for_admins_and_lead_to_csv(hub: Hub) -> None:
     id = await hub.ann.run(hub)
-    (task,) = (await hub.house.services.jobs.attempts(hub.house.admin, id))[0].tasks
+    (task,) = (await hub.house.services.jobs.list_attempts(hub.house.admin, id))[0].tasks
     assert task.task.started_at
     hub.house.clock.at = task.task.started_at + timedelta(minutes=1)
     month = f"{task.task.started_at:%Y/%m}"

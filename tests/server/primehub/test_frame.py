@@ -10,8 +10,8 @@ import pytest
 from graphql import get_introspection_query
 
 from holdfast.core.access import Actor
-from holdfast.server.primehub.graphql import documents
-from holdfast.server.primehub.graphql.documents import Documents, Refused
+from holdfast.server.primehub.graphql import query_cache
+from holdfast.server.primehub.graphql.query_cache import QueryCache, QueryRejected
 from holdfast.server.primehub.schema import build_schema
 from holdfast.store.errors import StoreError
 
@@ -61,22 +61,22 @@ async def test_one_of_several_operations_is_chosen_by_name(hub: Hub) -> None:
 @pytest.mark.parametrize(
     ("content", "kind", "said"),
     [
-        (b"", "application/json", "not JSON"),
-        (b"{", "application/json", "not JSON"),
+        (b"", "application/json", "not valid JSON"),
+        (b"{", "application/json", "not valid JSON"),
         (b"7", "application/json", "must be a JSON object"),
-        (b"[]", "application/json", "one by one"),
-        (b"{}", "application/json", "no `query`"),
-        (b'{"query": 7}', "application/json", "no `query`"),
+        (b"[]", "application/json", "one operation per request"),
+        (b"{}", "application/json", "`query` is missing"),
+        (b'{"query": 7}', "application/json", "`query` is missing"),
         (b'{"query": "{me{id}}", "variables": []}', "application/json", "must be a JSON object"),
-        (b'{"query": "{me{id}}", "variables": "nonsense"}', "application/json", "`variables` is not JSON"),
-        (b'{"query": "{me{id}}", "variables": {"a": 1e999}}', "application/json", "not JSON"),
-        (b'{"query": "{me{id}}", "variables": {"a": NaN}}', "application/json", "not JSON"),
-        (b'{"query": "{me{id}}", "variables": {"a": "\\ud800"}}', "application/json", "not JSON"),
-        (b"[" * 100_000, "application/json", "not JSON"),
+        (b'{"query": "{me{id}}", "variables": "nonsense"}', "application/json", "`variables` is not valid JSON"),
+        (b'{"query": "{me{id}}", "variables": {"a": 1e999}}', "application/json", "not valid JSON"),
+        (b'{"query": "{me{id}}", "variables": {"a": NaN}}', "application/json", "not valid JSON"),
+        (b'{"query": "{me{id}}", "variables": {"a": "\\ud800"}}', "application/json", "not valid JSON"),
+        (b"[" * 100_000, "application/json", "not valid JSON"),
         (b'{"query": "\xff"}', "application/json", "not UTF-8"),
-        (b"query=%ff", "application/x-www-form-urlencoded", "not a form"),
-        (b"&".join(b"a=%d" % n for n in range(50)), "application/x-www-form-urlencoded", "not a form"),
-        (b"variables={}", "application/x-www-form-urlencoded", "no `query`"),
+        (b"query=%ff", "application/x-www-form-urlencoded", "not a valid UTF-8 form"),
+        (b"&".join(b"a=%d" % n for n in range(50)), "application/x-www-form-urlencoded", "not a valid UTF-8 form"),
+        (b"variables={}", "application/x-www-form-urlencoded", "`query` is missing"),
         (b'{"query": "{me{id}}"}', "application/x-www-form-urlencoded", "`Content-Type: application/json`"),
     ],
 )
@@ -120,7 +120,7 @@ async def test_without_a_database_clients_are_told_so(hub: Hub, monkeypatch: pyt
     async def fail(self: Any, *_: Any) -> None:
         raise StoreError("the disk is full")
 
-    for place in ("holdfast.services.people.users.Users.get", "holdfast.services.people.tokens.Tokens.actor"):
+    for place in ("holdfast.services.people.users.Users.get", "holdfast.services.people.tokens.Tokens.resolve_actor"):
         with monkeypatch.context() as patched:
             patched.setattr(place, fail)
             assert (await hub.ann.refused(ME))[0] == "API_UNAVAILABLE"
@@ -169,16 +169,16 @@ async def test_comments_fragments_and_aliases_are_understood(hub: Hub) -> None:
         ("nonsense", "Syntax Error"),
         ("{ me { nothing } }", "Cannot query field 'nothing'"),
         ("{ me { ...A } } fragment A on User { ...B } fragment B on User { ...A }", "contains itself"),
-        ("{ " + "me { effectiveGroups { users { groups { users { id } } } } } " * 21 + "}", "at most 20 things"),
-        ("{ me { " + " ".join(f"a{n}: id" for n in range(301)) + " } }", "at most 300 fields"),
+        ("{ " + "me { effectiveGroups { users { groups { users { id } } } } } " * 21 + "}", "the limit is 20"),
+        ("{ me { " + " ".join(f"a{n}: id" for n in range(301)) + " } }", "the limit is 300"),
         ("{ me " + "{ effectiveGroups { users " * 15 + "{ id }" + " } }" * 15 + " }", "deep"),
-        ("{ me { id } } fragment A on User { " + "id " * 601 + "}", "at most 600 fields together"),
-        ("{ a" * 11_000, "at most 32768 characters"),
+        ("{ me { id } } fragment A on User { " + "id " * 601 + "}", "the limit of 600 fields"),
+        ("{ a" * 11_000, "the limit is 32768"),
         ("{ me { " + "id " * 3000 + "} }", "tokens"),
         ("{a" * 900, "deep"),
-        ("{ me { username } __schema { types { name } } }", "query of its own"),
-        ("query A { me { username } } query B { __schema { types { name } } }", "query of its own"),
-        ('{ ...A } fragment A on Query { me { id } ... { __type(name: "User") { name } } }', "query of its own"),
+        ("{ me { username } __schema { types { name } } }", "separate query"),
+        ("query A { me { username } } query B { __schema { types { name } } }", "separate query"),
+        ('{ ...A } fragment A on Query { me { id } ... { __type(name: "User") { name } } }', "separate query"),
     ],
 )
 async def test_a_query_that_is_no_good_is_refused_before_it_is_run(hub: Hub, query: str, said: str) -> None:
@@ -190,24 +190,24 @@ async def test_a_query_that_is_no_good_is_refused_before_it_is_run(hub: Hub, que
 async def test_fragments_that_stand_for_billions_are_counted_not_written_out() -> None:
     doubling = [f"fragment F{n} on User {{ ...F{n + 1} ...F{n + 1} }}" for n in range(60)]
     text = " ".join(["{ me { ...F0 } }", *doubling, "fragment F60 on User { id }"])
-    with pytest.raises(Refused, match="at most 300 fields"):
-        await Documents(build_schema()).get(text)
+    with pytest.raises(QueryRejected, match="the limit is 300"):
+        await QueryCache(build_schema()).get_query(text)
 
 
 async def test_lists_within_lists_end(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     deep = "{ me { effectiveGroups { users { effectiveGroups { users { id } } } } } }"
     assert "errors" not in await hub.ann.ask(deep)
-    monkeypatch.setattr("holdfast.server.primehub.graphql.call.BUDGET", 10)
+    monkeypatch.setattr("holdfast.server.primehub.graphql.call.MAX_RESPONSE_VALUES", 10)
     code, message = await hub.ann.refused(deep)
     assert code == "REQUEST_BODY_INVALID"
-    assert "too much at once" in message
+    assert "requests too much data" in message
 
 
 async def test_the_schema_tells_of_itself_but_not_without_end(hub: Hub) -> None:
     answered = await hub.ann.ask(get_introspection_query())
     assert "PhJob" in {each["name"] for each in answered["data"]["__schema"]["types"]}
     much = "types { fields { type { fields { " + " ".join(f"a{n}: name" for n in range(100)) + " } } } }"
-    assert "too much of the schema" in (await hub.ann.refused(f"{{ __schema {{ {much} }} }}"))[1]
+    assert "introspection query is too large" in (await hub.ann.refused(f"{{ __schema {{ {much} }} }}"))[1]
 
 
 async def test_variables_that_do_not_fit_are_named(hub: Hub) -> None:
@@ -237,25 +237,25 @@ async def test_what_we_did_not_foresee_is_told_by_its_number_alone(
 
 async def test_a_text_is_read_once_and_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    real = documents.read_document
+    real = query_cache.parse_query
 
     def counted(schema: Any, text: str) -> Any:
         read.append(text)
         return real(schema, text)
 
-    monkeypatch.setattr(documents, "read_document", counted)
-    monkeypatch.setattr(documents, "KEPT", 2)
-    kept = Documents(build_schema())
+    monkeypatch.setattr(query_cache, "parse_query", counted)
+    monkeypatch.setattr(query_cache, "MAX_CACHED_QUERIES", 2)
+    kept = QueryCache(build_schema())
     texts = [f"{{ me {{ {name} }} }}" for name in ("id", "email", "username")]
     for text in (texts[0], texts[0], texts[1]):
-        await kept.get(text)
-    await kept.get(texts[0])
+        await kept.get_query(text)
+    await kept.get_query(texts[0])
     assert read == texts[:2]
-    await kept.get(texts[2])  # in place of the one that was not asked for the longest
-    await kept.get(texts[0])
-    await kept.get(texts[1])
+    await kept.get_query(texts[2])  # in place of the one that was not asked for the longest
+    await kept.get_query(texts[0])
+    await kept.get_query(texts[1])
     assert read == [*texts, texts[1]]
-    long = texts[0] + " " * documents.MAX_KEPT_LENGTH
-    await kept.get(long)
-    await kept.get(long)
+    long = texts[0] + " " * query_cache.MAX_CACHED_LENGTH
+    await kept.get_query(long)
+    await kept.get_query(long)
     assert read[-2:] == [long, long]

@@ -12,7 +12,7 @@ from holdfast.core.job import GIB, Hold
 from holdfast.core.scheduling.placement import Quota
 from holdfast.core.states import JobState
 from holdfast.services.people.groups import GroupChange
-from tests.services.figures import MIB, START, steady
+from tests.services.recorded_metrics import MIB, START, record_steady
 
 from .hub import JOB, Hub, open_hub
 
@@ -217,8 +217,8 @@ async def test_a_job_without_figures_and_artifacts_has_their_place(hub: Hub) -> 
 
 async def test_figures_are_told_as_primehubs_agent_wrote_them(hub: Hub) -> None:
     id = await hub.ann.run(hub)
-    files = hub.house.services.metrics.files
-    await files.ask(steady(files, f"{id}.0.main-0.0", cpu=150, memory=300 * MIB, gpus=(40.0,), seconds=320))
+    database = hub.house.services.metrics.database
+    await record_steady(database, f"{id}.0.main-0.0", cpu=150, memory=300 * MIB, gpus=(40.0,), seconds=320)
     found = await hub.ann.job(id, "monitoring")
     assert found["spec"] == {"mem_total": GIB, "GPU": [{"index": 0, "mem_total": 8 * GIB}]}
     counts = {name: len(points) for name, points in found["datasets"].items()}
@@ -231,8 +231,8 @@ async def test_figures_are_told_as_primehubs_agent_wrote_them(hub: Hub) -> None:
 
 async def test_figures_without_gpus(hub: Hub) -> None:
     id = await hub.ann.run(hub)
-    files = hub.house.services.metrics.files
-    await files.ask(steady(files, f"{id}.0.main-0.0", seconds=10))
+    database = hub.house.services.metrics.database
+    await record_steady(database, f"{id}.0.main-0.0", seconds=10)
     found = await hub.ann.job(id, "monitoring")
     assert found["spec"]["GPU"] == found["datasets"]["lifetime"][0]["GPU"] == []
 
@@ -241,9 +241,9 @@ async def test_figures_of_several_roles_are_those_of_the_first(hub: Hub) -> None
     roles = "name: two\nroles:\n  z: {command: echo z}\n  a: {command: echo a}\n"
     id = (await hub.house.submit(roles, hub.ann.actor, group="red")).id
     await hub.house.until(id)
-    files = hub.house.services.metrics.files
-    await files.ask(steady(files, f"{id}.0.a-0.0", cpu=10, seconds=10))
-    await files.ask(steady(files, f"{id}.0.z-0.0", cpu=90, seconds=10))
+    database = hub.house.services.metrics.database
+    await record_steady(database, f"{id}.0.a-0.0", cpu=10, seconds=10)
+    await record_steady(database, f"{id}.0.z-0.0", cpu=90, seconds=10)
     found = await hub.ann.job(id, "monitoring")
     assert found["datasets"]["15m"][0]["cpu_util"] == 90
 

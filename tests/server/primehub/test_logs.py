@@ -11,7 +11,7 @@ import pytest
 from holdfast.core.access import Actor
 from holdfast.core.states import JobState
 from holdfast.engines.base import Stream
-from holdfast.server.primehub.jobs.logs import PIECE, cut, in_pieces
+from holdfast.server.primehub.jobs.logs import PIECE_SIZE, cut_piece, split_into_pieces
 
 from .hub import Hub, watch
 
@@ -51,15 +51,15 @@ async def test_the_whole_log_and_its_last_lines(hub: Hub) -> None:
 
 async def test_following_until_the_job_ends(hub: Hub, sleeper: str) -> None:
     engine = hub.house.engine
-    engine.write(attempt(sleeper), b"1\n2\n3\n")
+    engine.write_log(attempt(sleeper), b"1\n2\n3\n")
     watched = watch(hub, hub.ann, path_of(sleeper), "follow=true&tailLines=2")
     await watched.until(b"3\n")
-    engine.write(attempt(sleeper), b"4\nhalf a li", Stream.STDERR)
+    engine.write_log(attempt(sleeper), b"4\nhalf a li", Stream.STDERR)
     await watched.until(b"half a li")  # though nothing ends it
-    engine.write(attempt(sleeper), b"ne\n")
+    engine.write_log(attempt(sleeper), b"ne\n")
     await watched.until(b"ne\n")
     assert not watched.ended
-    engine.finish(attempt(sleeper))
+    engine.finish_task(attempt(sleeper))
     await watched.finish()
     assert watched.received == b"2\n3\n4\nhalf a line\n"
 
@@ -74,7 +74,7 @@ async def test_following_begins_before_the_job_does(hub: Hub) -> None:
     watched = watch(hub, hub.ann, path_of(id), "follow=true")
     for each in (blocker, other):
         await hub.house.until(each, JobState.RUNNING)
-        hub.house.engine.finish(attempt(each))
+        hub.house.engine.finish_task(attempt(each))
     await watched.finish()
     assert watched.received == b"at last\n"
 
@@ -84,11 +84,11 @@ async def test_pieces_end_with_lines_or_characters(hub: Hub, sleeper: str) -> No
     data = text.encode()
     watched = watch(hub, hub.ann, path_of(sleeper), "follow=true")
     for start in range(0, len(data), 7001):
-        hub.house.engine.write(attempt(sleeper), data[start : start + 7001])
-    hub.house.engine.finish(attempt(sleeper))
+        hub.house.engine.write_log(attempt(sleeper), data[start : start + 7001])
+    hub.house.engine.finish_task(attempt(sleeper))
     await watched.finish()
     assert watched.received.decode() == text
-    assert max(map(len, watched.pieces)) <= PIECE
+    assert max(map(len, watched.pieces)) <= PIECE_SIZE
     for piece in watched.pieces:
         piece.decode()  # each by itself
     lines = text.rindex("\n") + 1
@@ -99,8 +99,8 @@ async def test_pieces_end_with_lines_or_characters(hub: Hub, sleeper: str) -> No
 
 
 async def test_bytes_that_are_no_text_do_not_break_clients(hub: Hub, sleeper: str) -> None:
-    hub.house.engine.write(attempt(sleeper), b"a\xff\xfe\nb\xc3\n\xe2\x82")
-    hub.house.engine.finish(attempt(sleeper))
+    hub.house.engine.write_log(attempt(sleeper), b"a\xff\xfe\nb\xc3\n\xe2\x82")
+    hub.house.engine.finish_task(attempt(sleeper))
     await hub.house.until(sleeper)
     for query in ("", "?follow=true"):
         assert (await hub.ann.http.get(path_of(sleeper) + query)).text == "a��\nb�\n�"
@@ -115,8 +115,8 @@ async def test_without_a_log_there_is_a_reason(hub: Hub) -> None:
         (hub.bob, path_of(id), 404, f'phjobs.primehub.io "{id}" not found'),
         (stranger, path_of(id), 401, "Invalid API Token"),
         (stranger, "/api/logs/jupyterhub", 401, "Invalid API Token"),
-        (hub.ann, "/api/logs/jupyterhub", 404, "There are no notebooks here, so there is no log of one."),
-        (hub.ann, f"{path_of(id)}?tailLines=many", 400, "tailLines is a whole number"),
+        (hub.ann, "/api/logs/jupyterhub", 404, "Notebooks are not supported."),
+        (hub.ann, f"{path_of(id)}?tailLines=many", 400, "tailLines must be an integer"),
     ]
     for caller, path, status, message in cases:
         response = await caller.http.get(path)
@@ -129,7 +129,7 @@ async def test_without_a_log_there_is_a_reason(hub: Hub) -> None:
 async def test_a_client_that_leaves_leaves_nothing_behind(hub: Hub, sleeper: str) -> None:
     before = asyncio.all_tasks()
     watched = watch(hub, hub.ann, path_of(sleeper), "follow=true")
-    hub.house.engine.write(attempt(sleeper), b"hello\n")
+    hub.house.engine.write_log(attempt(sleeper), b"hello\n")
     await watched.until(b"hello")
     watched.left.set()
     await watched.finish()
@@ -152,15 +152,15 @@ async def test_pieces_are_the_text(seed: int) -> None:
             yield data[at : at + size]
             at += size
 
-    pieces = [piece async for piece in in_pieces(chunks())]
+    pieces = [piece async for piece in split_into_pieces(chunks())]
     assert "".join(piece.decode() for piece in pieces) == text
-    assert all(0 < len(piece) <= PIECE for piece in pieces)
+    assert all(0 < len(piece) <= PIECE_SIZE for piece in pieces)
 
 
 def test_a_piece_is_as_long_as_it_may_be() -> None:
-    assert cut(b"a" * PIECE) == (b"a" * PIECE, b"")
-    assert cut(b"a" * (PIECE + 1)) == (b"a" * PIECE, b"a")
-    assert cut(b"a\nb" + b"c" * PIECE) == (b"a\n", b"b" + b"c" * PIECE)
-    piece, left = cut("€".encode() * PIECE)
-    assert len(piece) == PIECE - PIECE % 3
+    assert cut_piece(b"a" * PIECE_SIZE) == (b"a" * PIECE_SIZE, b"")
+    assert cut_piece(b"a" * (PIECE_SIZE + 1)) == (b"a" * PIECE_SIZE, b"a")
+    assert cut_piece(b"a\nb" + b"c" * PIECE_SIZE) == (b"a\n", b"b" + b"c" * PIECE_SIZE)
+    piece, left = cut_piece("€".encode() * PIECE_SIZE)
+    assert len(piece) == PIECE_SIZE - PIECE_SIZE % 3
     assert left.decode()

@@ -89,7 +89,7 @@ async def test_who_may_see_whom(hub: Hub) -> None:
         answered = await caller.ask(query, where={"id": name})
         if "errors" not in answered:
             return bool(answered["data"]["user"] == {"username": name})
-        assert answered["errors"][0]["message"] == f"There is no user {name}"
+        assert answered["errors"][0]["message"] == f"User {name} not found"
         assert answered["errors"][0]["extensions"] == {"code": "USER_NOT_EXIST"}
         return False
 

@@ -38,5 +38,5 @@ async def _stopping(house: House) -> AsyncIterator[None]:
             await house.controller.stop(job.id, "admin")
         async with asyncio.timeout(TIMEOUT):
             for job in page.items:
-                while house.controller.active(job.id) is not None:
-                    await house.controller.changed(job.id, 0.2)
+                while house.controller.get_active_job(job.id) is not None:
+                    await house.controller.wait_for_change(job.id, 0.2)

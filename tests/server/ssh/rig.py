@@ -13,8 +13,8 @@ from pathlib import Path
 from holdfast.core.access import Actor
 from holdfast.core.records import JobSummary
 from holdfast.core.states import JobState
-from holdfast.server.ssh.gateway import Gateway
-from holdfast.server.ssh.lazy_gateway import Door
+from holdfast.server.ssh.gateway import GatewayServer
+from holdfast.server.ssh.lazy_gateway import LazySshGateway
 from tests.services.house import TIMEOUT, House
 
 JOB = "name: train\ncommand: sleep 1000\n"
@@ -30,12 +30,12 @@ class Ran:
 @dataclass
 class SshRig:
     house: House
-    gateway: Gateway
+    gateway: GatewayServer
     folder: Path  # of the client
 
     @property
     def port(self) -> int:
-        found = self.house.services.ssh_gate.port
+        found = self.house.services.ssh_gateway.port
         assert found is not None
         return found
 
@@ -72,8 +72,8 @@ class SshRig:
 
     async def visits(self, job_id: str) -> list[str]:
         """What the job's events tell of those who entered."""
-        await asyncio.gather(*self.house.services.entering._telling)
-        events = await self.house.services.jobs.events(self.house.admin, job_id)
+        await asyncio.gather(*self.house.services.task_access._saving)
+        events = await self.house.services.jobs.list_events(self.house.admin, job_id)
         return [event.message for event in events if event.kind == "entered"]
 
     def ssh_words(self, user: str, *words: str, key: str = "id") -> list[str]:
@@ -101,9 +101,9 @@ class SshRig:
 @asynccontextmanager
 async def open_gateway(house: House, folder: Path) -> AsyncIterator[SshRig]:
     folder.mkdir()
-    door = Door(house.services)
-    door.open()
+    door = LazySshGateway(house.services)
+    door.open_port()
     try:
-        yield SshRig(house, await door.answer(), folder)
+        yield SshRig(house, await door.accept_clients(), folder)
     finally:
         await door.close()

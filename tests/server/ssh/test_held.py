@@ -23,7 +23,7 @@ async def test_a_shell_in_a_held_task(rig: SshRig) -> None:
         screen.type("cat mark; exit 6\n")
         await screen.until("kept\r\n")
         assert await screen.end() == 6
-    assert await rig.visits(job.id) == ["admin entered main-0 by ssh"]
+    assert await rig.visits(job.id) == ["admin opened a session in main-0 (ssh)"]
 
 
 async def test_what_is_held_comes_before_what_runs(rig: SshRig) -> None:
@@ -55,4 +55,4 @@ async def test_when_a_hold_is_over_so_is_the_shell(rig: SshRig) -> None:
     await rig.house.until(job.id)
     ran = await rig.ssh("broken", "127.0.0.1", "true")
     assert ran.code == 255
-    assert "its container is gone" in ran.err
+    assert "its containers no longer exist" in ran.err

@@ -64,7 +64,7 @@ async def test_nonsense_ends_the_connection(rig: SshRig, user: str, sent: bytes)
 async def test_strangers_who_wait_keep_few_places_and_not_for_long(
     rig: SshRig, user: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "MAX_UNKNOWN_FROM_ONE", 3)
+    monkeypatch.setattr(connections, "MAX_BEFORE_LOGIN_PER_ADDRESS", 3)
     silent = [await wait_silently(rig, f"127.0.0.{n}") for n in (1, 2, 3, 1)]  # one machine, whatever it is called
     reader, _ = silent[0]
     with suppress(ConnectionError):  # who has waited longest makes room
@@ -89,8 +89,8 @@ async def wait_silently(rig: SshRig, address: str) -> tuple[asyncio.StreamReader
 async def test_strangers_from_many_places_keep_nobody_out(
     rig: SshRig, user: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "MAX_UNKNOWN", 3)
-    monkeypatch.setattr(connections, "neighbourhood", lambda address: address)
+    monkeypatch.setattr(connections, "MAX_BEFORE_LOGIN", 3)
+    monkeypatch.setattr(connections, "get_peer_network", lambda address: address)
     silent = [await wait_silently(rig, f"127.0.0.{n}") for n in (2, 3, 2, 4)]
     reader, _ = silent[0]  # of those from where most are, the oldest
     with suppress(ConnectionError):
@@ -118,11 +118,11 @@ async def test_strangers_from_many_places_keep_nobody_out(
     ],
 )
 async def test_what_counts_as_one_address(address: str, counts_as: str) -> None:
-    assert ports.neighbourhood(address) == counts_as
+    assert ports.get_peer_network(address) == counts_as
 
 
 async def test_who_does_not_log_in_has_to_leave(rig: SshRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway, "LOGIN_TIME", 0.2)
+    monkeypatch.setattr(gateway, "LOGIN_TIMEOUT", 0.2)
     async with open_gateway(rig.house, tmp_path / "second") as hasty:
         reader, writer = await asyncio.open_connection("127.0.0.1", hasty.port)
         async with asyncio.timeout(SOON):
@@ -165,7 +165,7 @@ async def test_a_key_that_was_only_shown_counts_for_nothing(rig: SshRig, user: s
     ran = await rig.run([*words, "-l", user, "127.0.0.1", "echo in"])
     assert "Server accepts key: " + str(rig.folder / "shown.pub") in ran.err
     assert "Server accepts key: " + str(rig.folder / "eve") in ran.err
-    assert f"There is no job {user.partition('.')[0]}" in ran.err
+    assert f"Job {user} not found" in ran.err
     assert (ran.code, ran.out) == (255, b"")
 
 
@@ -228,7 +228,7 @@ async def test_variables_without_end(rig: SshRig, user: str) -> None:
 async def test_channels_without_end(rig: SshRig, user: str) -> None:
     async with connected(rig, user) as client:
         shells = [await client.create_process("cat") for _ in range(connection.MAX_CHANNELS)]
-        with pytest.raises(asyncssh.ChannelOpenError, match="At most 64"):
+        with pytest.raises(asyncssh.ChannelOpenError, match="at most 64"):
             await client.create_process("cat")
         shells[0].stdin.write_eof()
         await shells[0].wait()
@@ -238,7 +238,7 @@ async def test_channels_without_end(rig: SshRig, user: str) -> None:
 @pytest.mark.parametrize("port", [0, 65536, 2**32 - 1])
 async def test_ports_that_there_are_not(rig: SshRig, user: str, port: int) -> None:
     async with connected(rig, user) as client:
-        with pytest.raises(asyncssh.ChannelOpenError, match="is no port"):
+        with pytest.raises(asyncssh.ChannelOpenError, match="is not a valid port"):
             await client.open_connection("localhost", port)
 
 
@@ -267,7 +267,7 @@ async def test_who_asks_to_listen_and_leaves_at_once_leaves_no_listener(rig: Ssh
                 client.send_packet(MSG_GLOBAL_REQUEST, String("tcpip-forward"), b"\1", String("127.0.0.1"), UInt32(0))
             await asyncio.sleep(pause / 1000)  # so that it happens at one moment and another
             client.abort()
-    await still_works(rig, user)  # whatever they asked for is done with
+    await still_works(rig, user)  # whatever they requested is done with
     async with asyncio.timeout(SOON):
         while rig.gateway._connections._open:
             await asyncio.sleep(0.01)
@@ -279,9 +279,9 @@ async def test_one_who_left_while_it_was_made_ready(
     rig: SshRig, user: str, monkeypatch: pytest.MonkeyPatch, early: bool
 ) -> None:
     before, made, gone, over = listening(), asyncio.Event(), asyncio.Event(), asyncio.Event()
-    listen = ports.Listener.listen
+    listen = ports.PortListener.start_listening
 
-    async def slowly(self: ports.Listener, port: int) -> None:
+    async def slowly(self: ports.PortListener, port: int) -> None:
         if not early:
             await listen(self, port)
         made.set()
@@ -290,7 +290,7 @@ async def test_one_who_left_while_it_was_made_ready(
             await listen(self, port)
         over.set()
 
-    monkeypatch.setattr(ports.Listener, "listen", slowly)
+    monkeypatch.setattr(ports.PortListener, "start_listening", slowly)
     async with connected(rig, user) as client:
         client.send_packet(MSG_GLOBAL_REQUEST, String("tcpip-forward"), b"\1", String("127.0.0.1"), UInt32(0))
         await asyncio.wait_for(made.wait(), SOON)
@@ -324,11 +324,11 @@ async def test_signals_reach_the_command(rig: SshRig, user: str) -> None:
 
 
 async def test_the_key_of_a_job_listens_nowhere(rig: SshRig, user: str) -> None:
-    from holdfast.launching.keys import job_pair, job_purpose
+    from holdfast.launching.keys import make_job_pair, make_job_purpose
     from holdfast.store.vault import Vault
 
     job_id = user.partition(".")[0]
-    pair = job_pair(Vault.open(rig.house.home / "secret.key").derive(job_purpose(job_id)))
+    pair = make_job_pair(Vault.open(rig.house.home / "secret.key").derive_key(make_job_purpose(job_id)))
     async with connected(rig, user, client_keys=[asyncssh.import_private_key(pair.private)]) as client:
         assert (await client.run("echo in")).stdout == "in\n"
         with pytest.raises(asyncssh.ChannelListenError):

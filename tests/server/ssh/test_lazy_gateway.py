@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from holdfast.server.ssh import lazy_gateway
-from holdfast.server.ssh.lazy_gateway import Door
+from holdfast.server.ssh.lazy_gateway import LazySshGateway
 
 from .rig import SshRig
 
@@ -26,8 +26,8 @@ async def test_nothing_is_loaded_before_somebody_comes() -> None:
 async def test_the_first_who_come_are_all_let_in(rig: SshRig) -> None:
     await rig.add_key(rig.house.admin)
     job = await rig.run_job()
-    second = Door(rig.house.services)
-    second.open()  # on another port, which the gate now tells
+    second = LazySshGateway(rig.house.services)
+    second.open_port()  # on another port, which the gate now tells
     try:
         assert second._answering is None
         found = await asyncio.gather(*(rig.ssh(job.id, "127.0.0.1", f"exit {n}") for n in range(1, 5)))
@@ -38,11 +38,11 @@ async def test_the_first_who_come_are_all_let_in(rig: SshRig) -> None:
 
 
 async def test_a_door_that_nobody_came_to_is_shut(rig: SshRig) -> None:
-    second = Door(rig.house.services)
-    second.open()
+    second = LazySshGateway(rig.house.services)
+    second.open_port()
     port = rig.port
     await second.close()
-    assert rig.house.services.ssh_gate.port is None
+    assert rig.house.services.ssh_gateway.port is None
     with pytest.raises(OSError, match=r"refused|Connect call failed"):
         await asyncio.open_connection("127.0.0.1", port)
 
@@ -53,15 +53,15 @@ async def test_what_cannot_be_loaded_is_told(
     def fail(services: object) -> None:
         raise ImportError("no such library")
 
-    monkeypatch.setattr(lazy_gateway, "_load", fail)
-    second = Door(rig.house.services)
-    second.open()
+    monkeypatch.setattr(lazy_gateway, "_load_gateway", fail)
+    second = LazySshGateway(rig.house.services)
+    second.open_port()
     _, writer = await asyncio.open_connection("127.0.0.1", rig.port)
-    gate = rig.house.services.ssh_gate
+    gate = rig.house.services.ssh_gateway
     async with asyncio.timeout(20):
         while gate.is_open:
             await asyncio.sleep(0.01)
-    assert "does not start" in gate.trouble
-    assert "the ssh gateway does not start" in caplog.text
+    assert "failed to start" in gate.trouble
+    assert "the ssh gateway failed to start" in caplog.text
     writer.close()
     await second.close()

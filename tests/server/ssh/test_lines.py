@@ -55,7 +55,7 @@ async def test_who_may_not_enter_sees_no_line_but_why(rig: SshRig, web: Rig) -> 
     assert (await web.get(f"/jobs/{job.id}", headers=headers)).json()["ssh"] == []
     told = (await web.get(f"/jobs/{job.id}/ssh", headers=headers)).json()
     assert told["items"] == []
-    assert "only ann and admins of red may get inside" in told["reason"]
+    assert "only ann and admins of red can connect to its tasks" in told["reason"]
     error_of(await web.get(f"/jobs/{job.id}/ssh", headers=await web.token_of("eve", "blue")), 404)
 
 
@@ -63,7 +63,7 @@ async def test_a_finished_job_says_when_it_ended(rig: SshRig, web: Rig) -> None:
     job = await rig.house.run("name: quick\ncommand: exit 3\n")
     told = (await web.get(f"/jobs/{job.id}/ssh")).json()
     assert told["items"] == []
-    assert "its container is gone" in told["reason"]
+    assert "its containers no longer exist" in told["reason"]
     assert f"holdfast rerun {job.id} --hold" in told["reason"]
     assert (await web.get(f"/jobs/{job.id}")).json()["ssh"] == []
 
@@ -116,7 +116,7 @@ async def test_what_is_no_public_key_is_refused(rig: SshRig, web: Rig) -> None:
 
 
 async def test_without_a_gateway_no_key_is_taken(rig: SshRig, web: Rig) -> None:
-    rig.house.services.ssh_gate.port = None
+    rig.house.services.ssh_gateway.port = None
     public = rig.make_key("short").with_suffix(".pub").read_text()
     error_of(await web.post("/ssh/keys", json={"public_key": public}), 503)
     job = await rig.run_job()
@@ -128,11 +128,11 @@ async def test_a_ticket_is_good_once(rig: SshRig, web: Rig) -> None:
     made = (await web.post(f"/jobs/{job.id}/tickets")).json()
     admitted = await rig.house.services.tickets.redeem(made["ticket"])
     assert (admitted.actor.name, admitted.job_id) == ("admin", job.id)
-    with pytest.raises(Exception, match="not valid any more"):
+    with pytest.raises(Exception, match="has expired or was already used"):
         await rig.house.services.tickets.redeem(made["ticket"])
     second = (await web.post(f"/jobs/{job.id}/tickets")).json()["ticket"]
     rig.house.clock.forward(31)
-    with pytest.raises(Exception, match="not valid any more"):
+    with pytest.raises(Exception, match="has expired or was already used"):
         await rig.house.services.tickets.redeem(second)
     error_of(await web.post("/jobs/none/tickets"), 404)
 

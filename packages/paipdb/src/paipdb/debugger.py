@@ -203,7 +203,7 @@ class Debugger(pdb.Pdb, Prompt):
 
         While the program runs: stop it where it is. Ctrl-C, where a client sends it as a byte, is the same.
         """
-        self.message("The program stands already.")
+        self.message("The program is already stopped.")
 
     def do_interact(self, arg: str) -> None:
         """interact

@@ -124,7 +124,7 @@ def _look_at_crash(debugger: Debugger, problem: Exception) -> None:
         return
     debugger.crashed = True
     debugger.console.write(f"Uncaught exception: {type(problem).__name__}: {problem}\n")
-    debugger.console.write("The program stands where it crashed; c and q end it with exit code 1.\n")
+    debugger.console.write("The program has stopped at the exception; c and q end it with exit code 1.\n")
     post_mortem(problem)
 
 

@@ -1,1 +1,1 @@
-"""Commands about datasets, files, images, instance types and secrets."""
+"""Commands for datasets, files, images, instance types and secrets."""

@@ -1,8 +1,9 @@
-"""dataset: folders and variables that jobs are given by name."""
+"""The `dataset` commands."""
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,100 +12,131 @@ import typer
 from holdfast.core.errors import UserError
 
 from .. import output
-from ..options import Json, Yes, connect
-from ..prompts import sure
-from ..quantities import show_instant
-from .dataset_options import NONE, git_data, given, kind_of, nfs_data, read_variables
+from ..options import Description, DisplayName, Json, Yes, connect, expand_options, make_completer
+from ..prompts import confirm_or_exit
+from ..quantities import format_local_time
+from .dataset_options import NONE, infer_kind, merge_git_options, parse_nfs, read_variables
+from .grants import (
+    Everyone,
+    GroupName,
+    Groups,
+    NewEveryone,
+    format_audience,
+    require_group_or_everyone,
+    split_groups,
+)
 
 if TYPE_CHECKING:
-    from holdfast.sdk import Client, Dataset, GitState
+    from holdfast.sdk import Dataset, GitState
 
-datasets = typer.Typer(help="Datasets: folders and variables that jobs are given by name.", no_args_is_help=True)
-
-
-def complete_dataset(incomplete: str) -> list[str]:
-    """Names, for the shell's completion; silent when there is no server to ask."""
-    from holdfast.core.errors import HoldfastError
-
-    try:
-        with connect(timeout=2) as client:
-            return [dataset.name for dataset in client.datasets() if dataset.name.startswith(incomplete)]
-    except HoldfastError:
-        return []
+datasets = typer.Typer(help="Manage datasets: named folders and variables for jobs.", no_args_is_help=True)
 
 
-NewName = Annotated[str, typer.Argument(metavar="NAME", help="What it is called.")]
-DatasetName = Annotated[
-    str, typer.Argument(metavar="NAME", help="The dataset's name.", autocompletion=complete_dataset)
-]
+complete_dataset = make_completer(lambda client: [dataset.name for dataset in client.datasets()])
+NewName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the dataset.")]
+DatasetName = Annotated[str, typer.Argument(metavar="NAME", help="Dataset name.", autocompletion=complete_dataset)]
 NewPath = Annotated[
     str | None,
-    typer.Argument(metavar="[PATH]", help="A folder on the machine that runs the jobs; for the kinds folder and nfs."),
+    typer.Argument(metavar="[PATH]", help="Folder on the node; only for the kinds folder and nfs."),
 ]
 Kind = Annotated[
     str | None,
     typer.Option(
         metavar="KIND",
-        help="folder: one of yours. nfs: one on a file server. volume: one that Holdfast makes. git: a checkout that "
-        "is kept up to date. env: variables.",
+        help="folder: an existing folder. nfs: an NFS export. volume: a folder that Holdfast creates. git: a checkout "
+        "that is kept up to date. env: environment variables. Default: folder.",
     ),
 ]
-Groups = Annotated[
-    list[str] | None,
-    typer.Option("--group", "-g", metavar="GROUP", help="A group that may use it; may be repeated, or with commas."),
-]
-GroupName = Annotated[str | None, typer.Argument(metavar="GROUP", help="The group's name.")]
-Description = Annotated[str | None, typer.Option(help="What it holds.")]
-Writable = Annotated[bool | None, typer.Option("--rw/--ro", help="Whether jobs may write to it. At first: --ro.")]
-PerUser = Annotated[
-    bool | None, typer.Option("--per-user/--shared", help="Whether each user gets a folder of their own in it.")
-]
-Default = Annotated[
-    bool | None,
-    typer.Option("--default/--no-default", help="Whether OpenPAI jobs get it that ask for the default storages."),
-]
-Nfs = Annotated[
-    str | None,
-    typer.Option(metavar="SERVER:PATH", help="Where the folder is mounted from; none: it is a plain folder."),
-]
-Git = Annotated[str | None, typer.Option(metavar="URL", help="A git repository, by https, ssh or file.")]
-Branch = Annotated[str | None, typer.Option(help="Its branch or tag; none: its main branch.")]
-Secret = Annotated[
-    str | None, typer.Option(metavar="NAME", help="The secret with its SSH key or password; none: it needs none.")
-]
-VariablesFile = Annotated[
-    Path | None, typer.Option("--variables", metavar="FILE", help="Lines of NAME=VALUE; - is stdin. All of them.")
-]
-Size = Annotated[int | None, typer.Option(min=1, metavar="GB", help="How large a volume is meant to be. Only told.")]
-DisplayName = Annotated[str | None, typer.Option(help="What it is called in lists.")]
+Size = Annotated[int | None, typer.Option(min=1, metavar="GB", help="Intended size of the volume; not enforced.")]
 WritableGroups = Annotated[
     list[str] | None,
-    typer.Option("--writable", metavar="GROUP", help="A group that may write to it; may be repeated, or with commas."),
+    typer.Option("--writable", metavar="GROUP", help="Group that can write to it. Repeatable, or separated by commas."),
 ]
-NewEveryone = Annotated[bool, typer.Option("--everyone", help="All users may use it.")]
-Everyone = Annotated[bool, typer.Option("--everyone", help="All users, in place of a group.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownOptions:
+    """Options of `holdfast dataset add` and `set`: how it is shown and mounted."""
+
+    description: Description = None
+    display_name: DisplayName = None
+    rw: Annotated[bool | None, typer.Option("--rw/--ro", help="Mount it read-write or read-only. Default: --ro.")] = (
+        None
+    )
+
+    def to_fields(self) -> dict[str, Any]:
+        read_only = None if self.rw is None else not self.rw
+        return {"description": self.description, "display_name": self.display_name, "read_only": read_only}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """Options of `holdfast dataset add` and `set`: where its data comes from."""
+
+    per_user: Annotated[
+        bool | None, typer.Option("--per-user/--shared", help="Use one subfolder per user, or one folder.")
+    ] = None
+    default: Annotated[
+        bool | None,
+        typer.Option("--default/--no-default", help="Mount it in OpenPAI jobs that use the default storages."),
+    ] = None
+    nfs: Annotated[
+        str | None, typer.Option(metavar="SERVER:PATH", help="NFS export to mount; none: use a plain folder.")
+    ] = None
+    git: Annotated[str | None, typer.Option(metavar="URL", help="Git repository: an https, ssh or file URL.")] = None
+    branch: Annotated[str | None, typer.Option(help="Branch or tag; none: the default branch.")] = None
+    secret: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Secret with the SSH key or password of the repository; none: no secret."),
+    ] = None
+    variables: Annotated[
+        Path | None,
+        typer.Option(
+            "--variables", metavar="FILE", help="File with all variables, as lines of NAME=VALUE; - reads stdin."
+        ),
+    ] = None
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return the given fields except for the kind and its data."""
+        return {"per_user": self.per_user, "default": self.default, "variables": read_variables(self.variables)}
+
+    def merge_git(self, load_data: Callable[[], Mapping[str, str]]) -> dict[str, str] | None:
+        """Return the data of a git dataset with the given changes; None: no changes, and nothing is loaded."""
+        changes = {"url": self.git, "branch": self.branch, "secret": self.secret}
+        return None if set(changes.values()) == {None} else merge_git_options(load_data(), **changes)
 
 
 @datasets.command("ls")
 def list_datasets(json: Json = False) -> None:
-    """List the datasets that you may use."""
+    """List the datasets that you can use."""
     with connect() as client:
         found = client.datasets()
     if json:
         output.emit_json({"items": found})
         return
     if not found:
-        output.note("There is no dataset that you may use. An admin adds one: holdfast dataset add NAME PATH")
+        output.print_note("No datasets. An admin can add one: holdfast dataset add NAME PATH")
         return
-    rows = [[one.name, one.kind, _access(one), _default(one), _who(one), _where(one), one.description] for one in found]
+    rows = [
+        [
+            one.name,
+            one.kind,
+            _format_access(one),
+            _format_default(one),
+            format_audience(one),
+            _format_location(one),
+            one.description,
+        ]
+        for one in found
+    ]
     columns = ("DATASET", "KIND", "MODE", "DEFAULT", "FOR", "WHERE", "DESCRIPTION")
-    output.table(
+    output.print_table(
         columns,
         rows,
         cut=("DESCRIPTION", "FOR", "MODE", "WHERE"),
         drop=("DEFAULT", "DESCRIPTION", "FOR", "KIND", "MODE", "WHERE"),
     )
-    output.hint("holdfast dataset show NAME", "holdfast dataset add NAME PATH")
+    output.print_hint("holdfast dataset show NAME", "holdfast dataset add NAME PATH")
 
 
 @datasets.command("show")
@@ -115,170 +147,134 @@ def show_dataset(name: DatasetName, json: Json = False) -> None:
     if json:
         output.emit_json(found)
         return
-    output.emit(output.styled(f"dataset {output.safe(found.name)}", "bold", sys.stdout))
-    for label, text in _details(found):
-        output.emit(f"  {label:<12}{output.safe(text)}")
-    output.hint(f"holdfast dataset grant {found.name} GROUP")
+    output.emit_styled(f"dataset {output.escape(found.name)}", "bold")
+    output.emit_fields(_list_details(found), 12)
+    output.print_hint(f"holdfast dataset grant {found.name} GROUP")
 
 
-def _details(dataset: Dataset) -> list[tuple[str, str]]:
+def _list_details(dataset: Dataset) -> list[tuple[str, str]]:
     data = dataset.data
-    lines = [
-        ("about", dataset.description),
-        ("called", dataset.display_name),
+    return [
+        ("description", dataset.description),
+        ("shown as", dataset.display_name),
         ("kind", "" if dataset.kind == "folder" else dataset.kind),
         ("path", dataset.path),
-        ("mode", _mode(dataset)),
-        ("for", _who(dataset)),
+        ("mode", _format_mode(dataset)),
+        ("for", format_audience(dataset)),
         ("writable by", ", ".join(dataset.writable_groups)),
-        ("default", _default(dataset)),
+        ("default", _format_default(dataset)),
         ("nfs", f"{data.get('server', '')}:{data.get('path', '')}" if dataset.kind == "nfs" else ""),
         ("git", data.get("url", "")),
         ("branch", data.get("branch", "")),
         ("secret", data.get("secret", "")),
         ("size", f"{data['size']} GB" if "size" in data else ""),
-        *(_sync_lines(dataset.sync) if dataset.sync else ()),
+        *(_list_sync_details(dataset.sync) if dataset.sync else ()),
     ]
-    return [(label, text) for label, text in lines if text]
 
 
-def _sync_lines(sync: GitState) -> list[tuple[str, str]]:
-    at = f", checked {show_instant(sync.synced_at)}" if sync.synced_at else ""
+def _list_sync_details(sync: GitState) -> list[tuple[str, str]]:
+    at = f", checked {format_local_time(sync.synced_at)}" if sync.synced_at else ""
     return [
         ("commit", f"{sync.commit}{at}" if sync.commit else "none yet"),
-        ("trouble", sync.error),
-        ("now", "is being updated" if sync.busy else ""),
+        ("error", sync.error),
+        ("status", "updating" if sync.busy else ""),
     ]
 
 
 @datasets.command("add")
+@expand_options
 def add_dataset(
     name: NewName,
+    *,
     path: NewPath = None,
     kind: Kind = None,
-    description: Description = None,
-    display_name: DisplayName = None,
-    rw: Writable = None,
+    shown: ShownOptions,
     group: Groups = None,
     writable: WritableGroups = None,
     everyone: NewEveryone = False,
-    per_user: PerUser = None,
-    default: Default = None,
-    nfs: Nfs = None,
-    git: Git = None,
-    branch: Branch = None,
-    secret: Secret = None,
-    variables: VariablesFile = None,
+    source: SourceOptions,
     size: Size = None,
-    adopt: Annotated[bool, typer.Option("--adopt", help="Take over the data of an earlier volume.")] = False,
+    adopt: Annotated[bool, typer.Option("--adopt", help="Reuse the data of a removed volume of this name.")] = False,
     json: Json = False,
 ) -> None:
-    """Give a folder, a repository or variables a name that jobs are given them by."""
-    kind = kind_of(kind, nfs=nfs, git=git, variables=variables)
-    data = git_data({}, url=git, branch=branch, secret=secret) or {}
-    data |= nfs_data(nfs) if nfs and nfs != NONE else {}
+    """Add a dataset: a folder, an NFS export, a volume, a Git repository or variables."""
+    kind = infer_kind(kind, nfs=source.nfs, git=source.git, variables=source.variables)
+    data = source.merge_git(dict) or {}
+    data |= parse_nfs(source.nfs) if source.nfs and source.nfs != NONE else {}
     data |= {"size": str(size)} if size else {}
     with connect() as client:
-        made = client.add_dataset(
+        added = client.add_dataset(
             name,
             path,
-            description=description,
-            display_name=display_name,
-            read_only=None if rw is None else not rw,
+            **shown.to_fields(),
+            **source.to_fields(),
             everyone=everyone,
-            groups=_parts(group),
-            writable_groups=_parts(writable),
-            per_user=per_user,
-            default=default,
+            groups=split_groups(group),
+            writable_groups=split_groups(writable),
             kind=kind,
             data=data,
-            variables=read_variables(variables),
             adopt=adopt,
         )
-    _say(made, "Added", json)
-    if made.kind == "git":
-        output.hint(f"holdfast dataset sync {made.name}")
-    if not made.everyone and not made.groups:
-        output.hint(f"holdfast dataset grant {made.name} GROUP", f"holdfast dataset grant {made.name} --everyone")
+    _report_dataset(added, "Added", json)
+    if added.kind == "git":
+        output.print_hint(f"holdfast dataset sync {added.name}")
+    if not added.everyone and not added.groups:
+        command = f"holdfast dataset grant {added.name}"
+        output.print_hint(f"{command} GROUP", f"{command} --everyone")
 
 
 @datasets.command("set")
+@expand_options
 def change_dataset(
     name: DatasetName,
-    path: Annotated[str | None, typer.Option(help="Another folder on the machine.")] = None,
-    description: Description = None,
-    display_name: DisplayName = None,
-    rw: Writable = None,
-    per_user: PerUser = None,
-    default: Default = None,
-    nfs: Nfs = None,
-    git: Git = None,
-    branch: Branch = None,
-    secret: Secret = None,
-    variables: VariablesFile = None,
+    *,
+    path: Annotated[str | None, typer.Option(help="New folder on the node.")] = None,
+    shown: ShownOptions,
+    source: SourceOptions,
     json: Json = False,
 ) -> None:
-    """Change a dataset; what is not given stays. Jobs that were submitted before keep what they have."""
-    told: dict[str, Any] = {}
-    if nfs is not None:
-        told = {"kind": "folder", "data": {}} if nfs == NONE else {"kind": "nfs", "data": nfs_data(nfs)}
+    """Change a dataset; omitted options keep their value. Submitted jobs are not affected."""
     with connect() as client:
-        if not told:
-            told = given(data=_new_git(client, name, git, branch, secret))
-        changed = client.change_dataset(
-            name,
-            path=path,
-            description=description,
-            display_name=display_name,
-            read_only=None if rw is None else not rw,
-            per_user=per_user,
-            default=default,
-            variables=read_variables(variables),
-            **told,
-        )
-    _say(changed, "Changed", json)
-
-
-def _new_git(
-    client: Client, name: str, url: str | None, branch: str | None, secret: str | None
-) -> dict[str, str] | None:
-    if url is None and branch is None and secret is None:
-        return None
-    return git_data(client.dataset(name).data, url=url, branch=branch, secret=secret)
+        if source.nfs == NONE:
+            fields: dict[str, Any] = {"kind": "folder", "data": {}}
+        elif source.nfs is not None:
+            fields = {"kind": "nfs", "data": parse_nfs(source.nfs)}
+        else:
+            data = source.merge_git(lambda: client.dataset(name).data)
+            fields = {} if data is None else {"data": data}
+        changed = client.change_dataset(name, path=path, **shown.to_fields(), **source.to_fields(), **fields)
+    _report_dataset(changed, "Changed", json)
 
 
 @datasets.command("rm")
 def remove_dataset(
     name: DatasetName,
-    purge: Annotated[bool, typer.Option("--purge", help="Remove the data of a volume, too. It is lost.")] = False,
+    purge: Annotated[bool, typer.Option("--purge", help="Also delete the data of a volume.")] = False,
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Remove a dataset. A folder stays, and jobs that were submitted before keep it."""
-    sure(f"Remove dataset {output.safe(name)}{' and all its data' if purge else ''}?", yes)
+    """Delete a dataset. Folders are kept; submitted jobs are not affected."""
+    confirm_or_exit(f"Delete dataset {output.escape(name)}{' and all its data' if purge else ''}?", yes)
     with connect() as client:
         kind = client.dataset(name).kind
         client.remove_dataset(name, purge=purge)
-    if json:
-        output.emit_json({"removed": name})
-    else:
-        output.emit(f"Removed {output.safe(name)}. {_left(kind, purge)}")
+    output.emit_result({"removed": name}, f"Deleted {output.escape(name)}. {_describe_leftovers(kind, purge)}", json)
 
 
-def _left(kind: str, purge: bool) -> str:
-    """What became of that which it gave to jobs."""
+def _describe_leftovers(kind: str, purge: bool) -> str:
+    """Describe what happens to the data of a removed dataset."""
     if kind == "env":
-        return "Its variables are gone."
+        return "Its variables are deleted."
     if kind == "git":
-        return "Its checkout goes when no job can have it any more."
+        return "Its checkout is deleted when no job uses it."
     if kind == "volume":
-        return "Its data is gone." if purge else "Its data stays; a new volume of that name takes it over with --adopt."
-    return "Its folder stays as it is."
+        return "Its data is deleted." if purge else "Its data is kept; to reuse it, add the volume again with --adopt."
+    return "Its folder is kept."
 
 
 @datasets.command("sync")
 def sync_dataset(name: DatasetName, json: Json = False) -> None:
-    """Bring a git dataset up to date now, and say how that went."""
+    """Update a git dataset now and show the result."""
     with connect() as client:
         state = client.sync_dataset(name)
         while state.busy:
@@ -286,21 +282,21 @@ def sync_dataset(name: DatasetName, json: Json = False) -> None:
     if json:
         output.emit_json(state)
     elif not state.error:
-        output.emit(f"{output.safe(name)} is at {output.safe(state.commit)}.")
+        output.emit(f"{output.escape(name)} is at {output.escape(state.commit)}.")
     if state.error:
-        raise UserError(f"{name} is not up to date: {state.error}", hint=f"holdfast dataset show {name}")
+        raise UserError(f"Cannot update {name}: {state.error}", hint=f"Run `holdfast dataset show {name}`.")
 
 
 @datasets.command("variables")
 def show_variables(name: DatasetName, json: Json = False) -> None:
-    """Print the variables of a dataset, with their values; for admins."""
+    """Print the variables of a dataset with their values. Admins only."""
     with connect() as client:
         found = client.dataset_variables(name).variables
     if json:
         output.emit_json({"variables": found})
         return
     for key, value in sorted(found.items()):
-        output.emit(f"{output.safe(key)}={output.safe(value)}")
+        output.emit(f"{output.escape(key)}={output.escape(value)}")
 
 
 @datasets.command("grant")
@@ -308,74 +304,57 @@ def grant_dataset(
     name: DatasetName,
     group: GroupName = None,
     everyone: Everyone = False,
-    rw: Annotated[bool, typer.Option("--rw", help="The group's jobs may write to it.")] = False,
+    rw: Annotated[bool, typer.Option("--rw", help="Allow the group to write to it.")] = False,
     json: Json = False,
 ) -> None:
-    """Let a group use a dataset, or everyone."""
-    _need_one(group, everyone)
+    """Grant a group, or all users, access to a dataset."""
+    require_group_or_everyone(group, everyone)
     if everyone and rw:
-        raise typer.BadParameter("is for a group; for all, use `holdfast dataset set NAME --rw`", param_hint="--rw")
+        raise typer.BadParameter("requires a group; for all, run `holdfast dataset set NAME --rw`", param_hint="--rw")
     with connect() as client:
         if group is None:
             found = client.change_dataset(name, everyone=True)
         else:
             found = client.grant_dataset(name, group, writable=rw)
-    _say(found, "Granted", json)
+    _report_dataset(found, "Granted", json)
 
 
 @datasets.command("revoke")
 def revoke_dataset(name: DatasetName, group: GroupName = None, everyone: Everyone = False, json: Json = False) -> None:
-    """Take back what was granted. Jobs that were submitted before keep it."""
-    _need_one(group, everyone)
+    """Revoke access to a dataset. Submitted jobs are not affected."""
+    require_group_or_everyone(group, everyone)
     with connect() as client:
-        had = group is not None or client.dataset(name).everyone  # a group that had it not is refused
+        had = group is not None or client.dataset(name).everyone  # the server rejects a group without access
         if group is None:
             found = client.change_dataset(name, everyone=False)
         else:
             client.revoke_dataset(name, group)
             found = client.dataset(name)
-    _say(found, "Changed" if had else "Nothing changed of", json)
+    _report_dataset(found, "Changed" if had else "No change to", json)
 
 
-def _need_one(group: str | None, everyone: bool) -> None:
-    if (group is None) != everyone:
-        raise typer.BadParameter("name a group, or say --everyone", param_hint="GROUP")
-
-
-def _parts(given: list[str] | None) -> list[str]:
-    return [part for text in given or () for part in text.split(",") if part]
-
-
-def _where(dataset: Dataset) -> str:
+def _format_location(dataset: Dataset) -> str:
     return dataset.data.get("url", "") if dataset.kind == "git" else dataset.path
 
 
-def _mode(dataset: Dataset) -> str:
+def _format_mode(dataset: Dataset) -> str:
     if dataset.kind == "env":
-        return ""  # there is nothing to write to
+        return ""  # not mounted
     mode = "read-only" if dataset.read_only else "read-write"
     return f"{mode}, per user" if dataset.per_user else mode
 
 
-def _access(dataset: Dataset) -> str:
-    """Its mode, and who may write all the same."""
+def _format_access(dataset: Dataset) -> str:
+    """Return the mode, and the groups that can write to a read-only dataset."""
     writers = ", ".join(dataset.writable_groups) if dataset.read_only and dataset.kind != "env" else ""
-    return f"{_mode(dataset)}, writable by {writers}" if writers else _mode(dataset)
+    return f"{_format_mode(dataset)}, writable by {writers}" if writers else _format_mode(dataset)
 
 
-def _default(dataset: Dataset) -> str:
+def _format_default(dataset: Dataset) -> str:
     return "yes" if dataset.default else "no"
 
 
-def _who(dataset: Dataset) -> str:
-    return "everyone" if dataset.everyone else ", ".join(dataset.groups) or "admins"
-
-
-def _say(dataset: Dataset, verb: str, json: bool) -> None:
-    if json:
-        output.emit_json(dataset)
-    else:
-        output.emit(
-            f"{verb} {output.safe(dataset.name)}: {output.safe(_access(dataset) or 'variables')}, "
-            f"for {output.safe(_who(dataset))}."
-        )
+def _report_dataset(dataset: Dataset, verb: str, json: bool) -> None:
+    access, audience = _format_access(dataset) or "variables", format_audience(dataset)
+    text = f"{verb} {output.escape(dataset.name)}: {output.escape(access)}, for {output.escape(audience)}."
+    output.emit_result(dataset, text, json)

@@ -1,42 +1,51 @@
-"""Who something is for: everyone, or groups."""
+"""Options to grant access to everyone or to groups."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from holdfast.sdk import Dataset, ImageAlias, InstanceType
+
 Groups = Annotated[
     list[str] | None,
-    typer.Option("--group", "-g", metavar="GROUP", help="A group that may use it; may be repeated, or with commas."),
+    typer.Option("--group", "-g", metavar="GROUP", help="Group that can use it. Repeatable, or separated by commas."),
 ]
-GroupName = Annotated[str | None, typer.Argument(metavar="GROUP", help="The group's name.")]
-NewEveryone = Annotated[bool, typer.Option("--everyone", help="All users may use it.")]
-Everyone = Annotated[bool, typer.Option("--everyone", help="All users, in place of a group.")]
+GroupName = Annotated[str | None, typer.Argument(metavar="GROUP", help="Name of the group.")]
+NewEveryone = Annotated[bool, typer.Option("--everyone", help="Allow all users to use it.")]
+Everyone = Annotated[bool, typer.Option("--everyone", help="All users instead of a group.")]
+OfGroup = Annotated[str | None, typer.Option("--group", "-g", help="Only those that this group can use.")]
+NewName = Annotated[str, typer.Argument(metavar="NAME", help="Name: lower-case letters, digits, dashes, dots.")]
 
 
 def split_groups(given: Sequence[str] | None) -> list[str]:
     return [part for text in given or () for part in text.split(",") if part]
 
 
-def need_one(group: str | None, everyone: bool) -> None:
+def require_group_or_everyone(group: str | None, everyone: bool) -> None:
     if (group is None) != everyone:
-        raise typer.BadParameter("name a group, or say --everyone", param_hint="GROUP")
+        raise typer.BadParameter("give either a group or --everyone", param_hint="GROUP")
 
 
-def who(everyone: bool, groups: Sequence[str]) -> str:
-    return "everyone" if everyone else ", ".join(groups) or "admins"
+def format_audience(item: Dataset | ImageAlias | InstanceType) -> str:
+    return "everyone" if item.everyone else ", ".join(item.groups) or "admins"
+
+
+def format_description(item: ImageAlias | InstanceType) -> str:
+    return ": ".join(filter(None, (item.display_name, item.description)))
 
 
 def parse_pairs(given: Sequence[str] | None, option: str) -> dict[str, str] | None:
-    """NAME=VALUE each; None when none was given."""
+    """Parse NAME=VALUE pairs; None if none was given."""
     if not given:
         return None
     found = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise typer.BadParameter(f"{text!r} must look like NAME=VALUE", param_hint=option)
+            raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=option)
         found[name] = value
     return found

@@ -1,84 +1,109 @@
-"""instance-type: sizes that jobs name instead of writing their resources."""
+"""The `instance-type` commands."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .. import output
-from ..options import Json, Yes, connect
-from ..prompts import sure
-from ..quantities import parse_size, show_count, show_size
-from .grants import Everyone, GroupName, Groups, NewEveryone, need_one, parse_pairs, split_groups, who
+from ..options import Description, DisplayName, Json, Yes, connect, expand_options, make_completer
+from ..prompts import confirm_or_exit
+from ..quantities import format_amount, format_size, parse_size
+from .grants import (
+    Everyone,
+    GroupName,
+    Groups,
+    NewEveryone,
+    NewName,
+    OfGroup,
+    format_audience,
+    format_description,
+    parse_pairs,
+    require_group_or_everyone,
+    split_groups,
+)
 
 if TYPE_CHECKING:
     from holdfast.sdk import InstanceType
 
-instance_types = typer.Typer(help="Instance types: sizes that jobs name.", no_args_is_help=True)
+instance_types = typer.Typer(help="Manage instance types: named resource sizes of tasks.", no_args_is_help=True)
 
 
-def complete_instance_type(incomplete: str) -> list[str]:
-    """Names, for the shell's completion; silent when there is no server to ask."""
-    from holdfast.core.errors import HoldfastError
-
-    try:
-        with connect(timeout=2) as client:
-            return [type.name for type in client.instance_types() if type.name.startswith(incomplete)]
-    except HoldfastError:
-        return []
-
-
-NewName = Annotated[str, typer.Argument(metavar="NAME", help="What jobs call it: small letters, digits, dashes, dots.")]
+complete_instance_type = make_completer(lambda client: [type.name for type in client.instance_types()])
 TypeName = Annotated[
-    str, typer.Argument(metavar="NAME", help="The instance type's name.", autocompletion=complete_instance_type)
+    str, typer.Argument(metavar="NAME", help="Name of the instance type.", autocompletion=complete_instance_type)
 ]
-Cpu = Annotated[float | None, typer.Option(help="Cores.")]
-Memory = Annotated[str | None, typer.Option(help="Memory: 512Mi, 2Gi.")]
-Gpu = Annotated[int | None, typer.Option(help="GPUs.")]
-CpuRequest = Annotated[
-    str | None,
-    typer.Option(help="Cores that must be free for a task to start, if fewer than it may use; none: as many."),
-]
-MemoryRequest = Annotated[
-    str | None, typer.Option(help="Memory that must be free, if less than a task may use; none: as much.")
-]
-DisplayName = Annotated[str | None, typer.Option(help="What people call it.")]
-Description = Annotated[str | None, typer.Option(help="What it is for.")]
-Label = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="KEY=VALUE", help="A label that machines must have, on engines that know them; may be repeated."
-    ),
-]
-Tolerate = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="KEY[=VALUE][:EFFECT]", help="A taint to put up with, on engines that know them; may be repeated."
-    ),
-]
-OfGroup = Annotated[str | None, typer.Option("--group", "-g", help="Only what the jobs of this group can name.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeOptions:
+    """Options of `holdfast instance-type add` and `set`."""
+
+    gpu: Annotated[int | None, typer.Option(help="Number of GPUs.")] = None
+    cpu_request: Annotated[str | None, typer.Option(help="CPU request, if lower than the limit; none: the limit.")] = (
+        None
+    )
+    memory_request: Annotated[
+        str | None, typer.Option(help="Memory request, if lower than the limit; none: the limit.")
+    ] = None
+    display_name: DisplayName = None
+    description: Description = None
+    label: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Node label to require, on engines that support it. Repeatable."),
+    ] = None
+    tolerate: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY[=VALUE][:EFFECT]", help="Taint to tolerate, on engines that support it. Repeatable."),
+    ] = None
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return the given fields; a request of None: same as the limit."""
+        fields: dict[str, Any] = {
+            "gpu": self.gpu,
+            "display_name": self.display_name,
+            "description": self.description,
+            "node_selector": parse_pairs(self.label, "--label"),
+            "tolerations": _parse_tolerations(self.tolerate),
+        }
+        if (cpu := self.cpu_request) is not None:
+            fields["cpu_request"] = None if cpu.lower() == "none" else _parse_cores(cpu)
+        if (memory := self.memory_request) is not None:
+            fields["memory_request"] = None if memory.lower() == "none" else _parse_memory(memory, "--memory-request")
+        return fields
 
 
 @instance_types.command("ls")
 def list_instance_types(group: OfGroup = None, json: Json = False) -> None:
-    """List the sizes that your jobs can name."""
+    """List the instance types that you can use."""
     with connect() as client:
         found = client.instance_types(group)
     if json:
         output.emit_json({"items": found})
         return
     if not found:
-        output.note("There is none. An admin adds one: holdfast instance-type add NAME --cpu 2 --memory 8Gi")
+        output.print_note(
+            "No instance types. An admin can add one: holdfast instance-type add NAME --cpu 2 --memory 8Gi"
+        )
         return
     rows = [
-        [one.name, f"{one.cpu:g}", show_size(one.memory), one.gpu, _needs(one), _who(one), _about(one)] for one in found
+        [
+            one.name,
+            f"{one.cpu:g}",
+            format_size(one.memory),
+            one.gpu,
+            _format_requests(one),
+            format_audience(one),
+            format_description(one),
+        ]
+        for one in found
     ]
-    columns = ("TYPE", "CORES", "MEMORY", "GPUS", "MUST BE FREE", "FOR", "DESCRIPTION")
-    output.table(columns, rows, cut=("DESCRIPTION", "FOR"), drop=("DESCRIPTION", "MUST BE FREE", "FOR"))
-    output.hint("holdfast submit --instance-type NAME -- command", "holdfast instance-type show NAME")
+    columns = ("TYPE", "CORES", "MEMORY", "GPUS", "REQUEST", "FOR", "DESCRIPTION")
+    output.print_table(columns, rows, cut=("DESCRIPTION", "FOR"), drop=("DESCRIPTION", "REQUEST", "FOR"))
+    output.print_hint("holdfast submit --instance-type NAME -- command", "holdfast instance-type show NAME")
 
 
 @instance_types.command("show")
@@ -89,195 +114,135 @@ def show_instance_type(name: TypeName, json: Json = False) -> None:
     if json:
         output.emit_json(found)
         return
-    output.emit(output.styled(f"instance type {output.safe(found.name)}", "bold", sys.stdout))
-    for label, value in _lines(found):
-        if value:
-            output.emit(f"  {label:<13} {output.safe(value)}")
-    output.hint(f"holdfast submit --instance-type {found.name} -- command")
+    output.emit_styled(f"instance type {output.escape(found.name)}", "bold")
+    output.emit_fields(_list_details(found), 13)
+    output.print_hint(f"holdfast submit --instance-type {found.name} -- command")
 
 
 @instance_types.command("add")
+@expand_options
 def add_instance_type(
     name: NewName,
-    cpu: Annotated[float, typer.Option(help="Cores.")] = 1.0,
-    memory: Annotated[str, typer.Option(help="Memory: 512Mi, 2Gi.")] = "2Gi",
-    gpu: Gpu = None,
-    cpu_request: CpuRequest = None,
-    memory_request: MemoryRequest = None,
-    display_name: DisplayName = None,
-    description: Description = None,
-    label: Label = None,
-    tolerate: Tolerate = None,
+    *,
+    cpu: Annotated[float, typer.Option(help="CPU limit in cores.")] = 1.0,
+    memory: Annotated[str, typer.Option(help="Memory limit: 512Mi, 2Gi.")] = "2Gi",
+    options: TypeOptions,
     group: Groups = None,
     everyone: NewEveryone = False,
     json: Json = False,
 ) -> None:
-    """Put up a size: for everyone, or for the groups that are named."""
+    """Add an instance type, for everyone or for groups."""
+    fields = {**options.to_fields(), "everyone": everyone or None, "groups": split_groups(group)}
+    size = _parse_memory(memory, "--memory")
     with connect() as client:
-        made = client.add_instance_type(
-            name,
-            cpu=cpu,
-            memory=_size(memory, "--memory"),
-            gpu=gpu,
-            display_name=display_name,
-            description=description,
-            node_selector=parse_pairs(label, "--label"),
-            tolerations=_tolerations(tolerate),
-            everyone=everyone or None,
-            groups=split_groups(group),
-            **_requests(cpu_request, memory_request),
-        )
-    _say(made, "Added", json)
-    output.hint(f"holdfast submit --instance-type {made.name} -- command")
+        added = client.add_instance_type(name, cpu=cpu, memory=size, **fields)
+    _report_instance_type(added, "Added", json)
+    output.print_hint(f"holdfast submit --instance-type {added.name} -- command")
 
 
 @instance_types.command("set")
+@expand_options
 def change_instance_type(
     name: TypeName,
-    cpu: Cpu = None,
-    memory: Memory = None,
-    gpu: Gpu = None,
-    cpu_request: CpuRequest = None,
-    memory_request: MemoryRequest = None,
-    display_name: DisplayName = None,
-    description: Description = None,
-    label: Label = None,
-    tolerate: Tolerate = None,
+    *,
+    cpu: Annotated[float | None, typer.Option(help="CPU limit in cores.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Memory limit: 512Mi, 2Gi.")] = None,
+    options: TypeOptions,
     json: Json = False,
 ) -> None:
-    """Change a size; what is not given stays. Jobs that were submitted before keep theirs."""
+    """Change an instance type; omitted options keep their value. Submitted jobs are not affected."""
+    size = None if memory is None else _parse_memory(memory, "--memory")
     with connect() as client:
-        changed = client.change_instance_type(
-            name,
-            cpu=cpu,
-            memory=None if memory is None else _size(memory, "--memory"),
-            gpu=gpu,
-            display_name=display_name,
-            description=description,
-            node_selector=parse_pairs(label, "--label"),
-            tolerations=_tolerations(tolerate),
-            **_requests(cpu_request, memory_request),
-        )
-    _say(changed, "Changed", json)
+        changed = client.change_instance_type(name, cpu=cpu, memory=size, **options.to_fields())
+    _report_instance_type(changed, "Changed", json)
 
 
 @instance_types.command("rm")
 def remove_instance_type(name: TypeName, yes: Yes = False, json: Json = False) -> None:
-    """Remove a size. Jobs that were submitted before keep theirs."""
-    sure(f"Remove instance type {output.safe(name)}?", yes)
+    """Delete an instance type. Submitted jobs are not affected."""
+    confirm_or_exit(f"Delete instance type {output.escape(name)}?", yes)
     with connect() as client:
         client.remove_instance_type(name)
-    if json:
-        output.emit_json({"removed": name})
-    else:
-        output.emit(f"Removed {output.safe(name)}.")
+    output.emit_removed(name, json)
 
 
 @instance_types.command("grant")
 def grant_instance_type(
     name: TypeName, group: GroupName = None, everyone: Everyone = False, json: Json = False
 ) -> None:
-    """Let the jobs of a group name it, or everyone's."""
-    need_one(group, everyone)
+    """Grant a group, or all users, access to an instance type."""
+    require_group_or_everyone(group, everyone)
     with connect() as client:
         found = (
             client.change_instance_type(name, everyone=True)
             if group is None
             else client.grant_instance_type(name, group)
         )
-    _say(found, "Granted", json)
+    _report_instance_type(found, "Granted", json)
 
 
 @instance_types.command("revoke")
 def revoke_instance_type(
     name: TypeName, group: GroupName = None, everyone: Everyone = False, json: Json = False
 ) -> None:
-    """Take back what was granted. Jobs that were submitted before keep it."""
-    need_one(group, everyone)
+    """Revoke access to an instance type. Submitted jobs are not affected."""
+    require_group_or_everyone(group, everyone)
     with connect() as client:
         if group is None:
             found = client.change_instance_type(name, everyone=False)
         else:
             client.revoke_instance_type(name, group)
             found = client.instance_type(name)
-    _say(found, "Changed", json)
+    _report_instance_type(found, "Changed", json)
 
 
-def _size(text: str, option: str) -> int:
+def _parse_memory(text: str, option: str) -> int:
     try:
         return parse_size(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a size such as 512Mi or 2Gi", param_hint=option) from None
 
 
-def _requests(cpu: str | None, memory: str | None) -> dict[str, Any]:
-    """Those that were given; none: as much as the limit."""
-    found: dict[str, Any] = {}
-    if cpu is not None:
-        found["cpu_request"] = None if cpu.lower() == "none" else _cores(cpu)
-    if memory is not None:
-        found["memory_request"] = None if memory.lower() == "none" else _size(memory, "--memory-request")
-    return found
-
-
-def _cores(text: str) -> float:
+def _parse_cores(text: str) -> float:
     try:
         return float(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a number", param_hint="--cpu-request") from None
 
 
-def _tolerations(given: Sequence[str] | None) -> list[dict[str, str]] | None:
-    """KEY=VALUE must be equal, KEY alone must be there; an effect may follow."""
-    if not given:
-        return None
+def _parse_tolerations(texts: Sequence[str] | None) -> list[dict[str, str]] | None:
+    """Parse KEY=VALUE (Equal) and KEY (Exists), each with an optional :EFFECT."""
     found = []
-    for text in given:
+    for text in texts or ():
         taint, _, effect = text.partition(":")
         key, equals, value = taint.partition("=")
-        said = {"operator": "Equal" if equals else "Exists", "key": key, "value": value, "effect": effect}
-        found.append({part: word for part, word in said.items() if word})
-    return found
+        toleration = {"operator": "Equal" if equals else "Exists", "key": key, "value": value, "effect": effect}
+        found.append({field: part for field, part in toleration.items() if part})
+    return found or None
 
 
-def _needs(type: InstanceType) -> str:
-    """What must be free, where that is less than all."""
-    parts = []
-    if type.cpu_request is not None:
-        parts.append(show_count(type.cpu_request, "core"))
-    if type.memory_request is not None:
-        parts.append(show_size(type.memory_request))
-    return ", ".join(parts) or "all"
+def _format_requests(type: InstanceType) -> str:
+    """Return the requests that are lower than the limits."""
+    return format_amount(type.cpu_request, type.memory_request, None) or "same"
 
 
-def _about(type: InstanceType) -> str:
-    return ": ".join(filter(None, (type.display_name, type.description)))
-
-
-def _who(type: InstanceType) -> str:
-    return who(type.everyone, type.groups)
-
-
-def _lines(type: InstanceType) -> list[tuple[str, str]]:
-    tolerations = (" ".join(str(word) for word in each.values()) for each in type.tolerations)
+def _list_details(type: InstanceType) -> list[tuple[str, str]]:
+    tolerations = (" ".join(str(part) for part in each.values()) for each in type.tolerations)
     return [
         ("shown as", type.display_name),
-        ("about", type.description),
-        ("each task", _limits(type)),
-        ("must be free", _needs(type)),
+        ("description", type.description),
+        ("limits", _format_limits(type)),
+        ("requests", _format_requests(type)),
         ("labels", ", ".join(f"{key}={value}" for key, value in type.node_selector.items())),
         ("tolerates", ", ".join(tolerations)),
-        ("for", _who(type)),
+        ("for", format_audience(type)),
     ]
 
 
-def _limits(type: InstanceType) -> str:
-    gpus = [show_count(type.gpu, "GPU")] if type.gpu else []
-    return ", ".join([show_count(type.cpu, "core"), show_size(type.memory), *gpus])
+def _format_limits(type: InstanceType) -> str:
+    return format_amount(type.cpu, type.memory, type.gpu or None)
 
 
-def _say(type: InstanceType, verb: str, json: bool) -> None:
-    if json:
-        output.emit_json(type)
-    else:
-        output.emit(f"{verb} {output.safe(type.name)}: {_limits(type)}, for {output.safe(_who(type))}.")
+def _report_instance_type(type: InstanceType, verb: str, json: bool) -> None:
+    text = f"{verb} {output.escape(type.name)}: {_format_limits(type)}, for {output.escape(format_audience(type))}."
+    output.emit_result(type, text, json)

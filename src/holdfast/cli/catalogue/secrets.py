@@ -1,8 +1,7 @@
-"""secret: what the platform needs to clone from git and to pull images. Values go in, and are never shown."""
+"""The `secret` commands. Values are write-only."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,20 +9,18 @@ import typer
 
 from .. import output
 from ..options import Json, Yes, connect
-from ..prompts import read_secret, sure
+from ..prompts import confirm_or_exit, read_secret
 
 if TYPE_CHECKING:
     from holdfast.sdk import Secret
 
-secrets = typer.Typer(help="Secrets for git and for registries.", no_args_is_help=True)
+secrets = typer.Typer(help="Manage secrets for Git and image registries.", no_args_is_help=True)
 
-SecretName = Annotated[str, typer.Argument(metavar="NAME", help="The secret's name.")]
-NewRegistry = Annotated[
-    str | None, typer.Option(metavar="HOST", help="It is a password to pull images from this registry.")
-]
-Registry = Annotated[str | None, typer.Option(metavar="HOST", help="Another registry.")]
-Username = Annotated[str | None, typer.Option(help="The user name that goes with the password.")]
-DisplayName = Annotated[str | None, typer.Option(help="What it is called in lists.")]
+SecretName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the secret.")]
+NewRegistry = Annotated[str | None, typer.Option(metavar="HOST", help="Registry host, for a pull secret for images.")]
+Registry = Annotated[str | None, typer.Option(metavar="HOST", help="New registry host.")]
+Username = Annotated[str | None, typer.Option(help="User name for the password.")]
+DisplayName = Annotated[str | None, typer.Option(help="Display name.")]
 ValueFile = Annotated[Path | None, typer.Option("--file", metavar="FILE", help="Read the value from this file.")]
 Stdin = Annotated[bool, typer.Option("--stdin", help="Read the value from stdin.")]
 
@@ -37,11 +34,13 @@ def list_secrets(json: Json = False) -> None:
         output.emit_json({"items": found})
         return
     if not found:
-        output.note("There is no secret that you may see. An admin adds one: holdfast secret add NAME")
+        output.print_note("No secrets. An admin can add one: holdfast secret add NAME")
         return
     rows = [[one.name, one.kind, one.registry_host, one.username, one.display_name] for one in found]
-    output.table(("SECRET", "KIND", "REGISTRY", "USER", ""), rows, cut=("REGISTRY", ""), drop=("", "USER", "REGISTRY"))
-    output.hint("holdfast secret show NAME", "holdfast secret add NAME")
+    output.print_table(
+        ("SECRET", "KIND", "REGISTRY", "USER", ""), rows, cut=("REGISTRY", ""), drop=("", "USER", "REGISTRY")
+    )
+    output.print_hint("holdfast secret show NAME", "holdfast secret add NAME")
 
 
 @secrets.command("show")
@@ -52,11 +51,11 @@ def show_secret(name: SecretName, json: Json = False) -> None:
     if json:
         output.emit_json(found)
         return
-    output.emit(output.styled(f"secret {output.safe(found.name)}", "bold", sys.stdout))
-    for label, text in (("about", found.display_name), ("registry", found.registry_host), ("user", found.username)):
+    output.emit_styled(f"secret {output.escape(found.name)}", "bold")
+    for label, text in (("shown as", found.display_name), ("registry", found.registry_host), ("user", found.username)):
         if text:
-            output.emit(f"  {label:<10}{output.safe(text)}")
-    output.emit(f"  {'for':<10}{_purpose(found)}")
+            output.emit(f"  {label:<10}{output.escape(text)}")
+    output.emit(f"  {'for':<10}{_describe_purpose(found)}")
 
 
 @secrets.command("add")
@@ -69,7 +68,7 @@ def add_secret(
     stdin: Stdin = False,
     json: Json = False,
 ) -> None:
-    """Keep a private SSH key or a password for git; with --registry, a password to pull images. Asks for the value."""
+    """Add a secret: an SSH key or password for Git, or a pull secret with --registry. Prompts for the value."""
     value = read_secret(f"Value of {name}", from_stdin=stdin, file=file)
     with connect() as client:
         made = client.add_secret(
@@ -80,7 +79,7 @@ def add_secret(
             registry_host=registry,
             username=username,
         )
-    _say(made, "Added", json)
+    _report_secret(made, "Added", json)
 
 
 @secrets.command("set")
@@ -93,7 +92,7 @@ def change_secret(
     stdin: Stdin = False,
     json: Json = False,
 ) -> None:
-    """Change a secret; what is not given stays. Without any option, asks for a new value."""
+    """Change a secret; omitted options keep their value. Without options, prompts for a new value."""
     nothing = registry is None and username is None and display_name is None
     wanted = file is not None or stdin or nothing
     value = read_secret(f"New value of {name}", from_stdin=stdin, file=file) if wanted else None
@@ -101,27 +100,21 @@ def change_secret(
         changed = client.change_secret(
             name, value=value, registry_host=registry, username=username, display_name=display_name
         )
-    _say(changed, "Changed", json)
+    _report_secret(changed, "Changed", json)
 
 
 @secrets.command("rm")
 def remove_secret(name: SecretName, yes: Yes = False, json: Json = False) -> None:
-    """Remove a secret. Refused while a dataset or an image goes by it."""
-    sure(f"Remove secret {output.safe(name)}?", yes)
+    """Delete a secret. Fails if a dataset or an image alias uses it."""
+    confirm_or_exit(f"Delete secret {output.escape(name)}?", yes)
     with connect() as client:
         client.remove_secret(name)
-    if json:
-        output.emit_json({"removed": name})
-    else:
-        output.emit(f"Removed {output.safe(name)}.")
+    output.emit_removed(name, json)
 
 
-def _purpose(secret: Secret) -> str:
+def _describe_purpose(secret: Secret) -> str:
     return "pulling images" if secret.kind == "registry" else "git"
 
 
-def _say(secret: Secret, verb: str, json: bool) -> None:
-    if json:
-        output.emit_json(secret)
-    else:
-        output.emit(f"{verb} {output.safe(secret.name)}, for {_purpose(secret)}.")
+def _report_secret(secret: Secret, verb: str, json: bool) -> None:
+    output.emit_result(secret, f"{verb} {output.escape(secret.name)}, for {_describe_purpose(secret)}.", json)

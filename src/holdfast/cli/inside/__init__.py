@@ -1,1 +1,1 @@
-"""Commands that reach into running and held tasks."""
+"""Commands that connect to running and held tasks."""

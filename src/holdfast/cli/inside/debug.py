@@ -1,4 +1,4 @@
-"""`holdfast debug`: to a debugger that waits inside a task, without knowing its host, port or token."""
+"""The `debug` command: attach to a debugger in a task."""
 
 from __future__ import annotations
 
@@ -11,83 +11,83 @@ import typer
 from .. import output
 from ..options import JobRef, connect
 from ..quantities import parse_duration
-from .target_task import find_server, tell_whose
+from .target_task import find_server, print_owner
 
 if TYPE_CHECKING:
-    from holdfast.sdk.inside import Entered
+    from holdfast.sdk.inside import SessionTarget
 
-DEBUGPY = "debugpy"  # the name by which a job may give it a port
-DEBUGPY_PORT = "5678"  # its usual one
+DEBUGPY = "debugpy"  # port name a job can use for it
+DEBUGPY_PORT = "5678"  # its default port
 
 
 def debug(
     job: JobRef,
     task: Annotated[
         str | None,
-        typer.Argument(metavar="TASK", help="Which task: worker-0. Default: the one whose debugger waits."),
+        typer.Argument(metavar="TASK", help="Task: worker-0. Default: the task whose debugger waits."),
     ] = None,
-    wait: Annotated[str, typer.Option(help="Wait so long for a debugger to be there: 10m.")] = "0",
-    id: Annotated[str | None, typer.Option("--id", help="Which debugger, where a task has several.")] = None,
+    wait: Annotated[str, typer.Option(help="Maximum time to wait for a debugger: 10m.")] = "0",
+    id: Annotated[str | None, typer.Option("--id", help="Debugger id, if a task has several.")] = None,
     pid: Annotated[
         int | None,
         typer.Option(
-            "--pid", min=1, help="Attach to any process of the task, by its number there: Python 3.14 or newer."
+            "--pid", min=1, help="Attach to a process of the task by its PID there. Requires Python 3.14 or newer."
         ),
     ] = None,
     vscode: Annotated[
-        bool, typer.Option("--vscode", help="Lead VS Code to debugpy in the task: prints a launch configuration.")
+        bool, typer.Option("--vscode", help="Forward the port of debugpy and print a VS Code launch configuration.")
     ] = False,
     port: Annotated[
         str | None,
-        typer.Option("--port", help="With --vscode: port of debugpy, a number or a name. Default: debugpy or 5678."),
+        typer.Option("--port", help="With --vscode: port of debugpy, as a number or name. Default: debugpy or 5678."),
     ] = None,
 ) -> None:
-    """Attach to a debugger that waits inside a task (paipdb), with history and completion.
+    """Attach to a debugger (paipdb) that waits in a task, with history and completion.
 
-    Ctrl-C stops a program that runs, Ctrl-D leaves it as it is, q ends it.
+    Ctrl-C interrupts the program, Ctrl-D detaches, q quits the program.
     """
     if vscode and pid is not None:
-        raise typer.BadParameter("choose --vscode or --pid")
+        raise typer.BadParameter("--vscode and --pid cannot be used together")
     if vscode:
-        _lead_vscode(job, task, port)
+        _forward_for_vscode(job, task, port)
     elif pid is not None:
         _attach_to_process(job, task, pid)
     else:
-        _attach(job, task, id, parse_duration(wait))
+        _attach_debugger(job, task, id, parse_duration(wait))
 
 
-def _attach(job: str, task: str | None, id: str | None, seconds: float) -> None:
+def _attach_debugger(job: str, task: str | None, id: str | None, seconds: float) -> None:
     from holdfast.sdk.inside import open_debugger
 
     from .pdb_console import Console
 
     if seconds and output.is_terminal(sys.stderr):
-        output.note("Waiting for a debugger; Ctrl-C ends that.", "dim")
+        output.print_note("Waiting for a debugger. Press Ctrl-C to stop.", "dim")
     with open_debugger(find_server(), job, task, id=id, wait=seconds) as line:
-        tell_whose(line.entered)
-        output.note(_place(line.entered), "dim")
+        print_owner(line.entered)
+        output.print_note(_describe_breakpoint(line.entered), "dim")
         console = Console(line)
         ended = console.run()
     if ended and not console.told_end:
-        output.note("The program went on, or ended, without the debugger.")
+        output.print_note("The debugger ended; the program continued or exited.")
     elif not ended:
-        output.note(f"Left it as it is; to come back: holdfast debug {line.entered.job}")
+        output.print_note(f"Detached. To attach again, run `holdfast debug {line.entered.job}`.")
 
 
-def _place(entered: Entered) -> str:
+def _describe_breakpoint(entered: SessionTarget) -> str:
     found: dict[str, Any] = entered.more.get("debugger") or {}
-    file = output.safe(str(found.get("file", "")).rpartition("/")[2])
-    why = output.safe(found.get("why") or "breakpoint")
-    return f"{output.safe(entered.task)} of {entered.job}: {file}:{found.get('line', 0)} ({why})"
+    file = output.escape(str(found.get("file", "")).rpartition("/")[2])
+    why = output.escape(found.get("why") or "breakpoint")
+    return f"{output.escape(entered.task)} of {entered.job}: {file}:{found.get('line', 0)} ({why})"
 
 
-# -- any process, by Python itself
+# -- any process, with pdb
 
-_BY_PID = """
-exe=$(readlink /proc/{pid}/exe) || {{ echo "There is no process {pid} in this task, or it is not yours" >&2; exit 1; }}
+_ATTACH_SCRIPT = """
+exe=$(readlink /proc/{pid}/exe) || {{ echo "Process {pid} not found in this task, or access denied" >&2; exit 1; }}
 "$exe" -c 'import sys; sys.exit(sys.version_info < (3, 14))' 2>/dev/null || {{
-  echo "$exe is not Python 3.14 or newer, whose processes can be attached to." >&2
-  echo "holdfast stack shows where it is; import paipdb; paipdb.settrace() lets it be debugged." >&2
+  echo "Cannot attach: $exe is not Python 3.14 or newer." >&2
+  echo "Use holdfast stack to see its stack trace, or call paipdb.settrace() in the program." >&2
   exit 1
 }}
 exec "$exe" -m pdb -p {pid}
@@ -95,32 +95,32 @@ exec "$exe" -m pdb -p {pid}
 
 
 def _attach_to_process(job: str, task: str | None, pid: int) -> None:
-    from .exec import run_inside
+    from .exec import run_in_task
 
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    raise typer.Exit(run_inside(job, task, {"script": _BY_PID.format(pid=pid)}, terminal=terminal))
+    raise typer.Exit(run_in_task(job, task, {"script": _ATTACH_SCRIPT.format(pid=pid)}, terminal=terminal))
 
 
 # -- VS Code
 
 
-def _lead_vscode(job: str, task: str | None, port: str | None) -> None:
-    from .forward import choose_task, find_to_enter, open_tunnel
+def _forward_for_vscode(job: str, task: str | None, port: str | None) -> None:
+    from .forward import choose_task, find_accessible_job, open_tunnel
 
     with connect() as client:
-        found = find_to_enter(client, job)
+        found = find_accessible_job(client, job)
         chosen = choose_task(found, task)
         named = port or (DEBUGPY if chosen is not None and DEBUGPY in chosen.ports else DEBUGPY_PORT)
         with open_tunnel(client, found.id, chosen.task if chosen else task, named) as tunnel:
-            configuration = launch_configuration(tunnel.job, tunnel.task, tunnel.port, _folder(tunnel.job, tunnel.task))
-            output.emit(encoder.dumps(configuration, indent=4))
-            output.note(
-                "Add it to configurations in .vscode/launch.json, and start it. Ctrl-C ends the way to the task."
+            configuration = build_launch_configuration(
+                tunnel.job, tunnel.task, tunnel.port, _find_working_folder(tunnel.job, tunnel.task)
             )
-            tunnel.watch(client)
+            output.emit(encoder.dumps(configuration, indent=4))
+            output.print_note("Add it to .vscode/launch.json and start it. Press Ctrl-C to stop forwarding.")
+            tunnel.wait_for_task_end(client)
 
 
-def launch_configuration(job: str, task: str, port: int, folder: str) -> dict[str, Any]:
+def build_launch_configuration(job: str, task: str, port: int, folder: str) -> dict[str, Any]:
     return {
         "name": f"Holdfast: {task} of {job}",
         "type": "debugpy",
@@ -131,8 +131,8 @@ def launch_configuration(job: str, task: str, port: int, folder: str) -> dict[st
     }
 
 
-def _folder(job: str, task: str) -> str:
-    """Where the task's commands begin."""
+def _find_working_folder(job: str, task: str) -> str:
+    """Return the working folder of commands in the task."""
     from holdfast.sdk.inside import open_exec
 
     written = b""

@@ -1,4 +1,4 @@
-"""`holdfast exec`: a command or a shell inside a task."""
+"""The `exec` command: run a command or a shell in a task."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .. import output
+from ..command_after_dashes import get_command_after_dashes
 from ..options import JobRef
-from .target_task import TaskName, as_run, command_of, find_server, tell_whose
+from .target_task import TaskName, build_exec_request, find_server, print_owner
 
 if TYPE_CHECKING:
-    from holdfast.sdk.inside import Line, Terminal
+    from holdfast.sdk.inside import TaskSession, Terminal
 
-PIECE = 32 * 1024  # bytes read from stdin at once
-STDERR = 2  # the byte before what a command wrote there
+CHUNK_SIZE = 32 * 1024  # bytes read from stdin at once
+STDERR = 2  # prefix byte of stderr output
 END_OF_TEXT = b"\x04"  # Ctrl-D
 RESIZED, INTERRUPTED = b"r", b"i"
-SIGINT = 2  # as the task numbers it, whatever this machine does
+SIGINT = 2  # number on Linux, where the task runs
 
 
 def run(
@@ -35,37 +36,39 @@ def run(
     terminal: Annotated[
         bool | None,
         typer.Option(
-            "--terminal/--no-terminal", "-t/-T", help="With a terminal, or with pipes. Default: as this command has."
+            "--terminal/--no-terminal",
+            "-t/-T",
+            help="Allocate a terminal, or use pipes. Default: a terminal if stdin and stdout are one.",
         ),
     ] = None,
 ) -> None:
-    """Run a command inside a task, or a shell: `holdfast exec JOB -- command…`.
+    """Run a command or a shell in a task: `holdfast exec JOB -- COMMAND…`.
 
-    Ends with the command's own exit code.
+    Exits with the exit code of the command.
     """
-    words = command_of(ctx)
+    words = get_command_after_dashes(ctx)
     if terminal is None:
         terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    raise typer.Exit(run_inside(job, task, as_run(words), terminal=terminal))
+    raise typer.Exit(run_in_task(job, task, build_exec_request(words), terminal=terminal))
 
 
-def run_inside(job: str, task: str | None, what: dict[str, Any], *, terminal: bool) -> int:
-    """Its exit code."""
+def run_in_task(job: str, task: str | None, what: dict[str, Any], *, terminal: bool) -> int:
+    """Run a command in a task and return its exit code."""
     from holdfast.sdk.inside import open_exec
 
-    shape = _terminal() if terminal else None
+    shape = _describe_terminal() if terminal else None
     with open_exec(find_server(), job, task, terminal=shape, **what) as line:
-        tell_whose(line.entered)
-        return _converse(line, terminal)
+        print_owner(line.entered)
+        return _run_session(line, terminal)
 
 
-def _converse(line: Line, terminal: bool) -> int:
-    with Keyboard(line, terminal) as keyboard:
+def _run_session(line: TaskSession, terminal: bool) -> int:
+    with InputForwarder(line, terminal) as keyboard:
         keyboard.start()
-        return _show(line, terminal)
+        return _print_output(line, terminal)
 
 
-def _show(line: Line, terminal: bool) -> int:
+def _print_output(line: TaskSession, terminal: bool) -> int:
     for message in line:
         if isinstance(message, dict):
             if "exit" in message:
@@ -73,31 +76,31 @@ def _show(line: Line, terminal: bool) -> int:
         elif terminal:
             output.emit_bytes(message)
         elif message[0] == STDERR:
-            _emit_error(message[1:])
+            _emit_stderr(message[1:])
         else:
             output.emit_bytes(message[1:])
     from holdfast.sdk import UnexpectedReply
 
-    raise UnexpectedReply("The line ended before the command did")
+    raise UnexpectedReply("The connection closed before the command ended")
 
 
-def _emit_error(data: bytes) -> None:
+def _emit_stderr(data: bytes) -> None:
     try:
         sys.stderr.buffer.write(data)
         sys.stderr.buffer.flush()
     except BrokenPipeError:
-        raise output.ReaderGone from None
+        raise output.OutputClosed from None
 
 
-def _terminal() -> Terminal:
+def _describe_terminal() -> Terminal:
     from holdfast.sdk.inside import Terminal
 
-    columns, rows = _size()
+    columns, rows = _get_terminal_size()
     return Terminal(columns, rows, os.environ.get("TERM") or "xterm-256color")
 
 
-def _size() -> tuple[int, int]:
-    """Columns and rows, as they are now."""
+def _get_terminal_size() -> tuple[int, int]:
+    """Return the columns and rows of the terminal."""
     for stream in (sys.stdout, sys.stdin):
         try:
             columns, rows = os.get_terminal_size(stream.fileno())
@@ -108,26 +111,26 @@ def _size() -> tuple[int, int]:
     return 80, 24
 
 
-class Keyboard:
-    """Passes on what is typed, signals and the terminal's size. On a terminal every key goes through as it is."""
+class InputForwarder:
+    """Forwards input, signals and terminal resizes. On a terminal, every key is forwarded unchanged."""
 
-    def __init__(self, line: Line, terminal: bool) -> None:
+    def __init__(self, line: TaskSession, terminal: bool) -> None:
         self._line = line
         self._terminal = terminal
         self._stdin = sys.stdin.fileno()
         self._woken, self._wake = os.pipe()
         self._interrupts = 0
-        self._raw = _raw(self._stdin) if terminal and sys.stdin.isatty() else None
+        self._raw = _raw_mode(self._stdin) if terminal and sys.stdin.isatty() else None
         self._before: dict[int, object] = {}
 
-    def __enter__(self) -> Keyboard:
+    def __enter__(self) -> InputForwarder:
         if self._raw is not None:
             self._raw.__enter__()
-            self._handle(signal.SIGTERM, _leave)
-            self._handle(signal.SIGHUP, _leave)
-            self._handle(signal.SIGWINCH, lambda *_: self._say(RESIZED))
+            self._install_handler(signal.SIGTERM, _exit_on_signal)
+            self._install_handler(signal.SIGHUP, _exit_on_signal)
+            self._install_handler(signal.SIGWINCH, lambda *_: self._queue_message(RESIZED))
         elif not self._terminal:
-            self._handle(signal.SIGINT, self._interrupted)
+            self._install_handler(signal.SIGINT, self._handle_interrupt)
         return self
 
     def __exit__(self, *given: object) -> None:
@@ -137,35 +140,35 @@ class Keyboard:
             self._raw.__exit__(None, None, None)
 
     def start(self) -> None:
-        threading.Thread(target=self._pass_in, name="keyboard", daemon=True).start()
+        threading.Thread(target=self._forward_input, name="keyboard", daemon=True).start()
 
-    def _handle(self, number: int, handler: object) -> None:
+    def _install_handler(self, number: int, handler: object) -> None:
         self._before[number] = signal.signal(number, handler)  # type: ignore[arg-type]
 
-    def _say(self, what: bytes) -> None:
-        """From a signal's handler, in which nothing else may be sent."""
+    def _queue_message(self, what: bytes) -> None:
+        """Queue a message from a signal handler, which must not send on the socket."""
         os.write(self._wake, what)
 
-    def _interrupted(self, number: int, frame: FrameType | None) -> None:
-        """The first Ctrl-C is the command's, the second ends us."""
+    def _handle_interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Forward the first Ctrl-C to the command; exit on the second."""
         self._interrupts += 1
         if self._interrupts > 1:
             raise KeyboardInterrupt
-        self._say(INTERRUPTED)
+        self._queue_message(INTERRUPTED)
 
-    def _pass_in(self) -> None:
+    def _forward_input(self) -> None:
         sources = [self._stdin, self._woken]
         while True:
             ready, _, _ = select.select(sources, [], [])
             if self._woken in ready:
-                self._tell(os.read(self._woken, 100))
-            if self._stdin in ready and not self._pass_piece():
+                self._send_messages(os.read(self._woken, 100))
+            if self._stdin in ready and not self._forward_chunk():
                 sources.remove(self._stdin)
 
-    def _pass_piece(self) -> bool:
-        """Whether more may come."""
+    def _forward_chunk(self) -> bool:
+        """Forward one chunk; return whether more can follow."""
         try:
-            data = os.read(self._stdin, PIECE)
+            data = os.read(self._stdin, CHUNK_SIZE)
         except OSError:
             data = b""
         if data:
@@ -173,23 +176,23 @@ class Keyboard:
         if self._terminal:
             self._line.send(END_OF_TEXT)
         else:
-            self._line.tell(end=True)
+            self._line.send_message(end=True)
         return False
 
-    def _tell(self, what: bytes) -> None:
+    def _send_messages(self, what: bytes) -> None:
         if RESIZED in what:
-            self._line.tell(resize=[*_size()])
+            self._line.send_message(resize=[*_get_terminal_size()])
         if INTERRUPTED in what:
-            self._line.tell(signal=SIGINT)
+            self._line.send_message(signal=SIGINT)
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
+def _exit_on_signal(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
 @contextmanager
-def _raw(fd: int) -> Iterator[None]:
-    """Keys are not looked at on this side; afterwards the terminal is as it was."""
+def _raw_mode(fd: int) -> Iterator[None]:
+    """Set the terminal to raw mode, and restore it afterwards."""
     import termios
     import tty
 

@@ -1,4 +1,4 @@
-"""`holdfast forward`: a port of a task, here."""
+"""The `forward` command: forward a local port to a task."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ..options import JobRef, Json, connect
 if TYPE_CHECKING:
     from holdfast.sdk import Client, JobDetail, Task
     from holdfast.sdk.address import Address
-    from holdfast.sdk.inside import Line
+    from holdfast.sdk.inside import TaskSession
 
-LOOK_INTERVAL = 3.0  # seconds between looks whether the task is still there
-MAX_CONCURRENT = 256  # connections
-PIECE = 64 * 1024
+CHECK_INTERVAL = 3.0  # seconds between checks whether the task still runs
+MAX_CONNECTIONS = 256  # connections
+CHUNK_SIZE = 64 * 1024
 HOST = "127.0.0.1"
-OPEN = ("Running", "Held")
+OPEN_STATES = ("Running", "Held")
 
 
 def forward(
@@ -30,67 +30,65 @@ def forward(
     port: Annotated[
         str,
         typer.Argument(
-            metavar="[TASK:]PORT", help="A port of the task: a number, or the job's name for it.", show_default=False
+            metavar="[TASK:]PORT", help="Port of the task: a number, or a name from the job file.", show_default=False
         ),
     ],
     local: Annotated[
         int | None,
-        typer.Argument(metavar="LOCALPORT", min=0, max=65535, help="Port here. Default: the same, or a free one."),
+        typer.Argument(metavar="LOCALPORT", min=0, max=65535, help="Local port. Default: the same, or a free one."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Let a port of a task be reached on this machine, until Ctrl-C."""
+    """Forward a local port to a port of a task, until Ctrl-C."""
     task, _, asked = port.rpartition(":")
     with connect() as client:
         tunnel = open_tunnel(client, job, task or None, asked, local)
         with tunnel:
-            _say(tunnel, json)
-            tunnel.watch(client)
+            _print_address(tunnel, json)
+            tunnel.wait_for_task_end(client)
 
 
-def _say(tunnel: Tunnel, json: bool) -> None:
+def _print_address(tunnel: Tunnel, json: bool) -> None:
     if json:
         output.emit_json(
             {"host": HOST, "port": tunnel.port, "job": tunnel.job, "task": tunnel.task, "target": tunnel.target}
         )
         return
     output.emit(f"{HOST}:{tunnel.port}")
-    output.note(
-        f"leads to port {output.safe(tunnel.target)} of {output.safe(tunnel.task)}, {tunnel.job}. Ctrl-C ends it."
-    )
+    target = f"port {output.escape(tunnel.target)} of {output.escape(tunnel.task)}, {tunnel.job}"
+    output.print_note(f"Forwarding to {target}. Press Ctrl-C to stop.")
 
 
 def open_tunnel(client: Client, ref: str, task: str | None, asked: str, local: int | None = None) -> Tunnel:
-    """Listens here; `asked` is a number or a name."""
+    """Listen on a local port; `asked` is the number or name of the task's port."""
     from holdfast.core.errors import UserError
     from holdfast.sdk.inside import open_port
 
-    job = find_to_enter(client, ref)
+    job = find_accessible_job(client, ref)
     found = choose_task(job, task)
     if found is None:
-        open_port(client.address, job.id, task, asked).close()  # which is refused, and says why
-        raise UserError(f"No task of {job.id} can be entered now")
+        open_port(client.address, job.id, task, asked).close()  # fails with the reason
+        raise UserError(f"No task of {job.id} is running or held")
     if not asked.isdigit() and asked not in found.ports:
         known = ", ".join(found.ports)
-        hint = f"Its ports are {known}; or give a number." if known else "Give a number: the job names no ports."
+        hint = f"Use a number, or one of its ports: {known}." if known else "Use a number: the job has no named ports."
         raise UserError(f"{found.task} has no port named {asked}", hint=hint)
     number = int(asked) if asked.isdigit() else found.ports[asked][0]
-    return Tunnel(client.address, _listen(number, local), job.id, found.task, str(number))
+    return Tunnel(client.address, _open_listener(number, local), job.id, found.task, str(number))
 
 
-def find_to_enter(client: Client, ref: str) -> JobDetail:
-    """The job that the name leads into: one's own before others'. Refused now, not at the first connection, to who may
-    not get in."""
+def find_accessible_job(client: Client, ref: str) -> JobDetail:
+    """Find the job to connect to, the user's own jobs first. Fails at once if shell access is denied."""
     return client.job(client.ticket(ref).job or ref)
 
 
 def choose_task(job: JobDetail, wanted: str | None) -> Task | None:
-    """The one named, one that is held, or the first that runs; None when it cannot be entered."""
-    able = [task for task in job.tasks if task.state in OPEN and wanted in (None, task.task)]
+    """Return the named task, a held task or the first running one; None if there is none."""
+    able = [task for task in job.tasks if task.state in OPEN_STATES and wanted in (None, task.task)]
     return next((task for task in able if task.state == "Held"), able[0] if able else None)
 
 
-def _listen(number: int, local: int | None) -> socket.socket:
+def _open_listener(number: int, local: int | None) -> socket.socket:
     from holdfast.core.errors import UserError
 
     for port in [local] if local is not None else [number, 0]:
@@ -99,13 +97,14 @@ def _listen(number: int, local: int | None) -> socket.socket:
         except (OSError, OverflowError) as error:
             problem = getattr(error, "strerror", None) or str(error)
     raise UserError(
-        f"Cannot listen on {HOST}:{local if local is not None else number}: {problem}", hint="Name another port."
+        f"Cannot listen on {HOST}:{local if local is not None else number}: {problem}",
+        hint="Choose another local port.",
     )
 
 
 @dataclass
 class Tunnel:
-    """A port that listens here; each connection to it is a line of its own."""
+    """A listening local port; each connection uses its own WebSocket."""
 
     address: Address
     listener: socket.socket
@@ -115,10 +114,10 @@ class Tunnel:
 
     def __post_init__(self) -> None:
         self.port = int(self.listener.getsockname()[1])
-        self._turns = threading.BoundedSemaphore(MAX_CONCURRENT)
+        self._turns = threading.BoundedSemaphore(MAX_CONNECTIONS)
 
     def __enter__(self) -> Tunnel:
-        threading.Thread(target=self._accept, name="forward", daemon=True).start()
+        threading.Thread(target=self._accept_connections, name="forward", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -126,65 +125,65 @@ class Tunnel:
             self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
 
-    def watch(self, client: Client) -> None:
-        """Until the task is gone, which is told as an error."""
+    def wait_for_task_end(self, client: Client) -> None:
+        """Wait until the task has ended, and raise an error."""
         from holdfast.core.errors import UserError
         from holdfast.sdk import CannotConnect
 
         while True:
-            threading.Event().wait(LOOK_INTERVAL)
+            threading.Event().wait(CHECK_INTERVAL)
             try:
                 job = client.job(self.job)
             except CannotConnect:
-                continue  # it may come back; each connection says so meanwhile
+                continue  # the server may come back; each connection reports the error
             if choose_task(job, self.task) is None:
                 raise UserError(
-                    f"{self.task} of {self.job} has ended; nothing is forwarded any more",
-                    hint=f"holdfast show {self.job}",
+                    f"{self.task} of {self.job} has ended; forwarding stopped",
+                    hint=f"Run `holdfast show {self.job}`.",
                 )
 
-    def _accept(self) -> None:
+    def _accept_connections(self) -> None:
         while True:
             try:
                 connection, _ = self.listener.accept()
             except OSError:
                 return  # closed
             self._turns.acquire()
-            threading.Thread(target=self._serve, args=(connection,), name="forward", daemon=True).start()
+            threading.Thread(target=self._serve_connection, args=(connection,), name="forward", daemon=True).start()
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _serve_connection(self, connection: socket.socket) -> None:
         from holdfast.sdk import ClientError
         from holdfast.sdk.inside import open_port
 
         try:
             with open_port(self.address, self.job, self.task, self.target) as line:
-                threading.Thread(target=_pass_up, args=(connection, line), name="forward", daemon=True).start()
-                _pass_down(connection, line)
+                threading.Thread(target=_forward_to_task, args=(connection, line), name="forward", daemon=True).start()
+                _forward_to_client(connection, line)
         except ClientError as error:
-            output.note(f"{output.safe(error.message)}", "yellow")
+            output.print_note(f"{output.escape(error.message)}", "yellow")
         except OSError:
-            pass  # whoever connected has left
+            pass  # the local client disconnected
         finally:
-            _end(connection)
+            _close_connection(connection)
             self._turns.release()
 
 
-def _end(connection: socket.socket) -> None:
-    """Also wakes whoever reads from it."""
+def _close_connection(connection: socket.socket) -> None:
+    """Close a connection and wake its reader."""
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
     connection.close()
 
 
-def _pass_up(connection: socket.socket, line: Line) -> None:
+def _forward_to_task(connection: socket.socket, line: TaskSession) -> None:
     with suppress(OSError):
-        while data := connection.recv(PIECE):
+        while data := connection.recv(CHUNK_SIZE):
             if not line.send(data):
                 return
-    line.tell(end=True)
+    line.send_message(end=True)
 
 
-def _pass_down(connection: socket.socket, line: Line) -> None:
+def _forward_to_client(connection: socket.socket, line: TaskSession) -> None:
     for message in line:
         if isinstance(message, bytes):
             connection.sendall(message)

@@ -1,5 +1,4 @@
-"""A prompt at a debugger that is elsewhere: its text is shown as it comes, and lines are typed with history and
-completion wherever it asks for one."""
+"""A console for a remote debugger: prints its output, and reads input at each prompt with history and completion."""
 
 from __future__ import annotations
 
@@ -17,16 +16,16 @@ from .. import output
 from .piped_lines import PipedLines
 
 if TYPE_CHECKING:
-    from holdfast.sdk.inside import Line
+    from holdfast.sdk.inside import TaskSession
 
-HISTORY = 2000  # lines
-WORDS = 5000  # that completion remembers
-MAX_PARTIAL_LENGTH = 64 * 1024  # bytes without an end of line that are kept back
-SETTLED = 0.3  # seconds after which text without an end of line is taken for a question
-SILENCE = 0.5  # seconds without a word from a program that runs, after which nobody is waited for who types no more
+MAX_HISTORY = 2000  # lines
+MAX_WORDS = 5000  # words kept for completion
+MAX_PARTIAL_LENGTH = 64 * 1024  # bytes buffered without a newline
+PROMPT_TIMEOUT = 0.3  # seconds after which text without a newline is treated as a prompt
+DETACH_TIMEOUT = 0.5  # seconds without output after which the console detaches if piped input has ended
 INTERRUPT = b"\x03"
 
-ENDED = (b"The program ends with exit code ", b"The program exited via sys.exit()", b"The program finished.")
+EXIT_MESSAGES = (b"The program ends with exit code ", b"The program exited via sys.exit()", b"The program finished.")
 PROMPT = re.compile(rb"(?:\(+(?:Pdb|com)\)+ |>>> |\.\.\. )\Z")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{2,60}")
 COMMANDS = (
@@ -34,40 +33,40 @@ COMMANDS = (
     "enable", "exceptions", "help", "ignore", "interact", "interrupt", "jump", "list", "longlist", "next", "pp",
     "quit", "return", "source", "step", "tbreak", "unalias", "undisplay", "until", "up", "whatis", "where",
 )  # fmt: skip
-# Commands that need not be answered soon.
-RUNNING_ON = ("c", "cont", "continue", "n", "next", "r", "return", "s", "step", "unt", "until")
+# Commands that let the program run.
+RESUME_COMMANDS = ("c", "cont", "continue", "n", "next", "r", "return", "s", "step", "unt", "until")
 
 
 class Console:
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: TaskSession) -> None:
         self._line = line
         self._arrived: queue.Queue[bytes | BaseException | None] = queue.Queue()
-        self._partial = b""  # of the last line
+        self._partial = b""  # incomplete last line
         self._words: dict[str, None] = {}
         self._on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
         self._piped = None if self._on_terminal else PipedLines(lambda: self._arrived.put(b""))
-        self._command = ""  # the last that was sent
-        self.told_end = False  # the last that was shown says how the program ended
+        self._command = ""  # last command sent
+        self.told_end = False  # the last line shown tells how the program ended
 
     def run(self) -> bool:
-        """Until one of both sides leaves. True: the program did."""
-        threading.Thread(target=self._listen, name="debugger", daemon=True).start()
-        with self._typing():
+        """Run until either side ends the session. True: the program ended it."""
+        threading.Thread(target=self._read_messages, name="debugger", daemon=True).start()
+        with self._readline_session():
             while True:
                 try:
                     if not self._read_to_prompt():
                         return True
-                    text = self._ask()
+                    text = self._read_input()
                 except KeyboardInterrupt:
-                    self._interrupt()
+                    self._send_interrupt()
                     continue
                 except EOFError:
                     output.emit()
                     return False
-                self._command = command_of(text) or self._command  # an empty line is the one before again
+                self._command = parse_last_command(text) or self._command  # an empty line repeats the last command
                 self._line.send(text.encode("utf-8", "replace") + b"\n")
 
-    def _listen(self) -> None:
+    def _read_messages(self) -> None:
         try:
             for message in self._line:
                 if isinstance(message, bytes):
@@ -78,78 +77,80 @@ class Console:
         except BaseException as error:
             self._arrived.put(error)
 
-    # -- what it says
+    # -- output of the debugger
 
     def _read_to_prompt(self) -> bool:
-        """Shows all that comes before the next prompt; False at the end. EOFError where it may not come for long, and
-        nothing more will be typed."""
+        """Print output up to the next prompt; return False at the end. EOFError if the program runs and piped input has
+        ended."""
         while not PROMPT.search(self._partial):
-            leaves = self._piped is not None and self._piped.are_over and self._command in RUNNING_ON
+            leaves = self._piped is not None and self._piped.is_exhausted and self._command in RESUME_COMMANDS
             try:
-                piece = self._arrived.get(timeout=SETTLED if self._partial else SILENCE if leaves else None)
+                piece = self._arrived.get(
+                    timeout=PROMPT_TIMEOUT if self._partial else DETACH_TIMEOUT if leaves else None
+                )
             except queue.Empty:
                 if self._partial:
-                    return True  # it seems to wait for an answer
+                    return True  # it seems to wait for input
                 raise EOFError from None
             if isinstance(piece, BaseException):
                 raise piece
             if piece is None:
-                self._show(self._partial)
+                self._print_output(self._partial)
                 return False
-            self._take(piece)
+            self._buffer_output(piece)
         return True
 
-    def _take(self, piece: bytes) -> None:
+    def _buffer_output(self, piece: bytes) -> None:
         lines, newline, self._partial = (self._partial + piece).rpartition(b"\n")
-        self._show(lines + newline)
+        self._print_output(lines + newline)
         if len(self._partial) > MAX_PARTIAL_LENGTH:
-            self._show(self._partial)
+            self._print_output(self._partial)
             self._partial = b""
 
-    def _show(self, data: bytes) -> None:
+    def _print_output(self, data: bytes) -> None:
         if data:
             output.emit_bytes(data)
-            self.told_end = data.rstrip(b"\n").rpartition(b"\n")[2].startswith(ENDED)
-            self._remember(data.decode("utf-8", "replace"))
+            self.told_end = data.rstrip(b"\n").rpartition(b"\n")[2].startswith(EXIT_MESSAGES)
+            self._add_completions(data.decode("utf-8", "replace"))
 
-    def _remember(self, text: str) -> None:
-        """Words that were seen can be completed; the newest are kept."""
+    def _add_completions(self, text: str) -> None:
+        """Add words to the completion; keep the newest."""
         for word in _WORD.findall(text):
             self._words.pop(word, None)
             self._words[word] = None
-        for word in list(self._words)[: max(0, len(self._words) - WORDS)]:
+        for word in list(self._words)[: max(0, len(self._words) - MAX_WORDS)]:
             del self._words[word]
 
-    # -- what is typed
+    # -- input of the user
 
-    def _ask(self) -> str:
-        """EOFError when nothing more will be typed."""
+    def _read_input(self) -> str:
+        """Read a line of input; EOFError at its end."""
         prompt, self._partial = self._partial.decode("utf-8", "replace"), b""
         if self._piped is None:
             typed = input(prompt)
         else:
             output.emit_bytes(prompt.encode("utf-8", "replace"))
-            typed = self._piped.take()
-        self._remember(typed)
+            typed = self._piped.read_line()
+        self._add_completions(typed)
         return typed
 
-    def _interrupt(self) -> None:
-        """At a prompt it takes back what was typed, else it stops the program."""
+    def _send_interrupt(self) -> None:
+        """Send Ctrl-C: it clears the input at a prompt, else interrupts the program."""
         output.emit()
         self._line.send(INTERRUPT)
 
     @contextmanager
-    def _typing(self) -> Iterator[None]:
+    def _readline_session(self) -> Iterator[None]:
         if not self._on_terminal:
             yield
             return
         import readline
 
-        path = history_file()
+        path = get_history_path()
         with suppress(OSError):
             readline.read_history_file(path)
-        readline.set_history_length(HISTORY)
-        readline.set_completer(self._complete)
+        readline.set_history_length(MAX_HISTORY)
+        readline.set_completer(self._complete_word)
         readline.set_completer_delims(" \t\n()[]{}=,:;+*/%&|<>'\"!")
         readline.parse_and_bind("tab: complete")
         try:
@@ -157,14 +158,14 @@ class Console:
         finally:
             with suppress(OSError):
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))  # before anything is in it
+                os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))  # before anything is written
                 readline.write_history_file(path)
 
-    def _complete(self, begun: str, number: int) -> str | None:
-        found = self.completions(begun)
+    def _complete_word(self, begun: str, number: int) -> str | None:
+        found = self.list_completions(begun)
         return found[number] if number < len(found) else None
 
-    def completions(self, begun: str) -> list[str]:
+    def list_completions(self, begun: str) -> list[str]:
         import readline
 
         first = readline.get_line_buffer()[: readline.get_begidx()].strip() == ""
@@ -173,11 +174,11 @@ class Console:
         return [*commands, *words] if begun else commands
 
 
-def command_of(typed: str) -> str:
-    """The word that says what is done last: c of `b 7 ;; c`."""
+def parse_last_command(typed: str) -> str:
+    """Return the last command of a line: c of `b 7 ;; c`."""
     return next(iter(typed.rpartition(";;")[2].split()), "")
 
 
-def history_file() -> Path:
+def get_history_path() -> Path:
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     return state / "holdfast" / "debug_history"

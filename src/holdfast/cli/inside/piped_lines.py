@@ -1,4 +1,4 @@
-"""Lines of a standard input that is no terminal, read ahead so that its end is known before they are asked for."""
+"""Lines of piped stdin, read ahead so that its end is known early."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-AHEAD = 1000  # lines
+MAX_READ_AHEAD = 1000  # lines
 
 
 class PipedLines:
     def __init__(self, at_end: Callable[[], None]) -> None:
-        """`at_end` is called by the thread that reads."""
-        self._lines: queue.Queue[str | None] = queue.Queue(AHEAD)
+        """`at_end` is called by the reader thread."""
+        self._lines: queue.Queue[str | None] = queue.Queue(MAX_READ_AHEAD)
         self._at_end = at_end
         self._ended = False
-        threading.Thread(target=self._read, name="stdin", daemon=True).start()
+        threading.Thread(target=self._read_stdin, name="stdin", daemon=True).start()
 
-    def take(self) -> str:
-        """The next one, without its end. EOFError when there are no more."""
+    def read_line(self) -> str:
+        """Return the next line without its newline; EOFError at the end."""
         line = self._lines.get()
         if line is None:
             raise EOFError
         return line
 
     @property
-    def are_over(self) -> bool:
-        """All were taken, and there will be no more."""
+    def is_exhausted(self) -> bool:
+        """Whether all lines were read."""
         return self._ended and self._lines.qsize() <= 1
 
-    def _read(self) -> None:
-        # Not through sys.stdin: a thread that waits there with its lock keeps Python from ending.
+    def _read_stdin(self) -> None:
+        # Not sys.stdin: a thread that blocks there holds its lock and keeps Python from exiting.
         with suppress(OSError), open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as source:
             while line := source.readline():
                 self._lines.put(line.decode("utf-8", "replace").rstrip("\n"))

@@ -1,4 +1,4 @@
-"""`holdfast ssh`: the system's ssh client, with a key that is made for this once."""
+"""The `ssh` command: run the ssh client with a temporary key."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .. import output
+from ..command_after_dashes import get_command_after_dashes
 from ..options import JobRef, Json
-from .target_task import TaskName, command_of, find_server, quick_client
+from .target_task import TaskName, find_server, open_task_client
 
 if TYPE_CHECKING:
     from holdfast.sdk import Client, ShortKey, SshLine, SshLines
-    from holdfast.sdk.plain import PlainClient
+    from holdfast.sdk.plain_client import PlainClient
 
-HOST = "holdfast"  # the name under which the gateway's key is known
+HOST_KEY_ALIAS = "holdfast"  # host key alias of the gateway
 
 
 def ssh(
@@ -26,32 +27,32 @@ def ssh(
     job: JobRef,
     task: TaskName = None,
     print_line: Annotated[
-        bool, typer.Option("--print", help="Only print the ssh line, for a key of your own: see `holdfast key`.")
+        bool, typer.Option("--print", help="Only print the ssh command, for use with your own key: see `holdfast key`.")
     ] = False,
     config: Annotated[
-        bool, typer.Option("--config", help="Only print an entry for ~/.ssh/config, for VS Code and others.")
+        bool, typer.Option("--config", help="Only print an entry for ~/.ssh/config, for VS Code and other tools.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Open a shell in a task by ssh, without any key set up; `-- command…` runs that.
+    """Open an SSH shell in a task, or run `-- COMMAND…`. No SSH key is required.
 
-    Ends with the command's own exit code.
+    Exits with the exit code of the command.
     """
     if print_line or config or json:
-        with quick_client() as client:
-            line = _line(client, job, task)
-        _print(line, config=config, json=json)
+        with open_task_client() as client:
+            line = _find_ssh_line(client, job, task)
+        _print_ssh_line(line, config=config, json=json)
         return
     program = shutil.which("ssh")
     if program is None:
-        _no_client(job, task)
+        _raise_missing_client(job, task)
     with tempfile.TemporaryDirectory(prefix="holdfast-ssh-") as folder:
-        arguments = _prepare(Path(folder), job, task)
-        raise typer.Exit(_run([str(program), *arguments, *command_of(ctx)]))
+        arguments = _prepare_ssh_options(Path(folder), job, task)
+        raise typer.Exit(_run_ssh([str(program), *arguments, *get_command_after_dashes(ctx)]))
 
 
-def _run(words: list[str]) -> int:
-    """Ctrl-C is the client's own affair, and the task's."""
+def _run_ssh(words: list[str]) -> int:
+    """Run ssh and return its exit code; ssh handles Ctrl-C."""
     import signal
 
     process = subprocess.Popen(words)
@@ -60,14 +61,14 @@ def _run(words: list[str]) -> int:
     return status if status >= 0 else 128 - status
 
 
-def _prepare(folder: Path, job: str, task: str | None) -> list[str]:
-    """A key that the gateway takes for some minutes; the options that lead there."""
+def _prepare_ssh_options(folder: Path, job: str, task: str | None) -> list[str]:
+    """Register a temporary key with the gateway and return the ssh options."""
     key, public = _make_key(folder)
-    with quick_client() as client:
+    with open_task_client() as client:
         known = client.add_short_key(public)
-        line = _line(client, job, task)
-    (folder / "known_hosts").write_text(f"{HOST} {known.host_key}\n")
-    return _options(folder, key, line, known)
+        line = _find_ssh_line(client, job, task)
+    (folder / "known_hosts").write_text(f"{HOST_KEY_ALIAS} {known.host_key}\n")
+    return _build_ssh_options(folder, key, line, known)
 
 
 def _make_key(folder: Path) -> tuple[Path, str]:
@@ -81,49 +82,49 @@ def _make_key(folder: Path) -> tuple[Path, str]:
     return path, made.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 
-def _options(folder: Path, key: Path, line: SshLine, known: ShortKey) -> list[str]:
-    """Nothing of the user's own keys, known hosts and configuration is used or changed."""
+def _build_ssh_options(folder: Path, key: Path, line: SshLine, known: ShortKey) -> list[str]:
+    """Build options that neither use nor change the user's keys, known hosts and configuration."""
     given = {
         "IdentityFile": key,
         "IdentitiesOnly": "yes",
         "IdentityAgent": "none",
         "UserKnownHostsFile": folder / "known_hosts",
         "GlobalKnownHostsFile": "/dev/null",
-        "HostKeyAlias": HOST,
+        "HostKeyAlias": HOST_KEY_ALIAS,
         "StrictHostKeyChecking": "yes",
         "PreferredAuthentications": "publickey",
         "SendEnv": "LANG LC_*",
         "LogLevel": "ERROR",
     }
     words = [word for name, value in given.items() for word in ("-o", f"{name}={value}")]
-    user, host = _no_option(line.user), _no_option(known.host)
+    user, host = _reject_option(line.user), _reject_option(known.host)
     return ["-F", "none", *words, "-p", str(known.port), "-l", user, "--", host]
 
 
-def _no_option(word: str) -> str:
-    """What a server said, and ssh would take for an option of its own."""
+def _reject_option(word: str) -> str:
+    """Return a value from the server; reject it if ssh would parse it as an option."""
     from holdfast.core.errors import UserError
 
     if not word or word.startswith("-"):
-        raise UserError(f"The server names {word[:100]!r}, which is no place for ssh", hint="Do you trust this server?")
+        raise UserError(f"The server sent an unsafe SSH user or host: {word[:100]!r}", hint="Do not use this server.")
     return word
 
 
-def _line(client: Client | PlainClient, job: str, task: str | None) -> SshLine:
-    """Of the task that is meant; without one as everywhere: one that is held, else the first."""
+def _find_ssh_line(client: Client | PlainClient, job: str, task: str | None) -> SshLine:
+    """Return the ssh line of a task; without a name, of a held task or the first one."""
     from holdfast.core.errors import UserError
 
     found = client.ssh_lines(job)
     if not found.items:
-        raise UserError(found.reason or "The SSH gateway does not listen", hint=f"holdfast show {job}")
+        raise UserError(found.reason or "The SSH gateway is not running", hint=f"Run `holdfast show {job}`.")
     if task is None:
         return next((line for line in found.items if line.held), found.items[0])
     named = next((line for line in found.items if line.task == task), None)
-    return named or _spelled_otherwise(found, job, task)
+    return named or _resolve_task_line(found, job, task)
 
 
-def _spelled_otherwise(found: SshLines, job: str, task: str) -> SshLine:
-    """As the server takes the name; refused by it, with the reason, where no task is meant that can be entered."""
+def _resolve_task_line(found: SshLines, job: str, task: str) -> SshLine:
+    """Let the server resolve the task name; it reports why a task is not available."""
     from holdfast.core.errors import UserError
     from holdfast.sdk.inside import open_exec
 
@@ -131,11 +132,11 @@ def _spelled_otherwise(found: SshLines, job: str, task: str) -> SshLine:
         meant = entered.entered.task
     named = next((line for line in found.items if line.task == meant), None)
     if named is None:
-        raise UserError(f"{meant} could not be entered a moment ago", hint="Try again.")
+        raise UserError(f"{meant} was not ready for SSH", hint="Try again.")
     return named
 
 
-def _print(line: SshLine, *, config: bool, json: bool) -> None:
+def _print_ssh_line(line: SshLine, *, config: bool, json: bool) -> None:
     if json:
         output.emit_json(line)
     elif config:
@@ -145,14 +146,14 @@ def _print(line: SshLine, *, config: bool, json: bool) -> None:
             f"    Port {line.port}",
             f"    User {line.user}",
         ):
-            output.emit(output.safe(text))
+            output.emit(output.escape(text))
     else:
-        output.emit(output.safe(line.command))
-    output.hint("holdfast key add ~/.ssh/id_ed25519.pub")
+        output.emit(output.escape(line.command))
+    output.print_hint("holdfast key add ~/.ssh/id_ed25519.pub")
 
 
-def _no_client(job: str, task: str | None) -> None:
+def _raise_missing_client(job: str, task: str | None) -> None:
     from holdfast.core.errors import UserError
 
     instead = " ".join(["holdfast exec", job, *([task] if task else [])])
-    raise UserError("There is no ssh client on this machine", hint=f"`{instead}` does the same without one.")
+    raise UserError("No ssh client found on this machine", hint=f"Use `{instead}`, which needs none.")

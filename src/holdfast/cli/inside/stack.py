@@ -1,4 +1,4 @@
-"""`holdfast stack`: where the programs of a task are right now."""
+"""The `stack` command: Python stack traces of a task."""
 
 from __future__ import annotations
 
@@ -10,61 +10,63 @@ from typing import TYPE_CHECKING
 from holdfast.core.errors import HoldfastError
 
 from .. import output
-from ..jobs.debugger_notification import free
+from ..jobs.debugger_notification import list_free_debuggers
 from ..options import JobRef, Json, connect
-from ..quantities import show_count
-from .target_task import TaskName, quick_client
+from ..quantities import format_count
+from .target_task import TaskName, open_task_client
 
 if TYPE_CHECKING:
     from holdfast.api.inside import Process, Stacks, Thread
 
 
 def stack(job: JobRef, task: TaskName = None, json: Json = False) -> None:
-    """Show where a task's programs are right now: the Python stacks of all its processes."""
-    with quick_client() as client:
+    """Show the Python stack traces of all processes in a task."""
+    with open_task_client() as client:
         found = client.stacks(job, task)
     if json:
         output.emit_json(found)
         return
-    _show(found)
+    _print_stacks(found)
 
 
-def _show(found: Stacks) -> None:
-    output.note(f"{output.safe(found.task)} of {found.job}", "dim")
+def _print_stacks(found: Stacks) -> None:
+    output.print_note(f"{output.escape(found.task)} of {found.job}", "dim")
     for at, process in enumerate(found.processes):
         if at:
             output.emit()
         _show_process(process)
     if not found.processes:
-        output.note("Nothing runs in it.")
+        output.print_note("No processes are running in this task.")
     if found.left_out:
-        output.note(f"{show_count(found.left_out, 'more process')} left out", "dim")
+        output.print_note(f"{format_count(found.left_out, 'more process')} not shown", "dim")
     if output.is_terminal(sys.stderr):
-        way = "debug" if _debugger_waits(found) else "ssh"
-        output.hint(f"holdfast {way} {found.job} {found.task}")
+        way = "debug" if _has_waiting_debugger(found) else "ssh"
+        output.print_hint(f"holdfast {way} {found.job} {found.task}")
 
 
-def _debugger_waits(found: Stacks) -> bool:
-    """In that task, for anybody."""
-    with suppress(HoldfastError), connect() as client:  # the stacks were shown, whatever comes now
-        return any(each.task == found.task for each in free(client.job(found.job).debuggers))
+def _has_waiting_debugger(found: Stacks) -> bool:
+    """Check whether a debugger in the task waits for a user."""
+    with suppress(HoldfastError), connect() as client:  # optional: the stacks are already shown
+        return any(each.task == found.task for each in list_free_debuggers(client.job(found.job).debuggers))
     return False
 
 
 def _show_process(process: Process) -> None:
     waits = f", in {process.waits_in}" if process.waits_in and not process.threads else ""
-    heading = output.safe(f"{process.pid} {process.command}")
-    output.emit(f"{output.styled(heading, 'bold', sys.stdout)}  {output.safe(process.state)}{output.safe(waits)}")
+    heading = output.escape(f"{process.pid} {process.command}")
+    output.emit(
+        f"{output.style_text(heading, 'bold', sys.stdout)}  {output.escape(process.state)}{output.escape(waits)}"
+    )
     if process.error:
-        output.emit(f"  {output.styled(output.safe(process.error), 'yellow', sys.stdout)}")
+        output.emit(f"  {output.style_text(output.escape(process.error), 'yellow', sys.stdout)}")
     for thread in process.threads:
         _show_thread(thread)
 
 
 def _show_thread(thread: Thread) -> None:
-    facts = [fact for fact, holds in (("active", thread.active), ("has the GIL", thread.owns_gil)) if holds]
-    told = f" ({', '.join(facts)})" if facts else ""
-    output.emit(f"  {output.safe(thread.name or f'thread {thread.id}')}{told}")
+    facts = [fact for fact, holds in (("active", thread.active), ("holds the GIL", thread.owns_gil)) if holds]
+    details = f" ({', '.join(facts)})" if facts else ""
+    output.emit(f"  {output.escape(thread.name or f'thread {thread.id}')}{details}")
     for frame in thread.frames:
         place = f"{PurePosixPath(frame.file).name}:{frame.line}"
-        output.emit(f"    {output.safe(frame.function)} ({output.safe(place)})")
+        output.emit(f"    {output.escape(frame.function)} ({output.escape(place)})")

@@ -1,4 +1,4 @@
-"""What the commands that get inside tasks share: which task, and the command after `--`."""
+"""Shared by exec and ssh: the task argument, and the command after `--`."""
 
 from __future__ import annotations
 
@@ -8,75 +8,62 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from .. import output
+from ..command_after_dashes import COMMAND_KEY, DashesCommand
 
 if TYPE_CHECKING:
     from holdfast.sdk import Client
     from holdfast.sdk.address import Address
-    from holdfast.sdk.inside import Entered
-    from holdfast.sdk.plain import PlainClient
+    from holdfast.sdk.inside import SessionTarget
+    from holdfast.sdk.plain_client import PlainClient
 
-MAX_WHOSE_LENGTH = 500
-_TASK = re.compile(r"[A-Za-z0-9_.-]+-\d+")  # worker-0
+MAX_OWNER_LENGTH = 500
+_TASK_NAME = re.compile(r"[A-Za-z0-9_.-]+-\d+")  # worker-0
 
 TaskName = Annotated[
     str | None,
-    typer.Argument(metavar="TASK", help="Which task: worker-0. Default: one that is held, else the first that runs."),
+    typer.Argument(metavar="TASK", help="Task: worker-0. Default: a held task, else the first running one."),
 ]
 
 
-class RunsInside(TyperCommand):
-    """Keeps what stands after `--` apart: it is run in the task."""
+class TaskCommand(DashesCommand):
+    """A command that keeps the arguments after `--` as the command to run in the task."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if "--" in args:
-            cut = args.index("--")
-            ctx.meta["holdfast.command"] = args[cut + 1 :]
-            args = args[:cut]
-        given = list(args)  # parsing takes them away
-        try:
-            return list(super().parse_args(ctx, args))
-        except typer.TyperException as error:
-            told = error.format_message()
-            if "holdfast.command" in ctx.meta or not told.startswith(("Got unexpected extra", "No such option")):
-                raise
-            own = 2 if _TASK.fullmatch(next(iter(given[1:]), "")) else 1
-            words = shlex.join(["holdfast", ctx.info_name, *given[:own], "--", *given[own:]])
-            raise typer.BadParameter(f"{told}. A command goes after --: {words}", ctx=ctx) from None
+    def suggest_dashes(self, ctx: Any, args: list[str], message: str) -> str | None:
+        forgotten = message.startswith(("Got unexpected extra", "No such option"))
+        if COMMAND_KEY in ctx.meta or not forgotten:
+            return None
+        own = 2 if _TASK_NAME.fullmatch(next(iter(args[1:]), "")) else 1
+        words = shlex.join(["holdfast", ctx.info_name, *args[:own], "--", *args[own:]])
+        return f"{message}. Put a command after --: {words}"
 
 
-def command_of(ctx: typer.Context) -> list[str]:
-    found: list[str] = ctx.meta.get("holdfast.command", [])
-    return found
-
-
-def as_run(words: Sequence[str]) -> dict[str, Any]:
-    """As with `submit`: one word is shell text, several are a program and its arguments; none is a shell."""
+def build_exec_request(words: Sequence[str]) -> dict[str, Any]:
+    """Build the exec request: one word is shell text, several are argv; none starts a shell."""
     return {"script": words[0]} if len(words) == 1 else {"argv": list(words)}
 
 
-def tell_whose(entered: Entered) -> None:
-    """Where that is not one's own job."""
+def print_owner(entered: SessionTarget) -> None:
+    """Print the owner, if it is another user's job."""
     whose = entered.more.get("whose")
     if isinstance(whose, str) and whose:
-        output.note(f"holdfast: {output.safe(whose[:MAX_WHOSE_LENGTH])}")
+        output.print_note(f"holdfast: {output.escape(whose[:MAX_OWNER_LENGTH])}")
 
 
 def find_server() -> Address:
-    """Where the server is, without loading the client that most commands use."""
+    """Return the server address without loading the full client."""
     from holdfast.sdk.address import find_address
 
     return find_address()
 
 
-def quick_client() -> Client | PlainClient:
-    """For the few calls that lead inside; for a server on this machine one that is loaded at once."""
-    from holdfast.sdk.plain import PlainClient, takes_plain
+def open_task_client() -> Client | PlainClient:
+    """Return a client for task access; for a local server, one that loads fast."""
+    from holdfast.sdk.plain_client import PlainClient, can_use_plain_client
 
     address = find_server()
-    if takes_plain(address):
+    if can_use_plain_client(address):
         return PlainClient(address)
     from holdfast.sdk import Client
 

@@ -1,4 +1,4 @@
-"""artifacts: what was kept of a job's files."""
+"""The `artifacts` commands."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import typer
 
 from .. import output
 from ..options import JobRef, Json, connect
-from ..quantities import show_instant, show_size
-from ..transfers import bar, below, save
-from .artifact_messages import warn_of_artifacts
+from ..quantities import format_local_time, format_size
+from ..transfers import resolve_below, save_file, show_progress_bar
+from .artifact_messages import warn_about_artifacts
 
-artifacts = typer.Typer(help="Artifacts: what was kept of a job's files.", no_args_is_help=True)
+artifacts = typer.Typer(help="List and download the artifacts of a job.", no_args_is_help=True)
 
 
-NONE = "Nothing was kept of this job. What it writes to ~/artifacts is, when it ends."
+NO_ARTIFACTS = "This job has no artifacts. Files in ~/artifacts are kept when a task ends."
 
 
 @artifacts.command("ls")
@@ -25,49 +25,50 @@ def list_artifacts(job: JobRef, json: Json = False) -> None:
     with connect() as client:
         found = client.artifacts(job)
         if not json:
-            warn_of_artifacts(client, found.job)
+            warn_about_artifacts(client, found.job)
     if json:
         output.emit_json(found)
         return
     if not found.items:
-        output.note(NONE)
+        output.print_note(NO_ARTIFACTS)
         return
-    rows = [[item.name, show_size(item.size), show_instant(item.modified_at)] for item in found.items]
-    output.table(("NAME", "SIZE", "MODIFIED"), rows, drop=("MODIFIED", "SIZE"))
+    rows = [[item.name, format_size(item.size), format_local_time(item.modified_at)] for item in found.items]
+    output.print_table(("NAME", "SIZE", "MODIFIED"), rows, drop=("MODIFIED", "SIZE"))
     if not found.complete:
-        output.note(f"There are more than these {len(rows)}.")
-    output.hint(f"holdfast artifacts get {found.job}")
+        output.print_note(f"Only the first {len(rows)} are listed.")
+    output.print_hint(f"holdfast artifacts get {found.job}")
 
 
 @artifacts.command("get")
 def get_artifacts(
     job: JobRef,
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Which one. Default: all.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Name of one artifact. Default: all.")] = None,
     target: Annotated[
-        Path | None, typer.Option("--to", "-o", metavar="FOLDER", help="Where to. Default: a folder of the job's id.")
+        Path | None,
+        typer.Option("--to", "-o", metavar="FOLDER", help="Target folder. Default: a folder named after the job's id."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Copy a job's artifacts to this machine."""
+    """Download a job's artifacts."""
     from holdfast.core.errors import NotFound
 
     with connect() as client:
         found = client.artifacts(job)
         wanted = [item for item in found.items if name in (None, item.name)]
         if name is not None and not wanted:
-            raise NotFound(f"{found.job} has no artifact {name}", hint=f"holdfast artifacts ls {found.job}")
+            raise NotFound(f"{found.job} has no artifact {name}", hint=f"Run `holdfast artifacts ls {found.job}`.")
         folder = target or Path(found.job)
-        with bar(found.job, sum(item.size for item in wanted)) as told:
+        with show_progress_bar(found.job, sum(item.size for item in wanted)) as progress:
             for item in wanted:
-                save(client.read_artifact(found.job, item.name), below(folder, item.name), told)
+                save_file(client.read_artifact(found.job, item.name), resolve_below(folder, item.name), progress)
         if not json:
-            warn_of_artifacts(client, found.job)
+            warn_about_artifacts(client, found.job)
     if json:
         output.emit_json({"folder": str(folder), "items": wanted})
     elif not wanted:
-        output.note(NONE)
+        output.print_note(NO_ARTIFACTS)
     else:
-        total = show_size(sum(item.size for item in wanted))
+        total = format_size(sum(item.size for item in wanted))
         output.emit(
-            f"Got {len(wanted)} {'file' if len(wanted) == 1 else 'files'} ({total}) into {output.safe(folder)}."
+            f"Saved {len(wanted)} {'file' if len(wanted) == 1 else 'files'} ({total}) to {output.escape(folder)}."
         )

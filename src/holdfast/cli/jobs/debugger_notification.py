@@ -1,4 +1,4 @@
-"""Telling people that a debugger waits for somebody in a job that they look at."""
+"""Messages about waiting debuggers while a log is followed."""
 
 from __future__ import annotations
 
@@ -11,45 +11,46 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from .. import output
-from ..background_thread import beside
+from ..background_thread import run_in_background
 from ..options import connect
-from ..quantities import show_instant
+from ..quantities import format_local_time
 
 if TYPE_CHECKING:
     from holdfast.sdk import Debugger
 
-LOOK_INTERVAL = 3.0  # seconds
+CHECK_INTERVAL = 3.0  # seconds
 
 
-def free(debuggers: Iterable[Debugger]) -> list[Debugger]:
-    """Those that wait, with nobody at them."""
+def list_free_debuggers(debuggers: Iterable[Debugger]) -> list[Debugger]:
+    """Return the waiting debuggers that no user is attached to."""
     return [each for each in debuggers if each.waits and not each.attached]
 
 
-def place_of(debugger: Debugger) -> str:
-    """train.py:42 in worker-0 until 17:05"""
-    until = f" until {show_instant(debugger.until)}" if debugger.until else ""
+def format_debugger_location(debugger: Debugger) -> str:
+    """Format as train.py:42 in worker-0 until 17:05."""
+    until = f" until {format_local_time(debugger.until)}" if debugger.until else ""
     return f"{PurePosixPath(debugger.file).name}:{debugger.line} in {debugger.task}{until}"
 
 
-def telling_of_debuggers(ref: str) -> AbstractContextManager[None]:
-    """While a log is followed on a terminal: once for each place where one comes to wait."""
-    return beside(partial(_watch, ref)) if output.is_terminal(sys.stderr) else nullcontext()
+def print_debuggers(ref: str) -> AbstractContextManager[None]:
+    """Print a line for each debugger that starts to wait, if stderr is a terminal."""
+    return run_in_background(partial(_watch_debuggers, ref)) if output.is_terminal(sys.stderr) else nullcontext()
 
 
-def _watch(ref: str, over: threading.Event) -> None:
+def _watch_debuggers(ref: str, over: threading.Event) -> None:
     from holdfast.core.errors import HoldfastError
 
-    told: set[tuple[object, ...]] = set()
+    printed: set[tuple[object, ...]] = set()
     with connect() as client:
-        while not over.wait(LOOK_INTERVAL):
+        while not over.wait(CHECK_INTERVAL):
             try:
                 job = client.job(ref)
             except HoldfastError:
-                continue  # whoever follows the log is told
-            for debugger in free(job.debuggers):
+                continue  # reported by the log stream
+            for debugger in list_free_debuggers(job.debuggers):
                 key = (debugger.task, debugger.id, debugger.since)
-                if key not in told and not over.is_set():
-                    told.add(key)
-                    text = f"debugger waiting at {place_of(debugger)}: holdfast debug {job.id} {debugger.task}"
-                    output.note(output.safe(text), "yellow")
+                if key not in printed and not over.is_set():
+                    printed.add(key)
+                    where = format_debugger_location(debugger)
+                    text = f"debugger waiting at {where}: holdfast debug {job.id} {debugger.task}"
+                    output.print_note(output.escape(text), "yellow")

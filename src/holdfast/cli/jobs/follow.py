@@ -1,4 +1,4 @@
-"""Staying with a job: its log as it comes, across its attempts, and its end."""
+"""Following a job: its log across attempts, and its result."""
 
 from __future__ import annotations
 
@@ -11,79 +11,95 @@ import typer
 from holdfast.core.errors import HoldfastError
 
 from .. import output
-from ..exitcodes import exit_code_of
-from ..quantities import show_span, utc_now
-from .artifact_messages import warn_of_artifacts
-from .debugger_notification import telling_of_debuggers
-from .holds import rerun_words, time_left
-from .waiting_notification import telling_why_it_waits
+from ..exitcodes import resolve_exit_code
+from ..quantities import format_span, utc_now
+from .artifact_messages import warn_about_artifacts
+from .blocker_notification import print_blockers
+from .debugger_notification import print_debuggers
+from .holds import build_rerun_command, format_time_left
 
 if TYPE_CHECKING:
-    from holdfast.sdk import Client, JobDetail, JobSummary, Task
+    from holdfast.sdk import Client, JobDetail, JobSummary, SubmittedJob, Task
 
-BETWEEN_TRIES = 1.0  # seconds between looks for the next attempt
-RESTART_TIMEOUT = 60.0  # seconds for a server that is being restarted
+POLL_INTERVAL = 1.0  # seconds between checks for the next attempt
+RESTART_TIMEOUT = 60.0  # seconds to wait for a restarting server
 
 
-def stay(client: Client, job: JobSummary, *, follow: bool, json: bool) -> None:
-    """Wait for the end, with the log or without; ends the command with the job's exit code."""
-    client.patience = RESTART_TIMEOUT  # it answered before, so it is worth waiting for
+def report_submitted(
+    client: Client, job: SubmittedJob, *, follow: bool, wait: bool, json: bool, again: str = ""
+) -> None:
+    """Print a submitted job and its warnings, and follow it or wait for it, if requested."""
+    if not json or follow:
+        output.print_note(f"Submitted {output.escape(job.name)} {again}as {job.id}.", "bold")
+    for warning in job.warnings:
+        output.print_warning(warning)
+    if follow or wait:
+        follow_job(client, job, follow=follow, json=json)
+    if json:
+        output.emit_json(job)
+    elif not output.is_terminal(sys.stdout):
+        output.emit(job.id)
+
+
+def follow_job(client: Client, job: JobSummary, *, follow: bool, json: bool) -> None:
+    """Wait until the job ends, with its log if `follow`; exit with the job's exit code."""
+    client.patience = RESTART_TIMEOUT  # it answered before, so it is probably restarting
     if follow:
-        with telling_of_debuggers(job.id), telling_why_it_waits(job.id):
+        with print_debuggers(job.id), print_blockers(job.id):
             ended = follow_log(client, job.id)
     else:
         ended = wait_for_end(client, job.id)
     if json:
         output.emit_json(ended)
     else:
-        say_end(ended)
-        say_lost(client, ended)
-        if follow and str(ended.state) == "Failed" and ended.decided_by not in (None, *_first(ended)):
-            output.note(f"log of {output.safe(ended.decided_by)}: holdfast logs {ended.id} {ended.decided_by}")
-    raise typer.Exit(exit_code_of(ended))
+        print_result(ended)
+        warn_about_lost_artifacts(client, ended)
+        if follow and str(ended.state) == "Failed" and ended.decided_by not in (None, *_list_first_task(ended)):
+            output.print_note(f"Log of {output.escape(ended.decided_by)}: holdfast logs {ended.id} {ended.decided_by}")
+    raise typer.Exit(resolve_exit_code(ended))
 
 
-def _first(job: JobDetail) -> list[str]:
+def _list_first_task(job: JobDetail) -> list[str]:
     return [task.task for task in job.tasks[:1]]
 
 
 def follow_log(client: Client, job_id: str) -> JobDetail:
-    """The first task's log on stdout, one try after the other, until the job has ended or is held; returns it then."""
+    """Print the log of the first task, try by try, until the job has ended or is held; return the job."""
     seen: set[tuple[int, int]] = set()
     while True:
         job = client.job(job_id)
         if not seen and job.task_count > 1 and job.tasks:
-            say_whose(job, job.tasks[0].task)
-        new = _new_tries(client, job, seen)
+            print_log_task(job, job.tasks[0].task)
+        new = _find_new_tries(client, job, seen)
         for task in new:
-            seen.add(_try_of(task))
+            seen.add(_get_try_key(task))
             _write_log(client, job_id, task)
         if new:
             continue
         if job.state.final or str(job.state) == "Held":
             return job
-        client.wait(job_id, timeout=BETWEEN_TRIES)
+        client.wait(job_id, timeout=POLL_INTERVAL)
 
 
-def say_whose(job: JobDetail, task: str) -> None:
-    """On stderr: the log is that of one task of several."""
-    text = f"log of {output.safe(task)}, one of {job.task_count} tasks; `holdfast show {job.id}` lists them"
-    output.note(text, "dim")
+def print_log_task(job: JobDetail, task: str) -> None:
+    """Print on stderr which of several tasks the log belongs to."""
+    text = f"Log of {output.escape(task)}, one of {job.task_count} tasks; list them with `holdfast show {job.id}`"
+    output.print_note(text, "dim")
 
 
-def _new_tries(client: Client, job: JobDetail, seen: set[tuple[int, int]]) -> list[Task]:
-    """Tries of the first task not seen yet, oldest first: short ones may have come and gone between two looks."""
-    if not job.tasks or _try_of(job.tasks[0]) in seen:
+def _find_new_tries(client: Client, job: JobDetail, seen: set[tuple[int, int]]) -> list[Task]:
+    """Return new tries of the first task, oldest first; short ones may have ended between two checks."""
+    if not job.tasks or _get_try_key(job.tasks[0]) in seen:
         return []
     newest = job.tasks[0]
-    if _try_of(newest) == (0, 0):
+    if _get_try_key(newest) == (0, 0):
         return [newest]
     known = [task for attempt in client.attempts(job.id) for task in attempt.tasks if task.task == newest.task]
-    tries = {_try_of(task): task for task in [*known, newest]}
+    tries = {_get_try_key(task): task for task in [*known, newest]}
     return [tries[key] for key in sorted(tries) if key not in seen]
 
 
-def _try_of(task: Task) -> tuple[int, int]:
+def _get_try_key(task: Task) -> tuple[int, int]:
     return task.attempt, task.number
 
 
@@ -96,40 +112,40 @@ def _write_log(client: Client, job_id: str, task: Task) -> None:
             output.emit_bytes(piece)
             last = piece or last
     except ApiError as error:
-        if error.code != "no_log":  # ended before it could write anything
+        if error.code != "no_log":  # ended before it wrote anything
             raise
     if last and not last.endswith(b"\n") and output.is_terminal(sys.stdout):
-        output.emit()  # whatever is said next begins a line of its own; a file gets the log's bytes alone
+        output.emit()  # start the next message on a new line; files get only the bytes of the log
 
 
 def wait_for_end(client: Client, ref: str, *, timeout: float | None = None) -> JobDetail:
-    """The job at its end (or held, or at the timeout); shows meanwhile what it waits for."""
+    """Return the job once it has ended, is held, or the timeout has expired; show its state while it waits."""
     import time
 
     end = None if timeout is None else time.monotonic() + timeout
-    with output.progress("Waiting") as progress:
+    with output.show_progress("Waiting") as progress:
         while True:
             left = None if end is None else max(0.0, end - time.monotonic())
             job = client.wait(ref, timeout=2.0 if left is None else min(2.0, left))
             if job.state.final or str(job.state) == "Held" or (end is not None and time.monotonic() >= end):
                 return client.job(job.id)
-            progress.say(f"{job.name}: {job.state} {show_span(job.submitted_at, None, utc_now())} {job.message}")
+            progress.update(f"{job.name}: {job.state} {format_span(job.submitted_at, None, utc_now())} {job.message}")
 
 
-def say_lost(client: Client, job: JobDetail) -> None:
-    """Artifacts that were not kept. A server that is gone by now changes nothing of how the job ended."""
+def warn_about_lost_artifacts(client: Client, job: JobDetail) -> None:
+    """Warn about artifacts that were not kept; ignore errors, since the job has ended."""
     with suppress(HoldfastError):
-        warn_of_artifacts(client, job.id)
+        warn_about_artifacts(client, job.id)
 
 
-def say_end(job: JobDetail) -> None:
-    took = show_span(job.started_at, job.finished_at, utc_now())
+def print_result(job: JobDetail) -> None:
+    took = format_span(job.started_at, job.finished_at, utc_now())
     style = "green" if str(job.state) == "Succeeded" else "yellow" if not job.state.final else "red"
-    why = f": {output.safe(job.message)}" if job.message and job.message != str(job.state) else ""
-    text = f"{output.safe(job.name)} ({job.id}) {str(job.state).lower()}{f' after {took}' if took else ''}{why}"
-    left = f", {time_left(job.held_until, utc_now())}" if job.held_until else ""
-    output.note(text + left, style)
+    why = f": {output.escape(job.message)}" if job.message and job.message != str(job.state) else ""
+    text = f"{output.escape(job.name)} ({job.id}) {str(job.state).lower()}{f' after {took}' if took else ''}{why}"
+    left = f", {format_time_left(job.held_until, utc_now())}" if job.held_until else ""
+    output.print_note(text + left, style)
     if str(job.state) == "Held":
-        output.hint(f"holdfast ssh {job.id}", f"holdfast logs {job.id}", f"holdfast release {job.id}")
+        output.print_hint(f"holdfast ssh {job.id}", f"holdfast logs {job.id}", f"holdfast release {job.id}")
     elif str(job.state) == "Failed":
-        output.hint(f"holdfast why {job.id}", f"holdfast logs {job.id}", rerun_words(job))
+        output.print_hint(f"holdfast why {job.id}", f"holdfast logs {job.id}", build_rerun_command(job))

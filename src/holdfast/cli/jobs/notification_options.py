@@ -1,4 +1,4 @@
-"""What to be told of: an option of submit, plan and rerun."""
+"""Notification option of submit, plan and rerun."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ import typer
 
 Notify = Annotated[
     str | None,
-    typer.Option(metavar="EVENTS", help="Tell me of these, whatever I chose for others: failed,held,succeeded."),
+    typer.Option(metavar="EVENTS", help="Notify on these events instead of your default ones: failed,held,succeeded."),
 ]

@@ -1,4 +1,4 @@
-"""`holdfast show`: one job on one page."""
+"""The `show` command: the details of a job."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import output
-from ..quantities import show_count, show_duration, show_instant, show_size, show_span, utc_now
-from .artifact_messages import shortened
-from .debugger_notification import free, place_of
-from .holds import held_words, rerun_words
-from .why import used_words
+from ..quantities import format_count, format_duration, format_local_time, format_size, format_span, utc_now
+from .artifact_messages import shorten_lines
+from .debugger_notification import format_debugger_location, list_free_debuggers
+from .holds import build_rerun_command, format_hold
+from .why import format_usage
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from holdfast.api.why import Why
     from holdfast.sdk import Attempt, Debugger, JobDetail, Task
 
-COMMAND_LINES = 5  # of a role's command; `holdfast clone` prints all
+MAX_COMMAND_LINES = 5  # of a role's command; `holdfast clone` prints all
 MAX_WARNINGS = 5
 MAX_DEBUGGERS = 10
-MAX_HELD = 20  # tasks whose time left is told
+MAX_HELD_TASKS = 20  # tasks whose remaining time is shown
 TASK_COLUMNS = ("TASK", "STATE", "TRY", "NODE", "STARTED", "RAN", "EXIT", "LOGS")
 
 
@@ -33,18 +33,18 @@ def show_job(
     not_held: str = "",
     why: Why | None = None,
 ) -> None:
-    """`not_held`: why a failed task of it is not kept. `why`: what was concluded of one that ended or is held."""
-    output.emit(output.render(_heading(job)))
-    for label, value in _facts(job, why):
-        output.emit(f"  {label:<11} {output.safe(value)}")
+    """Print a job. `not_held`: why a failed task is not held. `why`: the verdict on an ended or held job."""
+    output.emit(output.render(_build_heading(job)))
+    for label, value in _list_facts(job, why):
+        output.emit(f"  {label:<11} {output.escape(value)}")
     if not_held:
-        output.emit(f"  not held    {output.safe(not_held)}")
-    for at, line in enumerate(shortened(artifacts, job.id)):
-        output.emit(f"  {'' if at else 'artifacts':<11} {output.safe(line)}")
+        output.emit(f"  not held    {output.escape(not_held)}")
+    for at, line in enumerate(shorten_lines(artifacts, job.id)):
+        output.emit(f"  {'' if at else 'artifacts':<11} {output.escape(line)}")
     for reason in job.waiting or ():
-        output.emit(f"  waits       {output.safe(reason)}")
+        output.emit(f"  waiting     {output.escape(reason)}")
     for warning in warnings[:MAX_WARNINGS]:
-        output.emit(f"  warning     {output.safe(warning)}")
+        output.emit(f"  warning     {output.escape(warning)}")
     if len(warnings) > MAX_WARNINGS:
         output.emit(f"              and {len(warnings) - MAX_WARNINGS} more: holdfast events {job.id}")
     for attempt in attempts:
@@ -53,61 +53,61 @@ def show_job(
     if not attempts and job.tasks:
         output.emit()
         _show_tasks(job.tasks)
-    _show_next(job)
+    _suggest_next(job)
 
 
-def _heading(job: JobDetail) -> Text:
-    text = output.cell(job.name)
+def _build_heading(job: JobDetail) -> Text:
+    text = output.to_cell(job.name)
     text.stylize("bold")
     text.append(f"  {job.id}  ", style="not bold")
-    text.append_text(output.state_cell(job.state, job.stopping))
+    text.append_text(output.build_state_cell(job.state, job.stopping))
     return text
 
 
-def _reason(job: JobDetail, why: Why | None) -> str:
-    """The verdict, where there is one; else what the job says itself."""
+def _choose_reason(job: JobDetail, why: Why | None) -> str:
+    """Return the verdict, if there is one, else the message of the job."""
     failure = why.failure if why else None
     if failure is None or failure.fault == "unknown" or str(job.state) not in ("Failed", "Held"):
         return job.message
     return f"{failure.task}: {failure.title}" if failure.task else failure.title
 
 
-def _facts(job: JobDetail, why: Why | None) -> Iterator[tuple[str, object]]:
+def _list_facts(job: JobDetail, why: Why | None) -> Iterator[tuple[str, object]]:
     now = utc_now()
-    if reason := _reason(job, why):
-        yield "why", reason
+    if reason := _choose_reason(job, why):
+        yield "reason", reason
     if job.exit and job.exit.hint:
-        yield "try", job.exit.hint
+        yield "hint", job.exit.hint
     if job.description:
-        yield "about", job.description
-    yield "by", f"{job.user} in {job.group}"
-    yield "submitted", f"{show_instant(job.submitted_at)} ({show_span(job.submitted_at, None, now)} ago)"
+        yield "description", job.description
+    yield "owner", f"{job.user}, group {job.group}"
+    yield "submitted", f"{format_local_time(job.submitted_at)} ({format_span(job.submitted_at, None, now)} ago)"
     if job.started_at:
-        yield "started", f"{show_instant(job.started_at)}, ran {show_span(job.started_at, job.finished_at, now)}"
+        yield "started", f"{format_local_time(job.started_at)}, ran {format_span(job.started_at, job.finished_at, now)}"
     if job.finished_at:
-        yield "finished", show_instant(job.finished_at)
+        yield "finished", format_local_time(job.finished_at)
     if job.exit_code is not None:
         yield "exit code", job.exit_code
-    for task in [task for task in job.tasks if task.held and task.state == "Held"][:MAX_HELD]:
+    for task in [task for task in job.tasks if task.held and task.state == "Held"][:MAX_HELD_TASKS]:
         assert task.held is not None
-        yield "held", f"{task.task} {held_words(task.held, now)}"
+        yield "held", f"{task.task} {format_hold(task.held, now)}"
     for debugger in job.debuggers[:MAX_DEBUGGERS]:
-        yield "debugger", f"{_stands(debugger)} {place_of(debugger)}"
-    yield from _roles(job)
-    yield "asks for", _amount(job)
+        yield "debugger", f"{_describe_debugger(debugger)} {format_debugger_location(debugger)}"
+    yield from _list_role_facts(job)
+    yield "requests", _format_requests(job)
     if why and why.efficiency and job.state.final:
-        for at, said in enumerate(used_words(why.efficiency)):
-            yield "" if at else "used", said
-    yield "time limit", show_duration(job.time_limit) if job.time_limit else "none"
-    if (kept := _hold(job)) and not job.state.final:
-        yield "if it fails", kept
+        for at, usage_lines in enumerate(format_usage(why.efficiency)):
+            yield "" if at else "used", usage_lines
+    yield "time limit", format_duration(job.time_limit) if job.time_limit else "none"
+    if (kept := _describe_hold(job)) and not job.state.final:
+        yield "on failure", kept
     if job.attempt or job.retries.user or job.retries.platform:
-        yield "attempt", f"{job.attempt}{_retried(job)}"
+        yield "attempt", f"{job.attempt}{_describe_retries(job)}"
     if job.retry_at:
-        yield "next try", show_instant(job.retry_at)
+        yield "next retry", format_local_time(job.retry_at)
     if job.stop:
         because = f": {job.stop.why}" if job.stop.why else ""
-        yield "stopped by", f"{job.stop.actor} at {show_instant(job.stop.at)}{because}"
+        yield "stopped by", f"{job.stop.actor} at {format_local_time(job.stop.at)}{because}"
     if job.rerun_of:
         yield "rerun of", job.rerun_of
     if job.schedule:
@@ -115,113 +115,113 @@ def _facts(job: JobDetail, why: Why | None) -> Iterator[tuple[str, object]]:
     if job.tags:
         yield "tags", ", ".join(job.tags)
     if job.isolation == "none":
-        yield "isolation", "none: this job is not isolated from others on the machine"
+        yield "isolation", "none: this job is not isolated from other jobs on the node"
 
 
-def _stands(debugger: Debugger) -> str:
+def _describe_debugger(debugger: Debugger) -> str:
     if debugger.attached:
-        return "has somebody at it,"
-    return "waits at" if debugger.waits else "is there, last at"
+        return "attached,"
+    return "waiting at" if debugger.waits else "running, last at"
 
 
-def _hold(job: JobDetail) -> str:
-    """Empty: it is not held."""
+def _describe_hold(job: JobDetail) -> str:
+    """Describe what is held if the job fails; empty: nothing."""
     hold = job.job.get("hold") or {}
     if hold.get("keep", "nothing") == "nothing" or str(job.state) == "Held":
         return ""
     length = hold.get("duration")
-    what = "its files are held" if hold["keep"] == "files" else "it is held"
-    return f"{what} for {show_duration(length)}" if length else what
+    what = "hold files" if hold["keep"] == "files" else "hold"
+    return f"{what} for {format_duration(length)}" if length else what
 
 
-def _retried(job: JobDetail) -> str:
-    """, after 2 retries of its own and 1 by the platform"""
+def _describe_retries(job: JobDetail) -> str:
+    """Format as , after 2 retries and 1 platform retry."""
     own, platform = job.retries.user, job.retries.platform
     if not own and not platform:
         return ""
     if not own:
-        return f", after {_retries(platform)} by the platform"
-    return f", after {_retries(own)} of its own" + (f" and {platform} by the platform" if platform else "")
+        return f", after {_count_retries(platform, 'platform ')}"
+    return f", after {_count_retries(own)}" + (f" and {_count_retries(platform, 'platform ')}" if platform else "")
 
 
-def _retries(count: int) -> str:
-    return f"{count} {'retry' if count == 1 else 'retries'}"
+def _count_retries(count: int, kind: str = "") -> str:
+    return f"{count} {kind}{'retry' if count == 1 else 'retries'}"
 
 
-def _roles(job: JobDetail) -> Iterator[tuple[str, object]]:
-    """What runs, in what, with which folders; each role by name where there are several."""
+def _list_role_facts(job: JobDetail) -> Iterator[tuple[str, object]]:
+    """Yield command, image and mounts of each role, with its name if there are several."""
     roles = job.job.get("roles") or ()
     for role in roles:
         if len(roles) > 1:
-            yield "role", f"{role.get('name', '')}, {show_count(role.get('instances', 1), 'task')}"
+            yield "role", f"{role.get('name', '')}, {format_count(role.get('instances', 1), 'task')}"
         if role.get("image"):
             stands_for = role.get("image_url")
-            yield "image", f"{role['image']}, which is {stands_for}" if stands_for else role["image"]
+            yield "image", f"{role['image']} ({stands_for})" if stands_for else role["image"]
         if role.get("instance_type"):
-            yield "size", role["instance_type"]
+            yield "type", role["instance_type"]
         lines = [line for text in role.get("commands") or () for line in str(text).splitlines()]
-        for at, line in enumerate(lines[:COMMAND_LINES]):
+        for at, line in enumerate(lines[:MAX_COMMAND_LINES]):
             yield "" if at else "command", line
-        if len(lines) > COMMAND_LINES:
-            yield "", f"… ({show_count(len(lines) - COMMAND_LINES, 'more line')})"
+        if len(lines) > MAX_COMMAND_LINES:
+            yield "", f"… ({format_count(len(lines) - MAX_COMMAND_LINES, 'more line')})"
         for at, mount in enumerate(role.get("mounts") or ()):
-            yield "" if at else "mounts", _mount(mount)
+            yield "" if at else "mounts", _format_mount(mount)
 
 
-def _mount(mount: Mapping[str, Any]) -> str:
+def _format_mount(mount: Mapping[str, Any]) -> str:
     source, target = mount.get("source", ""), mount.get("target", "")
     where = source if source == target else f"{source} at {target}"
     return where if mount.get("read_only", True) else f"{where}, writable"
 
 
-def _amount(job: JobDetail) -> str:
+def _format_requests(job: JobDetail) -> str:
     asked = job.resources
-    gpus = f", {show_count(asked.gpu, 'GPU')}" if asked.gpu else ""
+    gpus = f", {format_count(asked.gpu, 'GPU')}" if asked.gpu else ""
     tasks = f" for {job.task_count} tasks" if job.task_count > 1 else ""
-    return f"{show_count(asked.cpu, 'core')}, {show_size(asked.memory)}{gpus}{tasks}"
+    return f"{format_count(asked.cpu, 'core')}, {format_size(asked.memory)}{gpus}{tasks}"
 
 
 def _show_tasks(tasks: Sequence[Task]) -> None:
     now = utc_now()
-    ports = [_ports(task) for task in tasks]
+    ports = [_format_ports(task) for task in tasks]
     columns = TASK_COLUMNS if not any(ports) else (*TASK_COLUMNS, "PORTS")
     rows = [
         [
             task.task,
-            output.state_cell(task.state),
+            output.build_state_cell(task.state),
             task.number,
             task.node,
-            show_instant(task.started_at),
-            show_span(task.started_at, task.held.since if task.held else task.finished_at, now),
+            format_local_time(task.started_at),
+            format_span(task.started_at, task.held.since if task.held else task.finished_at, now),
             task.exit.message if task.exit else "",
             task.logs,
             *([listed] if any(ports) else ()),
         ]
         for task, listed in zip(tasks, ports, strict=True)
     ]
-    output.table(columns, rows, cut=("EXIT", "PORTS"))
+    output.print_table(columns, rows, cut=("EXIT", "PORTS"))
 
 
-def _ports(task: Task) -> str:
-    """ssh 23456, http 31021"""
+def _format_ports(task: Task) -> str:
+    """Format as ssh 23456, http 31021."""
     return ", ".join(f"{label} {' '.join(map(str, numbers))}" for label, numbers in task.ports.items())
 
 
-def _show_next(job: JobDetail) -> None:
-    if free(job.debuggers):
-        output.hint(f"holdfast debug {job.id}", f"holdfast logs -f {job.id}", f"holdfast stop {job.id}")
+def _suggest_next(job: JobDetail) -> None:
+    if list_free_debuggers(job.debuggers):
+        output.print_hint(f"holdfast debug {job.id}", f"holdfast logs -f {job.id}", f"holdfast stop {job.id}")
     elif str(job.state) == "Held":
-        output.hint(f"holdfast ssh {job.id}", f"holdfast extend {job.id}", f"holdfast release {job.id}")
+        output.print_hint(f"holdfast ssh {job.id}", f"holdfast extend {job.id}", f"holdfast release {job.id}")
     elif str(job.state) == "Running":
-        output.hint(f"holdfast logs -f {job.id}", f"holdfast ssh {job.id}", f"holdfast stop {job.id}")
+        output.print_hint(f"holdfast logs -f {job.id}", f"holdfast ssh {job.id}", f"holdfast stop {job.id}")
     elif str(job.state) == "Pending":
-        output.hint(f"holdfast why {job.id}", f"holdfast logs -f {job.id}", f"holdfast stop {job.id}")
+        output.print_hint(f"holdfast why {job.id}", f"holdfast logs -f {job.id}", f"holdfast stop {job.id}")
     elif not job.state.final:
-        output.hint(f"holdfast logs -f {job.id}", f"holdfast stop {job.id}")
+        output.print_hint(f"holdfast logs -f {job.id}", f"holdfast stop {job.id}")
     elif str(job.state) == "Succeeded":
-        output.hint(f"holdfast logs {job.id}", f"holdfast clone {job.id}")
+        output.print_hint(f"holdfast logs {job.id}", f"holdfast clone {job.id}")
     else:
         failed = str(job.state) == "Failed"
         first = f"holdfast why {job.id}" if failed else f"holdfast events {job.id}"
-        again = rerun_words(job) if failed else f"holdfast rerun {job.id}"
-        output.hint(first, f"holdfast logs {job.id}", again)
+        again = build_rerun_command(job) if failed else f"holdfast rerun {job.id}"
+        output.print_hint(first, f"holdfast logs {job.id}", again)

@@ -1,4 +1,4 @@
-"""simulate: run a job file on this machine before it is submitted."""
+"""The `simulate` command: run a job file on this machine before you submit it."""
 
 from __future__ import annotations
 
@@ -15,70 +15,73 @@ import typer
 from .. import output
 from ..exitcodes import ERROR, INTERRUPTED, USAGE
 from ..options import Json
-from ..quantities import parse_duration, show_duration
+from ..quantities import format_duration, parse_duration
 from .submit import Dialect, Group, read_job_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from holdfast.core.job import Dialect as Dialects
+    from holdfast.core.job import JobFormat as Dialects
     from holdfast.simulation import Remark, Report
 
-COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
+COLOUR_CODE = re.compile(r"\x1b\[[0-9;:]*m")
 STYLES = {"problem": "red", "warning": "yellow", "note": "dim"}
 
 
-class With(StrEnum):
+class SimulationEngine(StrEnum):
     SANDBOX = "sandbox"
     DOCKER = "docker"
     PODMAN = "podman"
 
 
 def simulate(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A job file in any dialect; - reads stdin.")],
-    role: Annotated[list[str] | None, typer.Option(help="Run this role alone; may be given several times.")] = None,
-    instances: Annotated[str, typer.Option(metavar="N|all", help="Run so many instances of each role, at most.")] = "1",
-    timeout: Annotated[str, typer.Option(help="Stop it after this long; what ran until then did not fail.")] = "2m",
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Job file in any supported format; - reads stdin.")],
+    role: Annotated[list[str] | None, typer.Option(help="Run only this role. Repeatable.")] = None,
+    instances: Annotated[str, typer.Option(metavar="N|all", help="Maximum number of instances of each role.")] = "1",
+    timeout: Annotated[str, typer.Option(help="Stop after this time; running tasks have not failed.")] = "2m",
     engine: Annotated[
-        With, typer.Option("--with", help="Run it in this: the sandbox of the embedded engine, or containers.")
-    ] = With.SANDBOX,
+        SimulationEngine, typer.Option("--with", help="Run in the sandbox of the embedded engine, or in containers.")
+    ] = SimulationEngine.SANDBOX,
     group: Group = None,
     dialect: Dialect = None,
-    server: Annotated[bool, typer.Option(help="Ask the server, where there is one, what only it knows.")] = True,
+    server: Annotated[bool, typer.Option(help="Also check the job against the server, if there is one.")] = True,
     json: Json = False,
 ) -> None:
-    """Run a job file here before it is submitted, and say what would break in the real run.
+    """Run a job file on this machine and report what would fail in the real run.
 
-    Ends with 0 when nothing would break, 1 when something would, 2 when the file is no valid job.
+    Exit codes: 0 if no problem was found, 1 if there are problems, 2 if the job file is invalid.
     """
-    from holdfast.settings import default_home, load_settings
+    from holdfast.settings import load_settings, resolve_default_home
     from holdfast.simulation import Ending, Options, Remarks, ServerView, ask_server, read_job
     from holdfast.simulation import simulate as run
 
     wanted = Options(
-        engine=engine.value, roles=tuple(role or ()), instances=_count(instances), timeout=_timeout(timeout)
+        engine=engine.value,
+        roles=tuple(role or ()),
+        instances=_parse_instances(instances),
+        timeout=_parse_timeout(timeout),
     )
-    state, remarks = default_home(), Remarks()
+    state, remarks = resolve_default_home(), Remarks()
     settings = load_settings(state, os.environ)
-    with _invalid(file, json):
+    with _exit_if_invalid(file, json):
         text = read_job_file(file)
         view = ask_server(text, group=group, dialect=dialect) if server else ServerView(why="--no-server")
-        job = read_job(text, settings, remarks, dialect=_dialect(dialect), user=view.user or None)
+        job = read_job(text, settings, remarks, dialect=_parse_dialect(dialect), user=view.user or None)
     job = replace(job, group=group) if group else job
-    report = run(job, wanted, state=state, settings=settings, view=view, remarks=remarks, say=_sayer(json))
+    report = run(job, wanted, state=state, settings=settings, view=view, remarks=remarks, say=_build_printer(json))
     if json:
-        output.emit_json({**_plain(report), "would_break": report.would_break})
+        output.emit_json({**_report_to_dict(report), "would_break": report.has_problems})
     else:
-        show(report)
+        show_report(report)
     if report.ending is Ending.INTERRUPTED:
         raise typer.Exit(INTERRUPTED)
-    if report.would_break:
+    if report.has_problems:
         raise typer.Exit(ERROR)
 
 
 @contextmanager
-def _invalid(file: str, json: bool) -> Iterator[None]:
-    """A file that is no job ends us with a code of its own."""
+def _exit_if_invalid(file: str, json: bool) -> Iterator[None]:
+    """Exit with code 2 if the job file is invalid."""
     from holdfast.core.errors import UserError
 
     from ..errors import show_error
@@ -90,84 +93,84 @@ def _invalid(file: str, json: bool) -> Iterator[None]:
         raise typer.Exit(USAGE) from None
 
 
-def _dialect(name: str | None) -> Dialects | None:
-    from holdfast.core.job import Dialect
+def _parse_dialect(name: str | None) -> Dialects | None:
+    from holdfast.core.job import JobFormat
 
-    if name is not None and name not in tuple(Dialect):
-        raise typer.BadParameter(f"there is no dialect {name!r}; known are {', '.join(Dialect)}")
-    return Dialect(name) if name else None
+    if name is not None and name not in tuple(JobFormat):
+        raise typer.BadParameter(f"unknown file format {name!r}; supported: {', '.join(JobFormat)}")
+    return JobFormat(name) if name else None
 
 
-def _count(text: str) -> int | None:
+def _parse_instances(text: str) -> int | None:
     if text == "all":
         return None
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise typer.BadParameter(f"--instances: {text!r} is neither a number above 0 nor all")
+        raise typer.BadParameter(f"--instances: {text!r} is neither a positive number nor 'all'")
     return int(text)
 
 
-def _timeout(text: str) -> float:
+def _parse_timeout(text: str) -> float:
     seconds = parse_duration(text)
     if seconds <= 0:
-        raise typer.BadParameter("--timeout must be above 0")
+        raise typer.BadParameter("--timeout must be greater than 0")
     return seconds
 
 
-def _sayer(json: bool) -> Callable[[str, str], None]:
-    """Lines of tasks go to stdout as they come; where that is for the report in JSON, to stderr."""
+def _build_printer(json: bool) -> Callable[[str, str], None]:
+    """Return a function that prints output of tasks to stdout, or to stderr with --json."""
 
-    def say(task: str, line: str) -> None:
+    def print_message(task: str, line: str) -> None:
         stream = sys.stderr if json else sys.stdout
-        text = f"{output.styled(f'{output.safe(task)} |', 'cyan', stream)} {_coloured(line, stream)}"
-        output.note(text) if json else output.emit(text)
+        text = f"{output.style_text(f'{output.escape(task)} |', 'cyan', stream)} {_sanitize_colours(line, stream)}"
+        output.print_note(text) if json else output.emit(text)
 
-    return say
+    return print_message
 
 
-def _coloured(line: str, stream: IO[str]) -> str:
-    """Safe, with the colours of whoever wrote it where there are any; they end with the line."""
+def _sanitize_colours(line: str, stream: IO[str]) -> str:
+    """Return the line escaped, with its own colours on a colour terminal, reset at its end."""
     if not output.has_colour(stream):
-        return output.safe(COLOUR.sub("", line))
-    pieces = COLOUR.split(line)
-    colours = [*COLOUR.findall(line), "\x1b[0m" if len(pieces) > 1 else ""]
-    return "".join(output.safe(piece) + colour for piece, colour in zip(pieces, colours, strict=True))
+        return output.escape(COLOUR_CODE.sub("", line))
+    pieces = COLOUR_CODE.split(line)
+    colours = [*COLOUR_CODE.findall(line), "\x1b[0m" if len(pieces) > 1 else ""]
+    return "".join(output.escape(piece) + colour for piece, colour in zip(pieces, colours, strict=True))
 
 
-def _plain(report: Report) -> dict[str, object]:
+def _report_to_dict(report: Report) -> dict[str, object]:
     return {name: getattr(report, name) for name in type(report).__dataclass_fields__}
 
 
-def show(report: Report) -> None:
+def show_report(report: Report) -> None:
     for task in report.tasks:
-        seconds = f" after {show_duration(task.seconds)}" if task.seconds is not None and task.state != "Cut" else ""
-        output.emit(f"{output.safe(task.task)}: {output.safe(task.message)}{seconds}")
+        seconds = f" after {format_duration(task.seconds)}" if task.seconds is not None and task.state != "Cut" else ""
+        output.emit(f"{output.escape(task.task)}: {output.escape(task.message)}{seconds}")
     for level in STYLES:
         for remark in report.remarks:
             if remark.level == level:
                 _show_remark(remark)
-    output.emit(output.styled(_summary(report), "red" if report.would_break else "green", sys.stdout))
+    output.emit_styled(_summarize_report(report), "red" if report.has_problems else "green")
 
 
 def _show_remark(remark: Remark) -> None:
-    where = f"{output.safe(remark.role)}: " if remark.role else ""
-    head = output.styled(f"{remark.level}:", STYLES[remark.level], sys.stdout)
-    output.emit(f"{head} {where}{output.safe(remark.text)}")
+    where = f"{output.escape(remark.role)}: " if remark.role else ""
+    head = output.style_text(f"{remark.level}:", STYLES[remark.level], sys.stdout)
+    output.emit(f"{head} {where}{output.escape(remark.text)}")
     for line in remark.evidence:
-        output.emit(f"    | {output.safe(line)}")
+        output.emit(f"    | {output.escape(line)}")
     if remark.hint:
-        output.emit(f"    {output.safe(remark.hint)}")
+        output.emit(f"    {output.escape(remark.hint)}")
 
 
-def _summary(report: Report) -> str:
+def _summarize_report(report: Report) -> str:
     problems = sum(remark.level == "problem" for remark in report.remarks)
     if problems:
-        return f"It would break: {problems} {'problem' if problems == 1 else 'problems'}."
+        return f"The job would fail: {problems} {'problem' if problems == 1 else 'problems'}."
     if report.ending == "interrupted":
-        return "Stopped before its end; nothing had failed."
+        return "Interrupted; nothing had failed."
     if any(task.state == "Failed" for task in report.tasks):
-        return "It failed here, which says nothing of the real run: see the warnings."
+        return "It failed here, but the real run may succeed: see the warnings."
     warnings = sum(remark.level == "warning" for remark in report.remarks)
     rest = f", with {warnings} {'warning' if warnings == 1 else 'warnings'}" if warnings else ""
     if report.ending == "timeout":
-        return f"Ran {report.seconds:.0f} s without failing{rest}, then the simulation stopped it. Longer: --timeout."
-    return f"Nothing broke{rest}."
+        return f"No failure in {report.seconds:.0f} s{rest}; stopped by the timeout. To run longer, use --timeout."
+    return f"No problems found{rest}."

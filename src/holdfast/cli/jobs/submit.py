@@ -1,171 +1,95 @@
-"""submit and plan: job files, or a job made of the command line."""
+"""The `submit` and `plan` commands, for a job file or a command after `--`."""
 
 from __future__ import annotations
 
 import shlex
 import shutil
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+
+from holdfast.core.errors import TooLarge, UserError
 
 from .. import output
-from ..catalogue.instance_types import complete_instance_type
-from ..options import Follow, Json, Wait, connect
-from .follow import stay
-from .hold_options import Hold, HoldFiles, HoldFor, hold_word
-from .job_options import absolute_mount, compose_job
+from ..command_after_dashes import DashesCommand, get_command_after_dashes
+from ..options import Follow, Json, Wait, connect, expand_options
+from .follow import report_submitted
+from .hold_options import HoldOptions
+from .job_options import JobOptions, compose_job
 from .notification_options import Notify
 
 if TYPE_CHECKING:
     from holdfast.sdk import Plan
 
-MAX_BYTES = 64 * 1024 * 1024  # of a job file; the server accepts far less, but it says so better
-JOB_OPTIONS = "Describing a job given as a command"
+MAX_JOB_FILE_SIZE = 64 * 1024 * 1024  # of a job file; the server accepts less, with a better error message
 
 
-class TakesCommand(TyperCommand):
-    """Keeps what stands after `--` apart: it is the job's command, not ours."""
+class JobCommand(DashesCommand):
+    """A command that keeps the arguments after `--` as the job's command."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if "--" in args:
-            cut = args.index("--")
-            ctx.meta["holdfast.command"] = args[cut + 1 :]
-            args = args[:cut]
-        given = list(args)  # parsing takes them away
-        try:
-            return list(super().parse_args(ctx, args))
-        except typer.TyperException as error:
-            if "unexpected extra argument" in error.format_message():
-                words = f"holdfast {ctx.info_name} -- {shlex.join(_from_first_word(given))}"
-                raise typer.BadParameter(f"give one FILE; a command goes after --: {words}", ctx=ctx) from None
-            raise
+    def suggest_dashes(self, ctx: Any, args: list[str], message: str) -> str | None:
+        if "unexpected extra argument" not in message:
+            return None
+        return (
+            f"expected one FILE; put a command after --: holdfast {ctx.info_name} -- {shlex.join(_skip_options(args))}"
+        )
 
 
-def _from_first_word(args: list[str]) -> list[str]:
-    """What looks like a command: all from the first argument on that is no option."""
+def _skip_options(args: list[str]) -> list[str]:
+    """Return the arguments from the first one that is not an option."""
     at = next((at for at, arg in enumerate(args) if not arg.startswith("-")), 0)
     return args[at:]
 
 
-File = Annotated[str | None, typer.Argument(metavar="FILE", help="A job file in any dialect; - reads stdin.")]
-Group = Annotated[str | None, typer.Option("--group", "-g", help="Group whose quota it uses.")]
-Dialect = Annotated[str | None, typer.Option(help="Read the file as this dialect, instead of recognising it.")]
-Name = Annotated[str | None, typer.Option(help="Name; by default the program's.", rich_help_panel=JOB_OPTIONS)]
-Image = Annotated[str | None, typer.Option(help="Image to run in.", rich_help_panel=JOB_OPTIONS)]
-InstanceType = Annotated[
-    str | None,
-    typer.Option(
-        help="Size of each task, by name: see holdfast instance-type ls.",
-        rich_help_panel=JOB_OPTIONS,
-        autocompletion=complete_instance_type,
-    ),
-]
-Cpu = Annotated[float | None, typer.Option(help="Cores of each task.", rich_help_panel=JOB_OPTIONS)]
-Memory = Annotated[str | None, typer.Option(help="Memory of each task: 512Mi, 2Gi.", rich_help_panel=JOB_OPTIONS)]
-Gpu = Annotated[int | None, typer.Option(help="GPUs of each task.", rich_help_panel=JOB_OPTIONS)]
-Env = Annotated[
-    list[str] | None,
-    typer.Option("--env", "-e", metavar="NAME=VALUE", help="A variable.", rich_help_panel=JOB_OPTIONS),
-]
-Mount = Annotated[
-    list[str] | None,
-    typer.Option(metavar="SRC[:DST][:ro|rw]", help="A folder to show in the task.", rich_help_panel=JOB_OPTIONS),
-]
-Files = Annotated[
-    bool,
-    typer.Option(
-        "--files", help="Show the group's shared files at /phfs: holdfast files.", rich_help_panel=JOB_OPTIONS
-    ),
-]
-Dataset = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME", help="A dataset, shown below /datasets; may be repeated.", rich_help_panel=JOB_OPTIONS
-    ),
-]
-Instances = Annotated[int | None, typer.Option(help="How many tasks.", rich_help_panel=JOB_OPTIONS)]
-TimeLimit = Annotated[str | None, typer.Option(help="How long it may run: 90m, 2h, none.", rich_help_panel=JOB_OPTIONS)]
-Retry = Annotated[int | None, typer.Option(help="Tries after a failure.", rich_help_panel=JOB_OPTIONS)]
-Priority = Annotated[int | None, typer.Option(help="Higher goes first.", rich_help_panel=JOB_OPTIONS)]
+File = Annotated[str | None, typer.Argument(metavar="FILE", help="Job file in any supported format; - reads stdin.")]
+Group = Annotated[str | None, typer.Option("--group", "-g", help="Group of the job.")]
+Dialect = Annotated[str | None, typer.Option(help="Format of the job file. Default: detected.")]
 
 
+@expand_options
 def submit(
     ctx: typer.Context,
+    *,
     file: File = None,
     group: Group = None,
     dialect: Dialect = None,
-    name: Name = None,
-    image: Image = None,
-    instance_type: InstanceType = None,
-    cpu: Cpu = None,
-    memory: Memory = None,
-    gpu: Gpu = None,
-    env: Env = None,
-    mount: Mount = None,
-    dataset: Dataset = None,
-    files: Files = False,
-    instances: Instances = None,
-    time_limit: TimeLimit = None,
-    retry: Retry = None,
-    priority: Priority = None,
-    hold: Hold = None,
-    hold_for: HoldFor = None,
-    hold_files: HoldFiles = False,
+    options: JobOptions,
+    hold: HoldOptions,
     notify: Notify = None,
     follow: Follow = False,
     wait: Wait = False,
     json: Json = False,
 ) -> None:
-    """Submit a job: `holdfast submit FILE`, or `holdfast submit -- command…`."""
-    job, keep = _job(ctx, file), hold_word(hold, hold_for, hold_files)
+    """Submit a job: `holdfast submit FILE` or `holdfast submit -- COMMAND…`."""
+    job = _read_job(ctx, file, options)
+    hold_value = hold.build_value()
     with connect() as client:
-        sent = client.submit(job, group=group, dialect=dialect, hold=keep, notify=notify)
-        if not json or follow:
-            output.note(f"Submitted {output.safe(sent.name)} as {sent.id}.", "bold")
-        for warning in sent.warnings:
-            output.note(f"warning: {output.safe(warning)}", "yellow")
-        if follow or wait:
-            stay(client, sent, follow=follow, json=json)
-    if json:
-        output.emit_json(sent)
-    elif not output.is_terminal(sys.stdout):
-        output.emit(sent.id)
-    output.hint(f"holdfast logs -f {sent.id}", f"holdfast show {sent.id}")
+        sent = client.submit(job, group=group, dialect=dialect, hold=hold_value, notify=notify)
+        report_submitted(client, sent, follow=follow, wait=wait, json=json)
+    output.print_hint(f"holdfast logs -f {sent.id}", f"holdfast show {sent.id}")
 
 
+@expand_options
 def plan(
     ctx: typer.Context,
+    *,
     file: File = None,
     group: Group = None,
     dialect: Dialect = None,
-    name: Name = None,
-    image: Image = None,
-    instance_type: InstanceType = None,
-    cpu: Cpu = None,
-    memory: Memory = None,
-    gpu: Gpu = None,
-    env: Env = None,
-    mount: Mount = None,
-    dataset: Dataset = None,
-    files: Files = False,
-    instances: Instances = None,
-    time_limit: TimeLimit = None,
-    retry: Retry = None,
-    priority: Priority = None,
-    hold: Hold = None,
-    hold_for: HoldFor = None,
-    hold_files: HoldFiles = False,
+    options: JobOptions,
+    hold: HoldOptions,
     notify: Notify = None,
-    yaml: Annotated[bool, typer.Option("--yaml", help="Print the job in Holdfast's own YAML.")] = False,
+    yaml: Annotated[bool, typer.Option("--yaml", help="Print the job as YAML in Holdfast format.")] = False,
     json: Json = False,
 ) -> None:
-    """Say what would happen to a job, without submitting it."""
-    job, keep = _job(ctx, file), hold_word(hold, hold_for, hold_files)
+    """Show what would happen to a job, without submitting it."""
+    job = _read_job(ctx, file, options)
+    hold_value = hold.build_value()
     with connect() as client:
-        found = client.plan(job, group=group, dialect=dialect, hold=keep, notify=notify)
+        found = client.plan(job, group=group, dialect=dialect, hold=hold_value, notify=notify)
     if json:
         output.emit_json(found)
     elif yaml:
@@ -174,68 +98,54 @@ def plan(
         _show_plan(found)
     if found.verdict == "never":
         raise typer.Exit(1)
-    output.hint(f"holdfast submit {file or '-- …'}")
+    output.print_hint(f"holdfast submit {file or '-- …'}")
 
 
 VERDICTS = {
     "now": ("It would start now.", "green"),
-    "wait": ("It would wait.", "yellow"),
-    "never": ("It could never run here.", "red"),
+    "wait": ("It would wait in the queue.", "yellow"),
+    "never": ("It can never run on this server.", "red"),
 }
 
 
 def _show_plan(plan: Plan) -> None:
     text, style = VERDICTS.get(plan.verdict, (plan.verdict, ""))
-    output.emit(output.styled(text, style, sys.stdout))
+    output.emit_styled(text, style)
     for reason in plan.reasons:
-        output.emit(f"  - {output.safe(reason)}")
+        output.emit(f"  - {output.escape(reason)}")
     for warning in plan.warnings:
-        output.emit(f"  warning: {output.safe(warning)}")
+        output.emit(f"  warning: {output.escape(warning)}")
 
 
-def _job(ctx: typer.Context, file: str | None) -> bytes | dict[str, Any]:
-    command: list[str] = ctx.meta.get("holdfast.command", [])
-    given = {key: value for key, value in ctx.params.items() if key in DESCRIBING and value}
+def _read_job(ctx: typer.Context, file: str | None, options: JobOptions) -> bytes | dict[str, Any]:
+    command = get_command_after_dashes(ctx)
     if command and file:
-        raise typer.BadParameter("give a FILE or a command after --, not both")
+        raise typer.BadParameter("FILE and a command after -- cannot be used together")
     if command:
-        if "mount" in given:
-            given["mount"] = [absolute_mount(one, Path.cwd()) for one in given["mount"]]
-        return compose_job(command, **given)
+        return compose_job(command, options, Path.cwd())
+    given = [field.name for field in fields(options) if getattr(options, field.name)]
     if given:
-        options = ", ".join("--" + key.replace("_", "-") for key in given)
-        raise typer.BadParameter(f"{options}: only for a command after --; a FILE says these itself")
+        names = ", ".join("--" + name.replace("_", "-") for name in given)
+        raise typer.BadParameter(f"{names}: only valid with a command after --; set these in the job file")
     if file is None:
-        raise typer.BadParameter(f"give a FILE, or a command after --; to read stdin: holdfast {ctx.info_name} -")
+        raise typer.BadParameter(f"missing FILE or a command after --; to read stdin: holdfast {ctx.info_name} -")
     return read_job_file(file)
 
 
-# fmt: off
-DESCRIBING = frozenset(
-    (
-        "name", "image", "instance_type", "cpu", "memory", "gpu", "env", "mount", "dataset", "instances",
-        "time_limit", "retry", "priority", "files",
-    )
-)
-# fmt: on
-
-
 def read_job_file(file: str) -> bytes:
-    from holdfast.core.errors import TooLarge, UserError
-
     try:
         with sys.stdin.buffer if file == "-" else Path(file).open("rb") as source:
-            data = source.read(MAX_BYTES + 1)
+            data = source.read(MAX_JOB_FILE_SIZE + 1)
     except OSError as error:
-        raise UserError(f"Cannot read {file}: {error.strerror}", hint=_advice(file)) from None
-    if len(data) > MAX_BYTES:
-        raise TooLarge(f"{file} is too large for a job file", hint="Put data into files that the job mounts.")
+        raise UserError(f"Cannot read {file}: {error.strerror}", hint=_suggest_fix(file)) from None
+    if len(data) > MAX_JOB_FILE_SIZE:
+        raise TooLarge(f"{file} is too large for a job file", hint="Move the data to files and mount them.")
     return data
 
 
-def _advice(file: str) -> str:
-    """For a file that cannot be read: it may have been meant as a command."""
+def _suggest_fix(file: str) -> str:
+    """Return the hint for a file that cannot be read: it may be a command."""
     words = file.split()
     if not Path(file).exists() and words and (len(words) > 1 or shutil.which(words[0])):
         return f"To submit a command, put -- before it: holdfast submit -- {shlex.quote(file)}"
-    return "Is the path right?"
+    return "Check the path."

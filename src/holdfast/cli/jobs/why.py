@@ -1,9 +1,8 @@
-"""`holdfast why`: why a job waits, failed or is slow, and what to do about it."""
+"""The `why` command."""
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -14,132 +13,132 @@ from holdfast.core.errors import UserError
 
 from .. import output
 from ..options import Json, complete_job, connect
-from ..quantities import show_count, show_duration, show_instant, show_size, utc_now
+from ..quantities import format_amount, format_count, format_duration, format_local_time, format_size, utc_now
 
 if TYPE_CHECKING:
     from holdfast.api.resources import Amount
-    from holdfast.api.why import Ahead, Blocker, Efficiency, Failure, Holder, Wait, Why
+    from holdfast.api.why import Blocker, Efficiency, Failure, Holder, JobAhead, Wait, Why
     from holdfast.sdk import Client
 
 JobOrNewest = Annotated[
     str | None,
     typer.Argument(
         metavar="JOB",
-        help="Id, a unique part of it, or a name; or the id of a schedule. Default: the newest job of yours.",
+        help="Job id, a unique part of it, or a name; or a schedule id. Default: your newest job.",
         autocompletion=complete_job,
         show_default=False,
     ),
 ]
-Line = tuple[str, str]  # a label, and what is said under it
-MAX_LINES = 12  # of one piece of a log
+LabelledLine = tuple[str, str]  # label and text
+MAX_LINES = 12  # of one log excerpt
 LOG = "log"
-INSTANT = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC")
-SCHEDULE = "recurrence-"  # how ids of schedules begin
+UTC_TIME = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC")
+SCHEDULE_PREFIX = "recurrence-"  # prefix of schedule ids
 
-ENDED = {"Succeeded": "succeeded", "Cancelled": "was cancelled", "Failed": "failed", "Held": "failed and is held"}
+END_STATES = {"Succeeded": "succeeded", "Cancelled": "was cancelled", "Failed": "failed", "Held": "failed and is held"}
 
 
 def why(job: JobOrNewest = None, json: Json = False) -> None:
-    """Say why a job waits, failed or is slow, and what would help.
+    """Explain why a job is pending, failed or slow, and what to do.
 
-    Of a schedule, by its id: what its next run waits for.
+    For a schedule id: what its next run waits for.
     """
-    if job is not None and job.startswith(SCHEDULE):
-        _why_schedule(job, json)
+    if job is not None and job.startswith(SCHEDULE_PREFIX):
+        _explain_schedule(job, json)
         return
     with connect() as client:
-        found = client.why(job if job is not None else _newest(client))
+        found = client.why(job if job is not None else _find_newest_job(client))
     if json:
         output.emit_json(found)
         return
-    _show(*_verdict(found), _lines(found))
-    output.hint(*_next(found))
+    _print_lines(*_summarize_verdict(found), _list_lines(found))
+    output.print_hint(*_suggest_commands(found))
 
 
-def _why_schedule(id: str, json: bool) -> None:
+def _explain_schedule(id: str, json: bool) -> None:
     with connect() as client:
         found = client.why_schedule(id)
     if json:
         output.emit_json(found)
         return
-    text, style = _waits(id, found) if found.blockers else (f"{id} waits for its next time.", "")
-    _show(text, style, _wait(found, first_is_told=True))
-    output.hint(f"holdfast schedule show {id}")
+    text, style = _summarize_wait(id, found) if found.blockers else (f"{id} waits for its next run.", "")
+    _print_lines(text, style, _list_wait_lines(found, first_is_told=True))
+    output.print_hint(f"holdfast schedule show {id}")
 
 
-def _show(text: str, style: str, lines: Iterator[Line]) -> None:
-    output.emit(output.styled(output.safe(text), style, sys.stdout))
+def _print_lines(text: str, style: str, lines: Iterator[LabelledLine]) -> None:
+    output.emit_styled(output.escape(text), style)
     before = ""
-    for label, said in lines:
+    for label, line in lines:
         shown = "" if label == before else label
-        output.emit(f"  {shown:<10} {output.safe(said)}".rstrip())
+        output.emit(f"  {shown:<10} {output.escape(line)}".rstrip())
         before = label
 
 
-def _newest(client: Client) -> str:
+def _find_newest_job(client: Client) -> str:
     found = client.jobs(mine=True, limit=1).items
     if not found:
-        raise UserError("You have no job", hint="Name one: `holdfast ls` lists those you may see.")
+        raise UserError("You have no jobs", hint="Name a job; list them with `holdfast ls`.")
     return found[0].id
 
 
 # -- the first line
 
 
-def _verdict(found: Why) -> tuple[str, str]:
+def _summarize_verdict(found: Why) -> tuple[str, str]:
     who = f"{found.name} ({found.job})"
     if found.failure is not None:
-        return _failed(who, found.state, found.failure)
+        return _summarize_failure(who, found.state, found.failure)
     if found.verdict == "waiting" and found.waiting is not None:
-        return _waits(who, found.waiting)
-    state = ENDED.get(found.state, "runs" if found.state == "Running" else f"is {found.state.lower()}")
+        return _summarize_wait(who, found.waiting)
+    state = END_STATES.get(found.state, "is running" if found.state == "Running" else f"is {found.state.lower()}")
     if found.debugger:
-        return f"{who} {state}, and a debugger waits at {found.debugger}.", "yellow"
+        return f"{who} {state}; a debugger waits at {found.debugger}.", "yellow"
     if found.slow:
         return f"{who} {state}: {found.slow[0].text}", "yellow"
     if found.state == "Cancelled":
         return f"{who} {state}: {found.message}" if found.message else f"{who} {state}", ""
-    return f"{who} {state}; nothing stands out.", "green" if found.state == "Succeeded" else ""
+    return f"{who} {state}; no problems found.", "green" if found.state == "Succeeded" else ""
 
 
-def _failed(who: str, state: str, failure: Failure) -> tuple[str, str]:
-    ended = ENDED.get(state, "failed before")
+def _summarize_failure(who: str, state: str, failure: Failure) -> tuple[str, str]:
+    ended = END_STATES.get(state, "failed before")
     if failure.fault == "unknown":
-        return f"{who} {ended}, and nothing shows why: {failure.title}", "bold red"
+        return f"{who} {ended}; cause unknown: {failure.title}", "bold red"
     sure = "" if failure.confidence == "certain" else f" ({failure.confidence})"
     return f"{who} {ended}: {failure.title}{sure}", "bold red"
 
 
-def _waits(who: str, wait: Wait) -> tuple[str, str]:
+def _summarize_wait(who: str, wait: Wait) -> tuple[str, str]:
     if not wait.blockers:
         return f"{who} is about to start.", "green"
-    return f"{who} waits: {_with_local_times(wait.blockers[0].text)}", "yellow"
+    return f"{who} is waiting: {_localize_times(wait.blockers[0].text)}", "yellow"
 
 
-# -- what it rests on, and what to do
+# -- evidence and hints
 
 
-def _lines(found: Why) -> Iterator[Line]:
+def _list_lines(found: Why) -> Iterator[LabelledLine]:
     if found.failure is not None:
-        yield from _failure(found.failure)
+        yield from _list_failure_lines(found.failure)
     if found.debugger and found.verdict != "debugger":
-        yield "debugger", f"waits at {found.debugger}"
+        yield "debugger", f"waiting at {found.debugger}"
     if found.waiting is not None:
-        yield from _wait(found.waiting, first_is_told=found.verdict == "waiting")
-    said = found.failure is None and found.verdict == "slow"
+        yield from _list_wait_lines(found.waiting, first_is_told=found.verdict == "waiting")
+    is_slow = found.failure is None and found.verdict == "slow"
     for at, finding in enumerate(found.slow):
         tasks = f" ({', '.join(finding.tasks)})" if finding.tasks else ""
-        if at or not said:
+        if at or not is_slow:
             yield "slow", finding.text + tasks
         if finding.remedy:
-            yield "try", finding.remedy
+            yield "hint", finding.remedy
     if found.efficiency is not None:
-        yield from _efficiency(found.efficiency)
+        yield from _list_usage_lines(found.efficiency)
 
 
-def _failure(failure: Failure) -> Iterator[Line]:
+def _list_failure_lines(failure: Failure) -> Iterator[LabelledLine]:
     if failure.explanation:
-        yield "because", failure.explanation
+        yield "cause", failure.explanation
     if failure.frame is not None:
         frame = failure.frame
         inside = f" in {frame.function}" if frame.function else ""
@@ -154,108 +153,106 @@ def _failure(failure: Failure) -> Iterator[Line]:
         for line in lines[-MAX_LINES:]:
             yield "log", f"| {line}"
     if failure.followers:
-        yield "followers", f"{', '.join(failure.followers)} failed because of it"
+        yield "secondary", f"{', '.join(failure.followers)} failed because of it"
     for remedy in failure.remedies:
-        yield "try", remedy
+        yield "hint", remedy
 
 
-def _wait(wait: Wait, *, first_is_told: bool) -> Iterator[Line]:
-    told: set[tuple[Line, ...]] = set()
+def _list_wait_lines(wait: Wait, *, first_is_told: bool) -> Iterator[LabelledLine]:
+    listed: set[tuple[LabelledLine, ...]] = set()
     for at, blocker in enumerate(wait.blockers):
         if at or not first_is_told:
-            yield "waits", _with_local_times(blocker.text)
-        lines = tuple(_holders(blocker))
-        yield from (("in use by", "the same jobs"),) if lines in told else lines
-        told |= {lines} if lines else set()
+            yield "waiting", _localize_times(blocker.text)
+        lines = tuple(_list_holder_lines(blocker))
+        yield from (("in use by", "the same jobs"),) if lines in listed else lines
+        listed |= {lines} if lines else set()
     for ahead in wait.ahead:
-        yield "before it", _ahead(ahead)
+        yield "ahead", _format_ahead(ahead)
     if wait.ahead_count > len(wait.ahead):
-        yield "before it", f"and {show_count(wait.ahead_count - len(wait.ahead), 'more job')}"
+        yield "ahead", f"and {format_count(wait.ahead_count - len(wait.ahead), 'more job')}"
     for help in wait.helps:
-        yield "try", _with_local_times(help)
+        yield "hint", _localize_times(help)
     if wait.estimate is not None:
-        yield "starts", _estimate(wait)
+        yield "starts", _format_estimate(wait)
 
 
-def _holders(blocker: Blocker) -> Iterator[Line]:
+def _list_holder_lines(blocker: Blocker) -> Iterator[LabelledLine]:
     for holder in blocker.holders:
-        yield "in use by", _holder(holder)
+        yield "in use by", _format_holder(holder)
     if blocker.more_holders:
-        yield "in use by", f"and {show_count(blocker.more_holders, 'more job')}"
+        yield "in use by", f"and {format_count(blocker.more_holders, 'more job')}"
 
 
-def _holder(holder: Holder) -> str:
-    has, now = _amount(holder.has), utc_now()
-    parts = [f"{_called(holder)}: {has}" if has else _called(holder)]
+def _format_holder(holder: Holder) -> str:
+    has, now = _format_amount(holder.has), utc_now()
+    parts = [f"{_format_job_name(holder)}: {has}" if has else _format_job_name(holder)]
     if holder.since is not None:
-        parts.append(f"for {show_duration((now - holder.since).total_seconds())}")
+        parts.append(f"for {format_duration((now - holder.since).total_seconds())}")
     if holder.held:
-        parts.append(f"held until {_local(holder.until)}" if holder.until else "held")
+        parts.append(f"held until {_format_local_time(holder.until)}" if holder.until else "held")
         parts += [f"holdfast release {holder.job}"] if holder.job else []
     else:
-        parts.append(f"until {_local(holder.until)} at the latest" if holder.until else "without a time limit")
+        parts.append(f"until {_format_local_time(holder.until)} at the latest" if holder.until else "no time limit")
     return ", ".join(parts)
 
 
-def _ahead(ahead: Ahead) -> str:
+def _format_ahead(ahead: JobAhead) -> str:
     group = f" in group {ahead.group}" if ahead.group else ""
-    return f"{_called(ahead)}{group}: {_amount(ahead.asks)}"
+    return f"{_format_job_name(ahead)}{group}: {_format_amount(ahead.asks)}"
 
 
-def _called(job: Holder | Ahead) -> str:
+def _format_job_name(job: Holder | JobAhead) -> str:
     if not job.job:
         return "a job of another group"
     return f"{job.name} ({job.job}) of {job.user}" if job.name else job.job
 
 
-def _amount(amount: Amount) -> str:
-    parts = [show_count(round(amount.cpu, 3), "core")] if amount.cpu else []
-    parts += [show_size(amount.memory)] if amount.memory else []
-    parts += [show_count(amount.gpu, "GPU")] if amount.gpu else []
-    return ", ".join(parts)
+def _format_amount(amount: Amount) -> str:
+    cpu = round(amount.cpu, 3) if amount.cpu else None
+    return format_amount(cpu, amount.memory or None, amount.gpu or None)
 
 
-def _estimate(wait: Wait) -> str:
+def _format_estimate(wait: Wait) -> str:
     assert wait.estimate is not None
-    at, basis = wait.estimate.at, _with_local_times(wait.estimate.basis)
+    at, basis = wait.estimate.at, _localize_times(wait.estimate.basis)
     if at is None:
         return basis
     left = (at - utc_now()).total_seconds()
-    return f"{_local(at)}, in {show_duration(left)}. {basis}" if left > 0 else f"now. {basis}"
+    return f"{_format_local_time(at)}, in {format_duration(left)}. {basis}" if left > 0 else f"now. {basis}"
 
 
-def _local(at: datetime) -> str:
-    """On the reader's own clock."""
-    return f"{show_instant(at)} {at.astimezone():%Z}"
+def _format_local_time(at: datetime) -> str:
+    """Format in local time."""
+    return f"{format_local_time(at)} {at.astimezone():%Z}"
 
 
-def _with_local_times(text: str) -> str:
-    """As the lines beside it: what the server says is in UTC."""
-    return INSTANT.sub(lambda found: _local(datetime.fromisoformat(found[1]).replace(tzinfo=UTC)), text)
+def _localize_times(text: str) -> str:
+    """Convert UTC times of the server to local time."""
+    return UTC_TIME.sub(lambda found: _format_local_time(datetime.fromisoformat(found[1]).replace(tzinfo=UTC)), text)
 
 
-def _efficiency(found: Efficiency) -> Iterator[Line]:
-    for said in used_words(found):
-        yield "used", said
+def _list_usage_lines(found: Efficiency) -> Iterator[LabelledLine]:
+    for usage_lines in format_usage(found):
+        yield "used", usage_lines
     for advice in found.advice:
         yield "advice", advice
 
 
-def used_words(found: Efficiency) -> Iterator[str]:
-    """0.5 of 2 cores, on the average"""
+def format_usage(found: Efficiency) -> Iterator[str]:
+    """Yield lines such as 0.5 of 2 cores on average."""
     used = found.whole
     if used.cpu_used is not None:
-        yield f"{used.cpu_used:.2g} of {show_count(used.cpu_asked, 'core')}, on the average"
+        yield f"{used.cpu_used:.2g} of {format_count(used.cpu_asked, 'core')} on average"
     if used.memory_peak is not None:
-        yield f"{show_size(used.memory_peak)} of {show_size(used.memory_asked)}, at its highest"
+        yield f"{format_size(used.memory_peak)} of {format_size(used.memory_asked)} at peak"
     if used.gpu_asked and used.gpu_used is not None:
-        yield f"{used.gpu_used:.2g} of {show_count(used.gpu_asked, 'GPU')}, on the average"
+        yield f"{used.gpu_used:.2g} of {format_count(used.gpu_asked, 'GPU')} on average"
 
 
-# -- what one would do next
+# -- next commands
 
 
-def _next(found: Why) -> list[str]:
+def _suggest_commands(found: Why) -> list[str]:
     job = found.job
     task = f" {found.failure.task}" if found.failure and found.failure.task else ""
     if found.debugger:

@@ -1,1 +1,1 @@
-"""Commands about users, groups, keys, notifications and the login."""
+"""Commands for users, groups, SSH keys, notifications and logins."""

@@ -1,4 +1,4 @@
-"""group mlflow: where a group's jobs report their experiments."""
+"""The `group mlflow` commands."""
 
 from __future__ import annotations
 
@@ -10,85 +10,88 @@ import typer
 
 from .. import output
 from ..options import Json, Yes, connect
-from ..prompts import sure
+from ..prompts import confirm_or_exit
 
-mlflow = typer.Typer(help="Where a group's jobs report their experiments.", no_args_is_help=True)
+mlflow = typer.Typer(help="Manage the MLflow tracking server of a group.", no_args_is_help=True)
 
-GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
+GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")]
 
 
 @mlflow.command("show")
 def show_mlflow(group: GroupName, json: Json = False) -> None:
-    """Show where a group's jobs report to. Values of variables are shown to admins of the group alone."""
+    """Show the MLflow tracking server of a group. Only admins of the group see the values of variables."""
     with connect() as client:
         found = client.mlflow(group)
     if json:
         output.emit_json(found)
         return
     if found is None:
-        output.note(f"None is set for {output.safe(group)}: holdfast group mlflow set {output.safe(group)} ADDRESS")
+        name = output.escape(group)
+        output.print_note(f"No tracking server for {name}. Set one: holdfast group mlflow set {name} ADDRESS")
         return
-    output.emit(f"tracking server  {output.safe(found.tracking_uri)}")
+    output.emit(f"tracking server  {output.escape(found.tracking_uri)}")
     if found.ui_url:
-        output.emit(f"pages            {output.safe(found.ui_url)}")
+        output.emit(f"web UI           {output.escape(found.ui_url)}")
     for name, value in sorted({**found.tracking_envs, **found.artifact_envs}.items()):
-        output.emit(f"variable         {output.safe(name)}={output.safe(value)}")
+        output.emit(f"variable         {output.escape(name)}={output.escape(value)}")
 
 
 @mlflow.command("set")
 def set_mlflow(
     group: GroupName,
-    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Of the tracking server: http://mlflow:5000.")],
-    ui_url: Annotated[str | None, typer.Option(help="Address of its pages.")] = None,
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Tracking server, such as http://mlflow:5000.")],
+    ui_url: Annotated[str | None, typer.Option(help="Address of its web UI.")] = None,
     env: Annotated[
         list[str] | None,
         typer.Option(
             "--env",
             "-e",
             metavar="NAME[=VALUE]",
-            help="A variable to reach it; without a value, the one it has here. May be repeated.",
+            help="Variable for the tracking server; without a value, taken from your environment. Repeatable.",
         ),
     ] = None,
     artifact_env: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME[=VALUE]", help="A variable to reach where it keeps artifacts."),
+        typer.Option(metavar="NAME[=VALUE]", help="Variable for the artifact store. Repeatable."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Set where a group's jobs report to, in place of what was set before."""
+    """Set the MLflow tracking server of a group; replaces the previous configuration."""
     with connect() as client:
         client.set_mlflow(
             group,
             address,
             ui_url=ui_url,
-            tracking_envs=_variables(env, "--env"),
-            artifact_envs=_variables(artifact_env, "--artifact-env"),
+            tracking_envs=_parse_variables(env, "--env"),
+            artifact_envs=_parse_variables(artifact_env, "--artifact-env"),
         )
-    if json:
-        output.emit_json({"group": group, "tracking_uri": address})
-    else:
-        output.emit(f"Jobs of {output.safe(group)} that start from now on report to {output.safe(address)}.")
-    output.hint(f"holdfast group mlflow show {group}")
+    output.emit_result(
+        {"group": group, "tracking_uri": address},
+        f"New jobs of {output.escape(group)} use the tracking server {output.escape(address)}.",
+        json,
+    )
+    output.print_hint(f"holdfast group mlflow show {group}")
 
 
 @mlflow.command("rm")
 def remove_mlflow(group: GroupName, yes: Yes = False, json: Json = False) -> None:
-    """Forget where a group's jobs report to, with its variables."""
-    sure(f"Forget the MLflow of {output.safe(group)}?", yes)
+    """Delete the MLflow tracking server and its variables from a group."""
+    confirm_or_exit(f"Delete the MLflow tracking server of {output.escape(group)}?", yes)
     with connect() as client:
         client.remove_mlflow(group)
-    if json:
-        output.emit_json({"group": group, "removed": "mlflow"})
-    else:
-        output.emit(f"Jobs of {output.safe(group)} that start from now on are told of no MLflow.")
+    output.emit_result(
+        {"group": group, "removed": "mlflow"},
+        f"Removed. New jobs of {output.escape(group)} have no tracking server.",
+        json,
+    )
 
 
-def _variables(given: Sequence[str] | None, option: str) -> dict[str, str]:
-    """A value that is not written comes from our own environment: others on this machine see what is written."""
+def _parse_variables(given: Sequence[str] | None, option: str) -> dict[str, str]:
+    """Parse NAME[=VALUE]; a missing value comes from the environment, since other users can see arguments."""
     found = {}
     for text in given or ():
         name, equals, value = text.partition("=")
         if not equals and name not in os.environ:
-            raise typer.BadParameter(f"{name!r} has no value, and is not in the environment", param_hint=option)
+            raise typer.BadParameter(f"{name!r} has no value and is not set in the environment", param_hint=option)
         found[name] = value if equals else os.environ[name]
     return found

@@ -1,4 +1,4 @@
-"""login, logout, version, completion."""
+"""The `login`, `logout`, `version` and `completion` commands."""
 
 from __future__ import annotations
 
@@ -10,76 +10,75 @@ import typer
 
 from .. import output
 from ..options import Json, connect
-from ..prompts import first_line_of_stdin, read_password
+from ..prompts import read_password, read_stdin_line
 
 
 def login(
-    url: Annotated[str | None, typer.Argument(metavar="URL", help="The server; by default the one in use.")] = None,
-    user: Annotated[str | None, typer.Option("--user", "-u", help="User; asked for otherwise.")] = None,
+    url: Annotated[str | None, typer.Argument(metavar="URL", help="Server address. Default: the current one.")] = None,
+    user: Annotated[str | None, typer.Option("--user", "-u", help="User name. Default: prompt.")] = None,
     password_stdin: Annotated[bool, typer.Option("--password-stdin", help="Read the password from stdin.")] = False,
-    token_stdin: Annotated[bool, typer.Option("--token-stdin", help="Read a token from stdin instead.")] = False,
+    token_stdin: Annotated[bool, typer.Option("--token-stdin", help="Read an API token from stdin instead.")] = False,
     json: Json = False,
 ) -> None:
-    """Log in to a server and remember it.
+    """Log in to a server and save the login.
 
-    The token is kept in a file that only this user of this machine can read.
+    The token is saved in a file that only your user on this machine can read.
     """
     from holdfast.sdk import Client
-    from holdfast.sdk.address import save_login, saved_device
+    from holdfast.sdk.address import load_device, save_login
 
-    with Client(url, anonymous=True) as client:  # a token saved before may be one that has ended
+    with Client(url, anonymous=True) as client:  # a saved token may have expired
         address = client.address.url
-        client.version()  # before anyone types a password: is it a Holdfast server?
+        client.version()  # check that it is a Holdfast server before asking for a password
         if not token_stdin:
-            name = user or _ask_user(password_stdin)
+            name = user or _prompt_user(password_stdin)
             password = read_password(f"Password of {name} at {address}", from_stdin=password_stdin)
-            found = client.login(name, password, device=saved_device(address, name))
+            found = client.login(name, password, device=load_device(address, name))
             path = save_login(address, found.token, found.user or name, found.expires_at, device=found.device)
     if token_stdin:
-        token = first_line_of_stdin("token")
+        token = read_stdin_line("token")
         with Client(address, token) as client:
             name = client.me().name
         path = save_login(address, token, name, None)
     if json:
         output.emit_json({"url": address, "user": name})
     else:
-        output.emit(f"Logged in to {address} as {output.safe(name)}.")
+        output.emit(f"Logged in to {address} as {output.escape(name)}.")
         if output.is_terminal(sys.stderr):
-            output.note(f"The token is kept in {path}.", "dim")
-    output.hint("holdfast ls", "holdfast submit FILE")
+            output.print_note(f"The token is saved in {path}.", "dim")
+    output.print_hint("holdfast ls", "holdfast submit FILE")
 
 
-def _ask_user(password_stdin: bool) -> str:
+def _prompt_user(password_stdin: bool) -> str:
     if password_stdin or not sys.stdin.isatty():
-        raise typer.BadParameter("say who you are with --user")
+        raise typer.BadParameter("missing --user")
     return str(typer.prompt("User", err=True))
 
 
 def logout(
-    url: Annotated[str | None, typer.Argument(metavar="URL", help="The server; by default the current one.")] = None,
+    url: Annotated[str | None, typer.Argument(metavar="URL", help="Server address. Default: the current one.")] = None,
     json: Json = False,
 ) -> None:
-    """Forget a saved login, here and on the server."""
+    """Log out: delete a saved login and its token on the server."""
     from holdfast.core.errors import UserError
     from holdfast.sdk import ApiError, CannotConnect, Client
-    from holdfast.sdk.address import forget_login, normal_url
+    from holdfast.sdk.address import normalize_url, remove_login
 
-    found = forget_login(normal_url(url) if url else None)
+    found = remove_login(normalize_url(url) if url else None)
     if found is None:
-        raise UserError("There is no saved login to forget", hint="`holdfast login` saves one.")
+        raise UserError("Not logged in: no saved login found", hint="Run `holdfast login`.")
     try:
         with Client(found.url, found.token) as client:
             client.logout()
     except (ApiError, CannotConnect) as error:
-        output.note(f"The server was not told: {output.safe(error.message)}", "yellow")
-    if json:
-        output.emit_json({"url": found.url, "user": found.user})
-    else:
-        output.emit(f"Logged out of {found.url}.")
+        output.print_note(
+            f"warning: Could not revoke the token on the server: {output.escape(error.message)}", "yellow"
+        )
+    output.emit_result({"url": found.url, "user": found.user}, f"Logged out of {found.url}.", json)
 
 
 def version(
-    server: Annotated[bool, typer.Option("--server", help="Ask the server for its version too.")] = False,
+    server: Annotated[bool, typer.Option("--server", help="Also show the version of the server.")] = False,
     json: Json = False,
 ) -> None:
     """Show the version."""
@@ -94,7 +93,7 @@ def version(
         return
     output.emit(f"holdfast {__version__}")
     if theirs is not None:
-        output.emit(f"server {output.safe(theirs)}")
+        output.emit(f"server {output.escape(theirs)}")
 
 
 class Shell(StrEnum):
@@ -104,17 +103,14 @@ class Shell(StrEnum):
 
 
 def completion(
-    shell: Annotated[Shell, typer.Argument(help="Which shell.")],
+    shell: Annotated[Shell, typer.Argument(help="Shell.")],
     json: Json = False,
 ) -> None:
-    """Print a script that lets the shell complete commands.
+    """Print the completion script of a shell.
 
     bash and zsh: source <(holdfast completion bash); fish: holdfast completion fish | source
     """
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     script = get_completion_script(prog_name="holdfast", complete_var="_HOLDFAST_COMPLETE", shell=shell.value)
-    if json:
-        output.emit_json({"shell": shell, "script": script})
-    else:
-        output.emit(script)
+    output.emit_result({"shell": shell, "script": script}, script, json)

@@ -1,4 +1,4 @@
-"""key: one's own SSH keys."""
+"""The `key` commands."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import typer
 
 from .. import output
 from ..options import Json, Yes, connect
-from ..prompts import sure
-from ..quantities import show_instant
+from ..prompts import confirm_or_exit
+from ..quantities import format_local_time
 
-keys = typer.Typer(help="Your SSH keys.", no_args_is_help=True)
+keys = typer.Typer(help="Manage your SSH keys.", no_args_is_help=True)
 
-MAX_SIZE = 64 * 1024  # bytes; what is more is no public key
+MAX_KEY_FILE_SIZE = 64 * 1024  # bytes; larger files are not public keys
 
 
 @keys.command("ls")
@@ -26,68 +26,60 @@ def list_keys(json: Json = False) -> None:
         output.emit_json({"items": found})
         return
     if not found:
-        output.note("You have no SSH key here yet.")
-    rows = [[key.id, key.title, key.type, key.fingerprint, show_instant(key.added_at)] for key in found]
-    output.table(
+        output.print_note("You have no SSH keys on this server.")
+    rows = [[key.id, key.title, key.type, key.fingerprint, format_local_time(key.added_at)] for key in found]
+    output.print_table(
         ("ID", "TITLE", "TYPE", "FINGERPRINT", "ADDED"), rows, cut=("TITLE",), drop=("ADDED", "TYPE", "FINGERPRINT")
     )
-    output.hint("holdfast key add ~/.ssh/id_ed25519.pub", "holdfast key rm ID")
+    output.print_hint("holdfast key add ~/.ssh/id_ed25519.pub", "holdfast key rm ID")
 
 
 @keys.command("add")
 def add_key(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="The public key, such as ~/.ssh/id_ed25519.pub; -: stdin.")
-    ],
-    title: Annotated[str | None, typer.Option(help="What to call it. Default: the key's comment.")] = None,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Public key: ~/.ssh/id_ed25519.pub; - reads stdin.")],
+    title: Annotated[str | None, typer.Option(help="Title. Default: the comment of the key.")] = None,
     json: Json = False,
 ) -> None:
-    """Add an SSH key: the public half."""
-    value = _read(file)
+    """Add a public SSH key."""
+    value = _read_public_key(file)
     with connect() as client:
         made = client.add_key(value, title=title)
-    if json:
-        output.emit_json(made)
-    else:
-        output.emit(f"Added {output.safe(made.title)}, {made.fingerprint}.")
-    output.hint("holdfast key ls")
+    output.emit_result(made, f"Added {output.escape(made.title)}, {made.fingerprint}.", json)
+    output.print_hint("holdfast key ls")
 
 
-def _read(file: str) -> str:
+def _read_public_key(file: str) -> str:
     from holdfast.core.errors import UserError
 
-    from ..prompts import first_line_of_stdin
+    from ..prompts import read_stdin_line
 
     if file == "-":
-        return first_line_of_stdin("key")
+        return read_stdin_line("key")
     try:
         with Path(file).expanduser().open("rb") as source:
-            return source.read(MAX_SIZE).decode("utf-8", "replace")
+            return source.read(MAX_KEY_FILE_SIZE).decode("utf-8", "replace")
     except OSError as error:
-        hint = "Is the path right?"
+        hint = "Check the path."
         if isinstance(error, FileNotFoundError):
-            hint = "If you have no key yet, `ssh-keygen -t ed25519` makes ~/.ssh/id_ed25519.pub."
+            hint = "To create a key at ~/.ssh/id_ed25519.pub, run `ssh-keygen -t ed25519`."
         raise UserError(f"Cannot read {file}: {error.strerror}", hint=hint) from None
 
 
 @keys.command("rm")
 def remove_key(
-    id: Annotated[str, typer.Argument(metavar="ID", help="Its id, how that begins, its fingerprint or its title.")],
+    id: Annotated[str, typer.Argument(metavar="ID", help="Key id or its beginning, fingerprint or title.")],
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Remove an SSH key."""
+    """Delete an SSH key."""
     from holdfast.core.errors import UserError
 
     with connect() as client:
         found = client.keys() if id else ()
         fitting = [key for key in found if key.id.startswith(id) or id in (key.title, key.fingerprint)]
         if len(fitting) > 1:
-            raise UserError(f"{len(fitting)} keys are called {id} or begin so", hint="Give the id: holdfast key ls")
+            raise UserError(f"{len(fitting)} keys match {id}", hint="Use the id; see `holdfast key ls`.")
         chosen = fitting[0].id if fitting else id
-        sure(f"Remove the key {output.safe(fitting[0].title if fitting else id)}?", yes)
+        confirm_or_exit(f"Delete key {output.escape(fitting[0].title if fitting else id)}?", yes)
         client.remove_key(chosen)
-    if json:
-        output.emit_json({"removed": chosen})
-    else:
-        output.emit(f"Removed {output.safe(chosen)}.")
+    output.emit_removed(chosen, json)

@@ -1,4 +1,4 @@
-"""`holdfast audit`: who changed what about the place."""
+"""The `audit` command."""
 
 from __future__ import annotations
 
@@ -11,27 +11,25 @@ from holdfast.core.audit import AuditKind
 
 from .. import output
 from ..options import Json, connect
-from ..quantities import show_instant, since_instant, utc_now
+from ..quantities import format_local_time, resolve_since, utc_now
 
 
 def audit(
-    user: Annotated[str | None, typer.Option(help="What this user did.")] = None,
-    kind: Annotated[AuditKind | None, typer.Option(help="What was done to things of this kind.")] = None,
-    subject: Annotated[str | None, typer.Option(help="What was done to the thing of this name or id.")] = None,
-    since: Annotated[str | None, typer.Option(help="10m, 2d, or a time. Default: ever.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 50,
-    before: Annotated[
-        int | None, typer.Option(min=1, help="Older ones: a number that an earlier list ended with.")
-    ] = None,
+    user: Annotated[str | None, typer.Option(help="Only entries of this user.")] = None,
+    kind: Annotated[AuditKind | None, typer.Option(help="Only entries about objects of this kind.")] = None,
+    subject: Annotated[str | None, typer.Option(help="Only entries about the object with this name or id.")] = None,
+    since: Annotated[str | None, typer.Option(help="Only entries since: 10m, 2d or a time.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="Maximum number of entries.")] = 50,
+    before: Annotated[int | None, typer.Option(min=1, help="Show older ones: number from the last list.")] = None,
     json: Json = False,
 ) -> None:
-    """Show who changed what about the place, newest first. For admins."""
+    """Show the audit log, newest first. Admins only."""
     with connect() as client:
         page = client.audit(
             user=user,
             kind=kind.value if kind else None,
             subject=subject,
-            since=since_instant(since, utc_now()) if since else None,
+            since=resolve_since(since, utc_now()) if since else None,
             before=before,
             limit=limit,
         )
@@ -40,21 +38,24 @@ def audit(
         return
     rows = [
         [
-            show_instant(event.at),
+            format_local_time(event.at),
             event.user or "-",
             f"{event.kind} {event.act}",
             event.subject or "-",
-            _details(event.detail),
+            _format_details(event.detail),
             event.address or "-",
         ]
         for event in page.items
     ]
-    output.table(
-        ("AT", "USER", "WHAT", "SUBJECT", "DETAILS", "FROM"), rows, cut=("DETAILS", "SUBJECT"), drop=("FROM", "DETAILS")
+    output.print_table(
+        ("TIME", "USER", "ACTION", "SUBJECT", "DETAILS", "ADDRESS"),
+        rows,
+        cut=("DETAILS", "SUBJECT"),
+        drop=("ADDRESS", "DETAILS"),
     )
     if page.next is not None:
-        output.hint(f"holdfast audit --before {page.next}")
+        output.print_hint(f"holdfast audit --before {page.next}")
 
 
-def _details(detail: Mapping[str, str]) -> str:
+def _format_details(detail: Mapping[str, str]) -> str:
     return ", ".join(f"{key}: {value}" for key, value in detail.items())

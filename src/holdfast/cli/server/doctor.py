@@ -1,4 +1,4 @@
-"""The checks of `holdfast doctor`: each says how it is, and what to do where it falls short."""
+"""The checks of `holdfast doctor`."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from urllib.parse import urlsplit
 import typer
 
 from .. import output
-from ..quantities import show_size
+from ..quantities import format_size
 
 GIB = 1 << 30
-OLDEST_PYTHON = (3, 11)
+MIN_PYTHON = (3, 11)
 PROBE_TIMEOUT = 30.0  # seconds
-BUILT = datetime(2025, 1, 1, tzinfo=UTC)  # a clock before this is wrong for sure
+EARLIEST_TIME = datetime(2025, 1, 1, tzinfo=UTC)  # an earlier time is certainly wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Check:
 
 
 class Health(Protocol):
-    """What an engine, here or behind the API, says it can promise."""
+    """The guarantees of an engine, from this process or from the API."""
 
     @property
     def isolation(self) -> str: ...
@@ -50,8 +50,8 @@ class Health(Protocol):
 def check_machine(
     home: Path, host: str, port: int, url: str | None, other: str | None = None, holder: int | None = None
 ) -> list[Check]:
-    """`url`: of the server on this state folder; `other`: of the one this client is logged in to; `holder`: the process
-    that holds the ports of this state folder's server while it is stopped."""
+    """Run all checks of this machine. `url`: of the server on this state folder. `other`: of the server this client is
+    logged in to. `holder`: the process that keeps the ports of a stopped server open."""
     return [
         check_python(sys.version_info[:3]),
         check_bubblewrap(),
@@ -68,7 +68,7 @@ def check_machine(
 
 def check_python(version: Sequence[int]) -> Check:
     shown = ".".join(str(part) for part in version)
-    if tuple(version[:2]) < OLDEST_PYTHON:
+    if tuple(version[:2]) < MIN_PYTHON:
         return Check("python", "fail", f"Python {shown} is too old", "Install Python 3.11 or newer.")
     return Check("python", "ok", f"Python {shown}")
 
@@ -77,7 +77,7 @@ def check_bubblewrap() -> Check:
     found = _find_bubblewrap()
     if found is not None:
         return Check("bubblewrap", "ok", found)
-    return Check("bubblewrap", "warn", "not found: jobs cannot be isolated", "Install the package bubblewrap.")
+    return Check("bubblewrap", "warn", "not found; jobs cannot be isolated", "Install the package bubblewrap.")
 
 
 def _find_bubblewrap() -> str | None:
@@ -91,129 +91,135 @@ def _find_bubblewrap() -> str | None:
 def check_namespaces(proc: Path = Path("/proc"), run: Callable[[Sequence[str]], str] | None = None) -> Check:
     run = run or run_probe
     if os.geteuid() == 0:
-        return _try_namespaces("the server may make any as root", run)
-    if _number(proc / "sys/user/max_user_namespaces") == 0:
+        return _test_namespaces("available: the server runs as root", run)
+    if _read_number(proc / "sys/user/max_user_namespaces") == 0:
         return Check(
-            "namespaces", "warn", "user namespaces are switched off", "As root: sysctl user.max_user_namespaces=15000"
+            "namespaces", "warn", "user namespaces are disabled", "As root: sysctl user.max_user_namespaces=15000"
         )
-    if _number(proc / "sys/kernel/unprivileged_userns_clone") == 0:
+    if _read_number(proc / "sys/kernel/unprivileged_userns_clone") == 0:
         return Check(
-            "namespaces", "warn", "only root may make them", "As root: sysctl kernel.unprivileged_userns_clone=1"
+            "namespaces",
+            "warn",
+            "user namespaces are restricted to root",
+            "As root: sysctl kernel.unprivileged_userns_clone=1",
         )
-    if _number(proc / "sys/kernel/apparmor_restrict_unprivileged_userns") == 1:
-        remedy = "As root: sysctl kernel.apparmor_restrict_unprivileged_userns=0, or give bwrap an AppArmor profile."
-        return Check("namespaces", "warn", "AppArmor restricts them", remedy)
-    return _try_namespaces("ordinary users may make them", run)
+    if _read_number(proc / "sys/kernel/apparmor_restrict_unprivileged_userns") == 1:
+        remedy = "As root: sysctl kernel.apparmor_restrict_unprivileged_userns=0, or add an AppArmor profile for bwrap."
+        return Check("namespaces", "warn", "AppArmor restricts user namespaces", remedy)
+    return _test_namespaces("available to unprivileged users", run)
 
 
-def _try_namespaces(ok: str, run: Callable[[Sequence[str]], str]) -> Check:
-    """Make some, as for a job: containers, seccomp filters and security modules forbid what the kernel's own switches
+def _test_namespaces(ok: str, run: Callable[[Sequence[str]], str]) -> Check:
+    """Create namespaces as for a job: containers, seccomp and security modules can forbid what the kernel settings
     allow."""
     bwrap = _find_bubblewrap()
     if bwrap is None:
-        return Check("namespaces", "warn", "not tried: bubblewrap is missing", "Install the package bubblewrap.")
+        return Check("namespaces", "warn", "not tested: bubblewrap is missing", "Install the package bubblewrap.")
     user = [] if os.geteuid() == 0 else ["--unshare-user"]
     mounts = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
     trouble = run([bwrap, *user, "--unshare-pid", "--unshare-ipc", *mounts, "--", sys.executable, "-IS", "-c", ""])
     if not trouble:
         return Check("namespaces", "ok", ok)
-    remedy = "Let the server's user make user namespaces and mount; containers and security modules may forbid it."
-    return Check("namespaces", "warn", f"they cannot be made here: {trouble}", remedy)
+    remedy = "Allow the server's user to create user namespaces and mount; check containers and security modules."
+    return Check("namespaces", "warn", f"cannot create namespaces: {trouble}", remedy)
 
 
 def run_probe(command: Sequence[str]) -> str:
-    """Why it failed, in a line; empty when it did not."""
+    """Run a command; return its error as one line, empty if it succeeded."""
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_TIMEOUT)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    return (said[-1] if said else f"exit code {done.returncode}") if done.returncode else ""
+    output_lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    return (output_lines[-1] if output_lines else f"exit code {done.returncode}") if done.returncode else ""
 
 
 def check_cgroups(root: Path = Path("/sys/fs/cgroup")) -> Check:
-    """Which kind there is; whether the server can use it is for the engine to say."""
+    """Check which version is mounted; the engine reports whether the server can use it."""
     if (root / "cgroup.controllers").exists():
         return Check("cgroups", "ok", "version 2")
     if (root / "memory").is_dir():
         hybrid = " (hybrid)" if (root / "unified").is_dir() else ""
         return Check("cgroups", "ok", f"version 1{hybrid}")
     return Check(
-        "cgroups", "warn", "none: memory is watched, CPU is not limited", f"Mount cgroups on {root} for hard limits."
+        "cgroups",
+        "warn",
+        "not found: memory limits are enforced by polling, CPU limits are not",
+        f"Mount cgroups on {root} for hard limits.",
     )
 
 
 def check_disk(home: Path) -> Check:
     place = next((folder for folder in (home, *home.parents) if folder.exists()), Path("/"))
     free = shutil.disk_usage(place).free
-    shown = f"{show_size(free)} free for {home}"
+    shown = f"{format_size(free)} free for {home}"
     if free < GIB:
-        return Check("disk", "fail", shown, "Make room: jobs' files and logs are kept there.")
+        return Check("disk", "fail", shown, "Free disk space: job files and logs are stored there.")
     if free < 10 * GIB:
-        return Check("disk", "warn", shown, "Jobs wait when it is full: make room with `holdfast prune`.")
+        return Check("disk", "warn", shown, "Free disk space with `holdfast prune`: a full disk blocks jobs.")
     return Check("disk", "ok", shown)
 
 
 def check_clock(now: datetime) -> Check:
     shown = f"{now:%Y-%m-%d %H:%M:%S} UTC"
-    if now < BUILT:
-        return Check("clock", "fail", f"{shown} cannot be right", "Set the clock; tokens and schedules depend on it.")
+    if now < EARLIEST_TIME:
+        return Check("clock", "fail", f"{shown} is wrong", "Set the clock: tokens and schedules depend on it.")
     return Check("clock", "ok", shown)
 
 
 def check_open_files(limits: tuple[int, int]) -> Check:
     soft, hard = limits
-    shown = f"{soft} now, {'any number' if hard == resource.RLIM_INFINITY else hard} at most"
+    shown = f"soft limit {soft}, hard limit {'unlimited' if hard == resource.RLIM_INFINITY else hard}"
     if hard != resource.RLIM_INFINITY and hard < 4096:
         return Check("open files", "warn", shown, "Raise the hard limit (ulimit -Hn 65536) to run many jobs at once.")
     return Check("open files", "ok", shown)
 
 
 def check_port(host: str, port: int, url: str | None, other: str | None = None, holder: int | None = None) -> Check:
-    """Free, or held by our own server or for it, or by another one that we know."""
+    """Check that the port is free, or in use by this server, its port holder or another known server."""
     if url is not None:
-        return Check("port", "ok", f"a server runs at {url}")
+        return Check("port", "ok", f"a server is running at {url}")
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, port))
     except OSError as error:
-        if other is not None and error.errno == errno.EADDRINUSE and _listens_at(other, host, port):
-            message = f"{host}:{port} is held by the Holdfast server you are logged in to, {other}"
-            return Check("port", "ok", message, "To start another one beside it: holdfast up --port 8081")
+        if other is not None and error.errno == errno.EADDRINUSE and _can_use_port(other, host, port):
+            message = f"{host}:{port} is in use by the Holdfast server you are logged in to, {other}"
+            return Check("port", "ok", message, "To start a second server: holdfast up --port 8081")
         if holder is not None and error.errno == errno.EADDRINUSE:
-            message = f"{host}:{port} is held by process {holder} until the server starts again; jobs are running"
+            message = f"{host}:{port} is kept open by process {holder} until the server starts again; jobs are running"
             return Check("port", "ok", message)
-        remedy = "Choose another: holdfast up --port 8081, or see who holds it: ss -ltnp"
+        remedy = "Use another port: holdfast up --port 8081; to see what uses it: ss -ltnp"
         return Check("port", "fail", f"{host}:{port}: {error.strerror or error}", remedy)
     return Check("port", "ok", f"{host}:{port} is free")
 
 
-FIRST_ORDINARY_PORT = 1024
-FEW_INOTIFY_INSTANCES = 512
+FIRST_UNPRIVILEGED_PORT = 1024
+MIN_INOTIFY_INSTANCES = 512
 
 
 def check_privileged_ports(proc: Path = Path("/proc")) -> list[Check]:
-    """Nothing to say where the kernel keeps them from tasks."""
-    first = _number(proc / "sys/net/ipv4/ip_unprivileged_port_start")
-    if first is None or first >= FIRST_ORDINARY_PORT:
+    """Warn if tasks can listen on privileged ports."""
+    first = _read_number(proc / "sys/net/ipv4/ip_unprivileged_port_start")
+    if first is None or first >= FIRST_UNPRIVILEGED_PORT:
         return []
-    message = f"every user, and so every task, may listen on ports from {first} on"
+    message = f"all users, including tasks, can listen on ports from {first}"
     return [Check("low ports", "warn", message, "As root: sysctl net.ipv4.ip_unprivileged_port_start=1024")]
 
 
 def check_inotify(proc: Path = Path("/proc")) -> list[Check]:
-    """Nothing to say where there are many: all tasks share those of the server's user."""
-    most = _number(proc / "sys/fs/inotify/max_user_instances")
-    if most is None or most >= FEW_INOTIFY_INSTANCES:
+    """Warn if the limit is low: all tasks share the instances of the server's user."""
+    most = _read_number(proc / "sys/fs/inotify/max_user_instances")
+    if most is None or most >= MIN_INOTIFY_INSTANCES:
         return []
-    message = f"all tasks together have {most} inotify instances, and one task can use them up"
+    message = f"all tasks share {most} inotify instances; a single task can use them all"
     return [Check("inotify", "warn", message, "As root: sysctl fs.inotify.max_user_instances=8192")]
 
 
 def check_exposure(host: str, public_url: str) -> list[Check]:
-    """Nothing to say where the server listens on this machine only."""
+    """Warn if the server listens on the network without TLS."""
     if host == "localhost" or host.startswith("127.") or host == "::1" or public_url.startswith("https:"):
         return []
     message = f"the server listens on {host} without TLS: passwords and tokens can be read on the network"
@@ -221,46 +227,46 @@ def check_exposure(host: str, public_url: str) -> list[Check]:
 
 
 def check_proxy(public_url: str, trusted_proxies: Sequence[str]) -> list[Check]:
-    """Nothing to say where no proxy is meant to be in front of the server."""
+    """Check the proxy settings, if a proxy is expected."""
     if trusted_proxies:
-        return [Check("proxy", "ok", f"client addresses are taken from {', '.join(trusted_proxies)}")]
+        return [Check("proxy", "ok", f"trusted proxies: {', '.join(trusted_proxies)}")]
     if not public_url.startswith("https:"):
         return []
-    message = f"{public_url} needs a proxy for TLS, and none is trusted: all its clients appear at the proxy's address"
+    message = f"{public_url} needs a TLS proxy, but none is trusted: all clients appear with the proxy's address"
     return [Check("proxy", "warn", message, 'Set server.trusted_proxies, such as ["127.0.0.1"], and restart.')]
 
 
-def _listens_at(url: str, host: str, port: int) -> bool:
-    """Whether the server at `url` may be the one that holds this port of this machine."""
+def _can_use_port(url: str, host: str, port: int) -> bool:
+    """Check whether the server at `url` can be the one that uses this port."""
     parts = urlsplit(url)
     if (parts.port or {"http": 80, "https": 443}.get(parts.scheme)) != port:
         return False
     try:
-        theirs, ours = _addresses(parts.hostname or ""), _addresses(host)
+        theirs, ours = _resolve_addresses(parts.hostname or ""), _resolve_addresses(host)
     except OSError:
         return False
     return bool(theirs & ours) or bool(ours & {"0.0.0.0", "::"} and theirs & {"127.0.0.1", "::1"})
 
 
-def _addresses(host: str) -> set[str]:
+def _resolve_addresses(host: str) -> set[str]:
     return {str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
 
 
-ISOLATION = {
+ISOLATION_LEVELS = {
     "full": ("ok", "every job has its own namespaces and its own copy of the filesystem"),
-    "read-only": ("ok", "every job has its own namespaces; the machine's files are read-only to it"),
-    "none": ("warn", "jobs are not isolated: each can see what the server's user can"),
+    "read-only": ("ok", "every job has its own namespaces; the files of the node are read-only"),
+    "none": ("warn", "jobs are not isolated: each can access everything the server's user can"),
 }
 
 
 def check_engine(health: Health | None, conditions: Sequence[Problem] = ()) -> list[Check]:
-    """What holds when a job runs, tried out by the engine itself. Nothing to say while no job runs: a condition says
-    why."""
+    """Check isolation and limits as tested by the engine; skipped if the sandbox is unavailable, which is reported as a
+    condition."""
     if any(each.kind == "sandbox" for each in conditions):
         return []
     if health is None:
-        return [Check("engine", "warn", "the server did not say how it runs jobs", "See `holdfast status`.")]
-    status, text = ISOLATION.get(str(health.isolation), ("warn", str(health.isolation)))
+        return [Check("engine", "warn", "the server did not report its engine", "Run `holdfast status`.")]
+    status, text = ISOLATION_LEVELS.get(str(health.isolation), ("warn", str(health.isolation)))
     if health.limits == "watched":
         status = "warn"
     remedy = " ".join(health.notes) or None
@@ -268,7 +274,7 @@ def check_engine(health: Health | None, conditions: Sequence[Problem] = ()) -> l
 
 
 class Problem(Protocol):
-    """A condition of the installation, as the engine or the server reports it."""
+    """A problem of the installation, reported by the engine or the server."""
 
     @property
     def kind(self) -> str: ...
@@ -288,7 +294,7 @@ def check_conditions(conditions: Sequence[Problem]) -> list[Check]:
 
 
 class Gateway(Protocol):
-    """What the server says of its SSH gateway."""
+    """The state of the SSH gateway."""
 
     @property
     def enabled(self) -> bool: ...
@@ -302,31 +308,31 @@ class Gateway(Protocol):
 
 def check_ssh(gateway: Gateway | None) -> Check:
     if gateway is None or not gateway.enabled:
-        return Check("ssh", "ok", "the gateway is off")
+        return Check("ssh", "ok", "the SSH gateway is disabled")
     if gateway.port is None:
         remedy = "Choose another port: HOLDFAST_SSH_PORT, or ssh.port in the settings."
-        return Check("ssh", "warn", gateway.trouble or "the gateway does not listen", remedy)
-    return Check("ssh", "ok", f"tasks are entered at {gateway.host}, port {gateway.port}")
+        return Check("ssh", "warn", gateway.trouble or "the SSH gateway is not running", remedy)
+    return Check("ssh", "ok", f"the SSH gateway listens on {gateway.host}, port {gateway.port}")
 
 
-MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red")}
+STATUS_MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red")}
 
 
-def report(checks: Sequence[Check], json: bool) -> None:
+def print_report(checks: Sequence[Check], json: bool) -> None:
     failed = any(check.status == "fail" for check in checks)
     if json:
         output.emit_json({"ok": not failed, "checks": checks})
     else:
         for check in checks:
-            mark, style = MARKS[check.status]
-            output.emit(f"{output.styled(mark, style, sys.stdout)} {check.name:<11} {output.safe(check.message)}")
+            mark, style = STATUS_MARKS[check.status]
+            output.emit(f"{output.style_text(mark, style, sys.stdout)} {check.name:<11} {output.escape(check.message)}")
             if check.remedy:
-                output.emit(f"              {output.safe(check.remedy)}")
+                output.emit(f"              {output.escape(check.remedy)}")
     if failed:
         raise typer.Exit(1)
 
 
-def _number(path: Path) -> int | None:
+def _read_number(path: Path) -> int | None:
     try:
         return int(path.read_text())
     except (OSError, ValueError):

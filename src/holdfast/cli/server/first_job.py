@@ -1,4 +1,4 @@
-"""The job that `holdfast up --first-job` runs, to show that all is well."""
+"""The job that `holdfast up --first-job` runs to test the server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from holdfast.core.errors import HoldfastError, UserError
 
 from .. import output
-from ..jobs.follow import RESTART_TIMEOUT, follow_log, say_end, wait_for_end
+from ..jobs.follow import RESTART_TIMEOUT, follow_log, print_result, wait_for_end
 
 if TYPE_CHECKING:
     from holdfast.sdk import JobDetail
@@ -19,40 +19,40 @@ if TYPE_CHECKING:
 class FirstJob:
     file: Path
     text: bytes
-    home: Path  # of the server it goes to, whatever other server the environment names
+    home: Path  # of the server to use, regardless of the environment
 
     @classmethod
-    def read(cls, file: Path, home: Path) -> Self:
-        """Before anything is started, so that a wrong path changes nothing."""
+    def from_file(cls, file: Path, home: Path) -> Self:
+        """Read the file before the server starts, so that a wrong path has no effect."""
         try:
             return cls(file, file.read_bytes(), home)
         except OSError as error:
-            raise UserError(f"Cannot read {file}: {error.strerror}", hint="Is the path right?") from None
+            raise UserError(f"Cannot read {file}: {error.strerror}", hint="Check the path.") from None
 
     def run(self, *, quiet: bool = False) -> JobDetail:
-        """Submit it, print its log and its end. `quiet`: only the end is returned."""
+        """Submit the job, print its log and result, and return it. `quiet`: print nothing."""
         from holdfast.sdk import Client
-        from holdfast.sdk.address import local_login
+        from holdfast.sdk.address import load_local_login
 
-        known = local_login(self.home)
+        known = load_local_login(self.home)
         if known is None:
-            raise UserError(f"{self.home} holds no login for its server", hint="Stop it and start it again.")
+            raise UserError(f"No server login found in {self.home}", hint="Run `holdfast down`, then `holdfast up`.")
         with Client(known.url, known.token, home=self.home, patience=RESTART_TIMEOUT) as client:
             sent = client.submit(self.text)
             if not quiet:
-                output.note(f"First job: {output.safe(self.file)}, submitted as {sent.id}. Its log:", "bold")
+                output.print_note(f"First job: {output.escape(self.file)}, submitted as {sent.id}. Its log:", "bold")
             ended = wait_for_end(client, sent.id) if quiet else follow_log(client, sent.id)
         if not quiet:
-            say_end(ended)
+            print_result(ended)
         return ended
 
-    def run_beside_server(self) -> None:
-        """In a thread of the server's process: whatever goes wrong is said, and the server goes on."""
+    def run_in_server(self) -> None:
+        """Run in a thread of the server process; print errors and keep the server running."""
         try:
             self.run()
         except HoldfastError as error:
             from ..errors import show_error
 
             show_error(error, json=False, source=str(self.file))
-        except output.ReaderGone:
+        except output.OutputClosed:
             pass

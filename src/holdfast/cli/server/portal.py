@@ -1,4 +1,4 @@
-"""`holdfast portal`: the way from the command line into the browser, without typing a password."""
+"""The `portal` command: log a browser in without a password."""
 
 from __future__ import annotations
 
@@ -18,49 +18,51 @@ if TYPE_CHECKING:
 
 
 def portal(
-    open_it: Annotated[bool, typer.Option("--open", help="Open it in this machine's browser.")] = False,
+    open_it: Annotated[bool, typer.Option("--open", help="Open the link in the browser of this machine.")] = False,
     json: Json = False,
 ) -> None:
     """Print a link that logs a browser in to the portal as you.
 
-    It works once, within ten minutes. Whoever has it can do what you can, so keep it to yourself.
+    The link works once, for ten minutes. Keep it secret: it gives full access to your account.
     """
     with connect() as client:
-        link, user, seconds = login_link(client)
-    opened = open_it and _open(link)
+        link, user, seconds = create_login_link(client)
+    opened = open_it and _open_browser(link)
     if json:
         output.emit_json({"url": link, "user": user, "expires_in": seconds, "opened": opened})
         return
     output.emit(link)
     if open_it and not opened:
-        output.note("There is no browser to open on this machine: open the link elsewhere.", "yellow")
+        output.print_note("No browser found on this machine. Open the link on another one.", "yellow")
     if output.is_terminal(sys.stderr):
-        output.note(f"It logs you in as {output.safe(user)}: once, within {seconds / 60:.0f} minutes.", "dim")
+        output.print_note(
+            f"It logs you in as {output.escape(user)}. Valid once, for {seconds / 60:.0f} minutes.", "dim"
+        )
 
 
-def login_link(client: Client) -> tuple[str, str, float]:
-    """At the address this machine knows the server by; whom it logs in; and how many seconds it lasts."""
+def create_login_link(client: Client) -> tuple[str, str, float]:
+    """Return a login link, its user, and its lifetime in seconds."""
     made = client.login_code()
     return f"{client.address.url}/login?code={made.code}", made.user, made.expires_in
 
 
-def _open(link: str) -> bool:
-    """By way of a file that only we can read: everyone sees the words a program is started with."""
+def _open_browser(link: str) -> bool:
+    """Open the link through a private file: other users can see the arguments of a process."""
     import webbrowser
 
-    from holdfast.sdk.address import login_file
+    from holdfast.sdk.address import get_login_path
 
-    page = login_file().with_name("portal.html")
+    page = get_login_path().with_name("portal.html")
     page.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     target = html.escape(link, quote=True)
-    _write_private(page, f'<!doctype html><meta http-equiv="refresh" content="0; url={target}">Holdfast\n')
+    _write_private_file(page, f'<!doctype html><meta http-equiv="refresh" content="0; url={target}">Holdfast\n')
     try:
         return webbrowser.open(page.as_uri())
     except webbrowser.Error:
         return False
 
 
-def _write_private(path: Path, text: str) -> None:
+def _write_private_file(path: Path, text: str) -> None:
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)

@@ -1,4 +1,4 @@
-"""up, down, status and doctor: the one place of the CLI that reaches the server's own code."""
+"""The `up`, `down`, `status` and `doctor` commands: the only part of the CLI that imports server code."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 
 from .. import output
-from ..exitcodes import exit_code_of
+from ..exitcodes import resolve_exit_code
 from ..options import Json, connect
-from ..quantities import show_span, utc_now
+from ..quantities import format_span, utc_now
 from .first_job import FirstJob
 
 if TYPE_CHECKING:
-    from holdfast.bootstrap import ServerInfo
     from holdfast.sdk import Status
     from holdfast.settings import Settings
+    from holdfast.state_folder import ServerInfo
 
     from .doctor import Problem
 
-STOP_TIMEOUT = 60.0  # seconds a server gets to end
-ANSWER_TIMEOUT = 2.0  # seconds, of a server that is said to run
-GONE_TIMEOUT = 5.0  # seconds to wait for the lock of one that does not answer
-GONE_INTERVAL = 0.05  # seconds
+STOP_TIMEOUT = 60.0  # seconds for a server to stop
+RESPONSE_TIMEOUT = 2.0  # seconds for a running server to respond
+LOCK_TIMEOUT = 5.0  # seconds to wait for the lock of a server that does not respond
+LOCK_INTERVAL = 0.05  # seconds
 
-Home = Annotated[Path | None, typer.Option(help="State folder; by default HOLDFAST_HOME, else ~/.holdfast.")]
+Home = Annotated[Path | None, typer.Option(help="State folder. Default: HOLDFAST_HOME, else ~/.holdfast.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
-    """What there is to say about a server that is up."""
+class StartedServer:
+    """A started server, for the banner."""
 
     url: str
     pid: int
@@ -57,131 +57,136 @@ class Started:
 
 
 def up(
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 0 takes a free one. Default: 8080.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 0: a free one. Default: 8080.")] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on. Default: 127.0.0.1.")] = None,
     home: Home = None,
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Leave it running and return.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Run the server in the background.")] = False,
     first_job: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Submit this job once it is up; print its log and result.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Submit this job when the server is ready; print its log and result."),
     ] = None,
     ready_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
     json: Json = False,
 ) -> None:
     """Start the server.
 
-    Ctrl-C stops it; jobs run on and are found again at the next start.
+    Ctrl-C stops it. Jobs keep running and are recovered at the next start.
     """
-    from holdfast.settings import default_home, load_settings, setting_names
-    from holdfast.settings_names import strange_variables
+    from holdfast.settings import list_setting_names, load_settings, resolve_default_home
+    from holdfast.settings_names import find_unknown_variables
     from holdfast.start_priority import restore_priority
 
-    folder = (home or default_home()).absolute()
-    job = FirstJob.read(first_job, folder) if first_job else None
+    folder = (home or resolve_default_home()).absolute()
+    job = FirstJob.from_file(first_job, folder) if first_job else None
     given = {"server.port": port, "server.host": host}
     settings = load_settings(folder, os.environ, {key: value for key, value in given.items() if value is not None})
-    if ready_fd is None:  # else whoever started this has said so
-        for line in strange_variables(os.environ, setting_names()):
-            output.note(f"warning: {output.safe(line)}", "yellow")
+    if ready_fd is None:  # otherwise the parent process printed them
+        for line in find_unknown_variables(os.environ, list_setting_names()):
+            output.print_warning(line)
     found = _find_running(folder) if ready_fd is None else None
     if found is not None:
         restore_priority()
-        _after_start(_as_started(found, already_running=True), job, json)
+        _report_started(_describe_server(found, already_running=True), job, json)
     elif detach:
-        restore_priority()  # or the other would inherit it
-        _after_start(_start_detached(folder, port, host), job, json)
+        restore_priority()  # the child process would inherit it
+        _report_started(_start_detached(folder, port, host), job, json)
     else:
-        _serve_here(folder, settings, job, ready_fd, json)
+        _run_server(folder, settings, job, ready_fd, json)
 
 
 def _find_running(folder: Path) -> ServerInfo | None:
-    """The server on this state folder. One that was killed keeps its lock until it is gone: it is waited for."""
-    from holdfast.bootstrap import running
+    """Return the server on this state folder; wait for the lock of a killed one to be released."""
+    from holdfast.state_folder import find_running_server
 
-    until = time.monotonic() + GONE_TIMEOUT
-    while (found := running(folder)) is not None and not _answers(found.url) and time.monotonic() < until:
-        time.sleep(GONE_INTERVAL)
+    until = time.monotonic() + LOCK_TIMEOUT
+    while (
+        (found := find_running_server(folder)) is not None
+        and not _is_responding(found.url)
+        and time.monotonic() < until
+    ):
+        time.sleep(LOCK_INTERVAL)
     return found
 
 
-def _answers(url: str) -> bool:
+def _is_responding(url: str) -> bool:
     from holdfast.core.errors import HoldfastError
     from holdfast.sdk import Client
 
     try:
-        with Client(url, anonymous=True, timeout=ANSWER_TIMEOUT) as client:
+        with Client(url, anonymous=True, timeout=RESPONSE_TIMEOUT) as client:
             client.version()
     except HoldfastError:
         return False
     return True
 
 
-def _after_start(started: Started, job: FirstJob | None, json: bool) -> None:
-    """The server runs elsewhere: say so, run the first job, return."""
+def _report_started(started: StartedServer, job: FirstJob | None, json: bool) -> None:
+    """Print the banner of a server in another process, and run the first job."""
     if not json:
-        _banner(started, how_to_stop="holdfast down")
+        _print_banner(started, how_to_stop="holdfast down")
     ended = job.run(quiet=json) if job else None
     if json:
         output.emit_json({"server": started, "first_job": ended})
     else:
-        _say_next(started)
+        _print_next_steps(started)
     if ended is not None:
-        raise typer.Exit(exit_code_of(ended))
+        raise typer.Exit(resolve_exit_code(ended))
 
 
-def _serve_here(folder: Path, settings: Settings, job: FirstJob | None, ready_fd: int | None, json: bool) -> None:
-    """The server in this process, until a signal ends it."""
+def _run_server(folder: Path, settings: Settings, job: FirstJob | None, ready_fd: int | None, json: bool) -> None:
+    """Run the server in this process until a signal stops it."""
     import logging
 
     from holdfast.bootstrap import serve
 
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # the first job's own requests are no news
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # hide the requests of the first job
     if ready_fd is not None:
         os.set_inheritable(ready_fd, False)
 
-    told: list[Started] = []
+    reported: list[StartedServer] = []
 
     def on_ready(info: ServerInfo) -> None:
-        started = _as_started(info)
-        told.append(started)
+        started = _describe_server(info)
+        reported.append(started)
         if ready_fd is not None:
-            _tell(ready_fd, {"started": _as_json(started)})
+            _report_to_parent(ready_fd, {"started": _server_to_json(started)})
         elif json:
             output.emit_json({"server": started, "first_job": None})
         else:
-            _banner(started, how_to_stop="Ctrl-C")
+            _print_banner(started, how_to_stop="Ctrl-C")
         shown = ready_fd is None and not json
-        # The server's own loop must go on meanwhile: the job, and the link, come back to it over HTTP.
+        # In a thread: the job and the link use HTTP, which needs the event loop of this server.
         threading.Thread(
-            target=_beside_server, args=(job, started if shown else None), name="first-job", daemon=True
+            target=_run_first_job, args=(job, started if shown else None), name="first-job", daemon=True
         ).start()
 
     try:
         serve(folder, settings, on_ready=on_ready)
     except Exception as error:
-        if ready_fd is not None and not told:
-            _tell(ready_fd, {"error": {"message": str(error), "hint": getattr(error, "hint", None)}})
+        if ready_fd is not None and not reported:
+            _report_to_parent(ready_fd, {"error": {"message": str(error), "hint": getattr(error, "hint", None)}})
         raise
     except KeyboardInterrupt:
-        pass  # the signal that ended it, passed on after all was closed
+        pass  # the signal that stopped it, after everything was closed
     if ready_fd is None and not json:
-        output.note("Stopped. Jobs that run go on; `holdfast up` finds them again.")
+        output.print_note("Server stopped. Running jobs continue; `holdfast up` recovers them.")
 
 
-def _beside_server(job: FirstJob | None, started: Started | None) -> None:
-    """In a thread of the server's own process. `started`: say at the end what to do next."""
+def _run_first_job(job: FirstJob | None, started: StartedServer | None) -> None:
+    """Run the first job in a thread of the server process. `started`: then print the next steps."""
     if job is not None:
-        job.run_beside_server()
+        job.run_in_server()
     if started is not None:
-        with suppress(output.ReaderGone):
-            _say_next(started)
+        with suppress(output.OutputClosed):
+            _print_next_steps(started)
 
 
-def _start_detached(folder: Path, port: int | None, host: str | None) -> Started:
-    """A server in a session of its own. It tells us through a pipe that it is ready, or why not."""
-    from holdfast.bootstrap import make_home
+def _start_detached(folder: Path, port: int | None, host: str | None) -> StartedServer:
+    """Start the server in a new session; it reports through a pipe that it is ready, or why not."""
     from holdfast.core.errors import UserError
+    from holdfast.state_folder import create_state_folder
 
-    make_home(folder)
+    create_state_folder(folder)
     ours, theirs = os.pipe()
     command = [sys.executable, "-m", "holdfast", "up", "--home", str(folder), "--ready-fd", str(theirs)]
     command += ["--port", str(port)] if port is not None else []
@@ -192,32 +197,32 @@ def _start_detached(folder: Path, port: int | None, host: str | None) -> Started
             command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True, pass_fds=(theirs,)
         )
     os.close(theirs)
-    with output.progress("Starting the server"), os.fdopen(ours, "rb") as pipe:
-        said = pipe.read()  # ends when the other side is closed, by word or by death
-    answer = encoder.loads(said) if said else {}
+    with output.show_progress("Starting the server"), os.fdopen(ours, "rb") as pipe:
+        report = pipe.read()  # returns when the server has reported or exited
+    answer = encoder.loads(report) if report else {}
     if "started" in answer:
-        return Started(**answer["started"])
-    reason = answer.get("error") or {"message": "it ended without a word", "hint": None}
-    raise UserError(f"The server did not start: {reason['message']}", hint=reason["hint"] or f"Its log: {log}")
+        return StartedServer(**answer["started"])
+    reason = answer.get("error") or {"message": "it exited without an error message", "hint": None}
+    raise UserError(f"The server did not start: {reason['message']}", hint=reason["hint"] or f"Check its log: {log}")
 
 
 def _open_log(path: Path) -> IO[bytes]:
-    """On a full disk the server starts without one."""
+    """Open the server log; on a full disk the server starts without one."""
     try:
         return path.open("ab")
     except OSError as error:
-        output.note(f"warning: The server writes no log: cannot open {path}: {error.strerror}", "yellow")
+        output.print_note(f"warning: Cannot open the server log {path}: {error.strerror}. Nothing is logged.", "yellow")
         return open(os.devnull, "ab")
 
 
-def _tell(ready_fd: int, message: dict[str, Any]) -> None:
+def _report_to_parent(ready_fd: int, message: dict[str, Any]) -> None:
     with suppress(BrokenPipeError), os.fdopen(ready_fd, "wb") as pipe:
         pipe.write(encoder.dumps(message).encode())
 
 
-def _as_started(info: ServerInfo, *, already_running: bool = False) -> Started:
+def _describe_server(info: ServerInfo, *, already_running: bool = False) -> StartedServer:
     health = info.health
-    return Started(
+    return StartedServer(
         url=info.url,
         pid=info.pid,
         home=str(info.home),
@@ -230,133 +235,136 @@ def _as_started(info: ServerInfo, *, already_running: bool = False) -> Started:
     )
 
 
-def _as_json(started: Started) -> dict[str, Any]:
-    from holdfast.sdk.reading import dump
+def _server_to_json(started: StartedServer) -> dict[str, Any]:
+    from holdfast.sdk.json_conversion import to_json
 
-    return dict(dump(started))
+    return dict(to_json(started))
 
 
-def _banner(started: Started, how_to_stop: str) -> None:
-    was = "already runs" if started.already_running else "is up"
-    output.emit(output.styled(f"Holdfast {was} at {started.url}", "bold", sys.stdout))
+def _print_banner(started: StartedServer, how_to_stop: str) -> None:
+    was = "is already running" if started.already_running else "is running"
+    output.emit_styled(f"Holdfast {was} at {started.url}", "bold")
     if started.first_password:
-        output.emit(f"  log in     user admin, password {started.first_password}   (shown this once)")
+        output.emit(f"  log in     user admin, password {started.first_password}   (shown only once)")
     else:
-        output.emit("  log in     `holdfast portal` gives a link; or user admin, with the password of the first start")
+        output.emit("  log in     run `holdfast portal` for a link, or use admin and the password of the first start")
     output.emit(f"  API        {started.url}/api/docs")
     output.emit(f"  process    {started.pid}, state in {started.home}")
     if started.isolation:
         output.emit(f"  jobs       isolation: {started.isolation}, limits: {started.limits}")
     for line in started.notes:
-        output.emit(f"             {output.safe(line)}")
+        output.emit(f"             {output.escape(line)}")
     _show_conditions(started.conditions)
     output.emit(f"  to stop    {how_to_stop}")
     if Path(started.home) != Path.home() / ".holdfast" and os.environ.get("HOLDFAST_HOME") != started.home:
-        output.emit(f"  elsewhere  export HOLDFAST_HOME={started.home}   (so that other commands find this server)")
+        output.emit(f"  to use     export HOLDFAST_HOME={started.home}   (for other commands to find this server)")
 
 
 def _describe_isolation(level: str, conditions: Sequence[Problem]) -> str:
-    """While no sandbox can be made, the level is the one that tasks must have."""
+    """Describe the isolation level; without a working sandbox it is only the required level."""
     blocked = any(each.kind == "sandbox" for each in conditions)
     return f"unavailable (required: {level})" if blocked else level
 
 
 def _show_conditions(conditions: Sequence[Sequence[str]]) -> None:
-    """Each with the error behind it, and what to do."""
+    """Print each condition with its error and hint."""
     for message, *more in conditions:
-        output.emit(output.styled(f"  PROBLEM    {output.safe(message)}", "bold red", sys.stdout))
+        output.emit_styled(f"  PROBLEM    {output.escape(message)}", "bold red")
         for line in filter(None, more):
-            output.emit(f"             {output.safe(line)}")
+            output.emit(f"             {output.escape(line)}")
 
 
-def _say_next(started: Started) -> None:
-    """The last lines, so that one's eye falls on them: where the portal is."""
+def _print_next_steps(started: StartedServer) -> None:
+    """Print the next steps, with the portal address last."""
     if shutil.which("holdfast") is None:  # started by its path, as `make up` does
-        output.emit(f"So that your shell finds `holdfast`: {_path_line(Path(sys.executable).parent)}")
-    output.hint("holdfast submit -- echo hello", "holdfast ls", "holdfast top", "holdfast portal")
-    link = _first_link(started)
-    output.emit(output.styled(f"Portal: {started.url}", "bold", sys.stdout))
+        output.emit(f"To add `holdfast` to your PATH: {_format_path_export(Path(sys.executable).parent)}")
+    output.print_hint("holdfast submit -- echo hello", "holdfast ls", "holdfast top", "holdfast portal")
+    link = _create_first_link(started)
+    output.emit_styled(f"Portal: {started.url}", "bold")
     if link:
-        output.emit(f"Log in by this link, once, within 10 minutes: {link}")
+        output.emit(f"Login link (valid once, for 10 minutes): {link}")
 
 
-def _path_line(folder: Path) -> str:
+def _format_path_export(folder: Path) -> str:
     return f'export PATH={shlex.quote(str(folder))}:"$PATH"'
 
 
-def _first_link(started: Started) -> str | None:
-    """At the very first start: a way in that needs no password. Only to a person at a terminal, never into a log."""
+def _create_first_link(started: StartedServer) -> str | None:
+    """Return a login link at the first start; only on a terminal, so that it is never logged."""
     if not started.first_password or not output.is_terminal(sys.stdout):
         return None
     from holdfast.core.errors import HoldfastError
     from holdfast.sdk import Client
-    from holdfast.sdk.address import local_login
+    from holdfast.sdk.address import load_local_login
 
-    from .portal import login_link
+    from .portal import create_login_link
 
     home = Path(started.home)
     try:
-        known = local_login(home)
+        known = load_local_login(home)
         if known is None:
             return None
         with Client(known.url, known.token, home=home, timeout=10) as client:
-            return login_link(client)[0]
+            return create_login_link(client)[0]
     except HoldfastError:
-        return None  # the password was shown, too
+        return None  # the password is shown as well
 
 
 def down(home: Home = None, json: Json = False) -> None:
-    """Stop the server; jobs run on.
+    """Stop the server; jobs keep running.
 
-    They are found again at the next `holdfast up`.
+    The next `holdfast up` recovers them.
     """
-    from holdfast.bootstrap import running
     from holdfast.core.errors import NotFound, UserError
-    from holdfast.settings import default_home
+    from holdfast.settings import resolve_default_home
+    from holdfast.state_folder import find_running_server
 
-    folder = (home or default_home()).absolute()
-    found = running(folder)
+    folder = (home or resolve_default_home()).absolute()
+    found = find_running_server(folder)
     if found is None:
-        raise NotFound(f"No server runs on {folder}", hint="Start one with `holdfast up`, or name its folder: --home.")
-    told = _local_status(folder)
-    tasks = sum(told.jobs.get(state, 0) for state in ("Preparing", "Running", "Held")) if told else None
+        raise NotFound(
+            f"No server is running on {folder}",
+            hint="Start one with `holdfast up`, or set its state folder with --home.",
+        )
+    status = _load_local_status(folder)
+    tasks = sum(status.jobs.get(state, 0) for state in ("Preparing", "Running", "Held")) if status else None
     with suppress(ProcessLookupError):
-        handle = os.pidfd_open(found.pid)  # from here on this very process is meant, whatever becomes of its number
-        now = running(folder)
+        handle = os.pidfd_open(found.pid)  # refers to this process even if its PID is reused
+        now = find_running_server(folder)
         if now is not None and now.pid == found.pid:
-            _end(handle, found.pid)
-    if running(folder) is not None:
-        raise UserError("Another server took its place meanwhile", hint="Try again.")
+            _stop_process(handle, found.pid)
+    if find_running_server(folder) is not None:
+        raise UserError("Another server has started on this state folder", hint="Try again.")
     if json:
         output.emit_json({"pid": found.pid, "url": found.url, "running_jobs": tasks})
         return
-    output.emit(f"The server at {found.url} (process {found.pid}) has stopped.")
+    output.emit(f"Stopped the server at {found.url} (process {found.pid}).")
     if tasks:
-        who, them = ("1 job goes", "it") if tasks == 1 else (f"{tasks} jobs go", "them")
-        output.emit(f"{who} on running; `holdfast up` finds {them} again.")
-    output.hint("holdfast up")
+        who, them = ("1 job keeps", "it") if tasks == 1 else (f"{tasks} jobs keep", "them")
+        output.emit(f"{who} running; `holdfast up` recovers {them}.")
+    output.print_hint("holdfast up")
 
 
-def _end(handle: int, pid: int) -> None:
+def _stop_process(handle: int, pid: int) -> None:
     from holdfast.core.errors import UserError
 
     signal.pidfd_send_signal(handle, signal.SIGTERM)
     poll = select.poll()
     poll.register(handle, select.POLLIN)
-    with output.progress("Stopping"):
+    with output.show_progress("Stopping"):
         gone = poll.poll(STOP_TIMEOUT * 1000)
     os.close(handle)
     if not gone:
-        raise UserError(f"Process {pid} has not ended within {STOP_TIMEOUT:g} s", hint=f"Look at it: ps -fp {pid}")
+        raise UserError(f"Process {pid} did not exit within {STOP_TIMEOUT:g} s", hint=f"Check it with `ps -fp {pid}`.")
 
 
-def _local_status(folder: Path) -> Status | None:
-    """What the server on this folder says of itself; None when it does not answer."""
+def _load_local_status(folder: Path) -> Status | None:
+    """Return the status of the server on this folder; None if it does not respond."""
     from holdfast.sdk import Client, ClientError
-    from holdfast.sdk.address import local_login
+    from holdfast.sdk.address import load_local_login
 
     try:
-        known = local_login(folder)
+        known = load_local_login(folder)
         if known is None:
             return None
         with Client(known.url, known.token, home=folder, timeout=5) as client:
@@ -365,8 +373,8 @@ def _local_status(folder: Path) -> Status | None:
         return None
 
 
-def _other_server() -> str | None:
-    """The address of a server that knows who we are, wherever it keeps its state."""
+def _find_other_server() -> str | None:
+    """Return the address of the server this client is logged in to."""
     from holdfast.core.errors import HoldfastError
 
     try:
@@ -378,54 +386,63 @@ def _other_server() -> str | None:
 
 
 def status(json: Json = False) -> None:
-    """Show how the server is, and who you are there."""
+    """Show the status of the server, and your user."""
     with connect() as client:
         found, me = client.status(), client.me()
         address = client.address
     if json:
         output.emit_json({"url": address.url, "status": found, "me": me})
         return
-    since = f", up {show_span(found.started_at, None, utc_now())}" if found.started_at else ""
+    since = f", up {format_span(found.started_at, None, utc_now())}" if found.started_at else ""
     process = f", process {found.pid}" if found.pid else ""
-    output.emit(output.styled(f"Holdfast {output.safe(found.version)} at {address.url}", "bold", sys.stdout))
+    output.emit_styled(f"Holdfast {output.escape(found.version)} at {address.url}", "bold")
     output.emit(f"  server     running{since}{process}")
     if found.home:
-        output.emit(f"  state      {output.safe(found.home)}")
+        output.emit(f"  state      {output.escape(found.home)}")
     counts = ", ".join(f"{count} {state}" for state, count in found.jobs.items() if count) or "none active"
-    output.emit(f"  jobs       {output.safe(counts)}")
+    output.emit(f"  jobs       {output.escape(counts)}")
     isolation = _describe_isolation(found.engine.isolation, found.conditions)
-    output.emit(f"  isolation  {output.safe(isolation)}, limits: {output.safe(found.engine.limits)}")
+    output.emit(f"  isolation  {output.escape(isolation)}, limits: {output.escape(found.engine.limits)}")
     for line in found.engine.notes:
-        output.emit(f"             {output.safe(line)}")
+        output.emit(f"             {output.escape(line)}")
     _show_conditions([(each.message, each.detail, each.hint) for each in found.conditions])
     role = " (admin)" if me.admin else ""
-    output.emit(f"  you        {output.safe(me.name)}{role}, by {address.source}")
-    output.hint("holdfast ls", "holdfast top", "holdfast doctor")
+    output.emit(f"  user       {output.escape(me.name)}{role}, from {address.source}")
+    output.print_hint("holdfast ls", "holdfast top", "holdfast doctor")
 
 
 def doctor(home: Home = None, json: Json = False) -> None:
-    """Check what this machine can do for jobs, and say what would make it better."""
-    from holdfast.bootstrap import probe, running
+    """Check this machine for problems, and show how to fix them."""
+    from holdfast.bootstrap import probe_engine
     from holdfast.listening.holder import find_holder
-    from holdfast.settings import default_home, load_settings
+    from holdfast.settings import load_settings, resolve_default_home
+    from holdfast.state_folder import find_running_server
 
-    from .doctor import check_conditions, check_engine, check_exposure, check_machine, check_proxy, check_ssh, report
+    from .doctor import (
+        check_conditions,
+        check_engine,
+        check_exposure,
+        check_machine,
+        check_proxy,
+        check_ssh,
+        print_report,
+    )
 
-    folder = (home or default_home()).absolute()
+    folder = (home or resolve_default_home()).absolute()
     settings = load_settings(folder, os.environ)
-    found = running(folder)
-    url, other = (found.url, None) if found else (None, _other_server())
+    found = find_running_server(folder)
+    url, other = (found.url, None) if found else (None, _find_other_server())
     holder = None if found else find_holder(folder)
     checks = check_machine(folder, settings.server.host, settings.server.port, url, other, holder)
     checks += check_exposure(settings.server.host, settings.server.public_url)
     checks += check_proxy(settings.server.public_url, settings.server.trusted_proxies)
     if found is not None:
-        told = _local_status(folder)
-        conditions = told.conditions if told else ()
-        checks += check_engine(told.engine if told else None, conditions)
-        checks += [check_ssh(told.ssh if told else None), *check_conditions(conditions)]
+        status = _load_local_status(folder)
+        conditions = status.conditions if status else ()
+        checks += check_engine(status.engine if status else None, conditions)
+        checks += [check_ssh(status.ssh if status else None), *check_conditions(conditions)]
     else:
-        with output.progress("Trying the sandbox"):
-            health = probe(folder, settings)
+        with output.show_progress("Testing the sandbox"):
+            health = probe_engine(folder, settings)
         checks += [*check_engine(health, health.conditions), *check_conditions(health.conditions)]
-    report(checks, json)
+    print_report(checks, json)

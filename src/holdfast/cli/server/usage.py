@@ -1,4 +1,4 @@
-"""`holdfast usage`: reports by month."""
+"""The `usage` command: monthly reports."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from ..options import Json, connect
 
 
 def usage(
-    month: Annotated[str | None, typer.Argument(metavar="MONTH", help="2026-11. Default: say which there are.")] = None,
-    details: Annotated[bool, typer.Option("--details", help="A line for each try of each task.")] = False,
+    month: Annotated[
+        str | None,
+        typer.Argument(metavar="MONTH", help="Month, such as 2026-11. Default: list the months with reports."),
+    ] = None,
+    details: Annotated[bool, typer.Option("--details", help="Print one row for each try of each task.")] = False,
     json: Json = False,
 ) -> None:
-    """Print what users were given in a month, as CSV. For admins."""
+    """Print the usage report of a month as CSV. Admins only."""
     if month is None:
         _list_months(json)
         return
@@ -27,7 +30,7 @@ def usage(
     with connect() as client:
         if json:
             text = b"".join(client.usage_details(year, number)).decode() if details else client.usage(year, number)
-            output.emit_json({"items": _rows(text)})
+            output.emit_json({"items": _parse_csv(text)})
         elif details:
             for piece in client.usage_details(year, number):
                 output.emit_bytes(piece)
@@ -44,12 +47,12 @@ def _list_months(json: bool) -> None:
     for each in months:
         output.emit(f"{each.year}-{each.month:02}")
     if not months:
-        output.note("Nothing has run yet.")
+        output.print_note("No usage reports.")
     else:
-        output.hint(f"holdfast usage {months[0].year}-{months[0].month:02}")
+        output.print_hint(f"holdfast usage {months[0].year}-{months[0].month:02}")
 
 
-def _rows(text: str) -> list[dict[str, str]]:
+def _parse_csv(text: str) -> list[dict[str, str]]:
     import csv
     import io
 

@@ -1,4 +1,4 @@
-"""How a task ended: exit code, signal and what the engine knows -> Exit."""
+"""Exit of a task, from its exit code, its signal and the engine's observations."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class ExitKind(StrEnum):
     USER_ERROR = "user-error"  # the program's own failure, with its own exit code
     OUT_OF_MEMORY = "out-of-memory"
     TIME_LIMIT = "time-limit"
-    REFUSED = "refused"  # a system error before running: no machine can run it
-    PLATFORM = "platform"  # our fault; retried by itself, never counted
-    CANCELLED = "cancelled"  # someone asked for it to stop
-    ATTEMPT_OVER = "attempt-over"  # stopped because other tasks decided the attempt
+    REFUSED = "refused"  # a system error before running: no node can run it
+    PLATFORM = "platform"  # a platform failure; retried automatically, never counted
+    CANCELLED = "cancelled"  # a user stopped it
+    ATTEMPT_OVER = "attempt-over"  # stopped because other tasks completed the attempt
 
 
 class Behaviour(StrEnum):
-    """What another try would likely bring."""
+    """Expected result of a retry."""
 
     TRANSIENT = "transient"  # always retried, not counted
     TRANSIENT_CONFLICT = "transient-conflict"  # always retried after a long random wait, not counted
@@ -29,27 +29,27 @@ class Behaviour(StrEnum):
 
 
 class Cause(StrEnum):
-    """What is known of an exit beyond its kind and code. `data/causes.toml` has OpenPAI's exit for each."""
+    """Cause of an exit, beyond its kind and code. `data/causes.toml` has OpenPAI's exit for each."""
 
     # refused
     IMAGE_MISSING = "image-missing"
     NO_SHELL = "no-shell"
     INVALID_TASK = "invalid-task"
-    NOT_ALLOWED = "not-allowed"  # the machine forbids something it asks for
+    NOT_ALLOWED = "not-allowed"  # the node does not allow something it requests
     TOO_LARGE = "too-large"
-    # the platform's fault
+    # platform failures
     START_FAILED = "start-failed"
     SANDBOX_FAILED = "sandbox-failed"
     PORT_IN_USE = "port-in-use"
     LOST = "lost"
     FILES_GONE = "files-gone"
     # stopped by the engine
-    SCRATCH_FULL = "scratch-full"  # its home held more than it may
-    DISK_LIMIT = "disk-limit"  # it wrote more bytes or files than a task may
-    SERVER_DISK_FULL = "server-disk-full"  # the server's disk was nearly full, and it had written most
-    # seen by the engine when it failed
+    SCRATCH_FULL = "scratch-full"  # its home folder exceeded the limit
+    DISK_LIMIT = "disk-limit"  # it exceeded the limit of bytes or files of a task
+    SERVER_DISK_FULL = "server-disk-full"  # the server's disk was nearly full, and it had written the most
+    # observed by the engine when it failed
     DISK_WAS_FULL = "disk-was-full"  # the server's disk: the program may have been unable to write
-    # told by its log
+    # found in its log
     SSH_BARRIER = "ssh-barrier"
     PLUGIN_FAILED = "plugin-failed"
     COMMAND_NOT_FOUND = "command-not-found"
@@ -80,7 +80,7 @@ class Exit:
     behaviour: Behaviour = Behaviour.UNKNOWN
     code: int | None = None  # the program's own exit code, 128+n after signal n
     signal: int | None = None
-    cause: str = ""  # what is known beyond kind and code, a word of Cause; plain, as stores keep it
+    cause: str = ""  # a value of Cause, or empty; a plain string, as stores keep it
 
 
 SIGNAL_NAMES = {
@@ -88,24 +88,24 @@ SIGNAL_NAMES = {
     9: "SIGKILL", 10: "SIGUSR1", 11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM",
 }  # fmt: skip
 
-# A rerun of the same program will meet the same end.
+# A retry of the same program ends in the same way.
 _PERMANENT_SIGNALS = frozenset({4, 7, 8, 13})
 
 
-def classify(code: int, *, oom: bool = False, memory_limit: str = "", scratch_full: str = "") -> Exit:
-    """How a program that ended by itself ended. `oom`: the kernel or we killed it for its memory. `scratch_full`: what
-    is to be said of one that was stopped for what it wrote to the disk, with whatever code it then ended."""
+def classify_exit(code: int, *, oom: bool = False, memory_limit: str = "", scratch_full: str = "") -> Exit:
+    """Return the exit of a program that ended by itself. `oom`: it was killed for exceeding its memory limit.
+    `scratch_full`: the message if it was stopped for exceeding a disk limit; its code does not matter then."""
     if scratch_full:
         return Exit(
             kind=ExitKind.USER_ERROR,
             code=code,
-            signal=_signal(code),
+            signal=_signal_from_code(code),
             behaviour=Behaviour.PERMANENT,
             message=scratch_full,
         )
     if code == 0:
         return Exit(kind=ExitKind.SUCCEEDED, code=0, message="Succeeded")
-    signal = _signal(code)
+    signal = _signal_from_code(code)
     if oom:
         limit = msg(" of {memory_limit}", memory_limit=memory_limit) if memory_limit else ""
         return Exit(
@@ -123,20 +123,20 @@ def classify(code: int, *, oom: bool = False, memory_limit: str = "", scratch_fu
             code=code,
             signal=signal,
             behaviour=behaviour,
-            message=msg("Exit code {code} (ended by {name})", code=code, name=name),
+            message=msg("Exit code {code} (killed by {name})", code=code, name=name),
         )
     return Exit(kind=ExitKind.USER_ERROR, code=code, message=msg("Exit code {code}", code=code))
 
 
-def _signal(code: int) -> int | None:
+def _signal_from_code(code: int) -> int | None:
     return code - 128 if 128 < code < 128 + 65 else None
 
 
-def platform_exit(message: str, cause: str = "") -> Exit:
-    """A failure of ours: no exit code, because no program ended."""
+def build_platform_exit(message: str, cause: str = "") -> Exit:
+    """Return the exit of a platform failure. It has no exit code: no program ended."""
     return Exit(kind=ExitKind.PLATFORM, message=message, behaviour=Behaviour.TRANSIENT, cause=str(cause))
 
 
-def refused_exit(message: str, cause: str = "") -> Exit:
-    """Refused before running."""
+def build_refused_exit(message: str, cause: str = "") -> Exit:
+    """Return the exit of a task that was rejected before it ran."""
     return Exit(kind=ExitKind.REFUSED, message=message, behaviour=Behaviour.PERMANENT, cause=str(cause))

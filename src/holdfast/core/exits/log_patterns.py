@@ -1,8 +1,7 @@
-"""Signs in the end of a failed task's log that tell more than its exit code does.
+"""Patterns that find the cause of a failure at the end of a task's log.
 
-Tried in this order; the first that is found wins. A log is written by anyone, so every pattern must take time in
-proportion to its length: no repeat without a bound, and none inside another. Patterns are used in lower case, where a
-class such as `\\S` would mean its opposite.
+The first match wins. Logs are untrusted input, so every pattern must run in linear time: no unbounded repeats and no
+nested ones. Patterns are matched in lower case, where a class such as `\\S` would mean its opposite.
 """
 
 from __future__ import annotations
@@ -12,18 +11,18 @@ from functools import cache
 
 from .exit import Cause
 
-# Signs that count only beside this exit code: a shell's for a command it lacks, and that of our ssh plugin.
-ONLY_WITH = {Cause.COMMAND_NOT_FOUND: 127, Cause.SSH_BARRIER: 249}
+# Causes that require an exit code: the shell's for a missing command, and that of our ssh plugin.
+REQUIRED_CODES = {Cause.COMMAND_NOT_FOUND: 127, Cause.SSH_BARRIER: 249}
 
 
-def _raised(*errors: str) -> str:
-    """As a traceback ends: the error's name and a colon, or the name alone on the line."""
+def _build_exception_pattern(*errors: str) -> str:
+    """Return a pattern for the last line of a traceback: the error's name and a colon, or the name alone."""
     return rf"\b(?:{'|'.join(errors)})(?::|\s{{0,5}}$)"
 
 
 PATTERNS: tuple[tuple[Cause, str], ...] = (
     (Cause.SSH_BARRIER, r"\[openpai-runtime\] \[ERROR\] (?:SSH barrier reaches|The SSH barrier can never)"),
-    # Not commands of the plugin `cmd` that failed: they are the user's, and tell as much as any others.
+    # Failed commands of the plugin `cmd` are the user's own and do not count.
     (Cause.PLUGIN_FAILED, r"\[openpai-runtime\] \[ERROR\] The runtime plugin (?!cmd failed )"),
     (Cause.COMMAND_NOT_FOUND, r"command not found|: not found\s{0,5}$"),
     (
@@ -51,17 +50,19 @@ PATTERNS: tuple[tuple[Cause, str], ...] = (
     ),
     (
         Cause.BAD_DATA,
-        # Of EOFErrors only this one: others come from helpers that were killed, and may well pass.
-        _raised("UnicodeDecodeError", "UnicodeEncodeError", "UnicodeError")
+        # Only this EOFError: others come from killed helper processes and are often temporary.
+        _build_exception_pattern("UnicodeDecodeError", "UnicodeEncodeError", "UnicodeError")
         + r"|\beoferror: ran out of input|input/output error|perhaps your file is in a different file format",
     ),
     (Cause.BAD_SAVE_PATH, r"called with invalid save path|save_path is not a valid checkpoint"),
     (
         Cause.SYNTAX_ERROR,
-        _raised("SyntaxError", "IndentationError", "TabError", "AttributeError", "NameError", "UnpicklingError")
+        _build_exception_pattern(
+            "SyntaxError", "IndentationError", "TabError", "AttributeError", "NameError", "UnpicklingError"
+        )
         + r"|assign requires shapes of both tensors to match",
     ),
-    (Cause.IMPORT_ERROR, _raised("ImportError")),
+    (Cause.IMPORT_ERROR, _build_exception_pattern("ImportError")),
     (Cause.INDEX_ERROR, r"\bIndexError: [^\n]{0,100}out of (?:range|bounds)"),
     (Cause.SEGFAULT, r"segmentation fault"),
     (Cause.CORE_DUMPED, r"core dumped"),
@@ -70,15 +71,15 @@ PATTERNS: tuple[tuple[Cause, str], ...] = (
 
 
 @cache
-def _compiled() -> tuple[tuple[Cause, re.Pattern[str]], ...]:
+def _compile_patterns() -> tuple[tuple[Cause, re.Pattern[str]], ...]:
     return tuple((cause, re.compile(pattern.lower(), re.MULTILINE)) for cause, pattern in PATTERNS)
 
 
 def match_log(tail: str, code: int) -> Cause | None:
-    """Case does not matter; to lower it on both sides is three times as fast as to ignore it."""
+    """Return the cause found in the log, ignoring case. Lower-casing is three times as fast as re.IGNORECASE."""
     tail = tail.lower()
-    for cause, pattern in _compiled():
-        if ONLY_WITH.get(cause, code) != code:
+    for cause, pattern in _compile_patterns():
+        if REQUIRED_CODES.get(cause, code) != code:
             continue
         if pattern.search(tail):
             return cause

@@ -1,5 +1,5 @@
-"""What an exit means, in the plain words that people are shown: where OpenPAI's row for it only says that no row fits,
-the exit code itself tells more. What OpenPAI's clients are told stays in `specs`."""
+"""Meaning of an exit, as shown to users. Where OpenPAI's row is only the generic one, the exit code gives the meaning.
+The texts for OpenPAI's clients are in `specs`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import NamedTuple
 from ..messages import join_messages
 from .exit import Exit, ExitKind
 from .specs import expand_solution, load_data
-from .table import spec_of
+from .table import find_spec
 
-_NO_ROW = 255  # "failed with a code of its own"
+_UNSPECIFIED_CODE = 255  # the generic row: "failed with its own exit code"
 
 
 class Meaning(NamedTuple):
@@ -21,9 +21,9 @@ class Meaning(NamedTuple):
 
 
 class Meanings(NamedTuple):
-    shell: Mapping[int, Meaning]  # by a code to which every shell gives this meaning
-    signals: Mapping[int, str]  # reasons, by the code that a shell gives for a signal
-    common: Mapping[int, str]  # reasons, by the program's own code
+    shell: Mapping[int, Meaning]  # by exit code, for codes with the same meaning in every shell
+    signals: Mapping[int, str]  # reasons, by the exit code of a signal
+    common: Mapping[int, str]  # reasons, by the program's exit code
     causes: Mapping[str, str]  # reasons
     other: Meaning
 
@@ -44,19 +44,19 @@ def _make_meaning(reason: str, solution: list[str]) -> Meaning:
     return Meaning(reason, expand_solution(solution))
 
 
-def meaning_of(exit: Exit) -> Meaning:
-    spec, code, known = spec_of(exit), exit.code or 0, load_meanings()
+def find_meaning(exit: Exit) -> Meaning:
+    spec, code, known = find_spec(exit), exit.code or 0, load_meanings()
     if exit.kind is ExitKind.USER_ERROR and spec.code == code and code in known.signals:
         return Meaning(known.signals[code], spec.solution)
-    if exit.kind is not ExitKind.USER_ERROR or spec.code != _NO_ROW:
+    if exit.kind is not ExitKind.USER_ERROR or spec.code != _UNSPECIFIED_CODE:
         return Meaning(spec.reason, spec.solution)
     if exit.cause in known.causes:
         return Meaning(known.causes[exit.cause], spec.solution)
     return known.shell.get(code) or known.other._replace(reason=known.common.get(code, known.other.reason))
 
 
-def known_code(exit: Exit) -> str:
-    """What a code that every shell gives means and what to try; empty where only the program knows, or more is told."""
+def explain_shell_code(exit: Exit) -> str:
+    """Return meaning and solution of a shell's exit code; empty for other codes, or if the cause is known."""
     if exit.kind is not ExitKind.USER_ERROR or exit.cause or exit.code is None:
         return ""
     known = load_meanings().shell.get(exit.code)

@@ -1,7 +1,7 @@
-"""OpenPAI's exit specification: every way to end that OpenPAI knows, and what to tell people about it.
+"""OpenPAI's exit specification: all exits of OpenPAI, with reasons and solutions.
 
-It is data, in `data/`: a file per family of exits, in the fields of OpenPAI's own specification. The files are part of
-this package just as its modules are, and are read once, when they are first needed.
+It is data in `data/`: one file per family of exits, with the fields of OpenPAI's own specification. The files are
+loaded once, when they are first needed.
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ class ExitSpec:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseSpec:
     code: int  # of its ExitSpec
-    words: str = ""  # what a message says after the exit code, for causes that a log tells
-    hint: str = ""  # where the solution of its ExitSpec does not fit
+    words: str = ""  # added to the message after the exit code, for causes found in a log
+    hint: str = ""  # used instead of the solution of its ExitSpec
 
 
 @cache
 def load_specs() -> Mapping[int, ExitSpec]:
-    """All exits by code."""
+    """Load all exits by code."""
     return {spec.code: spec for family in (*FAMILIES, LEGACY) for spec in load_family(family)}
 
 
 @cache
 def load_family(family: str) -> tuple[ExitSpec, ...]:
-    return tuple(_make_spec(data) for data in load_data(family)["exit"])
+    return tuple(_build_spec(data) for data in load_data(family)["exit"])
 
 
 @cache
 def load_causes() -> Mapping[str, CauseSpec]:
-    """By the plain word, as stores keep it."""
+    """Load all causes by name, as stores keep it."""
     return {name: CauseSpec(**data) for name, data in load_data("causes").items()}
 
 
@@ -70,12 +70,12 @@ def load_data(name: str) -> dict[str, Any]:
 
 
 def expand_solution(texts: Iterable[str]) -> tuple[str, ...]:
-    """The same with texts in place of references to them, such as `@wait`."""
+    """Replace references such as `@wait` by their texts."""
     shared = load_data("solutions")
     return tuple(shared[text[1:]] if text.startswith("@") else text for text in texts)
 
 
-def _make_spec(data: Mapping[str, Any]) -> ExitSpec:
+def _build_spec(data: Mapping[str, Any]) -> ExitSpec:
     behaviour = Behaviour(data["behaviour"])
     made = {
         "behaviour": behaviour,

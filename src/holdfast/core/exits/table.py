@@ -1,6 +1,6 @@
-"""OpenPAI's exit specification: how a task ended -> the row that OpenPAI's clients know it by.
+"""Mapping of exits to the rows of OpenPAI's exit specification.
 
-`Exit.code` stays the program's own. A row is found by what is known beyond it: the kind of exit, its cause, the signal.
+`Exit.code` stays the program's own code. The row is found by the kind of the exit, its cause and its signal.
 """
 
 from __future__ import annotations
@@ -13,76 +13,76 @@ from .exit import Behaviour, Exit, ExitKind
 from .log_patterns import match_log
 from .specs import ExitSpec, load_causes, load_family, load_specs
 
-OTHER_NEGATIVE = -8000  # stands in for negative codes without a row
-OTHER_POSITIVE = 256  # and for positive ones
+OTHER_NEGATIVE = -8000  # row for negative codes that have none
+OTHER_POSITIVE = 256  # row for positive codes that have none
 
-_KINDS = {
+_CODES_BY_KIND = {
     ExitKind.SUCCEEDED: 0,
     ExitKind.OUT_OF_MEMORY: -1200,
     ExitKind.TIME_LIMIT: -1004,
     ExitKind.CANCELLED: -210,
     ExitKind.ATTEMPT_OVER: -220,
-    ExitKind.REFUSED: -200,  # unless its cause tells more, as for the two below
+    ExitKind.REFUSED: -200,  # unless its cause has its own code, as for the two below
     ExitKind.PLATFORM: -120,
     ExitKind.USER_ERROR: 255,
 }
-_TOLD_BY_CAUSE = frozenset({ExitKind.REFUSED, ExitKind.PLATFORM, ExitKind.USER_ERROR})
-_OURS_TO_EXPLAIN = _TOLD_BY_CAUSE | {ExitKind.OUT_OF_MEMORY, ExitKind.TIME_LIMIT}
+_KINDS_WITH_CAUSE = frozenset({ExitKind.REFUSED, ExitKind.PLATFORM, ExitKind.USER_ERROR})
+_KINDS_WITH_HINT = _KINDS_WITH_CAUSE | {ExitKind.OUT_OF_MEMORY, ExitKind.TIME_LIMIT}
 
 
-def spec_of(exit: Exit) -> ExitSpec:
-    return load_specs()[_code_of(exit)]
+def find_spec(exit: Exit) -> ExitSpec:
+    return load_specs()[_find_spec_code(exit)]
 
 
-def _code_of(exit: Exit) -> int:
-    if exit.kind in _TOLD_BY_CAUSE and exit.cause in load_causes():
+def _find_spec_code(exit: Exit) -> int:
+    if exit.kind in _KINDS_WITH_CAUSE and exit.cause in load_causes():
         return load_causes()[exit.cause].code
-    if exit.kind is ExitKind.USER_ERROR and exit.code is not None and exit.code in _signal_codes():
+    if exit.kind is ExitKind.USER_ERROR and exit.code is not None and exit.code in _load_signal_codes():
         return exit.code
-    return _KINDS[exit.kind]
+    return _CODES_BY_KIND[exit.kind]
 
 
 @cache
-def _signal_codes() -> frozenset[int]:
+def _load_signal_codes() -> frozenset[int]:
     return frozenset(spec.code for spec in load_family("signals"))
 
 
-def spec_for(code: int) -> ExitSpec:
-    """A code without a row gets the row for such codes, and stays what it is."""
+def find_spec_by_code(code: int) -> ExitSpec:
+    """Return the row of a code. A code without a row gets the row for other codes, with its own code."""
     specs = load_specs()
     other = OTHER_NEGATIVE if code < 0 else OTHER_POSITIVE
     return specs[code] if code in specs else replace(specs[other], code=code)
 
 
 def find_cause(tail: str, code: int) -> str:
-    """What the end of a failed task's log tells; empty when nothing. A signal says enough by itself."""
-    if not may_have_cause(code):
+    """Return the cause found at the end of a failed task's log, or "". Signals need no cause."""
+    if not can_have_cause(code):
         return ""
     return str(match_log(tail, code) or "")
 
 
-def may_have_cause(code: int) -> bool:
-    """Whether looking at the log of a task that ended with `code` can tell more."""
-    return code != 0 and code not in _signal_codes()
+def can_have_cause(code: int) -> bool:
+    """Whether the log of a task with this exit code can contain the cause."""
+    return code != 0 and code not in _load_signal_codes()
 
 
-def with_cause(exit: Exit, cause: str) -> Exit:
-    """A failure whose log told the cause, which its message then says as well."""
-    told = load_causes().get(cause) if cause else None
+def add_cause(exit: Exit, cause: str) -> Exit:
+    """Return the exit with a cause found in the log, and with the cause in its message."""
+    spec = load_causes().get(cause) if cause else None
     return replace(
         exit,
         cause=cause,
-        message=join_messages(": ", (exit.message, told.words)) if told and told.words else exit.message,
+        message=join_messages(": ", (exit.message, spec.words)) if spec and spec.words else exit.message,
     )
 
 
-def hint_for(exit: Exit) -> str:
-    """What to try after a failure whose cause is known, or that another try would not mend; empty when there is nothing
-    of use to say."""
-    if exit.kind not in _OURS_TO_EXPLAIN:
+def find_hint(exit: Exit) -> str:
+    """Return a hint for a failure with a known cause or one that a retry does not fix; empty if there is no useful
+    hint."""
+    if exit.kind not in _KINDS_WITH_HINT:
         return ""
-    spec, cause = spec_of(exit), load_causes().get(exit.cause)
-    told = exit.kind is ExitKind.USER_ERROR and cause and cause.words and spec.behaviour is Behaviour.UNKNOWN
-    if spec.behaviour is Behaviour.PERMANENT or told:
+    spec, cause = find_spec(exit), load_causes().get(exit.cause)
+    is_explained = exit.kind is ExitKind.USER_ERROR and cause and cause.words and spec.behaviour is Behaviour.UNKNOWN
+    if spec.behaviour is Behaviour.PERMANENT or is_explained:
         return (cause and cause.hint) or join_messages(" ", spec.solution)
     return ""

@@ -1,4 +1,4 @@
-"""Several tasks' samples as one line: each figure is the mean over all tasks, and over all GPUs for theirs."""
+"""Averages of the samples of several tasks, and of all their GPUs."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .samples import GpuSample, Sample
-from .sampling import slots
+from .sampling import iter_slots
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """Means over the tasks that ran then, and over time; units as in Sample."""
+    """Means over the running tasks and over time; units as in Sample."""
 
     at: float
-    seconds: float  # that it tells of
+    seconds: float  # that it covers
     tasks: int
     cpu: float
     memory: float
@@ -29,40 +29,40 @@ class Point:
     gpus: tuple[GpuSample, ...] = ()  # each by itself, of a single task
 
 
-def points_of(samples: Iterable[Sample]) -> list[Point]:
-    """One task's line, with its GPUs."""
-    return [_point(each) for each in samples]
+def build_points(samples: Iterable[Sample]) -> list[Point]:
+    """Convert the samples of one task, with its GPUs."""
+    return [_build_point(each) for each in samples]
 
 
-def average(lines: Sequence[Sequence[Sample]], length: float) -> list[Point]:
-    """Tasks are not looked at in the same moments: their samples are laid on intervals of this many seconds, and count
-    there by the time they have in common with it."""
-    found: dict[int, _Sum] = {}
+def average_samples(lines: Sequence[Sequence[Sample]], length: float) -> list[Point]:
+    """Average over tasks. They are sampled at different times, so samples are assigned to intervals of `length`
+    seconds, weighted by their overlap."""
+    found: dict[int, _SampleSum] = {}
     for number, line in enumerate(lines):
         for sample in line:
-            for slot, seconds in slots(sample, length):
+            for slot, seconds in iter_slots(sample, length):
                 if slot not in found:
-                    found[slot] = _Sum()
+                    found[slot] = _SampleSum()
                 found[slot].add(sample, seconds, number)
     return [found[slot].point((slot + 1) * length) for slot in sorted(found)]
 
 
-class _Sum:
-    __slots__ = ("figures", "gpu", "gpu_memory", "gpu_seconds", "last", "newest", "seconds", "tasks")
+class _SampleSum:
+    __slots__ = ("gpu", "gpu_memory", "gpu_seconds", "last", "newest", "seconds", "sums", "tasks")
 
     def __init__(self) -> None:
         self.seconds = self.gpu_seconds = self.gpu = self.gpu_memory = self.newest = 0.0
-        self.figures = [0.0] * 8
+        self.sums = [0.0] * 8
         self.tasks = 0
         self.last = -1
 
     def add(self, sample: Sample, seconds: float, task: int) -> None:
-        """Of one task after the other."""
+        """Add the samples of one task after the other."""
         self.seconds += seconds
         self.tasks += task != self.last
         self.last = task
         self.newest = max(self.newest, sample.at)
-        sums = self.figures
+        sums = self.sums
         sums[0] += sample.cpu * seconds
         sums[1] += sample.memory * seconds
         sums[2] += sample.net_in * seconds
@@ -78,7 +78,7 @@ class _Sum:
 
     def point(self, end: float) -> Point:
         known = self.gpu_seconds > 0
-        cpu, memory, net_in, net_out, read, written, throttled, wait = (each / self.seconds for each in self.figures)
+        cpu, memory, net_in, net_out, read, written, throttled, wait = (each / self.seconds for each in self.sums)
         return Point(
             at=min(end, self.newest),
             seconds=self.seconds / self.tasks,
@@ -96,7 +96,7 @@ class _Sum:
         )
 
 
-def _point(sample: Sample) -> Point:
+def _build_point(sample: Sample) -> Point:
     count = len(sample.gpus)
     return Point(
         at=sample.at,

@@ -1,4 +1,4 @@
-"""What tasks were given, and for how long: the ground of usage reports. Allocated, not measured."""
+"""Allocated (not measured) resources of tasks over time, for usage reports."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ HOUR = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """From `start` until before `end`."""
+class TimeSpan:
+    """Time from `start` until before `end`."""
 
     start: datetime
     end: datetime
 
-    def hours(self, begin: datetime, end: datetime) -> float:
-        """How much of another span lies within this one; none where clocks went backwards."""
+    def overlap_hours(self, begin: datetime, end: datetime) -> float:
+        """Return the overlap with another span in hours; 0 if the clock went backwards."""
         return max(0.0, (min(self.end, end) - max(self.start, begin)) / HOUR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskUse:
-    """One try of one task."""
+class TaskUsage:
+    """Allocation of one try of one task."""
 
     job_id: str
     job_name: str
@@ -39,8 +39,8 @@ class TaskUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Total:
-    """Of one user in one group."""
+class UsageTotal:
+    """Total of one user in one group."""
 
     group: str
     user: str
@@ -49,8 +49,8 @@ class Total:
     gpu_hours: float = 0.0
     gb_hours: float = 0.0  # GiB of memory
 
-    def __add__(self, other: Total) -> Total:
-        return Total(
+    def __add__(self, other: UsageTotal) -> UsageTotal:
+        return UsageTotal(
             group=self.group,
             user=self.user,
             tasks=self.tasks + other.tasks,
@@ -60,11 +60,11 @@ class Total:
         )
 
 
-def total_of(use: TaskUse, span: Span, now: datetime) -> Total:
-    """What it had within the span."""
-    hours = Span(span.start, min(span.end, now)).hours(use.started_at, use.finished_at or now)
+def compute_total(use: TaskUsage, span: TimeSpan, now: datetime) -> UsageTotal:
+    """Compute the allocation within the span."""
+    hours = TimeSpan(span.start, min(span.end, now)).overlap_hours(use.started_at, use.finished_at or now)
     wanted = use.resources
-    return Total(
+    return UsageTotal(
         group=use.group,
         user=use.user,
         tasks=1,

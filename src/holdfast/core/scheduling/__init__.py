@@ -1,1 +1,1 @@
-"""Which job runs where and when, and why the others wait."""
+"""Scheduling: which job runs where and when, and why the others wait."""

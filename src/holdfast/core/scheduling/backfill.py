@@ -1,11 +1,11 @@
-"""Which jobs may pass others that wait, because by their time limits they delay none of them.
+"""Backfill: starts jobs ahead of others that wait, if their time limits delay none of them.
 
-A forecast plays the queue's own rules forward from now: all that runs and waits takes as long as its time limit allows.
-It gives every waiting job its reserved start. A job that has room now may pass when it fits, for all its time, beside
-what the forecast has planned, and a second forecast with it running shows no other job starting later.
+A forecast applies the queue's rules from now on, with every job using its full time limit. It gives every waiting job
+its reserved start. A job that fits now is backfilled if it fits beside the forecast for its whole time limit, and a
+second forecast with it running shows no other job starting later.
 
-The work of one pass is bounded: so many jobs of a group, so many looks at jobs. Where a forecast had to end early, only
-what ends within it may pass.
+The work of one pass is bounded: jobs per group, and checks of jobs. If a forecast had to end early, only jobs that end
+within it are backfilled.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from heapq import heapify, heappop, heappush, merge
 from math import inf
 from typing import Generic, TypeVar
 
-from .fitting import exhausted, fit, lacks_ports
-from .ledger import Ledger, Room
-from .placement import Amount, Assignment, Waiting
+from .fitting import fit_requests, is_exhausted, lacks_ports
+from .ledger import ClusterUsage, Ledger
+from .placement import Amount, Assignment, QueueEntry
 from .queue import Queue
-from .queue_scan import Walk
+from .queue_scan import QueueScan
 
-OF_EACH_GROUP = 100  # jobs that are reckoned with
-IN_ALL = 300
-LOOKS_OF_FORECAST = 1_000
-LOOKS_OF_PASS = 3_000
-NEVER = 1e9  # seconds: what has no time limit ends after all else
+MAX_JOBS_PER_GROUP = 100  # jobs considered
+MAX_JOBS = 300
+MAX_FORECAST_CHECKS = 1_000
+MAX_PASS_CHECKS = 3_000
+UNLIMITED_DURATION = 1e9  # seconds: unlimited jobs end after all others
 _SLACK = 1e-6  # seconds
 
 T = TypeVar("T")
@@ -35,216 +35,219 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class TimeEstimates:
-    """Times, in seconds of a clock that does not jump; None: without limit."""
+    """Estimated times in monotonic seconds; None: unlimited."""
 
     now: float
-    ends: Callable[[str], float | None]  # task attempt that holds a place -> when it must be gone
-    longest: Callable[[str], float | None]  # job that waits -> how long it may hold a place
+    ends: Callable[[str], float | None]  # placed task attempt -> its latest end
+    longest: Callable[[str], float | None]  # waiting job -> its maximum duration
 
-    def end_of(self, attempt_id: str) -> float:
-        """What should be gone already ends now; without a limit, before a waiting job without one would."""
+    def estimate_end(self, attempt_id: str) -> float:
+        """Return the end of an attempt: now if it is overdue; if unlimited, before a waiting unlimited job would
+        end."""
         end = self.ends(attempt_id)
-        return self.now + NEVER if end is None else max(end, self.now)
+        return self.now + UNLIMITED_DURATION if end is None else max(end, self.now)
 
-    def span_of(self, waiting: Waiting) -> float:
+    def estimate_duration(self, waiting: QueueEntry) -> float:
         longest = self.longest(waiting.job_id)
-        return 2 * NEVER if longest is None else longest
+        return 2 * UNLIMITED_DURATION if longest is None else longest
 
 
-def may_pass(
-    queue: Queue, ledger: Ledger, reckoning: TimeEstimates, over: set[str]
-) -> Iterator[tuple[Waiting, list[str]]]:
-    """After a walk over the queue: those that may start all the same. The caller starts each before asking for more."""
-    if exhausted(ledger.free):
+def find_backfill(
+    queue: Queue, ledger: Ledger, estimates: TimeEstimates, over: set[str]
+) -> Iterator[tuple[QueueEntry, list[str]]]:
+    """Yield the jobs to backfill after a scan of the queue. The caller starts each before requesting the next."""
+    if is_exhausted(ledger.free):
         return
-    entries = [each for each in queue.first(OF_EACH_GROUP, IN_ALL) if each.job_id not in over]
-    candidates = [each for each in entries if _fits(each, ledger)]
+    entries = [each for each in queue.list_first(MAX_JOBS_PER_GROUP, MAX_JOBS) if each.job_id not in over]
+    candidates = [each for each in entries if _fits_now(each, ledger)]
     if not candidates:
         return
-    scene = _Scene.of(ledger, entries, reckoning)
-    forecast = Forecast(scene, reckoning)
-    looks = forecast.looks
+    scene = _ForecastState.from_ledger(ledger, entries, estimates)
+    forecast = Forecast(scene, estimates)
+    looks = forecast.checks
     for waiting in candidates:
-        spots = forecast.gap_for(waiting) if looks < LOOKS_OF_PASS else None
+        spots = forecast.find_gap(waiting) if looks < MAX_PASS_CHECKS else None
         if spots is None:
             continue
-        changed = scene.with_running(waiting, spots, reckoning)
-        trial = Forecast(changed, reckoning, until=forecast.horizon)
-        looks += trial.looks
-        if not trial.delays_any_of(forecast, but=waiting):
+        changed = scene.with_running(waiting, spots, estimates)
+        trial = Forecast(changed, estimates, until=forecast.horizon)
+        looks += trial.checks
+        if not trial.delays_other_jobs(forecast, but=waiting):
             yield waiting, spots
             scene, forecast = changed, trial
 
 
-def reserved_starts(
-    queue: Queue, ledger: Ledger, reckoning: TimeEstimates, *, most_looks: int | None = None
+def compute_reserved_starts(
+    queue: Queue, ledger: Ledger, estimates: TimeEstimates, *, most_looks: int | None = None
 ) -> dict[str, float]:
-    """When the jobs that wait start at the latest, if nobody comes before them, by the time limits of all; of as many
-    as so many looks at jobs tell."""
-    scene = _Scene.of(ledger, queue.first(OF_EACH_GROUP, IN_ALL), reckoning)
-    return Forecast(scene, reckoning, most_looks=most_looks).starts
+    """Return the latest start of waiting jobs by all time limits, if no other job is submitted; limited by `most_looks`
+    checks."""
+    scene = _ForecastState.from_ledger(ledger, queue.list_first(MAX_JOBS_PER_GROUP, MAX_JOBS), estimates)
+    return Forecast(scene, estimates, most_looks=most_looks).starts
 
 
-def _fits(waiting: Waiting, room: Room) -> bool:
-    group_quota, user_quota = room.quota_of(waiting.group)
+def _fits_now(waiting: QueueEntry, room: ClusterUsage) -> bool:
+    group_quota, user_quota = room.get_quotas(waiting.group)
     total = waiting.total
     return (
-        group_quota.allows(room.used_by(waiting.group), total)
-        and user_quota.allows(room.used_by_user(waiting.group, waiting.user), total)
-        and fit(waiting.requests, room.free, room) is not None
+        group_quota.allows(room.get_group_usage(waiting.group), total)
+        and user_quota.allows(room.get_user_usage(waiting.group, waiting.user), total)
+        and fit_requests(waiting.requests, room.free, room) is not None
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
-    """Something that the forecast has started."""
+class _ForecastRun:
+    """A job that the forecast has started."""
 
-    waiting: Waiting
+    waiting: QueueEntry
     spots: Sequence[str]
 
-    def count(self, room: Room, sign: int) -> None:
+    def count(self, room: ClusterUsage, sign: int) -> None:
         for request, spot in zip(self.waiting.requests, self.spots, strict=True):
             room.count_request(self.waiting, request, spot, sign)
 
 
-_Numbered = tuple[int, Waiting]  # its turn
-_End = tuple[float, int, "Assignment | _Run"]  # when, a number that settles ties, what
+_NumberedEntry = tuple[int, QueueEntry]  # position in the queue
+_RunEnd = tuple[float, int, "Assignment | _ForecastRun"]  # time, tie breaker, what ends
 
 
 @dataclass(frozen=True, slots=True)
-class _Scene:
-    """How things stand now."""
+class _ForecastState:
+    """The starting state of a forecast."""
 
-    room: Room
-    ends: list[_End]  # a heap
-    lines: dict[str, list[_Numbered]]  # what waits, by group
+    room: ClusterUsage
+    ends: list[_RunEnd]  # a heap
+    lines: dict[str, list[_NumberedEntry]]  # waiting entries, by group
 
     @staticmethod
-    def of(ledger: Ledger, waiting: list[Waiting], reckoning: TimeEstimates) -> _Scene:
-        lines: dict[str, list[_Numbered]] = {}
+    def from_ledger(ledger: Ledger, waiting: list[QueueEntry], estimates: TimeEstimates) -> _ForecastState:
+        lines: dict[str, list[_NumberedEntry]] = {}
         for numbered in enumerate(waiting):
             lines.setdefault(numbered[1].group, []).append(numbered)
-        ends: list[_End] = [(reckoning.end_of(id), n, held) for n, (id, held) in enumerate(ledger.held.items())]
+        ends: list[_RunEnd] = [
+            (estimates.estimate_end(id), n, held) for n, (id, held) in enumerate(ledger.assignments.items())
+        ]
         heapify(ends)
-        return _Scene(ledger.copy(), ends, lines)
+        return _ForecastState(ledger.copy(), ends, lines)
 
-    def with_running(self, waiting: Waiting, spots: Sequence[str], reckoning: TimeEstimates) -> _Scene:
-        room, ends, run = self.room.copy(), list(self.ends), _Run(waiting, spots)
+    def with_running(self, waiting: QueueEntry, spots: Sequence[str], estimates: TimeEstimates) -> _ForecastState:
+        room, ends, run = self.room.copy(), list(self.ends), _ForecastRun(waiting, spots)
         run.count(room, +1)
-        heappush(ends, (reckoning.now + reckoning.span_of(waiting), len(ends), run))
+        heappush(ends, (estimates.now + estimates.estimate_duration(waiting), len(ends), run))
         line = [each for each in self.lines[waiting.group] if each[1].id != waiting.id]
-        return _Scene(room, ends, {**self.lines, waiting.group: line})
+        return _ForecastState(room, ends, {**self.lines, waiting.group: line})
 
 
 class Forecast:
-    """The queue's rules played forward from a scene."""
+    """A simulation of the queue's rules from a starting state."""
 
     def __init__(
-        self, scene: _Scene, reckoning: TimeEstimates, until: float = inf, *, most_looks: int | None = None
+        self, scene: _ForecastState, estimates: TimeEstimates, until: float = inf, *, most_looks: int | None = None
     ) -> None:
         self.starts: dict[str, float] = {}
-        self.horizon = inf  # what comes from here on is not known
-        self.looks = 0
-        self._most_looks = LOOKS_OF_FORECAST if most_looks is None else most_looks
-        self._reckoning = reckoning
+        self.horizon = inf  # the forecast ends here
+        self.checks = 0
+        self._max_checks = MAX_FORECAST_CHECKS if most_looks is None else most_looks
+        self._estimates = estimates
         self._before = scene.room
         self._room = scene.room.copy()
         self._ends = list(scene.ends)
-        self._lines = dict(scene.lines)
-        self._stuck: set[str] = set()  # groups that their own quota stops until something of theirs ends
-        self._most_used: _Worst[Amount] = _Worst(Amount.most)  # by group, and by group and user
-        self._least_free: _Worst[Amount] = _Worst(Amount.least)  # by machine
-        self._fewest_ports: _Worst[int] = _Worst(min)
-        self._play(until)
+        self._queues = dict(scene.lines)
+        self._stuck: set[str] = set()  # groups blocked by their quota until one of their jobs ends
+        self._most_used: _WorstValues[Amount] = _WorstValues(Amount.elementwise_max)  # by group, and by group and user
+        self._least_free: _WorstValues[Amount] = _WorstValues(Amount.elementwise_min)  # by node
+        self._fewest_ports: _WorstValues[int] = _WorstValues(min)
+        self._run_forecast(until)
 
-    def gap_for(self, waiting: Waiting) -> list[str] | None:
-        """Machines with room for it until it ends, or until the time planned for it, beside all that is planned."""
-        end = min(self._reckoning.now + self._reckoning.span_of(waiting), self.starts.get(waiting.id, inf))
+    def find_gap(self, waiting: QueueEntry) -> list[str] | None:
+        """Find nodes with capacity for it until it ends, or until its planned start, beside all planned jobs."""
+        end = min(self._estimates.now + self._estimates.estimate_duration(waiting), self.starts.get(waiting.id, inf))
         if end > self.horizon:
             return None
         group, user, room, total = waiting.group, waiting.user, self._before, waiting.total
-        group_quota, user_quota = room.quota_of(group)
-        if not group_quota.allows(self._most_used.until(end, group, room.used_by(group)), total):
+        group_quota, user_quota = room.get_quotas(group)
+        if not group_quota.allows(self._most_used.until(end, group, room.get_group_usage(group)), total):
             return None
-        if not user_quota.allows(self._most_used.until(end, (group, user), room.used_by_user(group, user)), total):
+        if not user_quota.allows(self._most_used.until(end, (group, user), room.get_user_usage(group, user)), total):
             return None
         free = {name: self._least_free.until(end, name, amount) for name, amount in room.free.items()}
-        spots = fit(waiting.requests, free, room)
+        spots = fit_requests(waiting.requests, free, room)
         ports = {name: self._fewest_ports.until(end, name, count) for name, count in room.free_ports.items()}
         return None if spots is None or lacks_ports(waiting.requests, spots, ports) else spots
 
-    def delays_any_of(self, other: Forecast, but: Waiting) -> bool:
+    def delays_other_jobs(self, other: Forecast, but: QueueEntry) -> bool:
         if self.horizon < other.horizon:
             return True
         return any(self.starts.get(id, inf) > start + _SLACK for id, start in other.starts.items() if id != but.id)
 
-    def _play(self, until: float) -> None:
-        while self._lines and self._ends and self._ends[0][0] <= until:
+    def _run_forecast(self, until: float) -> None:
+        while self._queues and self._ends and self._ends[0][0] <= until:
             now = self._ends[0][0]
-            if self.looks > self._most_looks:
+            if self.checks > self._max_checks:
                 self.horizon = now
                 return
             while self._ends and self._ends[0][0] <= now:
-                self._end(heappop(self._ends)[2])
-            self._walk(now)
+                self._end_run(heappop(self._ends)[2])
+            self._scan_queue(now)
         self.horizon = until
 
-    def _end(self, what: Assignment | _Run) -> None:
-        if isinstance(what, _Run):
+    def _end_run(self, what: Assignment | _ForecastRun) -> None:
+        if isinstance(what, _ForecastRun):
             what.count(self._room, -1)
             self._stuck.discard(what.waiting.group)
         else:
-            self._room.count(what, -1)
+            self._room.count_assignment(what, -1)
             self._stuck.discard(what.group)
 
-    def _walk(self, now: float) -> None:
-        walk = Walk(self._room)
-        walk.closed |= self._stuck
+    def _scan_queue(self, now: float) -> None:
+        walk = QueueScan(self._room)
+        walk.closed_groups |= self._stuck
         moved: set[str] = set()
-        for _, waiting in merge(*(self._line(group, walk) for group in self._lines if group not in self._stuck)):
-            if waiting.group in walk.closed:
+        for _, waiting in merge(*(self._iter_group(group, walk) for group in self._queues if group not in self._stuck)):
+            if waiting.group in walk.closed_groups:
                 continue
-            if exhausted(walk.open):
+            if is_exhausted(walk.available):
                 break
-            self.looks += 1
-            spots = walk.look(waiting)
+            self.checks += 1
+            spots = walk.find_nodes(waiting)
             if spots is not None:
-                walk.took(waiting, spots)
-                self._start(_Run(waiting, spots), now)
+                walk.reserve(waiting, spots)
+                self._start_run(_ForecastRun(waiting, spots), now)
                 moved.add(waiting.group)
-        self._stuck = walk.closed - walk.short
+        self._stuck = walk.closed_groups - walk.starved_groups
         for group in moved:
-            self._lines[group] = [each for each in self._lines[group] if each[1].id not in self.starts]
-            if not self._lines[group]:
-                del self._lines[group]
+            self._queues[group] = [each for each in self._queues[group] if each[1].id not in self.starts]
+            if not self._queues[group]:
+                del self._queues[group]
 
-    def _line(self, group: str, walk: Walk) -> Iterator[_Numbered]:
-        for each in self._lines[group]:
-            if group in walk.closed:
+    def _iter_group(self, group: str, walk: QueueScan) -> Iterator[_NumberedEntry]:
+        for each in self._queues[group]:
+            if group in walk.closed_groups:
                 return
             yield each
 
-    def _start(self, run: _Run, now: float) -> None:
+    def _start_run(self, run: _ForecastRun, now: float) -> None:
         waiting, room = run.waiting, self._room
         run.count(room, +1)
         self.starts[waiting.id] = now
-        heappush(self._ends, (now + self._reckoning.span_of(waiting), -len(self.starts), run))
+        heappush(self._ends, (now + self._estimates.estimate_duration(waiting), -len(self.starts), run))
         group, user = waiting.group, waiting.user
-        self._most_used.note(now, group, room.used_by(group))
-        self._most_used.note(now, (group, user), room.used_by_user(group, user))
+        self._most_used.add_value(now, group, room.get_group_usage(group))
+        self._most_used.add_value(now, (group, user), room.get_user_usage(group, user))
         for spot in run.spots:
-            self._least_free.note(now, spot, room.free[spot])
-            self._fewest_ports.note(now, spot, room.free_ports[spot])
+            self._least_free.add_value(now, spot, room.free[spot])
+            self._fewest_ports.add_value(now, spot, room.free_ports[spot])
 
 
-class _Worst(Generic[T]):
-    """For each key, the worst value so far, as it changes over time."""
+class _WorstValues(Generic[T]):
+    """The worst value so far for each key, over time."""
 
     def __init__(self, worse: Callable[[T, T], T]) -> None:
         self._worse = worse
         self._steps: dict[Hashable, tuple[list[float], list[T]]] = {}
 
-    def note(self, at: float, key: Hashable, value: T) -> None:
+    def add_value(self, at: float, key: Hashable, value: T) -> None:
         times, values = self._steps.setdefault(key, ([], []))
         worst = self._worse(values[-1], value) if values else value
         if not values or worst != values[-1]:
@@ -252,7 +255,7 @@ class _Worst(Generic[T]):
             values.append(worst)
 
     def until(self, at: float, key: Hashable, first: T) -> T:
-        """The worst before that time; `first` is what it began with."""
+        """Return the worst value before that time; `first` is the initial one."""
         times, values = self._steps.get(key, ((), ()))
         known = bisect_left(times, at)
         return self._worse(first, values[known - 1]) if known else first

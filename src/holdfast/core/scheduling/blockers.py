@@ -1,4 +1,4 @@
-"""What keeps a job from starting: who holds what it lacks, who goes first, what would help, when it may start."""
+"""Why a job does not start: blockers, jobs ahead, suggestions and the estimated start."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from .placement import Amount
 class BlockerKind(StrEnum):
     PLATFORM = "platform"  # no job starts now: see conditions
     MACHINES = "machines"  # too little is free
-    FRAGMENTED = "fragmented"  # enough in all, on no machine enough
+    FRAGMENTED = "fragmented"  # enough in total, but not on one node
     PORTS = "ports"
     GROUP_QUOTA = "group-quota"
     USER_QUOTA = "user-quota"
-    QUEUE = "queue"  # others go first
+    QUEUE = "queue"  # other jobs are ahead
     IMAGE = "image"
     DATASET = "dataset"
-    RETRY = "retry"  # it waits for its next try
+    RETRY = "retry"  # waiting for its retry
     SCHEDULE = "schedule"
-    IMPOSSIBLE = "impossible"  # nothing that others give back would do
+    IMPOSSIBLE = "impossible"  # no release of resources would help
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """What is known of a job that runs or waits."""
+class JobInfo:
+    """A running or waiting job."""
 
     name: str
     user: str
     group: str
-    since: datetime | None = None  # it has had its place
-    until: datetime | None = None  # it has its place at the longest; None: has none, or no time limit
+    since: datetime | None = None  # placed since
+    until: datetime | None = None  # latest end; None: not placed, or no time limit
     held: bool = False
 
 
-About = Callable[[str], Known | None]  # a job's id -> what is known of it
+JobInfoLookup = Callable[[str], JobInfo | None]  # job id -> its data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
-    """A job that has what is missing. Names are empty where the asker may not see that job."""
+class ResourceHolder:
+    """A job that uses the missing resources. Names are empty if the user cannot see that job."""
 
     job_id: str
     name: str
@@ -51,21 +51,21 @@ class Holder:
     has: Amount
     since: datetime | None = None
     until: datetime | None = None  # at the latest, by its time limit
-    held: bool = False  # it failed, and is kept for debugging
+    held: bool = False  # it failed, and is on hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
     kind: BlockerKind
     text: str
-    lacks: Amount | None = None  # how much more would have to be free
-    holders: tuple[Holder, ...] = ()  # those that have most of it first
+    lacks: Amount | None = None  # amount that is missing
+    holders: tuple[ResourceHolder, ...] = ()  # largest usage first
     more_holders: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ahead:
-    """A job that goes before it in the queue. Names are empty where the asker may not see it."""
+class JobAhead:
+    """A job ahead in the queue. Names are empty if the user cannot see it."""
 
     job_id: str
     name: str
@@ -76,21 +76,21 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    at: datetime | None  # None: cannot be told
-    basis: str  # what it rests on, in a sentence
-    likely: datetime | None = None  # going by how long such jobs took before; None: that says nothing
+    at: datetime | None  # None: unknown
+    basis: str  # the basis of the estimate, in a sentence
+    likely: datetime | None = None  # based on earlier jobs; None: unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
-    """All that keeps a job waiting, the most telling first."""
+class WaitExplanation:
+    """Why a job waits, most important first."""
 
     blockers: tuple[Blocker, ...] = ()
-    ahead: tuple[Ahead, ...] = ()  # the first of them
+    ahead: tuple[JobAhead, ...] = ()  # the first of them
     ahead_count: int = 0
-    helps: tuple[str, ...] = ()  # each a sentence: ask for less of X, wait for job Y
+    helps: tuple[str, ...] = ()  # sentences: request less of X, wait for job Y
     estimate: Estimate | None = None
 
 
-def show_instant(at: datetime) -> str:
+def format_instant(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"

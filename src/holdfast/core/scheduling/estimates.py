@@ -1,4 +1,4 @@
-"""When a job that waits will start, and what that rests on."""
+"""Estimated start of a waiting job."""
 
 from __future__ import annotations
 
@@ -7,100 +7,103 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from math import inf
 
-from ..attempt_id import job_id_of
+from ..attempt_id import parse_job_id
 from ..messages import join_messages, msg
-from .backfill import LOOKS_OF_FORECAST, NEVER, TimeEstimates, reserved_starts
-from .blockers import About, Estimate, show_instant
+from .backfill import MAX_FORECAST_CHECKS, UNLIMITED_DURATION, TimeEstimates, compute_reserved_starts
+from .blockers import Estimate, JobInfoLookup, format_instant
 from .ledger import Ledger
-from .placement import Waiting
+from .placement import QueueEntry
 from .queue import Queue
 from .what_if import MAX_EFFORT
 
-MIN_LOOKS = 100  # at jobs, however many machines there are to look at for each
-ROOM_NOW = msg("There is room for it.")
-LATEST = msg(
-    "This is the latest time, if every job that runs or waits before it takes as long as its "
-    "time limit allows. It becomes later if one of them is tried again or held, or if jobs "
-    "of a higher priority come."
+MIN_CHECKS = 100  # checks of jobs, independent of the number of nodes
+RESOURCES_FREE = msg("Enough resources are free.")
+LATEST_START_BASIS = msg(
+    "Latest start time if all running jobs and jobs ahead of it use their full time limits. Retries, holds and "
+    "jobs of higher priority can delay it."
 )
-TOO_MANY = msg("It cannot be told: too many jobs wait before it.")
+TOO_MANY_JOBS = msg("No estimate: too many jobs are ahead of it.")
 
 
-def estimate(
-    waiting: Waiting,
+def estimate_start(
+    waiting: QueueEntry,
     queue: Queue,
     ledger: Ledger,
-    reckoning: TimeEstimates,
+    estimates: TimeEstimates,
     *,
     now: datetime,
     name: Callable[[str], str],
-    about: About = lambda _: None,
+    find_job: JobInfoLookup = lambda _: None,
     usual: Mapping[str, float] | None = None,
 ) -> Estimate:
-    """All that runs and waits takes as long as its time limit allows. `name`: how a job is called, by its id. `usual`:
-    how many seconds jobs like these took before."""
-    latest = _latest(waiting, queue, ledger, reckoning, now, name)
+    """Estimate the start, with every job using its full time limit. `name`: formats a job id. `usual`: seconds that
+    such jobs took before."""
+    latest = _estimate_latest(waiting, queue, ledger, estimates, now, name)
     if not usual:
         return latest
-    at = _start(waiting, queue, ledger, _by_experience(reckoning, usual, about, now), now)
+    at = _find_reserved_start(waiting, queue, ledger, _apply_usual_durations(estimates, usual, find_job, now), now)
     if at is None or (latest.at is not None and at >= latest.at):
         return latest
-    said = msg("Going by how long jobs of the same names took before, it starts at about {at}.", at=show_instant(at))
-    return replace(latest, likely=at, basis=join_messages(" ", (latest.basis, said)))
+    message = msg("Based on earlier jobs with the same names, it starts at about {at}.", at=format_instant(at))
+    return replace(latest, likely=at, basis=join_messages(" ", (latest.basis, message)))
 
 
-def _latest(
-    waiting: Waiting,
+def _estimate_latest(
+    waiting: QueueEntry,
     queue: Queue,
     ledger: Ledger,
-    reckoning: TimeEstimates,
+    estimates: TimeEstimates,
     now: datetime,
     name: Callable[[str], str],
 ) -> Estimate:
-    at = _start(waiting, queue, ledger, reckoning, now)
+    at = _find_reserved_start(waiting, queue, ledger, estimates, now)
     if at is not None:
-        return Estimate(at=at, basis=LATEST)
-    endless = _endless(waiting, queue, ledger, reckoning)
+        return Estimate(at=at, basis=LATEST_START_BASIS)
+    endless = _find_unlimited_job(waiting, queue, ledger, estimates)
     if endless is not None:
-        return Estimate(at=None, basis=msg("It cannot be told: {endless} has no time limit.", endless=name(endless)))
-    return Estimate(at=None, basis=TOO_MANY)
+        return Estimate(at=None, basis=msg("No estimate: {job} has no time limit.", job=name(endless)))
+    return Estimate(at=None, basis=TOO_MANY_JOBS)
 
 
-def _start(waiting: Waiting, queue: Queue, ledger: Ledger, reckoning: TimeEstimates, now: datetime) -> datetime | None:
-    most = min(LOOKS_OF_FORECAST, max(MIN_LOOKS, MAX_EFFORT // max(1, len(ledger.nodes))))
-    start = reserved_starts(queue, ledger, reckoning, most_looks=most).get(waiting.id)
-    if start is None or start - reckoning.now >= NEVER / 2:
+def _find_reserved_start(
+    waiting: QueueEntry, queue: Queue, ledger: Ledger, estimates: TimeEstimates, now: datetime
+) -> datetime | None:
+    most = min(MAX_FORECAST_CHECKS, max(MIN_CHECKS, MAX_EFFORT // max(1, len(ledger.nodes))))
+    start = compute_reserved_starts(queue, ledger, estimates, most_looks=most).get(waiting.id)
+    if start is None or start - estimates.now >= UNLIMITED_DURATION / 2:
         return None
-    return now + timedelta(seconds=start - reckoning.now)
+    return now + timedelta(seconds=start - estimates.now)
 
 
-def _by_experience(reckoning: TimeEstimates, usual: Mapping[str, float], about: About, now: datetime) -> TimeEstimates:
-    """Each job takes as long as such jobs did; one that has taken longer already, as long as its time limit allows."""
+def _apply_usual_durations(
+    estimates: TimeEstimates, usual: Mapping[str, float], find_job: JobInfoLookup, now: datetime
+) -> TimeEstimates:
+    """Use earlier durations of jobs; one that already runs longer uses its time limit."""
 
-    def ends(attempt_id: str) -> float | None:
-        limit, job_id = reckoning.ends(attempt_id), job_id_of(attempt_id)
-        known = about(job_id) if job_id in usual else None
+    def estimate_end(attempt_id: str) -> float | None:
+        limit, job_id = estimates.ends(attempt_id), parse_job_id(attempt_id)
+        known = find_job(job_id) if job_id in usual else None
         if known is None or known.since is None or known.held:
             return limit
         left = usual[job_id] - (now - known.since).total_seconds()
-        return limit if left <= 0 else min(reckoning.now + left, inf if limit is None else limit)
+        return limit if left <= 0 else min(estimates.now + left, inf if limit is None else limit)
 
-    def longest(job_id: str) -> float | None:
-        limit = reckoning.longest(job_id)
+    def get_max_duration(job_id: str) -> float | None:
+        limit = estimates.longest(job_id)
         return min(usual[job_id], inf if limit is None else limit) if job_id in usual else limit
 
-    return TimeEstimates(reckoning.now, ends, longest)
+    return TimeEstimates(estimates.now, estimate_end, get_max_duration)
 
 
-def _endless(waiting: Waiting, queue: Queue, ledger: Ledger, reckoning: TimeEstimates) -> str | None:
-    """A job that runs, else one that waits before it, and may take for ever; first those of its own group."""
-    running = (job_id_of(id) for id in ledger.held if reckoning.ends(id) is None)
-    mine = [job_id_of(id) for id, spot in ledger.held.items() if spot.group == waiting.group]
-    return _first(running, before=mine) or _first(
-        other.job_id for other in queue.before(waiting, 100) if reckoning.longest(other.job_id) is None
+def _find_unlimited_job(waiting: QueueEntry, queue: Queue, ledger: Ledger, estimates: TimeEstimates) -> str | None:
+    """Find a running job, else a waiting one ahead, without a time limit; jobs of its own group first."""
+    running = (parse_job_id(id) for id in ledger.assignments if estimates.ends(id) is None)
+    mine = [parse_job_id(id) for id, spot in ledger.assignments.items() if spot.group == waiting.group]
+    return _choose_first_job(running, before=mine) or _choose_first_job(
+        other.job_id for other in queue.list_before(waiting, 100) if estimates.longest(other.job_id) is None
     )
 
 
-def _first(jobs: Iterable[str], before: Iterable[str] = ()) -> str | None:
+def _choose_first_job(jobs: Iterable[str], before: Iterable[str] = ()) -> str | None:
     found = list(dict.fromkeys(jobs))
     return next((job for job in before if job in found), next(iter(found), None))

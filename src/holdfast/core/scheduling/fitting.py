@@ -1,29 +1,29 @@
-"""Which machines take which tasks of a job, all together."""
+"""Fits all tasks of a job on nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .ledger import Room
-from .placement import EPSILON, Amount, Request
+from .ledger import ClusterUsage
+from .placement import EPSILON, Amount, TaskRequest
 
 
-def fit(requests: Sequence[Request], free: Mapping[str, Amount], room: Room) -> list[str] | None:
-    """A machine for each, within what is `free`; None when they do not all fit."""
-    if len(requests) == len(free) == 1:  # the usual case, and asked for often
+def fit_requests(requests: Sequence[TaskRequest], free: Mapping[str, Amount], room: ClusterUsage) -> list[str] | None:
+    """Return a node for each request within `free`; None if not all fit."""
+    if len(requests) == len(free) == 1:  # fast path for the common case
         ((name, amount),) = free.items()
-        return [name] if requests[0].needs.fits(amount) else None
+        return [name] if requests[0].needs.fits_in(amount) else None
     names = [name for name in free if name in room.nodes]
     spots = fit_amounts([request.needs for request in requests], [free[name] for name in names])
     return None if spots is None else [names[spot] for spot in spots]
 
 
 def fit_amounts(amounts: Sequence[Amount], rooms: Sequence[Amount]) -> list[int] | None:
-    """Largest first onto the fullest machine that still takes it, so that large holes stay whole."""
+    """Place the largest first on the fullest node that fits, to keep large gaps."""
     left = list(rooms)
     spots = [-1] * len(amounts)
-    for i in _largest_first(amounts):
-        spot = _spot(amounts[i], left)
+    for i in _sort_largest_first(amounts):
+        spot = _find_spot(amounts[i], left)
         if spot is None:
             return None
         left[spot] = left[spot].minus(amounts[i])
@@ -31,11 +31,11 @@ def fit_amounts(amounts: Sequence[Amount], rooms: Sequence[Amount]) -> list[int]
     return spots
 
 
-def without_room(amounts: Sequence[Amount], rooms: Sequence[Amount]) -> tuple[list[Amount], list[Amount]]:
-    """Those that find no room when the others have theirs, the largest first; and what is left of each room then."""
+def find_unplaced_requests(amounts: Sequence[Amount], rooms: Sequence[Amount]) -> tuple[list[Amount], list[Amount]]:
+    """Return the amounts that do not fit beside the others, largest first, and what is left of each node."""
     left, failed = list(rooms), []
-    for i in _largest_first(amounts):
-        spot = _spot(amounts[i], left)
+    for i in _sort_largest_first(amounts):
+        spot = _find_spot(amounts[i], left)
         if spot is None:
             failed.append(amounts[i])
         else:
@@ -43,16 +43,16 @@ def without_room(amounts: Sequence[Amount], rooms: Sequence[Amount]) -> tuple[li
     return failed, left
 
 
-def _largest_first(amounts: Sequence[Amount]) -> list[int]:
+def _sort_largest_first(amounts: Sequence[Amount]) -> list[int]:
     return sorted(range(len(amounts)), key=lambda i: (amounts[i].gpu, amounts[i].memory, amounts[i].cpu), reverse=True)
 
 
-def _spot(amount: Amount, left: Sequence[Amount]) -> int | None:
-    candidates = [j for j, room in enumerate(left) if amount.fits(room)]
+def _find_spot(amount: Amount, left: Sequence[Amount]) -> int | None:
+    candidates = [j for j, room in enumerate(left) if amount.fits_in(room)]
     return min(candidates, key=lambda j: (left[j].gpu, left[j].cpu, left[j].memory, j), default=None)
 
 
-def lacks_ports(requests: Sequence[Request], spots: Sequence[str], free_ports: Mapping[str, int]) -> bool:
+def lacks_ports(requests: Sequence[TaskRequest], spots: Sequence[str], free_ports: Mapping[str, int]) -> bool:
     if not any(request.ports for request in requests):
         return False
     wanted: dict[str, int] = {}
@@ -61,25 +61,25 @@ def lacks_ports(requests: Sequence[Request], spots: Sequence[str], free_ports: M
     return any(count > free_ports[name] for name, count in wanted.items() if count)
 
 
-def set_aside(requests: Sequence[Request], free: dict[str, Amount], room: Room) -> None:
-    """Take a blocked job's needs out of what is free, on the machines where it could run one day."""
+def reserve_resources(requests: Sequence[TaskRequest], free: dict[str, Amount], room: ClusterUsage) -> None:
+    """Reserve a blocked job's requests on the nodes where it could run later."""
     if len(requests) == len(free) == 1:
         ((name, amount),) = free.items()
-        free[name] = amount.minus(requests[0].needs).most(Amount())
+        free[name] = amount.minus(requests[0].needs).elementwise_max(Amount())
         return
-    wholes = room.wholes if len(requests) == 1 else dict(room.wholes)
+    wholes = room.capacities if len(requests) == 1 else dict(room.capacities)
     all_needs = [request.needs for request in requests]
     for needs in sorted(all_needs, key=lambda needs: (needs.gpu, needs.memory), reverse=True):
-        spot = _emptiest(needs, wholes, free)
+        spot = _find_emptiest_node(needs, wholes, free)
         if spot is None:
             continue
         if len(requests) > 1:
             wholes[spot] = wholes[spot].minus(needs)
-        free[spot] = free[spot].minus(needs).most(Amount())
+        free[spot] = free[spot].minus(needs).elementwise_max(Amount())
 
 
-def _emptiest(needs: Amount, wholes: Mapping[str, Amount], free: Mapping[str, Amount]) -> str | None:
-    """Of the machines that are large enough; a plain loop, as placing spends most of its time here."""
+def _find_emptiest_node(needs: Amount, wholes: Mapping[str, Amount], free: Mapping[str, Amount]) -> str | None:
+    """Find the emptiest node that is large enough; a plain loop, since placing spends most of its time here."""
     found: str | None = None
     most: tuple[int, float, int] = (0, 0.0, 0)
     cpu, memory, gpu = needs.cpu - EPSILON, needs.memory, needs.gpu
@@ -92,5 +92,5 @@ def _emptiest(needs: Amount, wholes: Mapping[str, Amount], free: Mapping[str, Am
     return found
 
 
-def exhausted(free: Mapping[str, Amount]) -> bool:
+def is_exhausted(free: Mapping[str, Amount]) -> bool:
     return all(amount.cpu <= EPSILON or amount.memory <= 0 for amount in free.values())

@@ -1,6 +1,6 @@
-"""The words of placing: machines, quotas, amounts, what waits and where it went.
+"""Data types of placement: nodes, quotas, amounts, queue entries and assignments.
 
-Limits count against quotas; on a machine counts what a task needs free there, which may be less (see Request).
+Limits count against quotas. On a node, the request counts, which may be less (see TaskRequest).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ EPSILON = 1e-9  # cores are fractions, and 0.1 ten times must still fit in 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A machine and all it has."""
+    """A machine that runs tasks, and its resources."""
 
     name: str
     cpu: float
@@ -24,11 +24,11 @@ class Node:
     port_start: int = 15000  # inclusive
     port_end: int = 40000  # exclusive
     address: str = "127.0.0.1"
-    reserved_ports: frozenset[int] = frozenset()  # of the server: never given to a task
+    reserved_ports: frozenset[int] = frozenset()  # used by the server: never assigned to a task
 
     @property
     def port_count(self) -> int:
-        """How many ports there are for tasks."""
+        """The number of ports for tasks."""
         reserved = sum(self.port_start <= port < self.port_end for port in self.reserved_ports)
         return self.port_end - self.port_start - reserved
 
@@ -36,13 +36,13 @@ class Node:
         return self.port_start <= port < self.port_end and port not in self.reserved_ports
 
     @property
-    def whole(self) -> Amount:
+    def capacity(self) -> Amount:
         return Amount(cpu=self.cpu, memory=self.memory, gpu=len(self.gpus))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """Upper bounds on what is in use at one time; None: no bound."""
+    """Limits of the resources in use at one time; None: no limit."""
 
     cpu: float | None = None
     memory: int | None = None  # bytes
@@ -68,25 +68,25 @@ class Amount:
     def minus(self, other: Amount) -> Amount:
         return Amount(cpu=self.cpu - other.cpu, memory=self.memory - other.memory, gpu=self.gpu - other.gpu)
 
-    def fits(self, room: Amount) -> bool:
+    def fits_in(self, room: Amount) -> bool:
         return self.cpu <= room.cpu + EPSILON and self.memory <= room.memory and self.gpu <= room.gpu
 
-    def most(self, other: Amount) -> Amount:
-        """The larger of each."""
+    def elementwise_max(self, other: Amount) -> Amount:
+        """Return the larger value of each resource."""
         return Amount(cpu=max(self.cpu, other.cpu), memory=max(self.memory, other.memory), gpu=max(self.gpu, other.gpu))
 
-    def least(self, other: Amount) -> Amount:
-        """The smaller of each."""
+    def elementwise_min(self, other: Amount) -> Amount:
+        """Return the smaller value of each resource."""
         return Amount(cpu=min(self.cpu, other.cpu), memory=min(self.memory, other.memory), gpu=min(self.gpu, other.gpu))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """One task that waits for a place."""
+class TaskRequest:
+    """The resource request of one waiting task."""
 
     attempt_id: str
-    amount: Amount  # its limits: what quotas count
-    asked: Amount | None = None  # what a machine must have free for it; None: its limits
+    amount: Amount  # its limits, which count against quotas
+    asked: Amount | None = None  # what a node must have free for it; None: its limits
     ports: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -99,7 +99,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class QueueEntry:
     """An entry of the queue: all of its requests are placed together, or none."""
 
     id: str  # the job's, or the task attempt's when tasks are placed one by one
@@ -108,11 +108,11 @@ class Waiting:
     group: str
     priority: int
     order: tuple[float, str]  # time of submission, then id
-    requests: tuple[Request, ...]
-    total: Amount = field(init=False, compare=False, repr=False)  # its limits, of all tasks; kept, as it is asked often
+    requests: tuple[TaskRequest, ...]
+    total: Amount = field(init=False, compare=False, repr=False)  # limits of all tasks; cached
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "total", sum_of(request.amount for request in self.requests))
+        object.__setattr__(self, "total", sum_amounts(request.amount for request in self.requests))
 
     @property
     def key(self) -> tuple[int, tuple[float, str]]:
@@ -120,8 +120,8 @@ class Waiting:
 
     @property
     def needs(self) -> Amount:
-        """What machines must have free for it, all tasks together."""
-        return sum_of(request.needs for request in self.requests)
+        """What nodes must have free for all tasks together."""
+        return sum_amounts(request.needs for request in self.requests)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ class Assignment:
     attempt_id: str
     node: str
     amount: Amount  # its limits
-    asked: Amount | None = None  # what it holds of the machine; None: its limits
+    asked: Amount | None = None  # what it uses of the node; None: its limits
     user: str
     group: str
     gpus: tuple[int, ...] = ()
@@ -141,44 +141,44 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    waiting: Waiting
+class Placement:
+    waiting: QueueEntry
     assignments: tuple[Assignment, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """No machine here could ever run it."""
+class PlacementRefusal:
+    """A job that no node can ever run."""
 
-    waiting: Waiting
+    waiting: QueueEntry
     reasons: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What would happen to a job if it were submitted now."""
+class StartPrediction:
+    """Whether a job would start if it were submitted now."""
 
     answer: str  # now, wait or never
     reasons: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeUse:
+class NodeUsage:
     node: Node
     free: Amount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupUse:
+class GroupUsage:
     group: str
     used: Amount
     quota: Quota
     user_quota: Quota
-    users: Mapping[str, Amount] = field(default_factory=dict)  # what each user of it has in use, if anything
+    users: Mapping[str, Amount] = field(default_factory=dict)  # usage by user
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobUse:
+class JobUsage:
     job: str  # its id
     user: str
     group: str
@@ -186,7 +186,7 @@ class JobUse:
     used: Amount
 
 
-def show_bytes(count: int) -> str:
+def format_bytes(count: int) -> str:
     """2147483648 -> 2 GiB."""
     for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if abs(count) >= size:
@@ -194,33 +194,36 @@ def show_bytes(count: int) -> str:
     return f"{count} B"
 
 
-def show_cores(cores: float) -> str:
+def format_cores(cores: float) -> str:
     """1 -> 1 core."""
     shown = f"{cores:g}"
     return msg("{shown} core", shown=shown) if shown == "1" else msg("{shown} cores", shown=shown)
 
 
-def show_gpus(count: int) -> str:
+def format_gpus(count: int) -> str:
     return f"{count} GPU" if count == 1 else msg("{count} GPUs", count=count)
 
 
-def show_amount(amount: Amount) -> str:
+def format_amount(amount: Amount) -> str:
     """2 cores, 4 GiB of memory, 1 GPU."""
-    parts = [show_cores(round(max(amount.cpu, 0.0), 3)), msg("{memory} of memory", memory=show_bytes(amount.memory))]
+    parts = [
+        format_cores(round(max(amount.cpu, 0.0), 3)),
+        msg("{memory} of memory", memory=format_bytes(amount.memory)),
+    ]
     if amount.gpu:
-        parts.append(show_gpus(amount.gpu))
+        parts.append(format_gpus(amount.gpu))
     return join_messages(", ", parts)
 
 
-def show_parts(amount: Amount) -> str:
-    """The same, without what there is none of."""
-    parts = [show_cores(round(amount.cpu, 3))] if amount.cpu > EPSILON else []
-    parts += [msg("{memory} of memory", memory=show_bytes(amount.memory))] if amount.memory else []
-    parts += [show_gpus(amount.gpu)] if amount.gpu else []
+def format_nonzero_amount(amount: Amount) -> str:
+    """The same, without resources that are zero."""
+    parts = [format_cores(round(amount.cpu, 3))] if amount.cpu > EPSILON else []
+    parts += [msg("{memory} of memory", memory=format_bytes(amount.memory))] if amount.memory else []
+    parts += [format_gpus(amount.gpu)] if amount.gpu else []
     return join_messages(", ", parts)
 
 
-def sum_of(amounts: Iterable[Amount]) -> Amount:
+def sum_amounts(amounts: Iterable[Amount]) -> Amount:
     cpu, memory, gpu = 0.0, 0, 0
     for amount in amounts:
         cpu, memory, gpu = cpu + amount.cpu, memory + amount.memory, gpu + amount.gpu

@@ -1,60 +1,61 @@
-"""Who runs where, now: a queue and what is in use -> assignments.
+"""Places queue entries on nodes.
 
-The rules, for each job in order: one that its user's quota has no room for is passed over; one that its group's quota
-has no room for also stops those of the group behind it; one that waits for room on a machine has what it asks for set
-aside there and in its quotas, so that later ones pass it only where they cannot delay it. With a `TimeEstimates`, later
-jobs also pass where time limits say that they delay nobody (see backfill).
+For each job in order: if its user's quota is exhausted, it is skipped. If its group's quota is exhausted, the rest of
+the group's queue is blocked too. If it waits for a node, its request is reserved there and in its quotas, so that later
+jobs cannot delay it. With `TimeEstimates`, later jobs are also backfilled (see backfill).
 
-One pass costs what it places and the few jobs it has to look past, not the number of jobs that exist.
+One pass costs what it places and the few jobs it has to skip, not the number of all jobs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .backfill import TimeEstimates, may_pass
-from .explanations import impossible
-from .fitting import exhausted
+from .backfill import TimeEstimates, find_backfill
+from .explanations import find_impossible_reasons
+from .fitting import is_exhausted
 from .ledger import Ledger
-from .placement import Placed, Refused, Waiting
+from .placement import Placement, PlacementRefusal, QueueEntry
 from .queue import Queue
-from .queue_scan import Walk
+from .queue_scan import QueueScan
 
 
-def place(queue: Queue, ledger: Ledger, reckoning: TimeEstimates | None = None) -> list[Placed | Refused]:
-    """One pass over the queue. What is placed is claimed in the ledger and leaves the queue."""
-    decisions: list[Placed | Refused] = list(_refuse(queue, ledger))
-    over = {decision.waiting.job_id for decision in decisions}  # such a job ends: no place for its other tasks
-    decisions += _in_turn(queue, ledger, over)
-    if reckoning is not None:
-        for waiting, spots in may_pass(queue, ledger, reckoning, over):
-            decisions.append(_start(waiting, spots, queue, ledger))
+def place_jobs(
+    queue: Queue, ledger: Ledger, estimates: TimeEstimates | None = None
+) -> list[Placement | PlacementRefusal]:
+    """Run one pass over the queue. Placed entries are claimed in the ledger and removed from the queue."""
+    decisions: list[Placement | PlacementRefusal] = list(_refuse_impossible(queue, ledger))
+    over = {decision.waiting.job_id for decision in decisions}  # such a job ends: its other tasks are not placed
+    decisions += _place_in_order(queue, ledger, over)
+    if estimates is not None:
+        for waiting, spots in find_backfill(queue, ledger, estimates, over):
+            decisions.append(_place_entry(waiting, spots, queue, ledger))
     return decisions
 
 
-def _refuse(queue: Queue, ledger: Ledger) -> Iterator[Refused]:
-    """What can never run is told so at once, not when its turn would come."""
-    over: set[str] = set()  # once is enough to end a job
-    for waiting in queue.take_unchecked():
-        never = impossible(waiting, ledger) if waiting.job_id not in over else ()
+def _refuse_impossible(queue: Queue, ledger: Ledger) -> Iterator[PlacementRefusal]:
+    """Yield jobs that can never run at once, not when their turn comes."""
+    over: set[str] = set()  # one refusal ends a job
+    for waiting in queue.pop_unchecked():
+        never = find_impossible_reasons(waiting, ledger) if waiting.job_id not in over else ()
         if never:
             over.add(waiting.job_id)
             queue.remove(waiting.id)
-            yield Refused(waiting, never)
+            yield PlacementRefusal(waiting, never)
 
 
-def _in_turn(queue: Queue, ledger: Ledger, over: set[str]) -> Iterator[Placed]:
-    walk = Walk(ledger)
-    for waiting in queue.walk(walk.closed):
-        if exhausted(walk.open):
+def _place_in_order(queue: Queue, ledger: Ledger, over: set[str]) -> Iterator[Placement]:
+    walk = QueueScan(ledger)
+    for waiting in queue.iter_entries(walk.closed_groups):
+        if is_exhausted(walk.available):
             return
-        spots = walk.look(waiting) if waiting.job_id not in over else None
+        spots = walk.find_nodes(waiting) if waiting.job_id not in over else None
         if spots is not None:
-            walk.took(waiting, spots)
-            yield _start(waiting, spots, queue, ledger)
+            walk.reserve(waiting, spots)
+            yield _place_entry(waiting, spots, queue, ledger)
 
 
-def _start(waiting: Waiting, spots: list[str], queue: Queue, ledger: Ledger) -> Placed:
+def _place_entry(waiting: QueueEntry, spots: list[str], queue: Queue, ledger: Ledger) -> Placement:
     queue.remove(waiting.id)
     pairs = zip(waiting.requests, spots, strict=True)
-    return Placed(waiting, tuple(ledger.assign(waiting, request, spot) for request, spot in pairs))
+    return Placement(waiting, tuple(ledger.assign_request(waiting, request, spot) for request, spot in pairs))

@@ -1,4 +1,4 @@
-"""What waits, in order: one sorted list per group."""
+"""The queue: one sorted list per group."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from heapq import merge
 from itertools import islice
 
-from .placement import Waiting
+from .placement import QueueEntry
 
-_Entry = tuple[tuple[int, tuple[float, str]], str]
+_EntryKey = tuple[tuple[int, tuple[float, str]], str]
 
 
 class Queue:
-    """What waits, highest priority first, then oldest first."""
+    """Waiting entries by priority, then by submission time."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, Waiting] = {}
-        self._groups: dict[str, list[_Entry]] = {}
-        self._unchecked: dict[str, None] = {}  # whether they could ever run
+        self._waiting: dict[str, QueueEntry] = {}
+        self._groups: dict[str, list[_EntryKey]] = {}
+        self._unchecked: dict[str, None] = {}  # not checked yet whether they can ever run
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -26,21 +26,21 @@ class Queue:
     def __contains__(self, id: str) -> bool:
         return id in self._waiting
 
-    def still(self) -> Queue:
-        """As it stands now: another one, to be read while this one changes."""
+    def snapshot(self) -> Queue:
+        """Return a copy to read while this one changes."""
         queue = Queue()
         queue._waiting = dict(self._waiting)
         queue._groups = {group: list(entries) for group, entries in self._groups.items()}
         return queue
 
-    def groups(self) -> list[str]:
-        """Those of which something waits."""
+    def list_groups(self) -> list[str]:
+        """Return the groups with waiting entries."""
         return list(self._groups)
 
-    def get(self, id: str) -> Waiting | None:
+    def get(self, id: str) -> QueueEntry | None:
         return self._waiting.get(id)
 
-    def add(self, waiting: Waiting) -> None:
+    def add(self, waiting: QueueEntry) -> None:
         self.remove(waiting.id)
         self._waiting[waiting.id] = waiting
         insort(self._groups.setdefault(waiting.group, []), (waiting.key, waiting.id))
@@ -56,43 +56,43 @@ class Queue:
         if not entries:
             del self._groups[waiting.group]
 
-    def take_unchecked(self) -> list[Waiting]:
+    def pop_unchecked(self) -> list[QueueEntry]:
         unchecked, self._unchecked = self._unchecked, {}
         return [self._waiting[id] for id in unchecked]
 
-    def check_again(self) -> None:
-        """What may ever run has changed."""
+    def recheck_all(self) -> None:
+        """Check again which entries can ever run."""
         self._unchecked = dict.fromkeys(self._waiting)
 
-    def walk(self, closed: set[str]) -> Iterator[Waiting]:
-        """In order; a group put into `closed` on the way is left out from then on."""
+    def iter_entries(self, closed: set[str]) -> Iterator[QueueEntry]:
+        """Yield entries in order; a group added to `closed` meanwhile is skipped from then on."""
 
-        def of(group: str) -> Iterator[_Entry]:
+        def iter_group(group: str) -> Iterator[_EntryKey]:
             for entry in tuple(self._groups[group]):
                 if group in closed:
                     return
                 yield entry
 
-        for _, id in merge(*(of(group) for group in tuple(self._groups))):
+        for _, id in merge(*(iter_group(group) for group in tuple(self._groups))):
             waiting = self._waiting.get(id)
             if waiting is not None and waiting.group not in closed:
                 yield waiting
 
-    def first(self, of_each: int, in_all: int) -> list[Waiting]:
-        """The first of each group, in order."""
+    def list_first(self, of_each: int, in_all: int) -> list[QueueEntry]:
+        """Return the first entries of each group, in order."""
         entries = merge(*(group[:of_each] for group in self._groups.values()))
         return [self._waiting[id] for _, id in islice(entries, in_all)]
 
-    def before(self, waiting: Waiting, most: int) -> list[Waiting]:
-        """Those of all groups that stand, or would stand, before it, in order."""
+    def list_before(self, waiting: QueueEntry, most: int) -> list[QueueEntry]:
+        """Return the entries of all groups ahead of it, in order."""
         key = (waiting.key, waiting.id)
         entries = merge(*(group[: min(bisect_left(group, key), most)] for group in self._groups.values()))
         return [self._waiting[id] for _, id in islice(entries, most)]
 
-    def count_before(self, waiting: Waiting) -> int:
-        """How many those are."""
+    def count_before(self, waiting: QueueEntry) -> int:
+        """Count the entries of all groups ahead of it."""
         return sum(bisect_left(group, (waiting.key, waiting.id)) for group in self._groups.values())
 
-    def ahead(self, waiting: Waiting) -> int:
-        """How many of its group stand, or would stand, before it."""
+    def count_ahead_in_group(self, waiting: QueueEntry) -> int:
+        """Count the entries of its group ahead of it."""
         return bisect_left(self._groups.get(waiting.group, []), (waiting.key, waiting.id))

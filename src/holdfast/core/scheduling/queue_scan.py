@@ -1,71 +1,71 @@
-"""One walk over the queue by its rules: for each job, in order, whether it may start."""
+"""One scan of the queue: decides in order which jobs can start."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .fitting import exhausted, fit, lacks_ports, set_aside
-from .ledger import Room
-from .placement import Amount, Waiting
+from .fitting import fit_requests, is_exhausted, lacks_ports, reserve_resources
+from .ledger import ClusterUsage
+from .placement import Amount, QueueEntry
 
 _NOTHING = Amount()
 
 
-class Walk:
-    """What it closes and sets aside lasts as long as the walk."""
+class QueueScan:
+    """The state of one scan: closed groups and reservations."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: ClusterUsage) -> None:
         self.room = room
-        self.closed: set[str] = set()  # groups whose quota has stopped somebody
-        self.short: set[str] = set()  # groups of which somebody waits for room on a machine
-        self.stuck: list[Waiting] = []  # those that were looked at and may not start, as far as somebody notes them
-        self.open = dict(room.free)  # what later jobs may take of machines: free, less what is set aside
-        self._aside: dict[str | tuple[str, str], Amount] = {}  # the same of quotas, by group, and by group and user
+        self.closed_groups: set[str] = set()  # groups blocked by their quota
+        self.starved_groups: set[str] = set()  # groups with an entry that waits for a node
+        self.blocked_entries: list[QueueEntry] = []  # blocked entries, where the caller records them
+        self.available = dict(room.free)  # resources for later jobs: free minus reserved
+        self._reserved: dict[str | tuple[str, str], Amount] = {}  # reserved quota, by group, and by group and user
 
-    def look(self, waiting: Waiting) -> list[str] | None:
-        """A machine for each of its tasks, if it may start now. The caller takes them, in `room` and by `took`."""
+    def find_nodes(self, waiting: QueueEntry) -> list[str] | None:
+        """Return a node for each task if it can start now. The caller claims them in `room` and with `reserve`."""
         group, user, total = waiting.group, waiting.user, waiting.total
-        group_quota, user_quota = self.room.quota_of(group)
-        if not user_quota.allows(self._used_by_user(group, user), total):
+        group_quota, user_quota = self.room.get_quotas(group)
+        if not user_quota.allows(self._get_user_usage(group, user), total):
             return None
-        if not group_quota.allows(self._used_by(group), total):
-            self.closed.add(group)
+        if not group_quota.allows(self._get_group_usage(group), total):
+            self.closed_groups.add(group)
             return None
-        spots = fit(waiting.requests, self.open, self.room)
+        spots = fit_requests(waiting.requests, self.available, self.room)
         if spots is None:
-            self._set_aside(waiting, total)
+            self._reserve_blocked(waiting, total)
         elif lacks_ports(waiting.requests, spots, self.room.free_ports):
-            self.short.add(group)
+            self.starved_groups.add(group)
             return None
         return spots
 
-    def would_start(self, waiting: Waiting) -> bool:
-        """Whether it may start now, if the walk came to it; nothing changes by asking."""
+    def would_start(self, waiting: QueueEntry) -> bool:
+        """Whether it could start now; changes nothing."""
         group, user, total = waiting.group, waiting.user, waiting.total
-        group_quota, user_quota = self.room.quota_of(group)
-        if group in self.closed or exhausted(self.open):
+        group_quota, user_quota = self.room.get_quotas(group)
+        if group in self.closed_groups or is_exhausted(self.available):
             return False
-        if not user_quota.allows(self._used_by_user(group, user), total):
+        if not user_quota.allows(self._get_user_usage(group, user), total):
             return False
-        if not group_quota.allows(self._used_by(group), total):
+        if not group_quota.allows(self._get_group_usage(group), total):
             return False
-        spots = fit(waiting.requests, self.open, self.room)
+        spots = fit_requests(waiting.requests, self.available, self.room)
         return spots is not None and not lacks_ports(waiting.requests, spots, self.room.free_ports)
 
-    def took(self, waiting: Waiting, spots: Sequence[str]) -> None:
+    def reserve(self, waiting: QueueEntry, spots: Sequence[str]) -> None:
         for request, spot in zip(waiting.requests, spots, strict=True):
-            self.open[spot] = self.open[spot].minus(request.needs)
+            self.available[spot] = self.available[spot].minus(request.needs)
 
-    def _set_aside(self, waiting: Waiting, total: Amount) -> None:
-        self.short.add(waiting.group)
-        set_aside(waiting.requests, self.open, self.room)
+    def _reserve_blocked(self, waiting: QueueEntry, total: Amount) -> None:
+        self.starved_groups.add(waiting.group)
+        reserve_resources(waiting.requests, self.available, self.room)
         for key in (waiting.group, (waiting.group, waiting.user)):
-            self._aside[key] = self._aside.get(key, _NOTHING).plus(total)
+            self._reserved[key] = self._reserved.get(key, _NOTHING).plus(total)
 
-    def _used_by(self, group: str) -> Amount:
-        used = self.room.used_by(group)
-        return used.plus(self._aside[group]) if group in self._aside else used
+    def _get_group_usage(self, group: str) -> Amount:
+        used = self.room.get_group_usage(group)
+        return used.plus(self._reserved[group]) if group in self._reserved else used
 
-    def _used_by_user(self, group: str, user: str) -> Amount:
-        used = self.room.used_by_user(group, user)
-        return used.plus(self._aside[group, user]) if (group, user) in self._aside else used
+    def _get_user_usage(self, group: str, user: str) -> Amount:
+        used = self.room.get_user_usage(group, user)
+        return used.plus(self._reserved[group, user]) if (group, user) in self._reserved else used

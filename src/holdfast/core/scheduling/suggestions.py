@@ -1,4 +1,4 @@
-"""What would let a job start that waits, each as a sentence that was tried and holds."""
+"""Suggestions that would let a waiting job start; each was checked."""
 
 from __future__ import annotations
 
@@ -6,47 +6,53 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from ..attempt_id import job_id_of
+from ..attempt_id import parse_job_id
 from ..messages import join_messages, msg
-from .blockers import About, show_instant
+from .blockers import JobInfoLookup, format_instant
 from .ledger import Ledger
-from .placement import EPSILON, Amount, Quota, Waiting, show_parts
+from .placement import EPSILON, Amount, QueueEntry, Quota, format_nonzero_amount
 from .queue import Queue
-from .what_if import Effort, ask_for_less, starts_if, with_quotas, without_jobs
+from .what_if import EffortBudget, build_job_removal, build_quota_change, find_smaller_requests, starts_with_change
 
-MAX_TRIED = 8  # jobs whose end is tried
+MAX_TRIED_JOBS = 8  # jobs whose end is checked
 MIB = 1 << 20
 
 
-class Names(Protocol):
+class JobNames(Protocol):
     @property
-    def about(self) -> About: ...
+    def find_job(self) -> JobInfoLookup: ...
 
-    def called(self, job_id: str) -> str:
-        """As whoever asks may know it."""
+    def describe_job(self, job_id: str) -> str:
+        """Return the job's name as the user is allowed to see it."""
         ...
 
-    def shows(self, job_id: str) -> bool: ...
+    def can_show(self, job_id: str) -> bool: ...
 
 
-def helps(
-    waiting: Waiting, holders: Sequence[str], stuck: Sequence[str], queue: Queue, ledger: Ledger, names: Names
+def list_suggestions(
+    waiting: QueueEntry, holders: Sequence[str], stuck: Sequence[str], queue: Queue, ledger: Ledger, names: JobNames
 ) -> tuple[str, ...]:
-    """First what one can do oneself. `holders`: jobs that have what it lacks, or what those lack that go before it.
-    `stuck`: jobs that go before it and wait too."""
-    trial = _Trial(waiting, holders or _all(ledger), queue, ledger, names, Effort())
-    less = [less.text for less in ask_for_less(waiting, queue, ledger, Effort())]
-    others = [*trial.releases(), *trial.ends()]
-    return (*less, *others, *(trial.turns(stuck) if stuck else ()), *trial.quotas())
+    """Return suggestions, first those that the user can do. `holders`: jobs that use the missing resources of it or of
+    jobs ahead. `stuck`: waiting jobs ahead of it."""
+    trial = _SuggestionTrial(waiting, holders or _list_all_jobs(ledger), queue, ledger, names, EffortBudget())
+    less = [less.text for less in find_smaller_requests(waiting, queue, ledger, EffortBudget())]
+    others = [*trial.suggest_releases(), *trial.suggest_waiting()]
+    return (*less, *others, *(trial.suggest_queue_changes(stuck) if stuck else ()), *trial.suggest_quotas())
 
 
-def _all(ledger: Ledger) -> list[str]:
-    return list(dict.fromkeys(job_id_of(id) for id in ledger.held))
+def _list_all_jobs(ledger: Ledger) -> list[str]:
+    return list(dict.fromkeys(parse_job_id(id) for id in ledger.assignments))
 
 
-class _Trial:
+class _SuggestionTrial:
     def __init__(
-        self, waiting: Waiting, holders: Sequence[str], queue: Queue, ledger: Ledger, names: Names, effort: Effort
+        self,
+        waiting: QueueEntry,
+        holders: Sequence[str],
+        queue: Queue,
+        ledger: Ledger,
+        names: JobNames,
+        effort: EffortBudget,
     ) -> None:
         self._waiting = waiting
         self._queue = queue
@@ -54,181 +60,178 @@ class _Trial:
         self._names = names
         self._effort = effort
         self._jobs = [job_id for job_id in holders if job_id != waiting.job_id]
-        self._known = {job_id: names.about(job_id) for job_id in self._jobs}
+        self._known = {job_id: names.find_job(job_id) for job_id in self._jobs}
 
-    def _without(self, jobs: Iterable[str], turns: Collection[str] = ()) -> bool:
+    def _starts_without(self, jobs: Iterable[str], turns: Collection[str] = ()) -> bool:
         """`turns`: jobs that have had their turn."""
-        change = without_jobs(self._ledger, jobs)
-        return starts_if(self._waiting, self._queue, self._ledger, change, self._effort, without=turns)
+        change = build_job_removal(self._ledger, jobs)
+        return starts_with_change(self._waiting, self._queue, self._ledger, change, self._effort, without=turns)
 
-    # -- failed tasks that are kept
+    # -- tasks on hold
 
-    def releases(self) -> Iterator[str]:
-        held = [job_id for job_id in self._jobs if self._is_held(job_id)][:MAX_TRIED]
-        alone = [job_id for job_id in held if self._without([job_id])]
+    def suggest_releases(self) -> Iterator[str]:
+        held = [job_id for job_id in self._jobs if self._is_held(job_id)][:MAX_TRIED_JOBS]
+        alone = [job_id for job_id in held if self._starts_without([job_id])]
         for job_id in alone:
-            yield self._release(job_id)
-        if not alone and len(held) > 1 and self._without(held):
+            yield self._describe_release(job_id)
+        if not alone and len(held) > 1 and self._starts_without(held):
             yield msg(
-                "It would start now if these {held} held jobs were let go: {held2}.",
-                held=len(held),
-                held2=self._list(held),
+                "It would start now if these {count} jobs on hold were released: {jobs}.",
+                count=len(held),
+                jobs=self._list_jobs(held),
             )
 
     def _is_held(self, job_id: str) -> bool:
         known = self._known[job_id]
         return known is not None and known.held
 
-    def _release(self, job_id: str) -> str:
-        called, until = self._names.called(job_id), self._until(job_id)
-        kept = msg("is held until {until}", until=show_instant(until)) if until else msg("is held")
-        if not self._names.shows(job_id):
-            return msg(
-                "It would start now if {called}, which failed and {kept}, were let go.", called=called, kept=kept
-            )
+    def _describe_release(self, job_id: str) -> str:
+        called, until = self._names.describe_job(job_id), self._find_end(job_id)
+        kept = msg("is on hold until {until}", until=format_instant(until)) if until else msg("is on hold")
+        if not self._names.can_show(job_id):
+            return msg("It would start now if {job}, which failed and {kept}, were released.", job=called, kept=kept)
         return msg(
-            "It would start now if {called}, which failed and {kept}, were let go: `holdfast release {job_id}`.",
-            called=called,
+            "It would start now if {job}, which failed and {kept}, were released: `holdfast release {job_id}`.",
+            job=called,
             kept=kept,
             job_id=job_id,
         )
 
-    # -- jobs that run
+    # -- running jobs
 
-    def ends(self) -> Iterator[str]:
-        found = self._fewest()
+    def suggest_waiting(self) -> Iterator[str]:
+        found = self._find_fewest_ends()
         if found:
-            yield self._once(found)
+            yield self._describe_ends(found)
 
-    def _fewest(self, turns: Collection[str] = ()) -> Sequence[str]:
-        """Jobs whose end would be enough: one, else the first few that end."""
-        running = sorted((job_id for job_id in self._jobs if not self._is_held(job_id)), key=self._soonest)
-        tried = running[:MAX_TRIED]
-        one = next((job_id for job_id in tried if self._without([job_id], turns)), None)
+    def _find_fewest_ends(self, turns: Collection[str] = ()) -> Sequence[str]:
+        """Return jobs whose end would be enough: one, else the first few that end."""
+        running = sorted((job_id for job_id in self._jobs if not self._is_held(job_id)), key=self._sort_by_end)
+        tried = running[:MAX_TRIED_JOBS]
+        one = next((job_id for job_id in tried if self._starts_without([job_id], turns)), None)
         if one is not None:
             return [one]
         counts = range(2, len(tried) + 1)
-        return next((tried[:count] for count in counts if self._without(tried[:count], turns)), [])
+        return next((tried[:count] for count in counts if self._starts_without(tried[:count], turns)), [])
 
-    # -- jobs that go before it and wait too
+    # -- waiting jobs ahead of it
 
-    def turns(self, stuck: Sequence[str]) -> Iterator[str]:
-        if len(stuck) > MAX_TRIED:
-            yield from self._many_turns(stuck)
+    def suggest_queue_changes(self, stuck: Sequence[str]) -> Iterator[str]:
+        if len(stuck) > MAX_TRIED_JOBS:
+            yield from self._suggest_many_changes(stuck)
             return
-        alone = [job_id for job_id in stuck if self._without([], [job_id])]
+        alone = [job_id for job_id in stuck if self._starts_without([], [job_id])]
         for job_id in alone:
-            yield self._steps_back(job_id)
+            yield self._describe_queue_change(job_id)
         if alone:
             return
-        if self._without([], stuck):
+        if self._starts_without([], stuck):
             yield msg(
-                "It would start now if these {stuck} jobs did not go before it: {stuck2}.",
-                stuck=len(stuck),
-                stuck2=self._list(stuck),
+                "It would start now if these {count} jobs were not ahead of it: {jobs}.",
+                count=len(stuck),
+                jobs=self._list_jobs(stuck),
             )
             return
-        ended = self._fewest(stuck)
-        if ended and not self._without(ended):
-            before, running = self._list(stuck), self._list(ended)
+        ended = self._find_fewest_ends(stuck)
+        if ended and not self._starts_without(ended):
+            before, running = self._list_jobs(stuck), self._list_jobs(ended)
             yield msg(
-                "It would start once these, which go before it, have run: {before}; and these have ended: {running}.",
+                "It would start when these jobs ahead of it have run: {before}; and these have ended: {running}.",
                 before=before,
                 running=running,
             )
 
-    def _many_turns(self, stuck: Sequence[str]) -> Iterator[str]:
-        """The same of so many that they are not named."""
+    def _suggest_many_changes(self, stuck: Sequence[str]) -> Iterator[str]:
+        """The same for too many jobs to name."""
         count = len(stuck)
-        if self._without([], stuck):
-            yield msg("It would start now if the {count} jobs that wait before it did not go before it.", count=count)
+        if self._starts_without([], stuck):
+            yield msg("It would start now if the {count} jobs ahead of it were not in the queue.", count=count)
             return
-        ended = self._fewest(stuck)
-        if ended and not self._without(ended):
-            running = self._list(ended)
+        ended = self._find_fewest_ends(stuck)
+        if ended and not self._starts_without(ended):
+            running = self._list_jobs(ended)
             yield msg(
-                "It would start once the {count} jobs that wait before it have run, and these have ended: {running}.",
+                "It would start when the {count} jobs ahead of it have run and these have ended: {running}.",
                 count=count,
                 running=running,
             )
 
-    def _steps_back(self, job_id: str) -> str:
-        called = self._names.called(job_id)
-        if not self._names.shows(job_id):
-            return msg("It would start now if {called} did not go before it.", called=called)
+    def _describe_queue_change(self, job_id: str) -> str:
+        called = self._names.describe_job(job_id)
+        if not self._names.can_show(job_id):
+            return msg("It would start now if {job} were not ahead of it.", job=called)
         return msg(
-            "It would start now if {called} did not go before it: `holdfast stop {job_id}`, and "
-            "submit that one anew, behind it.",
-            called=called,
+            "It would start now if {job} were not ahead of it: run `holdfast stop {job_id}` and submit that job again.",
+            job=called,
             job_id=job_id,
         )
 
-    def _until(self, job_id: str) -> datetime | None:
+    def _find_end(self, job_id: str) -> datetime | None:
         known = self._known[job_id]
         return known.until if known else None
 
-    def _soonest(self, job_id: str) -> tuple[bool, float]:
-        until = self._until(job_id)
+    def _sort_by_end(self, job_id: str) -> tuple[bool, float]:
+        until = self._find_end(job_id)
         return until is None, until.timestamp() if until else 0.0
 
-    def _once(self, jobs: Sequence[str]) -> str:
-        ends = [self._until(job_id) for job_id in jobs]
+    def _describe_ends(self, jobs: Sequence[str]) -> str:
+        ends = [self._find_end(job_id) for job_id in jobs]
         latest = None if None in ends else max(end for end in ends if end is not None)
         if len(jobs) == 1:
-            called = self._names.called(jobs[0])
+            called = self._names.describe_job(jobs[0])
             if latest is None:
-                return msg("It would start once {called} has ended, which has no time limit.", called=called)
+                return msg("It would start when {job} has ended; that job has no time limit.", job=called)
             return msg(
-                "It would start once {called} has ended, by {latest} at the latest.",
-                called=called,
-                latest=show_instant(latest),
+                "It would start when {job} has ended, at {latest} at the latest.",
+                job=called,
+                latest=format_instant(latest),
             )
-        listed = self._list(jobs)
+        listed = self._list_jobs(jobs)
         if latest is None:
-            return msg(
-                "It would start once these have ended, not all of which have a time limit: {listed}.", listed=listed
-            )
+            return msg("It would start when these jobs have ended; some have no time limit: {listed}.", listed=listed)
         return msg(
-            "It would start once these have ended, by {latest} at the latest: {listed}.",
-            latest=show_instant(latest),
+            "It would start when these jobs have ended, at {latest} at the latest: {listed}.",
+            latest=format_instant(latest),
             listed=listed,
         )
 
-    def _list(self, jobs: Sequence[str]) -> str:
-        return join_messages(", ", (self._names.called(job_id) for job_id in jobs))
+    def _list_jobs(self, jobs: Sequence[str]) -> str:
+        return join_messages(", ", (self._names.describe_job(job_id) for job_id in jobs))
 
     # -- quotas
 
-    def quotas(self) -> Iterator[str]:
-        """Only where more of them would be enough."""
+    def suggest_quotas(self) -> Iterator[str]:
+        """Suggest higher quotas, if they would be enough."""
         group, user, total = self._waiting.group, self._waiting.user, self._waiting.total
-        of_group, of_user = self._ledger.quota_of(group)
-        more = _raised(of_group, self._ledger.used_by(group).plus(total))
-        each = _raised(of_user, self._ledger.used_by_user(group, user).plus(total))
+        of_group, of_user = self._ledger.get_quotas(group)
+        more = _raise_quota(of_group, self._ledger.get_group_usage(group).plus(total))
+        each = _raise_quota(of_user, self._ledger.get_user_usage(group, user).plus(total))
         for new_group, new_user in ((more, of_user), (of_group, each), (more, each)):
-            if (new_group, new_user) != (of_group, of_user) and self._with_quotas(new_group, new_user):
-                yield _raise_quotas(group, _grown(of_group, new_group), _grown(of_user, new_user))
+            if (new_group, new_user) != (of_group, of_user) and self._starts_with_quotas(new_group, new_user):
+                yield _describe_raise(
+                    group, _select_raised_limits(of_group, new_group), _select_raised_limits(of_user, new_user)
+                )
                 return
 
-    def _with_quotas(self, of_group: Quota, of_user: Quota) -> bool:
-        change = with_quotas(self._waiting.group, of_group, of_user)
-        return starts_if(self._waiting, self._queue, self._ledger, change, self._effort)
+    def _starts_with_quotas(self, of_group: Quota, of_user: Quota) -> bool:
+        change = build_quota_change(self._waiting.group, of_group, of_user)
+        return starts_with_change(self._waiting, self._queue, self._ledger, change, self._effort)
 
 
-def _raised(quota: Quota, needed: Amount) -> Quota:
+def _raise_quota(quota: Quota, needed: Amount) -> Quota:
     return Quota(
         cpu=None if quota.cpu is None else max(quota.cpu, round(needed.cpu, 3)),
-        memory=None if quota.memory is None else max(quota.memory, _whole(needed.memory)),
+        memory=None if quota.memory is None else max(quota.memory, _round_up_to_mib(needed.memory)),
         gpu=None if quota.gpu is None else max(quota.gpu, needed.gpu),
     )
 
 
-def _whole(memory: int) -> int:
+def _round_up_to_mib(memory: int) -> int:
     return -(-memory // MIB) * MIB
 
 
-def _grown(before: Quota, after: Quota) -> Amount:
-    """The new bounds of those that were raised."""
+def _select_raised_limits(before: Quota, after: Quota) -> Amount:
+    """Return the new limits of those that were raised."""
     grown = after.cpu is not None and before.cpu is not None and after.cpu > before.cpu + EPSILON
     return Amount(
         cpu=after.cpu if grown and after.cpu is not None else 0.0,
@@ -237,34 +240,36 @@ def _grown(before: Quota, after: Quota) -> Amount:
     )
 
 
-def _raise_quotas(group: str, of_group: Amount, of_user: Amount) -> str:
-    command = " ".join(("holdfast group set", group, *_options("--", of_group), *_options("--user-", of_user)))
+def _describe_raise(group: str, of_group: Amount, of_user: Amount) -> str:
+    command = " ".join(
+        ("holdfast group set", group, *_format_options("--", of_group), *_format_options("--user-", of_user))
+    )
     if of_user == Amount():
         return msg(
             "It would start now if an admin raised the quota of group {group} to {of_group}: `{command}`.",
             group=group,
-            of_group=show_parts(of_group),
+            of_group=format_nonzero_amount(of_group),
             command=command,
         )
     if of_group == Amount():
         return msg(
             "It would start now if an admin raised each user's quota in {group} to {of_user}: `{command}`.",
             group=group,
-            of_user=show_parts(of_user),
+            of_user=format_nonzero_amount(of_user),
             command=command,
         )
     return msg(
-        "It would start now if an admin raised the quota of group {group} to {of_group}, and "
-        "each user's to {of_user}: `{command}`.",
+        "It would start now if an admin raised the quota of {group} to {of_group} and per user to {of_user}: "
+        "`{command}`.",
         group=group,
-        of_group=show_parts(of_group),
-        of_user=show_parts(of_user),
+        of_group=format_nonzero_amount(of_group),
+        of_user=format_nonzero_amount(of_user),
         command=command,
     )
 
 
-def _options(prefix: str, amount: Amount) -> Iterator[str]:
-    """Each, then its value."""
+def _format_options(prefix: str, amount: Amount) -> Iterator[str]:
+    """Yield each option, then its value."""
     if amount.cpu > EPSILON:
         yield from (f"{prefix}cpu", f"{amount.cpu:g}")
     if amount.memory:

@@ -1,4 +1,4 @@
-"""What would make a job that waits start at once: each answer is tried by the queue's own rules, none is guessed."""
+"""What-if checks: finds changes that would start a waiting job now, by applying the queue's rules."""
 
 from __future__ import annotations
 
@@ -7,195 +7,200 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import TypeVar
 
-from ..attempt_id import job_id_of
+from ..attempt_id import parse_job_id
 from ..job import GIB, MIB
 from ..messages import join_messages, msg
-from .ledger import Ledger, Room
-from .placement import Amount, Quota, Request, Waiting, show_bytes, show_cores, show_gpus
+from .ledger import ClusterUsage, Ledger
+from .placement import Amount, QueueEntry, Quota, TaskRequest, format_bytes, format_cores, format_gpus
 from .queue import Queue
-from .queue_scan import Walk
+from .queue_scan import QueueScan
 
-MAX_EFFORT = 30_000  # looks of a task at a machine, for all that is tried; beyond that nothing is claimed
-MAX_TASKS = 200  # of a job for which less is tried
-_LOOK = 4  # what a look costs by itself
+MAX_EFFORT = 30_000  # checks of a task against a node, in total
+MAX_SHRUNK_TASKS = 200  # larger jobs are not shrunk
+_CHECK_COST = 4  # base cost of a check
 _KINDS = ("gpu", "cpu", "memory")
 
 T = TypeVar("T", int, float)
 
 
-class Effort:
-    """How much may still be tried: whoever asks must not keep others waiting."""
+class EffortBudget:
+    """A budget for checks, so that one request does not block others."""
 
     def __init__(self, most: int = MAX_EFFORT) -> None:
         self._left = most
 
-    def allows(self, waiting: Waiting, room: Room) -> bool:
-        """One more look at it; from then on it counts."""
-        self._left -= _LOOK + len(waiting.requests) * len(room.nodes)
+    def allows(self, waiting: QueueEntry, room: ClusterUsage) -> bool:
+        """Spend one check; False when the budget is used up."""
+        self._left -= _CHECK_COST + len(waiting.requests) * len(room.nodes)
         return self._left >= 0
 
 
-def walk_up_to(
-    waiting: Waiting, queue: Queue, room: Room, effort: Effort, *, without: Collection[str] = ()
-) -> Walk | None:
-    """The walk over the queue as it is when the turn of `waiting` comes. `room` changes: give a copy. `without`: ids of
-    jobs that are passed by. None where too many stand before it to tell."""
-    walk = Walk(room)
+def scan_up_to(
+    waiting: QueueEntry, queue: Queue, room: ClusterUsage, effort: EffortBudget, *, without: Collection[str] = ()
+) -> QueueScan | None:
+    """Scan the queue up to `waiting`. `room` changes: pass a copy. `without`: ids of jobs to skip. None if too many
+    jobs are ahead."""
+    walk = QueueScan(room)
     key = (waiting.key, waiting.id)
-    for other in queue.walk(walk.closed):
+    for other in queue.iter_entries(walk.closed_groups):
         if (other.key, other.id) >= key:
             break
         if not effort.allows(other, room):
             return None
         if other.job_id in without:
             continue
-        spots = walk.look(other)
+        spots = walk.find_nodes(other)
         if spots is None:
-            walk.stuck.append(other)
+            walk.blocked_entries.append(other)
         else:
-            walk.took(other, spots)
+            walk.reserve(other, spots)
             for request, spot in zip(other.requests, spots, strict=True):
                 room.count_request(other, request, spot, +1)
     return walk
 
 
-def starts_if(
-    waiting: Waiting,
+def starts_with_change(
+    waiting: QueueEntry,
     queue: Queue,
     ledger: Ledger,
-    change: Callable[[Room], None],
-    effort: Effort,
+    change: Callable[[ClusterUsage], None],
+    effort: EffortBudget,
     *,
     without: Collection[str] = (),
 ) -> bool:
-    """Whether its turn would come and it would start, were `change` made to what is in use, and these jobs not in the
-    queue."""
+    """Whether it would start after `change` to the usage and without these jobs in the queue."""
     room = ledger.copy()
     change(room)
-    walk = walk_up_to(waiting, queue, room, effort, without=without)
+    walk = scan_up_to(waiting, queue, room, effort, without=without)
     return walk is not None and effort.allows(waiting, room) and walk.would_start(waiting)
 
 
-def stuck_before(waiting: Waiting, queue: Queue, ledger: Ledger) -> list[Waiting]:
-    """Those that go before it and do not start either, in order; none where too many stand before it to tell."""
-    walk = walk_up_to(waiting, queue, ledger.copy(), Effort())
-    return [other for other in walk.stuck if other.job_id != waiting.job_id] if walk else []
+def list_blocked_before(waiting: QueueEntry, queue: Queue, ledger: Ledger) -> list[QueueEntry]:
+    """Return blocked entries ahead of it, in order; none if too many are ahead."""
+    walk = scan_up_to(waiting, queue, ledger.copy(), EffortBudget())
+    return [other for other in walk.blocked_entries if other.job_id != waiting.job_id] if walk else []
 
 
-def without_jobs(ledger: Ledger, jobs: Iterable[str]) -> Callable[[Room], None]:
-    """As if these jobs had ended."""
+def build_job_removal(ledger: Ledger, jobs: Iterable[str]) -> Callable[[ClusterUsage], None]:
+    """Return a change that removes these jobs."""
     gone = set(jobs)
 
-    def change(room: Room) -> None:
-        for id, spot in ledger.held.items():
-            if job_id_of(id) in gone:
-                room.count(spot, -1)
+    def remove_jobs(room: ClusterUsage) -> None:
+        for id, spot in ledger.assignments.items():
+            if parse_job_id(id) in gone:
+                room.count_assignment(spot, -1)
 
-    return change
+    return remove_jobs
 
 
-def with_quotas(group: str, of_group: Quota, of_user: Quota) -> Callable[[Room], None]:
-    def change(room: Room) -> None:
+def build_quota_change(group: str, of_group: Quota, of_user: Quota) -> Callable[[ClusterUsage], None]:
+    def replace_quotas(room: ClusterUsage) -> None:
         room.quotas = {**room.quotas, group: (of_group, of_user)}
 
-    return change
+    return replace_quotas
 
 
-# -- asking for less
+# -- smaller requests
 
 
 @dataclass(frozen=True, slots=True)
-class Less:
-    """A smaller wish that would start now, submitted anew: behind all that waits."""
+class SmallerRequest:
+    """A smaller request that would start now, if submitted again at the end of the queue."""
 
-    waiting: Waiting
+    waiting: QueueEntry
     text: str
 
 
-def ask_for_less(waiting: Waiting, queue: Queue, ledger: Ledger, effort: Effort) -> list[Less]:
-    """One for each resource of which less would be enough, else of several together; and for fewer tasks."""
-    if len(waiting.requests) > MAX_TASKS:
+def find_smaller_requests(
+    waiting: QueueEntry, queue: Queue, ledger: Ledger, effort: EffortBudget
+) -> list[SmallerRequest]:
+    """Return smaller requests: one for each resource, else of several together; and fewer tasks."""
+    if len(waiting.requests) > MAX_SHRUNK_TASKS:
         return []
     anew = replace(waiting, order=(inf, waiting.id))
-    walk = walk_up_to(anew, queue, ledger.copy(), effort, without=(waiting.job_id,))
+    walk = scan_up_to(anew, queue, ledger.copy(), effort, without=(waiting.job_id,))
     if walk is None:
         return []
-    shrinking = _Shrinking(anew, walk, effort)
-    found = [less for kind in _KINDS if (less := shrinking.least_change([kind]))]
-    if not found and (less := shrinking.least_change(_KINDS)):
+    shrinking = _RequestShrinker(anew, walk, effort)
+    found = [less for kind in _KINDS if (less := shrinking.find_least_change([kind]))]
+    if not found and (less := shrinking.find_least_change(_KINDS)):
         found = [less]
-    fewer = _fewer_tasks(anew, walk, effort)
+    fewer = _find_fewer_tasks(anew, walk, effort)
     return [*found, fewer] if fewer else found
 
 
-def _fewer_tasks(anew: Waiting, walk: Walk, effort: Effort) -> Less | None:
-    """Of tasks that are all alike."""
+def _find_fewer_tasks(anew: QueueEntry, walk: QueueScan, effort: EffortBudget) -> SmallerRequest | None:
+    """Return a request with fewer tasks, if all are alike."""
     first, count = anew.requests[0], len(anew.requests)
     if any((each.amount, each.asked, each.ports) != (first.amount, first.asked, first.ports) for each in anew.requests):
         return None
 
-    def starts(tasks: int) -> bool:
+    def starts_with(tasks: int) -> bool:
         fewer = replace(anew, requests=anew.requests[:tasks])
         return effort.allows(fewer, walk.room) and walk.would_start(fewer)
 
-    fits = _largest(range(1, count), starts)
+    fits = _find_largest(range(1, count), starts_with)
     if fits is None:
         return None
-    text = msg("With {fits} tasks instead of {count} it would start now.", fits=fits, count=count)
+    text = msg("It would start now with {fits} tasks instead of {count}.", fits=fits, count=count)
     if fits == 1:
-        text = msg("With one task instead of {count} it would start now.", count=count)
-    return Less(replace(anew, requests=anew.requests[:fits]), text)
+        text = msg("It would start now with one task instead of {count}.", count=count)
+    return SmallerRequest(replace(anew, requests=anew.requests[:fits]), text)
 
 
-class _Shrinking:
-    def __init__(self, anew: Waiting, walk: Walk, effort: Effort) -> None:
+class _RequestShrinker:
+    def __init__(self, anew: QueueEntry, walk: QueueScan, effort: EffortBudget) -> None:
         self._anew = anew
         self._walk = walk
         self._effort = effort
         self._most = {kind: max(getattr(each.amount, kind) for each in anew.requests) for kind in _KINDS}
 
-    def least_change(self, kinds: Sequence[str]) -> Less | None:
-        """With as much of each kind as still starts, starting from the least of all."""
-        steps = {kind: list(_steps(kind, self._most[kind])) for kind in kinds}
+    def find_least_change(self, kinds: Sequence[str]) -> SmallerRequest | None:
+        """Return the request with as much of each resource as still starts."""
+        steps = {kind: list(_list_steps(kind, self._most[kind])) for kind in kinds}
         steps = {kind: values for kind, values in steps.items() if values}
         caps = {kind: values[0] for kind, values in steps.items()}
-        if not caps or not self._starts(caps):
+        if not caps or not self._starts_with_caps(caps):
             return None
         for kind, values in steps.items():
-            caps[kind] = self._raised(caps, kind, [*values, self._most[kind]])
+            caps[kind] = self._raise_cap(caps, kind, [*values, self._most[kind]])
         caps = {kind: cap for kind, cap in caps.items() if cap < self._most[kind]}
-        return Less(self._capped(caps), self._text(caps)) if caps else None
+        return SmallerRequest(self._cap_requests(caps), self._describe_caps(caps)) if caps else None
 
-    def _raised(self, caps: dict[str, float], kind: str, values: Sequence[float]) -> float:
-        found = _largest(values, lambda value: self._starts({**caps, kind: value}))
+    def _raise_cap(self, caps: dict[str, float], kind: str, values: Sequence[float]) -> float:
+        found = _find_largest(values, lambda value: self._starts_with_caps({**caps, kind: value}))
         return caps[kind] if found is None else found
 
-    def _starts(self, caps: dict[str, float]) -> bool:
-        return self._effort.allows(self._anew, self._walk.room) and self._walk.would_start(self._capped(caps))
+    def _starts_with_caps(self, caps: dict[str, float]) -> bool:
+        return self._effort.allows(self._anew, self._walk.room) and self._walk.would_start(self._cap_requests(caps))
 
-    def _capped(self, caps: dict[str, float]) -> Waiting:
-        return replace(self._anew, requests=tuple(_capped(each, caps) for each in self._anew.requests))
+    def _cap_requests(self, caps: dict[str, float]) -> QueueEntry:
+        return replace(self._anew, requests=tuple(_cap_request(each, caps) for each in self._anew.requests))
 
-    def _text(self, caps: dict[str, float]) -> str:
+    def _describe_caps(self, caps: dict[str, float]) -> str:
         if len(self._anew.requests) == 1:
             pairs = (
-                msg("{kind} instead of {kind2}", kind=_show(kind, cap), kind2=_bare(kind, self._most[kind]))
+                msg(
+                    "{kind} instead of {current}",
+                    kind=_format_value(kind, cap),
+                    current=_format_bare_value(kind, self._most[kind]),
+                )
                 for kind, cap in caps.items()
             )
-            return msg("If it asked for {pairs}, it would start now.", pairs=join_messages(", ", pairs))
-        most = join_messages(", ", (_show(kind, cap) for kind, cap in caps.items()))
-        return msg("If no task asked for more than {most}, it would start now.", most=most)
+            return msg("It would start now if it requested {pairs}.", pairs=join_messages(", ", pairs))
+        most = join_messages(", ", (_format_value(kind, cap) for kind, cap in caps.items()))
+        return msg("It would start now if no task requested more than {limit}.", limit=most)
 
 
-def _capped(request: Request, caps: dict[str, float]) -> Request:
-    def cut(amount: Amount) -> Amount:
+def _cap_request(request: TaskRequest, caps: dict[str, float]) -> TaskRequest:
+    def cap_value(amount: Amount) -> Amount:
         return replace(amount, **{kind: min(getattr(amount, kind), cap) for kind, cap in caps.items()})
 
-    return replace(request, amount=cut(request.amount), asked=cut(request.asked) if request.asked else None)
+    return replace(request, amount=cap_value(request.amount), asked=cap_value(request.asked) if request.asked else None)
 
 
-def _steps(kind: str, most: float) -> Iterator[float]:
-    """What people would write that is less, the least first. Never none: it would be another job."""
+def _list_steps(kind: str, most: float) -> Iterator[float]:
+    """Yield smaller common values, smallest first. Never zero: that would be another job."""
     if kind == "gpu":
         yield from range(1, int(most))
     elif kind == "cpu":
@@ -206,8 +211,8 @@ def _steps(kind: str, most: float) -> Iterator[float]:
         yield from (size for size in sorted({128 * MIB, 256 * MIB, 512 * MIB} | sizes) if size < most)
 
 
-def _largest(values: Sequence[T], works: Callable[[T], bool]) -> T | None:
-    """The largest that works, by halving; what is found was tried."""
+def _find_largest(values: Sequence[T], works: Callable[[T], bool]) -> T | None:
+    """Find the largest value that works, by bisection."""
     low, high = 0, len(values) - 1
     best: T | None = None
     while low <= high:
@@ -219,11 +224,11 @@ def _largest(values: Sequence[T], works: Callable[[T], bool]) -> T | None:
     return best
 
 
-def _show(kind: str, value: float) -> str:
+def _format_value(kind: str, value: float) -> str:
     if kind == "gpu":
-        return show_gpus(int(value))
-    return show_cores(value) if kind == "cpu" else msg("{value} of memory", value=show_bytes(int(value)))
+        return format_gpus(int(value))
+    return format_cores(value) if kind == "cpu" else msg("{value} of memory", value=format_bytes(int(value)))
 
 
-def _bare(kind: str, value: float) -> str:
-    return show_bytes(int(value)) if kind == "memory" else f"{value:g}"
+def _format_bare_value(kind: str, value: float) -> str:
+    return format_bytes(int(value)) if kind == "memory" else f"{value:g}"

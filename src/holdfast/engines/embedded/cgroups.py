@@ -1,6 +1,6 @@
-"""Limits by control groups, version 2 or 1, wherever we may make them. Blocking: call it from a thread.
+"""Resource limits by cgroups, version 2 or 1, wherever we may create them. Blocking: call it from a thread.
 
-All paths hang on what `find_cgroups` is given, so a tree of plain folders serves the tests as well as the kernel's.
+All paths depend on the arguments of `find_cgroups`, so tests use a tree of plain folders.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ logger = logging.getLogger(__name__)
 
 PARENT = "holdfast"
 _CONTROLLERS = ("cpu", "memory", "pids")
-_ACCOUNTS = "cpuacct"  # of version 1: counts processor time; mostly, but not everywhere, mounted with cpu
+_ACCOUNTS = "cpuacct"  # of version 1: counts CPU time; usually, but not everywhere, mounted with cpu
 _PERIOD = 100_000  # microseconds
 _BUSY_TRIES = 200
 
 
-class GroupsGone(Exception):
-    """The folder that groups are made in is no longer there, and there is no other; says which, and why."""
+class CgroupLost(Exception):
+    """The parent folder of the cgroups does not exist any more, and there is no other; the text names it."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Cgroups:
-    """Where groups of tasks are made: version 2 has one folder for all, version 1 one for each controller."""
+    """The parents of the tasks' cgroups: version 2 has one folder for all, version 1 one for each controller."""
 
     version: int
-    parents: tuple[tuple[str, str], ...]  # (controller, or "" for a folder of version 2; folder)
-    search: Callable[[], tuple[Cgroups | None, str]] | None = None  # finds them anew
+    parents: tuple[tuple[str, str], ...]  # (controller, or "" for version 2; folder)
+    search: Callable[[], tuple[Cgroups | None, str]] | None = None  # finds the parents again
 
     @property
     def label(self) -> str:
@@ -50,52 +50,53 @@ class Cgroups:
     def controllers(self) -> frozenset[str]:
         return frozenset(_CONTROLLERS if self.version == 2 else (name for name, _ in self.parents if name))
 
-    def folders(self, name: str) -> tuple[str, ...]:
+    def list_folders(self, name: str) -> tuple[str, ...]:
         return tuple(f"{parent}/{name}" for _, parent in self.parents)
 
-    def make(self, name: str, resources: Resources, pids_max: int) -> tuple[str, ...]:
-        """A group with its limits set; answers its folders. Made before: set again.
+    def create_cgroup(self, name: str, resources: Resources, pids_max: int) -> tuple[str, ...]:
+        """Create a group with its limits, or set them again, and return its folders.
 
-        Where the folder for them is gone, removed or unmounted, it is looked for anew. GroupsGone if there is none."""
+        If the parent folder was removed or unmounted, it is searched again. CgroupLost if there is none.
+        """
         try:
-            return self._make(name, resources, pids_max)
+            return self._create_cgroup(name, resources, pids_max)
         except FileNotFoundError as error:
             lost = error.filename
-        for folder in self.folders(name):  # made before the one that failed
+        for folder in self.list_folders(name):  # created before the one that failed
             with suppress(OSError):
                 os.rmdir(folder)
-        self._find_again(lost)
+        self._find_new_parents(lost)
         try:
-            return self._make(name, resources, pids_max)
+            return self._create_cgroup(name, resources, pids_max)
         except FileNotFoundError as error:
-            raise GroupsGone(msg("{filename} does not exist", filename=error.filename)) from error
+            raise CgroupLost(msg("{filename} does not exist", filename=error.filename)) from error
 
-    def _find_again(self, lost: str) -> None:
+    def _find_new_parents(self, lost: str) -> None:
         lost = next((parent for _, parent in self.parents if not os.path.isdir(parent)), lost)
         found, why = self.search() if self.search is not None else (None, "")
         if found is None:
-            raise GroupsGone(join_messages(": ", filter(None, (msg("{lost} does not exist any more", lost=lost), why))))
-        logger.warning("The control group %s is gone; tasks now use %s", lost, found.parents[0][1])
+            raise CgroupLost(join_messages(": ", filter(None, (msg("{lost} no longer exists", lost=lost), why))))
+        logger.warning("The cgroup %s no longer exists; tasks now use %s", lost, found.parents[0][1])
         self.version, self.parents = found.version, found.parents
 
-    def _make(self, name: str, resources: Resources, pids_max: int) -> tuple[str, ...]:
+    def _create_cgroup(self, name: str, resources: Resources, pids_max: int) -> tuple[str, ...]:
         for controller, parent in self.parents:
             folder = f"{parent}/{name}"
             with suppress(FileExistsError):
                 os.mkdir(folder)
-            for file, value in _limits(self.version, controller, resources, pids_max):
-                write(f"{folder}/{file}", value, optional=file in _OPTIONAL)
-        return self.folders(name)
+            for file, value in _list_limits(self.version, controller, resources, pids_max):
+                write_value(f"{folder}/{file}", value, optional=file in _OPTIONAL)
+        return self.list_folders(name)
 
-    def shown(self, folders: Iterable[str]) -> list[tuple[str, str]]:
-        """Each of a group's folders, and where the group itself finds it: as if there was no other."""
+    def list_binds(self, folders: Iterable[str]) -> list[tuple[str, str]]:
+        """Return each of a group's folders with its path inside the group's own view."""
         if self.version == 2:
             return [(folder, CGROUP_POINT) for folder in folders]
         named = zip(self.parents, folders, strict=False)
         return [(folder, f"{CGROUP_POINT}/{controller}") for (controller, _), folder in named if controller]
 
-    def sweep(self, prefix: str, known: Collection[str]) -> None:
-        """Remove empty groups whose names begin so and are not among the known: left by a server that died."""
+    def remove_orphans(self, prefix: str, known: Collection[str]) -> None:
+        """Remove empty groups with this prefix that are not among the known: left by a server that died."""
         for _, parent in self.parents:
             with suppress(OSError):
                 left = [name for name in os.listdir(parent) if name.startswith(prefix) and name not in known]
@@ -104,11 +105,11 @@ class Cgroups:
                         os.rmdir(f"{parent}/{name}")
 
 
-# Absent where swap, or the memory of sockets, is not accounted.
+# Missing where swap or socket memory is not accounted.
 _OPTIONAL = frozenset({"memory.memsw.limit_in_bytes", "memory.swap.max", "memory.kmem.tcp.limit_in_bytes"})
 
 
-def _limits(version: int, controller: str, resources: Resources, pids_max: int) -> Iterable[tuple[str, str]]:
+def _list_limits(version: int, controller: str, resources: Resources, pids_max: int) -> Iterable[tuple[str, str]]:
     quota = max(1000, int(resources.cpu * _PERIOD))
     if version == 2:
         yield "cpu.max", f"{quota} {_PERIOD}"
@@ -125,7 +126,7 @@ def _limits(version: int, controller: str, resources: Resources, pids_max: int) 
         yield "pids.max", str(pids_max)
 
 
-def write(path: str, value: str, *, optional: bool = False) -> None:
+def write_value(path: str, value: str, *, optional: bool = False) -> None:
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -142,32 +143,32 @@ def write(path: str, value: str, *, optional: bool = False) -> None:
 
 
 def find_own_procs(mounts: Path = Path("/proc/self/mountinfo"), own: Path = Path("/proc/self/cgroup")) -> str | None:
-    """The cgroup.procs file of a group that this process is in, if it may write there."""
+    """Return the cgroup.procs file of a group of this process, if it is writable."""
     try:
-        mounted, paths = _mounted(parse_mounts(mounts.read_bytes())), _own_paths(own.read_text())
+        mounted, paths = _find_mounts(parse_mounts(mounts.read_bytes())), _parse_own_paths(own.read_text())
     except OSError:
         return None
-    for controller, (point, root) in mounted.items():
-        file = _own_folder(point, root, paths.get(controller, "/")) / "cgroup.procs"
+    for controller in mounted:
+        file = _find_own_folder(mounted, paths, controller) / "cgroup.procs"
         with suppress(OSError):
             if os.access(file, os.W_OK) and str(os.getpid()) in file.read_text().split():
                 return str(file)
     return None
 
 
-# --- looking at and ending a group, by the folders kept in the task's start note ----------------------------------
+# --- reading and killing a group, by the folders in the task's start note ---------------------------------------------
 
 
 def was_out_of_memory(folders: Iterable[str]) -> bool:
-    """The kernel killed at least one process of the group for its memory."""
+    """Return whether the kernel killed a process of the group for its memory."""
     for folder in folders:
         for file in ("memory.events", "memory.oom_control"):
-            if _count(f"{folder}/{file}", "oom_kill") > 0:
+            if _read_counter(f"{folder}/{file}", "oom_kill") > 0:
                 return True
     return False
 
 
-def _count(path: str, key: str) -> int:
+def _read_counter(path: str, key: str) -> int:
     try:
         lines = Path(path).read_text().splitlines()
     except OSError:
@@ -179,8 +180,8 @@ def _count(path: str, key: str) -> int:
     return 0
 
 
-def pids_in(folders: Iterable[str]) -> list[int]:
-    """Every process of the group; all folders of a group hold the same."""
+def list_pids(folders: Iterable[str]) -> list[int]:
+    """Return every process of the group; all folders of a group have the same."""
     for folder in folders:
         try:
             return [int(pid) for pid in Path(f"{folder}/cgroup.procs").read_text().split()]
@@ -189,21 +190,21 @@ def pids_in(folders: Iterable[str]) -> list[int]:
     return []
 
 
-def kill(folders: Iterable[str]) -> None:
-    """Kill all of a group, also one that forks as fast as it can."""
+def kill_cgroup(folders: Iterable[str]) -> None:
+    """Kill all processes of a group, even if they fork continuously."""
     folders = tuple(folders)
     for folder in folders:
         if Path(f"{folder}/cgroup.kill").exists():
             with suppress(OSError):
-                write(f"{folder}/cgroup.kill", "1")
+                write_value(f"{folder}/cgroup.kill", "1")
             return
-    for pid in pids_in(folders):
+    for pid in list_pids(folders):
         with suppress(OSError):
             os.kill(pid, signal.SIGKILL)
 
 
-def remove(folders: Iterable[str]) -> bool:
-    """Remove a group; False when something in it lives on. The dead may linger there for a moment."""
+def remove_cgroup(folders: Iterable[str]) -> bool:
+    """Remove a group; False if it still has processes. Dead ones may stay there briefly."""
     done = True
     for folder in folders:
         done = _remove_folder(folder) and done
@@ -223,38 +224,40 @@ def _remove_folder(folder: str) -> bool:
     return False
 
 
-# --- finding where groups may be made -----------------------------------------------------------------------------
+# --- finding the parents ----------------------------------------------------------------------------------------------
 
 
 def find_cgroups(
     mounts: Path = Path("/proc/self/mountinfo"), own: Path = Path("/proc/self/cgroup"), *, name: str = PARENT
 ) -> tuple[Cgroups | None, str]:
-    """The best place there is for groups below one of that name; or None and why. A hybrid machine has its controllers
-    in version 1."""
+    """Return the best parent of groups below that name, or None and the reason. A hybrid machine has its controllers in
+    version 1."""
     try:
-        mounted = _mounted(parse_mounts(mounts.read_bytes()))
-        paths = _own_paths(own.read_text())
+        mounted = _find_mounts(parse_mounts(mounts.read_bytes()))
+        paths = _parse_own_paths(own.read_text())
     except OSError as error:
-        return None, msg("control groups cannot be read: {error}", error=error)
+        return None, msg("cgroups cannot be read: {error}", error=error)
     reasons = []
     for attempt in (_find_v2, _find_v1):
         try:
             found = attempt(mounted, paths, name)
             found.search = partial(find_cgroups, mounts, own, name=name)
             return found, ""
-        except _NoCgroups as no:
+        except _CgroupsUnusable as no:
             reasons.append(str(no))
     return None, "; ".join(reasons)
 
 
-class _NoCgroups(Exception):
-    """This version cannot be used here, and why."""
+class _CgroupsUnusable(Exception):
+    """This cgroup version cannot be used; the text says why."""
 
 
-def _mounted(mounts: Sequence[Mount]) -> dict[str, tuple[str, str]]:
-    """Controller (or "" for version 2) -> (mount point, what of the hierarchy is mounted there).
+def _find_mounts(mounts: Sequence[Mount]) -> dict[str, tuple[str, str]]:
+    """Map controller (or "" for version 2) to (mount point, mounted part of the hierarchy).
 
-    The same hierarchy may be mounted elsewhere too, for a chroot or a container: such a mount may go at any time."""
+    The same hierarchy may be mounted elsewhere too, for a chroot or a container: such a mount may disappear at any
+    time.
+    """
     found: dict[str, tuple[str, str]] = {}
     usual = [mount for mount in mounts if f"{mount.point}/".startswith(f"{CGROUP_POINT}/")]
     for mount in (*usual, *mounts):
@@ -267,8 +270,8 @@ def _mounted(mounts: Sequence[Mount]) -> dict[str, tuple[str, str]]:
     return found
 
 
-def _own_paths(text: str) -> dict[str, str]:
-    """Controller (or "" for version 2) -> our own group."""
+def _parse_own_paths(text: str) -> dict[str, str]:
+    """Map controller (or "" for version 2) to our own group."""
     paths = {}
     for line in text.splitlines():
         _, controllers, path = line.split(":", 2)
@@ -277,8 +280,9 @@ def _own_paths(text: str) -> dict[str, str]:
     return paths
 
 
-def _own_folder(point: str, root: str, path: str) -> Path:
-    """Where our own group appears below a mount point. In a container the mount may show only a part."""
+def _find_own_folder(mounted: dict[str, tuple[str, str]], paths: dict[str, str], controller: str) -> Path:
+    """Return our own group's folder below its mount point. In a container the mount may show only a part."""
+    (point, root), path = mounted[controller], paths.get(controller, "/")
     if root != "/" and (path == root or path.startswith(root + "/")):
         path = path[len(root) :]
     folder = Path(point + path)
@@ -288,30 +292,29 @@ def _own_folder(point: str, root: str, path: str) -> Path:
 def _find_v1(mounted: dict[str, tuple[str, str]], paths: dict[str, str], name: str) -> Cgroups:
     parents = []
     for controller in _CONTROLLERS:
-        if controller not in mounted:
-            continue
-        point, root = mounted[controller]
-        own = _own_folder(point, root, paths.get(controller, "/"))
-        parents.append((controller, str(_child(own, name))))
+        if controller in mounted:
+            own = _find_own_folder(mounted, paths, controller)
+            parents.append((controller, str(_create_parent(own, name))))
     if not any(controller == "memory" for controller, _ in parents):
-        raise _NoCgroups(msg("no memory controller of control groups version 1"))
-    return Cgroups(version=1, parents=(*parents, *_find_counting(mounted, paths, name)))
+        raise _CgroupsUnusable(msg("cgroup v1 has no memory controller"))
+    return Cgroups(version=1, parents=(*parents, *_find_accounting(mounted, paths, name)))
 
 
-def _find_counting(mounted: dict[str, tuple[str, str]], paths: dict[str, str], name: str) -> Iterator[tuple[str, str]]:
-    """A group that limits nothing, and counts. Version 2 counts processor time without any controller, and the kernel
-    tells by it whose a socket is."""
+def _find_accounting(
+    mounted: dict[str, tuple[str, str]], paths: dict[str, str], name: str
+) -> Iterator[tuple[str, str]]:
+    """Find a group that only counts. Version 2 counts CPU time without any controller, and the kernel tells by it which
+    task owns a socket."""
     for controller in ("", _ACCOUNTS):
         if controller not in mounted or mounted[controller] == mounted.get("cpu"):
             continue
-        point, root = mounted[controller]
-        with suppress(_NoCgroups):
-            yield controller, str(_child(_own_folder(point, root, paths.get(controller, "/")), name))
+        with suppress(_CgroupsUnusable):
+            yield controller, str(_create_parent(_find_own_folder(mounted, paths, controller), name))
             return
 
 
-def _child(own: Path, name: str) -> Path:
-    """Our parent of all tasks' groups, seen to be writable."""
+def _create_parent(own: Path, name: str) -> Path:
+    """Create the parent of all tasks' groups, and check that it is writable."""
     folder = own / name
     try:
         folder.mkdir(exist_ok=True)
@@ -319,67 +322,66 @@ def _child(own: Path, name: str) -> Path:
         probe.mkdir(exist_ok=True)
         probe.rmdir()
     except OSError as error:
-        raise _NoCgroups(
-            msg("{folder} cannot be written ({strerror})", folder=folder, strerror=error.strerror)
+        raise _CgroupsUnusable(
+            msg("{folder} is not writable ({error})", folder=folder, error=error.strerror)
         ) from error
     return folder
 
 
 def _find_v2(mounted: dict[str, tuple[str, str]], paths: dict[str, str], name: str) -> Cgroups:
     if "" not in mounted:
-        raise _NoCgroups(msg("control groups version 2 are not mounted"))
-    point, root = mounted[""]
-    own = _own_folder(point, root, paths.get("", "/"))
-    # The top first, where we may: a service whose own group was divided could not be started again while jobs run.
+        raise _CgroupsUnusable(msg("cgroup v2 is not mounted"))
+    own = _find_own_folder(mounted, paths, "")
+    # Try the root first: a service whose own group was divided could not restart while jobs run.
     reason = ""
-    for base in dict.fromkeys((Path(point), own)):
+    for base in dict.fromkeys((Path(mounted[""][0]), own)):
         try:
             return _use_v2(base, name)
         except OSError as error:
             reason = f"{base}: {error.strerror}"
-        except _NoCgroups as no:
+        except _CgroupsUnusable as no:
             reason = str(no)
-    raise _NoCgroups(reason)
+    raise _CgroupsUnusable(reason)
 
 
 def _use_v2(base: Path, name: str) -> Cgroups:
     present = (base / "cgroup.controllers").read_text().split()
     missing = [name for name in _CONTROLLERS if name not in present]
     if missing:
-        raise _NoCgroups(msg("{base} has no {missing} controller", base=base, missing=", ".join(missing)))
-    _hand_down(base)
-    parent = _child(base, name)
-    _hand_down(parent)
+        raise _CgroupsUnusable(msg("{base} has no {missing} controller", base=base, missing=", ".join(missing)))
+    _enable_controllers(base)
+    parent = _create_parent(base, name)
+    _enable_controllers(parent)
     return Cgroups(version=2, parents=(("", str(parent)),))
 
 
-def _hand_down(folder: Path) -> None:
-    """Let the groups below use the controllers. Only a group without processes of its own may (save the root)."""
+def _enable_controllers(folder: Path) -> None:
+    """Enable the controllers for the groups below. Only a group without processes of its own may (except the root)."""
     control = folder / "cgroup.subtree_control"
     if set(_CONTROLLERS) <= set(control.read_text().split()):
         return
     wanted = " ".join(f"+{name}" for name in _CONTROLLERS)
     try:
-        write(str(control), wanted)
+        write_value(str(control), wanted)
     except OSError:
-        _move_down(folder)
-        write(str(control), wanted)
+        _move_to_leaf(folder)
+        write_value(str(control), wanted)
 
 
-def _move_down(folder: Path) -> None:
-    """Move our own processes into a leaf. Others' processes are not ours to move, except in a container of our own."""
+def _move_to_leaf(folder: Path) -> None:
+    """Move our own processes into a leaf. Foreign processes are only moved in our own container."""
     pids = [int(pid) for pid in (folder / "cgroup.procs").read_text().split()]
-    foreign = [pid for pid in pids if pid != os.getpid() and os.getpid() != 1 and not _in_container()]
+    in_container = Path("/.dockerenv").exists() or Path("/run/.containerenv").exists()
+    foreign = [pid for pid in pids if pid != os.getpid() and os.getpid() != 1 and not in_container]
     if foreign:
-        raise _NoCgroups(
-            msg("{folder} holds other processes; start the server as a service with Delegate=yes", folder=folder)
+        raise _CgroupsUnusable(
+            msg(
+                "{folder} contains other processes; start the server as a systemd service with Delegate=yes",
+                folder=folder,
+            )
         )
     leaf = folder / f"{PARENT}-server"
     leaf.mkdir(exist_ok=True)
     for pid in pids:
         with suppress(ProcessLookupError):
-            write(str(leaf / "cgroup.procs"), str(pid))
-
-
-def _in_container() -> bool:
-    return Path("/.dockerenv").exists() or Path("/run/.containerenv").exists()
+            write_value(str(leaf / "cgroup.procs"), str(pid))

@@ -1,4 +1,4 @@
-"""What the files of a task folder say: bytes in, facts and an `Observation` out. Pure."""
+"""Parses the files of a task folder, and derives an `Observation` from them. Pure."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from holdfast.core.attempt import Debugger, Observation, Seen
+from holdfast.core.attempt import Debugger, Observation, ObservedState
 from holdfast.core.exits.exit import Cause
 from holdfast.core.messages import msg
-from holdfast.core.scheduling.placement import show_bytes
+from holdfast.core.scheduling.placement import format_bytes
 
 from .sandbox_paths import HOME
 
 TICKS = 100  # USER_HZ: the unit of start times in /proc, on every Linux
 _MAX_CLAIM_SIZE = 16 * 1024
-# Another try would find the same: a shell for another architecture, without its loader, or that may not be executed.
+# A retry would fail the same way: a shell for another architecture, without its loader, or not executable.
 _SHELL_FAILED = re.compile(
     r"bwrap: execvp (?P<shell>[^ :]+): (?P<why>Exec format error|No such file or directory|Permission denied"
     r"|Not a directory|Too many levels of symbolic links|Accessing a corrupted shared library)"
@@ -28,20 +28,20 @@ _SHELL_FAILED = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartNote:
-    """What the server wrote down before it spawned the runner."""
+    """What the server records before it spawns the runner."""
 
-    boot: str  # the kernel's boot id: tells a restart of the machine from a killed runner
+    boot: str  # the kernel's boot id: distinguishes a restart of the machine from a killed runner
     at: datetime
-    sandbox: bool  # under bubblewrap, whose report the claim then holds
+    sandbox: bool  # under bubblewrap, whose report is in the claim
     cgroups: tuple[str, ...] = ()
-    stands_on: tuple[str, ...] = ()  # folders shared with other tasks that its root is mounted on
-    warning: str = ""  # it runs, but not quite as was asked
-    memory: int = 0  # bytes to be enforced from outside; 0: the kernel does it
-    home: str = ""  # where in the task's folder its home lies; empty: elsewhere, as when something is mounted there
-    scratch: int = 0  # most bytes that its home may hold; 0: not watched
-    hold: bool = False  # when its command fails it stands still, and says so
-    gpus: tuple[int, ...] = ()  # as the machine numbers them
-    max_processes: int = 0  # by a resource limit; 0: a control group limits them, or nothing does
+    stands_on: tuple[str, ...] = ()  # shared folders that its root is mounted on
+    warning: str = ""  # it runs, but differs from the request
+    memory: int = 0  # bytes, enforced by the server; 0: enforced by the kernel
+    home: str = ""  # path of its home in the task's folder; empty: elsewhere, such as in a mount
+    scratch: int = 0  # max bytes in its home; 0: unlimited
+    hold: bool = False  # when its command fails, the task is held
+    gpus: tuple[int, ...] = ()  # indices on the machine
+    max_processes: int = 0  # by a resource limit; 0: by a cgroup, or unlimited
 
     def render(self) -> str:
         at = int(self.at.timestamp() * 1000)
@@ -51,10 +51,10 @@ class StartNote:
 
 
 def parse_start(text: str) -> StartNote | None:
-    """None for anything we did not write."""
+    """Return None for text that we did not write."""
     try:
         _version, boot, at, sandbox, memory, cgroups, stands_on, warning, *more = json.loads(text)
-        known = list(more) + ["", 0, False, (), 0][len(more) :]  # older releases wrote fewer
+        known = list(more) + ["", 0, False, (), 0][len(more) :]  # older releases wrote fewer fields
         home, scratch, hold, gpus, max_processes = known
         return StartNote(
             boot=str(boot),
@@ -76,23 +76,23 @@ def parse_start(text: str) -> StartNote | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The claim file: who runs it, what bubblewrap reported, how it ended."""
+    """The claim file: the runner, bubblewrap's report and the exit."""
 
     pid: int | None = None  # of the runner
     started: int | None = None  # ticks after boot
-    ready: bool = False  # everything before the command went well
-    init_pid: int | None = None  # the sandbox's first process, as the machine numbers it
+    ready: bool = False  # everything before the command succeeded
+    init_pid: int | None = None  # the sandbox's first process, as a pid of the machine
     pid_namespace: int | None = None
-    command_code: int | None = None  # by bubblewrap: the command itself ended
-    code: int | None = None  # by the runner: whatever it ran ended
+    command_code: int | None = None  # from bubblewrap: exit code of the command
+    code: int | None = None  # from the runner: exit code of its child
     ended: float | None = None  # seconds after boot
 
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """What the task told itself."""
+    """What the task reports about itself."""
 
-    code: int | None = None  # its command failed with it, and it stands still
+    code: int | None = None  # exit code of its failed command, if it is held
     debuggers: tuple[Debugger, ...] = ()
 
 
@@ -101,12 +101,12 @@ class ExcessKind(StrEnum):
     BYTES = "bytes"  # bytes in all its files
     FILES = "files"
     SERVER = "server"  # no limit of its own: the server's disk was nearly full
-    SERVER_FILES = "server-files"  # the same, of files
+    SERVER_FILES = "server-files"  # the same, of inodes
 
 
 @dataclass(frozen=True, slots=True)
 class DiskExcess:
-    """Why a task was stopped for what it wrote: how much there was, and the limit, or what was free on the disk."""
+    """Why a task was stopped for its disk usage: the usage, and the limit or the free space."""
 
     kind: ExcessKind
     held: int
@@ -124,7 +124,7 @@ class DiskExcess:
 
 
 def parse_excess(text: str) -> DiskExcess:
-    """Older releases wrote the bytes in its home alone."""
+    """Parse it; older releases wrote only the bytes in its home."""
     try:
         if " " not in text:
             return DiskExcess(ExcessKind.HOME, max(1, int(text)), 0)
@@ -135,17 +135,17 @@ def parse_excess(text: str) -> DiskExcess:
 
 
 def parse_claim(data: bytes) -> Claim:
-    """A line without its newline was not finished, so it was not said."""
+    """Parse the claim, without an unfinished last line."""
     fields: dict[str, Any] = {}
     for line in data[:_MAX_CLAIM_SIZE].split(b"\n")[:-1]:
         try:
-            fields.update(_said(line))
+            fields.update(_parse_claim_line(line))
         except (ValueError, TypeError, KeyError, RecursionError):
             continue
     return Claim(**fields)
 
 
-def _said(line: bytes) -> dict[str, Any]:
+def _parse_claim_line(line: bytes) -> dict[str, Any]:
     if line.startswith(b"run "):
         pid, started = line[4:].split()
         return {"pid": int(pid), "started": int(started)}
@@ -154,58 +154,58 @@ def _said(line: bytes) -> dict[str, Any]:
         return {"code": int(code), "ended": float(ended_at)}
     if line == b"ready":
         return {"ready": True}
-    return _reported(json.loads(line)) if line.startswith(b"{") else {}
+    return _parse_report(json.loads(line)) if line.startswith(b"{") else {}
 
 
-def _reported(report: dict[str, Any]) -> dict[str, Any]:
-    """By bubblewrap."""
+def _parse_report(report: dict[str, Any]) -> dict[str, Any]:
+    """Parse a report of bubblewrap."""
     if "child-pid" in report:
         return {"init_pid": int(report["child-pid"]), "pid_namespace": int(report["pid-namespace"])}
     return {"command_code": int(report["exit-code"])}
 
 
-def running(attempt_id: str, note: StartNote | None, claim: Claim, uptime: float) -> Observation:
+def observe_running(attempt_id: str, note: StartNote | None, claim: Claim, uptime: float) -> Observation:
     elapsed = None if claim.started is None else max(0.0, uptime - claim.started / TICKS)
     return Observation(
         attempt_id=attempt_id,
-        seen=Seen.RUNNING,
+        seen=ObservedState.RUNNING,
         started_at=note.at if note else None,
         elapsed=elapsed,
         warning=note.warning if note else "",
     )
 
 
-def with_notes(
+def add_notes(
     running: Observation, start: StartNote | None, notes: Notes, was_out_of_memory: Callable[[], bool]
 ) -> Observation:
-    """What it tells itself, on top of what is seen from outside. That it stands still is believed of those alone that
-    were started so."""
+    """Add what the task reports about itself. Only a task that was started with `hold` can be held."""
     if notes.code is None or start is None or not start.hold:
         return replace(running, debuggers=notes.debuggers)
     oom = was_out_of_memory()
-    return replace(running, seen=Seen.HELD, code=notes.code, oom=oom, debuggers=notes.debuggers)
+    return replace(running, seen=ObservedState.HELD, code=notes.code, oom=oom, debuggers=notes.debuggers)
 
 
-def ended(
+def observe_ended(
     attempt_id: str,
     note: StartNote | None,
     claim: Claim,
     *,
     oom: bool,
     complaint: str,
+    killed: bool = False,
     excess: DiskExcess | None = None,
     artifacts: bool = False,
 ) -> Observation:
-    """An attempt whose runner wrote its last line. `complaint`: the first words on its stderr. `excess`: what it wrote,
-    if it was stopped for that."""
+    """Return the observation of an attempt whose runner has recorded its exit. `complaint`: the beginning of its
+    stderr. `killed`: whether we killed its sandbox. `excess`: its disk usage, if it was stopped for that."""
     sandboxed = note is None or note.sandbox
     code = claim.command_code if sandboxed or not claim.ready else claim.code
-    if code is None and oom:
-        code = claim.code  # bubblewrap itself was the victim
-    elapsed = _elapsed(claim)
+    if code is None and (oom or (killed and (claim.code or 0) > 128)):
+        code = claim.code  # bubblewrap itself was killed
+    elapsed = _compute_elapsed(claim)
     seen = Observation(
         attempt_id=attempt_id,
-        seen=Seen.EXITED,
+        seen=ObservedState.EXITED,
         started_at=note.at if note else None,
         finished_at=note.at + timedelta(seconds=elapsed) if note and elapsed is not None else None,
         elapsed=elapsed,
@@ -218,70 +218,76 @@ def ended(
     if code is not None:
         return replace(seen, artifacts=artifacts)
     if claim.code is not None and claim.code > 128:
-        text = msg("The sandbox was killed from outside (signal {x1})", x1=claim.code - 128)
-        return replace(seen, seen=Seen.LOST, message=text, cause=Cause.LOST)
+        text = msg("The sandbox was killed from outside the task (signal {signal})", signal=claim.code - 128)
+        return replace(seen, seen=ObservedState.LOST, message=text, cause=Cause.LOST)
     unusable = _SHELL_FAILED.search(complaint)
     if unusable is not None:
         text = msg(
-            "The image cannot run here: its shell {shell} does not start ({why})",
+            "The image cannot run on this machine: its shell {shell} does not start ({why})",
             shell=unusable["shell"],
             why=unusable["why"],
         )
-        return replace(seen, seen=Seen.REFUSED, message=text, cause=Cause.NO_SHELL)
+        return replace(seen, seen=ObservedState.REFUSED, message=text, cause=Cause.NO_SHELL)
     text = msg(
-        "The sandbox could not be set up: {complaint}",
-        complaint=complaint.strip() or msg("exit code {code}", code=claim.code),
+        "The sandbox failed to start: {output}",
+        output=complaint.strip() or msg("exit code {code}", code=claim.code),
     )
-    return replace(seen, seen=Seen.LOST, message=text, cause=Cause.SANDBOX_FAILED)
+    return replace(seen, seen=ObservedState.LOST, message=text, cause=Cause.SANDBOX_FAILED)
 
 
-def not_alive(attempt_id: str, note: StartNote | None, claim: Claim, boot: str) -> Observation:
-    """Nobody holds the claim and no end is written."""
+def observe_not_alive(attempt_id: str, note: StartNote | None, claim: Claim, boot: str) -> Observation:
+    """Return the observation of an attempt whose claim is not locked and has no exit."""
     restarted = note is not None and note.boot != boot
     if claim.pid is None and not restarted:
-        return Observation(attempt_id=attempt_id, seen=Seen.ABSENT)
-    message = msg("The machine was restarted while it ran") if restarted else msg("The process that ran it was killed")
+        return Observation(attempt_id=attempt_id, seen=ObservedState.ABSENT)
+    message = (
+        msg("The machine restarted while the task was running")
+        if restarted
+        else msg("The process that runs the task was killed")
+    )
     started = note.at if note else None
-    return Observation(attempt_id=attempt_id, seen=Seen.LOST, started_at=started, message=message, cause=Cause.LOST)
+    return Observation(
+        attempt_id=attempt_id, seen=ObservedState.LOST, started_at=started, message=message, cause=Cause.LOST
+    )
 
 
 def _describe_excess(note: StartNote, excess: DiskExcess) -> str:
     if excess.kind is ExcessKind.FILES:
         return msg(
-            "It had written {held} files; at most {limit} are allowed",
+            "The task wrote {held} files; the limit is {limit}",
             held=f"{excess.held:,}",
             limit=f"{excess.limit:,}",
         )
     if excess.kind is ExcessKind.BYTES:
         return msg(
-            "It had written {held}; at most {limit} are allowed",
-            held=show_bytes(excess.held),
-            limit=show_bytes(excess.limit),
+            "The task wrote {held}; the limit is {limit}",
+            held=format_bytes(excess.held),
+            limit=format_bytes(excess.limit),
         )
     if excess.kind is ExcessKind.SERVER_FILES:
-        had = msg("this task had written {held} files", held=f"{excess.held:,}")
+        had = msg("this task wrote {held} files", held=f"{excess.held:,}")
         return msg(
-            "Stopped because the server's disk could hold almost no more files ({limit} left); {had}",
+            "Stopped because the server's disk was nearly out of inodes ({limit} free); {usage}",
             limit=f"{excess.limit:,}",
-            had=had,
+            usage=had,
         )
     if excess.kind is ExcessKind.SERVER:
-        had = msg("this task had written {held}", held=show_bytes(excess.held))
+        had = msg("this task wrote {held}", held=format_bytes(excess.held))
         return msg(
-            "Stopped because the server's disk was nearly full ({limit} free); {had}",
-            limit=show_bytes(excess.limit),
-            had=had,
+            "Stopped because the server's disk was nearly full ({limit} free); {usage}",
+            limit=format_bytes(excess.limit),
+            usage=had,
         )
-    where = HOME if note.sandbox else msg("Its home folder")
+    where = HOME if note.sandbox else msg("The task's home folder")
     return msg(
-        "{where} held {held}; at most {limit} are allowed",
+        "{where} uses {held} of disk space; the limit is {limit}",
         where=where,
-        held=show_bytes(excess.held),
-        limit=show_bytes(excess.limit or note.scratch),
+        held=format_bytes(excess.held),
+        limit=format_bytes(excess.limit or note.scratch),
     )
 
 
-def _elapsed(claim: Claim) -> float | None:
+def _compute_elapsed(claim: Claim) -> float | None:
     if claim.ended is None or claim.started is None:
         return None
     return max(0.0, claim.ended - claim.started / TICKS)

@@ -1,4 +1,4 @@
-"""An imported image as the engine knows it."""
+"""An imported image."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.engines.base import ImageInfo
 class Image:
     name: str
     rootfs: str
-    shell: str | None  # a path inside; None when it has none
+    shell: str | None  # a path inside; None if it has none
     size: int
     created_at: datetime
     source: str

@@ -1,4 +1,4 @@
-"""Calls of the C library that Python lacks or makes a poor job of: holes in files, notice of changes, spawning."""
+"""Calls of the C library that Python lacks: holes in files, inotify, spawning without blocking."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+from .descriptors import closing_fd
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -20,7 +22,7 @@ _EVENT = struct.Struct("iIII")
 
 
 def punch_hole(path: str, end: int) -> bool:
-    """Give the bytes before `end` back to the disk; offsets stay. False where the filesystem cannot."""
+    """Free the disk space of the bytes before `end`; offsets stay. False if the filesystem does not support it."""
     fallocate = getattr(_libc, "fallocate64", None) or getattr(_libc, "fallocate", None)
     if fallocate is None:
         return False
@@ -28,24 +30,21 @@ def punch_hole(path: str, end: int) -> bool:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
-    try:
-        mode = _PUNCH_HOLE | _KEEP_SIZE
-        return bool(fallocate(fd, mode, ctypes.c_int64(0), ctypes.c_int64(end)) == 0)
-    finally:
-        os.close(fd)
+    with closing_fd(fd):
+        return bool(fallocate(fd, _PUNCH_HOLE | _KEEP_SIZE, ctypes.c_int64(0), ctypes.c_int64(end)) == 0)
 
 
-# --- spawning: as os.posix_spawn, which however stops every other thread of ours until the child runs its program ---
+# --- spawning; os.posix_spawn would block every other thread until the child executes its program ---------------------
 
 _SETSIGDEF = 0x04
 _SETSIGMASK = 0x08
 _SETSID = 0x80
-_ROOM = 1024  # bytes; more than any C library needs for one of its records
-_SIGNALS = 128  # bytes of a set of signals
+_STRUCT_SIZE = 1024  # bytes; more than any C library needs for one struct
+_SIGNAL_SET_SIZE = 128  # bytes of a signal set
 
 
 @dataclass(frozen=True, slots=True)
-class Dup:
+class DupAction:
     """The child's descriptor `target` is our `source`."""
 
     source: int
@@ -53,7 +52,7 @@ class Dup:
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenAction:
     """The child's descriptor `target` is a file."""
 
     target: int
@@ -62,27 +61,28 @@ class Open:
     mode: int = 0
 
 
-def spawn(argv: Sequence[str], env: Mapping[str, str], actions: Sequence[Dup | Open], program: str = "") -> int:
-    """Run a program, argv[0] unless another is named, in a session of its own, every signal as it is by default;
-    answers its pid."""
-    files = ctypes.create_string_buffer(_ROOM)
-    attributes = ctypes.create_string_buffer(_ROOM)
-    _check(_libc.posix_spawn_file_actions_init(files))
+def spawn(
+    argv: Sequence[str], env: Mapping[str, str], actions: Sequence[DupAction | OpenAction], program: str = ""
+) -> int:
+    """Run a program, by default argv[0], in its own session with default signal handlers, and return its pid."""
+    files = ctypes.create_string_buffer(_STRUCT_SIZE)
+    attributes = ctypes.create_string_buffer(_STRUCT_SIZE)
+    _check_error(_libc.posix_spawn_file_actions_init(files))
     try:
         for action in actions:
-            _check(_add_action(files, action))
-        _check(_libc.posix_spawnattr_init(attributes))
+            _check_error(_add_action(files, action))
+        _check_error(_libc.posix_spawnattr_init(attributes))
         try:
             _set_attributes(attributes)
-            return _spawn(program or argv[0], argv, env, files, attributes)
+            return _call_posix_spawn(program or argv[0], argv, env, files, attributes)
         finally:
             _libc.posix_spawnattr_destroy(attributes)
     finally:
         _libc.posix_spawn_file_actions_destroy(files)
 
 
-def _add_action(files: ctypes.Array[ctypes.c_char], action: Dup | Open) -> int:
-    if isinstance(action, Dup):
+def _add_action(files: ctypes.Array[ctypes.c_char], action: DupAction | OpenAction) -> int:
+    if isinstance(action, DupAction):
         answer: int = _libc.posix_spawn_file_actions_adddup2(files, action.source, action.target)
     else:
         path = os.fsencode(action.path)
@@ -93,16 +93,16 @@ def _add_action(files: ctypes.Array[ctypes.c_char], action: Dup | Open) -> int:
 
 
 def _set_attributes(attributes: ctypes.Array[ctypes.c_char]) -> None:
-    every = ctypes.create_string_buffer(_SIGNALS)
-    none = ctypes.create_string_buffer(_SIGNALS)
+    every = ctypes.create_string_buffer(_SIGNAL_SET_SIZE)
+    none = ctypes.create_string_buffer(_SIGNAL_SET_SIZE)
     _libc.sigfillset(every)
     _libc.sigemptyset(none)
-    _check(_libc.posix_spawnattr_setflags(attributes, ctypes.c_short(_SETSIGDEF | _SETSIGMASK | _SETSID)))
-    _check(_libc.posix_spawnattr_setsigdefault(attributes, every))
-    _check(_libc.posix_spawnattr_setsigmask(attributes, none))
+    _check_error(_libc.posix_spawnattr_setflags(attributes, ctypes.c_short(_SETSIGDEF | _SETSIGMASK | _SETSID)))
+    _check_error(_libc.posix_spawnattr_setsigdefault(attributes, every))
+    _check_error(_libc.posix_spawnattr_setsigmask(attributes, none))
 
 
-def _spawn(
+def _call_posix_spawn(
     program: str,
     argv: Sequence[str],
     env: Mapping[str, str],
@@ -110,34 +110,34 @@ def _spawn(
     attributes: ctypes.Array[ctypes.c_char],
 ) -> int:
     pid = ctypes.c_int()
-    words = _strings(os.fsencode(word) for word in argv)
-    settings = _strings(os.fsencode(f"{name}={value}") for name, value in env.items())
+    words = _make_string_array(os.fsencode(word) for word in argv)
+    settings = _make_string_array(os.fsencode(f"{name}={value}") for name, value in env.items())
     path = os.fsencode(program)
-    _check(_libc.posix_spawn(ctypes.byref(pid), path, files, attributes, words, settings))
+    _check_error(_libc.posix_spawn(ctypes.byref(pid), path, files, attributes, words, settings))
     return pid.value
 
 
-def _strings(values: Iterable[bytes]) -> ctypes.Array[ctypes.c_char_p]:
+def _make_string_array(values: Iterable[bytes]) -> ctypes.Array[ctypes.c_char_p]:
     found = [*values, None]
     return (ctypes.c_char_p * len(found))(*found)
 
 
-def _check(error: int) -> None:
+def _check_error(error: int) -> None:
     if error:
         raise OSError(error, os.strerror(error))
 
 
 class Inotify:
-    """The kernel's notice that files in watched folders grew (inotify)."""
+    """Notifications of the kernel that files in watched folders grew (inotify)."""
 
     def __init__(self) -> None:
         self.fd: int = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self.fd < 0:
-            raise OSError(ctypes.get_errno(), "no file notifications left")
+            raise OSError(ctypes.get_errno(), "the limit of inotify instances is reached")
 
     def watch(self, folder: str, *, names: bool = False) -> int | None:
-        """A number that later notices carry; None when there are no watches left. `names`: also of files that come in
-        by another name, or go."""
+        """Return the watch descriptor; None if the limit of watches is reached. `names`: also report renamed and
+        deleted files."""
         mask = _IN_MODIFY | (_IN_MOVED_TO | _IN_DELETE if names else 0)
         number: int = _libc.inotify_add_watch(self.fd, os.fsencode(folder), mask)
         return number if number >= 0 else None
@@ -146,7 +146,7 @@ class Inotify:
         _libc.inotify_rm_watch(self.fd, number)
 
     def read(self) -> Iterator[int]:
-        """The numbers of folders in which something was written; -1 when some notices were dropped."""
+        """Return the watch descriptors of changed folders; -1 if events were dropped."""
         try:
             data = os.read(self.fd, 64 * 1024)
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""What this machine has to give out."""
+"""The capacity of this machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def find_node(options: EmbeddedOptions, gpus: Sequence[Gpu]) -> Node:
 
 
 def find_address() -> str:
-    """The address packets to the outside would leave from. Nothing is sent to find out."""
+    """Return the source address of outgoing packets. Sends nothing."""
     for family, outside in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):  # for documentation
         try:
             with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -44,7 +44,7 @@ def find_address() -> str:
 
 
 def find_port_end(start: int, setting: Path = Path("/proc/sys/net/ipv4/ip_local_port_range")) -> int:
-    """Below the ports that outgoing connections take by themselves: one of those may be in use at any moment."""
+    """Return a limit below the ephemeral ports, which outgoing connections may use at any time."""
     last = LAST_PORT if start + MIN_PORTS <= LAST_PORT else 65536
     try:
         outgoing = int(setting.read_text().split()[0])
@@ -54,9 +54,9 @@ def find_port_end(start: int, setting: Path = Path("/proc/sys/net/ipv4/ip_local_
 
 
 def find_memory(meminfo: Path = Path("/proc/meminfo"), limits: tuple[Path, ...] = ()) -> int:
-    """All the machine's memory, or as much of it as our own control group may use."""
-    total = _meminfo_total(meminfo.read_text())
-    for path in limits or _limit_files():
+    """Return the machine's memory, or the limit of our own cgroup."""
+    total = _parse_total_memory(meminfo.read_text())
+    for path in limits or _list_limit_files():
         try:
             total = min(total, int(path.read_text()))
         except (OSError, ValueError):
@@ -64,15 +64,15 @@ def find_memory(meminfo: Path = Path("/proc/meminfo"), limits: tuple[Path, ...] 
     return total
 
 
-def _meminfo_total(text: str) -> int:
+def _parse_total_memory(text: str) -> int:
     for line in text.splitlines():
         if line.startswith("MemTotal:"):
             return int(line.split()[1]) * 1024
     raise ValueError(msg("no MemTotal in /proc/meminfo"))
 
 
-def _limit_files() -> tuple[Path, ...]:
-    """Limits that may lie on us: in a container its own group is the root of what is mounted."""
+def _list_limit_files() -> tuple[Path, ...]:
+    """Return the limits that may apply to us: in a container its own cgroup is the root of the mount."""
     files = [Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")]
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         number, controllers, path = line.split(":", 2)

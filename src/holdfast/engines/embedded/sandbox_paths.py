@@ -1,9 +1,9 @@
-"""Paths inside a sandbox that the engine and the programs in it agree on."""
+"""Paths inside a sandbox, shared by the engine and its programs."""
 
 from __future__ import annotations
 
 HOME = "/home/jovyan"
-OWN = "/run/holdfast"  # what bubblewrap lays there last must meet no link: it would follow it out of the sandbox
+OWN = "/run/holdfast"  # no link must be here: bubblewrap would follow it out of the sandbox
 SCRIPT = f"{OWN}/script"
 ENTRY = f"{OWN}/entry"
 HOLD = f"{OWN}/hold"

@@ -1,4 +1,4 @@
-"""One task attempt's folder: its files by name, the lock on its claim, and what is read from it."""
+"""One task attempt's folder: its files by name, the lock on its claim, and its parsed content."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from .descriptors import closing_fd
 from .folder_content import Claim, DiskExcess, StartNote, parse_claim, parse_excess, parse_start
 
-# Names become file and cgroup names; nothing else may come through.
-_SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,199}\Z")
+# Names become file and cgroup names; nothing else is allowed.
+_SAFE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,199}\Z")
 _FLOCK = struct.Struct("hhqqi4x")
 _WHOLE_FILE = (os.SEEK_SET, 0, 0, 0)
 
-KEPT = frozenset({"stdout", "stderr", "timeline", "first", "claim", "start", "oom", "full"})  # what remove() leaves
+OUT_OF_MEMORY_FILE, KILLED_FILE = "oom", "killed"
+KEPT_FILES = frozenset(
+    {"stdout", "stderr", "timeline", "first", "claim", "start", "full", OUT_OF_MEMORY_FILE, KILLED_FILE}
+)  # what remove() leaves
 
 
 def is_safe_id(attempt_id: str) -> bool:
-    return _SAFE.match(attempt_id) is not None
+    return _SAFE_ID.match(attempt_id) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ class TaskFolder:
     def exists(self) -> bool:
         return os.path.isdir(self.path)
 
-    def holds(self, name: str) -> bool:
+    def has_file(self, name: str) -> bool:
         return os.path.lexists(self[name])
 
     def read_start(self) -> StartNote | None:
@@ -46,7 +50,7 @@ class TaskFolder:
             return None
 
     def write_start(self, note: StartNote) -> None:
-        """A link and not a file: it is there whole or not at all, also after a power cut."""
+        """Write it as a link instead of a file: it is atomic, also after a power cut."""
         try:
             os.symlink(note.render(), self["start"])
         except FileExistsError:
@@ -57,53 +61,45 @@ class TaskFolder:
         return parse_claim(self.read_head("claim", 16 * 1024))
 
     def read_head(self, name: str, count: int) -> bytes:
-        """The first bytes of a file; empty when there is none. Never follows a link a task may have left."""
-        try:
-            fd = os.open(self[name], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            return b""
-        try:
-            return os.pread(fd, count, 0)
-        except OSError:
-            return b""
-        finally:
-            os.close(fd)
+        """Return the first bytes of a file; empty if it does not exist. Never follows a link of the task."""
+        return read_at(self[name], 0, count)
 
     def mark_out_of_memory(self) -> None:
-        """Kept beyond the control group that could tell."""
-        os.close(os.open(self["oom"], os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+        """Record it, since the cgroup will be removed."""
+        self._create_file(OUT_OF_MEMORY_FILE)
 
-    def is_marked_out_of_memory(self) -> bool:
-        return os.path.lexists(self["oom"])
+    def mark_killed(self) -> None:
+        """Record that we kill its sandbox, which then cannot report the exit."""
+        self._create_file(KILLED_FILE)
+
+    def _create_file(self, name: str) -> None:
+        os.close(os.open(self[name], os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
 
     def mark_full(self, excess: DiskExcess) -> None:
-        """It wrote too much, and is to be stopped for it. A link, as `write_start`."""
+        """Record that it wrote too much and is stopped for it. A link, as in `write_start`."""
         with suppress(FileExistsError):
             os.symlink(excess.render(), self["full"])
 
     def read_full(self) -> DiskExcess | None:
-        """What it wrote when that was too much; None: it was not."""
+        """Return the excess it was stopped for, or None."""
         try:
             return parse_excess(os.readlink(self["full"]))
         except OSError:
             return None
 
-    def announce(self, key: str, text: str) -> None:
-        """Add to the log, unless that was done under this key before. A crash may add it twice, never not at all."""
+    def append_log(self, key: str, text: str) -> None:
+        """Append to the log, unless that was done under this key before. A crash may add it twice, never skip it."""
         if not is_safe_id(key) or os.path.lexists(self[f"said.{key}"]):
             return
-        fd = os.open(self["stdout"], os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
-        try:
+        with closing_fd(os.open(self["stdout"], os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)) as fd:
             size = os.fstat(fd).st_size
             begun = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
             os.write(fd, (f"\n{text}" if begun else text).encode("utf-8", "replace"))
-        finally:
-            os.close(fd)
         with suppress(FileExistsError):
             os.symlink("said", self[f"said.{key}"])
 
     def write_mounts(self, mounts: Sequence[tuple[str, str]]) -> None:
-        """Targets as the task sees them, with their sources: whoever reads the task's files later needs them."""
+        """Record the targets in the task with their sources, for later readers of the task's files."""
         fd = os.open(self["mounts"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         with open(fd, "w") as file:
             json.dump(mounts, file)
@@ -119,24 +115,30 @@ class TaskFolder:
         return os.open(self["claim"], flags, 0o600)
 
     def is_alive(self) -> bool:
-        """Someone holds the claim. Looks without taking it, so that two who look do not disturb each other."""
+        """Return whether a process holds the claim, without taking it."""
         try:
             fd = os.open(self["claim"], os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
             return False
-        try:
+        with closing_fd(fd):
             return is_locked(fd)
-        finally:
-            os.close(fd)
 
 
-# Locks of the open file and not of the process: the runner inherits ours, and the kernel drops it with the runner.
+def read_at(path: str, start: int, count: int) -> bytes:
+    """Return up to `count` bytes; fewer at the end of the file, none if it cannot be read."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    with suppress(OSError), closing_fd(os.open(path, flags)) as fd:
+        return os.pread(fd, count, start)
+    return b""
+
+
+# Locks of the open file and not of the process: the runner inherits ours, and the kernel releases it with the runner.
 
 
 def try_lock(fd: int) -> bool:
     try:
         fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, *_WHOLE_FILE))
-    except (BlockingIOError, PermissionError):  # both are used for "someone else has it"
+    except (BlockingIOError, PermissionError):  # both mean that another process has it
         return False
     return True
 

@@ -1,4 +1,4 @@
-"""Errors that say nothing about what the kernel can do: resources that are used up now, and may be free in a moment."""
+"""Errors that do not depend on the kernel's features: resources that are exhausted now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads that are there before they are needed."""
+"""Threads that are started before they are needed."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from contextlib import suppress
 from threading import Barrier, BrokenBarrierError
 
 
-def ready_threads(count: int, name: str) -> ThreadPoolExecutor:
-    """A pool with all its threads running: once a task has taken every process its user may have, no thread can be
-    made any more, not even the one that would end the task."""
+def start_thread_pool(count: int, name: str) -> ThreadPoolExecutor:
+    """Return a pool with all its threads running: once a task has used up the process limit of its user, no thread can
+    be started any more, not even the one that would stop the task."""
     pool = ThreadPoolExecutor(count, thread_name_prefix=name)
-    together = Barrier(count)  # keeps each from taking a second turn, so that every turn makes a thread
+    together = Barrier(count)  # keeps each thread busy, so that every call starts a new one
     turns = []
     try:
         for _ in range(count):
             turns.append(pool.submit(together.wait))
     except RuntimeError:
-        together.abort()  # fewer will have to do
+        together.abort()  # continue with fewer
     with suppress(BrokenBarrierError):
         for turn in turns:
             turn.result()

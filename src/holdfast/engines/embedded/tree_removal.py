@@ -1,4 +1,4 @@
-"""Removing a folder a hostile program has filled: any depth, any permissions, links that lead elsewhere."""
+"""Removes a folder that a hostile program has filled: any depth, any permissions, links that lead elsewhere."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import os
 import stat
 from contextlib import suppress
 
+from .descriptors import closing_fd
+
 
 def remove_tree(path: str) -> bool:
-    """Remove a folder and all below it, following no link. False when something would not go.
+    """Remove a folder and all below it, following no link. False if something remains.
 
     Folders found inside are moved up beside each other first, so that depth costs neither stack nor open files.
     """
@@ -17,18 +19,16 @@ def remove_tree(path: str) -> bool:
     except FileNotFoundError:
         return True
     except OSError:
-        return _remove_odd(path)
-    try:
-        _empty(top)
-    finally:
-        os.close(top)
+        return _remove_non_folder(path)
+    with closing_fd(top):
+        _empty_folder(top)
     with suppress(OSError):
         os.rmdir(path)
     return not os.path.lexists(path)
 
 
-def _remove_odd(path: str) -> bool:
-    """A file or a link instead of a folder, or a folder that lets nobody in."""
+def _remove_non_folder(path: str) -> bool:
+    """Remove a file or a link instead of a folder, or a folder without permissions."""
     with suppress(OSError):
         if stat.S_ISDIR(os.lstat(path).st_mode):
             os.chmod(path, 0o700)
@@ -37,31 +37,32 @@ def _remove_odd(path: str) -> bool:
     return not os.path.lexists(path)
 
 
-def _empty(top: int) -> None:
+def _empty_folder(top: int) -> None:
     serial = 0
     stuck: set[str] = set()
     while True:
-        _make_ours(top)
-        entries = [entry for entry in _list(top) if entry.name not in stuck]
+        with suppress(OSError):
+            os.fchmod(top, 0o700)
+        entries = [entry for entry in _list_entries(top) if entry.name not in stuck]
         if not entries:
             return
         for entry in entries:
-            if _unlink(top, entry):
+            if _try_unlink(top, entry):
                 continue
-            serial = _lift_folders(top, entry.name, serial)
+            serial = _move_nested_folders_up(top, entry.name, serial)
             try:
                 os.rmdir(entry.name, dir_fd=top)
             except OSError:
                 stuck.add(entry.name)
 
 
-def _list(folder: int) -> list[os.DirEntry[str]]:
+def _list_entries(folder: int) -> list[os.DirEntry[str]]:
     with os.scandir(folder) as entries:
         return list(entries)
 
 
-def _unlink(parent: int, entry: os.DirEntry[str]) -> bool:
-    """True unless it is a folder with something in it."""
+def _try_unlink(parent: int, entry: os.DirEntry[str]) -> bool:
+    """Return True unless it is a folder that is not empty."""
     try:
         if entry.is_dir(follow_symlinks=False):
             os.rmdir(entry.name, dir_fd=parent)
@@ -72,7 +73,7 @@ def _unlink(parent: int, entry: os.DirEntry[str]) -> bool:
     return True
 
 
-def _lift_folders(top: int, name: str, serial: int) -> int:
+def _move_nested_folders_up(top: int, name: str, serial: int) -> int:
     """Empty one folder of `top`; the folders in it become folders of `top`."""
     with suppress(OSError):
         os.chmod(name, 0o700, dir_fd=top)
@@ -80,16 +81,14 @@ def _lift_folders(top: int, name: str, serial: int) -> int:
         folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
     except OSError:
         return serial
-    try:
-        for inner in _list(folder):
-            if not _unlink(folder, inner):
-                serial = _lift(top, folder, inner.name, serial)
-    finally:
-        os.close(folder)
+    with closing_fd(folder):
+        for inner in _list_entries(folder):
+            if not _try_unlink(folder, inner):
+                serial = _move_nested_folder_up(top, folder, inner.name, serial)
     return serial
 
 
-def _lift(top: int, folder: int, inner: str, serial: int) -> int:
+def _move_nested_folder_up(top: int, folder: int, inner: str, serial: int) -> int:
     with suppress(OSError):
         os.chmod(inner, 0o700, dir_fd=folder)
     while True:
@@ -97,12 +96,7 @@ def _lift(top: int, folder: int, inner: str, serial: int) -> int:
         target = f".lifted-{serial}"
         with suppress(FileNotFoundError):
             os.stat(target, dir_fd=top, follow_symlinks=False)
-            continue  # the task left something of that name
+            continue  # the task created something of that name
         with suppress(OSError):
             os.rename(inner, target, src_dir_fd=folder, dst_dir_fd=top)
         return serial
-
-
-def _make_ours(fd: int) -> None:
-    with suppress(OSError):
-        os.fchmod(fd, 0o700)

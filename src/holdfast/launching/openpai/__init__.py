@@ -1,8 +1,8 @@
-"""What OpenPAI put around the commands of a job, put around them here: variables, files, runtime plugins."""
+"""The OpenPAI runtime around the commands of a job: variables, files, runtime plugins."""
 
-from .filling import openpai_filler
-from .fitting import SharedLaunchData
+from .references import make_openpai_filler
 from .runtime import add_openpai_runtime
+from .variable_limits import SharedLaunchData
 from .variables import JobTasks
 
-__all__ = ["JobTasks", "SharedLaunchData", "add_openpai_runtime", "openpai_filler"]
+__all__ = ["JobTasks", "SharedLaunchData", "add_openpai_runtime", "make_openpai_filler"]

@@ -1,4 +1,4 @@
-"""The plugin `cmd`: commands before and after those of the job, each list a script of its own."""
+"""The plugin `cmd`: commands before and after those of the job, each list in its own script."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from typing import Any
 
 from ..context import LaunchContext
 from .entry import Step
-from .parameters import BadParameters, lines_of
-from .variables import Scene
+from .parameters import BadParameters, get_lines
+from .variables import TaskScene
 
 _EVENTS = ("taskStarts", "taskSucceeds")
 
 
-def cmd_step(scene: Scene, surroundings: LaunchContext, parameters: Mapping[str, Any]) -> Step:
+def make_cmd_step(scene: TaskScene, context: LaunchContext, parameters: Mapping[str, Any]) -> Step:
     if "callbacks" in parameters:
-        before, after = _callbacks(parameters["callbacks"])
+        before, after = _parse_callbacks(parameters["callbacks"])
     else:
-        before, after = lines_of(parameters, "preCommands"), lines_of(parameters, "postCommands")
-    return Step(plugin="cmd", before=_script(before), after=_script(after))
+        before, after = get_lines(parameters, "preCommands"), get_lines(parameters, "postCommands")
+    return Step(plugin="cmd", before=_join_lines(before), after=_join_lines(after))
 
 
-def _callbacks(callbacks: Any) -> tuple[list[str], list[str]]:
+def _parse_callbacks(callbacks: Any) -> tuple[list[str], list[str]]:
     found: dict[str, list[str]] = {event: [] for event in _EVENTS}
     if not isinstance(callbacks, list | tuple) or not all(isinstance(each, Mapping) for each in callbacks):
         raise BadParameters("its parameter callbacks must be a list of events with their commands")
     for callback in callbacks:
         event = callback.get("event")
         if event not in _EVENTS:
-            raise BadParameters(f"its callbacks know the events {' and '.join(_EVENTS)}")
-        found[event] += lines_of(callback, "commands")
+            raise BadParameters(f"its callbacks support the events {' and '.join(_EVENTS)}")
+        found[event] += get_lines(callback, "commands")
     before, after = found.values()
     return before, after
 
 
-def _script(lines: list[str]) -> str:
+def _join_lines(lines: list[str]) -> str:
     return "\n".join(lines) + "\n" if lines else ""

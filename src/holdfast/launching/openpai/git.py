@@ -8,28 +8,28 @@ from typing import Any
 
 from ..context import LaunchContext
 from .entry import Step
-from .parameters import lines_of, text_of
-from .saying import SAY
-from .variables import Scene
+from .log_messages import SAY_FUNCTION
+from .parameters import get_lines, get_text
+from .variables import TaskScene
 
-TRIES = 10
-MAX_INTERVAL = 30  # seconds; the first is 1, and each twice the one before
+MAX_TRIES = 10
+MAX_INTERVAL = 30  # seconds; starts at 1 and doubles
 
 
-def git_step(scene: Scene, surroundings: LaunchContext, parameters: Mapping[str, Any]) -> Step:
-    options = [word for option in lines_of(parameters, "options") for word in _words(option)]
+def make_git_step(scene: TaskScene, context: LaunchContext, parameters: Mapping[str, Any]) -> Step:
+    options = [word for option in get_lines(parameters, "options") for word in _split_option(option)]
     script = _CLONE.format(
         options="".join(f" {quote(word)}" for word in options),
-        repository=quote(text_of(parameters, "repo_uri")),
-        target=quote(text_of(parameters, "clone_dir")) if parameters.get("clone_dir") else "$code",
-        tries=TRIES,
+        repository=quote(get_text(parameters, "repo_uri")),
+        target=quote(get_text(parameters, "clone_dir")) if parameters.get("clone_dir") else "$code",
+        tries=MAX_TRIES,
         longest=MAX_INTERVAL,
     )
-    return Step(plugin="git", before=SAY + script)
+    return Step(plugin="git", before=SAY_FUNCTION + script)
 
 
-def _words(option: str) -> list[str]:
-    """`--depth 1` is two of them."""
+def _split_option(option: str) -> list[str]:
+    """Split an option: `--depth 1` is two words."""
     try:
         return split(option)
     except ValueError:
@@ -43,11 +43,11 @@ case $target in
 "~" | "~/"*) target=$HOME${{target#"~"}} ;;
 esac
 if ! command -v git >/dev/null; then
-    say ERROR 'The runtime plugin git needs git in the image, and there is none.'
+    say ERROR 'The runtime plugin git needs git, which is not in the image.'
     exit 1
 fi
 if [ -e "$target" ] && {{ [ ! -d "$target" ] || [ -n "$(ls -A "$target")" ]; }}; then
-    say ERROR "The runtime plugin git cannot clone to $target: something is there already."
+    say ERROR "The runtime plugin git cannot clone to $target: it already exists."
     exit 1
 fi
 export GIT_TERMINAL_PROMPT=0
@@ -57,10 +57,10 @@ while :; do
     rm -rf "$code"
     ! git clone{options} -- {repository} "$code" >&2 || break
     if [ "$try" -ge {tries} ]; then
-        say ERROR 'The repository could not be cloned; this was the last try.'
+        say ERROR 'Cannot clone the repository; no retries are left.'
         exit 1
     fi
-    say WARN "The repository could not be cloned; trying again in $pause seconds."
+    say WARN "Cannot clone the repository; retrying in $pause seconds."
     sleep "$pause"
     try=$((try + 1))
     pause=$((pause * 2 < {longest} ? pause * 2 : {longest}))

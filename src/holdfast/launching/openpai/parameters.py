@@ -1,37 +1,37 @@
-"""Reading the parameters of plugins, which nobody has checked before."""
+"""Parses the unvalidated parameters of plugins."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.jobspec.templates import value_text
+from holdfast.jobspec.templates import format_value
 
 
 class BadParameters(Exception):
-    """The plugin can do nothing with what it was given; the text says why."""
+    """Invalid parameters of a plugin; the text says why."""
 
 
-def text_of(parameters: Mapping[str, Any], key: str) -> str:
+def get_text(parameters: Mapping[str, Any], key: str) -> str:
     value = parameters.get(key)
     if not isinstance(value, str) or not value:
         raise BadParameters(f"its parameter {key} must be text")
     if "\0" in value:
-        raise BadParameters(f"its parameter {key} holds a NUL byte")
+        raise BadParameters(f"its parameter {key} contains a NUL byte")
     return value
 
 
-def lines_of(parameters: Mapping[str, Any], key: str) -> list[str]:
-    """A list of texts; a number or a truth value stands for its spelling. None when it is not there."""
+def get_lines(parameters: Mapping[str, Any], key: str) -> list[str]:
+    """Return a list of texts; numbers and booleans become text. None if it is missing."""
     value = parameters.get(key)
     if value is None:
         return []
     if not isinstance(value, list | tuple) or any(isinstance(each, list | tuple | Mapping) for each in value):
         raise BadParameters(f"its parameter {key} must be a list of texts")
-    return [value_text(each) for each in value]
+    return [format_value(each) for each in value]
 
 
-def number_of(parameters: Mapping[str, Any], key: str, *, least: int, most: int) -> int:
+def get_number(parameters: Mapping[str, Any], key: str, *, least: int, most: int) -> int:
     value = parameters.get(key)
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
         value = int(value)

@@ -1,4 +1,4 @@
-"""A Launch of an OpenPAI job with what its commands expect to find."""
+"""Adds the OpenPAI runtime to the Launch of an OpenPAI job."""
 
 from __future__ import annotations
 
@@ -11,57 +11,57 @@ from holdfast.engines.base import Launch
 from holdfast.jobspec import MASK
 from holdfast.jobspec.templates import has_secrets
 
-from ..context import LaunchContext, wants_neighbours
-from ..intra_job_ssh import asks_for_ssh
-from .entry import SYSTEM_PLACE, Entry, render_entry
-from .filling import openpai_config
-from .fitting import SharedLaunchData, fit_variables
-from .plugins import plugin_steps
-from .variables import Scene
+from ..context import LaunchContext, wants_intra_job_ssh
+from ..intra_job_ssh import uses_ssh
+from .entry import SYSTEM_FOLDER, Entry, render_entry
+from .plugins import make_plugin_steps
+from .references import load_openpai_config
+from .variable_limits import SharedLaunchData, fit_variables
+from .variables import TaskScene
 
-MAX_CONFIG_LENGTH = 1024 * 1024  # characters; a job's file is for its tasks to look at, not to carry data
+MAX_CONFIG_LENGTH = 1024 * 1024  # characters; a job's file is not meant to carry data
 
 
 def add_openpai_runtime(
-    launch: Launch, task: TaskAttempt, company: SharedLaunchData, surroundings: LaunchContext
+    launch: Launch, task: TaskAttempt, shared_data: SharedLaunchData, context: LaunchContext
 ) -> Launch:
-    scene = Scene(company.crowd, task)
-    fitted = fit_variables(scene, company, launch.env)
+    scene = TaskScene(shared_data.job_tasks, task)
+    fitted = fit_variables(scene, shared_data, launch.env)
     config = render_config(scene.snapshot.job)
     notes = list(fitted.left_out)
     if len(config) > MAX_CONFIG_LENGTH:
-        notes.append("The job's file is too long to be laid down in job_config.yaml.")
+        notes.append("The job file is too long for job_config.yaml, which is missing.")
         config = ""
     entry = Entry(
-        system=surroundings.isolated and not any(_touches(mount.target) for mount in launch.mounts),
-        own_home=surroundings.isolated and "HOME" not in launch.env,
+        system=context.isolated and not any(_is_in_mount(mount.target) for mount in launch.mounts),
+        own_home=context.isolated and "HOME" not in launch.env,
         container=scene.container,
         exports=fitted.exports,
         config=config,
         script=launch.script,
         shell_options=launch.shell_options,
-        steps=plugin_steps(scene, surroundings),
+        steps=make_plugin_steps(scene, context),
         notes=tuple(notes),
-        neighbours=_neighbours(launch.script, scene, company, surroundings),
+        neighbours=_render_ssh_setup(launch.script, scene, shared_data, context),
     )
     return replace(launch, env=fitted.env, entry=render_entry(entry))
 
 
-def _neighbours(script: str, scene: Scene, company: SharedLaunchData, surroundings: LaunchContext) -> str:
-    if not wants_neighbours(scene.snapshot.job, scene.task.role):
+def _render_ssh_setup(script: str, scene: TaskScene, shared_data: SharedLaunchData, context: LaunchContext) -> str:
+    if not wants_intra_job_ssh(scene.snapshot.job, scene.task.role):
         return ""
-    return company.neighbours(surroundings, tell=asks_for_ssh(script))
+    return shared_data.render_ssh_setup(context, tell=uses_ssh(script))
 
 
-def _touches(target: str) -> bool:
-    """What is mounted there is not the task's alone."""
-    mounted, ours = f"{target.rstrip('/')}/", f"{SYSTEM_PLACE}/"
+def _is_in_mount(target: str) -> bool:
+    """Return whether it is inside a mount, so not private to the task."""
+    mounted, ours = f"{target.rstrip('/')}/", f"{SYSTEM_FOLDER}/"
     return mounted.startswith(ours) or ours.startswith(mounted)
 
 
 def render_config(job: Job) -> str:
-    """The job's file without its secrets, written as JSON: YAML readers take that too, and it is quickly made."""
-    config = dict(openpai_config(job))
+    """Return the job's file without its secrets as JSON, which is also valid YAML and fast to write."""
+    config = dict(load_openpai_config(job))
     if has_secrets(job.secrets):
         config["secrets"] = MASK
     return json.dumps(config, ensure_ascii=False, indent=2) + "\n"

@@ -1,4 +1,4 @@
-"""The plugin `ssh`: tasks of a job that reach each other, and a user who reaches them."""
+"""The plugin `ssh`: SSH between the tasks of a job, and from the user to them."""
 
 from __future__ import annotations
 
@@ -8,149 +8,157 @@ from typing import Any
 
 from holdfast.core.attempt import TaskAttempt
 
-from ..context import Gateway, LaunchContext, is_on, plugin_calls
-from ..intra_job_ssh import FIND_SSH, NO_CLIENT, TELL_SSH, render_hosts
-from ..keys import count_others, job_pair, sane_keys
-from ..shell import write_file
+from ..context import GatewayAddress, LaunchContext, is_true, list_plugin_calls
+from ..intra_job_ssh import FIND_SSH, NO_CLIENT, REPORT_SSH, render_hosts
+from ..keys import count_invalid_keys, filter_public_keys, make_job_pair
+from ..shell import render_write_file
 from .entry import Step
-from .parameters import number_of
-from .saying import SAY
-from .variables import Scene, first_port
+from .log_messages import SAY_FUNCTION
+from .parameters import get_number
+from .variables import TaskScene, get_first_port
 
 BARRIER_MINUTES = 30
 _MAX_BARRIER = 60 * 24 * 7  # minutes
 
 
-def ssh_step(scene: Scene, surroundings: LaunchContext, parameters: Mapping[str, Any]) -> Step | None:
-    written = _user_keys(surroundings, parameters)
-    keys, others = sane_keys(written), count_others(written)
-    seed = surroundings.job_seed if scene.snapshot.job.gang and is_on(parameters.get("jobssh")) else None
+def make_ssh_step(scene: TaskScene, context: LaunchContext, parameters: Mapping[str, Any]) -> Step | None:
+    written = _find_user_keys(context, parameters)
+    keys, others = filter_public_keys(written), count_invalid_keys(written)
+    seed = context.job_seed if scene.snapshot.job.gang and is_true(parameters.get("jobssh")) else None
     if not keys and seed is None:
-        return Step(plugin="ssh", before=SAY + _left_out(others)) if others else None
-    if not surroundings.isolated:  # its files and its sshd would be the machine's own
+        return Step(plugin="ssh", before=SAY_FUNCTION + _render_skipped_keys(others)) if others else None
+    if not context.isolated:  # its files and its sshd would be the machine's own
         return Step(
-            plugin="ssh", before=f"{SAY}{_NOT_ISOLATED}{'exit 249' if is_on(parameters.get('sshbarrier')) else ''}\n"
+            plugin="ssh",
+            before=f"{SAY_FUNCTION}{_NOT_ISOLATED}{'exit 249' if is_true(parameters.get('sshbarrier')) else ''}\n",
         )
-    gateway = surroundings.gateway if surroundings.gateway and not surroundings.gateway.trouble else None
-    parts = [SAY, _left_out(others), _FOLDERS]
+    gateway = context.gateway if context.gateway and not context.gateway.trouble else None
+    parts = [SAY_FUNCTION, _render_skipped_keys(others), _FOLDERS]
     if seed is not None:
-        pair = job_pair(seed)
+        pair = make_job_pair(seed)
         keys = [pair.public, *keys]
         parts.append(_KEY_PAIR.format(private=quote(pair.private), public=quote(pair.public + "\n")))
-        parts.append(write_file("$own/known_hosts", f"* {pair.public}\n"))
-    parts.append(write_file("$own/authorized_keys", "".join(f"{key}\n" for key in keys)))
-    parts.append(_SSHD.replace("<without>", quote(_without(gateway))))
+        parts.append(render_write_file("$own/known_hosts", f"* {pair.public}\n"))
+    parts.append(render_write_file("$own/authorized_keys", "".join(f"{key}\n" for key in keys)))
+    parts.append(_SSHD.replace("<without>", quote(_render_without_sshd(gateway))))
     if seed is not None:
-        parts.append(_config(scene, gateway))
-        if is_on(parameters.get("sshbarrier")):
-            parts.append(_barrier(scene, parameters, gateway))
+        parts.append(_render_config(scene, gateway))
+        if is_true(parameters.get("sshbarrier")):
+            parts.append(_render_barrier(scene, parameters, gateway))
     return Step(plugin="ssh", before="".join(parts))
 
 
-def _user_keys(surroundings: LaunchContext, parameters: Mapping[str, Any]) -> list[str]:
+def _find_user_keys(context: LaunchContext, parameters: Mapping[str, Any]) -> list[str]:
     if "userssh" not in parameters:
         return []
     given = parameters["userssh"]
     value = given.get("value") if isinstance(given, Mapping) else None
-    return [*surroundings.user_keys, *([value] if isinstance(value, str) else [])]
+    return [*context.user_keys, *([value] if isinstance(value, str) else [])]
 
 
-def _left_out(count: int) -> str:
+def _render_skipped_keys(count: int) -> str:
     if not count:
         return ""
-    said = (
-        "1 key of userssh is not a public key and was"
+    message = (
+        "1 key of userssh is not a public key and is"
         if count == 1
-        else f"{count} keys of userssh are not public keys and were"
+        else f"{count} keys of userssh are not public keys and are"
     )
-    return f"say WARN {quote(f'{said} left out.')}\n"
+    return f"say WARN {quote(f'{message} ignored.')}\n"
 
 
-def _without(gateway: Gateway | None) -> str:
-    """What becomes of a task that has no sshd."""
-    return "It is reached through the SSH gateway." if gateway else "Nobody can log in to it by ssh."
+def _render_without_sshd(gateway: GatewayAddress | None) -> str:
+    """Render the warning of a task without sshd."""
+    return "Use the SSH gateway instead." if gateway else "SSH logins are not possible."
 
 
-def _config(scene: Scene, gateway: Gateway | None) -> str:
-    """Straight to where an sshd listens, as far as can be known: that goes on when the server does not. What this
-    task's image has, every task of the same image has."""
+def _render_config(scene: TaskScene, gateway: GatewayAddress | None) -> str:
+    """Render the config: directly to an sshd where one is known, which works without the server. All tasks of an image
+    have the same programs."""
     if gateway is None:
-        return _CONFIG.format(hosts=_direct(scene, scene.crowd.placed)) + TELL_SSH + _TELL_NO_CLIENT
-    roles = _roles_with_ssh(scene)
+        return (
+            _CONFIG.format(hosts=_render_direct_hosts(scene, scene.job_tasks.placed_tasks))
+            + REPORT_SSH
+            + _WARN_NO_CLIENT
+        )
+    roles = _find_ssh_roles(scene)
     same = [role.name for role in scene.snapshot.job.roles if role.engine_image == scene.role.engine_image]
-    direct = f'[ "$reachable" = no ] || {_direct(scene, [name for name in same if name in roles])}'
+    direct = f'[ "$reachable" = no ] || {_render_direct_hosts(scene, [name for name in same if name in roles])}'
     others = render_hosts(scene.snapshot.id, scene.snapshot.job, gateway)
-    return _CONFIG.format(hosts=direct + others) + TELL_SSH + _TELL_NO_CLIENT
+    return _CONFIG.format(hosts=direct + others) + REPORT_SSH + _WARN_NO_CLIENT
 
 
-def _direct(scene: Scene, roles: Iterable[str]) -> str:
-    blocks = quote("".join(_host_blocks(scene, roles))).replace(_OWN, "'\"$own\"'")
+def _render_direct_hosts(scene: TaskScene, roles: Iterable[str]) -> str:
+    blocks = quote("".join(_render_host_blocks(scene, roles))).replace(_OWN_ADDRESS, "'\"$own\"'")
     return f"printf %s {blocks}\n"
 
 
-def _host_blocks(scene: Scene, roles: Iterable[str]) -> Iterator[str]:
+def _render_host_blocks(scene: TaskScene, roles: Iterable[str]) -> Iterator[str]:
     for role in roles:
-        for task in scene.crowd.placed[role]:
+        for task in scene.job_tasks.placed_tasks[role]:
             yield _HOST.format(
-                names=" ".join(_names(scene, task)),
-                address=scene.crowd.address(task),
-                port=first_port(task, "ssh"),
-                own=_OWN,
+                names=" ".join(_list_host_names(scene, task)),
+                address=scene.job_tasks.get_address(task),
+                port=get_first_port(task, "ssh"),
+                own=_OWN_ADDRESS,
             )
 
 
-def _names(scene: Scene, task: TaskAttempt) -> list[str]:
-    """Plain first. A name of the first age may hold a `~`, which ssh takes as it is."""
-    return [f"{spelling}-{task.index}" for spelling in reversed(scene.crowd.spellings(task.role))]
+def _list_host_names(scene: TaskScene, task: TaskAttempt) -> list[str]:
+    """Return the names, the plain one first. A name in OpenPAI's old format may contain a `~`, which ssh accepts."""
+    return [f"{spelling}-{task.index}" for spelling in reversed(scene.job_tasks.list_spellings(task.role))]
 
 
-def _barrier(scene: Scene, parameters: Mapping[str, Any], gateway: Gateway | None) -> str:
-    """Wait for those tasks that have the plugin too."""
+def _render_barrier(scene: TaskScene, parameters: Mapping[str, Any], gateway: GatewayAddress | None) -> str:
+    """Render a wait for the tasks that also have the plugin."""
     minutes = BARRIER_MINUTES
     if parameters.get("sshbarrierTimeout") is not None:
-        minutes = number_of(parameters, "sshbarrierTimeout", least=1, most=_MAX_BARRIER)
-    roles = _roles_with_ssh(scene)
+        minutes = get_number(parameters, "sshbarrierTimeout", least=1, most=_MAX_BARRIER)
+    roles = _find_ssh_roles(scene)
     tasks = [
-        _names(scene, task)[0] for role in scene.crowd.placed if role in roles for task in scene.crowd.placed[role]
+        _list_host_names(scene, task)[0]
+        for role in scene.job_tasks.placed_tasks
+        if role in roles
+        for task in scene.job_tasks.placed_tasks[role]
     ]
-    me = _names(scene, scene.task)[0]
+    me = _list_host_names(scene, scene.task)[0]
     others = [task for task in tasks if task != me]
     if not others:
         return ""
     parts = [
-        _NEVER_THROUGH if gateway else _NEVER,
+        _GATEWAY_TIMEOUT_WARNING if gateway else _BARRIER_TIMEOUT_WARNING,
         _BARRIER.format(others=" ".join(others), seconds=minutes * 60),
-        _led_by(tasks[0], me) if gateway and _are_alike(scene, roles) else "reach true\n",
+        _render_led_barrier(tasks[0], me) if gateway and _have_same_sshd(scene, roles) else "reach true\n",
         _PASSED,
     ]
     return "".join(parts)
 
 
-def _are_alike(scene: Scene, roles: Iterable[str]) -> bool:
-    """Either all of these tasks have an sshd or none has, and all of them have the barrier."""
+def _have_same_sshd(scene: TaskScene, roles: Iterable[str]) -> bool:
+    """Return whether all or none of these tasks have an sshd, and all have the barrier."""
     job = scene.snapshot.job
-    calls = [call for call in plugin_calls(job) if call.get("plugin") == "ssh"]
-    return len(calls) == 1 and len({job.role(role).engine_image for role in roles}) == 1
+    calls = [call for call in list_plugin_calls(job) if call.get("plugin") == "ssh"]
+    return len(calls) == 1 and len({job.get_role(role).engine_image for role in roles}) == 1
 
 
-def _led_by(first: str, me: str) -> str:
-    """Through the gateway the first task reaches all others and tells them. If each went to see every other, that would
-    be thousands of logins, all at the same server."""
+def _render_led_barrier(first: str, me: str) -> str:
+    """Let the first task connect to all others through the gateway and notify them. If each connected to every other,
+    the server would get thousands of logins."""
     through = _LEAD if me == first else _FOLLOW.format(first=first)
     return f'if [ "$reachable" = yes ]; then\n    reach true\nelse\n{through}fi\n'
 
 
-def _roles_with_ssh(scene: Scene) -> set[str]:
+def _find_ssh_roles(scene: TaskScene) -> set[str]:
     job = scene.snapshot.job
     everyone = [role.name for role in job.roles]
-    calls = [call for call in plugin_calls(job) if call.get("plugin") == "ssh"]
+    calls = [call for call in list_plugin_calls(job) if call.get("plugin") == "ssh"]
     return {role for call in calls for role in call.get("taskroles", everyone)}
 
 
-_NOT_ISOLATED = "say WARN 'There is no ssh between or into these tasks: jobs are not isolated on this machine.'\n"
+_NOT_ISOLATED = "say WARN 'SSH to and between these tasks is disabled: jobs are not isolated on this machine.'\n"
 
-_TOLD = "/run/holdfast/ssh-barrier"  # a file: all tasks have been seen to answer
-_OWN = "<own>"  # put in by the shell, which knows it; no role and no address holds it
+_BARRIER_FILE = "/run/holdfast/ssh-barrier"  # a file: all tasks have responded
+_OWN_ADDRESS = "<own>"  # replaced by the shell; part of no role and no address
 _HOST = """\
 Host {names}
     HostName {address}
@@ -169,8 +177,8 @@ umask 077
 mkdir -p "$ssh" "$own"
 """
 
-# Under both names: OpenPAI's pairs were RSA, and scripts name the file. The folder may be a user's own, mounted: a key
-# that is there stays, and ours is found by what the config says.
+# Under both names: OpenPAI's keys were RSA, and scripts name the file. The folder may be a user's own, mounted: an
+# existing key stays, and the config names ours.
 _KEY_PAIR = """\
 for name in id_ed25519 id_rsa; do
     rm -f "$own/$name" "$own/$name.pub"
@@ -185,7 +193,7 @@ _CONFIG = """\
 {hosts}}} >"$own/config"
 """
 
-_TELL_NO_CLIENT = f"""\
+_WARN_NO_CLIENT = f"""\
 [ -n "$client" ] || say WARN {quote(NO_CLIENT)}
 """
 
@@ -193,11 +201,11 @@ _SSHD = """\
 reachable=no
 sshd=$(PATH=$PATH:/usr/sbin:/usr/local/sbin command -v sshd || :)
 if [ -z "$sshd" ] || ! command -v ssh-keygen >/dev/null; then
-    say WARN 'This task has no sshd: that needs openssh-server in the image, and there is none. '<without>
+    say WARN 'This task has no sshd: openssh-server is not in the image. '<without>
 elif [ "$(id -u)" != 0 ]; then
-    say WARN 'This task has no sshd: it would have to run as root, and the task does not. '<without>
+    say WARN 'This task has no sshd: it does not run as root. '<without>
 else
-    # Tasks know each other by the key of the job: whoever else listens on a port, once it is free, is not one of them.
+    # Tasks authenticate each other by the key of the job: another program on a freed port does not have it.
     key=$own/id_ed25519
     if [ ! -e "$key" ]; then
         key=$own/host_key
@@ -223,20 +231,20 @@ else
         reachable=yes
         say INFO "sshd listens on port $PAI_CONTAINER_SSH_PORT."
     else
-        say ERROR "sshd could not be started: $(tail -n 1 "$own/sshd.log" 2>/dev/null)"
+        say ERROR "sshd does not start: $(tail -n 1 "$own/sshd.log" 2>/dev/null)"
         exit 1
     fi
 fi
 """
 
-_NEVER = """\
+_BARRIER_TIMEOUT_WARNING = """\
 if [ "$reachable" = no ] || [ -z "$client" ]; then
     say ERROR 'The SSH barrier can never be passed: it needs openssh-server and openssh-client in the image, and root.'
     exit 249
 fi
 """
 
-_NEVER_THROUGH = """\
+_GATEWAY_TIMEOUT_WARNING = """\
 if [ -z "$client" ]; then
     say ERROR 'The SSH barrier can never be passed: it needs openssh-client in the image.'
     exit 249
@@ -248,7 +256,7 @@ waited=0
 pause=1
 rest() {{
     if [ "$waited" -ge {seconds} ]; then
-        say ERROR "SSH barrier reaches max retry count: $1 did not answer within {seconds} seconds."
+        say ERROR "SSH barrier reaches max retry count: $1 did not respond within {seconds} seconds."
         exit 249
     fi
     sleep "$pause"
@@ -266,16 +274,16 @@ reach() {{
 
 _LEAD = f"""\
     reach true
-    reach ': >{_TOLD}'
+    reach ': >{_BARRIER_FILE}'
 """
 
 _FOLLOW = f"""\
-    until [ -e {_TOLD} ]; do
+    until [ -e {_BARRIER_FILE} ]; do
         pause=1
         rest {{first}}
     done
 """
 
 _PASSED = """\
-say INFO 'SSH barrier passed: every other task answers.'
+say INFO 'SSH barrier passed: all other tasks respond.'
 """

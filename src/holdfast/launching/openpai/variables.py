@@ -1,6 +1,6 @@
-"""The environment variables of OpenPAI's tasks, in the names of both its ages.
+"""The environment variables of OpenPAI's tasks, with the names of both its generations.
 
-Where a name holds a role, it comes in two spellings: as the job's author wrote it, and plain (see core.identity).
+A name with a role in it has two spellings: as written in the job, and plain (see core.identity).
 """
 
 from __future__ import annotations
@@ -11,82 +11,87 @@ from functools import cached_property
 
 from holdfast.core import identity
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
-from holdfast.core.job import MIB, Dialect, Role
+from holdfast.core.job import MIB, JobFormat, Role
 
-from .filling import openpai_config
+from .references import get_written_role
 
-_FALLBACK = "127.0.0.1"  # for a machine that is no longer known
+_FALLBACK = "127.0.0.1"  # for an unknown machine
 
 
 @dataclass(frozen=True)
 class JobTasks:
-    """All tasks of one attempt as they were placed: the same for each of them, so worked out once."""
+    """All tasks of one attempt with their nodes: the same for each of them, so computed once."""
 
     snapshot: JobSnapshot
     addresses: Mapping[str, str]
 
     @cached_property
-    def plain(self) -> dict[str, str]:
-        return identity.plain_roles(role.name for role in self.snapshot.job.roles)
+    def plain_names(self) -> dict[str, str]:
+        return identity.normalize_roles(role.name for role in self.snapshot.job.roles)
 
-    def spellings(self, role: str) -> tuple[str, ...]:
-        plain = self.plain[role]
+    def list_spellings(self, role: str) -> tuple[str, ...]:
+        plain = self.plain_names[role]
         return (role,) if plain == role else (role, plain)
 
     @cached_property
-    def placed(self) -> dict[str, list[TaskAttempt]]:
-        """By role: the tasks whose place is known, which for a job placed together is all of them."""
+    def placed_tasks(self) -> dict[str, list[TaskAttempt]]:
+        """By role: the tasks with a known node; all tasks of a job placed together."""
         found: dict[str, list[TaskAttempt]] = {role.name: [] for role in self.snapshot.job.roles}
         for task in sorted(self.snapshot.tasks, key=lambda task: task.index):
             if task.node is not None:
                 found[task.role].append(task)
         return found
 
-    def address(self, task: TaskAttempt) -> str:
+    def get_address(self, task: TaskAttempt) -> str:
         return self.addresses.get(task.node or "", _FALLBACK)
 
     @cached_property
     def variables(self) -> dict[str, str]:
-        """About the job and each of its roles."""
-        return {**_job(self), **_roles(self)}
+        """Of the job and each of its roles."""
+        return {**_make_job_variables(self), **_make_role_variables(self)}
 
 
 @dataclass(frozen=True)
-class Scene:
-    """One task among the others of its job."""
+class TaskScene:
+    """One task and its job."""
 
-    crowd: JobTasks
+    job_tasks: JobTasks
     task: TaskAttempt
 
     @property
     def snapshot(self) -> JobSnapshot:
-        return self.crowd.snapshot
+        return self.job_tasks.snapshot
 
     @cached_property
     def role(self) -> Role:
-        return self.snapshot.job.role(self.task.role)
+        return self.snapshot.job.get_role(self.task.role)
 
     @cached_property
     def container(self) -> str:
-        return identity.container_uid(self.snapshot.attempt_id(self.task))
+        return identity.build_container_uid(self.snapshot.build_attempt_id(self.task))
 
 
-def first_port(task: TaskAttempt, label: str) -> str:
+def get_first_port(task: TaskAttempt, label: str) -> str:
     numbers = task.ports.get(label, ())
     return str(numbers[0]) if numbers else ""
 
 
-def own_variables(scene: Scene) -> dict[str, str]:
-    """About this task alone."""
-    own = {**_task(scene), **_ports(scene), **_controller(scene), **_first_age(scene)}
-    return {**own, **task_variables(scene.crowd, [scene.task])}
+def make_own_variables(scene: TaskScene) -> dict[str, str]:
+    """Return the variables of this task."""
+    own = {
+        **_make_task_variables(scene),
+        **_make_port_variables(scene),
+        **_make_controller_variables(scene),
+        **_make_legacy_variables(scene),
+    }
+    return {**own, **make_task_variables(scene.job_tasks, [scene.task])}
 
 
-def _job(crowd: JobTasks) -> dict[str, str]:
-    snapshot, job = crowd.snapshot, crowd.snapshot.job
-    full_name = identity.framework_name(snapshot.user, job.name)
+def _make_job_variables(job_tasks: JobTasks) -> dict[str, str]:
+    snapshot, job = job_tasks.snapshot, job_tasks.snapshot.job
+    full_name = identity.build_framework_name(snapshot.user, job.name)
     roles = ",".join(role.name for role in job.roles)
-    instances = [f"{crowd.plain[role.name]}:{index}" for role in job.roles for index in range(role.instances)]
+    instances = [f"{job_tasks.plain_names[role.name]}:{index}" for role in job.roles for index in range(role.instances)]
     return {
         "PAI_JOB_NAME": full_name,
         "PAI_FRAMEWORK_NAME": full_name,
@@ -98,12 +103,12 @@ def _job(crowd: JobTasks) -> dict[str, str]:
         **dict.fromkeys(("PAI_TASK_ROLE_LIST", "PAI_JOB_TASK_ROLE_LIST"), roles),
         **dict.fromkeys(("PAI_TASKS_NUM", "PAI_JOB_TASK_COUNT"), str(job.task_count)),
         "PAI_TASK_ROLE_INSTANCES": ",".join(instances),
-        "RUNTIME_LOG_PIPE": "/dev/null",  # there is no log of the runtime beside the task's own
+        "RUNTIME_LOG_PIPE": "/dev/null",  # the runtime has no separate log
     }
 
 
-def _task(scene: Scene) -> dict[str, str]:
-    index, address = str(scene.task.index), scene.crowd.address(scene.task)
+def _make_task_variables(scene: TaskScene) -> dict[str, str]:
+    index, address = str(scene.task.index), scene.job_tasks.get_address(scene.task)
     return {
         "PAI_CURRENT_TASK_ROLE_NAME": scene.task.role,
         "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX": index,
@@ -111,29 +116,29 @@ def _task(scene: Scene) -> dict[str, str]:
         "PAI_TASK_ROLE_INDEX": index,
         "PAI_CURRENT_CONTAINER_IP": address,
         "PAI_CONTAINER_HOST_IP": address,
-        **({} if scene.task.gpus else {"NVIDIA_VISIBLE_DEVICES": "none"}),  # otherwise the engine says which
+        **({} if scene.task.gpus else {"NVIDIA_VISIBLE_DEVICES": "none"}),  # otherwise the engine sets it
     }
 
 
-def _ports(scene: Scene) -> dict[str, str]:
+def _make_port_variables(scene: TaskScene) -> dict[str, str]:
     task = scene.task
-    lists = {label: _joined(numbers) for label, numbers in task.ports.items()}
-    http = first_port(task, "http")
+    lists = {label: _join_numbers(numbers) for label, numbers in task.ports.items()}
+    http = get_first_port(task, "http")
     return {
         "PAI_CURRENT_CONTAINER_PORT": http,
         "PAI_CONTAINER_HOST_PORT": http,
-        "PAI_CONTAINER_SSH_PORT": first_port(task, "ssh"),
+        "PAI_CONTAINER_SSH_PORT": get_first_port(task, "ssh"),
         "PAI_CONTAINER_HOST_PORT_LIST": "".join(f"{label}:{numbers};" for label, numbers in lists.items()),
         **{f"PAI_CONTAINER_HOST_{label}_PORT_LIST": numbers for label, numbers in lists.items()},
     }
 
 
-def _controller(scene: Scene) -> dict[str, str]:
-    """What the controller of OpenPAI's later age said of itself: ids that are ours under its names."""
+def _make_controller_variables(scene: TaskScene) -> dict[str, str]:
+    """Return the variables of OpenPAI's later controller, with our ids."""
     snapshot, task = scene.snapshot, scene.task
-    name = identity.debug_id(snapshot.user, snapshot.job.name)
-    attempt_uid = identity.attempt_uid(snapshot.id, snapshot.attempt)
-    plain = scene.crowd.plain[task.role]
+    name = identity.build_debug_id(snapshot.user, snapshot.job.name)
+    attempt_uid = identity.build_attempt_uid(snapshot.id, snapshot.attempt)
+    plain = scene.job_tasks.plain_names[task.role]
     return {
         "FC_FRAMEWORK_NAMESPACE": "default",
         "FC_FRAMEWORK_NAME": name,
@@ -141,26 +146,26 @@ def _controller(scene: Scene) -> dict[str, str]:
         "FC_TASK_INDEX": str(task.index),
         "FC_CONFIGMAP_NAME": f"{name}-attempt",
         "FC_POD_NAME": f"{name}-{plain}-{task.index}",
-        "FC_FRAMEWORK_UID": identity.framework_uid(snapshot.id),
+        "FC_FRAMEWORK_UID": identity.build_framework_uid(snapshot.id),
         "FC_FRAMEWORK_ATTEMPT_ID": str(snapshot.attempt),
         "FC_FRAMEWORK_ATTEMPT_INSTANCE_UID": f"{snapshot.attempt}_{attempt_uid}",
         "FC_CONFIGMAP_UID": attempt_uid,
-        "FC_TASKROLE_UID": identity.role_uid(snapshot.id, snapshot.attempt, task.role),
-        "FC_TASK_UID": identity.task_uid(snapshot.id, snapshot.attempt, task.role, task.index),
+        "FC_TASKROLE_UID": identity.build_role_uid(snapshot.id, snapshot.attempt, task.role),
+        "FC_TASK_UID": identity.build_task_uid(snapshot.id, snapshot.attempt, task.role, task.index),
         "FC_TASK_ATTEMPT_ID": str(task.number),
         "FC_POD_UID": scene.container,
         "FC_TASK_ATTEMPT_INSTANCE_UID": f"{task.number}_{scene.container}",
     }
 
 
-def _first_age(scene: Scene) -> dict[str, str]:
-    """What only OpenPAI's first age had; the folders are the job's own where it names them."""
+def _make_legacy_variables(scene: TaskScene) -> dict[str, str]:
+    """Return the variables that only OpenPAI's first generation had, with the job's own folders if it sets them."""
     snapshot, role = scene.snapshot, scene.role
-    gpu, cpu, memory, shm = _amounts(scene.crowd, role)
-    failed, succeeded = _rule(role.completion.min_failed), _rule(role.completion.min_succeeded)
+    gpu, cpu, memory, shm = _format_amounts(scene.job_tasks, role)
+    failed, succeeded = _format_rule(role.completion.min_failed), _format_rule(role.completion.min_succeeded)
     return {
         "APP_ID": snapshot.id,
-        "FRAMEWORK_NAME": identity.framework_name(snapshot.user, snapshot.job.name),
+        "FRAMEWORK_NAME": identity.build_framework_name(snapshot.user, snapshot.job.name),
         "HADOOP_USER_NAME": snapshot.user,
         "PAI_CONTAINER_ID": scene.container,
         **dict.fromkeys(("PAI_DATA_DIR", "PAI_CODE_DIR", "PAI_OUTPUT_DIR"), ""),
@@ -176,29 +181,32 @@ def _first_age(scene: Scene) -> dict[str, str]:
     }
 
 
-def _roles(crowd: JobTasks) -> dict[str, str]:
+def _make_role_variables(job_tasks: JobTasks) -> dict[str, str]:
     found: dict[str, str] = {}
-    for role in crowd.snapshot.job.roles:
-        tasks = [f"{crowd.address(task)}:{first_port(task, 'http')}" for task in crowd.placed[role.name]]
+    for role in job_tasks.snapshot.job.roles:
+        tasks = [
+            f"{job_tasks.get_address(task)}:{get_first_port(task, 'http')}"
+            for task in job_tasks.placed_tasks[role.name]
+        ]
         about = {
             "PAI_TASK_ROLE_TASK_COUNT_{}": str(role.instances),
-            "PAI_RESOURCE_{}": ",".join(_amounts(crowd, role)),
-            "PAI_MIN_FAILED_TASK_COUNT_{}": _rule(role.completion.min_failed),
-            "PAI_MIN_SUCCEEDED_TASK_COUNT_{}": _rule(role.completion.min_succeeded),
+            "PAI_RESOURCE_{}": ",".join(_format_amounts(job_tasks, role)),
+            "PAI_MIN_FAILED_TASK_COUNT_{}": _format_rule(role.completion.min_failed),
+            "PAI_MIN_SUCCEEDED_TASK_COUNT_{}": _format_rule(role.completion.min_succeeded),
             "PAI_TASK_ROLE_{}_HOST_LIST": ",".join(tasks),
         }
-        for spelling in crowd.spellings(role.name):
+        for spelling in job_tasks.list_spellings(role.name):
             found.update({name.format(spelling): value for name, value in about.items()})
     return found
 
 
-def task_variables(crowd: JobTasks, tasks: Iterable[TaskAttempt]) -> dict[str, str]:
-    """Where these tasks are: their machines and ports."""
+def make_task_variables(job_tasks: JobTasks, tasks: Iterable[TaskAttempt]) -> dict[str, str]:
+    """Return the nodes and ports of these tasks."""
     found: dict[str, str] = {}
     for task in tasks:
-        address = crowd.address(task)
-        lists = {label: _joined(numbers) for label, numbers in task.ports.items()}
-        for spelling in crowd.spellings(task.role):
+        address = job_tasks.get_address(task)
+        lists = {label: _join_numbers(numbers) for label, numbers in task.ports.items()}
+        for spelling in job_tasks.list_spellings(task.role):
             place = f"{spelling}_{task.index}"
             found[f"PAI_HOST_IP_{place}"] = address
             for label, numbers in lists.items():
@@ -207,29 +215,27 @@ def task_variables(crowd: JobTasks, tasks: Iterable[TaskAttempt]) -> dict[str, s
     return found
 
 
-def _amounts(crowd: JobTasks, role: Role) -> tuple[str, str, str, str]:
-    """GPUs, cores, MiB of memory and of shared memory, of which 0 means that the file does not say."""
+def _format_amounts(job_tasks: JobTasks, role: Role) -> tuple[str, str, str, str]:
+    """Return GPUs, cores, MiB of memory and of shared memory; 0 if the file does not set it."""
     asked = role.resources
-    shm = (asked.shm or 0) // MIB if _names_shm(crowd, role) else 0
-    return str(asked.gpu), _whole(asked.cpu), str(asked.memory // MIB), str(shm)
+    shm = (asked.shm or 0) // MIB if _specifies_shm(job_tasks, role) else 0
+    return str(asked.gpu), _format_cores(asked.cpu), str(asked.memory // MIB), str(shm)
 
 
-def _names_shm(crowd: JobTasks, role: Role) -> bool:
-    if crowd.snapshot.job.dialect is Dialect.OPENPAI_V1:
+def _specifies_shm(job_tasks: JobTasks, role: Role) -> bool:
+    if job_tasks.snapshot.job.dialect is JobFormat.OPENPAI_V1:
         return True
-    roles = openpai_config(crowd.snapshot.job).get("taskRoles")
-    written = roles.get(role.name) if isinstance(roles, Mapping) else None
-    options = written.get("extraContainerOptions") if isinstance(written, Mapping) else None
+    options = get_written_role(job_tasks.snapshot.job, role.name).get("extraContainerOptions")
     return isinstance(options, Mapping) and options.get("shmMB") is not None
 
 
-def _rule(count: int | None) -> str:
+def _format_rule(count: int | None) -> str:
     return "-1" if count is None else str(count)
 
 
-def _joined(numbers: Iterable[int]) -> str:
+def _join_numbers(numbers: Iterable[int]) -> str:
     return ",".join(map(str, numbers))
 
 
-def _whole(cpu: float) -> str:
+def _format_cores(cpu: float) -> str:
     return str(int(cpu)) if cpu.is_integer() else str(cpu)

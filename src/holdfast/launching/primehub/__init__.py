@@ -1,5 +1,5 @@
-"""What PrimeHub put around the command of a job, put around it here: folders, links, variables, the group's profile."""
+"""The PrimeHub runtime around the command of a job: folders, links, variables, the group's profile."""
 
-from .runtime import dress_primehub
+from .runtime import add_primehub_runtime
 
-__all__ = ["dress_primehub"]
+__all__ = ["add_primehub_runtime"]

@@ -1,9 +1,9 @@
-"""The script that runs in place of a PrimeHub job's command: it lays out links, reads the group's profile, and becomes
+"""The script that runs in place of a PrimeHub job's command: it creates links, reads the group's profile, and executes
 the command.
 
-It is written for any POSIX shell. Its own variables begin with __. It runs inside the sandbox: neither what the image
-holds nor what other members left in the group's volume can make it touch anything outside. Where there is no sandbox it
-changes nothing but the job's own folder.
+It is written for any POSIX shell. Its own variables begin with __. It runs inside the sandbox: neither the image nor
+files of other members in the group's volume can make it touch anything outside. Without a sandbox it only changes the
+job's own folder.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ DATASETS = "/datasets"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """Paths as the task sees them; empty: there is no such folder."""
+    """Paths inside the task; empty: there is no such folder."""
 
     isolated: bool
     sudo: bool
     volume: str
     files: str
     group: str
-    home_link: str  # what the link in the home that leads to the volume is called; empty: there is to be none
-    datasets: tuple[tuple[str, str], ...] = ()  # (name, where it is)
-    notes: tuple[str, ...] = ()  # to be said before anything runs
+    home_link: str  # name of the link in the home to the volume; empty: none
+    datasets: tuple[tuple[str, str], ...] = ()  # (name, path)
+    notes: tuple[str, ...] = ()  # logged before anything runs
 
 
 def render_entry(entry: Entry) -> str:
     parts = [
         _HEAD,
         *(f"__say {quote(note)}\n" for note in entry.notes),
-        *_datasets(entry),
-        *_home_links(entry),
+        *_render_datasets(entry),
+        *_render_home_links(entry),
         _SYSTEM if entry.isolated else "",
-        *_sudo(entry),
-        *_profile(entry),
+        *_render_sudo(entry),
+        *_render_profile(entry),
         _RUN,
     ]
     return "".join(parts)
 
 
-def _datasets(entry: Entry) -> Iterator[str]:
-    yield _FIND_PLACE if entry.isolated else _HOME_PLACE
-    yield from _links((place, f'"$__datasets"/{quote(name)}') for name, place in entry.datasets)
+def _render_datasets(entry: Entry) -> Iterator[str]:
+    yield _FIND_FOLDER if entry.isolated else _HOME_FOLDER
+    yield from _render_links((place, f'"$__datasets"/{quote(name)}') for name, place in entry.datasets)
 
 
-def _home_links(entry: Entry) -> Iterable[str]:
+def _render_home_links(entry: Entry) -> Iterable[str]:
     found = []
     if entry.home_link:
         found.append((entry.volume, f'"$__home"/{quote(entry.home_link)}'))
@@ -59,29 +59,29 @@ def _home_links(entry: Entry) -> Iterable[str]:
         found.append((entry.files, '"$__home"/phfs'))
     named = f"{VOLUMES}/{entry.group}"
     if entry.isolated and entry.volume and entry.volume != named:
-        found.append((entry.volume, quote(named)))  # scripts write /project/$GROUP_NAME
-    return _links(found)
+        found.append((entry.volume, quote(named)))  # scripts use /project/$GROUP_NAME
+    return _render_links(found)
 
 
-def _links(wanted: Iterable[tuple[str, str]]) -> Iterator[str]:
+def _render_links(wanted: Iterable[tuple[str, str]]) -> Iterator[str]:
     for place, link in wanted:
         yield f"__link {quote(place)} {link}\n"
 
 
-def _sudo(entry: Entry) -> Iterator[str]:
+def _render_sudo(entry: Entry) -> Iterator[str]:
     if entry.sudo:
-        yield _GIVE_SUDO.format(script=quote(SUDO)) if entry.isolated else ""
-        yield _TELL_SUDO
+        yield _GRANT_SUDO.format(script=quote(SUDO)) if entry.isolated else ""
+        yield _REPORT_SUDO
 
 
-def _profile(entry: Entry) -> Iterator[str]:
+def _render_profile(entry: Entry) -> Iterator[str]:
     if entry.volume:
         if not entry.isolated:
             yield 'export PRIMEHUB_PHFS_PATH="$__home/phfs"\n'
         yield _PROFILE.format(path=quote(f"{entry.volume}/.primehub/profile"))
 
 
-# Options that the environment gives to bash are for the command.
+# Options for bash in the environment are for the command.
 _HEAD = """\
 set +eu
 __script=$1
@@ -96,46 +96,46 @@ __link() {
     [ ! -L "$2" ] || rm -f "$2" 2>/dev/null
     [ ! -d "$2" ] || rmdir "$2" 2>/dev/null
     if [ -e "$2" ] || [ -L "$2" ]; then
-        __why='something else is there'
+        __why='it already exists'
     elif ! command -v ln >/dev/null; then
-        __why='there is no program ln in the image'
+        __why='ln is not in the image'
     elif ! ln -s "$1" "$2" 2>/dev/null; then
-        __why='nothing can be written there'
+        __why='the folder is not writable'
     else
         return
     fi
-    __say "$2 cannot be made to lead to $1: $__why."
+    __say "Cannot link $2 to $1: $__why."
 }
 """
 
-# Where the root filesystem cannot be changed, the links are in the home.
-_FIND_PLACE = f"""\
+# If the root filesystem is read-only, the links are in the home.
+_FIND_FOLDER = f"""\
 __datasets={DATASETS}
 if {{ [ -d {DATASETS} ] || mkdir -p {DATASETS} 2>/dev/null; }} && [ -w {DATASETS} ]; then
     __link {DATASETS} "$__home/datasets"
 else
     __datasets=$__home/datasets
     if mkdir -p "$__datasets" 2>/dev/null; then
-        __say '{DATASETS} cannot be made here; what would be in it is in datasets in your home.'
+        __say '{DATASETS} is not writable; use the folder datasets in your home instead.'
     else
-        __why='nothing can be written there'
-        command -v mkdir >/dev/null || __why='there is no program mkdir in the image'
-        __say "Neither {DATASETS} nor datasets in your home can be made: $__why."
+        __why='the folder is not writable'
+        command -v mkdir >/dev/null || __why='mkdir is not in the image'
+        __say "Cannot create {DATASETS} or the folder datasets in your home: $__why."
     fi
 fi
 """
 
-_HOME_PLACE = """\
+_HOME_FOLDER = """\
 __datasets=$__home/datasets
 mkdir -p "$__datasets"
 """
 
-# Libraries of the machine's GPU driver may have come in.
+# The libraries of the machine's GPU driver may be mounted.
 _SYSTEM = """\
 PATH=$PATH:/sbin:/usr/sbin ldconfig 2>/dev/null
 """
 
-_GIVE_SUDO = """\
+_GRANT_SUDO = """\
 if [ "$__uid" = 0 ] && ! command -v sudo >/dev/null && command -v chmod >/dev/null; then
     for __place in /usr/bin /usr/local/bin /run/primehub; do
         [ -d "$__place" ] || mkdir -p "$__place" 2>/dev/null
@@ -147,8 +147,8 @@ if [ "$__uid" = 0 ] && ! command -v sudo >/dev/null && command -v chmod >/dev/nu
 fi
 """
 
-# Only root can become root: elsewhere it would be a promise that nothing keeps. Some shells find what cannot be run.
-_TELL_SUDO = """\
+# Only root can become root: otherwise it would not work. Some shells find files that are not executable.
+_REPORT_SUDO = """\
 if [ "$__uid" != 0 ] || [ ! -x "$(command -v sudo)" ]; then
     export GRANT_SUDO=false
 fi

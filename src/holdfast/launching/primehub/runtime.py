@@ -1,32 +1,32 @@
-"""A Launch of a PrimeHub job with what its command expects to find."""
+"""Adds the PrimeHub runtime to the Launch of a PrimeHub job."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from holdfast.core.attempt import JobSnapshot
-from holdfast.core.identity import group_path
+from holdfast.core.identity import format_group_path
 from holdfast.core.job import Role
 from holdfast.engines.base import Launch
 
 from ..context import LaunchContext
 from .entry import Entry, render_entry
 from .folders import HOME, find_folders
-from .variables import fitting, primehub_variables
+from .variables import make_primehub_variables, split_valid_variables
 
 
-def dress_primehub(launch: Launch, snapshot: JobSnapshot, role: Role, surroundings: LaunchContext) -> Launch:
-    given, group = surroundings.primehub, snapshot.job.group
-    folders = find_folders(group, launch.mounts, surroundings)
-    others, left_out = fitting(surroundings.variables)
-    ours = primehub_variables(snapshot, role, given, folders)
+def add_primehub_runtime(launch: Launch, snapshot: JobSnapshot, role: Role, context: LaunchContext) -> Launch:
+    given, group = context.primehub, snapshot.job.group
+    folders = find_folders(group, launch.mounts, context)
+    others, left_out = split_valid_variables(context.variables)
+    ours = make_primehub_variables(snapshot, role, given, folders)
     entry = Entry(
-        isolated=surroundings.isolated,
+        isolated=context.isolated,
         sudo=given.platform.sudo,
         volume=folders.volume,
         files=folders.files,
         group=group,
-        home_link=group_path(group) if folders.volume and given.home_symlink else "",
+        home_link=format_group_path(group) if folders.volume and given.home_symlink else "",
         datasets=folders.datasets,
         notes=(*folders.left_out, *left_out),
     )
@@ -38,9 +38,7 @@ def dress_primehub(launch: Launch, snapshot: JobSnapshot, role: Role, surroundin
         entry=render_entry(entry),
         scratch=given.platform.scratch or None,
     )
-    return _at_home(launch) if surroundings.isolated else launch
-
-
-def _at_home(launch: Launch) -> Launch:
-    """Whatever the image says of its home and working directory, PrimeHub's jobs begin in theirs."""
+    if not context.isolated:
+        return launch
+    # It starts in PrimeHub's home, whatever the home and working folder of the image.
     return replace(launch, env={**launch.env, "HOME": HOME}, workdir=HOME)

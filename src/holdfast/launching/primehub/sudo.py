@@ -1,12 +1,12 @@
-"""A `sudo` for images that have none. A task is root in its sandbox already, so there is nothing to ask for."""
+"""A `sudo` for images without one. A task is already root in its sandbox."""
 
 SUDO = """\
 #!/bin/sh
-# Runs a command as root, which everything in this job is; or as another user of the image.
+# Runs a command as root, as the whole job does, or as another user of the image.
 usage() {
     echo "sudo: $1" >&2
-    echo 'sudo: here it takes [-AbEHiknPSsv] [-u USER] [-p PROMPT] [NAME=VALUE]... COMMAND;' >&2
-    echo 'sudo: the image has none of its own, which would know more.' >&2
+    echo 'sudo: usage: sudo [-AbEHiknPSsv] [-u USER] [-p PROMPT] [NAME=VALUE]... COMMAND;' >&2
+    echo 'sudo: install sudo in the image for other options.' >&2
     exit 1
 }
 need() {

@@ -1,4 +1,4 @@
-"""The environment variables that PrimeHub's jobs know."""
+"""The environment variables of PrimeHub's jobs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from typing import Any
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.job import MIB, Job, Role
 
-from ..context import ArtifactLimits, PrimeHub
-from .folders import HOME, Folders
+from ..context import ArtifactLimits, PrimeHubContext
+from .folders import HOME, PrimeHubFolders
 
-MAX_LENGTH = 120_000  # bytes of one value: Linux passes no longer string to a program
-MAX_BYTES = 700_000  # of names and values together; a program takes about a megabyte
-MAX_COUNT = 1500  # engines take 2000
+MAX_LENGTH = 120_000  # bytes of one value: the kernel's limit
+MAX_BYTES = 700_000  # of names and values together; the kernel accepts about a megabyte
+MAX_COUNT = 1500  # engines accept 2000
 
 
-def primehub_variables(snapshot: JobSnapshot, role: Role, given: PrimeHub, folders: Folders) -> dict[str, str]:
+def make_primehub_variables(
+    snapshot: JobSnapshot, role: Role, given: PrimeHubContext, folders: PrimeHubFolders
+) -> dict[str, str]:
     job, platform = snapshot.job, given.platform
     found = {
         "PRIMEHUB_USER": snapshot.user,
@@ -24,27 +26,27 @@ def primehub_variables(snapshot: JobSnapshot, role: Role, given: PrimeHub, folde
         "GROUP_ID": job.group,
         "GROUP_NAME": job.group,
         "JUPYTERHUB_USER": snapshot.user,
-        "INSTANCE_TYPE": role.instance_type or _older_type(job),
+        "INSTANCE_TYPE": role.instance_type or _find_stored_type(job),
         "IMAGE_NAME": role.image,
         "TZ": platform.timezone,
         "GRANT_SUDO": "true" if platform.sudo else "false",
     }
     if platform.artifacts is not None and folders.files:
-        found |= _artifacts(snapshot.id, platform.artifacts)
+        found |= _make_artifact_variables(snapshot.id, platform.artifacts)
     if folders.volume:
         found["PRIMEHUB_GROUP_VOLUME_PATH"] = folders.volume
-        found["PRIMEHUB_PHFS_PATH"] = f"{HOME}/phfs"  # the entry says where that is elsewhere
+        found["PRIMEHUB_PHFS_PATH"] = f"{HOME}/phfs"  # the entry script sets another path if needed
     return found
 
 
-def _older_type(job: Job) -> str:
-    """Of a job that was stored before roles kept the name of their size."""
+def _find_stored_type(job: Job) -> str:
+    """Return it for a job stored before roles had the name of their instance type."""
     ours: Any = job.extras.get("primehub")
     name = ours.get("instanceType") if isinstance(ours, Mapping) else None
     return name if isinstance(name, str) else ""
 
 
-def _artifacts(job_id: str, limits: ArtifactLimits) -> dict[str, str]:
+def _make_artifact_variables(job_id: str, limits: ArtifactLimits) -> dict[str, str]:
     return {
         "PHJOB_NAME": job_id,
         "PHJOB_ARTIFACT_ENABLED": "true",
@@ -54,18 +56,18 @@ def _artifacts(job_id: str, limits: ArtifactLimits) -> dict[str, str]:
     }
 
 
-def fitting(variables: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Those a program can be started with, and a sentence for each of the others: admins gave them, and the job must
-    not fail for it."""
+def split_valid_variables(variables: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Return the valid variables, and a sentence for each of the others: admins set them, and the job must not fail for
+    it."""
     kept: dict[str, str] = {}
     left_out = []
     room = MAX_BYTES
     for name, value in variables.items():
         size = len(name.encode("utf-8", "surrogateescape")) + len(value.encode("utf-8", "surrogateescape")) + 2
         if not name or "=" in name or "\0" in name or "\0" in value:
-            left_out.append(f"The variable {name!r} is left out: its name or value cannot be one.")
+            left_out.append(f"The variable {name!r} is left out: its name or value is not valid.")
         elif size > MAX_LENGTH or size > room or len(kept) >= MAX_COUNT:
-            left_out.append(f"The variable {name} is left out: there is no room for it.")
+            left_out.append(f"The variable {name} is left out: the environment is too large.")
         else:
             kept[name] = value
             room -= size

@@ -1,4 +1,4 @@
-"""OpenPAI's REST server, below /rest-server: its addresses, its words, our services."""
+"""OpenPAI's REST server, below /rest-server: its endpoints and messages on top of our services."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from starlette.types import Receive, Scope, Send
 
 from holdfast.core.access import Actor
 from holdfast.core.errors import UserError
-from holdfast.server.auth import address_of
+from holdfast.server.auth import get_client_address
 from holdfast.services import Services
-from holdfast.services.client_network import client_network
+from holdfast.services.client_network import get_client_network
 from holdfast.store.errors import StoreError
 
-from ..compression import compress
-from . import handlers as handlers  # declares every address
-from .answer_limits import AnswerLimits, AnswerSlots
-from .auth import find_actor, find_user
+from ..compression import compress_response
+from . import handlers as handlers  # registers every endpoint
+from .auth import find_actor, find_user_name
 from .call import Call
 from .endpoints import ENDPOINTS, Endpoint
-from .errors import PaiError, answer_error, no_api, render, store_failed
-from .rates import Rates, TooOften, refuse
-from .routes import PREFIX, Routes
+from .errors import PaiError, build_no_api_error, build_store_error, render_pai_error, respond_error
+from .rate_limits import RateLimitExceeded, RateLimits, respond_rate_limited
+from .response_limits import ResponseLimits, ResponseSlots
+from .routes import PREFIX, EndpointRoutes
 
 log = logging.getLogger(__name__)
 
@@ -32,62 +32,64 @@ log = logging.getLogger(__name__)
 class RestServer:
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._routes = Routes(ENDPOINTS)
-        self._rates = Rates(services.settings.openpai)
-        self._answer_limits = AnswerLimits()
+        self._routes = EndpointRoutes(ENDPOINTS)
+        self._rates = RateLimits(services.settings.openpai)
+        self._answer_limits = ResponseLimits()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request, slots = Request(scope, receive), AnswerSlots(self._answer_limits)
+        request, slots = Request(scope, receive), ResponseSlots(self._answer_limits)
         try:
-            response = await self._answer(request, slots)
-            await compress(request, response)
+            response = await self._handle_request(request, slots)
+            await compress_response(request, response)
             slots.release_made()
             await response(scope, receive, send)
         finally:
-            slots.release()
+            slots.release_slots()
 
-    async def _answer(self, request: Request, slots: AnswerSlots) -> Response:
-        """What we did not foresee goes on to the outermost layer, which logs it."""
+    async def _handle_request(self, request: Request, slots: ResponseSlots) -> Response:
+        """Handle a request. Unexpected errors are logged by the outermost middleware."""
         headers: dict[str, str] = {}
         try:
-            user = await find_user(request, self._services)
-            headers = self._rates.count_request(user, address_of(request))
-            response = await self._find_and_call(request, slots, headers)
-        except TooOften as error:
-            return refuse(error)
+            user = await find_user_name(request, self._services)
+            headers = self._rates.count_request(user, get_client_address(request))
+            response = await self._dispatch_request(request, slots, headers)
+        except RateLimitExceeded as error:
+            return respond_rate_limited(error)
         except (PaiError, UserError) as error:
-            response = render(error)
-        except HTTPException as error:  # the body is too large, found out while reading
-            response = answer_error(error.status_code, "InvalidParametersError", error.detail, {"Connection": "close"})
+            response = render_pai_error(error)
+        except HTTPException as error:  # the body is too large, detected while reading
+            response = respond_error(error.status_code, "InvalidParametersError", error.detail, {"Connection": "close"})
         except StoreError as error:
-            log.error("the store could not do it", extra={"event": "store", "error": str(error)})
-            response = render(store_failed(error))
+            log.error("database error", extra={"event": "store", "error": str(error)})
+            response = render_pai_error(build_store_error(error))
         response.headers.update(headers)
         return response
 
-    async def _find_and_call(self, request: Request, slots: AnswerSlots, headers: dict[str, str]) -> Response:
-        path = _path_of(request)
-        found = self._routes.find(request.method, path)
+    async def _dispatch_request(self, request: Request, slots: ResponseSlots, headers: dict[str, str]) -> Response:
+        path = _get_raw_path(request)
+        found = self._routes.find_endpoint(request.method, path)
         if found is None:
             query = request.url.query
-            raise no_api(f"{path}?{query}" if query else path, request.method)
+            raise build_no_api_error(f"{path}?{query}" if query else path, request.method)
         each, request.scope["path_params"] = found
-        return await self._call(each, request, slots, headers)
+        return await self._call_endpoint(each, request, slots, headers)
 
-    async def _call(self, each: Endpoint, request: Request, slots: AnswerSlots, headers: dict[str, str]) -> Response:
+    async def _call_endpoint(
+        self, each: Endpoint, request: Request, slots: ResponseSlots, headers: dict[str, str]
+    ) -> Response:
         actor = await find_actor(request, self._services, each.who)
-        asker = _asker(actor, request)
+        asker = _get_limit_key(actor, request)
         if each.limited is not None:
-            headers.update(self._rates.user(each.limited, asker))
+            headers.update(self._rates.count_action(each.limited, asker))
         return await each.handler(Call(request, self._services, actor, asker, slots))
 
 
-def _asker(actor: Actor | None, request: Request) -> str:
-    """Guests have no name. No user is called as their addresses are here."""
-    return actor.name if actor is not None and actor.name else f"from {client_network(address_of(request))}"
+def _get_limit_key(actor: Actor | None, request: Request) -> str:
+    """Return the user's name, or a key for a guest that no user name can equal."""
+    return actor.name if actor is not None and actor.name else f"from {get_client_network(get_client_address(request))}"
 
 
-def _path_of(request: Request) -> str:
-    """Below the prefix, as it was sent."""
+def _get_raw_path(request: Request) -> str:
+    """Return the path below the prefix, as it was sent."""
     raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode("utf-8", "replace")
     return raw.partition(b"?")[0].decode("ascii", "replace").removeprefix(PREFIX)

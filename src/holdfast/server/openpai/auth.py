@@ -1,4 +1,4 @@
-"""Who asks: a bearer token, or a user with a token as password. Refused in the words OpenPAI's clients know."""
+"""Authentication: a bearer token, or a user name with a token as password. Errors have OpenPAI's messages."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from holdfast.core.errors import NotLoggedIn
 from holdfast.services import Services
 
 from .endpoints import Who
-from .errors import PaiError, no_guest
+from .errors import PaiError, build_guest_denied_error
 
-MAX_LENGTH = 4096  # of the header's value
+MAX_HEADER_LENGTH = 4096  # characters of the header's value
 
 
 async def find_actor(request: Request, services: Services, who: Who) -> Actor | None:
-    """Whoever asks, if `who` lets them; None for a guest where guests may ask."""
+    """Return the actor if `who` allows it; None for a guest where guests are allowed."""
     if who is Who.ANYONE:
         return None
     header = request.headers.get("authorization", "").strip()
     if not header:
-        return _without_token(services, who)
-    actor = await _holder(services, header)
+        return _find_guest(services, who)
+    actor = await _find_token_owner(services, header)
     if actor.application and who in (Who.PERSON, Who.ADMIN):
         raise PaiError(403, "ForbiddenUserError", "Applications are not allowed to do this operation.")
     if who is Who.ADMIN and not actor.admin:
@@ -32,57 +32,57 @@ async def find_actor(request: Request, services: Services, who: Who) -> Actor | 
     return actor
 
 
-async def find_user(request: Request, services: Services) -> str:
-    """The name of the user whose valid token came with the request; empty where none did."""
+async def find_user_name(request: Request, services: Services) -> str:
+    """Return the name of the user whose valid token the request has, or an empty text."""
     header = request.headers.get("authorization", "").strip()
     try:
-        return (await _holder(services, header)).name if header else ""
+        return (await _find_token_owner(services, header)).name if header else ""
     except (NotLoggedIn, PaiError):
         return ""
 
 
-def token_of(request: Request) -> str:
-    """The text of the token that came with a request that `find_actor` let in."""
-    return _credentials(request.headers.get("authorization", "").strip())[1]
+def read_token(request: Request) -> str:
+    """Return the token of a request that `find_actor` accepted."""
+    return _parse_credentials(request.headers.get("authorization", "").strip())[1]
 
 
-def _without_token(services: Services, who: Who) -> Actor | None:
-    guest = services.tokens.guest() if who is Who.READER else None
+def _find_guest(services: Services, who: Who) -> Actor | None:
+    guest = services.tokens.get_guest() if who is Who.READER else None
     if guest is None:
-        raise no_guest()
+        raise build_guest_denied_error()
     return guest
 
 
-async def _holder(services: Services, header: str) -> Actor:
-    user, token = _credentials(header)
+async def _find_token_owner(services: Services, header: str) -> Actor:
+    user, token = _parse_credentials(header)
     try:
-        actor = await services.tokens.actor(token)
+        actor = await services.tokens.resolve_actor(token)
     except NotLoggedIn:
-        raise _invalid() from None
+        raise _build_invalid_token_error() from None
     if user is not None and actor.name != user:
-        raise _invalid()
+        raise _build_invalid_token_error()
     return actor
 
 
-def _credentials(header: str) -> tuple[str | None, str]:
-    """The user's name, where the header says one, and the token."""
-    scheme, _, value = header[:MAX_LENGTH].partition(" ")
+def _parse_credentials(header: str) -> tuple[str | None, str]:
+    """Return the user's name, if the header has one, and the token."""
+    scheme, _, value = header[:MAX_HEADER_LENGTH].partition(" ")
     value = value.strip()
     if scheme.lower() == "bearer" and value.isascii():
         return None, value
     if scheme.lower() == "basic":
-        user, colon, token = _decode(value).partition(":")
+        user, colon, token = _decode_basic(value).partition(":")
         if colon:
             return user, token.strip()
-    raise _invalid()
+    raise _build_invalid_token_error()
 
 
-def _decode(value: str) -> str:
+def _decode_basic(value: str) -> str:
     try:
         return base64.b64decode(value, validate=True).decode("utf-8")
     except (binascii.Error, ValueError):
-        raise _invalid() from None
+        raise _build_invalid_token_error() from None
 
 
-def _invalid() -> PaiError:
+def _build_invalid_token_error() -> PaiError:
     return PaiError(401, "UnauthorizedUserError", "Your token is invalid.")

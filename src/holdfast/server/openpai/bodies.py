@@ -1,28 +1,27 @@
-"""What clients of OpenPAI send: JSON (also under text/plain), forms with nested[fields], or plain text."""
+"""Request bodies of OpenPAI clients: JSON (also as text/plain), forms with nested[fields], or plain text."""
 
 from __future__ import annotations
 
-import json
-import math
-from typing import Any, NoReturn
+from typing import Any
 
 from starlette.requests import Request
 
+from ..strict_json import parse_strict_json
 from .errors import PaiError
 from .forms import parse_form
 
 
-async def read_text(request: Request) -> str:
-    """The body as it came."""
+async def read_body_text(request: Request) -> str:
+    """Return the body as text."""
     try:
         return (await request.body()).decode("utf-8")
     except UnicodeDecodeError:
-        raise PaiError(400, "InvalidParametersError", "The body is not UTF-8 text.") from None
+        raise PaiError(400, "InvalidParametersError", "The request body is not UTF-8 text.") from None
 
 
 async def read_body(request: Request) -> Any:
-    """The value a body stands for; an empty one is an empty object."""
-    text = await read_text(request)
+    """Return the value of a body; an empty body is an empty object."""
+    text = await read_body_text(request)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if not text.strip():
         return {}
@@ -33,19 +32,6 @@ async def read_body(request: Request) -> Any:
 
 def parse_json(text: str) -> Any:
     try:
-        found = json.loads(text, parse_constant=_refuse, parse_float=_finite)
-        if "\\u" in text:
-            json.dumps(found, ensure_ascii=False).encode()  # fails for half a character, which no database takes
-    except (ValueError, RecursionError):
-        raise PaiError(400, "InvalidParametersError", "The body is not JSON.") from None
-    return found
-
-
-def _finite(digits: str) -> float:
-    """1e999 would be infinity, which no JSON can say when it is read again."""
-    number = float(digits)
-    return number if math.isfinite(number) else _refuse(digits)
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(constant)
+        return parse_strict_json(text)
+    except ValueError:
+        raise PaiError(400, "InvalidParametersError", "The request body is not valid JSON.") from None

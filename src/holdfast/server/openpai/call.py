@@ -1,4 +1,4 @@
-"""One request as a handler of OpenPAI's addresses sees it."""
+"""One request, as handlers of OpenPAI's endpoints see it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from starlette.requests import ClientDisconnect, Request
 from holdfast.core.access import Actor
 from holdfast.services import Services
 
-from .answer_limits import AnswerSlots
 from .bodies import read_body
-from .errors import PaiError, no_guest
+from .errors import PaiError, build_guest_denied_error
+from .response_limits import ResponseSlots
 
 
 @dataclass(slots=True)
@@ -20,40 +20,40 @@ class Call:
     request: Request
     services: Services
     _actor: Actor | None  # None: a guest
-    asker: str  # as requests are counted
-    slots: AnswerSlots
+    limit_key: str  # key for rate limits
+    slots: ResponseSlots
 
     @property
     def actor(self) -> Actor:
-        """Whoever asks; only on addresses that need a login."""
+        """The user of the request; only for endpoints that require a login."""
         if self._actor is None:
-            raise no_guest()
+            raise build_guest_denied_error()
         return self._actor
 
     @property
-    def guest(self) -> bool:
+    def is_guest(self) -> bool:
         return self._actor is None
 
-    def path(self, name: str) -> str:
+    def get_path_text(self, name: str) -> str:
         return str(self.request.path_params[name])
 
-    def number(self, name: str) -> int | None:
-        """A counting number in the path; None when it is none."""
-        text = self.path(name)
+    def get_path_number(self, name: str) -> int | None:
+        """Return an integer from the path, or None when it is not one."""
+        text = self.get_path_text(name)
         return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
-    def query(self, name: str) -> str | None:
+    def get_query_text(self, name: str) -> str | None:
         return self.request.query_params.get(name)
 
     async def wait_for_slots(self, *, large: bool) -> None:
-        """Wait before work that costs much. ClientDisconnect when the client has left meanwhile."""
-        await self.slots.acquire(self.asker, large=large)
+        """Wait before expensive work. Raises ClientDisconnect when the client has disconnected."""
+        await self.slots.acquire_slots(self.limit_key, large=large)
         if await self.request.is_disconnected():
             raise ClientDisconnect
 
-    async def body(self) -> dict[str, Any]:
-        """A JSON object, sent as JSON, as text or as a form."""
+    async def read_object(self) -> dict[str, Any]:
+        """Return a JSON object that was sent as JSON, as text or as a form."""
         found = await read_body(self.request)
         if not isinstance(found, dict):
-            raise PaiError(400, "InvalidParametersError", "The body must be a JSON object.")
+            raise PaiError(400, "InvalidParametersError", "The request body must be a JSON object.")
         return found

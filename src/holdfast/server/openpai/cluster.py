@@ -1,4 +1,4 @@
-"""The machines as Kubernetes would list them, and what there is none of here: pods and alerts."""
+"""The nodes in Kubernetes' list format, and empty lists of pods and alerts, which do not exist."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from starlette.responses import Response
 
-from holdfast.core.scheduling.placement import NodeUse
-from holdfast.server.answers import answer
+from holdfast.core.scheduling.placement import NodeUsage
+from holdfast.server.responses import respond_json
 
 from .call import Call
 from .endpoints import Support, Who, endpoint
@@ -18,11 +18,11 @@ from .endpoints import Support, Who, endpoint
     "/v1/kubernetes/nodes",
     "/v2/kubernetes/nodes",
     who=Who.ADMIN,
-    note="Our machines, with what they have; there is no Kubernetes below.",
+    note="The nodes and their capacity; Holdfast does not use Kubernetes.",
 )
 async def list_nodes(call: Call) -> Response:
-    capacity = await call.services.place.capacity(call.actor)
-    return answer(_list("NodeList", [_show_node(use) for use in capacity.nodes]))
+    capacity = await call.services.installation.get_capacity(call.actor)
+    return respond_json(_build_list("NodeList", [_node_to_json(use) for use in capacity.nodes]))
 
 
 @endpoint(
@@ -31,22 +31,22 @@ async def list_nodes(call: Call) -> Response:
     "/v2/kubernetes/pods",
     who=Who.ADMIN,
     support=Support.EMPTY,
-    note="Tasks run without pods.",
+    note="Tasks do not run in pods.",
 )
 async def list_pods(call: Call) -> Response:
-    return answer(_list("PodList", []))
+    return respond_json(_build_list("PodList", []))
 
 
-@endpoint("GET", "/v1/alerts", "/v2/alerts", support=Support.EMPTY, note="Nothing raises alerts here.")
+@endpoint("GET", "/v1/alerts", "/v2/alerts", support=Support.EMPTY, note="Holdfast has no alerts.")
 async def list_alerts(call: Call) -> Response:
-    return answer([])
+    return respond_json([])
 
 
-def _list(kind: str, items: list[dict[str, Any]]) -> dict[str, Any]:
+def _build_list(kind: str, items: list[dict[str, Any]]) -> dict[str, Any]:
     return {"kind": kind, "apiVersion": "v1", "metadata": {}, "items": items}
 
 
-def _show_node(use: NodeUse) -> dict[str, Any]:
+def _node_to_json(use: NodeUsage) -> dict[str, Any]:
     node = use.node
     has = {"cpu": f"{round(node.cpu * 1000)}m", "memory": f"{node.memory // 1024}Ki"}
     if node.gpus:

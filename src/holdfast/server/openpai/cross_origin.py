@@ -1,4 +1,4 @@
-"""Pages of any origin may ask here, as with OpenPAI. They bring a token of their own; no cookie is ever looked at."""
+"""CORS: pages of any origin can send requests, as with OpenPAI. They must send a token; cookies are ignored."""
 
 from __future__ import annotations
 
@@ -6,52 +6,56 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-PREFIXES = ("/rest-server/", "/log-manager/")
-METHODS = "GET,HEAD,PUT,PATCH,POST,DELETE"
-OPEN = {
+CORS_PREFIXES = ("/rest-server/", "/log-manager/")
+CORS_METHODS = "GET,HEAD,PUT,PATCH,POST,DELETE"
+CORS_HEADERS = {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Expose-Headers": "Location, Content-Range, Content-Disposition, Retry-After, X-Request-Id, "
     "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset",
 }
-_MAX_LENGTH = 1000  # of a list of headers that a page wants to send
+_MAX_HEADERS_LENGTH = 1000  # of the header list that a page wants to send
 
 
-def is_open(path: str) -> bool:
-    return path.startswith(PREFIXES)
+def is_cross_origin_path(path: str) -> bool:
+    return path.startswith(CORS_PREFIXES)
 
 
-class CrossOrigin:
+class CorsMiddleware:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not is_open(scope["path"]):
+        if scope["type"] != "http" or not is_cross_origin_path(scope["path"]):
             await self._app(scope, receive, send)
             return
         if scope["method"] == "OPTIONS":
-            await _preflight(Headers(scope=scope))(scope, receive, send)
+            await _respond_preflight(Headers(scope=scope))(scope, receive, send)
             return
 
-        async def opened(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(OPEN)
+                MutableHeaders(scope=message).update(CORS_HEADERS)
             await send(message)
 
-        await self._app(scope, receive, opened)
+        await self._app(scope, receive, send_with_headers)
 
 
-def _preflight(headers: Headers) -> Response:
-    wanted = headers.get("access-control-request-headers", "")
-    # Named one by one: a star does not cover `authorization`.
-    allowed = wanted if 0 < len(wanted) <= _MAX_LENGTH and wanted.isprintable() else "authorization, content-type"
+def _respond_preflight(headers: Headers) -> Response:
+    requested = headers.get("access-control-request-headers", "")
+    # Listed one by one: `*` does not cover `authorization`.
+    allowed = (
+        requested
+        if 0 < len(requested) <= _MAX_HEADERS_LENGTH and requested.isprintable()
+        else "authorization, content-type"
+    )
     return Response(
         status_code=204,
         headers={
-            **OPEN,
-            "Access-Control-Allow-Methods": METHODS,
+            **CORS_HEADERS,
+            "Access-Control-Allow-Methods": CORS_METHODS,
             "Access-Control-Allow-Headers": allowed,
             "Access-Control-Max-Age": "600",
-            "Allow": METHODS,
+            "Allow": CORS_METHODS,
             "Vary": "Access-Control-Request-Headers",
         },
     )

@@ -1,6 +1,6 @@
-"""Every address of OpenPAI's REST server: who may ask, what is done, and how far it is offered here.
+"""Every endpoint of OpenPAI's REST server: required permission, handler and level of support.
 
-Handlers are declared with `endpoint`; the routes and the page docs/reference/openpai-api.md are made of the same list.
+Handlers are declared with `endpoint`; the routes and the page docs/reference/openpai-api.md are built from this list.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from enum import StrEnum
 from starlette.responses import Response
 
 from .call import Call
-from .rates import Limited
+from .rate_limits import RateLimitedAction
 
 Handler = Callable[[Call], Awaitable[Response]]
 
 
 class Support(StrEnum):
     SUPPORTED = "supported"
-    EMPTY = "answered empty"  # there is none of it here, and the answer says so in the shape clients expect
-    ABSENT = "not offered"  # refused with NotImplementedError
+    EMPTY = "always empty"  # the feature does not exist; the response has the shape that clients expect
+    ABSENT = "not supported"  # rejected with NotImplementedError
 
 
 class Who(StrEnum):
-    ANYONE = "everybody, also without login"
-    READER = "a logged-in user, or anyone where access.reading says so"
+    ANYONE = "everyone, also without login"
+    READER = "a logged-in user, or everyone if `access.reading` allows it"
     USER = "a logged-in user"
     PERSON = "a logged-in user, not an application token"
     ADMIN = "an admin, not an application token"
@@ -37,9 +37,9 @@ class Endpoint:
     path: str  # below /rest-server/api, such as /v2/jobs/{framework}
     who: Who
     support: Support
-    note: str  # what is special, in a sentence or less
+    note: str  # what differs from OpenPAI, in at most one sentence
     handler: Handler
-    limited: Limited | None = None  # what it counts as, beside a request of its address
+    limited: RateLimitedAction | None = None  # its rate limit, besides that of its address
 
 
 ENDPOINTS: list[Endpoint] = []
@@ -51,9 +51,9 @@ def endpoint(
     who: Who = Who.USER,
     support: Support = Support.SUPPORTED,
     note: str = "",
-    limited: Limited | None = None,
+    limited: RateLimitedAction | None = None,
 ) -> Callable[[Handler], Handler]:
-    """The decorated handler answers `method` on each of `paths`."""
+    """Register the decorated handler for `method` on each of `paths`."""
 
     def declare(handler: Handler) -> Handler:
         for path in paths:

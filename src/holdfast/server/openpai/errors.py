@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from starlette.responses import Response
 
 from holdfast.core.errors import UserError
-from holdfast.server.answers import answer
-from holdfast.services.refusals import TooManyRequests, store_unavailable
+from holdfast.server.responses import respond_json
+from holdfast.services.errors import TooManyRequests, build_store_unavailable
 from holdfast.store.errors import StoreError
 
-from .cross_origin import OPEN
+from .cross_origin import CORS_HEADERS
 
 
 class PaiError(Exception):
@@ -21,8 +21,8 @@ class PaiError(Exception):
         self.status, self.code, self.message = status, code, message
 
 
-# What services refuse, where no handler has said it more exactly.
-_USUAL: dict[str, tuple[int, str]] = {
+# Errors of services for which no handler has a more specific code.
+_DEFAULT_CODES: dict[str, tuple[int, str]] = {
     "bad_request": (400, "InvalidParametersError"),
     "invalid_job": (400, "InvalidProtocolError"),
     "not_logged_in": (401, "UnauthorizedUserError"),
@@ -38,65 +38,65 @@ _USUAL: dict[str, tuple[int, str]] = {
 
 
 @contextmanager
-def telling(*cases: tuple[type[UserError], int, str, str | None]) -> Iterator[None]:
-    """Within it, a refusal of one of these types leaves with that status, code and message (None: its own)."""
+def translate_errors(*cases: tuple[type[UserError], int, str, str | None]) -> Iterator[None]:
+    """Within this context, raise errors of these types with that status, code and message (None: the error's own)."""
     try:
         yield
     except UserError as error:
         for kind, status, code, message in cases:
             if isinstance(error, kind):
-                raise PaiError(status, code, say(error) if message is None else message) from error
+                raise PaiError(status, code, error_to_line(error) if message is None else message) from error
         raise
 
 
-def say(error: UserError) -> str:
-    """A refusal of ours in one line."""
+def error_to_line(error: UserError) -> str:
+    """Return one of our errors as one line."""
     return error.message if not error.hint else f"{error.message}. {error.hint}"
 
 
-def render(error: PaiError | UserError) -> Response:
+def render_pai_error(error: PaiError | UserError) -> Response:
     if isinstance(error, UserError):
-        status, code = _USUAL.get(error.code, (400, "InvalidParametersError"))
-        return answer_error(status, code, say(error), _headers(error))
-    return answer_error(error.status, error.code, error.message)
+        status, code = _DEFAULT_CODES.get(error.code, (400, "InvalidParametersError"))
+        return respond_error(status, code, error_to_line(error), _build_headers(error))
+    return respond_error(error.status, error.code, error.message)
 
 
-def answer_error(status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    response = answer({"code": code, "message": message}, status)
+def respond_error(status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    response = respond_json({"code": code, "message": message}, status)
     response.headers.update(headers or {})
     return response
 
 
-_ELSEWHERE = {("POST", "/api/v1/jobs"): "Jobs of the first protocol are sent to POST /api/v1/user/<user>/jobs."}
+_ENDPOINT_HINTS = {("POST", "/api/v1/jobs"): "Submit jobs of protocol v1 with POST /api/v1/user/<user>/jobs."}
 
 
-def no_api(url: str, method: str = "GET") -> PaiError:
-    elsewhere = _ELSEWHERE.get((method, url.partition("?")[0].rstrip("/")))
-    said = f"API {url[:500]} is not found."
-    return PaiError(404, "NoApiError", f"{said} {elsewhere}" if elsewhere else said)
+def build_no_api_error(url: str, method: str = "GET") -> PaiError:
+    hint = _ENDPOINT_HINTS.get((method, url.partition("?")[0].rstrip("/")))
+    message = f"API {url[:500]} is not found."
+    return PaiError(404, "NoApiError", f"{message} {hint}" if hint else message)
 
 
-def no_guest() -> PaiError:
+def build_guest_denied_error() -> PaiError:
     return PaiError(401, "UnauthorizedUserError", "Guest is not allowed to do this operation.")
 
 
-def store_failed(error: StoreError) -> PaiError:
-    told = store_unavailable(error, "The server's log says more.")
-    return PaiError(503, "UnknownError", f"{told.message}. {told.hint}")
+def build_store_error(error: StoreError) -> PaiError:
+    unavailable = build_store_unavailable(error, "Check the server log for details.")
+    return PaiError(503, "UnknownError", f"{unavailable.message}. {unavailable.hint}")
 
 
-def render_outermost(error: UserError | None, request_id: str) -> Response:
-    """For what never came to an address, or went wrong there in a way we did not foresee (None)."""
+def render_unhandled_error(error: UserError | None, request_id: str) -> Response:
+    """Render an error outside of all endpoints; None is an unexpected error."""
     if error is not None:
-        response = render(error)
+        response = render_pai_error(error)
     else:
-        said = f"Something went wrong here that we did not foresee. Look for {request_id} in the server's log."
-        response = answer_error(500, "UnknownError", said)
-    response.headers.update(OPEN)
+        message = f"Internal server error. Search the server log for {request_id}."
+        response = respond_error(500, "UnknownError", message)
+    response.headers.update(CORS_HEADERS)
     return response
 
 
-def _headers(error: UserError) -> dict[str, str]:
+def _build_headers(error: UserError) -> dict[str, str]:
     if isinstance(error, TooManyRequests):
         return {"Retry-After": str(max(1, round(error.retry_after)))}
     if error.code == "too_large":

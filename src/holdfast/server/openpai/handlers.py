@@ -1,8 +1,8 @@
-"""Every module that declares addresses. Importing it makes the list of endpoints whole."""
+"""Every module that declares endpoints. Importing it completes the list of endpoints."""
 
 from __future__ import annotations
 
-from . import absent, cluster, info, storages  # noqa: F401 - to import one is to declare its addresses
+from . import cluster, info, storages, unsupported  # noqa: F401 - importing a module registers its endpoints
 from .jobs import (  # noqa: F401
     actions,
     attempts,

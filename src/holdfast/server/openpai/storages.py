@@ -1,4 +1,4 @@
-"""Storages: our datasets, in the shape of today and in that of OpenPAI 0.x and 1.0."""
+"""Storages: our datasets, in the current shape and in that of OpenPAI 0.x and 1.0."""
 
 from __future__ import annotations
 
@@ -8,64 +8,64 @@ from starlette.responses import Response
 
 from holdfast.core.errors import NotFound
 from holdfast.core.records import Dataset
-from holdfast.server.answers import answer
+from holdfast.server.responses import respond_json
 
 from .call import Call
 from .endpoints import endpoint
 from .errors import PaiError
 
-_GRANTED = "Datasets granted to one's groups or to everyone; all, for admins."
-_FORMER = "The older shape."
+_GRANTED_NOTE = "Datasets granted to your groups or to everyone; all for admins."
+_OLDER_SHAPE_NOTE = "The older response shape."
 
 
-@endpoint("GET", "/v2/storages", note=f"{_GRANTED} With `default=true` only those jobs get without naming them.")
+@endpoint("GET", "/v2/storages", note=f"{_GRANTED_NOTE} With `default=true`, only those that are mounted by default.")
 async def list_storages(call: Call) -> Response:
-    found = await _folders(call)
-    if call.query("default") == "true":
+    found = await _list_folder_datasets(call)
+    if call.get_query_text("default") == "true":
         found = [dataset for dataset in found if dataset.default]
-    return answer({"storages": [_show_brief(dataset) for dataset in found]})
+    return respond_json({"storages": [_storage_to_json(dataset) for dataset in found]})
 
 
-@endpoint("GET", "/v2/storages/{storage}", note="`type` is nfs or other; nothing here has a `secretName`.")
+@endpoint("GET", "/v2/storages/{storage}", note="`type` is nfs or other; `secretName` is never set.")
 async def get_storage(call: Call) -> Response:
-    found = await _find(call, call.path("storage"))
+    found = await _find_dataset(call, call.get_path_text("storage"))
     shown = {
-        **_show_brief(found),
-        "type": _type(found),
-        "data": _data(found),
+        **_storage_to_json(found),
+        "type": _get_storage_type(found),
+        "data": _get_location(found),
         "readOnly": found.read_only,
         "mountOptions": [],
     }
-    return answer(shown)
+    return respond_json(shown)
 
 
-@endpoint("GET", "/v2/storage/config", note=_FORMER)
+@endpoint("GET", "/v2/storage/config", note=_OLDER_SHAPE_NOTE)
 async def list_configs(call: Call) -> Response:
-    return answer([_show_config(dataset) for dataset in await _named(call)])
+    return respond_json([_config_to_json(dataset) for dataset in await _list_named_datasets(call)])
 
 
-@endpoint("GET", "/v2/storage/config/{name}", note=_FORMER)
+@endpoint("GET", "/v2/storage/config/{name}", note=_OLDER_SHAPE_NOTE)
 async def get_config(call: Call) -> Response:
-    return answer(_show_config(await _find(call, call.path("name"))))
+    return respond_json(_config_to_json(await _find_dataset(call, call.get_path_text("name"))))
 
 
-@endpoint("GET", "/v2/storage/server", note=_FORMER)
+@endpoint("GET", "/v2/storage/server", note=_OLDER_SHAPE_NOTE)
 async def list_servers(call: Call) -> Response:
-    return answer([_show_server(dataset) for dataset in await _named(call)])
+    return respond_json([_server_to_json(dataset) for dataset in await _list_named_datasets(call)])
 
 
-@endpoint("GET", "/v2/storage/server/{name}", note=_FORMER)
+@endpoint("GET", "/v2/storage/server/{name}", note=_OLDER_SHAPE_NOTE)
 async def get_server(call: Call) -> Response:
-    return answer(_show_server(await _find(call, call.path("name"))))
+    return respond_json(_server_to_json(await _find_dataset(call, call.get_path_text("name"))))
 
 
-async def _find(call: Call, name: str) -> Dataset:
+async def _find_dataset(call: Call, name: str) -> Dataset:
     service = call.services.datasets
     missing = PaiError(404, "NoStorageError", f"Storage {name[:100]} is not found.")
     try:
         found = await service.get(call.actor, name)
     except NotFound:
-        if call.actor.reads_all and await service.exists(name):  # elsewhere what is not for one is not there
+        if call.actor.reads_all and await service.exists(name):  # elsewhere, a dataset without access is not found
             text = f"User {call.actor.name} is not allowed to access {name[:100]}."
             raise PaiError(403, "ForbiddenUserError", text) from None
         raise missing from None
@@ -74,23 +74,23 @@ async def _find(call: Call, name: str) -> Dataset:
     return found
 
 
-async def _named(call: Call) -> list[Dataset]:
-    """Those that `?names=` asks for, or all."""
-    found = await _folders(call)
+async def _list_named_datasets(call: Call) -> list[Dataset]:
+    """Return the datasets in `?names=`, or all."""
+    found = await _list_folder_datasets(call)
     asked = [name for text in call.request.query_params.getlist("names") for name in text.split(",") if name]
     return [dataset for dataset in found if not asked or dataset.name in asked]
 
 
-async def _folders(call: Call) -> list[Dataset]:
+async def _list_folder_datasets(call: Call) -> list[Dataset]:
     return [dataset for dataset in await call.services.datasets.list(call.actor) if _is_folder(dataset)]
 
 
 def _is_folder(dataset: Dataset) -> bool:
-    """Variables cannot be mounted, so OpenPAI's clients do not know of them."""
+    """Return whether it can be mounted. Datasets of variables cannot, so OpenPAI's clients do not see them."""
     return dataset.kind != "env"
 
 
-def _show_brief(dataset: Dataset) -> dict[str, Any]:
+def _storage_to_json(dataset: Dataset) -> dict[str, Any]:
     return {
         "name": dataset.name,
         "share": not dataset.per_user,
@@ -99,7 +99,7 @@ def _show_brief(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def _show_config(dataset: Dataset) -> dict[str, Any]:
+def _config_to_json(dataset: Dataset) -> dict[str, Any]:
     mount = {
         "mountPoint": f"/mnt/{dataset.name}",
         "path": "",
@@ -109,14 +109,14 @@ def _show_config(dataset: Dataset) -> dict[str, Any]:
     return {"name": dataset.name, "default": dataset.default, "servers": [dataset.name], "mountInfos": [mount]}
 
 
-def _show_server(dataset: Dataset) -> dict[str, Any]:
-    return {"spn": dataset.name, "type": _type(dataset), "data": _data(dataset), "extension": {}}
+def _server_to_json(dataset: Dataset) -> dict[str, Any]:
+    return {"spn": dataset.name, "type": _get_storage_type(dataset), "data": _get_location(dataset), "extension": {}}
 
 
-def _type(dataset: Dataset) -> str:
+def _get_storage_type(dataset: Dataset) -> str:
     return "nfs" if dataset.kind == "nfs" else "other"
 
 
-def _data(dataset: Dataset) -> dict[str, Any]:
-    """Where it is; of a folder on our machines, or a checkout there, that says nothing to others."""
+def _get_location(dataset: Dataset) -> dict[str, Any]:
+    """Return its location; a path on our nodes is of no use to clients and left out."""
     return dict(dataset.data) if dataset.kind == "nfs" else {}

@@ -1,4 +1,4 @@
-"""Values in a body, held to their kinds. Forms know text only: there "true" is a truth, and one text a list of it."""
+"""Typed values of a body. Forms have text only: there "true" is a boolean, and a text a list of one item."""
 
 from __future__ import annotations
 
@@ -10,55 +10,55 @@ from .errors import PaiError
 Body = Mapping[str, Any]
 
 
-def text_in(body: Body, name: str) -> str | None:
-    """None when it is not there."""
+def get_text(body: Body, name: str) -> str | None:
+    """Return the text, or None when the field is missing."""
     value = body.get(name)
     if value is not None and not isinstance(value, str):
-        raise bad(f"{name} must be a text.")
+        raise build_bad_value_error(f"{name} must be text.")
     return value
 
 
-def need_text(body: Body, name: str) -> str:
-    value = text_in(body, name)
+def require_text(body: Body, name: str) -> str:
+    value = get_text(body, name)
     if not value:
-        raise bad(f"{name} is missing.")
+        raise build_bad_value_error(f"{name} is missing.")
     return value
 
 
-def truth_in(body: Body, name: str) -> bool | None:
+def get_boolean(body: Body, name: str) -> bool | None:
     value = body.get(name)
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
     if value is not None and not isinstance(value, bool):
-        raise bad(f"{name} must be true or false.")
+        raise build_bad_value_error(f"{name} must be true or false.")
     return value
 
 
-def names_in(body: Body, name: str) -> list[str] | None:
-    """A list of texts; older clients send them as one, with commas."""
+def get_names(body: Body, name: str) -> list[str] | None:
+    """Return a list of texts; older clients send one text with commas."""
     value = body.get(name)
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
     if value is not None and not (isinstance(value, list) and all(isinstance(each, str) for each in value)):
-        raise bad(f"{name} must be a list of names.")
+        raise build_bad_value_error(f"{name} must be a list of names.")
     return value
 
 
-def object_in(body: Body, name: str) -> dict[str, Any] | None:
+def get_object(body: Body, name: str) -> dict[str, Any] | None:
     value = body.get(name)
     if value == [] or value == "":
-        return {}  # how a form says it
+        return {}  # an empty object in a form
     if value is not None and not isinstance(value, dict):
-        raise bad(f"{name} must be an object.")
+        raise build_bad_value_error(f"{name} must be an object.")
     return value
 
 
-def need_object(body: Body, name: str) -> dict[str, Any]:
-    value = object_in(body, name)
+def require_object(body: Body, name: str) -> dict[str, Any]:
+    value = get_object(body, name)
     if value is None:
-        raise bad(f"{name} is missing.")
+        raise build_bad_value_error(f"{name} is missing.")
     return value
 
 
-def bad(message: str) -> PaiError:
+def build_bad_value_error(message: str) -> PaiError:
     return PaiError(400, "InvalidParametersError", message)

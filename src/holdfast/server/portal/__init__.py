@@ -1,1 +1,1 @@
-"""The portal: the whole product in a browser, rendered here. Scripts make pages live; reading needs none."""
+"""The web portal, rendered on the server. Scripts update pages live; pages are readable without them."""

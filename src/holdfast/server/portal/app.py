@@ -8,7 +8,7 @@ from .pages import PAGES
 from .static_files import PREFIX, serve_asset
 
 
-def portal_routes() -> list[BaseRoute]:
+def list_portal_routes() -> list[BaseRoute]:
     routes: list[BaseRoute] = [Route(PREFIX + "/{mark}/{name:path}", serve_asset)]
     for module in PAGES:
         routes.extend(module.routes)

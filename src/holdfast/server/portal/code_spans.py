@@ -1,4 +1,4 @@
-"""Commands in sentences: what stands between backticks is shown as code."""
+"""Code spans in sentences: text between backticks is shown as code."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 
 from markupsafe import Markup, escape
 
-_SPAN = re.compile(r"`([^`\n]+)`")
+_CODE_SPAN = re.compile(r"`([^`\n]+)`")
 
 
-def coded(text: str) -> Markup:
-    """Anybody's text: escaped before anything is marked in it, so that nothing in it is a tag but ours."""
-    return Markup(_SPAN.sub(r'<code translate="no">\1</code>', str(escape(text))))
+def render_code_spans(text: str) -> Markup:
+    """Render code spans of untrusted text: it is escaped first, so that it cannot contain tags."""
+    return Markup(_CODE_SPAN.sub(r'<code translate="no">\1</code>', str(escape(text))))

@@ -1,4 +1,4 @@
-"""What went wrong, as a page of its own or above the one that is open."""
+"""Errors as a separate page, or above the current page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from starlette.responses import Response
 
-PART = "parts/_problem.html"
+PROBLEM_TEMPLATE = "parts/_problem.html"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,9 +16,9 @@ class ErrorPage:
     hint: str
     status: int
     request_id: str
-    back: str = ""  # the page of ours that one came from
+    back: str = ""  # the portal page that the user came from
 
 
-def put_above(response: Response) -> None:
-    """Whatever the script meant to put where."""
+def show_problem_on_top(response: Response) -> None:
+    """Show the response at the top of the page, not at the target of the script."""
     response.headers["HX-Retarget"], response.headers["HX-Reswap"] = "#messages", "innerHTML"

@@ -1,13 +1,13 @@
-"""Forms as data: fields with their labels, what was typed, and what is wrong with it. One template shows them all.
+"""Forms as data: fields with labels, typed values and problems, all shown by one template.
 
-A field has the name by which services speak of it (`UserError.field`), so what they refuse is told where it was typed.
+A field has the name that services use (`UserError.field`), so that an error is shown at the field.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 from starlette.responses import Response
@@ -17,36 +17,39 @@ from holdfast.core.errors import Conflict, Forbidden, NotFound, NotLoggedIn, Use
 from .forms import Form
 from .visit import Visit
 
-SEEN = "seen"  # the field that says which version of a thing a form was filled with
-FORM = "parts/form.html"
-HIDDEN = ("password", "secret")  # never shown again; a secret may have several lines
+VERSION_FIELD = "seen"  # the field with the version of the record that the form was filled with
+FORM_TEMPLATE = "parts/form.html"
+CONFIRM_TEMPLATE = "parts/confirm.html"
+SECRET_KINDS = ("password", "secret")  # values are not sent back; a secret may have several lines
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SelectOption:
     value: str
     label: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Field:
     name: str
     label: str
+    _: KW_ONLY
     kind: str = "text"  # text, area, number, whole, check, select, password, secret, grants
     help: str = ""
     required: bool = False
     example: str = ""
-    choices: tuple[Choice, ...] = ()  # of a select; with grants: the groups
-    flag: str = ""  # with grants: what a second box beside each group means
+    choices: tuple[SelectOption, ...] = ()  # of a select; with grants: the groups
+    flag: str = ""  # with grants: label of a second checkbox beside each group
     least: str = ""  # with numbers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Section:
     title: str
     fields: tuple[Field, ...]
+    _: KW_ONLY
     note: str = ""
-    folded: bool = False  # seldom needed: shown when it is opened, or something in it is wrong
+    folded: bool = False  # collapsed, unless it contains a problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class Tab:
 
 
 @dataclass(frozen=True, slots=True)
-class Wrong:
+class FieldProblem:
     message: str
     hint: str = ""
 
@@ -77,11 +80,11 @@ class FormPage:
     submit: str
     sections: tuple[Section, ...]
     values: Mapping[str, Any] = field(default_factory=dict)
-    wrongs: Mapping[str, Wrong] = field(default_factory=dict)  # by field; "" for the whole
-    seen: str = ""
+    problems: Mapping[str, FieldProblem] = field(default_factory=dict)  # by field; "": the whole form
+    version: str = ""  # of the record; empty: a new one
     about: str = ""  # a sentence or two above the form
     links: tuple[Link, ...] = ()
-    script: str = ""  # a module of its own
+    script: str = ""  # a JavaScript module
     tabs: tuple[Tab, ...] = ()  # above it
 
     @property
@@ -89,13 +92,13 @@ class FormPage:
         return tuple(each for section in self.sections for each in section.fields)
 
     @property
-    def first_wrong(self) -> str:
-        return next((each.name for each in self.fields if each.name in self.wrongs), "")
+    def first_invalid_field(self) -> str:
+        return next((each.name for each in self.fields if each.name in self.problems), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmPage:
-    """What is about to be removed, and what goes with it. Works without scripts, and can be read before."""
+    """Confirmation of a removal, with what else is removed. Works without scripts."""
 
     title: str
     points: tuple[str, ...]
@@ -104,106 +107,113 @@ class ConfirmPage:
     back: Link
     hidden: Mapping[str, str] = field(default_factory=dict)
     fields: tuple[Field, ...] = ()
-    wrong: Wrong | None = None
+    problem: FieldProblem | None = None
 
 
-# -- what was sent
+# -- submitted values
 
 
-def typed(page: FormPage, form: Form) -> dict[str, Any]:
-    """What was typed, to be shown again. Passwords are not."""
-    return {each.name: _typed(each, form) for each in page.fields}
+def collect_typed_values(page: FormPage, form: Form) -> dict[str, Any]:
+    """Return the typed values to show them again, without passwords."""
+    return {each.name: _get_typed_value(each, form) for each in page.fields}
 
 
-def _typed(each: Field, form: Form) -> Any:
+def _get_typed_value(each: Field, form: Form) -> Any:
     if each.kind == "check":
-        return form.is_on(each.name)
+        return form.is_checked(each.name)
     if each.kind == "grants":
-        return read_grants(form, each.name)
-    return "" if each.kind in HIDDEN else form.raw(each.name)
+        return read_grants_field(form, each.name)
+    return "" if each.kind in SECRET_KINDS else form.get_raw_text(each.name)
 
 
-def read_grants(form: Form, name: str = "groups") -> dict[str, bool]:
-    """Group -> whether the second box beside it is ticked. That one alone means both."""
-    flagged = set(form.all(f"{name}.flag"))
-    return {group: group in flagged for group in {*form.all(name), *flagged}}
+def read_grants_field(form: Form, name: str = "groups") -> dict[str, bool]:
+    """Map each group to whether its second checkbox is checked. That one alone means both."""
+    flagged = set(form.get_all(f"{name}.flag"))
+    return {group: group in flagged for group in {*form.get_all(name), *flagged}}
 
 
-def mark_of(record: object) -> str:
-    """Tells versions of a record apart, and nothing else of it."""
+def compute_record_version(record: object) -> str:
+    """Compute a hash that identifies the version of a record."""
     return hashlib.sha256(repr(record).encode("utf-8", "replace")).hexdigest()[:20]
 
 
-# -- answers
+# -- responses
 
 
-async def try_form(
+async def handle_form(
     visit: Visit,
     page: FormPage,
     form: Form,
     work: Callable[[], Awaitable[Response]],
-    also: Mapping[str, str] | None = None,
+    field_aliases: Mapping[str, str] | None = None,
 ) -> Response:
-    """What `work` answers; or the form again, as it was typed, with what is wrong where it is. `also`: field of a
-    service -> field of this form, where they differ."""
-    if page.seen and form.text(SEEN) != page.seen:
-        return await visit.show(FORM, _overtaken(visit, page, form), 409)
+    """Return the response of `work`; on an error, the form with the typed values and the problem at its field.
+    `field_aliases`: field of a service -> field of this form, if they differ."""
+    if page.version and form.get_text(VERSION_FIELD) != page.version:
+        return await visit.respond(FORM_TEMPLATE, _build_conflict_form(visit, page, form), 409)
     try:
         return await work()
     except UserError as error:
-        shown = _refused(visit, page, form, error, also or {})
+        shown = _build_refused_form(visit, page, form, error, field_aliases or {})
         if shown is None:
             raise
-        return await visit.show(FORM, shown, 400)
+        return await visit.respond(FORM_TEMPLATE, shown, 400)
 
 
-def _refused(visit: Visit, page: FormPage, form: Form, error: UserError, also: Mapping[str, str]) -> FormPage | None:
-    """None where the form is not what is wrong: then the error is a page of its own."""
-    where = place_of(error.field or "", {each.name for each in page.fields}, also)
+def _build_refused_form(
+    visit: Visit, page: FormPage, form: Form, error: UserError, aliases: Mapping[str, str]
+) -> FormPage | None:
+    """Build the form with the problem; None if the error is not about the form and needs an error page."""
+    where = find_form_field(error.field or "", {each.name for each in page.fields}, aliases)
     if isinstance(error, NotLoggedIn) or (isinstance(error, NotFound | Forbidden) and not where):
         return None
-    return replace(page, values=typed(page, form), wrongs={where: wrong_of(visit, error)})
+    return replace(page, values=collect_typed_values(page, form), problems={where: build_field_problem(visit, error)})
 
 
-def wrong_of(visit: Visit, error: UserError) -> Wrong:
-    return Wrong(visit.tell_error(error))
+def build_field_problem(visit: Visit, error: UserError) -> FieldProblem:
+    return FieldProblem(visit.translate_error(error))
 
 
-def place_of(name: str, known: set[str], also: Mapping[str, str]) -> str:
-    """Of `tolerations[2].key`, say: the closest field there is. Empty: none."""
+def find_form_field(name: str, known: set[str], aliases: Mapping[str, str]) -> str:
+    """Return the closest field of the form, for example for `tolerations[2].key`. Empty: none."""
     while name:
         if name in known:
             return name
-        if also.get(name) in known:
-            return also[name]
+        if aliases.get(name) in known:
+            return aliases[name]
         name = name[: max(name.rfind("."), name.rfind("["), 0)]
     return ""
 
 
-def _overtaken(visit: Visit, page: FormPage, form: Form) -> FormPage:
-    """Somebody else was quicker: what was typed, beside what is there now."""
-    mine = typed(page, form)
-    differ = [each for each in page.fields if each.kind not in HIDDEN and mine[each.name] != page.values[each.name]]
-    now = {each.name: Wrong(visit.say("It is now: {value}", value=_shown(visit, page, each))) for each in differ}
-    message = visit.say("Somebody changed this after you opened it")
-    hint = visit.say("What is there now is told below. Save again to put yours in its place.")
-    return replace(page, values=mine, wrongs={"": Wrong(message, hint), **now})
+def _build_conflict_form(visit: Visit, page: FormPage, form: Form) -> FormPage:
+    """Build the form for an edit conflict: the typed values beside the current ones."""
+    mine = collect_typed_values(page, form)
+    differ = [
+        each for each in page.fields if each.kind not in SECRET_KINDS and mine[each.name] != page.values[each.name]
+    ]
+    now = {
+        each.name: FieldProblem(
+            visit.translate_text("Current value: {value}", value=_format_current_value(visit, page, each))
+        )
+        for each in differ
+    }
+    message = visit.translate_text("Another user changed this while you were editing")
+    hint = visit.translate_text("The current values are shown below. Save again to overwrite them.")
+    return replace(page, values=mine, problems={"": FieldProblem(message, hint), **now})
 
 
-def _shown(visit: Visit, page: FormPage, each: Field) -> str:
+def _format_current_value(visit: Visit, page: FormPage, each: Field) -> str:
     value = page.values[each.name]
     if each.kind == "check":
-        return visit.say("Yes") if value else visit.say("No")
+        return visit.translate_text("Yes") if value else visit.translate_text("No")
     if each.kind == "grants":
         return ", ".join(sorted(value)) or "–"
     return str(value) or "–"
 
 
-async def try_confirm(
-    visit: Visit, page: ConfirmPage, work: Callable[[], Awaitable[Response]], status: int = 409
-) -> Response:
-    """What `work` answers; or the question again with why it cannot be done, such as jobs that still run."""
+async def submit_confirmation(visit: Visit, page: ConfirmPage, work: Callable[[], Awaitable[Response]]) -> Response:
+    """Return the response of `work`; on an error, the confirmation with the reason, such as running jobs."""
     try:
         return await work()
     except Conflict as error:
-        return await visit.show("parts/confirm.html", replace(page, wrong=wrong_of(visit, error)), status)
+        return await visit.respond(CONFIRM_TEMPLATE, replace(page, problem=build_field_problem(visit, error)), 409)

@@ -1,4 +1,4 @@
-"""What a form sent: names with texts, none of them trusted."""
+"""Submitted form data, which is untrusted."""
 
 from __future__ import annotations
 
@@ -12,32 +12,31 @@ from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
 
 MAX_FIELDS = 5000
-IN_A_THREAD = 64 * 1024  # bytes; what is more would hold others up
-TRUE = "on"  # what a browser sends for a box that is ticked
+THREAD_MIN_SIZE = 64 * 1024  # bytes; parsing more would block the event loop
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
     values: dict[str, list[str]] = field(default_factory=dict)
 
-    def text(self, name: str, default: str = "") -> str:
-        """Without blanks around it."""
-        return self.raw(name, default).strip()
+    def get_text(self, name: str, default: str = "") -> str:
+        """Return the value without surrounding whitespace."""
+        return self.get_raw_text(name, default).strip()
 
-    def raw(self, name: str, default: str = "") -> str:
-        """As it was typed, with line ends as we write them."""
+    def get_raw_text(self, name: str, default: str = "") -> str:
+        """Return the value as typed, with line ends normalized."""
         found = self.values.get(name)
         return found[0].replace("\r\n", "\n") if found else default
 
-    def all(self, name: str) -> list[str]:
+    def get_all(self, name: str) -> list[str]:
         return list(self.values.get(name, ()))
 
-    def is_on(self, name: str) -> bool:
+    def is_checked(self, name: str) -> bool:
         return bool(self.values.get(name))
 
-    def number(self, name: str) -> float | None:
-        """None where nothing was typed."""
-        text = self.text(name)
+    def get_number(self, name: str) -> float | None:
+        """Return the number; None if the field is empty."""
+        text = self.get_text(name)
         if not text:
             return None
         try:
@@ -48,24 +47,24 @@ class Form:
             raise UserError(msg("{text} is not a number", text=text[:40]), field=name)
         return value
 
-    def whole(self, name: str) -> int | None:
-        value = self.number(name)
+    def get_integer(self, name: str) -> int | None:
+        value = self.get_number(name)
         if value is not None and value != int(value):
             raise UserError(msg("{value} is not a whole number", value=f"{value:g}"), field=name)
         return None if value is None else int(value)
 
 
-def _pairs(body: bytes) -> list[tuple[str, str]]:
+def _parse_pairs(body: bytes) -> list[tuple[str, str]]:
     return parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=MAX_FIELDS)
 
 
 async def read_form(request: Request) -> Form:
-    """The border bounds its size."""
+    """Parse the body, whose size the server limits."""
     body = await request.body()
     try:
-        pairs = await asyncio.to_thread(_pairs, body) if len(body) > IN_A_THREAD else _pairs(body)
+        pairs = await asyncio.to_thread(_parse_pairs, body) if len(body) > THREAD_MIN_SIZE else _parse_pairs(body)
     except ValueError:
-        raise UserError(msg("A form has at most {most_fields} fields", most_fields=MAX_FIELDS)) from None
+        raise UserError(msg("A form can have at most {max_fields} fields", max_fields=MAX_FIELDS)) from None
     values: dict[str, list[str]] = {}
     for name, value in pairs:
         values.setdefault(name, []).append(value)

@@ -1,4 +1,4 @@
-"""What the kinds of datasets and images are called."""
+"""Display names of dataset and image kinds."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ from holdfast.services.datasets.kinds import ENV, FOLDER, GIT, NFS, VOLUME
 from .visit import Visit
 
 
-def dataset_kinds(visit: Visit) -> dict[str, tuple[str, str]]:
-    """Kind -> what it is called, and what it is."""
-    say = visit.say
+def name_dataset_kinds(visit: Visit) -> dict[str, tuple[str, str]]:
+    """Map each kind to its name and description."""
+    _ = visit.translate_text
     return {
-        FOLDER: (say("Folder"), say("A folder of this machine that is there already.")),
-        NFS: (say("NFS"), say("A folder of a file server that is mounted on this machine.")),
-        VOLUME: (say("Volume"), say("A folder that is made and kept here.")),
-        GIT: (say("Git"), say("The newest commit of a branch, brought up to date by itself.")),
-        ENV: (say("Variables"), say("Environment variables, such as passwords of a database.")),
+        FOLDER: (_("Folder"), _("An existing folder on this server.")),
+        NFS: (_("NFS"), _("A folder on a file server that is mounted on this server.")),
+        VOLUME: (_("Volume"), _("A folder that Holdfast creates and manages.")),
+        GIT: (_("Git"), _("The newest commit of a branch, synced automatically.")),
+        ENV: (_("Variables"), _("Environment variables, such as database passwords.")),
     }
 
 
-def image_kind(visit: Visit, kind: ImageKind) -> str:
-    words = {ImageKind.BOTH: visit.say("Universal"), ImageKind.CPU: visit.say("CPU"), ImageKind.GPU: visit.say("GPU")}
+def name_image_kind(visit: Visit, kind: ImageKind) -> str:
+    words = {
+        ImageKind.BOTH: visit.translate_text("Universal"),
+        ImageKind.CPU: visit.translate_text("CPU"),
+        ImageKind.GPU: visit.translate_text("GPU"),
+    }
     return words[kind]

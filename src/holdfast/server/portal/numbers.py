@@ -1,12 +1,12 @@
-"""Whole numbers in addresses, which anybody can write."""
+"""Integers in URLs, which are untrusted."""
 
 from __future__ import annotations
 
-MAX_SIZE = 2**62  # what a database can compare with
+MAX_INTEGER = 2**62  # fits into a database integer
 
 
-def whole_number(text: str, most: int = MAX_SIZE) -> int | None:
-    """None where it is no such number, or more than `most`."""
+def parse_integer(text: str, most: int = MAX_INTEGER) -> int | None:
+    """Parse an integer; None if it is invalid or greater than `most`."""
     if not (text.isascii() and text.isdecimal() and len(text) < 20):
         return None
     number = int(text)

@@ -1,5 +1,5 @@
-"""Language and theme: in cookies, so that a page knows them before it knows who looks; and with the user, so that they
-come back in another browser."""
+"""Language and theme: in cookies, so that they apply before login; and with the user, so that they apply in every
+browser."""
 
 from __future__ import annotations
 
@@ -9,45 +9,47 @@ from starlette.responses import Response
 
 from holdfast.core.access import Actor
 
-from ..origin import origin_of
+from ..origin import get_origin
 from .forms import Form
-from .languages import CODES
-from .visit import LANGUAGE_COOKIE, THEME_COOKIE, THEMES, YEAR, Visit
+from .translations import CODES
+from .visit import LANGUAGE_COOKIE, THEME_COOKIE, THEMES, YEAR_SECONDS, Visit
 
-CHOSEN_COOKIE = "holdfast_chosen"  # somebody chose just now, before they logged in
-CHOSEN_FOR = 600  # seconds
+CHOSEN_COOKIE = "holdfast_chosen"  # set when a visitor chooses before login
+CHOSEN_COOKIE_MAX_AGE = 600  # seconds
 _COOKIES = {"language": LANGUAGE_COOKIE, "theme": THEME_COOKIE}
-_KNOWN: Mapping[str, tuple[str, ...]] = {"language": tuple(CODES), "theme": THEMES}
+_ALLOWED_VALUES: Mapping[str, tuple[str, ...]] = {"language": tuple(CODES), "theme": THEMES}
 
 
-def preferences_in(form: Form) -> dict[str, str]:
-    return _sane({name: form.text(name) for name in _COOKIES})
+def read_preferences(form: Form) -> dict[str, str]:
+    return _filter_valid_preferences({name: form.get_text(name) for name in _COOKIES})
 
 
-def keep_in_browser(visit: Visit, response: Response, preferences: Mapping[str, str]) -> None:
+def set_preference_cookies(visit: Visit, response: Response, preferences: Mapping[str, str]) -> None:
     for name, value in preferences.items():
-        _set(visit, response, _COOKIES[name], value, YEAR)
+        _set_cookie(visit, response, _COOKIES[name], value, YEAR_SECONDS)
     if visit.actor is None:
-        _set(visit, response, CHOSEN_COOKIE, "1", CHOSEN_FOR)
+        _set_cookie(visit, response, CHOSEN_COOKIE, "1", CHOSEN_COOKIE_MAX_AGE)
 
 
-async def bring_back(visit: Visit, response: Response, user: str) -> None:
-    """At a login: what the user chose before, unless they have just chosen otherwise."""
+async def restore_preferences(visit: Visit, response: Response, user: str) -> None:
+    """At login, restore the saved preferences of the user, except those just chosen."""
     actor = Actor(name=user)
     if CHOSEN_COOKIE in visit.request.cookies:
-        chosen = _sane({name: visit.request.cookies.get(cookie, "") for name, cookie in _COOKIES.items()})
+        chosen = _filter_valid_preferences(
+            {name: visit.request.cookies.get(cookie, "") for name, cookie in _COOKIES.items()}
+        )
         await visit.services.users.set_preferences(actor, chosen)
         response.delete_cookie(CHOSEN_COOKIE, path="/")
         return
-    kept = _sane(await visit.services.users.preferences(actor))
-    for name, value in kept.items():
-        _set(visit, response, _COOKIES[name], value, YEAR)
+    saved = _filter_valid_preferences(await visit.services.users.get_preferences(actor))
+    for name, value in saved.items():
+        _set_cookie(visit, response, _COOKIES[name], value, YEAR_SECONDS)
 
 
-def _sane(given: Mapping[str, str]) -> dict[str, str]:
-    return {name: given[name] for name, known in _KNOWN.items() if given.get(name) in known}
+def _filter_valid_preferences(preferences: Mapping[str, str]) -> dict[str, str]:
+    return {name: preferences[name] for name, known in _ALLOWED_VALUES.items() if preferences.get(name) in known}
 
 
-def _set(visit: Visit, response: Response, name: str, value: str, seconds: int) -> None:
-    secure = origin_of(visit.request).startswith("https:")
+def _set_cookie(visit: Visit, response: Response, name: str, value: str, seconds: int) -> None:
+    secure = get_origin(visit.request).startswith("https:")
     response.set_cookie(name, value, max_age=seconds, path="/", secure=secure, httponly=True, samesite="lax")

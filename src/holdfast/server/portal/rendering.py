@@ -1,4 +1,4 @@
-"""Templates: the environment they live in, and what they may call."""
+"""The template environment, its filters and globals."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from markupsafe import Markup, escape
 
 from holdfast import __version__
 
-from .code_spans import coded
-from .languages import CODES, words_in
-from .static_files import FOLDER, assets
+from .code_spans import render_code_spans
+from .static_files import FOLDER, load_assets
+from .translations import CODES, get_translations
 
 
-def render(template: str, language: str, **variables: object) -> str:
-    return environment(language).get_template(template).render(variables)
+def render_template(template: str, language: str, **variables: object) -> str:
+    return create_environment(language).get_template(template).render(variables)
 
 
 @cache
-def environment(code: str) -> Environment:
-    """One for each language: macros that a template imports see its words, and nothing of the page."""
-    found = Environment(
+def create_environment(code: str) -> Environment:
+    """Create the environment of a language: imported macros see its globals, but not the page."""
+    environment = Environment(
         loader=FileSystemLoader(FOLDER.with_name("templates")),
         autoescape=True,
         undefined=StrictUndefined,
@@ -33,35 +33,35 @@ def environment(code: str) -> Environment:
         cache_size=-1,
         extensions=["jinja2.ext.i18n", "jinja2.ext.do"],
     )
-    found.filters.update(
-        when=show_when,
-        span=show_span,
-        bytes=show_bytes,
-        number=show_number,
+    environment.filters.update(
+        when=format_time_html,
+        span=format_elapsed_html,
+        bytes=format_bytes,
+        number=format_number_html,
         segment=lambda text: quote(text, safe=""),
-        coded=coded,
+        coded=render_code_spans,
     )
-    words = words_in(code)
-    found.globals.update(
-        _=words.say,
-        gettext=words.say,
-        ngettext=words.count,
-        tell=words.tell,
-        told=words.told,
-        ended=words.ended,
-        asset=assets().address,
-        has_vendor=assets().has_vendor,
+    words = get_translations(code)
+    environment.globals.update(
+        _=words.translate_text,
+        gettext=words.translate_text,
+        ngettext=words.translate_plural,
+        translate_message=words.translate_message,
+        render_message=words.render_message,
+        end_sentence=words.end_sentence,
+        asset=load_assets().build_address,
+        has_vendor=load_assets().has_vendor,
         languages=CODES,
         version=__version__,
     )
-    return found
+    return environment
 
 
-# -- filters. Scripts put times into the reader's own zone and language; what is here is read without them.
+# -- filters. Scripts convert times to the time zone and language of the reader; these are read without scripts.
 
 
-def show_when(at: datetime | None, kind: str = "ago") -> Markup:
-    """An instant; `kind` says how a script shows it: ago, date or clock."""
+def format_time_html(at: datetime | None, kind: str = "ago") -> Markup:
+    """Format a time; `kind` is how a script shows it: ago, date or clock."""
     if at is None:
         return Markup('<span class="none">–</span>')
     utc = at.astimezone(UTC)
@@ -69,33 +69,33 @@ def show_when(at: datetime | None, kind: str = "ago") -> Markup:
     return Markup(f'<time datetime="{text[:10]}T{text[11:]}Z" data-show="{kind}">{text[:16]} UTC</time>')
 
 
-def show_span(began: datetime | None, ended: datetime | None, now: datetime | None = None) -> Markup:
-    """How long something took, or takes: a script counts on while it has no end."""
+def format_elapsed_html(began: datetime | None, ended: datetime | None, now: datetime | None = None) -> Markup:
+    """Format an elapsed time; a script updates it while there is no end."""
     if began is None:
         return Markup('<span class="none">–</span>')
     until = now or datetime.now(UTC)
     if ended is not None:
-        return Markup('<span class="span">{}</span>').format(show_length(ended - began))
+        return Markup('<span class="span">{}</span>').format(format_length(ended - began))
     return Markup('<span class="span" data-since="{}">{}</span>').format(
-        began.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), show_seconds(until - began)
+        began.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), format_clock(until - began)
     )
 
 
-def show_length(length: timedelta) -> str:
-    """What has ended within a second still took some time: 0.4 s."""
+def format_length(length: timedelta) -> str:
+    """Format a duration, with fractions below a second: 0.4 s."""
     tenths = int(length.total_seconds() * 10)
-    return f"{max(1, tenths) / 10} s" if timedelta(0) < length < timedelta(seconds=1) else show_seconds(length)
+    return f"{max(1, tenths) / 10} s" if timedelta(0) < length < timedelta(seconds=1) else format_clock(length)
 
 
-def show_seconds(length: timedelta) -> str:
-    """1d 02:03:04, as js/times.js counts on, too."""
+def format_clock(length: timedelta) -> str:
+    """Format as 1d 02:03:04, like js/times.js."""
     seconds = max(0, int(length.total_seconds()))
-    days, rest = divmod(seconds, 86400)
-    clock = f"{rest // 3600:02d}:{rest % 3600 // 60:02d}:{rest % 60:02d}"
+    days, seconds = divmod(seconds, 86400)
+    clock = f"{seconds // 3600:02d}:{seconds % 3600 // 60:02d}:{seconds % 60:02d}"
     return f"{days}d {clock}" if days else clock
 
 
-def show_bytes(count: float | None) -> str:
+def format_bytes(count: float | None) -> str:
     if count is None:
         return "–"
     size = float(count)
@@ -106,6 +106,6 @@ def show_bytes(count: float | None) -> str:
     return f"{size:.1f} TiB"
 
 
-def show_number(value: float | None) -> Markup:
-    """∞ for no bound."""
+def format_number_html(value: float | None) -> Markup:
+    """Format a number; ∞ for no limit."""
     return Markup("∞") if value is None else escape(f"{value:g}")

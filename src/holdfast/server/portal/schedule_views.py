@@ -1,4 +1,4 @@
-"""Schedules as pages show them: how each stands, who may do what with it, and its times in its own zone."""
+"""Schedules for pages: status, permissions, and times in the time zone of the schedule."""
 
 from __future__ import annotations
 
@@ -8,45 +8,47 @@ from datetime import datetime, tzinfo
 from functools import cache
 from zoneinfo import available_timezones
 
-from holdfast.core.access import Actor, may_act, may_run_again
-from holdfast.core.schedule import RecurrenceKind, Run, Schedule
+from holdfast.core.access import Actor, can_act_on, can_rerun
+from holdfast.core.schedule import RecurrenceKind, Schedule, ScheduleRun
 from holdfast.services import Services
-from holdfast.services.schedules.recurrence import BadRecurrence
+from holdfast.services.schedules.recurrence import InvalidRecurrence
 
-UPCOMING = 5
+MAX_UPCOMING_RUNS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleView:
     schedule: Schedule
     status: str  # active, invalid, paused, on-demand or over
-    zone: str  # the one it goes by
-    cron: str  # the text it goes by; empty when it never runs by itself
-    last: Run | None
-    may_act: bool
-    may_run: bool
+    zone: str  # its time zone
+    cron: str  # its cron expression; empty if it only runs on demand
+    last: ScheduleRun | None
+    can_act: bool
+    can_run: bool
 
 
 @dataclass(frozen=True, slots=True)
 class DueTime:
     at: datetime
-    text: str  # in the zone of the schedule, in the reader's language
+    text: str  # in the time zone of the schedule and the language of the reader
 
 
-def view_of(schedule: Schedule, services: Services, actor: Actor, last: Run | None = None) -> ScheduleView:
+def build_schedule_view(
+    schedule: Schedule, services: Services, actor: Actor, last: ScheduleRun | None = None
+) -> ScheduleView:
     group, owner, secrets = schedule.group, schedule.user, bool(schedule.job.secrets)
     return ScheduleView(
         schedule=schedule,
-        status=status_of(schedule),
+        status=get_schedule_status(schedule),
         zone=schedule.recurrence.timezone or services.schedules.timing.timezone,
-        cron=schedule.recurrence.in_force or "",
+        cron=schedule.recurrence.effective_cron or "",
         last=last,
-        may_act=may_act(actor, group, owner),
-        may_run=schedule.invalid is None and may_run_again(actor, group, owner, secrets=secrets),
+        can_act=can_act_on(actor, group, owner),
+        can_run=schedule.invalid is None and can_rerun(actor, group, owner, secrets=secrets),
     )
 
 
-def status_of(schedule: Schedule) -> str:
+def get_schedule_status(schedule: Schedule) -> str:
     if schedule.invalid is not None:
         return "invalid"
     if schedule.paused:
@@ -56,24 +58,24 @@ def status_of(schedule: Schedule) -> str:
     return "over" if schedule.next_run_at is None and schedule.queued_at is None else "active"
 
 
-async def next_runs(services: Services, schedule: Schedule, language: str) -> tuple[DueTime, ...]:
-    """None where it does not run by itself just now."""
+async def list_next_runs(services: Services, schedule: Schedule, language: str) -> tuple[DueTime, ...]:
+    """Return the next runs; none if it is paused, invalid or only runs on demand."""
     if schedule.next_run_at is None or schedule.invalid is not None:
         return ()
     try:
-        times = await services.schedules.preview(schedule.recurrence, UPCOMING, ends_at=schedule.ends_at)
-        return due_times(times, services.schedules.timing.zone(schedule.recurrence), language)
-    except BadRecurrence:
+        times = await services.schedules.preview_times(schedule.recurrence, MAX_UPCOMING_RUNS, ends_at=schedule.ends_at)
+        return build_due_times(times, services.schedules.timing.resolve_zone(schedule.recurrence), language)
+    except InvalidRecurrence:
         return ()
 
 
-def due_times(times: Sequence[datetime], zone: tzinfo, language: str) -> tuple[DueTime, ...]:
-    return tuple(DueTime(at, show_in_zone(at, zone, language)) for at in times)
+def build_due_times(times: Sequence[datetime], zone: tzinfo, language: str) -> tuple[DueTime, ...]:
+    return tuple(DueTime(at, format_in_zone(at, zone, language)) for at in times)
 
 
-def show_in_zone(at: datetime, zone: tzinfo, language: str) -> str:
-    """Mon, Nov 16, 2026, 04:00 EST; in the reader's language. Scripts know the reader's own zone only."""
-    from babel.dates import format_skeleton  # a megabyte, on first use
+def format_in_zone(at: datetime, zone: tzinfo, language: str) -> str:
+    """Format as Mon, Nov 16, 2026, 04:00 EST in the language of the reader. Scripts only know the local time zone."""
+    from babel.dates import format_skeleton  # uses a megabyte, so it is loaded on first use
 
     there = at.astimezone(zone)
     date = format_skeleton("yMMMEd", there, locale=language.replace("-", "_"))
@@ -81,7 +83,7 @@ def show_in_zone(at: datetime, zone: tzinfo, language: str) -> str:
 
 
 @cache
-def zone_names() -> tuple[str, ...]:
-    """Those that people look for: a place, or UTC."""
+def list_zone_names() -> tuple[str, ...]:
+    """Return the time zones to choose from: locations and UTC."""
     places = (name for name in available_timezones() if "/" in name and not name.startswith("Etc/"))
     return (*sorted(places), "UTC")

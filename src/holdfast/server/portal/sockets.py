@@ -1,7 +1,7 @@
-"""WebSockets of our own pages: one for each that is live. Browsers let every site open a socket to us and send our
-cookie along, so where it comes from is checked first; a login that ended closes it.
+"""WebSockets of live pages. Browsers let every site open a WebSocket with our cookie, so the origin is checked first;
+an ended login closes it.
 
-A page that is closed with LOGGED_OUT goes to the login page, and with TOO_MANY tries again later.
+On the close code LOGGED_OUT a page goes to the login page; on TOO_MANY it retries later.
 """
 
 from __future__ import annotations
@@ -22,92 +22,99 @@ from holdfast.services.fair_limiter import FairLimiter, LimitReached
 
 from .. import sessions
 from ..access_guard import AccessGuard, Require
-from ..sockets import FAILED, LOGGED_OUT, REFUSED, TOO_MANY, Messages, until_one_ends
+from ..sockets import FAILED_CODE, LOGGED_OUT_CODE, REFUSED_CODE, TOO_MANY_CODE, WebSocketMessages, run_until_first_ends
 
-__all__ = ["LOGGED_OUT", "REFUSED", "TOO_MANY", "Line", "socket", "until_one_ends"]
+__all__ = [
+    "LOGGED_OUT_CODE",
+    "REFUSED_CODE",
+    "TOO_MANY_CODE",
+    "PortalSocket",
+    "build_socket_route",
+    "run_until_first_ends",
+]
 
 log = logging.getLogger(__name__)
 
-MAX_PER_USER = 200  # open at one time: each costs the server a file, of which there are only so many
+MAX_PER_USER = 200  # open at the same time: each uses a file descriptor of the server
 
 
-class Line(Messages):
-    """An open socket, and whose it is."""
+class PortalSocket(WebSocketMessages):
+    """An open WebSocket and its user."""
 
     def __init__(self, socket: WebSocket, services: Services, session: str) -> None:
         super().__init__(socket)
         self.services = services
-        self.mark = services.changes.mark  # before the page knows that the socket is open, so that it misses nothing
+        self.mark = services.changes.mark  # set before the page sees the socket open, so that no change is missed
         self._session = session
 
-    async def actor(self) -> Actor:
-        """As things stand now; NotLoggedIn once the login has ended. Cheap: ask before everything that is sent."""
-        return await self.services.tokens.actor(self._session)
+    async def load_actor(self) -> Actor:
+        """Return the current actor; NotLoggedIn once the login has ended. Cheap: call it before each message."""
+        return await self.services.tokens.resolve_actor(self._session)
 
-    def guard(self, require: Require = lambda actor: None) -> AccessGuard:
-        """For as long as its login is valid and `require` holds."""
-        return AccessGuard(self.services.tokens, self.actor, require)
-
-
-Serve = Callable[[Line], Coroutine[Any, Any, None]]
+    def create_guard(self, require: Require = lambda actor: None) -> AccessGuard:
+        """Return a guard that is valid while the login is valid and `require` passes."""
+        return AccessGuard(self.services.tokens, self.load_actor, require)
 
 
-def socket(path: str, serve: Serve, *, listens: bool = False) -> WebSocketRoute:
-    """`listens`: `serve` receives messages itself; else whatever comes is left aside, and a page that goes ends it."""
+SocketHandler = Callable[[PortalSocket], Coroutine[Any, Any, None]]
+
+
+def build_socket_route(path: str, serve: SocketHandler, *, listens: bool = False) -> WebSocketRoute:
+    """Build a WebSocket route. `listens`: `serve` receives messages itself; else they are discarded."""
 
     async def endpoint(websocket: WebSocket) -> None:
         services: Services = websocket.app.state.services
-        session = sessions.session_of(websocket)
+        session = sessions.read_session_cookie(websocket)
         try:
             if "origin" not in websocket.headers:
-                raise Forbidden(msg("A page says where it is from"))
+                raise Forbidden(msg("The WebSocket request has no Origin header"))
             sessions.check_origin(websocket)
         except Forbidden:
-            await websocket.close(REFUSED)  # before it was accepted: the answer is 403
+            await websocket.close(REFUSED_CODE)  # not accepted yet: the response is 403
             return
-        line = Line(websocket, services, session or "")
+        line = PortalSocket(websocket, services, session or "")
         await websocket.accept()
-        code = await _run_one_of_few(serve, line, listens)  # after: a page learns a code of ours no other way
+        code = await _serve_limited(serve, line, listens)  # accepted first, so that the page sees the code
         with suppress(RuntimeError, WebSocketDisconnect):
             await websocket.close(code)
 
     return WebSocketRoute(path, endpoint)
 
 
-_open = FairLimiter(per_key=MAX_PER_USER, max_waiting=0)
+_open_sockets = FairLimiter(per_key=MAX_PER_USER, max_waiting=0)
 
 
-async def _run_one_of_few(serve: Serve, line: Line, listens: bool) -> int:
-    """The code to close with."""
+async def _serve_limited(serve: SocketHandler, line: PortalSocket, listens: bool) -> int:
+    """Run `serve`; return the close code."""
     try:
-        user = (await line.actor()).name
+        user = (await line.load_actor()).name
     except NotLoggedIn:
-        return LOGGED_OUT
+        return LOGGED_OUT_CODE
     try:
-        async with _open.slot(user):
-            return await _run(serve, line, listens)
+        async with _open_sockets.slot(user):
+            return await _serve_socket(serve, line, listens)
     except LimitReached:
-        return TOO_MANY
+        return TOO_MANY_CODE
 
 
-async def _run(serve: Serve, line: Line, listens: bool) -> int:
-    """The code to close with."""
-    work = [serve(line), line.guard().watch()]
-    ended = await until_one_ends(*work, *([] if listens else [_drain(line)]))
-    return next((code for code in map(_code, ended) if code), 1000)
+async def _serve_socket(serve: SocketHandler, line: PortalSocket, listens: bool) -> int:
+    """Run `serve`; return the close code."""
+    work = [serve(line), line.create_guard().wait_for_revocation()]
+    ended = await run_until_first_ends(*work, *([] if listens else [_discard_messages(line)]))
+    return next((code for code in map(_get_close_code, ended) if code), 1000)
 
 
-def _code(ended: object) -> int | None:
+def _get_close_code(ended: object) -> int | None:
     if isinstance(ended, NotLoggedIn):
-        return LOGGED_OUT
+        return LOGGED_OUT_CODE
     if isinstance(ended, UserError):
-        return REFUSED
+        return REFUSED_CODE
     if isinstance(ended, Exception) and not isinstance(ended, WebSocketDisconnect):
         log.error("a live page failed", extra={"event": "internal-error", "error": repr(ended)}, exc_info=ended)
-        return FAILED
+        return FAILED_CODE
     return None
 
 
-async def _drain(line: Line) -> None:
+async def _discard_messages(line: PortalSocket) -> None:
     while True:
         await line.receive()

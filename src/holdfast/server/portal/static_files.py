@@ -1,7 +1,7 @@
-"""Styles, scripts and pictures of the portal, under an address that changes with them: browsers keep them for good.
+"""Styles, scripts and images of the portal. Their URLs contain a hash, so browsers cache them forever.
 
-Our own files are served as they are written. `vendor/` is bundled from npm packages at set-up (see web/); where that
-could not be done, pages do without it and say so.
+Our own files are served unchanged. `vendor/` is bundled from npm packages at set-up (see web/); without it, pages work
+with reduced features and show a note.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path, PurePath
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..compression import WORTH_IT, accepts_gzip
+from ..compression import MIN_COMPRESSED_SIZE, accepts_gzip
 
 FOLDER = Path(__file__).with_name("static")
 PREFIX = "/static"
-STYLES = "portal.css"  # all of css/, in order of name
-_FOR_GOOD = "public, max-age=31536000, immutable"
-_TYPES = {
+STYLES = "portal.css"  # all of css/, sorted by name
+_CACHE_FOREVER = "public, max-age=31536000, immutable"
+_CONTENT_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
@@ -36,17 +36,17 @@ class Asset:
     plain: bytes
 
     @cached_property
-    def small(self) -> bytes | None:
-        """Compressed by gzip, when it is first asked for: all of them would delay the first page."""
-        return gzip.compress(self.plain, 9, mtime=0) if len(self.plain) >= WORTH_IT else None
+    def gzipped(self) -> bytes | None:
+        """The gzip-compressed content, computed on first use: compressing all files would delay the first page."""
+        return gzip.compress(self.plain, 9, mtime=0) if len(self.plain) >= MIN_COMPRESSED_SIZE else None
 
 
 @dataclass(frozen=True, slots=True)
 class Assets:
-    mark: str  # of all of them
+    mark: str  # hash of all files
     files: dict[str, Asset]
 
-    def address(self, name: str) -> str:
+    def build_address(self, name: str) -> str:
         return f"{PREFIX}/{self.mark}/{name}"
 
     @property
@@ -55,30 +55,32 @@ class Assets:
 
 
 @cache
-def assets() -> Assets:
-    """Read once."""
-    found = {str(path.relative_to(FOLDER)): path.read_bytes() for path in sorted(FOLDER.rglob("*")) if _is_ours(path)}
+def load_assets() -> Assets:
+    """Return all files, read on first use."""
+    found = {
+        str(path.relative_to(FOLDER)): path.read_bytes() for path in sorted(FOLDER.rglob("*")) if _is_served_file(path)
+    }
     styles = b"\n".join(data for name, data in found.items() if name.startswith("css/"))
     served = {name: data for name, data in found.items() if not name.startswith("css/")} | {STYLES: styles}
     digest = hashlib.sha256()
     for name, data in sorted(served.items()):
         digest.update(name.encode() + b"\0" + hashlib.sha256(data).digest())
-    files = {name: Asset(_TYPES[PurePath(name).suffix], data) for name, data in served.items()}
+    files = {name: Asset(_CONTENT_TYPES[PurePath(name).suffix], data) for name, data in served.items()}
     return Assets(digest.hexdigest()[:16], files)
 
 
-def _is_ours(path: Path) -> bool:
-    return path.is_file() and path.suffix in _TYPES
+def _is_served_file(path: Path) -> bool:
+    return path.is_file() and path.suffix in _CONTENT_TYPES
 
 
 async def serve_asset(request: Request) -> Response:
-    """An address of an older release is answered with what is here now, kept by nobody."""
-    known = assets()
+    """Serve a file. For a URL of an older release, serve the current file without caching."""
+    known = load_assets()
     asset = known.files.get(request.path_params["name"])
     if asset is None:
         return Response("There is no such file", 404, media_type="text/plain")
     current = request.path_params["mark"] == known.mark
-    headers = {"Cache-Control": _FOR_GOOD if current else "no-store", "Vary": "Accept-Encoding"}
-    if accepts_gzip(request.headers.get("accept-encoding", "")) and asset.small is not None:
-        return Response(asset.small, headers={**headers, "Content-Encoding": "gzip"}, media_type=asset.kind)
+    headers = {"Cache-Control": _CACHE_FOREVER if current else "no-store", "Vary": "Accept-Encoding"}
+    if accepts_gzip(request.headers.get("accept-encoding", "")) and asset.gzipped is not None:
+        return Response(asset.gzipped, headers={**headers, "Content-Encoding": "gzip"}, media_type=asset.kind)
     return Response(asset.plain, headers=headers, media_type=asset.kind)

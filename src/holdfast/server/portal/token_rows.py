@@ -1,34 +1,45 @@
-"""Tokens as pages list them: one's own, and to admins those of others."""
+"""Rows of token lists: your own tokens and, for admins, those of other users."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from starlette.responses import Response
+
 from holdfast.core.records import Token
-from holdfast.services.people.access_tokens import kind_of
+from holdfast.services.people.access_tokens import get_token_kind
 
 from .visit import Visit
 
-MAX_SHOWN = 500
+MAX_SHOWN_TOKENS = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRow:
     token: Token
     kind: str  # api, login, machine
-    here: bool  # the login of this very browser
+    here: bool  # the login of this browser
     ended: bool
 
 
-async def token_rows(visit: Visit, user: str) -> tuple[tuple[TokenRow, ...], int]:
-    """And how many are left out."""
-    found = await visit.services.tokens.list(visit.who, user)
-    own = (await visit.services.tokens.which(visit.session or "")).id
+async def list_token_rows(visit: Visit, user: str) -> tuple[tuple[TokenRow, ...], int]:
+    """Return the rows, and how many tokens are not shown."""
+    found = await visit.services.tokens.list(visit.current_actor, user)
+    own = (await visit.services.tokens.find_token(visit.session or "")).id
     now = datetime.now(UTC)
-    return tuple(_row(token, own, now) for token in found[:MAX_SHOWN]), max(0, len(found) - MAX_SHOWN)
+    rows = tuple(_build_token_row(token, own, now) for token in found[:MAX_SHOWN_TOKENS])
+    return rows, max(0, len(found) - MAX_SHOWN_TOKENS)
 
 
-def _row(token: Token, own: str, now: datetime) -> TokenRow:
+async def remove_token(visit: Visit, user: str, path: str) -> Response:
+    """Remove the token of the URL if it belongs to the user; redirect to the list."""
+    token_id = visit.path_params["id"]
+    if token_id in {token.id for token in await visit.services.tokens.list(visit.current_actor, user)}:
+        await visit.services.tokens.delete(visit.current_actor, token_id)
+    return visit.redirect(path, visit.translate_text("The token was revoked."))
+
+
+def _build_token_row(token: Token, own: str, now: datetime) -> TokenRow:
     ended = token.expires_at is not None and token.expires_at <= now
-    return TokenRow(token=token, kind=kind_of(token.id).name.lower(), here=token.id == own, ended=ended)
+    return TokenRow(token=token, kind=get_token_kind(token.id).name.lower(), here=token.id == own, ended=ended)

@@ -1,76 +1,85 @@
-"""How much of what there is is used: the lines that bars are drawn from."""
+"""Lines of usage bars: resources in use, and their limits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from holdfast.core.scheduling.placement import Amount, Quota, show_bytes
-from holdfast.core.verdicts import Used
+from holdfast.core.scheduling.placement import Amount, Quota, format_bytes
+from holdfast.core.verdicts import ResourceUsage
 
 from .visit import Visit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UseLine:
+class UsageLine:
     label: str
     used: float
-    limit: float | None  # None: no bound
+    limit: float | None  # None: no limit
     text: str
 
 
-def quota_lines(visit: Visit, used: Amount, quota: Quota) -> tuple[UseLine, ...]:
-    """In use, of what may be."""
-    form = visit.say("{used} of {limit}")
-    texts = {
-        "cpu": (visit.say("CPU"), _cores(used.cpu), _number(quota.cpu)),
-        "memory": (
-            visit.say("Memory"),
-            show_bytes(used.memory),
-            "∞" if quota.memory is None else show_bytes(quota.memory),
-        ),
-        "gpu": (visit.say("GPU"), f"{used.gpu}", _number(quota.gpu)),
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageBars:
+    """Usage of a group, a machine, a job or a role."""
+
+    name: str
+    lines: tuple[UsageLine, ...]
+    mine: tuple[UsageLine, ...] = ()  # if there is a limit per user
+
+
+def build_quota_lines(visit: Visit, used: Amount, quota: Quota) -> tuple[UsageLine, ...]:
+    """Build lines of usage and quota."""
+    _ = visit.translate_text
+    rows = (
+        (_("CPU"), used.cpu, quota.cpu, _format_cores(used.cpu), _format_limit(quota.cpu)),
+        (_("Memory"), used.memory, quota.memory, format_bytes(used.memory), _format_size_limit(quota.memory)),
+        (_("GPU"), used.gpu, quota.gpu, f"{used.gpu}", _format_limit(quota.gpu)),
+    )
+    template = _("{used} of {limit}")
     return tuple(
-        UseLine(
-            label=label, used=getattr(used, name), limit=getattr(quota, name), text=form.format(used=one, limit=other)
-        )
-        for name, (label, one, other) in texts.items()
+        UsageLine(label=label, used=amount, limit=limit, text=template.format(used=used_text, limit=limit_text))
+        for label, amount, limit, used_text, limit_text in rows
     )
 
 
-def machine_lines(visit: Visit, free: Amount, whole: Amount) -> tuple[UseLine, ...]:
-    """In use, of all there is; without GPUs where there are none."""
-    lines = quota_lines(visit, whole.minus(free), Quota(cpu=whole.cpu, memory=whole.memory, gpu=whole.gpu))
-    return lines if whole.gpu else lines[:2]
+def build_machine_lines(visit: Visit, free: Amount, capacity: Amount) -> tuple[UsageLine, ...]:
+    """Build lines of usage and capacity of a machine, without GPUs if it has none."""
+    lines = build_quota_lines(
+        visit, capacity.minus(free), Quota(cpu=capacity.cpu, memory=capacity.memory, gpu=capacity.gpu)
+    )
+    return lines if capacity.gpu else lines[:2]
 
 
-def used_lines(visit: Visit, used: Used) -> tuple[UseLine, ...]:
-    """What a job used of what it asked for; what was not measured is left out."""
-    found = [(visit.say("CPU"), used.cpu_used, used.cpu_asked, _cores), (visit.say("Memory"), *_memory(used))]
-    if used.gpu_asked:
-        found.append((visit.say("GPU"), used.gpu_used, used.gpu_asked, _cores))
-    form = visit.say("{used} of {limit} ({percent} %)")
+def build_efficiency_lines(visit: Visit, used: ResourceUsage) -> tuple[UsageLine, ...]:
+    """Build lines of usage and request of a job, for measured resources only."""
+    _ = visit.translate_text
+    rows: list[tuple[str, float | None, float, Callable[[float], str]]] = [
+        (_("CPU"), used.cpu_used, used.cpu_asked, _format_cores),
+        (_("Memory"), used.memory_peak, used.memory_asked, lambda count: format_bytes(int(count))),
+        (_("GPU"), used.gpu_used, used.gpu_asked, _format_cores),
+    ]
+    template = _("{used} of {limit} ({percent} %)")
     return tuple(
-        UseLine(
+        UsageLine(
             label=label,
-            used=min(have, asked),
-            limit=asked,
-            text=form.format(used=show(have), limit=show(asked), percent=round(100 * have / asked)),
+            used=min(amount, requested),
+            limit=requested,
+            text=template.format(used=show(amount), limit=show(requested), percent=round(100 * amount / requested)),
         )
-        for label, have, asked, show in found
-        if have is not None and asked
+        for label, amount, requested, show in rows
+        if amount is not None and requested
     )
 
 
-def _memory(used: Used) -> tuple[float | None, float, Callable[[float], str]]:
-    return used.memory_peak, used.memory_asked, lambda count: show_bytes(int(count))
-
-
-def _cores(cpu: float) -> str:
-    """What sums of fractions leave behind is nothing; nor is it less than nothing."""
+def _format_cores(cpu: float) -> str:
+    """Format cores. Rounding errors of sums are shown as 0."""
     return f"{round(cpu, 3) + 0.0:g}"
 
 
-def _number(limit: float | None) -> str:
+def _format_size_limit(limit: int | None) -> str:
+    return "∞" if limit is None else format_bytes(limit)
+
+
+def _format_limit(limit: float | None) -> str:
     return "∞" if limit is None else f"{limit:g}"

@@ -1,4 +1,4 @@
-"""One request of a browser: who looks, in which language, and the ways to answer."""
+"""One request of a browser: its user and language, and responses to it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -15,16 +16,16 @@ from holdfast.core.access import Actor
 from holdfast.core.errors import UserError
 from holdfast.services import Services
 
-from ..compression import compress
-from ..sessions import make_proof
-from .languages import Words, choose_language, words_in
-from .numbers import MAX_SIZE, whole_number
-from .rendering import render
+from ..compression import compress_response
+from ..sessions import create_csrf_token
+from .numbers import MAX_INTEGER, parse_integer
+from .rendering import render_template
+from .translations import Translations, choose_language, get_translations
 
 THEMES = ("auto", "light", "dark")
-LANGUAGE_COOKIE, THEME_COOKIE, SAID_COOKIE = "holdfast_language", "holdfast_theme", "holdfast_said"
-YEAR = 365 * 86400
-MAX_SAID_LENGTH = 3800  # bytes as a cookie; browsers take 4096 with its name
+LANGUAGE_COOKIE, THEME_COOKIE, FLASH_COOKIE = "holdfast_language", "holdfast_theme", "holdfast_said"
+YEAR_SECONDS = 365 * 86400
+MAX_FLASH_LENGTH = 3800  # bytes as a cookie; browsers accept 4096 including the name
 PART_HEADER = "hx-request"
 
 
@@ -32,127 +33,138 @@ PART_HEADER = "hx-request"
 class Visit:
     request: Request
     services: Services
-    words: Words
+    words: Translations
     theme: str
-    actor: Actor | None  # None before login, on the few pages that are for all
+    actor: Actor | None  # None before login, on public pages
     session: str | None  # the text of the login token
-    mark: str  # of changes, taken before anything was read: see services.changes
+    mark: str  # change mark from before the first read: see services.changes
     nonce: str = field(default_factory=lambda: secrets.token_urlsafe(16))  # for styles that scripts add
 
     @property
-    def who(self) -> Actor:
+    def current_actor(self) -> Actor:
         assert self.actor is not None
         return self.actor
 
     @property
+    def query(self) -> QueryParams:
+        return self.request.query_params
+
+    @property
+    def path_params(self) -> dict[str, Any]:
+        return self.request.path_params
+
+    @property
     def wants_part(self) -> bool:
-        """A script asks for a piece of the page; a browser that goes back asks for all of it."""
+        """Whether a script requests a part of the page; browser navigation requests all of it."""
         headers = self.request.headers
         return PART_HEADER in headers and "hx-history-restore-request" not in headers and "hx-boosted" not in headers
 
-    def number(self, name: str, most: int = MAX_SIZE) -> int | None:
-        """The whole number of this name in the address; None where there is none, or more than `most`."""
-        return whole_number(self.request.query_params.get(name, ""), most)
+    def get_query_integer(self, name: str, most: int = MAX_INTEGER) -> int | None:
+        """Return an integer query parameter; None if it is missing, invalid or greater than `most`."""
+        return parse_integer(self.query.get(name, ""), most)
 
-    def say(self, text: str, **names: Any) -> str:
-        """Our own text, written in English at this very place, in the visitor's language."""
-        said = self.words.say(text)
-        return said.format(**names) if names else said
+    def translate_text(self, text: str, **names: Any) -> str:
+        """Translate a text of the portal, written in English in the call."""
+        message = self.words.translate_text(text)
+        return message.format(**names) if names else message
 
-    def tell(self, text: str) -> str:
-        """What a service said, in the visitor's language."""
-        return self.words.tell(text)
+    def translate_plural(self, one: str, many: str, number: int, /, **names: Any) -> str:
+        """Translate a counted text of the portal."""
+        return self.words.translate_plural(one, many, number).format(**names)
 
-    def tell_error(self, error: UserError) -> str:
-        """What is wrong and what to do about it, as sentences."""
+    def translate_message(self, text: str) -> str:
+        """Translate a message of a service."""
+        return self.words.translate_message(text)
+
+    def translate_error(self, error: UserError) -> str:
+        """Translate an error and its hint, as sentences."""
         gap = "" if self.words.code.startswith("zh") else " "
-        parts = [self.tell(text) for text in (error.message, error.hint) if text]
-        return parts[0] if len(parts) == 1 else gap.join(map(self.words.ended, parts))
+        parts = [self.translate_message(text) for text in (error.message, error.hint) if text]
+        return parts[0] if len(parts) == 1 else gap.join(map(self.words.end_sentence, parts))
 
     @property
-    def here(self) -> str:
-        """This page's address, to come back to; home for what was answered to a form."""
+    def current_path(self) -> str:
+        """The path of this page, to return to; the home page after a form."""
         url = self.request.url
         return "/" if self.request.method != "GET" else url.path + (f"?{url.query}" if url.query else "")
 
     @property
-    def proof(self) -> str:
-        return make_proof(self.session) if self.session else ""
+    def csrf_token(self) -> str:
+        return create_csrf_token(self.session) if self.session else ""
 
     @property
-    def said(self) -> str:
-        """What was done just before, told once."""
-        return self._told()[0]
+    def flash_message(self) -> str:
+        """The message about the last action, shown once."""
+        return self._read_flash_cookie()[0]
 
     @property
-    def said_link(self) -> str:
-        """The page of ours that it is about, if it says so."""
-        link = self._told()[1]
-        return own_path(link) if link else ""
+    def flash_link(self) -> str:
+        """The portal page that the flash message links to, if any."""
+        link = self._read_flash_cookie()[1]
+        return sanitize_path(link) if link else ""
 
-    def _told(self) -> tuple[str, str]:
-        """Another server of this host may have set the cookie: what is none of ours is not told."""
+    def _read_flash_cookie(self) -> tuple[str, str]:
+        """Read the cookie. Ignore an invalid one: another server on this host may have set it."""
         try:
-            text, link = json.loads(bytes.fromhex(self.request.cookies.get(SAID_COOKIE, "")[:4096]))
+            text, link = json.loads(bytes.fromhex(self.request.cookies.get(FLASH_COOKIE, "")[:4096]))
         except (ValueError, TypeError, RecursionError):
             return "", ""
         plain = isinstance(text, str) and isinstance(link, str)
         return (text.encode("utf-8", "replace").decode(), link) if plain else ("", "")
 
-    # -- answers
+    # -- responses
 
     def render(self, template: str, page: Any) -> str:
-        return render(template, self.words.code, page=page, visit=self)
+        return render_template(template, self.words.code, page=page, visit=self)
 
-    async def show(self, template: str, page: Any, status: int = 200) -> Response:
-        """A page, or with a name that begins with _ a part of one. The template reads `page` and `visit` alone."""
+    async def respond(self, template: str, page: Any, status: int = 200) -> Response:
+        """Render a page, or a part if the template name begins with _. The template gets only `page` and `visit`."""
         response = Response(self.render(template, page), status, media_type="text/html")
-        response.headers["Content-Security-Policy"] = self.policy()
+        response.headers["Content-Security-Policy"] = self.build_content_policy()
         response.headers["Vary"] = "HX-Request, Cookie"
         response.headers["Referrer-Policy"] = "same-origin"
-        if SAID_COOKIE in self.request.cookies and not self.wants_part:
-            response.delete_cookie(SAID_COOKIE, path="/")
-        await compress(self.request, response)
+        if FLASH_COOKIE in self.request.cookies and not self.wants_part:
+            response.delete_cookie(FLASH_COOKIE, path="/")
+        await compress_response(self.request, response)
         return response
 
-    def go(self, path: str, said: str = "", *, link: str = "") -> Response:
-        """After something was done: to another page, which tells it, with a link to what it is about. Only ever to our
-        own."""
+    def redirect(self, path: str, message: str = "", *, link: str = "") -> Response:
+        """Redirect after an action to a portal page, which shows `message` with a link."""
         if self.wants_part:
-            response = Response(status_code=204, headers={"HX-Redirect": own_path(path)})
+            response = Response(status_code=204, headers={"HX-Redirect": sanitize_path(path)})
         else:
-            response = RedirectResponse(own_path(path), 303)
-        if said:
-            text = _fitting(said, link)
-            response.set_cookie(SAID_COOKIE, text, max_age=60, path="/", httponly=True, samesite="lax")
+            response = RedirectResponse(sanitize_path(path), 303)
+        if message:
+            text = _build_flash_cookie(message, link)
+            response.set_cookie(FLASH_COOKIE, text, max_age=60, path="/", httponly=True, samesite="lax")
         return response
 
-    def policy(self) -> str:
+    def build_content_policy(self) -> str:
         return (
             "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self' data:; font-src 'self'; "
             f"style-src 'self' 'nonce-{self.nonce}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
         )
 
 
-def _fitting(said: str, link: str) -> str:
-    """Both as a cookie, shortened until they fit into one."""
+def _build_flash_cookie(message: str, link: str) -> str:
+    """Encode both as a cookie value, shortened to fit."""
     while True:
-        text = json.dumps([said, link[:300]], ensure_ascii=False).encode("utf-8", "replace").hex()
-        if len(text) <= MAX_SAID_LENGTH or not said:
+        text = json.dumps([message, link[:300]], ensure_ascii=False).encode("utf-8", "replace").hex()
+        if len(text) <= MAX_FLASH_LENGTH or not message:
             return text
-        said = said[: len(said) * MAX_SAID_LENGTH // len(text)]
+        message = message[: len(message) * MAX_FLASH_LENGTH // len(text)]
 
 
-def visit_of(
+def create_visit(
     request: Request, services: Services, *, actor: Actor | None = None, session: str | None = None, mark: str = ""
 ) -> Visit:
-    """In the language and the theme that the browser says."""
+    """Create a visit with the language and theme of the browser's cookies."""
     theme = request.cookies.get(THEME_COOKIE, "auto")
     code = choose_language(request.cookies.get(LANGUAGE_COOKIE), request.headers.get("accept-language", ""))
     return Visit(
         request=request,
         services=services,
-        words=words_in(code),
+        words=get_translations(code),
         theme=theme if theme in THEMES else "auto",
         actor=actor,
         session=session,
@@ -160,8 +172,8 @@ def visit_of(
     )
 
 
-def own_path(path: str) -> str:
-    """A path of this portal; anything that leads elsewhere becomes its first page."""
+def sanitize_path(path: str) -> str:
+    """Return the path if it is in this portal; else the home page."""
     if not path.startswith("/") or path.startswith("//") or "\\" in path or not path.isprintable():
         return "/"
     return quote(path, safe="/?&=%#:,~+@!$'()*;-._")

@@ -1,4 +1,4 @@
-"""PrimeHub's addresses below /api: GraphQL, logs, files. They stand beside our own below /api/v1."""
+"""PrimeHub's endpoints below /api: GraphQL, logs, files. Holdfast's own API is below /api/v1."""
 
 from __future__ import annotations
 
@@ -10,72 +10,74 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from holdfast.core.errors import UserError
-from holdfast.server.answers import answer
+from holdfast.server.responses import respond_json
 from holdfast.services import Services
 from holdfast.settings import Settings
 
-from .errors import GRAPHQL, PhError, answer_plainly
+from .errors import GRAPHQL_PATH, PhError, respond_plain_error
 from .graphql.bodies import MAX_QUERY_LENGTH
-from .http_files import FILES, refuse_address, refuse_method, refuse_share, send_file, take_file
+from .http_files import FILES_PREFIX, receive_file, refuse_address, refuse_method, reject_share, send_file
 from .jobs.logs import refuse_log, send_job_log, send_notebook_log
-from .lazy_graphql import GraphQLLater
+from .lazy_graphql import LazyGraphQL
 from .people.auth_flow import auth_routes
-from .report_files import REPORTS, report_routes
+from .report_files import REPORTS_PATH, report_routes
 
-SMALL_BODY = 64 * 1024  # bytes
+MAX_BODY_SIZE = 64 * 1024  # bytes
 
-PREFIXES = (GRAPHQL, "/api/logs/", "/api/files/", "/api/share/", REPORTS)
+PRIMEHUB_PREFIXES = (GRAPHQL_PATH, "/api/logs/", "/api/files/", "/api/share/", REPORTS_PATH)
 
 Handler = Callable[[Request], Awaitable[Response]]
 
 
 def is_primehub(path: str) -> bool:
-    return path.startswith(PREFIXES)
+    return path.startswith(PRIMEHUB_PREFIXES)
 
 
-def most_bytes(path: str, settings: Settings) -> int:
-    """Of a body sent there. A job within a form takes up to three times the bytes, and some for the query."""
-    if path.startswith(FILES):
+def get_max_body_size(path: str, settings: Settings) -> int:
+    """Return the maximum body size. A form-encoded job has up to three times the bytes, plus the query."""
+    if path.startswith(FILES_PREFIX):
         return settings.files.max_upload_bytes
-    return 3 * settings.server.max_job_bytes + MAX_QUERY_LENGTH if path == GRAPHQL else SMALL_BODY
+    return 3 * settings.server.max_job_bytes + MAX_QUERY_LENGTH if path == GRAPHQL_PATH else MAX_BODY_SIZE
 
 
 def primehub_routes(services: Services) -> list[Route]:
-    graphql = GraphQLLater(services)
+    graphql = LazyGraphQL(services)
     every = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
     return [
-        Route(GRAPHQL, graphql.answer, methods=every),
+        Route(GRAPHQL_PATH, graphql.handle_request, methods=every),
         Route("/api/health", show_health),
-        Route("/api/logs/namespaces/{namespace}/phjobs/{id}", answering(send_job_log)),
-        Route("/api/logs/jupyterhub", answering(send_notebook_log)),
-        Route("/api/logs/{path:path}", answering(refuse_log), methods=every),
-        Route(f"{FILES}{{group}}/{{path:any}}", answering(send_file)),
-        Route(f"{FILES}{{group}}/{{path:any}}", answering(take_file), methods=["POST"]),
+        Route("/api/logs/namespaces/{namespace}/phjobs/{id}", wrap_plain_handler(send_job_log)),
+        Route("/api/logs/jupyterhub", wrap_plain_handler(send_notebook_log)),
+        Route("/api/logs/{path:path}", wrap_plain_handler(refuse_log), methods=every),
+        Route(f"{FILES_PREFIX}{{group}}/{{path:any}}", wrap_plain_handler(send_file)),
+        Route(f"{FILES_PREFIX}{{group}}/{{path:any}}", wrap_plain_handler(receive_file), methods=["POST"]),
         Route(
-            f"{FILES}{{group}}/{{path:any}}", answering(refuse_method), methods=["PUT", "PATCH", "DELETE", "OPTIONS"]
+            f"{FILES_PREFIX}{{group}}/{{path:any}}",
+            wrap_plain_handler(refuse_method),
+            methods=["PUT", "PATCH", "DELETE", "OPTIONS"],
         ),
-        Route("/api/files/{path:path}", answering(refuse_address), methods=every),
-        Route("/api/graphql/{path:path}", answering(refuse_address), methods=every),
-        Route("/api/share/{path:path}", answering(refuse_share), methods=every),
-        *report_routes(answering),
+        Route("/api/files/{path:path}", wrap_plain_handler(refuse_address), methods=every),
+        Route("/api/graphql/{path:path}", wrap_plain_handler(refuse_address), methods=every),
+        Route("/api/share/{path:path}", wrap_plain_handler(reject_share), methods=every),
+        *report_routes(wrap_plain_handler),
         *auth_routes(),
     ]
 
 
 async def show_health(request: Request) -> Response:
-    """For anyone; 200 while it can answer at all."""
-    return answer({"status": "ok"})
+    """Return 200 without login while the server responds."""
+    return respond_json({"status": "ok"})
 
 
-def answering(handler: Handler) -> Handler:
-    """With refusals in the shape of PrimeHub's addresses that are not GraphQL."""
+def wrap_plain_handler(handler: Handler) -> Handler:
+    """Return the handler with errors in the shape of PrimeHub's endpoints that are not GraphQL."""
 
-    async def answered(request: Request) -> Response:
+    async def handle_request(request: Request) -> Response:
         try:
             return await handler(request)
         except (PhError, UserError) as error:
-            return answer_plainly(error)
-        except HTTPException as error:  # the body is too large, found out while reading
-            return answer({"code": "REQUEST_BODY_INVALID", "message": error.detail}, error.status_code)
+            return respond_plain_error(error)
+        except HTTPException as error:  # the body is too large, detected while reading
+            return respond_json({"code": "REQUEST_BODY_INVALID", "message": error.detail}, error.status_code)
 
-    return answered
+    return handle_request

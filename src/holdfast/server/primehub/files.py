@@ -1,4 +1,4 @@
-"""A group's shared files as PrimeHub lists them: objects whose names begin with a text."""
+"""A group's shared files as PrimeHub lists them: objects by name prefix."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ from typing import Any
 
 from ariadne import MutationType, QueryType
 
-from holdfast.core.identity import group_path
+from holdfast.core.identity import format_group_path
 
-from .graphql.call import Call, Info, call_of
-from .graphql.scalars import exact_instant
+from .graphql.call import Call, Info, get_call
+from .graphql.scalars import format_exact_time
 
 Shape = dict[str, Any]
 
 query, mutation = QueryType(), MutationType()
 BINDABLES = (query, mutation)
 
-MAX_COUNT = 1000  # items of one answer, unless less is asked for
+MAX_FILES = 1000  # items in one response, unless fewer are requested
 
 
 @query.field("files")
 async def list_files(_: Any, info: Info, where: Shape, options: Shape | None = None) -> Shape:
-    """Recursive: names less the whole prefix, so that of a file itself is empty, by which clients know it is one. Else
-    what lies in the folder of that name, folders with a slash at their end and without a time."""
-    call, given = call_of(info), options or {}
-    group = await group_named(call, where["groupName"])
+    """List files. Recursive: names without the prefix; an empty name means that the prefix itself is a file. Otherwise
+    the items of that folder; folders end with a slash and have no time."""
+    call, given = get_call(info), options or {}
+    group = await resolve_group_name(call, where["groupName"])
     prefix, recursive = where["phfsPrefix"], bool(given.get("recursive"))
-    limit = min(max(given.get("limit") or MAX_COUNT, 1), MAX_COUNT)
-    found = await call.services.files.objects(call.actor, group, prefix, recursive=recursive, limit=limit)
-    call.spend(len(found.items))
-    shown = show_prefix(prefix, recursive=recursive)
+    limit = min(max(given.get("limit") or MAX_FILES, 1), MAX_FILES)
+    found = await call.services.files.list_objects(call.actor, group, prefix, recursive=recursive, limit=limit)
+    call.spend_rows(len(found.items))
+    shown = format_prefix(prefix, recursive=recursive)
     return {
-        "prefix": f"groups/{group_path(group)}{shown}",
+        "prefix": f"groups/{format_group_path(group)}{shown}",
         "phfsPrefix": shown,
         "items": [
-            {"name": item.name, "size": item.size, "lastModified": exact_instant(item.modified_at)}
+            {"name": item.name, "size": item.size, "lastModified": format_exact_time(item.modified_at)}
             for item in found.items
         ],
     }
@@ -42,17 +42,17 @@ async def list_files(_: Any, info: Info, where: Shape, options: Shape | None = N
 
 @mutation.field("deleteFiles")
 async def delete_files(_: Any, info: Info, where: Shape, options: Shape | None = None) -> int:
-    call = call_of(info)
-    group = await group_named(call, where["groupName"])
+    call = get_call(info)
+    group = await resolve_group_name(call, where["groupName"])
     recursive = bool((options or {}).get("recursive"))
     return await call.services.files.delete_objects(call.actor, group, where["phfsPrefix"], recursive=recursive)
 
 
-async def group_named(call: Call, name: str) -> str:
-    """Clients write a group as it is called, or as in paths."""
-    return await call.services.files.group_of_path(call.actor, name)
+async def resolve_group_name(call: Call, name: str) -> str:
+    """Return the group for its name, or for its name in paths."""
+    return await call.services.files.find_group_by_path(call.actor, name)
 
 
-def show_prefix(prefix: str, *, recursive: bool) -> str:
+def format_prefix(prefix: str, *, recursive: bool) -> str:
     shown = f"/{prefix.lstrip('/')}"
     return shown if recursive or shown.endswith("/") else f"{shown}/"

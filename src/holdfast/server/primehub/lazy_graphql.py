@@ -1,5 +1,5 @@
-"""GraphQL, once somebody asks: its library and the schema take 20 MB, which places without PrimeHub's clients can do
-without."""
+"""Loads GraphQL at the first request: its library and schema take 20 MB, which installations without PrimeHub's clients
+save."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from .graphql_endpoint import GraphQLApi
 
 
-class GraphQLLater:
+class LazyGraphQL:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._api: GraphQLApi | None = None
         self._building = asyncio.Lock()
 
-    async def answer(self, request: Request) -> Response:
-        return await (self._api or await self._built()).answer(request)
+    async def handle_request(self, request: Request) -> Response:
+        return await (self._api or await self._load_api()).handle_request(request)
 
-    async def _built(self) -> GraphQLApi:
+    async def _load_api(self) -> GraphQLApi:
         async with self._building:
             if self._api is None:
-                self._api = await asyncio.to_thread(self._build)
+                self._api = await asyncio.to_thread(self._build_api)
             return self._api
 
-    def _build(self) -> GraphQLApi:
+    def _build_api(self) -> GraphQLApi:
         from .graphql_endpoint import GraphQLApi
 
         return GraphQLApi(self._services)

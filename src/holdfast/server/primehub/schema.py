@@ -1,7 +1,7 @@
 """The schema with its resolvers: `schema.graphql`, and a module for each noun.
 
-A module of resolvers says what it binds in BINDABLES; NOUNS lists the modules. A query or mutation that none of them
-binds would be answered with null, so a test looks for those.
+A module of resolvers lists its bindings in BINDABLES; RESOLVER_MODULES lists the modules. A query or mutation without a
+resolver would return null, so a test checks for them.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ from pathlib import Path
 from ariadne import load_schema_from_path, make_executable_schema
 from graphql import GraphQLSchema
 
-from . import absent, files, folders, links, reports
-from .catalogue import admin_secrets, images, instance_types, secrets, volumes
+from . import files, folders, relation_resolvers, reports, unsupported
+from .catalogue import images, instance_types, secrets, volumes
 from .graphql.scalars import json_type
 from .jobs import resolvers as jobs
 from .jobs import schedules
 from .people import admin_groups, admin_users, groups, me, users
 
-NOUNS = (
-    absent,
+RESOLVER_MODULES = (
+    unsupported,
     admin_groups,
-    admin_secrets,
     admin_users,
     files,
     folders,
@@ -30,7 +29,7 @@ NOUNS = (
     images,
     instance_types,
     jobs,
-    links,
+    relation_resolvers,
     me,
     reports,
     schedules,
@@ -39,10 +38,12 @@ NOUNS = (
     volumes,
 )
 
-TEXT = Path(__file__).with_name("schema.graphql")
+SCHEMA_PATH = Path(__file__).with_name("schema.graphql")
 
 
 @cache
 def build_schema() -> GraphQLSchema:
-    bindables = [bindable for noun in NOUNS for bindable in noun.BINDABLES]
-    return make_executable_schema(load_schema_from_path(str(TEXT)), json_type, *bindables, convert_names_case=False)
+    bindables = [bindable for noun in RESOLVER_MODULES for bindable in noun.BINDABLES]
+    return make_executable_schema(
+        load_schema_from_path(str(SCHEMA_PATH)), json_type, *bindables, convert_names_case=False
+    )

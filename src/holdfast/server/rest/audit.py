@@ -1,28 +1,28 @@
-"""/audit: who changed what about the place."""
+"""/audit: the audit log."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Query
 from starlette.responses import Response
 
 from holdfast.api import people as api
-from holdfast.core.audit import AuditEvent, AuditKind, AuditQuery
+from holdfast.core.audit import AuditKind, AuditQuery
 
-from ..answers import answer
-from ..auth import Ask, Caller
-from .addresses import rest_router
+from ..auth import Caller, ServicesDep
+from ..responses import respond_json
 from .parameters import parse_time
-from .views import show_time
+from .routing import build_router
+from .views import record_to_json
 
-router = rest_router("place")
+router = build_router("installation")
 
 
 @router.get("/audit", response_model=api.AuditPage)
 async def list_audit(
     actor: Caller,
-    services: Ask,
+    services: ServicesDep,
     user: str | None = None,
     kind: AuditKind | None = None,
     subject: str | None = None,
@@ -31,7 +31,7 @@ async def list_audit(
     before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
     limit: int = 50,
 ) -> Response:
-    """Admins only. Newest first; `before` is the `next` of the page before."""
+    """Admins only. Newest first; `before` is the `next` of the previous page."""
     query = AuditQuery(
         actor=user,
         kind=kind,
@@ -42,17 +42,5 @@ async def list_audit(
         limit=limit,
     )
     page = await services.audit.list(actor, query)
-    return answer({"items": [_show(event) for event in page.items], "next": page.next_before})
-
-
-def _show(event: AuditEvent) -> dict[str, Any]:
-    return {
-        "seq": event.seq,
-        "at": show_time(event.at),
-        "user": event.actor,
-        "kind": event.kind.value,
-        "act": event.act.value,
-        "subject": event.subject,
-        "address": event.address,
-        "detail": dict(event.detail),
-    }
+    items = [record_to_json(api.AuditEvent, event, user=event.actor) for event in page.items]
+    return respond_json({"items": items, "next": page.next_before})

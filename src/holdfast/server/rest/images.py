@@ -11,12 +11,12 @@ from holdfast.api import catalogue as api
 from holdfast.api.pages import Items
 
 from ..access_guard import guard_request
-from ..answers import answer, answer_nothing
-from ..auth import Ask, Caller
-from .addresses import rest_router
-from .views import show_image
+from ..auth import Caller, ServicesDep
+from ..responses import respond_empty
+from .routing import build_router
+from .views import respond_items, respond_record
 
-router = rest_router("images")
+router = build_router("images")
 
 _TAR: dict[str, Any] = {
     "requestBody": {
@@ -28,21 +28,22 @@ _TAR: dict[str, Any] = {
 
 
 @router.get("/images", response_model=Items[api.Image])
-async def list_images(actor: Caller, services: Ask) -> Response:
-    return answer({"items": [show_image(image) for image in await services.images.list(actor)]})
+async def list_images(actor: Caller, services: ServicesDep) -> Response:
+    return respond_items(api.Image, await services.images.list(actor))
 
 
 @router.post("/images", response_model=api.Image, status_code=201, openapi_extra=_TAR)
 async def add_image(
-    request: Request, actor: Caller, services: Ask, name: Annotated[str, Query(max_length=255)]
+    request: Request, actor: Caller, services: ServicesDep, name: Annotated[str, Query(max_length=255)]
 ) -> Response:
-    """Admins only. The body is the file itself."""
+    """Admins only. The body is the content of the file."""
     guard = guard_request(services, request, lambda now: services.images.check_import(now, name))
-    return answer(show_image(await services.images.add(actor, name, request.stream(), guard.run)), 201)
+    added = await services.images.add(actor, name, request.stream(), guard.run_guarded)
+    return respond_record(api.Image, added, 201)
 
 
 @router.delete("/images/{name:path}", status_code=204)
-async def remove_image(name: str, actor: Caller, services: Ask) -> Response:
+async def remove_image(name: str, actor: Caller, services: ServicesDep) -> Response:
     """Admins only."""
     await services.images.remove(actor, name)
-    return answer_nothing()
+    return respond_empty()

@@ -10,22 +10,22 @@ from starlette.responses import Response
 from holdfast import __version__
 from holdfast.api import server as api
 
-from ..answers import answer
-from ..auth import Ask, Caller
-from ..origin import host_of
-from .addresses import rest_router
-from .views import show_condition, show_engine, show_group_use, show_node, show_time
+from ..auth import Caller, ServicesDep
+from ..origin import get_host
+from ..responses import respond_json
+from .routing import build_router
+from .views import record_to_json, respond_record, show_condition, show_group_use, show_node
 
-router = rest_router("place")
+router = build_router("installation")
 
 
 @router.get("/health", response_model=api.Health)
-async def show_health(services: Ask) -> Response:
-    """Without login. Always 200 when the server answers at all; `status` says whether its parts do."""
-    health = await services.place.health()
-    return answer(
+async def show_health(services: ServicesDep) -> Response:
+    """Without login. Always 200 while the server responds; `status` shows whether its components work."""
+    health = await services.installation.check_health()
+    return respond_json(
         {
-            "status": "ok" if health.well else "degraded",
+            "status": "ok" if health.is_healthy else "degraded",
             "notes": list(health.notes),
             "conditions": [show_condition(condition) for condition in health.conditions],
         }
@@ -35,53 +35,48 @@ async def show_health(services: Ask) -> Response:
 @router.get("/version", response_model=api.Version)
 async def show_version() -> Response:
     """Without login."""
-    return answer({"name": "holdfast", "version": __version__, "api": "v1"})
+    return respond_json({"name": "holdfast", "version": __version__, "api": "v1"})
 
 
 @router.get("/identity", response_model=api.Identity)
 async def prove_identity(
-    services: Ask,
-    token: Annotated[str, Query(max_length=64, description="Id of the token: its part between hf_ and the next _.")],
+    services: ServicesDep,
+    token: Annotated[str, Query(max_length=64, description="ID of the token: the part between hf_ and the next _.")],
     nonce: Annotated[str, Query(min_length=32, max_length=128, pattern="^[0-9A-Za-z_-]+$")],
 ) -> Response:
-    """Without login. Proves that this server knows a token, so that a client need not send it to anything else. The
-    proof is the HMAC-SHA256 of `holdfast server proof`, a zero byte and the nonce; its key is the SHA-256 of the
+    """Without login. Proves that this server knows a token, so that a client need not send the token to other servers.
+    The proof is the HMAC-SHA256 of `holdfast server proof`, a zero byte and the nonce; its key is the SHA-256 of the
     token's secret, in hex."""
-    return answer({"proof": await services.tokens.prove(token, nonce)})
+    return respond_json({"proof": await services.tokens.prove_token(token, nonce)})
 
 
 @router.get("/capacity", response_model=api.Capacity)
-async def show_capacity(actor: Caller, services: Ask) -> Response:
-    """What the machines have, what is free, and what one's groups use of their quotas."""
-    capacity = await services.place.capacity(actor)
-    return answer(
+async def show_capacity(actor: Caller, services: ServicesDep) -> Response:
+    """Total and free capacity of the nodes, and the quota usage of your groups."""
+    capacity = await services.installation.get_capacity(actor)
+    return respond_json(
         {
             "nodes": [show_node(use) for use in capacity.nodes],
             "groups": [show_group_use(use) for use in capacity.groups],
-            "engine": show_engine(capacity.engine),
+            "engine": record_to_json(api.Engine, capacity.engine),
         }
     )
 
 
 @router.get("/status", response_model=api.Status)
-async def show_status(request: Request, actor: Caller, services: Ask) -> Response:
-    status, gate = await services.place.status(actor), services.ssh_gate
-    return answer(
-        {
-            "version": status.version,
-            "pid": status.pid,
-            "started_at": show_time(status.started_at),
-            "url": str(request.base_url).rstrip("/"),
-            "home": str(status.home) if status.home is not None else None,
-            "jobs": status.jobs,
-            "queue": status.queue,
-            "engine": show_engine(status.engine),
-            "conditions": [show_condition(condition, admin=actor.admin) for condition in status.conditions],
-            "ssh": {
-                "enabled": gate.settings.enabled,
-                "host": gate.host(host_of(request)) if gate.is_open else None,
-                "port": gate.public_port if gate.is_open else None,
-                "trouble": gate.trouble or None,
-            },
-        }
+async def show_status(request: Request, actor: Caller, services: ServicesDep) -> Response:
+    status, gate = await services.installation.get_status(actor), services.ssh_gateway
+    ssh = {
+        "enabled": gate.settings.enabled,
+        "host": gate.resolve_host(get_host(request)) if gate.is_open else None,
+        "port": gate.public_port if gate.is_open else None,
+        "trouble": gate.trouble or None,
+    }
+    return respond_record(
+        api.Status,
+        status,
+        url=str(request.base_url).rstrip("/"),
+        home=str(status.home) if status.home is not None else None,
+        conditions=[show_condition(condition, admin=actor.admin) for condition in status.conditions],
+        ssh=ssh,
     )

@@ -1,4 +1,5 @@
-"""Pydantic models derived from the shapes in `holdfast.api`: they describe answers in OpenAPI and check requests."""
+"""Pydantic models derived from the shapes in `holdfast.api`: they describe responses in OpenAPI and validate
+requests."""
 
 from __future__ import annotations
 
@@ -24,22 +25,22 @@ from pydantic_core import CoreSchema
 
 from holdfast.api.limits import Limits
 
-REFERENCE = "#/components/schemas/{model}"
+REFERENCE_TEMPLATE = "#/components/schemas/{model}"
 T = TypeVar("T")
 
 
-class RequestCheck:
-    """Lets pydantic check a request by the model of its shape."""
+class RequestValidator:
+    """Validates a request with the Pydantic model of its shape."""
 
     def __get_pydantic_core_schema__(self, shape: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return handler.generate_schema(_derive_request_type(shape))
 
 
-Body = Annotated[T, RequestCheck()]  # Body[NewGroup]: what it was sent as, with the fields that were sent
+Body = Annotated[T, RequestValidator()]  # Body[NewGroup]: an instance with the fields that were sent
 
 
 def get_sent_fields(body: Mapping[str, Any], *nullable: str) -> dict[str, Any]:
-    """The fields of a request that were sent. Null is as if left out, but for `nullable`; lists become tuples."""
+    """Return the fields of a request that were sent. Null is missing, except for `nullable`; lists become tuples."""
     return {
         key: tuple(value) if isinstance(value, list) else value
         for key, value in body.items()
@@ -48,31 +49,31 @@ def get_sent_fields(body: Mapping[str, Any], *nullable: str) -> dict[str, Any]:
 
 
 def derive_schemas(shapes: list[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The JSON schema of each answer, and by name those they refer to."""
-    adapters = [(place, "validation", TypeAdapter(derive_answer_type(shape))) for place, shape in enumerate(shapes)]
-    found, shared = TypeAdapter.json_schemas(adapters, ref_template=REFERENCE)  # type: ignore[arg-type]
+    """Return the JSON schema of each response, and by name those they refer to."""
+    adapters = [(place, "validation", TypeAdapter(derive_response_type(shape))) for place, shape in enumerate(shapes)]
+    found, shared = TypeAdapter.json_schemas(adapters, ref_template=REFERENCE_TEMPLATE)  # type: ignore[arg-type]
     return [found[place, "validation"] for place in range(len(shapes))], shared.get("$defs", {})
 
 
-def derive_answer_type(shape: Any, filled: Mapping[Any, Any] = types.MappingProxyType({})) -> Any:
-    """A type that accepts an answer with every field of its shape and no other; `filled` are type parameters."""
+def derive_response_type(shape: Any, filled: Mapping[Any, Any] = types.MappingProxyType({})) -> Any:
+    """Return a type that accepts a response with exactly the fields of its shape; `filled` are type parameters."""
     if isinstance(shape, TypeVar):
-        return derive_answer_type(filled[shape])
+        return derive_response_type(filled[shape])
     if dataclasses.is_dataclass(typing.get_origin(shape) or shape):
-        return _derive_answer_model(shape)
-    return _convert_parts(shape, lambda kind: derive_answer_type(kind, filled))
+        return _derive_response_model(shape)
+    return _convert_parts(shape, lambda kind: derive_response_type(kind, filled))
 
 
 @cache
-def _derive_answer_model(shape: Any) -> type[BaseModel]:
+def _derive_response_model(shape: Any) -> type[BaseModel]:
     cls, args = typing.get_origin(shape) or shape, typing.get_args(shape)
     filled = dict(zip(getattr(cls, "__parameters__", ()), args, strict=True))
     fields: dict[str, Any] = {
-        name: (derive_answer_type(hint, filled), Field(description=_find_description(hint)))
+        name: (derive_response_type(hint, filled), Field(description=_find_description(hint)))
         for name, hint in _read_hints(cls).items()
     }
     name = "".join(each.__name__ for each in (*args, cls))
-    own = None if cls.__doc__.startswith(f"{cls.__name__}(") else cls.__doc__  # else made by `dataclass`
+    own = None if cls.__doc__.startswith(f"{cls.__name__}(") else cls.__doc__  # else by `dataclass`
     return create_model(name, __config__=ConfigDict(extra="forbid", defer_build=True), __doc__=own, **fields)
 
 
@@ -80,7 +81,7 @@ def _derive_request_type(shape: Any) -> Any:
     if dataclasses.is_dataclass(shape) or typing.is_typeddict(shape):
         return _derive_checked_type(shape)
     if isinstance(shape, type) and issubclass(shape, Enum):
-        return Annotated[shape, Strict(False)]  # given by its value
+        return Annotated[shape, Strict(False)]  # an enum by its value
     found = _convert_parts(shape, _derive_request_type)
     limits = _find_metadata(shape, lambda each: isinstance(each, Limits))
     bounds = {key: value for key, value in dataclasses.asdict(limits).items() if value is not None} if limits else {}
@@ -89,7 +90,7 @@ def _derive_request_type(shape: Any) -> Any:
 
 @cache
 def _derive_checked_type(shape: Any) -> Any:
-    """A model that becomes a `shape` of the fields that were sent. Unknown ones are refused: most likely misspelt."""
+    """Return a model that creates a `shape` from the fields that were sent. Unknown ones are rejected."""
     required = getattr(shape, "__required_keys__", ())
     defaults = {name: ... if name in required else None for name in _read_hints(shape)}
     if dataclasses.is_dataclass(shape):
@@ -110,7 +111,7 @@ def _derive_checked_type(shape: Any) -> Any:
 
 
 def _convert_parts(kind: Any, convert: Callable[[Any], Any]) -> Any:
-    """A type with its parts converted. The known values of a text in `Annotated` take its place."""
+    """Convert the parts of a type. The known values of a text in `Annotated` replace it."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin is Annotated:
         known = _find_metadata(kind, lambda each: isinstance(each, type) or typing.get_origin(each) is Literal)

@@ -1,4 +1,4 @@
-"""/storage: what takes room on the server's disk, and removing what is not needed."""
+"""/storage: disk usage of the server, and pruning."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from holdfast.core.messages import msg
 from holdfast.services.installation.disk_report import PRUNABLE, StorageKind
 from holdfast.services.installation.pruning import PruneRequest
 
-from ..answers import answer
-from ..auth import Ask, Caller
-from .addresses import rest_router
+from ..auth import Caller, ServicesDep
+from ..responses import respond_json
+from .routing import build_router
 from .schemas import Body
 from .views import show_time
 
-router = rest_router("place")
+router = build_router("installation")
 
 
 @router.get("/storage", response_model=api.Storage)
-async def show_storage(actor: Caller, services: Ask) -> Response:
-    """Admins only. What takes room on the server's disk, by kind and by user. It may take some seconds."""
-    report = await services.pruning.reports.report(actor)
+async def show_storage(actor: Caller, services: ServicesDep) -> Response:
+    """Admins only. Disk usage of the server, by kind and by user. It can take some seconds."""
+    report = await services.pruning.reports.build_report(actor)
     disk = report.disk
-    return answer(
+    return respond_json(
         {
             "disk": {
                 "free": disk.free,
@@ -59,21 +59,21 @@ async def show_storage(actor: Caller, services: Ask) -> Response:
 
 
 @router.post("/storage/prune", response_model=api.PruneResult)
-async def prune_storage(body: Body[api.PruneRequest], actor: Caller, services: Ask) -> Response:
-    """Admins only. Remove logs, artifacts, held files, images or metrics of jobs that ended long enough ago. A dry run
-    unless `dry_run` is false. While `more` is true, send the same again."""
+async def prune_storage(body: Body[api.PruneRequest], actor: Caller, services: ServicesDep) -> Response:
+    """Admins only. Delete logs, artifacts, files on hold, images or metrics of jobs that ended long enough ago. A dry
+    run unless `dry_run` is false. While `more` is true, send the same request again."""
     request = PruneRequest(
-        kinds=frozenset(_kind(kind) for kind in body["kinds"]),
+        kinds=frozenset(_parse_kind(kind) for kind in body["kinds"]),
         images=tuple(body.get("images", ())),
         older_than=timedelta(seconds=body.get("older_than", 0)),
         dry_run=body.get("dry_run", True),
     )
-    done = await services.pruning.prune(actor, request)
+    done = await services.pruning.prune_storage(actor, request)
     items = [{"kind": item.kind.value, "count": item.count, "bytes": item.bytes} for item in done.items]
-    return answer({"items": items, "more": done.more})
+    return respond_json({"items": items, "more": done.more})
 
 
-def _kind(text: str) -> StorageKind:
+def _parse_kind(text: str) -> StorageKind:
     try:
         return StorageKind(text)
     except ValueError:
@@ -81,5 +81,5 @@ def _kind(text: str) -> StorageKind:
         raise UserError(
             msg("{text} cannot be pruned", text=repr(text[:50])),
             field="kinds",
-            hint=msg("Choose of {known}.", known=known),
+            hint=msg("Use one of: {known}.", known=known),
         ) from None

@@ -1,1 +1,1 @@
-"""The SSH gateway: `ssh JOB.TASK@host` leads into a task, whatever its image holds."""
+"""The SSH gateway: `ssh JOB.TASK@host` opens a shell in a task, with any image."""

@@ -1,4 +1,4 @@
-"""Open SSH connections: how many there may be, and which of them have not logged in."""
+"""Open SSH connections: their limits, and which have not logged in yet."""
 
 from __future__ import annotations
 
@@ -7,78 +7,78 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from holdfast.services import Services
-from holdfast.services.inside.service import BetweenTasksLimit, limit_open
+from holdfast.services.inside.service import IntraJobLimiter, build_open_limiter
 
-from .ports import is_loopback, neighbourhood
+from .ports import get_peer_network, is_loopback
 
-MAX_UNKNOWN = 300  # connections that have not logged in
-MAX_UNKNOWN_FROM_ONE = 128  # address; all of this machine's loopback is one
+MAX_BEFORE_LOGIN = 300  # connections that have not logged in
+MAX_BEFORE_LOGIN_PER_ADDRESS = 128  # per address; all loopback addresses count as one
 MAX_TOTAL = 2000
-SPARE = 20  # connections that one user may have besides one for each session
+SPARE_CONNECTIONS = 20  # connections of one user in addition to one per session
 
 
 class Connection(Protocol):
     address: str
 
-    def send_away(self, why: str) -> None: ...
-    def drop(self) -> None: ...
+    def disconnect_client(self, why: str) -> None: ...
+    def abort_connection(self) -> None: ...
 
 
-class Connections:
+class ConnectionLimits:
     def __init__(self, services: Services) -> None:
-        self._engine = services.place.engine
-        most = services.settings.ssh.sessions_per_user + SPARE
-        self.of_users = limit_open("SSH connections", most, MAX_TOTAL)
-        self.between_tasks = BetweenTasksLimit("SSH connections between tasks", most, MAX_TOTAL // 2)
+        self._engine = services.installation.engine
+        most = services.settings.ssh.sessions_per_user + SPARE_CONNECTIONS
+        self.of_users = build_open_limiter("SSH connections", most, MAX_TOTAL)
+        self.between_tasks = IntraJobLimiter("SSH connections between tasks", most, MAX_TOTAL // 2)
         self._open: set[Connection] = set()
-        self._unknown: dict[Connection, str] = {}  # -> where from; the oldest first
-        self._addresses: Counter[str] = Counter()  # of those
+        self._unknown: dict[Connection, str] = {}  # -> address; the oldest first
+        self._addresses: Counter[str] = Counter()  # per address
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def send_all_away(self, why: str) -> None:
+    def disconnect_all(self, why: str) -> None:
         for connection in list(self._open):
-            connection.send_away(why)
+            connection.disconnect_client(why)
 
-    def welcome(self, connection: Connection) -> Callable[[], None] | None:
-        """Somebody connected: what to do when they leave; None when they may not stay. Where too many have not logged
-        in, the one who has had most time for it makes room: who only waits keeps nobody out."""
-        address = neighbourhood(connection.address)
-        if self._addresses[address] >= MAX_UNKNOWN_FROM_ONE:
+    def add_connection(self, connection: Connection) -> Callable[[], None] | None:
+        """Add a connection. Return a function to call when it closes; None when it is rejected. With too many before
+        login, the oldest one is closed, so that idle clients block no others."""
+        address = get_peer_network(connection.address)
+        if self._addresses[address] >= MAX_BEFORE_LOGIN_PER_ADDRESS:
             self._drop_oldest(address)
-        elif len(self._unknown) >= MAX_UNKNOWN:
+        elif len(self._unknown) >= MAX_BEFORE_LOGIN:
             self._drop_oldest(self._addresses.most_common(1)[0][0])
         if len(self._open) >= MAX_TOTAL:
             return None
         self._open.add(connection)
         self._unknown[connection] = address
         self._addresses[address] += 1
-        return lambda: self._left(connection)
+        return lambda: self._remove_connection(connection)
 
     def _drop_oldest(self, address: str) -> None:
         oldest = next(connection for connection, where in self._unknown.items() if where == address)
-        self._left(oldest)
-        oldest.drop()
+        self._remove_connection(oldest)
+        oldest.abort_connection()
 
-    def known(self, connection: Connection) -> None:
-        """They have logged in."""
+    def mark_logged_in(self, connection: Connection) -> None:
+        """Mark the connection as logged in."""
         address = self._unknown.pop(connection, None)
         if address is not None:
             self._addresses[address] -= 1
             if not self._addresses[address]:
                 del self._addresses[address]
 
-    def _left(self, connection: Connection) -> None:
-        self.known(connection)
+    def _remove_connection(self, connection: Connection) -> None:
+        self.mark_logged_in(connection)
         self._open.discard(connection)
 
-    def addresses(self) -> Iterator[str]:
-        """By which tasks are reached, as they share the machine's."""
-        for node in self._engine.nodes():
+    def list_node_addresses(self) -> Iterator[str]:
+        """Addresses of the nodes, which tasks share."""
+        for node in self._engine.list_nodes():
             yield node.name
             yield node.address
 
-    def is_of_tasks(self, address: str) -> bool:
-        """Whether tasks come from there: this machine, and others that run them."""
-        return is_loopback(address) or address in (node.address for node in self._engine.nodes())
+    def is_node_address(self, address: str) -> bool:
+        """Return whether tasks connect from this address: this machine or another node."""
+        return is_loopback(address) or address in (node.address for node in self._engine.list_nodes())

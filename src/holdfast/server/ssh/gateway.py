@@ -1,5 +1,5 @@
-"""Takes SSH clients in. Strangers can neither fill the memory nor keep others waiting: few may be unknown at one
-time, and not for long."""
+"""Accepts SSH clients. Clients before login can neither fill the memory nor block others: their number and time are
+limited."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import asyncssh
 from holdfast.services import Services
 
 from .connection import SshConnection
-from .connections import Connections
+from .connections import ConnectionLimits
 
-LOGIN_TIME = 30.0  # seconds that somebody has to log in
-ALIVE_INTERVAL = 60.0  # seconds after which a silent client is asked whether it is there
-MAX_SILENT = 10  # such questions without an answer
-FAREWELL = 2.0  # seconds that clients get to hear that the server stops
+LOGIN_TIMEOUT = 30.0  # seconds for the login
+ALIVE_INTERVAL = 60.0  # seconds without data before a keepalive request
+MAX_KEEPALIVES = 10  # keepalive requests without a response
+DISCONNECT_TIMEOUT = 2.0  # seconds to send the disconnect message
 
 KEY_EXCHANGES = (
     "mlkem768x25519-sha256",
@@ -28,7 +28,7 @@ KEY_EXCHANGES = (
     "ecdh-sha2-nistp384",
     "ecdh-sha2-nistp521",
 )
-# Not ChaCha20, which OpenSSH would choose: here it is half as fast.
+# Without ChaCha20, OpenSSH's default: it is half as fast here.
 CIPHERS = ("aes256-gcm@openssh.com", "aes128-gcm@openssh.com", "aes256-ctr", "aes192-ctr", "aes128-ctr")
 MACS = ("hmac-sha2-256-etm@openssh.com", "hmac-sha2-512-etm@openssh.com", "hmac-sha2-256", "hmac-sha2-512")
 SIGNATURES = (
@@ -43,22 +43,22 @@ SIGNATURES = (
 )
 
 
-class Gateway:
+class GatewayServer:
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._connections = Connections(services)
+        self._connections = ConnectionLimits(services)
         self._acceptors: list[asyncssh.SSHAcceptor] = []
 
-    # -- open and shut
+    # -- start and stop
 
-    async def serve(self, listeners: Sequence[socket.socket]) -> None:
-        """Take clients in who come there, until `close`."""
-        asyncssh.set_log_level(logging.WARNING)  # below, it writes down what people do
+    async def serve_listeners(self, listeners: Sequence[socket.socket]) -> None:
+        """Accept clients on these sockets until `close`."""
+        asyncssh.set_log_level(logging.WARNING)  # the library logs every action of users at lower levels
         for listener in listeners:
-            self._acceptors.append(await self._serve(listener))
+            self._acceptors.append(await self._serve_listener(listener))
 
-    async def _serve(self, listener: socket.socket) -> asyncssh.SSHAcceptor:
-        pair = self._services.ssh_gate.pair()
+    async def _serve_listener(self, listener: socket.socket) -> asyncssh.SSHAcceptor:
+        pair = self._services.ssh_gateway.derive_host_key()
         return await asyncssh.listen(
             sock=listener,
             server_factory=lambda: SshConnection(self._services, self._connections),
@@ -77,16 +77,16 @@ class Gateway:
             mac_algs=MACS,
             signature_algs=SIGNATURES,
             utf8_decode_errors="replace",
-            login_timeout=LOGIN_TIME,
+            login_timeout=LOGIN_TIMEOUT,
             keepalive_interval=ALIVE_INTERVAL,
-            keepalive_count_max=MAX_SILENT,
+            keepalive_count_max=MAX_KEEPALIVES,
         )
 
     async def close(self) -> None:
         for acceptor in self._acceptors:
             acceptor.close()
-        self._connections.send_all_away("The server stops; tasks run on")
+        self._connections.disconnect_all("The server is stopping; tasks keep running")
         waited = 0.0
-        while len(self._connections) and waited < FAREWELL:
+        while len(self._connections) and waited < DISCONNECT_TIMEOUT:
             await asyncio.sleep(0.02)
             waited += 0.02

@@ -1,1 +1,1 @@
-"""What admins offer to jobs by name: images, instance types, secrets."""
+"""Images, instance types and secrets that jobs use by name."""

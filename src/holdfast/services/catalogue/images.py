@@ -1,4 +1,4 @@
-"""Images: the root filesystems jobs run on."""
+"""Images: the root filesystems of jobs."""
 
 from __future__ import annotations
 
@@ -10,134 +10,127 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from pathlib import Path
 from typing import IO, Any, Protocol, runtime_checkable
 
-from holdfast.core.access import Actor, Verb, may
-from holdfast.core.audit import Act, AuditKind
-from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
+from holdfast.core.access import Actor
+from holdfast.core.audit import AuditAction, AuditKind
+from holdfast.core.errors import Conflict, NotFound, UserError
 from holdfast.core.job import HOST_IMAGE
 from holdfast.core.messages import msg
-from holdfast.disk_space import DiskMarks, is_disk_full, require_room
+from holdfast.disk_space import DiskThresholds, is_disk_full, require_space
 from holdfast.engines.base import Engine, ImageInfo
 
 from ..audit import AuditedStore, AuditEntry
-from ..name_suggestions import nearest
-from ..refusals import Unavailable
+from ..errors import Unavailable
+from ..name_suggestions import suggest_name
+from ..permissions import require_admin
 
+ADMINS_ONLY = msg("Only admins can manage images")
 log = logging.getLogger(__name__)
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
-BUFFER = 1024 * 1024  # bytes written at one time
+_IMAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
+BUFFER_SIZE = 1024 * 1024  # bytes per write
 
-Guard = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]  # ends the work, and raises, when access is lost
+AccessGuard = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]  # cancels the work and raises if access is revoked
 
 
 @runtime_checkable
-class KeepsImages(Protocol):
-    """An engine whose images are put in by hand."""
+class SupportsImages(Protocol):
+    """An engine into which images are imported."""
 
     async def import_image(self, name: str, file: Path) -> ImageInfo:
-        """From a docker-save tar, an OCI layout or a rootfs tar. UserError when it is none of them."""
+        """Import a docker-save tar, an OCI layout or a rootfs tar; raise UserError for other files."""
         ...
 
     async def remove_image(self, name: str) -> bool:
-        """False when there was none."""
+        """Remove an image; return False if it is not found."""
         ...
 
 
 class Images:
-    def __init__(self, store: AuditedStore, engine: Engine, home: Path, marks: DiskMarks) -> None:
+    def __init__(self, store: AuditedStore, engine: Engine, home: Path, marks: DiskThresholds) -> None:
         self._marks = marks
         self._store = store
         self._engine = engine
         self._uploads = home / "uploads"
 
     async def list(self, actor: Actor) -> Sequence[ImageInfo]:
-        return await self._engine.images()
+        return await self._engine.list_images()
 
     def check_import(self, actor: Actor, name: str) -> None:
-        """Everything that can be refused before the first byte is read."""
-        _need_admin(actor)
-        if not _NAME.fullmatch(name) or ".." in name:
+        """Check everything that can be rejected before the first byte is read."""
+        require_admin(actor, ADMINS_ONLY)
+        if not _IMAGE_NAME.fullmatch(name) or ".." in name:
             raise UserError(
-                msg("{name} cannot be the name of an image", name=repr(name[:100])),
+                msg("{name} is not a valid image name", name=repr(name[:100])),
                 field="name",
                 hint=msg("Use letters, digits and . _ / : @ -, such as pytorch:2.4."),
             )
         if name == HOST_IMAGE:
             raise Conflict(
-                msg("{host_image} is this machine's own root filesystem", host_image=HOST_IMAGE), field="name"
+                msg("{host_image} is reserved for the host's root filesystem", host_image=HOST_IMAGE), field="name"
             )
-        self._shelf()
+        self._get_image_engine()
 
-    async def add(self, actor: Actor, name: str, chunks: AsyncIterator[bytes], guard: Guard) -> ImageInfo:
-        """From the bytes of a tar, as they come; `guard` runs what receives them."""
+    async def add(self, actor: Actor, name: str, chunks: AsyncIterator[bytes], guard: AccessGuard) -> ImageInfo:
+        """Import an image from a stream of tar bytes; `guard` runs the upload."""
         self.check_import(actor, name)
         path = self._uploads / secrets.token_hex(8)
         try:
-            await self._receive(path, chunks, guard)
-            found = await self._shelf().import_image(name, path)
+            await self._receive_upload(path, chunks, guard)
+            found = await self._get_image_engine().import_image(name, path)
         finally:
             await asyncio.to_thread(path.unlink, missing_ok=True)
-        await self._store.note(_deed(actor, Act.CREATED, name))
+        await self._store.record_entry(AuditEntry(actor.name, AuditKind.IMAGE, AuditAction.CREATED, name))
         return found
 
     async def remove(self, actor: Actor, name: str) -> None:
-        _need_admin(actor)
-        if not await self._shelf().remove_image(name):
-            known = [image.name for image in await self._engine.images()]
+        require_admin(actor, ADMINS_ONLY)
+        if not await self._get_image_engine().remove_image(name):
+            known = [image.name for image in await self._engine.list_images()]
             raise NotFound(
-                msg("There is no image {name}", name=name[:100]), hint=nearest(name, known, "holdfast image ls")
+                msg("Image {name} not found", name=name[:100]), hint=suggest_name(name, known, "holdfast image ls")
             )
-        await self._store.note(_deed(actor, Act.REMOVED, name))
+        await self._store.record_entry(AuditEntry(actor.name, AuditKind.IMAGE, AuditAction.REMOVED, name))
 
     def clear_uploads(self) -> None:
-        """What a server that was killed had half received. To be called before the first request."""
+        """Delete partial uploads of a killed server. Call it before the first request."""
         for path in self._uploads.glob("*"):
             path.unlink(missing_ok=True)
 
-    async def _receive(self, path: Path, chunks: AsyncIterator[bytes], guard: Guard) -> None:
+    async def _receive_upload(self, path: Path, chunks: AsyncIterator[bytes], guard: AccessGuard) -> None:
         try:
-            file = await asyncio.to_thread(self._open, path)
+            file = await asyncio.to_thread(self._open_upload, path)
             try:
-                await guard(_write_all(file, chunks, self._marks))
+                await guard(_write_chunks(file, chunks, self._marks))
             finally:
                 await asyncio.to_thread(file.close)
         except OSError as error:
             if is_disk_full(error):
                 raise Unavailable(
-                    msg("The image was not kept: there is no room left for it on the server's disk"),
-                    hint=msg("Free room first: `holdfast prune` shows what takes it."),
+                    msg("The image was not saved: the server's disk is full"),
+                    hint=msg("Free disk space first: run `holdfast prune` to see what uses it."),
                 ) from error
-            raise Unavailable(msg("The upload could not be kept: {strerror}", strerror=error.strerror)) from error
+            raise Unavailable(msg("The upload could not be saved: {error}", error=error.strerror)) from error
 
-    def _open(self, path: Path) -> IO[bytes]:
+    def _open_upload(self, path: Path) -> IO[bytes]:
         self._uploads.mkdir(mode=0o700, exist_ok=True)
         return path.open("xb")
 
-    def _shelf(self) -> KeepsImages:
-        if isinstance(self._engine, KeepsImages):
+    def _get_image_engine(self) -> SupportsImages:
+        if isinstance(self._engine, SupportsImages):
             return self._engine
-        raise Conflict(msg("The engine {name} takes its images from elsewhere", name=self._engine.name))
+        raise Conflict(msg("The engine {name} does not support managing images", name=self._engine.name))
 
 
-async def _write_all(file: IO[bytes], chunks: AsyncIterator[bytes], marks: DiskMarks) -> None:
+async def _write_chunks(file: IO[bytes], chunks: AsyncIterator[bytes], marks: DiskThresholds) -> None:
     waiting = bytearray()
 
-    def write(data: bytes) -> None:
-        require_room(file.fileno(), len(data), marks)
+    def write_all_chunks(data: bytes) -> None:
+        require_space(file.fileno(), len(data), marks)
         file.write(data)
 
     async for chunk in chunks:
         waiting += chunk
-        if len(waiting) >= BUFFER:
-            await asyncio.to_thread(write, bytes(waiting))
+        if len(waiting) >= BUFFER_SIZE:
+            await asyncio.to_thread(write_all_chunks, bytes(waiting))
             waiting.clear()
-    await asyncio.to_thread(write, bytes(waiting))
-
-
-def _deed(actor: Actor, act: Act, name: str) -> AuditEntry:
-    return AuditEntry(actor=actor.name, kind=AuditKind.IMAGE, act=act, subject=name)
-
-
-def _need_admin(actor: Actor) -> None:
-    if not may(actor, Verb.MANAGE_PLACE):
-        raise Forbidden(msg("Only admins manage images"))
+    await asyncio.to_thread(write_all_chunks, bytes(waiting))

@@ -1,4 +1,4 @@
-"""What an instance type may be: every problem at once, in plain words."""
+"""Validation of instance types, reporting all problems at once."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ..names import check_prose, check_text
 MAX_CPU = 1_000_000
 MAX_MEMORY = 2**50
 MAX_GPU = 10_000
-MAX_RULES = 100  # tolerations, and labels of a machine, of one type
-MIN_LABEL_LENGTH, MAX_LABEL_LENGTH = 3, 63  # PrimeHub's form takes no others
+MAX_RULES = 100  # tolerations, and node labels, of one type
+MIN_LABEL_LENGTH, MAX_LABEL_LENGTH = 3, 63  # limits of PrimeHub's form
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
 OPERATORS = ("Equal", "Exists")
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -26,42 +26,42 @@ ANY_EFFECT = "None"  # as PrimeHub's form writes it
 _TOLERATION_KEYS = {"operator", "key", "value", "effect"}
 
 
-def tidy(type: InstanceType) -> InstanceType:
-    """One spelling for what means the same: groups in order and once, no empty parts of tolerations."""
+def normalize_instance_type(type: InstanceType) -> InstanceType:
+    """Normalize equivalent values: unique, sorted groups and no empty fields in tolerations."""
     return replace(
         type,
         display_name=type.display_name.strip(),
         groups=tuple(sorted(set(type.groups))),
-        tolerations=tuple(_tidy_toleration(each) for each in type.tolerations),
+        tolerations=tuple(_normalize_toleration(each) for each in type.tolerations),
         node_selector=dict(type.node_selector),
     )
 
 
 def check_instance_type(type: InstanceType) -> None:
-    """UserError with everything that is wrong."""
+    """Raise UserError with all problems."""
     check_text(type.display_name, "display_name", longest=255)
     check_prose(type.description, "description")
-    found = [*_limits(type), *_requests(type), *_tolerations(type), *_node_selector(type)]
+    found = [*_check_limits(type), *_check_requests(type), *_check_tolerations(type), *_check_node_selector(type)]
     if found:
         field, _ = found[0]
         raise UserError(join_messages("; ", (message for _, message in found)), field=field)
 
 
-def _limits(type: InstanceType) -> Iterator[tuple[str, str]]:
-    if not _within(type.cpu, MAX_CPU) or type.cpu < 0.01:
-        yield "cpu", msg("cpu must be from 0.01 to {most_cpu} cores, not {cpu}", most_cpu=MAX_CPU, cpu=type.cpu)
+def _check_limits(type: InstanceType) -> Iterator[tuple[str, str]]:
+    if not _is_within_limit(type.cpu, MAX_CPU) or type.cpu < 0.01:
+        yield "cpu", msg("cpu must be between 0.01 and {max_cpu} cores, not {cpu}", max_cpu=MAX_CPU, cpu=type.cpu)
     if not MIB <= type.memory <= MAX_MEMORY:
         yield (
             "memory",
             msg(
-                "memory must be from {mib} to {most_memory} bytes, not {memory}",
+                "memory must be between {mib} and {max_memory} bytes, not {memory}",
                 mib=MIB,
-                most_memory=MAX_MEMORY,
+                max_memory=MAX_MEMORY,
                 memory=type.memory,
             ),
         )
     if not 0 <= type.gpu <= MAX_GPU:
-        yield "gpu", msg("gpu must be a whole number from 0 to {most_gpu}, not {gpu}", most_gpu=MAX_GPU, gpu=type.gpu)
+        yield "gpu", msg("gpu must be an integer between 0 and {max_gpu}, not {gpu}", max_gpu=MAX_GPU, gpu=type.gpu)
     if type.gpu_resource not in GPU_RESOURCES:
         known = " or ".join(GPU_RESOURCES)
         yield (
@@ -74,104 +74,107 @@ def _limits(type: InstanceType) -> Iterator[tuple[str, str]]:
         )
 
 
-def _requests(type: InstanceType) -> Iterator[tuple[str, str]]:
+def _check_requests(type: InstanceType) -> Iterator[tuple[str, str]]:
     for name, request, limit in (("cpu", type.cpu_request, type.cpu), ("memory", type.memory_request, type.memory)):
         if request is None:
             continue
-        if not _within(request, math.inf):
+        if not _is_within_limit(request, math.inf):
             yield (
                 f"{name}_request",
-                msg("{name}_request must be more than 0, not {request}", name=name, request=request),
+                msg("{name}_request must be greater than 0, not {request}", name=name, request=request),
             )
         elif request > limit:
-            asked, most = _amount(name, request), _amount(name, limit)
+            asked, most = _format_amount(name, request), _format_amount(name, limit)
             yield (
                 f"{name}_request",
                 msg(
-                    "{name}_request asks a machine for {asked}, more than its limit of {most}",
+                    "{name}_request ({requested}) exceeds the limit of {limit}",
                     name=name,
-                    asked=asked,
-                    most=most,
+                    requested=asked,
+                    limit=most,
                 ),
             )
 
 
-def _amount(name: str, value: float) -> str:
+def _format_amount(name: str, value: float) -> str:
     if name == "memory":
         return f"{value / GIB:g} GiB" if value >= GIB else f"{value / MIB:g} MiB"
     return "1 core" if value == 1 else msg("{value} cores", value=f"{value:g}")
 
 
-def _within(value: float, most: float) -> bool:
+def _is_within_limit(value: float, most: float) -> bool:
     return math.isfinite(value) and 0 < value <= most
 
 
-def _tidy_toleration(toleration: Mapping[str, Any]) -> dict[str, Any]:
+def _normalize_toleration(toleration: Mapping[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in toleration.items() if value not in (None, "")}
     return {key: value for key, value in kept.items() if (key, value) != ("effect", ANY_EFFECT)}
 
 
-def _tolerations(type: InstanceType) -> Iterator[tuple[str, str]]:
+def _check_tolerations(type: InstanceType) -> Iterator[tuple[str, str]]:
     if len(type.tolerations) > MAX_RULES:
         yield (
             "tolerations",
             msg(
-                "tolerations may be at most {most_rules}, not {tolerations}",
-                most_rules=MAX_RULES,
+                "tolerations can have at most {max_rules} entries, not {tolerations}",
+                max_rules=MAX_RULES,
                 tolerations=len(type.tolerations),
             ),
         )
         return
     for number, toleration in enumerate(type.tolerations):
         field = f"tolerations[{number}]"
-        for problem in _toleration(toleration):
+        for problem in _check_toleration(toleration):
             yield field, join_messages(" ", (field, problem))
 
 
-def _toleration(toleration: Mapping[str, Any]) -> Iterator[str]:
+def _check_toleration(toleration: Mapping[str, Any]) -> Iterator[str]:
     if strange := sorted(set(toleration) - _TOLERATION_KEYS):
-        yield msg("has no {x1}: it holds operator, key, value and effect", x1=repr(str(strange[0])[:50]))
+        yield msg("has the unknown key {key}; use operator, key, value and effect", key=repr(str(strange[0])[:50]))
     for key in sorted(_TOLERATION_KEYS & set(toleration)):
         value = toleration[key]
         if not isinstance(value, str) or len(value) > 253 or not value.isprintable():
-            yield msg("has a {key} that is no text on one line of at most 253 characters", key=key)
+            yield msg("has an invalid {key}: it must be one line of at most 253 characters", key=key)
             return
     operator = toleration.get("operator")
     if operator not in OPERATORS:
-        yield msg("needs the operator Equal or Exists")
+        yield msg("must have the operator Equal or Exists")
     if operator == "Equal" and not ("key" in toleration and "value" in toleration):
-        yield msg("is Equal, so it needs a key and a value")
+        yield msg("has the operator Equal and requires a key and a value")
     if operator == "Exists" and "value" in toleration:
-        yield msg("is Exists, so it cannot have a value")
+        yield msg("has the operator Exists and cannot have a value")
     if "effect" in toleration and toleration["effect"] not in EFFECTS:
-        yield msg("has an effect that is none of {effects}", effects=", ".join(EFFECTS))
+        yield msg("has an invalid effect; use one of {effects}", effects=", ".join(EFFECTS))
 
 
-def _node_selector(type: InstanceType) -> Iterator[tuple[str, str]]:
+def _check_node_selector(type: InstanceType) -> Iterator[tuple[str, str]]:
     if len(type.node_selector) > MAX_RULES:
         yield (
             "node_selector",
             msg(
-                "node_selector may hold at most {most_rules} labels, not {node_selector}",
-                most_rules=MAX_RULES,
+                "node_selector can have at most {max_rules} labels, not {node_selector}",
+                max_rules=MAX_RULES,
                 node_selector=len(type.node_selector),
             ),
         )
         return
     for key, value in type.node_selector.items():
         if not _is_label(key):
-            yield "node_selector", msg("{key} cannot be a label: {label}", key=repr(str(key)[:80]), label=_LABEL)
+            yield (
+                "node_selector",
+                msg("{key} is not a valid label: {label}", key=repr(str(key)[:80]), label=_LABEL_RULE),
+            )
         if not _is_label(value):
             yield (
                 "node_selector",
-                msg("{value} cannot be the value of a label: {label}", value=repr(str(value)[:80]), label=_LABEL),
+                msg("{value} is not a valid label value: {label}", value=repr(str(value)[:80]), label=_LABEL_RULE),
             )
 
 
-_LABEL = msg(
-    "it takes {shortest_label} to {longest_label} characters on one line, without spaces",
-    shortest_label=MIN_LABEL_LENGTH,
-    longest_label=MAX_LABEL_LENGTH,
+_LABEL_RULE = msg(
+    "use {min_label_length} to {max_label_length} characters without spaces or line breaks",
+    min_label_length=MIN_LABEL_LENGTH,
+    max_label_length=MAX_LABEL_LENGTH,
 )
 
 

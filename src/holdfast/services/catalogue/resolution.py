@@ -1,6 +1,6 @@
-"""What a job names of what admins put up -> what it gets: the resources of its sizes, the images its aliases stand for.
+"""Resolve the instance types and image aliases of a job to resources and images.
 
-Worked out each time a job is submitted or run again, for the group it runs in.
+This happens at every submission and rerun, for the group of the job.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from dataclasses import replace
 
 from holdfast.core.access import Actor
 from holdfast.core.catalogue import ImageAlias, InstanceType
-from holdfast.core.job import Dialect, Job, Resources, Role
+from holdfast.core.job import Job, JobFormat, Resources, Role
 from holdfast.core.messages import join_messages, msg
 from holdfast.core.records import Group
-from holdfast.core.scheduling.placement import EPSILON, Quota
-from holdfast.jobspec.fields import guess
-from holdfast.jobspec.sizes import sized
+from holdfast.core.scheduling.placement import EPSILON
+from holdfast.jobspec.fields import guess_name
+from holdfast.jobspec.instance_types import override_resources
 from holdfast.store import people
 from holdfast.store.database import Store
 
-from ..refusals import NoInstanceType, OverQuota
+from ..errors import InstanceTypeNotFound, OverQuota
 from . import image_aliases as aliasing
 from . import instance_types as sizing
 from .image_aliases import ImageAliases
 from .instance_types import InstanceTypes
 
-MAX_LISTED = 20  # sizes in one hint
+MAX_LISTED = 20  # instance types in one hint
 
 
 class Catalogue:
@@ -36,89 +36,95 @@ class Catalogue:
         self._known: Mapping[str, InstanceType] = {}
         self._sizes: dict[str, Resources] = {}
 
-    async def sizes(self, actor: Actor | None = None) -> Mapping[str, Resources]:
-        """All that one may see, by name; without an actor all there are."""
-        known = await self._types.known()
-        if known is not self._known:  # every job asks, and they seldom change
+    async def load_sizes(self, actor: Actor | None = None) -> Mapping[str, Resources]:
+        """Return the sizes that the actor can see, by name; without an actor all."""
+        known = await self._types.load_all()
+        if known is not self._known:  # cached: called for every job, and types rarely change
             self._known, self._sizes = known, {name: type.resources for name, type in known.items()}
-        if actor is None or all(sizing.may_see(actor, type) for type in known.values()):
+        if actor is None or all(sizing.can_see_type(actor, type) for type in known.values()):
             return self._sizes
-        return {name: size for name, size in self._sizes.items() if sizing.may_see(actor, known[name])}
+        return {name: size for name, size in self._sizes.items() if sizing.can_see_type(actor, known[name])}
 
-    async def fill(self, job: Job) -> Job:
-        """NoInstanceType for a size that the job's group does not have. Whoever asks is known to be in it."""
-        job = _with_older_names(job)
-        types = await self._types.known() if any(role.instance_type for role in job.roles) else {}
-        aliases = await self._aliases.known()
-        roles = tuple(_aliased(_sized(role, types, job.group), aliases, job.group) for role in job.roles)
+    async def resolve_job(self, job: Job) -> Job:
+        """Resolve a job; raise NoInstanceType for a type not granted to its group. Membership is already checked."""
+        job = _add_missing_type(job)
+        types = await self._types.load_all() if any(role.instance_type for role in job.roles) else {}
+        aliases = await self._aliases.load_all()
+        roles = tuple(_resolve_image(_resolve_size(role, types, job.group), aliases, job.group) for role in job.roles)
         return replace(job, roles=roles) if roles != job.roles else job
 
-    async def image_names(self, group: str) -> list[str]:
-        """The aliases that its jobs can name."""
-        return [alias.name for alias in (await self._aliases.known()).values() if aliasing.is_for(alias, group)]
+    async def list_image_names(self, group: str) -> list[str]:
+        """Return the aliases that jobs of the group can use."""
+        return [
+            alias.name for alias in (await self._aliases.load_all()).values() if aliasing.is_alias_for(alias, group)
+        ]
 
-    async def check_quota(self, job: Job) -> None:
-        """PrimeHub refuses at once what a quota has no room for, even with nothing else in use."""
-        if job.dialect is not Dialect.PRIMEHUB:
+    async def check_primehub_quota(self, job: Job) -> None:
+        """Reject a PrimeHub job that exceeds a quota by itself, as PrimeHub does."""
+        if job.dialect is not JobFormat.PRIMEHUB:
             return
         group = await self._store.read(people.get_group, job.group)
         for role in job.roles if group is not None else ():
-            for refusal in _over(role, group):
+            for refusal in _find_exceeded_quotas(role, group):
                 raise refusal
 
 
-def _with_older_names(job: Job) -> Job:
-    """PrimeHub's jobs that were stored before roles kept the name of their size."""
-    mine = job.extras.get("primehub") if job.dialect is Dialect.PRIMEHUB else None
+def _add_missing_type(job: Job) -> Job:
+    """Add the instance type to PrimeHub jobs that were stored before roles had it."""
+    mine = job.extras.get("primehub") if job.dialect is JobFormat.PRIMEHUB else None
     name = mine.get("instanceType") if isinstance(mine, Mapping) else None
     if not isinstance(name, str) or not name or any(role.instance_type for role in job.roles):
         return job
     return replace(job, roles=tuple(replace(role, instance_type=name) for role in job.roles))
 
 
-def _sized(role: Role, types: Mapping[str, InstanceType], group: str) -> Role:
+def _resolve_size(role: Role, types: Mapping[str, InstanceType], group: str) -> Role:
     if not role.instance_type:
         return role
     type = types.get(role.instance_type)
-    if type is None or not sizing.is_for(type, group):
-        raise _unknown(role.instance_type, types, group)
+    if type is None or not sizing.is_type_for(type, group):
+        raise _build_type_unavailable(role.instance_type, types, group)
     own = {key: getattr(role.resources, key) for key in role.own_resources}
-    return replace(role, resources=sized(type.resources, own))
+    return replace(role, resources=override_resources(type.resources, own))
 
 
-def _unknown(name: str, types: Mapping[str, InstanceType], group: str) -> NoInstanceType:
-    known = sorted(type.name for type in types.values() if sizing.is_for(type, group))
-    listed = msg("It has: {known}.", known=", ".join(known[:MAX_LISTED])) if known else msg("It has none.")
-    return NoInstanceType(
-        msg("The group {group} has no instance type {name}", group=group, name=name[:100]),
+def _build_type_unavailable(name: str, types: Mapping[str, InstanceType], group: str) -> InstanceTypeNotFound:
+    known = sorted(type.name for type in types.values() if sizing.is_type_for(type, group))
+    listed = (
+        msg("Available: {known}.", known=", ".join(known[:MAX_LISTED]))
+        if known
+        else msg("No instance types are available to this group.")
+    )
+    return InstanceTypeNotFound(
+        msg("Instance type {name} is not available to the group {group}", group=group, name=name[:100]),
         name=name,
         field="instance_type",
-        hint=join_messages(" ", filter(None, (guess(name, known), listed))),
+        hint=join_messages(" ", filter(None, (guess_name(name, known), listed))),
     )
 
 
-def _aliased(role: Role, aliases: Mapping[str, ImageAlias], group: str) -> Role:
-    """An alias that is not for the group is no alias: an image may have that name too."""
+def _resolve_image(role: Role, aliases: Mapping[str, ImageAlias], group: str) -> Role:
+    """Resolve an alias. One that is not granted to the group is ignored: an image may have the same name."""
     alias = aliases.get(role.image)
-    url = alias.for_gpus(role.resources.gpu) if alias is not None and aliasing.is_for(alias, group) else ""
+    url = alias.choose_image(role.resources.gpu) if alias is not None and aliasing.is_alias_for(alias, group) else ""
     url = "" if url == role.image else url
     return role if url == role.image_url else replace(role, image_url=url)
 
 
-_ASPECTS = (
+_QUOTA_LABELS = (
     ("gpu", "GPUs", msg("Gpu Quota")),
     ("cpu", "cores", msg("Cpu Quota")),
     ("memory", msg("bytes of memory"), "Memory"),
 )
 
 
-def _over(role: Role, group: Group | None) -> Iterator[OverQuota]:
-    """In PrimeHub's order: GPUs, cores, memory; the user's before the group's."""
+def _find_exceeded_quotas(role: Role, group: Group | None) -> Iterator[OverQuota]:
+    """Yield exceeded quotas in PrimeHub's order: GPUs, cores, memory; the user's before the group's."""
     assert group is not None
-    for key, unit, word in _ASPECTS:
+    for key, unit, word in _QUOTA_LABELS:
         asked = getattr(role.resources, key)
         for whose, quota in (("User", group.user_quota), ("Group", group.quota)):
-            bound = _bound(quota, key)
+            bound: float | None = getattr(quota, key)
             if bound is not None and asked > bound + EPSILON:
                 who = (
                     msg("each user of {name}", name=group.name)
@@ -127,19 +133,14 @@ def _over(role: Role, group: Group | None) -> Iterator[OverQuota]:
                 )
                 yield OverQuota(
                     msg(
-                        "{instance_type} has {asked} {unit}, and {who} may use at most {bound}",
+                        "{instance_type} has {requested} {unit}, but {who} can use at most {limit}",
                         instance_type=role.instance_type,
-                        asked=f"{asked:g}",
+                        requested=f"{asked:g}",
                         unit=unit,
                         who=who,
-                        bound=f"{bound:g}",
+                        limit=f"{bound:g}",
                     ),
-                    primehub=msg("{whose} {word} exceeded", whose=whose, word=word),
+                    primehub=msg("{scope} {value} exceeded", scope=whose, value=word),
                     field="instanceType",
-                    hint=msg("Choose a smaller instance type, or ask an admin for more."),
+                    hint=msg("Choose a smaller instance type, or ask an admin to raise the quota."),
                 )
-
-
-def _bound(quota: Quota, key: str) -> float | None:
-    bound: float | None = getattr(quota, key)
-    return bound

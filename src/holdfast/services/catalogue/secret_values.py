@@ -1,4 +1,4 @@
-"""What the value of a secret may be. In no case is it said what the value is, or how long."""
+"""Validation of secret values. Errors never reveal the value or its length."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from holdfast.core.catalogue import SecretKind
 from holdfast.core.errors import TooLarge, UserError
 from holdfast.core.messages import msg
 
-MAX_VALUE_LENGTH = 65536  # bytes; the longest SSH keys have a quarter of that
+MAX_VALUE_LENGTH = 65536  # bytes; four times the longest SSH keys
 
-_KEY = re.compile(r"-----BEGIN ([A-Z0-9]+ )*PRIVATE KEY-----\s(?P<body>.*)-----END ([A-Z0-9]+ )*PRIVATE KEY-----", re.S)
-_PUBLIC = re.compile(r"(ssh-|ecdsa-|sk-)[\w@.-]+ AAAA")
-_OPENSSH = b"openssh-key-v1\0"
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN ([A-Z0-9]+ )*PRIVATE KEY-----\s(?P<body>.*)-----END ([A-Z0-9]+ )*PRIVATE KEY-----", re.S
+)
+_PUBLIC_KEY = re.compile(r"(ssh-|ecdsa-|sk-)[\w@.-]+ AAAA")
+_OPENSSH_MAGIC = b"openssh-key-v1\0"
 
 
-def check_value(kind: SecretKind, value: str) -> None:
-    _check_text(value)
+def check_secret_value(kind: SecretKind, value: str) -> None:
+    _check_value_text(value)
     if kind is SecretKind.OPAQUE:
-        _check_git(value.strip())
+        _check_git_secret(value.strip())
 
 
-def _check_text(value: str) -> None:
+def _check_value_text(value: str) -> None:
     if not value.strip():
         raise UserError(msg("The value is empty"), field="value")
     try:
@@ -32,36 +34,36 @@ def _check_text(value: str) -> None:
         raise UserError(msg("The value is not UTF-8 text"), field="value") from None
     if size > MAX_VALUE_LENGTH:
         raise TooLarge(
-            msg("The value has more than {longest_value} bytes", longest_value=MAX_VALUE_LENGTH), field="value"
+            msg("The value is longer than {max_value_length} bytes", max_value_length=MAX_VALUE_LENGTH), field="value"
         )
     if "\0" in value:
-        raise UserError(msg("The value may not hold NUL characters"), field="value")
+        raise UserError(msg("The value must not contain NUL characters"), field="value")
 
 
-def _check_git(value: str) -> None:
-    """A private SSH key that can be used with nobody there to unlock it, or a password."""
-    key = _KEY.fullmatch(value)
-    if key is not None and _is_locked(value, key["body"]):
+def _check_git_secret(value: str) -> None:
+    """Accept a private SSH key without a passphrase, or a password."""
+    key = _PRIVATE_KEY.fullmatch(value)
+    if key is not None and _has_passphrase(value, key["body"]):
         raise UserError(
-            msg("The private key has a passphrase, and nobody is there to type it"),
+            msg("The private key has a passphrase, which is not supported"),
             field="value",
             hint=msg(
-                "Make a key of its own for this with `ssh-keygen -N ''`, or take it off with `ssh-keygen -p -N ''`."
+                "Create a separate key with `ssh-keygen -N ''`, or remove the passphrase with `ssh-keygen -p -N ''`."
             ),
         )
-    if key is None and (len(value.splitlines()) > 1 or _PUBLIC.match(value)):
-        what = msg("is a public key") if _PUBLIC.match(value) else msg("has several lines, and is no private key")
-        hint = msg("Give a private SSH key (from -----BEGIN to -----END), or a password or token on one line.")
+    if key is None and (len(value.splitlines()) > 1 or _PUBLIC_KEY.match(value)):
+        what = msg("is a public key") if _PUBLIC_KEY.match(value) else msg("has several lines but is not a private key")
+        hint = msg("Enter a private SSH key (from -----BEGIN to -----END), or a one-line password or token.")
         raise UserError(msg("The value {what}", what=what), field="value", hint=hint)
 
 
-def _is_locked(value: str, body: str) -> bool:
+def _has_passphrase(value: str, body: str) -> bool:
     if "BEGIN ENCRYPTED" in value or "Proc-Type: 4,ENCRYPTED" in value:
         return True
     try:
         data = base64.b64decode("".join(body.split()), validate=True)
     except (binascii.Error, ValueError):
-        return False  # another format, or none: ssh will say so
-    rest = data.removeprefix(_OPENSSH)
+        return False  # another or an invalid format: ssh reports it
+    rest = data.removeprefix(_OPENSSH_MAGIC)
     cipher = rest[4 : 4 + int.from_bytes(rest[:4])]
     return rest != data and cipher != b"none"

@@ -1,6 +1,6 @@
-"""SKU types: instance types as OpenPAI's clients know them, and what its files may ask of them.
+"""SKU types: instance types as OpenPAI's clients see them, and validation of SKUs in OpenPAI job files.
 
-A virtual cluster is a group. It has as many SKUs of a type as the machines hold whole ones, within the group's quota.
+A virtual cluster is a group. Its number of SKUs of a type is how many fit on the nodes, within the group's quota.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from holdfast.core.job import Job, Resources, Role
 from holdfast.core.messages import msg
 from holdfast.core.scheduling.placement import EPSILON, Node, Quota
 from holdfast.engines.base import Engine
-from holdfast.jobspec.fields import guess
+from holdfast.jobspec.fields import guess_name
 from holdfast.store import people
 from holdfast.store.database import Store
 
-from .instance_types import InstanceTypes, is_for
+from .instance_types import InstanceTypes, is_type_for
 
-_NO_BOUND = Quota()
-_OPPORTUNISTIC = "oppo"  # runs on what is left over, so no cluster's size counts
+_NO_QUOTA = Quota()
+_OPPORTUNISTIC_CLASS = "oppo"  # uses idle resources, so no capacity limit applies
 
 
 class Sku(NamedTuple):
@@ -34,8 +34,8 @@ class Sku(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """What a job asks of the scheduler for one of its roles."""
+class CellRequest:
+    """The scheduler settings of one role of a job."""
 
     role: Role
     sku: str | None
@@ -43,21 +43,21 @@ class Cell:
     affinity: str | None
 
 
-Types = Mapping[str, Sku]
+SkuTypes = Mapping[str, Sku]
 
 
-def sku_of(type: InstanceType) -> Sku:
+def sku_from_type(type: InstanceType) -> Sku:
     return Sku(type.cpu, type.memory, type.gpu)
 
 
-def sku_capacity(sku: Sku, nodes: Sequence[Node], quota: Quota = _NO_BOUND) -> int:
-    """How many of them there can be at one time."""
-    here = sum(_whole(sku, node.cpu, node.memory, len(node.gpus)) for node in nodes)
-    return min(here, _whole(sku, quota.cpu, quota.memory, quota.gpu))
+def compute_sku_capacity(sku: Sku, nodes: Sequence[Node], quota: Quota = _NO_QUOTA) -> int:
+    """Return how many SKUs fit at one time."""
+    here = sum(_count_fitting_skus(sku, node.cpu, node.memory, len(node.gpus)) for node in nodes)
+    return min(here, _count_fitting_skus(sku, quota.cpu, quota.memory, quota.gpu))
 
 
-def skus_of(resources: Resources, sku: Sku) -> int:
-    """How many one task takes."""
+def count_skus(resources: Resources, sku: Sku) -> int:
+    """Return how many SKUs one task needs."""
     return max(
         math.ceil(resources.cpu / sku.cpu - EPSILON),
         -(-resources.memory // sku.memory),
@@ -72,131 +72,138 @@ class Skus:
         self._engine = engine
         self._instance_types = instance_types
 
-    async def types(self, actor: Actor, group: str | None = None) -> dict[str, Sku]:
-        """All that one may see; with a group, those it can have at least one of."""
+    async def list_types(self, actor: Actor, group: str | None = None) -> dict[str, Sku]:
+        """Return the types that the actor can see; with a group, those of which at least one fits."""
         found = {type.name: type for type in await self._instance_types.list(actor)}
         if group is None:
-            return {name: sku_of(type) for name, type in found.items()}
-        quota, nodes = await self._quota(actor, group), self._engine.nodes()
-        skus = {name: sku_of(type) for name, type in found.items() if is_for(type, group)}
-        return {name: sku for name, sku in skus.items() if sku_capacity(sku, nodes, quota) > 0}
+            return {name: sku_from_type(type) for name, type in found.items()}
+        quota, nodes = await self._load_quota(actor, group), self._engine.list_nodes()
+        skus = {name: sku_from_type(type) for name, type in found.items() if is_type_for(type, group)}
+        return {name: sku for name, sku in skus.items() if compute_sku_capacity(sku, nodes, quota) > 0}
 
-    async def check(self, actor: Actor, job: Job) -> None:
-        """InvalidJob with everything that its SKUs cannot be. Files of other kinds have none."""
-        if not job.dialect.openpai:
+    async def check_job(self, actor: Actor, job: Job) -> None:
+        """Raise InvalidJob with all problems of the SKUs of an OpenPAI job; other formats have none."""
+        if not job.dialect.is_openpai:
             return
-        scheduler = _scheduler(job)
-        cells = list(_cells(job, scheduler))
+        scheduler = _get_scheduler_config(job)
+        cells = list(_iter_cells(job, scheduler))
         if not any(cell.sku or cell.pinned or cell.affinity for cell in cells):
             return
-        known = (await self._instance_types.known()).values()
-        # Files name the SKU types of the cluster they come from, which the sizes we bring along know nothing of.
+        known = (await self._instance_types.load_all()).values()
+        # Files name the SKU types of their original cluster, which the default sizes do not match.
         if all(type.brought for type in known):
             return
-        types = {type.name: sku_of(type) for type in known if is_for(type, job.group)}
-        problems = [*_wrong_cells(types, cells), *_torn_groups(cells)]
-        if not problems and job.gang and scheduler.get("jobPriorityClass") != _OPPORTUNISTIC:
-            problems = self._too_many(types, job, cells, await self._quota(actor, job.group))
+        types = {type.name: sku_from_type(type) for type in known if is_type_for(type, job.group)}
+        problems = [*_find_wrong_cells(types, cells), *_find_split_groups(cells)]
+        if not problems and job.gang and scheduler.get("jobPriorityClass") != _OPPORTUNISTIC_CLASS:
+            problems = self._find_excess(types, job, cells, await self._load_quota(actor, job.group))
         if problems:
             raise InvalidJob(problems)
 
-    async def _quota(self, actor: Actor, group: str) -> Quota:
-        """The bounds of a group one is not in are not told, not even by a refusal."""
+    async def _load_quota(self, actor: Actor, group: str) -> Quota:
+        """Return the quota; none for non-members, because errors must not reveal it."""
         if not actor.admin and group not in actor.groups:
-            return _NO_BOUND
+            return _NO_QUOTA
         found = await self._store.read(people.get_group, group)
-        return _NO_BOUND if found is None else found.quota
+        return _NO_QUOTA if found is None else found.quota
 
-    def _too_many(self, types: Types, job: Job, cells: list[Cell], quota: Quota) -> list[Problem]:
-        nodes = self._engine.nodes()
+    def _find_excess(self, types: SkuTypes, job: Job, cells: list[CellRequest], quota: Quota) -> list[Problem]:
+        nodes = self._engine.list_nodes()
         wanted: dict[str, int] = {}
-        first: dict[str, Cell] = {}
+        first: dict[str, CellRequest] = {}
         for cell in cells:
             if cell.sku is not None:
-                count = skus_of(cell.role.resources, types[cell.sku]) * cell.role.instances
+                count = count_skus(cell.role.resources, types[cell.sku]) * cell.role.instances
                 wanted[cell.sku] = wanted.get(cell.sku, 0) + count
                 first.setdefault(cell.sku, cell)
         found = []
         for name, count in wanted.items():
-            most = sku_capacity(types[name], nodes, quota)
+            most = compute_sku_capacity(types[name], nodes, quota)
             if not most:
                 message = msg("SKU type {name} is not available in VC {group}.", name=name, group=job.group)
-                found.append(_problem(first[name], "skuType", message))
+                found.append(_build_problem(first[name], "skuType", message))
             elif count > most:
                 message = msg(
-                    "Job requests {count} SKUs, exceeds maximum {most} SKUs in VC {group}.",
+                    "Job requests {count} SKUs, exceeds maximum {limit} SKUs in VC {group}.",
                     count=count,
-                    most=most,
+                    limit=most,
                     group=job.group,
                 )
-                found.append(_problem(first[name], "skuType", message))
+                found.append(_build_problem(first[name], "skuType", message))
         return found
 
 
-def _scheduler(job: Job) -> Mapping[str, Any]:
+def _get_scheduler_config(job: Job) -> Mapping[str, Any]:
     value: Any = job.extras
     for key in ("openpai", "config", "extras", "hivedScheduler"):
         value = value.get(key) if isinstance(value, Mapping) else None
     return value if isinstance(value, Mapping) else {}
 
 
-def _cells(job: Job, scheduler: Mapping[str, Any]) -> Iterator[Cell]:
+def _iter_cells(job: Job, scheduler: Mapping[str, Any]) -> Iterator[CellRequest]:
     written = scheduler.get("taskRoles")
     for role in job.roles:
         cell = written.get(role.name) if isinstance(written, Mapping) else None
         if isinstance(cell, Mapping):
-            yield Cell(role, _text(cell, "skuType"), _text(cell, "pinnedCellId"), _text(cell, "affinityGroupName"))
+            yield CellRequest(
+                role, _get_text(cell, "skuType"), _get_text(cell, "pinnedCellId"), _get_text(cell, "affinityGroupName")
+            )
 
 
-def _text(cell: Mapping[str, Any], key: str) -> str | None:
+def _get_text(cell: Mapping[str, Any], key: str) -> str | None:
     value = cell.get(key)
     return value if isinstance(value, str) and value else None
 
 
-def _wrong_cells(types: Types, cells: list[Cell]) -> Iterator[Problem]:
+def _find_wrong_cells(types: SkuTypes, cells: list[CellRequest]) -> Iterator[Problem]:
     known = ", ".join(sorted(types))
     for cell in cells:
         if cell.pinned is not None:
-            why = msg("{pinned} is not known: no cells are pinned here", pinned=repr(cell.pinned[:100]))
-            yield _problem(cell, "pinnedCellId", why, msg("Name a skuType in its place: {known}.", known=known))
+            why = msg("Cell {pinned} not found: this server has no pinned cells", pinned=repr(cell.pinned[:100]))
+            yield _build_problem(cell, "pinnedCellId", why, msg("Use a skuType instead: {known}.", known=known))
         if cell.sku is None:
             continue
         sku = types.get(cell.sku)
         if sku is None:
-            hint = guess(cell.sku, types) or msg("Known are: {known}.", known=known)
-            yield _problem(cell, "skuType", msg("There is no SKU type {sku}", sku=repr(cell.sku[:100])), hint)
+            hint = guess_name(cell.sku, types) or msg("Known values: {known}.", known=known)
+            yield _build_problem(cell, "skuType", msg("SKU type {sku} not found", sku=repr(cell.sku[:100])), hint)
         elif cell.role.resources.gpu and not sku.gpu:
             why = msg(
-                "{name} asks for {gpu} GPU, and {sku} has none",
+                "{name} requests {gpu} GPU, but {sku} has none",
                 name=cell.role.name,
                 gpu=cell.role.resources.gpu,
                 sku=cell.sku,
             )
-            yield _problem(cell, "skuType", why, msg("Choose a SKU type with GPUs, or ask for none."))
+            yield _build_problem(cell, "skuType", why, msg("Choose a SKU type with GPUs, or request no GPUs."))
 
 
-def _torn_groups(cells: list[Cell]) -> Iterator[Problem]:
-    """Roles of one affinity group are placed side by side, so on one kind of machine."""
-    first: dict[str, Cell] = {}
+def _find_split_groups(cells: list[CellRequest]) -> Iterator[Problem]:
+    """Yield affinity groups whose roles differ: they are placed together, on one kind of node."""
+    first: dict[str, CellRequest] = {}
     for cell in cells:
         if cell.affinity is None:
             continue
         other = first.setdefault(cell.affinity, cell)
         if (cell.sku, cell.pinned) != (other.sku, other.pinned):
             why = msg(
-                "{name} and {name2} share it, but not their skuType or pinnedCellId",
+                "{name} and {other_name} are in this affinity group but differ in skuType or pinnedCellId",
                 name=cell.role.name,
-                name2=other.role.name,
+                other_name=other.role.name,
             )
-            yield _problem(cell, "affinityGroupName", why, msg("Give both the same, or two affinity groups."))
+            yield _build_problem(
+                cell,
+                "affinityGroupName",
+                why,
+                msg("Use the same values for both, or put them in separate affinity groups."),
+            )
 
 
-def _problem(cell: Cell, key: str, message: str, hint: str | None = None) -> Problem:
+def _build_problem(cell: CellRequest, key: str, message: str, hint: str | None = None) -> Problem:
     return Problem(f"extras.hivedScheduler.taskRoles.{cell.role.name}.{key}", message, hint, rule="placement")
 
 
-def _whole(sku: Sku, cpu: float | None, memory: int | None, gpu: int | None) -> int:
-    """How many whole ones fit; None: no bound."""
+def _count_fitting_skus(sku: Sku, cpu: float | None, memory: int | None, gpu: int | None) -> int:
+    """Return how many SKUs fit; None: no limit."""
     fits = [
         math.floor(cpu / sku.cpu + EPSILON) if cpu is not None else None,
         memory // sku.memory if memory is not None else None,

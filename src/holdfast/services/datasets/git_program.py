@@ -1,8 +1,8 @@
-"""Running git on addresses and repositories that are not ours to trust.
+"""Run git on untrusted addresses and repositories.
 
-Each call gets an environment and a configuration of its own: nothing of the server's user, no hooks, no prompts, no
-submodules, no transport that runs a program. A password or a key is handed over in memory; it is never on disk, among
-the arguments or in the environment.
+Each call gets its own environment and configuration: nothing of the server's user, no hooks, no prompts, no
+submodules, no transport that runs a program. A password or key is passed in memory, never on disk, in arguments or
+in the environment.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from urllib.parse import quote, unquote, urlsplit
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
 
-MEMORY = 4 * 1024**3  # bytes of address space for one git process
+MAX_MEMORY = 4 * 1024**3  # bytes of address space for one git process
 MAX_ENTRIES = 1_000_000  # files and links of a checkout
-_PASSED_ON = (
+_PASSED_VARIABLES = (
     *("PATH", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO"),
     *("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"),
 )
@@ -35,7 +35,7 @@ _CONFIG = {
     "core.packedGitWindowSize": "32m",
     "core.packedGitLimit": "512m",
     "credential.helper": "",
-    "fetch.unpackLimit": "1",  # one pack, so that the limit on a file's size holds for all
+    "fetch.unpackLimit": "1",  # one pack, so that the file size limit applies to all of it
     "gc.auto": "0",
     "http.followRedirects": "initial",
     "http.lowSpeedLimit": "1",  # bytes a second, for a minute
@@ -43,36 +43,36 @@ _CONFIG = {
     "pack.threads": "1",
     "submodule.recurse": "false",
 }
-# For every file, before what the repository says: what is written is what was counted, byte for byte. (`attr.tree` of
-# newer gits would say the same.)
-_PLAIN = "* !text !eol !crlf !ident !filter !working-tree-encoding\n"
+# Overrides the repository's attributes for every file, so that the written bytes equal the counted bytes. (`attr.tree`
+# of newer git versions does the same.)
+_PLAIN_ATTRIBUTES = "* !text !eol !crlf !ident !filter !working-tree-encoding\n"
 _NOISE = re.compile(
     r"hint:|warning:|Warning: Permanently added|From |\* "
     r"|(remote: )?(Enumerating|Counting|Compressing|Total|Receiving|Resolving) "
 )
-_HEAP = 1 << 16  # bytes kept of what git says
+_MAX_OUTPUT_SIZE = 1 << 16  # bytes kept of git's output
 
 
-class GitFailed(Exception):
-    """In words that may be shown: no credentials, no control characters."""
+class GitError(Exception):
+    """A git failure; its message contains no credentials or control characters and can be shown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """Where to clone from, and how to get in."""
+class GitSource:
+    """A repository address with its credentials."""
 
     url: str
-    branch: str = ""  # a branch or a tag; empty: the repository's main one
+    branch: str = ""  # a branch or a tag; empty: the repository's HEAD
     username: str = ""
     value: str | None = field(default=None, repr=False)  # a private SSH key, or a password
 
     @property
-    def by_ssh(self) -> bool:
+    def is_ssh(self) -> bool:
         return "://" not in self.url or self.url.startswith("ssh://")
 
 
 @dataclass(frozen=True, slots=True)
-class Tip:
+class BranchTip:
     ref: str
     commit: str
 
@@ -82,38 +82,38 @@ class GitProgram:
         self._known_hosts = known_hosts
         self._most_bytes = most_bytes
 
-    async def tip(self, source: Source) -> Tip:
-        """What the branch is at, without fetching anything."""
+    async def read_branch_tip(self, source: GitSource) -> BranchTip:
+        """Return the commit of the branch without fetching it."""
         refs = [f"refs/heads/{source.branch}", f"refs/tags/{source.branch}"] if source.branch else ["HEAD"]
         asked = [*refs, f"{refs[-1]}^{{}}"]
-        said = await self._remote(source, "ls-remote", "--", source.url, *asked)
-        lines = [line.partition("\t") for line in said.decode("utf-8", "replace").splitlines()]
+        output = await self._run_remote(source, "ls-remote", "--", source.url, *asked)
+        lines = [line.partition("\t") for line in output.decode("utf-8", "replace").splitlines()]
         found = {ref: commit for commit, _, ref in lines}
         for ref in refs:
             commit = found.get(f"{ref}^{{}}") or found.get(ref)
             if commit:
-                return Tip(ref, commit)
-        raise GitFailed(
-            msg("There is no branch or tag {branch}", branch=source.branch)
+                return BranchTip(ref, commit)
+        raise GitError(
+            msg("Branch or tag {branch} not found", branch=source.branch)
             if source.branch
             else msg("The repository is empty")
         )
 
-    async def fetch(self, source: Source, ref: str, repo: Path) -> str:
-        """That one commit, into a new repository; the commit's name."""
-        await self._run(["init", "--quiet", "--bare", "--template=", "--", str(repo)])
+    async def fetch_commit(self, source: GitSource, ref: str, repo: Path) -> str:
+        """Fetch one commit into a new repository and return its hash."""
+        await self._run_git(["init", "--quiet", "--bare", "--template=", "--", str(repo)])
         options = ["--depth=1", "--no-tags", "--no-recurse-submodules", "--no-auto-maintenance", "--progress"]
-        # It goes on telling how far it is, so that it ends by itself when the server is gone.
-        await self._remote(source, f"--git-dir={repo}", "fetch", *options, "--", source.url, f"+{ref}:refs/fetched")
-        said = await self._run([f"--git-dir={repo}", "rev-parse", "--verify", "refs/fetched^{commit}"])
-        return said.decode().strip()
+        # --progress makes git write regularly, so that it ends when the Holdfast server dies.
+        await self._run_remote(source, f"--git-dir={repo}", "fetch", *options, "--", source.url, f"+{ref}:refs/fetched")
+        output = await self._run_git([f"--git-dir={repo}", "rev-parse", "--verify", "refs/fetched^{commit}"])
+        return output.decode().strip()
 
-    async def check_size(self, repo: Path, commit: str) -> int:
-        """Bytes it unpacks to. Before anything is written: a small repository can unpack to more than any disk
-        holds."""
+    async def check_commit_size(self, repo: Path, commit: str) -> int:
+        """Return the unpacked size in bytes, before anything is written: a small repository can unpack to more than
+        the disk holds."""
         limit, entries, size = self._most_bytes, 0, 0
-        async with _running(
-            _argv([f"--git-dir={repo}", "ls-tree", "-r", "-l", "-z", commit], limit), _environment()
+        async with _GitProcess(
+            _build_argv([f"--git-dir={repo}", "ls-tree", "-r", "-l", "-z", commit], limit), _build_environment()
         ) as git:
             assert git.stdout is not None
             rest = b""
@@ -123,63 +123,61 @@ class GitProgram:
                 sizes = (line.partition(b"\t")[0].split()[-1] for line in lines if line)
                 size += sum(int(text) for text in sizes if text.isdigit())
                 if size > limit:
-                    raise GitFailed(
-                        msg("Its files have more than the {limit} bytes that mounts.git_bytes allows", limit=limit)
+                    raise GitError(
+                        msg("The repository's files exceed the limit of {limit} bytes (mounts.git_bytes)", limit=limit)
                     )
-                if entries > MAX_ENTRIES or len(rest) > _HEAP:
-                    raise GitFailed(msg("It has more than {most_entries} files", most_entries=MAX_ENTRIES))
+                if entries > MAX_ENTRIES or len(rest) > _MAX_OUTPUT_SIZE:
+                    raise GitError(msg("The repository has more than {max_entries} files", max_entries=MAX_ENTRIES))
             if await git.wait() != 0:
-                raise GitFailed(msg("git could not read what it fetched"))
+                raise GitError(msg("git could not read the fetched data"))
         return size
 
-    async def check_out(self, repo: Path, commit: str, tree: Path) -> None:
-        """The files of that commit as they are stored, into an empty folder."""
-        await asyncio.to_thread(_write_plain, repo / "info")
+    async def check_out_commit(self, repo: Path, commit: str, tree: Path) -> None:
+        """Write the files of the commit, unconverted, to an empty folder."""
+        await asyncio.to_thread(_write_attributes, repo / "info")
         there = [f"--git-dir={repo}", f"--work-tree={tree}"]
-        await self._run([*there, "read-tree", commit])
-        await self._run([*there, "checkout-index", "--all", "--force", "--quiet", f"--prefix={tree}/"])
+        await self._run_git([*there, "read-tree", commit])
+        await self._run_git([*there, "checkout-index", "--all", "--force", "--quiet", f"--prefix={tree}/"])
 
-    async def _remote(self, source: Source, *arguments: str) -> bytes:
-        with _access(source) as (config, key):
-            environ = _environment(ssh=_ssh_command(self._known_hosts, key))
-            return await self._run(arguments, environ, config, source.value)
+    async def _run_remote(self, source: GitSource, *arguments: str) -> bytes:
+        with _provide_credentials(source) as (config, key):
+            environ = _build_environment(ssh=_build_ssh_command(self._known_hosts, key))
+            return await self._run_git(arguments, environ, config, source.value)
 
-    async def _run(
+    async def _run_git(
         self,
         arguments: Sequence[str],
         environ: Mapping[str, str] | None = None,
         config: Mapping[str, str] | None = None,
-        unsaid: str | None = None,
+        secret: str | None = None,
     ) -> bytes:
-        """Its output, as far as it fits; GitFailed with what it says on failure."""
-        argv = _argv(arguments, self._most_bytes, config or {})
-        async with _running(argv, environ or _environment()) as git:
+        """Run git and return its output up to the limit; raise GitError with its error output on failure."""
+        argv = _build_argv(arguments, self._most_bytes, config or {})
+        async with _GitProcess(argv, environ or _build_environment()) as git:
             assert git.stdout is not None
             assert git.stderr is not None
-            out, said = await asyncio.gather(_first(git.stdout), _last(git.stderr))
+            out, errors = await asyncio.gather(_read_head(git.stdout), _read_tail(git.stderr))
             code = await git.wait()
         if code != 0:
-            raise GitFailed(_words(said.decode("utf-8", "replace"), unsaid) or _ending(code))
+            raise GitError(_extract_error(errors.decode("utf-8", "replace"), secret) or _describe_exit(code))
         return out
 
 
-def _write_plain(folder: Path) -> None:
+def _write_attributes(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
-    (folder / "attributes").write_text(_PLAIN)
+    (folder / "attributes").write_text(_PLAIN_ATTRIBUTES)
 
 
-def _argv(arguments: Sequence[str], most_bytes: int, config: Mapping[str, str] | None = None) -> list[str]:
-    """git under limits. An empty credential.helper drops the ones before it, so ours come after."""
+def _build_argv(arguments: Sequence[str], most_bytes: int, config: Mapping[str, str] | None = None) -> list[str]:
+    """Build the command of git with resource limits. An empty credential.helper drops earlier ones, so ours follows."""
     settings = [part for key, value in {**_CONFIG, **(config or {})}.items() for part in ("-c", f"{key}={value}")]
-    limits = f"ulimit -c 0; ulimit -f {most_bytes // 512 + 1}; ulimit -v {MEMORY // 1024}"
-    script = (
-        f"umask 022; trap '' {signal.SIGXFSZ.value}; {limits}; exec git \"$@\""  # too large a file: an error, no death
-    )
+    limits = f"ulimit -c 0; ulimit -f {most_bytes // 512 + 1}; ulimit -v {MAX_MEMORY // 1024}"
+    script = f"umask 022; trap '' {signal.SIGXFSZ.value}; {limits}; exec git \"$@\""  # no SIGXFSZ for a large file
     return ["/bin/sh", "-c", script, "git", *settings, *arguments]
 
 
-def _environment(*, ssh: str = "false") -> dict[str, str]:
-    passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+def _build_environment(*, ssh: str = "false") -> dict[str, str]:
+    passed = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
     return {
         "PATH": os.defpath,
         **passed,
@@ -200,43 +198,43 @@ def _environment(*, ssh: str = "false") -> dict[str, str]:
     }
 
 
-# -- getting in
+# -- credentials
 
 
 @contextmanager
-def _access(source: Source) -> Iterator[tuple[dict[str, str], str | None]]:
-    """What configuration hands git the password, or where ssh finds the key; both are gone afterwards."""
+def _provide_credentials(source: GitSource) -> Iterator[tuple[dict[str, str], str | None]]:
+    """Provide git's configuration with a password helper, or the path of the SSH key, within the block."""
     if source.value is None:
         yield {}, None
-    elif source.by_ssh:
-        with _in_memory(source.value.strip().replace("\r\n", "\n") + "\n") as path:
+    elif source.is_ssh:
+        with _open_memory_file(source.value.strip().replace("\r\n", "\n") + "\n") as path:
             yield {}, path
     else:
         host = urlsplit(source.url)
         user = unquote(host.username or "") or source.username or "git"
         if "\n" in source.value.strip():
-            raise GitFailed(
-                msg("The secret has several lines, so it is no password; an SSH key needs an ssh:// address")
+            raise GitError(
+                msg("The secret has several lines and is not a password; an SSH key requires an ssh:// address")
             )
-        with _in_memory(f"username={user}\npassword={source.value.strip()}\n") as path:
-            where = f"{host.scheme}://{host.netloc.rpartition('@')[2]}"  # no other host, whatever a redirect says
+        with _open_memory_file(f"username={user}\npassword={source.value.strip()}\n") as path:
+            where = f"{host.scheme}://{host.netloc.rpartition('@')[2]}"  # only this host, even after a redirect
             yield {f"credential.{where}.helper": f"!f() {{ cat {path}; }}; f"}, None
 
 
 @contextmanager
-def _in_memory(text: str) -> Iterator[str]:
-    """A file that only our user can open, that is on no disk, and that is gone with us."""
+def _open_memory_file(text: str) -> Iterator[str]:
+    """Provide the path of an in-memory file that only this user can open."""
     fd = os.memfd_create("access", os.MFD_CLOEXEC)
     try:
-        os.fchmod(fd, 0o600)  # ssh takes no key that others could read
+        os.fchmod(fd, 0o600)  # ssh rejects keys that others can read
         os.write(fd, text.encode())
         yield f"/proc/{os.getpid()}/fd/{fd}"
     finally:
         os.close(fd)
 
 
-def _ssh_command(known_hosts: Path, key: str | None) -> str:
-    """A host's key is believed the first time, and must be the same from then on."""
+def _build_ssh_command(known_hosts: Path, key: str | None) -> str:
+    """Build the ssh command; a host key is trusted on first use and must not change afterwards."""
     options = {
         "BatchMode": "yes",
         "IdentitiesOnly": "yes",
@@ -257,8 +255,8 @@ def _ssh_command(known_hosts: Path, key: str | None) -> str:
 # -- the process
 
 
-class _running:
-    """git, started; killed with all it started when the block ends before it does."""
+class _GitProcess:
+    """A running git process; killed with its children when the block ends first."""
 
     def __init__(self, argv: Sequence[str], environ: Mapping[str, str]) -> None:
         self.argv, self.environ = argv, environ
@@ -274,10 +272,10 @@ class _running:
         if self.process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
-        await asyncio.shield(self._reap())
+        await asyncio.shield(self._reap_process())
 
-    async def _reap(self) -> None:
-        """Its end may not be noticed while something that it wrote waits to be read."""
+    async def _reap_process(self) -> None:
+        """Drain its output and wait: asyncio may not notice the exit while output is unread."""
         for stream in (self.process.stdout, self.process.stderr):
             with suppress(RuntimeError):  # another coroutine reads it
                 while stream is not None and await stream.read(1 << 16):
@@ -285,40 +283,44 @@ class _running:
         await self.process.wait()
 
 
-async def _first(stream: asyncio.StreamReader) -> bytes:
+async def _read_head(stream: asyncio.StreamReader) -> bytes:
     kept = b""
     while block := await stream.read(1 << 16):
-        kept += block[: _HEAP - len(kept)]
+        kept += block[: _MAX_OUTPUT_SIZE - len(kept)]
     return kept
 
 
-async def _last(stream: asyncio.StreamReader) -> bytes:
-    """Whole lines only: what is struck out of them must not hide in a half one."""
+async def _read_tail(stream: asyncio.StreamReader) -> bytes:
+    """Read the last complete lines: redaction must not miss a value in a partial line."""
     kept, cut = b"", False
     while block := await stream.read(1 << 16):
-        cut = cut or len(kept) + len(block) > _HEAP
-        kept = (kept + block)[-_HEAP:]
+        cut = cut or len(kept) + len(block) > _MAX_OUTPUT_SIZE
+        kept = (kept + block)[-_MAX_OUTPUT_SIZE:]
     return kept.partition(b"\n")[2] if cut else kept
 
 
-# -- what it says
+# -- error output
 
 
-def _words(said: str, unsaid: str | None = None) -> str:
-    """The lines that tell what went wrong, on one. A server may say back what it was sent: that is struck out."""
-    lines = [line.strip().rpartition("\r")[2] for line in _without(said, unsaid).split("\n")]
-    telling = [line for line in lines if line and not _NOISE.match(line)]
-    text = "; ".join(telling[-4:])
+def _extract_error(output: str, secret: str | None = None) -> str:
+    """Return the error lines of git's output as one line. A server may echo the credentials, so they are redacted."""
+    lines = [line.strip().rpartition("\r")[2] for line in _redact_value(output, secret).split("\n")]
+    errors = [line for line in lines if line and not _NOISE.match(line)]
+    text = "; ".join(errors[-4:])
     return "".join(sign if sign.isprintable() else "?" for sign in text)[:600]
 
 
-def _ending(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code == 127:
-        return msg("There is no program git on the server's machine; install it")
-    return msg("git ended with {code}", code=code) if code >= 0 else msg("git was killed by signal {x1}", x1=-code)
+        return msg("git is not installed on the server; install it and try again")
+    return (
+        msg("git exited with code {code}", code=code)
+        if code >= 0
+        else msg("git was killed by signal {signal}", signal=-code)
+    )
 
 
-def _without(text: str, value: str | None) -> str:
+def _redact_value(text: str, value: str | None) -> str:
     parts = {part.strip() for part in (value or "").splitlines()} | {(value or "").strip()}
     for part in sorted(filter(None, parts), key=len, reverse=True):
         for form in (part, quote(part, safe="")):
@@ -326,8 +328,6 @@ def _without(text: str, value: str | None) -> str:
     return text
 
 
-def check_git_there(path: str | None) -> None:
+def require_git(path: str | None) -> None:
     if path is None:
-        raise UserError(
-            msg("There is no program git on the server's machine"), hint=msg("Install git there, and try again.")
-        )
+        raise UserError(msg("git is not installed on the server"), hint=msg("Install git on the server and try again."))

@@ -1,8 +1,8 @@
-"""Keeping datasets of the kind git at the newest commit of their branch.
+"""Keep datasets of kind git at the newest commit of their branch.
 
-An update asks what the branch is at, and only if that is new fetches it, into a fresh clone; nothing is left of that
-but the checkout. So an update that is killed at any point leaves what there was. One at a time for each dataset, a few
-at a time in all.
+An update reads the commit of the branch and, if it is new, fetches it into a fresh clone, of which only the checkout is
+kept. An update that is killed at any time therefore leaves the previous checkout. One update runs per dataset, and a
+few in total.
 """
 
 from __future__ import annotations
@@ -23,41 +23,41 @@ from typing import Any
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
 from holdfast.core.records import Dataset
-from holdfast.disk_space import DiskMarks, is_disk_full, require_room
-from holdfast.settings import MountSettings
+from holdfast.disk_space import DiskThresholds, is_disk_full, require_space
+from holdfast.settings_sections import MountSettings
 from holdfast.shared_folders import SharedFolders
 from holdfast.store import datasets as dataset_rows
 from holdfast.store import secrets as secret_rows
 from holdfast.store.database import Store
 
-from ..disk_work import ended
+from ..disk_work import run_to_end
+from ..errors import Unavailable
 from ..files.folder_removal import remove_folder
-from ..refusals import Unavailable
 from . import git_checkouts as git_trees
-from .git_program import GitFailed, GitProgram, Source, Tip, check_git_there
+from .git_program import BranchTip, GitError, GitProgram, GitSource, require_git
 from .kinds import GIT
 
 log = logging.getLogger(__name__)
 
 MAX_CONCURRENT = 8  # updates
-ANSWER = 60.0  # seconds that a server may take to say what a branch is at
-TIMEOUT = 30.0  # seconds that a job which is submitted waits for the first checkout
-INTERVAL = 10.0  # seconds after a failure in which submitted jobs do not try again
-MAX_OLD = 20  # earlier checkouts of one dataset that running jobs may hold
-SWEEP = 300.0  # seconds between looks for what can go
+ANSWER_TIMEOUT = 60.0  # seconds to wait for the git server to report the commit of a branch
+READY_TIMEOUT = 30.0  # seconds that a submitted job waits for the first checkout
+RETRY_INTERVAL = 10.0  # seconds after a failure without retries by submitted jobs
+MAX_OLD_CHECKOUTS = 20  # earlier checkouts of one dataset that running jobs can use
+SWEEP_INTERVAL = 300.0  # seconds between cleanups of old checkouts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitState:
-    """How far a dataset is."""
+    """The sync state of a dataset."""
 
-    commit: str = ""  # what jobs are given; empty: nothing yet
-    synced_at: datetime | None = None  # when that was known to be the newest
-    error: str = ""  # of the last try; empty: it went well
+    commit: str = ""  # of the current checkout; empty: none yet
+    synced_at: datetime | None = None  # when it was last confirmed as the newest
+    error: str = ""  # of the last update; empty: it succeeded
     error_at: datetime | None = None
-    url: str = ""  # where the checkout is from
+    url: str = ""  # origin of the checkout
     branch: str = ""
-    busy: bool = False  # an update is under way
+    busy: bool = False  # an update is in progress
 
 
 class GitSync:
@@ -67,243 +67,245 @@ class GitSync:
         folders: SharedFolders,
         settings: MountSettings,
         *,
-        marks: DiskMarks | None = None,
+        marks: DiskThresholds | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._marks = marks or DiskMarks()
+        self._marks = marks or DiskThresholds()
         self._store = store
-        self._root = folders.git("x").parent
+        self._root = folders.get_git("x").parent
         self._every = settings.git_seconds
         self._timeout = settings.git_timeout
         self._git = GitProgram(known_hosts=self._root / ".known_hosts", most_bytes=settings.git_bytes)
         self._clock = clock
         self._known: dict[str, GitState] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._failed: dict[str, float] = {}  # when, by a clock that never jumps
+        self._failed: dict[str, float] = {}  # monotonic time of the failure
         self._room = asyncio.Semaphore(MAX_CONCURRENT)
         self._recovery: asyncio.Future[None] | None = None
         self._end = threading.Event()
 
-    async def state(self, dataset: Dataset) -> GitState:
-        """How far it is. A checkout of what it was before its address changed is none."""
-        state = replace(await self._last(dataset.name), busy=dataset.name in self._tasks)
-        return state if _is_of(state, dataset) else replace(state, commit="", synced_at=None)
+    async def get_state(self, dataset: Dataset) -> GitState:
+        """Return the sync state. A checkout of an earlier address or branch does not count."""
+        state = replace(await self._load_state(dataset.name), busy=dataset.name in self._tasks)
+        return state if _is_state_of(state, dataset) else replace(state, commit="", synced_at=None)
 
-    async def _last(self, name: str) -> GitState:
+    async def _load_state(self, name: str) -> GitState:
         if name not in self._known:
-            self._known[name] = _state_of(await asyncio.to_thread(git_trees.read_state, self._root / name))
+            self._known[name] = _state_from_json(await asyncio.to_thread(git_trees.read_sync_state, self._root / name))
         return self._known[name]
 
-    async def ready(self, dataset: Dataset) -> None:
-        """Returns when there is a checkout; Unavailable, with git's own words, when that does not come about soon."""
-        if await self._is_there(dataset):
+    async def wait_until_ready(self, dataset: Dataset) -> None:
+        """Wait until there is a checkout; raise Unavailable with git's error after a timeout."""
+        if await self._has_checkout(dataset):
             return
-        if time.monotonic() - self._failed.get(dataset.name, -INTERVAL) >= INTERVAL:
-            await asyncio.wait([self.begin(dataset.name)], timeout=TIMEOUT)
-        if not await self._is_there(dataset):
-            why = (await self.state(dataset)).error or msg("it is still being fetched")
+        if time.monotonic() - self._failed.get(dataset.name, -RETRY_INTERVAL) >= RETRY_INTERVAL:
+            await asyncio.wait([self.start_update(dataset.name)], timeout=READY_TIMEOUT)
+        if not await self._has_checkout(dataset):
+            why = (await self.get_state(dataset)).error or msg("it is still being fetched")
             raise Unavailable(
                 msg("The dataset {name} cannot be mounted yet: {why}", name=dataset.name, why=why),
                 hint=msg(
-                    "Try again in a minute; `holdfast dataset show {name}` tells how far it is.", name=dataset.name
+                    "Try again in a minute. Run `holdfast dataset show {name}` to see the progress.", name=dataset.name
                 ),
             )
 
-    async def _is_there(self, dataset: Dataset) -> bool:
+    async def _has_checkout(self, dataset: Dataset) -> bool:
         folder = self._root / dataset.name
-        return bool((await self.state(dataset)).commit) and await asyncio.to_thread(git_trees.has_checkout, folder)
+        return bool((await self.get_state(dataset)).commit) and await asyncio.to_thread(git_trees.has_checkout, folder)
 
-    async def sync(self, dataset: Dataset, patience: float) -> GitState:
-        """Bring it up to date now; how far that is after so many seconds. What is under way may have looked too early,
-        so another look follows it."""
+    async def sync_dataset(self, dataset: Dataset, patience: float) -> GitState:
+        """Update the dataset now and return its state, at the latest after `patience` seconds. An update in progress
+        may have read an older commit, so another one follows it."""
         with suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 under_way = self._tasks.get(dataset.name)
                 if under_way is not None:
                     await asyncio.wait([under_way])
-                await asyncio.wait([self.begin(dataset.name)])
-        return await self.state(dataset)
+                await asyncio.wait([self.start_update(dataset.name)])
+        return await self.get_state(dataset)
 
-    def begin(self, name: str) -> asyncio.Task[None]:
-        """An update in the background; the one that is under way, where there is one."""
+    def start_update(self, name: str) -> asyncio.Task[None]:
+        """Start an update in the background, or return the one in progress."""
         task = self._tasks.get(name)
         if task is None:
-            task = self._tasks[name] = asyncio.create_task(self._update(name))
+            task = self._tasks[name] = asyncio.create_task(self._run_update(name))
             task.add_done_callback(lambda done: self._tasks.pop(name) if self._tasks.get(name) is done else None)
         return task
 
-    async def begin_anew(self, name: str) -> None:
-        """What is under way goes by what the dataset said before."""
-        await self._stop(name)
+    async def restart_update(self, name: str) -> None:
+        """Cancel the update in progress, which uses the old settings, and start a new one."""
+        await self._stop_update(name)
         self._failed.pop(name, None)
-        self.begin(name)
+        self.start_update(name)
 
-    async def forget(self, name: str) -> None:
-        """The dataset is gone; its checkout stays until no running job can have it."""
-        await self._stop(name)
-        await self._recovered()
+    async def retire_checkout(self, name: str) -> None:
+        """Retire the checkout of a deleted dataset; it is kept while a running job may use it."""
+        await self._stop_update(name)
+        await self._wait_for_recovery()
         self._known.pop(name, None)
-        await asyncio.to_thread(git_trees.set_aside, self._root / name, self._clock())
+        await asyncio.to_thread(git_trees.retire_folder, self._root / name, self._clock())
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Update datasets periodically until cancelled."""
         try:
             while True:
                 try:
-                    await self.round()
+                    await self.run_round()
                 except Exception:
-                    log.exception("could not look after git datasets", extra={"event": "git_round"})
-                await asyncio.sleep(self._every or SWEEP)
+                    log.exception("could not update git datasets", extra={"event": "git_round"})
+                await asyncio.sleep(self._every or SWEEP_INTERVAL)
         finally:
             await self.close()
 
-    async def round(self) -> None:
-        """Begin an update of each dataset, and remove what nobody needs."""
-        await self._recovered()
-        there = await asyncio.to_thread(git_trees.names, self._root)  # before the rows: they are written first
+    async def run_round(self) -> None:
+        """Start an update of each dataset and remove unused checkouts."""
+        await self._wait_for_recovery()
+        there = await asyncio.to_thread(git_trees.list_checkouts, self._root)  # before the rows: they are written first
         datasets = await self._store.read(dataset_rows.list_datasets)
         known = {dataset.name for dataset in datasets if dataset.kind == GIT}
         for name in set(there) - known:
-            await self.forget(name)
-        await self._sweep()
+            await self.retire_checkout(name)
+        await self._remove_old_checkouts()
         for name in sorted(known) if self._every else ():
-            self.begin(name)
+            self.start_update(name)
 
-    async def _recovered(self) -> None:
-        """Once, before anything else is done to the folders: what a server that was killed left there is dealt with."""
+    async def _wait_for_recovery(self) -> None:
+        """Clean up after a killed server, once, before the folders are used."""
         if self._recovery is None or (self._recovery.done() and self._recovery.exception()):
-            work = asyncio.to_thread(git_trees.recover, self._root, self._clock(), self._end)
+            work = asyncio.to_thread(git_trees.recover_folders, self._root, self._clock(), self._end)
             self._recovery = asyncio.ensure_future(work)
         await asyncio.shield(self._recovery)
 
     async def close(self) -> None:
         self._end.set()
         for name in list(self._tasks):
-            await self._stop(name)
+            await self._stop_update(name)
 
-    async def _stop(self, name: str) -> None:
+    async def _stop_update(self, name: str) -> None:
         task = self._tasks.pop(name, None)
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
 
-    async def _sweep(self) -> None:
-        olds = await asyncio.to_thread(git_trees.old_ones, self._root)
+    async def _remove_old_checkouts(self) -> None:
+        olds = await asyncio.to_thread(git_trees.list_old_checkouts, self._root)
         if olds:
             now = self._clock()
-            oldest = await self._store.read(dataset_rows.oldest_running)
+            oldest = await self._store.read(dataset_rows.find_oldest_running_start)
             before = now if oldest is None else min(now, oldest)
-            await asyncio.to_thread(git_trees.sweep, olds, before, self._end)
+            await asyncio.to_thread(git_trees.remove_old_checkouts, olds, before, self._end)
 
-    async def _update(self, name: str) -> None:
+    async def _run_update(self, name: str) -> None:
         async with self._room:
             dataset = await self._store.read(dataset_rows.get_dataset, name)
             if dataset is None or dataset.kind != GIT:
                 return
-            self._known[name] = await self._tried(dataset)
-            await self._save(name)
+            self._known[name] = await self._try_update(dataset)
+            await self._save_state(name)
 
-    async def _tried(self, dataset: Dataset) -> GitState:
-        before = await self._last(dataset.name)
+    async def _try_update(self, dataset: Dataset) -> GitState:
+        before = await self._load_state(dataset.name)
         try:
             async with asyncio.timeout(self._timeout):
-                after = await self._fetched(dataset, before)
+                after = await self._fetch_update(dataset, before)
         except Exception as error:
-            why = _why(error, self._timeout)
+            why = _describe_error(error, self._timeout)
             self._failed[dataset.name] = time.monotonic()
             log.warning("a git dataset is not up to date", extra={"event": "git", "dataset": dataset.name, "why": why})
             return replace(before, error=why, error_at=self._clock())
         self._failed.pop(dataset.name, None)
         return after
 
-    async def _fetched(self, dataset: Dataset, before: GitState) -> GitState:
-        check_git_there(shutil.which("git"))
-        await self._recovered()
-        source = await self._source(dataset)
+    async def _fetch_update(self, dataset: Dataset, before: GitState) -> GitState:
+        require_git(shutil.which("git"))
+        await self._wait_for_recovery()
+        source = await self._load_source(dataset)
         await asyncio.to_thread(self._root.mkdir, mode=0o700, parents=True, exist_ok=True)
-        tip = await self._tip(source)
+        tip = await self._read_branch_tip(source)
         folder = self._root / dataset.name
         commit = tip.commit
-        same = before.commit == commit and _is_of(before, dataset)
+        same = before.commit == commit and _is_state_of(before, dataset)
         if not same or not await asyncio.to_thread(git_trees.has_checkout, folder):
-            commit = await self._replace(source, tip.ref, folder)
+            commit = await self._replace_checkout(source, tip.ref, folder)
         return GitState(commit=commit, synced_at=self._clock(), url=source.url, branch=source.branch)
 
-    async def _tip(self, source: Source) -> Tip:
-        """Soon, or not at all: a server that is silent takes the turn of others."""
+    async def _read_branch_tip(self, source: GitSource) -> BranchTip:
+        """Read the branch tip with a timeout, so that an unresponsive server does not block other updates."""
         try:
-            async with asyncio.timeout(ANSWER):
-                return await self._git.tip(source)
+            async with asyncio.timeout(ANSWER_TIMEOUT):
+                return await self._git.read_branch_tip(source)
         except TimeoutError:
-            raise GitFailed(msg("Its server did not answer within {answer} seconds", answer=f"{ANSWER:g}")) from None
+            raise GitError(
+                msg("The git server did not respond within {timeout} seconds", timeout=f"{ANSWER_TIMEOUT:g}")
+            ) from None
 
-    async def _replace(self, source: Source, ref: str, folder: Path) -> str:
-        olds = await asyncio.to_thread(git_trees.old_ones, folder)
-        if len(olds) >= MAX_OLD:
-            raise GitFailed(
+    async def _replace_checkout(self, source: GitSource, ref: str, folder: Path) -> str:
+        olds = await asyncio.to_thread(git_trees.list_old_checkouts, folder)
+        if len(olds) >= MAX_OLD_CHECKOUTS:
+            raise GitError(
                 msg(
-                    "Running jobs hold {olds} earlier checkouts; it is updated again when some have ended",
-                    olds=len(olds),
+                    "Running jobs use {count} earlier checkouts; updates resume when some of these jobs have ended",
+                    count=len(olds),
                 )
             )
-        work = await asyncio.to_thread(git_trees.new_work, folder)
+        work = await asyncio.to_thread(git_trees.create_work_folder, folder)
         try:
             repo, tree = work / "repo", work / "tree"
-            await self._require_room(work, 0)
-            commit = await self._git.fetch(source, ref, repo)
-            await self._require_room(work, await self._git.check_size(repo, commit))
-            await self._git.check_out(repo, commit, tree)
-            await ended(partial(git_trees.put_in_place, tree, folder, self._clock()))
+            await self._require_disk_space(work, 0)
+            commit = await self._git.fetch_commit(source, ref, repo)
+            await self._require_disk_space(work, await self._git.check_commit_size(repo, commit))
+            await self._git.check_out_commit(repo, commit, tree)
+            await run_to_end(partial(git_trees.replace_checkout, tree, folder, self._clock()))
         finally:
-            await ended(partial(remove_folder, work, self._end))
+            await run_to_end(partial(remove_folder, work, self._end))
         return commit
 
-    async def _require_room(self, folder: Path, size: int) -> None:
+    async def _require_disk_space(self, folder: Path, size: int) -> None:
         try:
-            await asyncio.to_thread(require_room, folder, size, self._marks)
+            await asyncio.to_thread(require_space, folder, size, self._marks)
         except OSError as error:
             if is_disk_full(error):
-                raise GitFailed(msg("There is no room left for it on the disk of the shared files")) from error
+                raise GitError(msg("The disk of the shared files is full")) from error
             raise
 
-    async def _source(self, dataset: Dataset) -> Source:
+    async def _load_source(self, dataset: Dataset) -> GitSource:
         name = dataset.data.get("secret")
-        source = Source(url=dataset.data["url"], branch=dataset.data.get("branch", ""))
+        source = GitSource(url=dataset.data["url"], branch=dataset.data.get("branch", ""))
         if name is None:
             return source
         secret = await self._store.read(secret_rows.get_secret, name)
-        value = await self._store.read(secret_rows.secret_value, name)
+        value = await self._store.read(secret_rows.load_secret_value, name)
         if secret is None or value is None:
-            raise GitFailed(msg("There is no secret {name}", name=name))
+            raise GitError(msg("Secret {name} not found", name=name))
         return replace(source, username=secret.username, value=value)
 
-    async def _save(self, name: str) -> None:
-        """A full disk costs no more than another fetch after the next start."""
+    async def _save_state(self, name: str) -> None:
+        """Save the state; on a full disk the only cost is another fetch after a restart."""
         folder = self._root / name
         try:
             await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
-            await asyncio.to_thread(git_trees.write_state, folder, _state_to_json(self._known[name]))
+            await asyncio.to_thread(git_trees.write_sync_state, folder, _state_to_json(self._known[name]))
         except OSError as error:
             log.warning(
-                "could not keep the state of a git dataset", extra={"event": "git", "dataset": name, "why": str(error)}
+                "could not save the state of a git dataset", extra={"event": "git", "dataset": name, "why": str(error)}
             )
 
 
-def _is_of(state: GitState, dataset: Dataset) -> bool:
+def _is_state_of(state: GitState, dataset: Dataset) -> bool:
     return (state.url, state.branch) == (dataset.data.get("url"), dataset.data.get("branch", ""))
 
 
-def _why(error: Exception, timeout: float) -> str:
-    if isinstance(error, GitFailed):
+def _describe_error(error: Exception, timeout: float) -> str:
+    if isinstance(error, GitError):
         return str(error)
     if isinstance(error, UserError):
         return error.message
     if isinstance(error, TimeoutError):
-        return msg("It took longer than {timeout} seconds (mounts.git_timeout)", timeout=f"{timeout:g}")
+        return msg("The update timed out after {timeout} seconds (mounts.git_timeout)", timeout=f"{timeout:g}")
     if isinstance(error, OSError):
-        return msg("The server could not write it to disk: {strerror}", strerror=error.strerror or error)
+        return msg("The server could not write the checkout to disk: {error}", error=error.strerror or error)
     log.error("an update of a git dataset failed", exc_info=error, extra={"event": "git"})
-    return msg("The server failed at it; its log says more")
+    return msg("The update failed with an internal error; see the server log")
 
 
 def _state_to_json(state: GitState) -> dict[str, Any]:
@@ -311,14 +313,14 @@ def _state_to_json(state: GitState) -> dict[str, Any]:
     return {key: value.isoformat() if isinstance(value, datetime) else value for key, value in found.items()}
 
 
-def _state_of(found: dict[str, Any]) -> GitState:
-    """What we wrote; anything else counts as nothing."""
+def _state_from_json(found: dict[str, Any]) -> GitState:
+    """Parse a stored state; return an empty one if it is invalid."""
     try:
         return GitState(
             commit=str(found.get("commit", "")),
-            synced_at=_instant(found.get("synced_at")),
+            synced_at=_parse_instant(found.get("synced_at")),
             error=str(found.get("error", "")),
-            error_at=_instant(found.get("error_at")),
+            error_at=_parse_instant(found.get("error_at")),
             url=str(found.get("url", "")),
             branch=str(found.get("branch", "")),
         )
@@ -326,5 +328,5 @@ def _state_of(found: dict[str, Any]) -> GitState:
         return GitState()
 
 
-def _instant(text: Any) -> datetime | None:
+def _parse_instant(text: Any) -> datetime | None:
     return datetime.fromisoformat(text) if text else None

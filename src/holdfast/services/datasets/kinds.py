@@ -1,4 +1,4 @@
-"""What a dataset may say of itself, kind by kind. A table of rules; nothing here looks at a disk or a database."""
+"""Validation rules for each kind of dataset, without access to disk or database."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from holdfast.core.records import Dataset
 from ..names import check_text
 
 FOLDER, NFS, VOLUME, GIT, ENV = "folder", "nfs", "volume", "git", "env"
-OWN_FOLDER = (VOLUME, GIT)  # we know where they lie
 MAX_VARIABLES = 200
-MAX_BYTES = 65536  # of all variables together
+MAX_VARIABLES_SIZE = 65536  # bytes of all variables together
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _TRANSPORTS = ("https", "http", "ssh", "git", "file")
 _SHORT_SSH = re.compile(
@@ -25,8 +24,8 @@ _SHORT_SSH = re.compile(
 )  # git@host:team/code
 
 
-def tidy(dataset: Dataset) -> Dataset:
-    """As it is kept: sorted, and read-only where nothing could be written."""
+def normalize_dataset(dataset: Dataset) -> Dataset:
+    """Return the dataset as stored: sorted, and read-only for kinds that cannot be written."""
     groups = {*dataset.groups, *dataset.writable_groups}
     fixed = dataset.kind in (GIT, ENV)
     return replace(
@@ -37,73 +36,79 @@ def tidy(dataset: Dataset) -> Dataset:
     )
 
 
-def check(dataset: Dataset) -> None:
+def check_dataset(dataset: Dataset) -> None:
     check_text(dataset.description, "description")
     check_text(dataset.display_name, "display_name")
-    rule = _RULES.get(dataset.kind)
+    rule = _DATA_CHECKS.get(dataset.kind)
     if rule is None:
-        hint = msg("folder, nfs, volume, git or env.")
-        raise UserError(
-            msg("There is no kind {kind} of datasets", kind=repr(dataset.kind[:50])), field="kind", hint=hint
-        )
+        hint = msg("Use folder, nfs, volume, git or env.")
+        raise UserError(msg("{kind} is not a dataset kind", kind=repr(dataset.kind[:50])), field="kind", hint=hint)
     for key, value in dataset.data.items():
         if not isinstance(value, str):
-            raise UserError(msg("data.{key} must be text", key=key[:50]), field="data")
+            raise UserError(msg("data.{key} must be a string", key=key[:50]), field="data")
         check_text(value, "data")
     rule(dataset.data)
     if dataset.per_user and dataset.kind in (GIT, ENV):
-        raise UserError(msg("The kind {kind} has no folder for each user", kind=dataset.kind), field="per_user")
-    if dataset.default and dataset.kind == ENV:
-        raise UserError(msg("Variables cannot be mounted, so they are no default storage"), field="default")
-
-
-def check_path(dataset: Dataset) -> None:
-    if dataset.path and dataset.kind not in (FOLDER, NFS):
         raise UserError(
-            msg("The kind {kind} takes no path", kind=dataset.kind), field="path", hint=msg("Only folder and nfs do.")
+            msg("Datasets of kind {kind} do not support per-user folders", kind=dataset.kind), field="per_user"
+        )
+    if dataset.default and dataset.kind == ENV:
+        raise UserError(
+            msg("Datasets of kind env cannot be mounted, so they cannot be a default storage"), field="default"
         )
 
 
-def nfs_path(data: Mapping[str, str], nfs_folder: str) -> str:
+def check_dataset_path(dataset: Dataset) -> None:
+    if dataset.path and dataset.kind not in (FOLDER, NFS):
+        raise UserError(
+            msg("Datasets of kind {kind} do not accept a path", kind=dataset.kind),
+            field="path",
+            hint=msg("Only the kinds folder and nfs accept a path."),
+        )
+
+
+def build_nfs_path(data: Mapping[str, str], nfs_folder: str) -> str:
     return posixpath.join(nfs_folder, data["server"], data["path"].strip("/"))
 
 
 def check_variables(variables: Mapping[str, str]) -> None:
     for name, value in variables.items():
         if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
-            hint = msg("Letters, digits, '_', '-' and '.'; first a letter or '_'.")
+            hint = msg("Use letters, digits, '_', '-' and '.'; start with a letter or '_'.")
             raise UserError(
-                msg("{name} cannot be the name of a variable", name=repr(str(name)[:80])), field="variables", hint=hint
+                msg("{name} is not a valid variable name", name=repr(str(name)[:80])), field="variables", hint=hint
             )
         if not isinstance(value, str) or "\0" in value:
             raise UserError(
                 msg("The value of {name} must be text without NUL characters", name=name[:80]), field="variables"
             )
     texts = [*variables, *variables.values()]
-    if len(variables) > MAX_VARIABLES or sum(len(text.encode(errors="replace")) for text in texts) > MAX_BYTES:
+    if len(variables) > MAX_VARIABLES or sum(len(text.encode(errors="replace")) for text in texts) > MAX_VARIABLES_SIZE:
         raise TooLarge(
             msg(
-                "At most {most_variables} variables of {most_bytes} bytes together",
-                most_variables=MAX_VARIABLES,
-                most_bytes=MAX_BYTES,
+                "A dataset can have at most {max_variables} variables and {max_bytes} bytes in total",
+                max_variables=MAX_VARIABLES,
+                max_bytes=MAX_VARIABLES_SIZE,
             ),
             field="variables",
         )
 
 
 def check_git_url(url: str) -> None:
-    """Only transports that fetch. Others, such as ext::, run whatever program the address names."""
-    parts = _split(url)
+    """Allow only transports that fetch; others, such as ext::, run a program that the address names."""
+    parts = _split_url(url)
     if parts is not None and parts.password is not None:
-        hint = msg("Put it into a secret: holdfast secret add NAME.")
-        raise UserError(msg("The address holds a password"), field="data", hint=hint)
+        hint = msg("Store it in a secret: `holdfast secret add NAME`.")
+        raise UserError(msg("The address contains a password"), field="data", hint=hint)
     short = _SHORT_SSH.fullmatch(url) and url.partition(":")[0] not in _TRANSPORTS
-    if not short and (parts is None or not _is_plain(url, parts)):
-        hint = msg("Such as https://host/team/code.git, ssh://git@host/team/code.git or git@host:team/code.git.")
-        raise UserError(msg("That is no address that git can fetch from here"), field="data", hint=hint)
+    if not short and (parts is None or not _is_fetchable(url, parts)):
+        hint = msg(
+            "Use an address such as https://host/team/code.git, ssh://git@host/team/code.git or git@host:team/code.git."
+        )
+        raise UserError(msg("The address is not a supported git address"), field="data", hint=hint)
 
 
-def _split(url: str) -> SplitResult | None:
+def _split_url(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - raises when it is no number
@@ -112,7 +117,7 @@ def _split(url: str) -> SplitResult | None:
     return parts
 
 
-def _is_plain(url: str, parts: SplitResult) -> bool:
+def _is_fetchable(url: str, parts: SplitResult) -> bool:
     if parts.scheme not in _TRANSPORTS or not url.startswith(f"{parts.scheme}://") or any(map(str.isspace, url)):
         return False
     if parts.scheme == "file":
@@ -124,39 +129,43 @@ def _is_plain(url: str, parts: SplitResult) -> bool:
 # -- data, kind by kind
 
 
-def _folder(data: Mapping[str, str]) -> None:
+def _check_folder_data(data: Mapping[str, str]) -> None:
     if data:
-        raise UserError(msg("A folder has no data"), field="data", hint=msg("The kinds nfs, git and volume have."))
-
-
-def _nfs(data: Mapping[str, str]) -> None:
-    if set(data) != {"server", "path"} or not all(data.values()):
-        raise UserError(msg("data of the kind nfs is a server and a path"), field="data")
-    if "/" in data["server"] or data["server"] in (".", ".."):
-        raise UserError(msg("{server} is no server", server=repr(data["server"][:80])), field="data")
-    if ".." in data["path"].split("/"):
-        raise UserError(msg("The path on the server may not hold '..'"), field="data")
-
-
-def _volume(data: Mapping[str, str]) -> None:
-    if set(data) - {"size"} or not all(value.isdecimal() and value.isascii() for value in data.values()):
-        raise UserError(msg("data of the kind volume is nothing, or its size in GB"), field="data")
-
-
-def _git(data: Mapping[str, str]) -> None:
-    if not data.get("url") or set(data) - {"url", "branch", "secret"} or not all(data.values()):
-        hint = msg("url, and where needed branch and secret.")
         raise UserError(
-            msg("data of the kind git is a url, with a branch and a secret or without"), field="data", hint=hint
+            msg("Datasets of kind folder do not accept data"),
+            field="data",
+            hint=msg("Only the kinds nfs, git and volume accept data."),
+        )
+
+
+def _check_nfs_data(data: Mapping[str, str]) -> None:
+    if set(data) != {"server", "path"} or not all(data.values()):
+        raise UserError(msg("data of a dataset of kind nfs must have server and path"), field="data")
+    if "/" in data["server"] or data["server"] in (".", ".."):
+        raise UserError(msg("{server} is not a valid server", server=repr(data["server"][:80])), field="data")
+    if ".." in data["path"].split("/"):
+        raise UserError(msg("The path on the server must not contain '..'"), field="data")
+
+
+def _check_volume_data(data: Mapping[str, str]) -> None:
+    if set(data) - {"size"} or not all(value.isdecimal() and value.isascii() for value in data.values()):
+        raise UserError(msg("data of a dataset of kind volume can only have size, in GB"), field="data")
+
+
+def _check_git_data(data: Mapping[str, str]) -> None:
+    if not data.get("url") or set(data) - {"url", "branch", "secret"} or not all(data.values()):
+        hint = msg("Set url, and optionally branch and secret.")
+        raise UserError(
+            msg("data of a dataset of kind git must have url, and can have branch and secret"), field="data", hint=hint
         )
     check_git_url(data["url"])
     branch = data.get("branch", "")
-    if branch and not _is_branch(branch):
-        raise UserError(msg("{branch} cannot be a branch or a tag", branch=repr(branch[:80])), field="data")
+    if branch and not _is_ref_name(branch):
+        raise UserError(msg("{branch} is not a valid branch or tag", branch=repr(branch[:80])), field="data")
 
 
-def _is_branch(text: str) -> bool:
-    """What git allows as the name of a ref, and nothing it would read as an option or a pattern."""
+def _is_ref_name(text: str) -> bool:
+    """Return whether it is a valid git ref name that git does not read as an option or a pattern."""
     if text.startswith(("-", "/", ".")) or text.endswith(("/", ".", ".lock")) or len(text) > 250:
         return False
     return not any(bad in text for bad in ("..", "//", "@{", "/.")) and not re.search(
@@ -164,15 +173,17 @@ def _is_branch(text: str) -> bool:
     )
 
 
-def _env(data: Mapping[str, str]) -> None:
+def _check_env_data(data: Mapping[str, str]) -> None:
     if data:
-        raise UserError(msg("The kind env has no data"), field="data", hint=msg("Give its variables."))
+        raise UserError(
+            msg("Datasets of kind env do not accept data"), field="data", hint=msg("Set variables instead.")
+        )
 
 
-_RULES: dict[str, Callable[[Mapping[str, str]], None]] = {
-    FOLDER: _folder,
-    NFS: _nfs,
-    VOLUME: _volume,
-    GIT: _git,
-    ENV: _env,
+_DATA_CHECKS: dict[str, Callable[[Mapping[str, str]], None]] = {
+    FOLDER: _check_folder_data,
+    NFS: _check_nfs_data,
+    VOLUME: _check_volume_data,
+    GIT: _check_git_data,
+    ENV: _check_env_data,
 }

@@ -1,4 +1,4 @@
-"""Removing whole folders of ours, whatever jobs or repositories have put into them: links, depths, closed folders."""
+"""Deleting folders with hostile contents: links, deep nesting, missing permissions."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from .tree import empty
-from .walk import OPEN_FOLDER, closing_fd
+from .file_tree import delete_contents
+from .folder_scan import OPEN_FOLDER, closing_fd
 
 
 def remove_folder(path: Path, stop: threading.Event) -> None:
-    """All of it, following no link; what cannot be removed is left to the next time."""
+    """Delete a folder without following links. What cannot be deleted is left for the next run."""
     with suppress(FileNotFoundError, NotADirectoryError), closing_fd(os.open(path, OPEN_FOLDER)) as folder:
-        empty(folder, stop)
+        delete_contents(folder, stop)
     with suppress(OSError):
         path.rmdir()

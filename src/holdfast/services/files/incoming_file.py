@@ -1,5 +1,5 @@
-"""A file on its way in. Each step waits for the one before it, also where nobody waits for that any more: so nothing is
-closed while it is written to."""
+"""A file upload. Its steps are serialized, even after the request is cancelled, so that no file is closed while it is
+written to."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from holdfast.disk_space import DiskMarks, require_room
+from holdfast.disk_space import DiskThresholds, require_space
 
-from .tree import Tree
+from .file_tree import FileTree
 
 
-class Incoming:
-    def __init__(self, tree: Tree, parts: tuple[str, ...], marks: DiskMarks | None = None) -> None:
-        """`marks`: it may not fill the disk; that is an OSError ENOSPC."""
-        self._marks = marks or DiskMarks()
+class IncomingFile:
+    def __init__(self, tree: FileTree, parts: tuple[str, ...], marks: DiskThresholds | None = None) -> None:
+        """`marks`: required free disk space; a write beyond it raises OSError ENOSPC."""
+        self._marks = marks or DiskThresholds()
         self._tree = tree
         self._parts = parts
         self._turn = threading.Lock()
@@ -24,30 +24,30 @@ class Incoming:
         self._fd = -1
         self._over = False
 
-    def begin(self) -> None:
+    def create_upload(self) -> None:
         with self._turn:
             if self._over:
                 return
-            self._path = self._tree.new_upload()
+            self._path = self._tree.create_upload_path()
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             self._fd = os.open(self._path, flags, 0o644)
 
     def write(self, data: bytes) -> None:
         with self._turn:
             if not self._over:
-                require_room(self._fd, len(data), self._marks)
+                require_space(self._fd, len(data), self._marks)
             view = memoryview(data)
             while view and not self._over:
                 view = view[os.write(self._fd, view) :]
 
-    def settle(self) -> os.stat_result:
-        """It is there now, whole."""
+    def commit(self) -> os.stat_result:
+        """Move the complete file to its path."""
         with self._turn:
             assert self._path is not None, "it has not begun"
-            return self._tree.settle(self._fd, self._path, self._parts)
+            return self._tree.commit_upload(self._fd, self._path, self._parts)
 
-    def drop(self) -> None:
-        """What was not settled goes. The last step."""
+    def discard(self) -> None:
+        """Delete the upload unless it was committed. Call last."""
         with self._turn:
             self._over = True
             if self._fd >= 0:

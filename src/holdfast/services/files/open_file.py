@@ -1,4 +1,4 @@
-"""A file opened for reading, that others may write to meanwhile."""
+"""A file opened for reading, while other processes may write to it."""
 
 from __future__ import annotations
 
@@ -13,47 +13,47 @@ from holdfast.core.errors import HoldfastError
 from holdfast.core.messages import msg
 
 from ..disk_work import DiskWork
-from .tree import Tree
-from .walk import modified
+from .file_tree import FileTree
+from .folder_scan import get_modified_time
 
-CHUNK = 256 * 1024  # bytes read at one time
+CHUNK_SIZE = 256 * 1024  # bytes read at one time
 
 
-class Shortened(HoldfastError):
-    """The file has lost bytes that were promised when it was opened."""
+class FileTruncated(HoldfastError):
+    """The file is now shorter than when it was opened."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
     name: str  # the last part of its path
-    size: int  # when it was opened: no more is read, whatever is added
+    size: int  # when it was opened; no more is read
     modified_at: datetime | None
     file: io.FileIO
     work: DiskWork
 
-    async def chunks(self, start: int = 0, end: int | None = None) -> AsyncGenerator[bytes, None]:
-        """Exactly the bytes from `start` to `end`, or Shortened. Closes the file."""
+    async def iter_chunks(self, start: int = 0, end: int | None = None) -> AsyncGenerator[bytes, None]:
+        """Yield exactly the bytes from `start` to `end`, or raise an error. Closes the file."""
         at, end = start, self.size if end is None else end
         try:
             while at < end:
-                piece = await self.work.short(partial(os.pread, self.file.fileno(), min(CHUNK, end - at), at))
+                piece = await self.work.run_short(partial(os.pread, self.file.fileno(), min(CHUNK_SIZE, end - at), at))
                 if not piece:
-                    raise Shortened(msg("{name} became shorter while it was read", name=self.name))
+                    raise FileTruncated(msg("{name} was truncated while it was being read", name=self.name))
                 at += len(piece)
                 yield piece
         finally:
             self.file.close()
 
     async def read(self) -> bytes:
-        """All of it; for small ones."""
-        return b"".join([piece async for piece in self.chunks()])
+        """Read the whole file; for small files."""
+        return b"".join([piece async for piece in self.iter_chunks()])
 
 
-async def open_file(tree: Tree, parts: tuple[str, ...], work: DiskWork) -> OpenFile:
-    """NotFound when there is no plain file of that path."""
-    return await work.short(lambda: _opened(*tree.file(parts), parts[-1], work))
+async def open_file(tree: FileTree, parts: tuple[str, ...], work: DiskWork) -> OpenFile:
+    """Open a regular file. NotFound if there is none."""
+    return await work.run_short(lambda: _build_open_file(*tree.open_file(parts), parts[-1], work))
 
 
-def _opened(fd: int, status: os.stat_result, name: str, work: DiskWork) -> OpenFile:
-    """Made in the thread: where nobody waits for it any more, it is closed as everything that nobody has."""
-    return OpenFile(name, status.st_size, modified(status), io.FileIO(fd, "rb"), work)
+def _build_open_file(fd: int, status: os.stat_result, name: str, work: DiskWork) -> OpenFile:
+    """Build the object in the thread, so that the file is closed if the request was cancelled."""
+    return OpenFile(name, status.st_size, get_modified_time(status), io.FileIO(fd, "rb"), work)

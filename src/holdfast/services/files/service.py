@@ -1,4 +1,4 @@
-"""Files that a group shares: its members' by these verbs, and its jobs' as a folder."""
+"""Shared files of a group: operations for its members. Its jobs mount them as a folder."""
 
 from __future__ import annotations
 
@@ -11,272 +11,280 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from holdfast.core.access import Actor, Verb, may
+from holdfast.core.access import Actor, Permission, has_permission
 from holdfast.core.errors import Conflict, NotFound, TooLarge
-from holdfast.core.identity import group_path
+from holdfast.core.identity import format_group_path
 from holdfast.core.messages import msg
-from holdfast.disk_space import DiskMarks
+from holdfast.disk_space import DiskThresholds
 from holdfast.shared_folders import SharedFolders
 from holdfast.store import people
 from holdfast.store.database import Store
 
 from ..disk_work import DiskWork
-from ..name_suggestions import no_group
-from ..refusals import NotInGroup, Unavailable
-from .incoming_file import Incoming
+from ..errors import NotInGroup, Unavailable
+from ..name_suggestions import build_group_not_found
+from .file_tree import FileTree, build_write_error, clear_uploads, format_path, remove_trash
+from .folder_scan import FileItem, FolderScan, Listing, closing_fd, collect_items, get_modified_time
+from .incoming_file import IncomingFile
 from .open_file import OpenFile, open_file
-from .paths import TAGS_FILE, can_be, need_changeable, parse_folder, parse_path
-from .tree import Tree, clear_removed, clear_uploads, not_kept, show_path
-from .uploads import limit_uploads, not_silent
-from .walk import Item, Listing, Walk, closing_fd, collect, modified
+from .paths import TAGS_FILE, is_valid_path, parse_folder, parse_path, require_writable
+from .uploads import build_upload_limiter, enforce_chunk_timeout
 
 T = TypeVar("T")
 
 MAX_ITEMS = 10_000  # in one listing
-BUFFER = 256 * 1024  # bytes written at one time
-NOTHING = Listing((), True, 0)
+BUFFER_SIZE = 256 * 1024  # bytes written at a time
+EMPTY_LISTING = Listing((), True, 0)
 
 
 class Files:
     def __init__(
-        self, store: Store, shared: SharedFolders, work: DiskWork, *, max_bytes: int, marks: DiskMarks
+        self, store: Store, shared: SharedFolders, work: DiskWork, *, max_bytes: int, marks: DiskThresholds
     ) -> None:
         self._store = store
         self._shared = shared
         self._work = work
         self._max_bytes = max_bytes
         self._marks = marks
-        self._uploads = limit_uploads()
+        self._uploads = build_upload_limiter()
 
     # -- reading
 
     async def list(
         self, actor: Actor, group: str, folder: str = "", *, recursive: bool = False, limit: int = 1000, after: str = ""
     ) -> Listing:
-        """What lies in a folder, by names within it; recursive: files only, wherever they lie below. `after` goes on
-        behind that name."""
-        tree = await self.tree(actor, group)
+        """List a folder, with names relative to it. Recursive: only files, at any depth. `after`: continue after this
+        name."""
+        tree = await self.get_tree(actor, group)
         parts = parse_folder(folder)
         path = "".join(f"{part}/" for part in parts)
 
-        def work(stop: threading.Event) -> Listing:
+        def read_folder(stop: threading.Event) -> Listing:
             try:
-                fd = tree.folder(parts)
+                fd = tree.open_folder(parts)
             except OSError:
                 if not parts:
-                    return NOTHING  # nobody has put anything there yet
-                raise NotFound(msg("There is no folder {parts}", parts=show_path(parts)), field="path") from None
-            walk = Walk(stop, recursive=recursive, after=path + after if after else "")
+                    return EMPTY_LISTING  # created by the first upload
+                raise NotFound(msg("Folder {path} not found", path=format_path(parts)), field="path") from None
+            walk = FolderScan(stop, recursive=recursive, after=path + after if after else "")
             with closing_fd(fd):
-                return _within(collect(walk, walk.items(fd, path), _most(limit)), path)
+                return _strip_folder(collect_items(walk, walk.iter_items(fd, path), _clamp_limit(limit)), path)
 
-        return await self._read(group, work)
+        return await self._run_listing(group, read_folder)
 
-    async def objects(
+    async def list_objects(
         self, actor: Actor, group: str, prefix: str, *, recursive: bool = False, limit: int = 1000
     ) -> Listing:
-        """As object stores list: the names of all files that begin with `prefix`, a text and not a folder, less that
-        prefix. Not recursive: what lies in the folder of that name. Nothing there is an empty answer."""
-        tree = await self.tree(actor, group)
+        """List like an object store: all files whose path starts with the text `prefix`, with the prefix removed. Not
+        recursive: the contents of the folder `prefix`. Empty if there is none."""
+        tree = await self.get_tree(actor, group)
         prefix = prefix.lstrip("/")
         if not recursive and prefix and not prefix.endswith("/"):
             prefix += "/"
-        place = _place(prefix)
+        place = _split_prefix(prefix)
         if place is None:
-            return NOTHING
+            return EMPTY_LISTING
         folder, starts = place
 
-        def work(stop: threading.Event) -> Listing:
-            walk = Walk(stop, recursive=recursive, show_own=frozenset({TAGS_FILE}))
+        def read_objects(stop: threading.Event) -> Listing:
+            walk = FolderScan(stop, recursive=recursive, show_own=frozenset({TAGS_FILE}))
             path = prefix.removesuffix(starts) if starts else prefix
             try:
-                fd = tree.folder(folder)
+                fd = tree.open_folder(folder)
             except OSError:
-                return NOTHING
+                return EMPTY_LISTING
             with closing_fd(fd):
-                return _within(collect(walk, walk.items(fd, path, starts), _most(limit)), prefix)
+                return _strip_folder(
+                    collect_items(walk, walk.iter_items(fd, path, starts), _clamp_limit(limit)), prefix
+                )
 
-        return await self._read(group, work)
+        return await self._run_listing(group, read_objects)
 
-    async def _read(self, group: str, work: Callable[[threading.Event], Listing]) -> Listing:
+    async def _run_listing(self, group: str, work: Callable[[threading.Event], Listing]) -> Listing:
         try:
-            return await self._work.long(work, group)
+            return await self._work.run_long(work, group)
         except OSError as error:
-            raise Unavailable(msg("The shared files cannot be read: {strerror}", strerror=error.strerror)) from error
+            raise Unavailable(msg("The shared files cannot be read: {error}", error=error.strerror)) from error
 
     async def open(self, actor: Actor, group: str, path: str) -> OpenFile:
-        """NotFound when there is no plain file of that path."""
-        tree = await self.tree(actor, group)
+        """Open a regular file. NotFound if there is none."""
+        tree = await self.get_tree(actor, group)
         return await open_file(tree, parse_path(path), self._work)
 
     # -- changing
 
-    async def check_put(self, actor: Actor, group: str, path: str) -> tuple[Tree, tuple[str, ...]]:
-        """Everything that can be refused before the first byte is read."""
-        tree = await self.tree(actor, group)
+    async def check_upload(self, actor: Actor, group: str, path: str) -> tuple[FileTree, tuple[str, ...]]:
+        """Run all checks that need no data. Return the tree and the path."""
+        tree = await self.get_tree(actor, group)
         parts = parse_path(path)
-        need_changeable(parts)
-        await self._kept(parts, lambda: tree.check_place(parts))
+        require_writable(parts)
+        await self._run_write(parts, lambda: tree.check_path(parts))
         return tree, parts
 
-    async def put(self, actor: Actor, group: str, path: str, chunks: AsyncIterator[bytes]) -> Item:
-        """The file is there when all of it is on disk; until then the one before it is. Folders are made."""
+    async def upload(self, actor: Actor, group: str, path: str, chunks: AsyncIterator[bytes]) -> FileItem:
+        """Upload a file atomically: it replaces an earlier file only when all of it is on disk. Creates folders."""
         async with self._uploads.slot(actor.name):
-            tree, parts = await self.check_put(actor, group, path)
-            return await self.receive(tree, parts, not_silent(chunks))
+            tree, parts = await self.check_upload(actor, group, path)
+            return await self.receive_upload(tree, parts, enforce_chunk_timeout(chunks))
 
-    async def receive(self, tree: Tree, parts: tuple[str, ...], chunks: AsyncIterator[bytes]) -> Item:
-        """Of a path that was checked before."""
-        incoming = Incoming(tree, parts, self._marks)
+    async def receive_upload(self, tree: FileTree, parts: tuple[str, ...], chunks: AsyncIterator[bytes]) -> FileItem:
+        """Upload to a path that was already checked."""
+        incoming = IncomingFile(tree, parts, self._marks)
         try:
-            await self._kept(parts, incoming.begin)
-            size = await self._write_all(incoming, parts, chunks)
-            status = await self._kept(parts, incoming.settle)
+            await self._run_write(parts, incoming.create_upload)
+            size = await self._write_chunks(incoming, parts, chunks)
+            status = await self._run_write(parts, incoming.commit)
         finally:
-            with suppress(Unavailable):  # what went wrong is told already, or nothing did
-                await asyncio.shield(self._work.short(incoming.drop))
-        return Item("/".join(parts), size, modified(status))
+            with suppress(Unavailable):  # any earlier error is already raised
+                await asyncio.shield(self._work.run_short(incoming.discard))
+        return FileItem("/".join(parts), size, get_modified_time(status))
 
-    async def _write_all(self, incoming: Incoming, parts: tuple[str, ...], chunks: AsyncIterator[bytes]) -> int:
+    async def _write_chunks(self, incoming: IncomingFile, parts: tuple[str, ...], chunks: AsyncIterator[bytes]) -> int:
         size, waiting = 0, bytearray()
         async for chunk in chunks:
             size += len(chunk)
             if size > self._max_bytes:
                 raise TooLarge(
-                    msg("A shared file may have at most {max_bytes} bytes", max_bytes=self._max_bytes),
-                    hint=msg("An admin may raise files.max_upload_bytes; a job can write larger ones by itself."),
+                    msg(
+                        "The file is too large: a shared file can have at most {max_bytes} bytes",
+                        max_bytes=self._max_bytes,
+                    ),
+                    hint=msg("Ask an admin to raise files.max_upload_bytes, or write the file from a job."),
                 )
             waiting += chunk
-            if len(waiting) >= BUFFER:
-                await self._kept(parts, partial(incoming.write, bytes(waiting)))
+            if len(waiting) >= BUFFER_SIZE:
+                await self._run_write(parts, partial(incoming.write, bytes(waiting)))
                 waiting.clear()
-        await self._kept(parts, partial(incoming.write, bytes(waiting)))
+        await self._run_write(parts, partial(incoming.write, bytes(waiting)))
         return size
 
-    async def _kept(self, parts: tuple[str, ...], work: Callable[[], T]) -> T:
+    async def _run_write(self, parts: tuple[str, ...], work: Callable[[], T]) -> T:
         try:
-            return await self._work.short(work)
+            return await self._work.run_short(work)
         except OSError as error:
             if error.errno == errno.EXDEV:
-                raise Unavailable(msg("The group's files lie on another disk than what comes in for them")) from error
-            raise not_kept(parts, error) from error
+                raise Unavailable(msg("The group's files and its upload folder are on different disks")) from error
+            raise build_write_error(parts, error) from error
 
     async def delete(self, actor: Actor, group: str, path: str, *, recursive: bool = False) -> int:
-        """How many files were removed. A folder goes only when that is asked for; "" is all of them."""
-        tree = await self.tree(actor, group)
+        """Delete a file, or a folder if `recursive`; "" is the root folder. Return the number of files deleted."""
+        tree = await self.get_tree(actor, group)
         parts = parse_folder(path)
-        need_changeable(parts)
+        require_writable(parts)
         if not parts and not recursive:
-            raise _needs_recursive("This")
+            raise _build_needs_recursive("This")
 
-        def work(stop: threading.Event) -> int:
+        def delete_path(stop: threading.Event) -> int:
             if not parts:
-                return tree.remove_all((), "", stop)
+                return tree.remove_matching_files((), "", stop)
             if tree.remove_file(parts):
                 return 1
             if not tree.is_folder(parts):
-                raise NotFound(msg("There is no file or folder {parts}", parts=show_path(parts)), field="path")
+                raise NotFound(msg("File or folder {path} not found", path=format_path(parts)), field="path")
             if not recursive:
-                raise _needs_recursive(show_path(parts))
+                raise _build_needs_recursive(format_path(parts))
             return tree.remove_folder(parts, stop)
 
-        return await _removed(self._work.long(work, group))
+        return await _run_removal(self._work.run_long(delete_path, group))
 
     async def delete_objects(self, actor: Actor, group: str, prefix: str, *, recursive: bool = False) -> int:
-        """As object stores delete: the file of exactly this name, or all whose names begin with it. 0 when there is
-        none."""
-        tree = await self.tree(actor, group)
+        """Delete like an object store: the file with exactly this path, or if `recursive` all that start with it.
+        Return their number."""
+        tree = await self.get_tree(actor, group)
         prefix = prefix.lstrip("/")
-        place = _place(prefix)
+        place = _split_prefix(prefix)
         if place is None:
             return 0
         folder, starts = place
         if starts:
-            need_changeable((*folder, starts))
+            require_writable((*folder, starts))
 
-        def work(stop: threading.Event) -> int:
+        def delete_and_prune(stop: threading.Event) -> int:
             count = _delete_objects(tree, folder, starts, recursive, stop)
-            tree.prune(folder)
+            tree.remove_empty_parents(folder)
             return count
 
-        return await _removed(self._work.long(work, group))
+        return await _run_removal(self._work.run_long(delete_and_prune, group))
 
-    # -- who
+    # -- permissions
 
-    async def tree(self, actor: Actor, group: str) -> Tree:
-        """Of a group that the actor is a member of; admins, of any."""
-        if not may(actor, Verb.USE_FILES, group):
+    async def get_tree(self, actor: Actor, group: str) -> FileTree:
+        """Return the file tree of a group. Only for members and admins."""
+        if not has_permission(actor, Permission.USE_FILES, group):
             raise NotInGroup(
-                msg("Only members of {group} use its shared files", group=group[:100]), group=group, field="group"
+                msg("Only members of {group} can use its shared files", group=group[:100]), group=group, field="group"
             )
         if await self._store.read(people.get_group, group) is None:
-            raise no_group(group, [known.name for known in await self._store.read(people.list_groups)], "group")
-        return Tree(self._shared, group)
+            raise build_group_not_found(
+                group, [known.name for known in await self._store.read(people.list_groups)], "group"
+            )
+        return FileTree(self._shared, group)
 
-    async def group_of_path(self, actor: Actor, path: str) -> str:
-        """The group whose name PrimeHub's clients write like this, among those the actor may use. One that is called
-        exactly so comes first."""
+    async def find_group_by_path(self, actor: Actor, path: str) -> str:
+        """Find the actor's group by the spelling of PrimeHub's clients. An exact name has priority."""
         names = [group.name for group in await self._store.read(people.list_groups)] if actor.admin else actor.groups
         if path in names:
             return path
-        found = [name for name in names if group_path(name) == path]
+        found = [name for name in names if format_group_path(name) == path]
         if len(found) > 1:
             shown = " and ".join(sorted(found)[:2])
             raise Conflict(
-                msg("{path} may mean {shown}", path=path, shown=shown),
+                msg("{path} is ambiguous: it matches {shown}", path=path, shown=shown),
                 field="group",
-                hint=msg("Write the group's exact name."),
+                hint=msg("Use the exact name of the group."),
             )
         if not found:
-            raise NotInGroup(msg("You are in no group {path}", path=path[:100]), group=path, field="group")
+            raise NotInGroup(msg("You are not a member of group {path}", path=path[:100]), group=path, field="group")
         return found[0]
 
-    # -- after a kill
+    # -- cleanup after a crash
 
     def clear_uploads(self) -> None:
-        """To be called before the first request."""
+        """Delete partial uploads. Call before the first request."""
         clear_uploads(self._shared)
 
-    async def clear_removed(self) -> None:
-        await self._work.long(lambda stop: clear_removed(self._shared, stop))
+    async def remove_trash(self) -> None:
+        await self._work.run_long(lambda stop: remove_trash(self._shared, stop))
 
 
-def _place(prefix: str) -> tuple[tuple[str, ...], str] | None:
-    """The folder to look in, and what names there begin with. None: nothing can have such a name."""
+def _split_prefix(prefix: str) -> tuple[tuple[str, ...], str] | None:
+    """Split a prefix into a folder and a name prefix. None if no file can have this path."""
     folder, _, starts = prefix.rpartition("/")
-    if (folder and not can_be(folder)) or (starts and not can_be(starts)):
+    if (folder and not is_valid_path(folder)) or (starts and not is_valid_path(starts)):
         return None
     return (tuple(folder.split("/")) if folder else ()), starts
 
 
-def _most(limit: int) -> int:
+def _clamp_limit(limit: int) -> int:
     return max(1, min(limit or 1000, MAX_ITEMS))
 
 
-def _within(listing: Listing, path: str) -> Listing:
-    """Names as seen from there."""
+def _strip_folder(listing: Listing, path: str) -> Listing:
+    """Make names relative to `path`."""
     cut = len(path)
     return replace(listing, items=tuple(replace(item, name=item.name[cut:]) for item in listing.items))
 
 
-def _needs_recursive(what: str) -> Conflict:
+def _build_needs_recursive(what: str) -> Conflict:
     return Conflict(
         msg("{what} is a folder", what=what),
         field="path",
-        hint=msg("Say that all of it is meant: -r on the command line, else recursive."),
+        hint=msg("Use -r (CLI) or `recursive` (API) to delete the folder with its contents."),
     )
 
 
-def _delete_objects(tree: Tree, folder: tuple[str, ...], starts: str, recursive: bool, stop: threading.Event) -> int:
+def _delete_objects(
+    tree: FileTree, folder: tuple[str, ...], starts: str, recursive: bool, stop: threading.Event
+) -> int:
     if not recursive:
         return int(bool(starts) and tree.remove_file((*folder, starts)))
     if starts or not folder:
-        return tree.remove_all(folder, starts, stop)
+        return tree.remove_matching_files(folder, starts, stop)
     return tree.remove_folder(folder, stop) if tree.is_folder(folder) else 0
 
 
-async def _removed(work: Awaitable[int]) -> int:
+async def _run_removal(work: Awaitable[int]) -> int:
     try:
         return await work
     except OSError as error:
-        raise Unavailable(msg("Not everything could be removed: {strerror}", strerror=error.strerror)) from error
+        raise Unavailable(msg("Some files could not be deleted: {error}", error=error.strerror)) from error

@@ -1,7 +1,7 @@
-"""Tagged folders in a group's shared files: what PrimeHub calls datasets, version 2.
+"""Tagged folders in a group's shared files, which PrimeHub calls datasets v2.
 
-Each is a folder below `datasets` with a file of ours that says who made it, when, and its tags. The group's jobs can
-write there too, so what that file says is taken with care.
+Each is a folder in `datasets` with a metadata file: creator, times and tags. The group's jobs can write to it, so it
+is not trusted.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from holdfast.core.messages import msg
 
 from ..disk_work import DiskWork
 from ..names import check_text
-from .paths import DATASETS, TAGS_FILE
+from .file_tree import FileTree
+from .folder_scan import FolderScan, ScanLimitReached, closing_fd, get_modified_time
+from .paths import DATASETS_FOLDER, TAGS_FILE
 from .service import Files
-from .tree import Tree
-from .walk import LookedEnough, Walk, closing_fd, modified
 
 MAX_TAGS = 100
 MAX_TAG_LENGTH = 255
-MAX_NOTE_LENGTH = 64 * 1024  # bytes of the file with the tags
+MAX_TAGS_FILE_SIZE = 64 * 1024  # bytes of the file with the tags
 MAX_FOLDERS = 10_000
-_ID = re.compile(r"[A-Za-z0-9_.-]{1,63}")
+_ID_PATTERN = re.compile(r"[A-Za-z0-9_.-]{1,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class TaggedFolder:
     created_at: datetime | None
     updated_at: datetime | None
     tags: tuple[str, ...]
-    size: int | None = None  # bytes; None: not asked for, or too many files to count
+    size: int | None = None  # bytes; None: not requested, or too many files to count
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,87 +63,84 @@ class TaggedFolders:
     async def list(
         self, actor: Actor, group: str, *, search: str | None = None, page: int = 1, page_size: int = 10
     ) -> FolderPage:
-        """By name; sizes are left out. `search` is a part of the name."""
-        tree = await self._files.tree(actor, group)
+        """List by name, without sizes. `search`: a substring of the name."""
+        tree = await self._files.get_tree(actor, group)
         first = (max(page, 1) - 1) * page_size
 
-        def work(stop: threading.Event) -> FolderPage:
-            ids = [id for id in _ids(tree, stop) if not search or search.lower() in id.lower()]
-            found = (_read(tree, group, id) for id in ids[first : first + page_size])
+        def load_page(stop: threading.Event) -> FolderPage:
+            ids = [id for id in _list_ids(tree, stop) if not search or search.lower() in id.lower()]
+            found = (_load_folder(tree, group, id) for id in ids[first : first + page_size])
             return FolderPage(tuple(folder for folder in found if folder is not None), len(ids))
 
-        return await self._work.long(work, group)
+        return await self._work.run_long(load_page, group)
 
     async def get(self, actor: Actor, group: str, id: str) -> TaggedFolder:
-        """With its size."""
-        tree = await self._files.tree(actor, group)
+        tree = await self._files.get_tree(actor, group)
 
-        def work(stop: threading.Event) -> TaggedFolder:
-            folder = _need(tree, group, id)
-            return replace(folder, size=_size(tree, id, stop))
+        def load_with_size(stop: threading.Event) -> TaggedFolder:
+            folder = _require_folder(tree, group, id)
+            return replace(folder, size=_measure_size(tree, id, stop))
 
-        return await self._work.long(work, group)
+        return await self._work.run_long(load_with_size, group)
 
     async def create(self, actor: Actor, group: str, id: str, tags: Sequence[str] = ()) -> TaggedFolder:
-        tree = await self._files.tree(actor, group)
-        _check_id(id)
+        tree = await self._files.get_tree(actor, group)
+        _validate_id(id)
         now = self._clock()
         folder = TaggedFolder(
-            id=id, group=group, created_by=actor.name, created_at=now, updated_at=now, tags=_checked(tags), size=0
+            id=id, group=group, created_by=actor.name, created_at=now, updated_at=now, tags=_validate_tags(tags), size=0
         )
-        async with self._turn(group):
-            if await self._work.short(lambda: _read(tree, group, id)) is not None:
-                raise Conflict(
-                    msg("There is a dataset {id} already", id=id), field="id", hint=msg("Choose another name.")
-                )
-            await self._note(tree, folder)
+        async with self._get_group_lock(group):
+            if await self._work.run_short(lambda: _load_folder(tree, group, id)) is not None:
+                raise Conflict(msg("Dataset {id} already exists", id=id), field="id", hint=msg("Choose another name."))
+            await self._write_tags_file(tree, folder)
         return folder
 
-    async def change(self, actor: Actor, group: str, id: str, tags: Sequence[str]) -> TaggedFolder:
-        """All tags that it is to have from now on."""
-        tree = await self._files.tree(actor, group)
-        wanted = _checked(tags)
-        async with self._turn(group):
-            before = await self._work.short(lambda: _need(tree, group, id))
-            await self._note(tree, replace(before, tags=wanted, updated_at=self._clock()))
+    async def update(self, actor: Actor, group: str, id: str, tags: Sequence[str]) -> TaggedFolder:
+        """Replace all tags."""
+        tree = await self._files.get_tree(actor, group)
+        wanted = _validate_tags(tags)
+        async with self._get_group_lock(group):
+            before = await self._work.run_short(lambda: _require_folder(tree, group, id))
+            await self._write_tags_file(tree, replace(before, tags=wanted, updated_at=self._clock()))
         return await self.get(actor, group, id)
 
     async def delete(self, actor: Actor, group: str, id: str) -> int:
-        """With every file in it; how many there were."""
-        tree = await self._files.tree(actor, group)
-        async with self._turn(group):
-            await self._work.short(lambda: _need(tree, group, id))
-            return await self._files.delete_objects(actor, group, f"{DATASETS}/{id}/", recursive=True)
+        """Delete a folder with its files. Return their number."""
+        tree = await self._files.get_tree(actor, group)
+        async with self._get_group_lock(group):
+            await self._work.run_short(lambda: _require_folder(tree, group, id))
+            return await self._files.delete_objects(actor, group, f"{DATASETS_FOLDER}/{id}/", recursive=True)
 
-    def _turn(self, group: str) -> asyncio.Lock:
-        """Changes of one group's wait for each other, and for no others'."""
+    def _get_group_lock(self, group: str) -> asyncio.Lock:
+        """Return the lock that serializes changes of one group."""
         turn = self._changing.get(group)
         if turn is None:
             turn = self._changing[group] = asyncio.Lock()
         return turn
 
-    async def _note(self, tree: Tree, folder: TaggedFolder) -> None:
+    async def _write_tags_file(self, tree: FileTree, folder: TaggedFolder) -> None:
         text = json.dumps(_to_json(folder)).encode()
-        parts = (DATASETS, folder.id, TAGS_FILE)
-        await self._files.receive(tree, parts, _once(text))
+        parts = (DATASETS_FOLDER, folder.id, TAGS_FILE)
+        await self._files.receive_upload(tree, parts, _yield_once(text))
 
 
-async def _once(data: bytes) -> AsyncIterator[bytes]:
+async def _yield_once(data: bytes) -> AsyncIterator[bytes]:
     yield data
 
 
-def _check_id(id: str) -> None:
-    if not _ID.fullmatch(id) or id in (".", ".."):
+def _validate_id(id: str) -> None:
+    if not _ID_PATTERN.fullmatch(id) or id in (".", ".."):
         raise UserError(
-            msg("{id} cannot be the name of a dataset", id=repr(id[:80])),
+            msg("{id} is not a valid dataset name", id=repr(id[:80])),
             field="id",
             hint=msg("Use up to 63 letters, digits, dots, dashes and underscores."),
         )
 
 
-def _checked(tags: Sequence[str]) -> tuple[str, ...]:
+def _validate_tags(tags: Sequence[str]) -> tuple[str, ...]:
     if len(tags) > MAX_TAGS:
-        raise UserError(msg("A dataset has at most {most_tags} tags", most_tags=MAX_TAGS), field="tags")
+        raise UserError(msg("A dataset can have at most {max_tags} tags", max_tags=MAX_TAGS), field="tags")
     for tag in tags:
         check_text(tag, "tags", longest=MAX_TAG_LENGTH)
     return tuple(dict.fromkeys(tag for tag in tags if tag))
@@ -152,57 +149,57 @@ def _checked(tags: Sequence[str]) -> tuple[str, ...]:
 # -- on disk
 
 
-def _ids(tree: Tree, stop: threading.Event) -> list[str]:
-    """Folders that have the file with the tags, in order."""
+def _list_ids(tree: FileTree, stop: threading.Event) -> list[str]:
+    """Return the folders that have a metadata file, sorted."""
     try:
-        fd = tree.folder((DATASETS,))
+        fd = tree.open_folder((DATASETS_FOLDER,))
     except OSError:
         return []
     found: list[str] = []
-    with closing_fd(fd), suppress(LookedEnough):
-        for item in Walk(stop, recursive=False).items(fd, f"{DATASETS}/"):
-            id = item.name.removeprefix(f"{DATASETS}/").removesuffix("/")
-            if item.name.endswith("/") and _ID.fullmatch(id) and tree.is_file((DATASETS, id, TAGS_FILE)):
+    with closing_fd(fd), suppress(ScanLimitReached):
+        for item in FolderScan(stop, recursive=False).iter_items(fd, f"{DATASETS_FOLDER}/"):
+            id = item.name.removeprefix(f"{DATASETS_FOLDER}/").removesuffix("/")
+            if item.name.endswith("/") and _ID_PATTERN.fullmatch(id) and tree.is_file((DATASETS_FOLDER, id, TAGS_FILE)):
                 found.append(id)
             if len(found) == MAX_FOLDERS:
                 break
     return found
 
 
-def _need(tree: Tree, group: str, id: str) -> TaggedFolder:
-    folder = _read(tree, group, id)
+def _require_folder(tree: FileTree, group: str, id: str) -> TaggedFolder:
+    folder = _load_folder(tree, group, id)
     if folder is None:
-        raise NotFound(msg("There is no dataset {id}", id=id[:100]), field="id")
+        raise NotFound(msg("Dataset {id} not found", id=id[:100]), field="id")
     return folder
 
 
-def _read(tree: Tree, group: str, id: str) -> TaggedFolder | None:
-    """None when there is none. A file that makes no sense is a folder without tags."""
-    if not _ID.fullmatch(id) or id in (".", ".."):
+def _load_folder(tree: FileTree, group: str, id: str) -> TaggedFolder | None:
+    """Load a folder; None if there is none. With a damaged metadata file, it has no tags."""
+    if not _ID_PATTERN.fullmatch(id) or id in (".", ".."):
         return None
     try:
-        fd, status = tree.file((DATASETS, id, TAGS_FILE))
+        fd, status = tree.open_file((DATASETS_FOLDER, id, TAGS_FILE))
     except NotFound:
         return None
     with closing_fd(fd):
-        data = _parse(os.read(fd, MAX_NOTE_LENGTH + 1))
+        data = _parse_tags_file(os.read(fd, MAX_TAGS_FILE_SIZE + 1))
     return TaggedFolder(
         id=id,
         group=group,
-        created_by=_text(data.get("createdBy")),
-        created_at=_instant(data.get("createdAt")) or modified(status),
-        updated_at=_instant(data.get("updatedAt")) or modified(status),
-        tags=_tags(data.get("tags")),
+        created_by=_clean_text(data.get("createdBy")),
+        created_at=_parse_timestamp(data.get("createdAt")) or get_modified_time(status),
+        updated_at=_parse_timestamp(data.get("updatedAt")) or get_modified_time(status),
+        tags=_clean_tags(data.get("tags")),
     )
 
 
-def _size(tree: Tree, id: str, stop: threading.Event) -> int | None:
-    walk = Walk(stop, recursive=True)
-    path = f"{DATASETS}/{id}/"
+def _measure_size(tree: FileTree, id: str, stop: threading.Event) -> int | None:
+    walk = FolderScan(stop, recursive=True)
+    path = f"{DATASETS_FOLDER}/{id}/"
     try:
-        with closing_fd(tree.folder((DATASETS, id))) as fd:
-            return sum(item.size for item in walk.items(fd, path))
-    except (LookedEnough, OSError):
+        with closing_fd(tree.open_folder((DATASETS_FOLDER, id))) as fd:
+            return sum(item.size for item in walk.iter_items(fd, path))
+    except (ScanLimitReached, OSError):
         return None
 
 
@@ -215,8 +212,8 @@ def _to_json(folder: TaggedFolder) -> dict[str, Any]:
     }
 
 
-def _parse(raw: bytes) -> dict[str, Any]:
-    if len(raw) > MAX_NOTE_LENGTH:
+def _parse_tags_file(raw: bytes) -> dict[str, Any]:
+    if len(raw) > MAX_TAGS_FILE_SIZE:
         return {}
     try:
         data = json.loads(raw)
@@ -225,16 +222,16 @@ def _parse(raw: bytes) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def _text(value: Any) -> str:
+def _clean_text(value: Any) -> str:
     return value[:MAX_TAG_LENGTH] if isinstance(value, str) and value.isprintable() else ""
 
 
-def _tags(value: Any) -> tuple[str, ...]:
-    texts = [_text(tag) for tag in value[:MAX_TAGS]] if isinstance(value, list) else []
+def _clean_tags(value: Any) -> tuple[str, ...]:
+    texts = [_clean_text(tag) for tag in value[:MAX_TAGS]] if isinstance(value, list) else []
     return tuple(dict.fromkeys(tag for tag in texts if tag))
 
 
-def _instant(value: Any) -> datetime | None:
+def _parse_timestamp(value: Any) -> datetime | None:
     try:
         at = datetime.fromisoformat(value) if isinstance(value, str) else None
         return at.astimezone(UTC) if at is not None and at.tzinfo else None

@@ -1,4 +1,4 @@
-"""Limits on uploads: how many at a time, since each holds memory and room on disk, and how long one may be silent."""
+"""Limits on uploads: number at a time, since each uses memory and disk space, and a timeout between chunks."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from collections.abc import AsyncIterator
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
 
+from ..errors import TooManyRequests, Unavailable
 from ..fair_limiter import FairLimiter
-from ..refusals import TooManyRequests, Unavailable
 
 MAX_PER_USER = 8
 MAX_TOTAL = 64
-SILENCE = 60.0  # seconds
+CHUNK_TIMEOUT = 60.0  # seconds
 RETRY_INTERVAL = 5.0  # seconds
 
 
-def limit_uploads() -> FairLimiter:
-    """A limiter of uploads by user. It refuses at once: a request that waits holds a connection."""
-    return FairLimiter(MAX_TOTAL, per_key=MAX_PER_USER, max_waiting=0, refuse=_refuse)
+def build_upload_limiter() -> FairLimiter:
+    """Return a limiter of uploads per user. It does not queue: a waiting request would keep a connection open."""
+    return FairLimiter(MAX_TOTAL, per_key=MAX_PER_USER, max_waiting=0, refuse=_build_refusal)
 
 
-def _refuse(by_user: bool) -> UserError:
+def _build_refusal(by_user: bool) -> UserError:
     if by_user:
         return TooManyRequests(
             msg("You already have {max_per_user} uploads in progress", max_per_user=MAX_PER_USER),
             retry_after=RETRY_INTERVAL,
-            hint=msg("Send the others once these have finished."),
+            hint=msg("Start another upload when one of these has finished."),
         )
     return Unavailable(
         msg("The server already has {max_total} uploads in progress", max_total=MAX_TOTAL),
@@ -35,16 +35,19 @@ def _refuse(by_user: bool) -> UserError:
     )
 
 
-async def not_silent(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The same chunks, as long as there is another one soon."""
+async def enforce_chunk_timeout(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the chunks; raise UserError if the next one times out."""
     while True:
         try:
-            async with asyncio.timeout(SILENCE):
+            async with asyncio.timeout(CHUNK_TIMEOUT):
                 chunk = await anext(chunks, None)
         except TimeoutError:
             raise UserError(
-                msg("Nothing more of the file came for {silence} seconds, so it was given up", silence=f"{SILENCE:g}"),
-                hint=msg("Send it again."),
+                msg(
+                    "The upload timed out: no data arrived for {timeout} seconds",
+                    timeout=f"{CHUNK_TIMEOUT:g}",
+                ),
+                hint=msg("Upload the file again."),
             ) from None
         if chunk is None:
             return

@@ -1,4 +1,4 @@
-"""Failed tasks that are kept: for how much longer, what of them, and letting them go."""
+"""Failed tasks on hold: list, extend, keep only the files, and release."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from holdfast.core.access import Actor
-from holdfast.core.attempt import Held, TaskAttempt
+from holdfast.core.attempt import TaskAttempt, TaskHold
 from holdfast.core.errors import Conflict, NotFound, UserError
-from holdfast.core.holds import Ask, HoldRequest, spell_out
-from holdfast.core.job import Keep
+from holdfast.core.holds import HoldAction, HoldRequest, format_duration_in_words
+from holdfast.core.job import HoldScope
 from holdfast.core.messages import msg
 from holdfast.core.records import JobSummary
 from holdfast.core.states import JobState, TaskState
-from holdfast.settings import HoldSettings
+from holdfast.settings_sections import HoldSettings
 from holdfast.store.database import Store
 
 from ..control import Control
-from ..job_lookup import find_job, find_own_job, newest_live
-from ..name_suggestions import nearest
+from ..job_lookup import find_job, find_newest_live_job, find_own_job
+from ..name_suggestions import suggest_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldTask:
     task: str
-    held: Held
-    latest: datetime  # it cannot be extended beyond
+    held: TaskHold
+    latest: datetime  # maximum end of the hold
 
 
 @dataclass(frozen=True, slots=True)
 class HeldJob:
     job: JobSummary
-    tasks: tuple[HeldTask, ...]  # those that were meant
+    tasks: tuple[HeldTask, ...]  # those selected
 
 
 class Holds:
@@ -47,13 +47,13 @@ class Holds:
         self._clock = clock
 
     async def get(self, actor: Actor, ref: str) -> HeldJob:
-        """A job one may see, with all of it that is held now."""
+        """Return a job with its tasks on hold."""
         job = await find_job(self._store, actor, ref)
-        return HeldJob(with_hold(job, self._control), self.of(job.id))
+        return HeldJob(add_held_until(job, self._control), self.list_held_tasks(job.id))
 
-    def of(self, job_id: str) -> tuple[HeldTask, ...]:
-        """What of a job is held now. Whoever asks is known to see it."""
-        return tuple(self._shown(task) for task in self._held(job_id))
+    def list_held_tasks(self, job_id: str) -> tuple[HeldTask, ...]:
+        """Return a job's tasks on hold. The caller has checked permissions."""
+        return tuple(self._build_held_task(task) for task in self._list_held_tasks(job_id))
 
     async def extend(
         self,
@@ -64,143 +64,153 @@ class Holds:
         until: datetime | None = None,
         task: str | None = None,
     ) -> HeldJob:
-        """Hold longer: `by` so much more than now planned, or `until` then. With neither, by the usual duration, or as
-        long as may be. UserError, and nothing changes, for more than the admin allows."""
+        """Extend a hold `by` a duration or `until` a time. Default: the default duration, up to the maximum. UserError,
+        without any change, if it exceeds the maximum."""
         if by is not None and until is not None:
-            raise UserError(msg("Say for how much longer, or until when, not both"), field="until")
-        job, tasks = await self._find(actor, ref, task)
-        ends = {each.task: self._end(each, by, until) for each in tasks}
-        await asyncio.gather(*(self._ask(job, actor, Ask.EXTEND, name, end) for name, end in ends.items()))
-        return self._now(job, tasks)
+            raise UserError(msg("Set either `for` or `until`, not both"), field="until")
+        job, tasks = await self._find_held_tasks(actor, ref, task)
+        ends = {each.task: self._compute_end(each, by, until) for each in tasks}
+        await asyncio.gather(
+            *(self._request_change(job, actor, HoldAction.EXTEND, name, end) for name, end in ends.items())
+        )
+        return self._build_held_job(job, tasks)
 
     async def keep_files(self, actor: Actor, ref: str, *, task: str | None = None) -> HeldJob:
-        """Its processes end and give their resources back; the files stay as long as they would have."""
-        job, tasks = await self._find(actor, ref, task)
-        whole = [each for each in tasks if each.held and each.held.keep is Keep.ALL]
+        """End the processes and free their resources; keep the files until the hold expires."""
+        job, tasks = await self._find_held_tasks(actor, ref, task)
+        whole = [each for each in tasks if each.held and each.held.keep is HoldScope.ALL]
         if not whole:
-            raise Conflict(msg("Of {tasks} only the files are kept already", tasks=_names(tasks)))
-        await self._ask(job, actor, Ask.KEEP_FILES, task)
-        return self._now(job, tasks)
+            raise Conflict(
+                msg(
+                    "Only the files of {tasks} are on hold; the processes have already ended",
+                    tasks=_format_task_names(tasks),
+                )
+            )
+        await self._request_change(job, actor, HoldAction.KEEP_FILES, task)
+        return self._build_held_job(job, tasks)
 
     async def release(self, actor: Actor, ref: str, *, task: str | None = None) -> tuple[JobSummary, tuple[str, ...]]:
-        """The job, and which of its tasks are let go: they end as they would have without the hold."""
-        job, tasks = await self._find(actor, ref, task)
-        await self._ask(job, actor, Ask.RELEASE, task)
+        """Release tasks. They end as they would have without the hold. Return the job and the task names."""
+        job, tasks = await self._find_held_tasks(actor, ref, task)
+        await self._request_change(job, actor, HoldAction.RELEASE, task)
         return job, tuple(each.task for each in tasks)
 
-    # -- what they are made of
-
-    async def _find(self, actor: Actor, ref: str, task: str | None) -> tuple[JobSummary, list[TaskAttempt]]:
+    async def _find_held_tasks(self, actor: Actor, ref: str, task: str | None) -> tuple[JobSummary, list[TaskAttempt]]:
         job = await self._find_job(actor, ref)
-        live = self._control.active(job.id)
+        live = self._control.get_active_job(job.id)
         if live is None:
             failed = job.state is JobState.FAILED
-            hint = msg("Run it again and keep it: `holdfast rerun {id} --hold`.", id=job.id) if failed else None
-            raise Conflict(
-                msg("{name} ({id}) has ended, and nothing of it is held", name=job.name, id=job.id), hint=hint
+            hint = (
+                msg("Rerun the job and hold it if it fails: `holdfast rerun {id} --hold`.", id=job.id)
+                if failed
+                else None
             )
+            raise Conflict(msg("{name} ({id}) has ended and has no tasks on hold", name=job.name, id=job.id), hint=hint)
         if task is not None and task not in (names := [each.task for each in live.tasks]):
             raise NotFound(
                 msg("{name} has no task {task}", name=job.name, task=task[:100]),
                 field="task",
-                hint=nearest(task, names),
+                hint=suggest_name(task, names),
             )
-        found = [each for each in self._held(job.id) if task in (None, each.task)]
+        found = [each for each in self._list_held_tasks(job.id) if task in (None, each.task)]
         if not found:
             where = f"{job.name} ({job.id})"
-            said = (
-                msg("Nothing of {where} is held", where=where)
+            message = (
+                msg("{where} has no tasks on hold", where=where)
                 if task is None
-                else msg("{task} of {where} is not held", task=task, where=where)
+                else msg("{task} of {where} is not on hold", task=task, where=where)
             )
-            raise Conflict(said, hint=_not_held(live.tasks))
+            raise Conflict(message, hint=_build_hold_hint(live.tasks))
         return job, found
 
     async def _find_job(self, actor: Actor, ref: str) -> JobSummary:
-        """By a name whose newest job has ended: the newest of the actor's own that is held."""
+        """Find a job. For a name whose newest job has ended, prefer the actor's newest job on hold."""
         job = await find_own_job(self._store, actor, ref)
-        if job.name != ref or self._control.active(job.id) is not None:
+        if job.name != ref or self._control.get_active_job(job.id) is not None:
             return job
-        held = [snapshot for snapshot, task in self._control.held() if task.stop is None]
-        return await newest_live(self._store, actor, ref, held) or job
+        held = [snapshot for snapshot, task in self._control.list_held_tasks() if task.stop is None]
+        return await find_newest_live_job(self._store, actor, ref, held) or job
 
-    def _held(self, job_id: str) -> list[TaskAttempt]:
-        live = self._control.active(job_id)
+    def _list_held_tasks(self, job_id: str) -> list[TaskAttempt]:
+        live = self._control.get_active_job(job_id)
         tasks = live.tasks if live is not None else ()
         return [task for task in tasks if task.state is TaskState.HELD and task.held and task.stop is None]
 
-    def _end(self, task: TaskAttempt, by: timedelta | None, until: datetime | None) -> datetime:
-        """Until when it is held then; UserError when that cannot be."""
+    def _compute_end(self, task: TaskAttempt, by: timedelta | None, until: datetime | None) -> datetime:
+        """Return the new end of the hold. UserError if it is not allowed."""
         assert task.held is not None
         latest = task.held.since + self._longest
         if by is None and until is None:
             return max(task.held.until, min(latest, task.held.until + self._duration))
-        end = until if until is not None else _later(task.held.until, by or timedelta())
+        end = until if until is not None else _add_duration(task.held.until, by or timedelta())
         if end > latest:
             raise UserError(
                 msg(
-                    "{task} can be held until {latest} at the latest: {longest} in all",
+                    "{task} can be held only until {latest} ({max_length} in total)",
                     task=task.task,
-                    latest=_instant(latest),
-                    longest=spell_out(self._longest),
+                    latest=_format_time(latest),
+                    max_length=format_duration_in_words(self._longest),
                 ),
                 field="until" if until is not None else "for",
-                hint=msg("Give --until {latest}Z.", latest=latest.isoformat(timespec="minutes")[:16]),
+                hint=msg("Use --until {latest}Z.", latest=latest.isoformat(timespec="minutes")[:16]),
             )
         if end <= self._clock():
             raise UserError(
-                msg("{end} is over", end=_instant(end)),
+                msg("{end} is in the past", end=_format_time(end)),
                 field="until",
-                hint=msg("`holdfast release` lets held tasks go at once."),
+                hint=msg("Run `holdfast release` to release held tasks now."),
             )
         return end
 
-    async def _ask(
-        self, job: JobSummary, actor: Actor, ask: Ask, task: str | None, until: datetime | None = None
+    async def _request_change(
+        self, job: JobSummary, actor: Actor, ask: HoldAction, task: str | None, until: datetime | None = None
     ) -> None:
         request = HoldRequest(actor=actor.name, at=self._clock(), ask=ask, task=task, until=until)
-        if not await self._control.ask_hold(job.id, request):
-            raise Conflict(msg("{name} ({id}) has ended meanwhile", name=job.name, id=job.id))
+        if not await self._control.request_hold_change(job.id, request):
+            raise Conflict(msg("{name} ({id}) has already ended", name=job.name, id=job.id))
 
-    def _now(self, job: JobSummary, tasks: Sequence[TaskAttempt]) -> HeldJob:
+    def _build_held_job(self, job: JobSummary, tasks: Sequence[TaskAttempt]) -> HeldJob:
         names = {task.task for task in tasks}
-        return HeldJob(with_hold(job, self._control), tuple(held for held in self.of(job.id) if held.task in names))
+        return HeldJob(
+            add_held_until(job, self._control),
+            tuple(held for held in self.list_held_tasks(job.id) if held.task in names),
+        )
 
-    def _shown(self, task: TaskAttempt) -> HeldTask:
+    def _build_held_task(self, task: TaskAttempt) -> HeldTask:
         assert task.held is not None
         return HeldTask(task=task.task, held=task.held, latest=max(task.held.until, task.held.since + self._longest))
 
 
-def held_until(control: Control, job_id: str) -> datetime | None:
-    """When the last of its held tasks is let go; None where none is held."""
-    live = control.active(job_id)
+def get_held_until(control: Control, job_id: str) -> datetime | None:
+    """Return when the last hold of the job expires; None if there is no hold."""
+    live = control.get_active_job(job_id)
     ends = [task.held.until for task in live.tasks if task.state is TaskState.HELD and task.held] if live else []
     return max(ends, default=None)
 
 
-def with_hold(job: JobSummary, control: Control) -> JobSummary:
-    """With the time until which it is held."""
-    return replace(job, held_until=held_until(control, job.id)) if job.state is JobState.HELD else job
+def add_held_until(job: JobSummary, control: Control) -> JobSummary:
+    """Return the job with the time when its hold expires."""
+    return replace(job, held_until=get_held_until(control, job.id)) if job.state is JobState.HELD else job
 
 
-def _names(tasks: Sequence[TaskAttempt]) -> str:
+def _format_task_names(tasks: Sequence[TaskAttempt]) -> str:
     return ", ".join(task.task for task in tasks[:5]) + (msg(" and others") if len(tasks) > 5 else "")
 
 
-def _not_held(tasks: Sequence[TaskAttempt]) -> str:
+def _build_hold_hint(tasks: Sequence[TaskAttempt]) -> str:
     held = [task for task in tasks if task.state is TaskState.HELD and task.stop is None]
     return (
-        msg("Held: {held}.", held=_names(held))
+        msg("Tasks on hold: {held}.", held=_format_task_names(held))
         if held
-        else msg("Tasks are held whose command failed, where the job asks for it.")
+        else msg("A task is put on hold only if its command fails and the job sets `hold`.")
     )
 
 
-def _instant(at: datetime) -> str:
+def _format_time(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M} UTC"
 
 
-def _later(at: datetime, by: timedelta) -> datetime:
+def _add_duration(at: datetime, by: timedelta) -> datetime:
     try:
         return at + by
     except OverflowError:

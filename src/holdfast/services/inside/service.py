@@ -1,4 +1,4 @@
-"""Getting inside tasks that run or are held: who may, which one is meant, and what is open."""
+"""Sessions and port connections into tasks that are running or on hold: permissions, task choice and limits."""
 
 from __future__ import annotations
 
@@ -9,51 +9,51 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from holdfast.core.access import Actor, may_enter, refuse_entry
+from holdfast.core.access import Actor, can_exec, deny_exec
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.errors import Conflict, NotFound, UserError
-from holdfast.core.identity import plain_roles
-from holdfast.core.job import Keep
+from holdfast.core.identity import normalize_roles
+from holdfast.core.job import HoldScope
 from holdfast.core.messages import msg
 from holdfast.core.records import JobSummary, NewEvent
 from holdfast.core.states import JobState, TaskState
-from holdfast.engines.base import Command, Engine, ExecRefused, Session, SupportsExec
+from holdfast.engines.base import Engine, ExecCommand, ExecRefused, ExecSession, SupportsExec
 from holdfast.store.database import Store
 from holdfast.store.errors import StoreError
 from holdfast.store.jobs import events as event_rows
 from holdfast.store.jobs import records as job_rows
 
 from ..control import Control
+from ..errors import Unavailable
 from ..fair_limiter import FairLimiter
-from ..job_lookup import MAX_REF_LENGTH, find_job, newest_live, readable_groups
-from ..name_suggestions import nearest
-from ..refusals import Unavailable
+from ..job_lookup import MAX_REF_LENGTH, find_job, find_newest_live_job, list_readable_groups
+from ..name_suggestions import suggest_name
 
 log = logging.getLogger(__name__)
 
 MAX_SESSIONS = 1000
-MAX_BETWEEN_PER_USER = 300  # sessions, and connections, between tasks of all jobs of one user
-MAX_PORTS = 10_000
-PORTS_PER_SESSION = 10  # so many connections to ports may one user have for each session that they may have
-TOLD_AGAIN_AFTER = 3600.0  # seconds between two events of the same user, task and way
-CACHE_SIZE = 10_000  # of those
-MAX_NAMED = 10  # tasks, in a message
+MAX_INTRA_JOB_PER_USER = 300  # sessions between tasks of all jobs of one user
+MAX_PORT_CONNECTIONS = 10_000
+PORTS_PER_SESSION = 10  # port connections of one user for each allowed session
+EVENT_INTERVAL = 3600.0  # seconds between events of the same user, task and way
+CACHE_SIZE = 10_000  # such events
+MAX_LISTED_TASKS = 10  # tasks listed in a message
 
 
 @dataclass(frozen=True, slots=True)
-class Entrance:
-    """A task that can be entered now."""
+class ExecTarget:
+    """A task that sessions can be opened in."""
 
     job: JobSummary
     task: str  # worker-0
     attempt_id: str
     attempt: int = 0  # of the job
     held: bool = False
-    files_only: bool = False  # held, and its processes have ended or are being stopped
-    ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # by the names that the job gave them
+    files_only: bool = False  # on hold, and its processes have ended or are being stopped
+    ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # by the names in the job file
 
-    def whose(self, actor: Actor) -> str:
-        """To be told to whoever enters a job that is not their own; empty where it is."""
+    def describe_owner(self, actor: Actor) -> str:
+        """Return a text that shows the owner of another user's job; empty for the actor's own."""
         job = self.job
         return (
             ""
@@ -62,8 +62,8 @@ class Entrance:
         )
 
 
-class Entering:
-    """The one place that lets people into tasks, whichever way they come."""
+class TaskAccess:
+    """Opens all sessions and connections into tasks, and checks permissions and limits."""
 
     def __init__(
         self,
@@ -80,49 +80,51 @@ class Entering:
         self._control = control
         self._clock = clock
         self._monotonic = monotonic
-        self._sessions = limit_open("sessions", sessions_per_user, MAX_SESSIONS)
-        self._between = BetweenTasksLimit(msg("sessions between tasks"), sessions_per_user, MAX_SESSIONS)
-        self._ports = limit_open(msg("connections to ports"), sessions_per_user * PORTS_PER_SESSION, MAX_PORTS)
-        self._told: OrderedDict[tuple[str, str, str], float] = OrderedDict()
-        self._telling: set[asyncio.Task[None]] = set()
+        self._sessions = build_open_limiter("sessions", sessions_per_user, MAX_SESSIONS)
+        self._intra_job = IntraJobLimiter(msg("sessions between tasks"), sessions_per_user, MAX_SESSIONS)
+        self._ports = build_open_limiter(
+            msg("port connections"), sessions_per_user * PORTS_PER_SESSION, MAX_PORT_CONNECTIONS
+        )
+        self._recorded: OrderedDict[tuple[str, str, str], float] = OrderedDict()
+        self._saving: set[asyncio.Task[None]] = set()
 
     # -- which task
 
-    async def tasks(self, actor: Actor, ref: str) -> list[Entrance]:
-        """All of a job's that the actor could enter now; none for whoever may only look. NotFound as for any job."""
-        job = await self._find_job(actor, ref)
-        return self.tasks_of(actor, job)
+    async def list_targets(self, actor: Actor, ref: str) -> list[ExecTarget]:
+        """List a job's tasks that the actor can open sessions in; empty without permission."""
+        job = await self._resolve_job(actor, ref)
+        return self.list_job_targets(actor, job)
 
-    def tasks_of(self, actor: Actor, job: JobSummary) -> list[Entrance]:
-        """The same for a job that was found already; costs no look at the store."""
-        snapshot = self._control.active(job.id)
-        if snapshot is None or self._engine is None or not may_enter(actor, job.group, job.user):
+    def list_job_targets(self, actor: Actor, job: JobSummary) -> list[ExecTarget]:
+        """List the same for a loaded job, without reading the store."""
+        snapshot = self._control.get_active_job(job.id)
+        if snapshot is None or self._engine is None or not can_exec(actor, job.group, job.user):
             return []
-        return [_entrance(job, snapshot, task) for task in snapshot.tasks if _is_open(task)]
+        return [_build_target(job, snapshot, task) for task in snapshot.tasks if _is_open(task)]
 
-    async def job(self, actor: Actor, ref: str) -> JobSummary:
-        """The one that is meant, whether or not it runs, if the actor may enter its tasks."""
-        job = await self._find_job(actor, ref)
-        if not may_enter(actor, job.group, job.user):
-            raise refuse_entry(job.group, job.user)
+    async def find_accessible_job(self, actor: Actor, ref: str) -> JobSummary:
+        """Find a job, running or not. Forbidden if the actor cannot open sessions in its tasks."""
+        job = await self._resolve_job(actor, ref)
+        if not can_exec(actor, job.group, job.user):
+            raise deny_exec(job.group, job.user)
         return job
 
-    async def find(self, actor: Actor, ref: str, task: str | None = None) -> Entrance:
-        """Where somebody wants in, or why not. Without a task: one that is held, else the first that runs."""
-        job = await self.job(actor, ref)
-        snapshot = self._control.active(job.id)
+    async def find_target(self, actor: Actor, ref: str, task: str | None = None) -> ExecTarget:
+        """Find the task to open a session in. Default: a task on hold, else the first running one."""
+        job = await self.find_accessible_job(actor, ref)
+        snapshot = self._control.get_active_job(job.id)
         if snapshot is None:
-            newest = await self._store.read(job_rows.find, job.id)  # it may have ended since it was found
-            raise _is_over(newest if newest is not None else job)
-        return _entrance(job, snapshot, _choose(snapshot, task, self._control.waiting(job.id)))
+            newest = await self._store.read(job_rows.find_job, job.id)  # it may have just ended
+            raise _build_job_ended(newest if newest is not None else job)
+        return _build_target(job, snapshot, _choose_task(snapshot, task, self._control.list_wait_reasons(job.id)))
 
-    async def _find_job(self, actor: Actor, ref: str) -> JobSummary:
-        """Also by user~job, as OpenPAI's clients name jobs. Where several have a name: the actor's own, else one that
-        they may enter, so that nobody leads others into a job by what they call it."""
+    async def _resolve_job(self, actor: Actor, ref: str) -> JobSummary:
+        """Find a job, also by OpenPAI's user~job. If several jobs have the name, prefer the actor's own, then one that
+        they can open sessions in, so that no user can lure others into a job by its name."""
         user, tilde, name = ref.partition("~")
-        groups = readable_groups(actor)
+        groups = list_readable_groups(actor)
         if tilde and groups != () and len(ref) <= MAX_REF_LENGTH:
-            found = await self._store.read(job_rows.newest_named, user, name, groups)
+            found = await self._store.read(job_rows.find_newest_named, user, name, groups)
             if found is not None:
                 return found
         newest = await find_job(self._store, actor, ref)
@@ -130,100 +132,106 @@ class Entering:
             return newest
         own: JobSummary | None = newest
         if newest.user != actor.name:
-            own = await self._store.read(job_rows.newest_named, actor.name, ref, groups)
+            own = await self._store.read(job_rows.find_newest_named, actor.name, ref, groups)
         if own is not None:
-            return await self._rather_live(actor, own, ref)
+            return await self._prefer_live_job(actor, own, ref)
         led = tuple(group for group, admin in actor.groups.items() if admin)
-        if not led or may_enter(actor, newest.group, newest.user):
+        if not led or can_exec(actor, newest.group, newest.user):
             return newest
-        return await self._store.read(job_rows.find, ref, led) or newest
+        return await self._store.read(job_rows.find_job, ref, led) or newest
 
-    async def _rather_live(self, actor: Actor, own: JobSummary, name: str) -> JobSummary:
-        """Where the newest of a name has ended: the newest that has not."""
-        if own.name != name or self._control.active(own.id) is not None:
+    async def _prefer_live_job(self, actor: Actor, own: JobSummary, name: str) -> JobSummary:
+        """Return the newest active job of a name if the newest job has ended."""
+        if own.name != name or self._control.get_active_job(own.id) is not None:
             return own
-        found = (self._control.active(use.job) for use in self._control.use_by_jobs())
+        found = (self._control.get_active_job(use.job) for use in self._control.list_usage_by_job())
         snapshots = [snapshot for snapshot in found if snapshot is not None]
-        snapshots += [snapshot for snapshot, _ in self._control.held()]  # files alone have no place
-        return await newest_live(self._store, actor, name, snapshots) or own
+        snapshots += [
+            snapshot for snapshot, _ in self._control.list_held_tasks()
+        ]  # jobs with only files on hold use no node
+        return await find_newest_live_job(self._store, actor, name, snapshots) or own
 
-    # -- inside
+    # -- sessions and connections
 
-    async def enter(
+    async def open_session(
         self,
         actor: Actor,
         ref: str,
         task: str | None,
-        command: Command,
+        command: ExecCommand,
         *,
         way: str = "ssh",
         from_within: bool = False,
-    ) -> Session:
-        """Run something in a task. Whoever gets the session closes it. `way` is told in the job's events.
-        `from_within`: for another task of the same job, which is no event and takes no place of its user's."""
-        entrance = await self.find(actor, ref, task)
-        engine = await self._open(entrance)
-        release = self._acquire(actor, entrance, from_within)
+    ) -> ExecSession:
+        """Run a command in a task. The caller closes the session. `way` is recorded in the job's events. `from_within`:
+        for another task of the same job; this is not recorded and does not count towards the user's limit."""
+        entrance = await self.find_target(actor, ref, task)
+        engine = await self._prepare_target(entrance)
+        release = self._acquire_slot(actor, entrance, from_within)
         try:
-            session = await engine.enter(entrance.attempt_id, command)
+            session = await engine.open_session(entrance.attempt_id, command)
         except BaseException as error:
             release()
-            raise _translated(error) from None
+            raise _translate_error(error) from None
         if not from_within:
-            self._tell(actor, entrance, way)
-        return _Counted(session, release)
+            self._record_session(actor, entrance, way)
+        return _CountedSession(session, release)
 
-    def _acquire(self, actor: Actor, entrance: Entrance, from_within: bool) -> Callable[[], None]:
+    def _acquire_slot(self, actor: Actor, entrance: ExecTarget, from_within: bool) -> Callable[[], None]:
         if from_within:
-            return self._between.acquire_now(entrance.job.id, actor.name)
+            return self._intra_job.acquire_now(entrance.job.id, actor.name)
         return self._sessions.acquire_now(actor.name)
 
-    async def connect(self, actor: Actor, ref: str, task: str | None, port: int, *, way: str = "") -> PortStream:
-        """To what listens on a port of a task. Whoever gets the stream closes it. Where a `way` is named, it is told
-        in the job's events."""
+    async def connect_port(self, actor: Actor, ref: str, task: str | None, port: int, *, way: str = "") -> PortStream:
+        """Connect to a port of a task. The caller closes the stream. If `way` is set, the connection is recorded in the
+        job's events."""
         if not 0 < port < 65536:
-            raise UserError(msg("{port} is no port", port=port), field="port", hint=msg("Ports go from 1 to 65535."))
-        entrance = await self.find(actor, ref, task)
-        engine = await self._open(entrance)
+            raise UserError(
+                msg("{port} is not a valid port", port=port), field="port", hint=msg("Use a port from 1 to 65535.")
+            )
+        entrance = await self.find_target(actor, ref, task)
+        engine = await self._prepare_target(entrance)
         release = self._ports.acquire_now(actor.name)
         try:
-            reader, writer = await engine.connect(entrance.attempt_id, port)
+            reader, writer = await engine.connect_port(entrance.attempt_id, port)
         except BaseException as error:
             release()
-            raise _translated(error) from None
+            raise _translate_error(error) from None
         if way:
-            self._tell(actor, entrance, way)
+            self._record_session(actor, entrance, way)
         return PortStream(reader, writer, release)
 
-    async def _open(self, entrance: Entrance) -> SupportsExec:
+    async def _prepare_target(self, entrance: ExecTarget) -> SupportsExec:
         if self._engine is None:
-            raise UserError(msg("What runs the jobs here lets nobody in"), hint=msg("The logs tell what a job does."))
+            raise UserError(
+                msg("This engine does not support shell access"), hint=msg("Read the job's logs with `holdfast logs`.")
+            )
         if entrance.files_only:
             try:
-                await self._control.revive(entrance.job.id, entrance.task)
+                await self._control.revive_task(entrance.job.id, entrance.task)
             except ExecRefused as error:
-                raise _translated(error) from None
+                raise _translate_error(error) from None
         return self._engine
 
-    # -- what is told of it
+    # -- events
 
-    def _tell(self, actor: Actor, entrance: Entrance, way: str) -> None:
-        """As an event of the job, once an hour for the same; never in the way of whoever enters."""
+    def _record_session(self, actor: Actor, entrance: ExecTarget, way: str) -> None:
+        """Record a session as an event of the job, at most once an hour, without delaying the session."""
         key, now = (actor.name, entrance.attempt_id, way), self._monotonic()
-        told = self._told.get(key)
-        if told is not None and now - told < TOLD_AGAIN_AFTER:
+        recorded_at = self._recorded.get(key)
+        if recorded_at is not None and now - recorded_at < EVENT_INTERVAL:
             return
-        self._told[key] = now
-        self._told.move_to_end(key)
-        while len(self._told) > CACHE_SIZE:
-            self._told.popitem(last=False)
-        telling = asyncio.create_task(self._save(actor, entrance, way))
-        self._telling.add(telling)
-        telling.add_done_callback(self._telling.discard)
+        self._recorded[key] = now
+        self._recorded.move_to_end(key)
+        while len(self._recorded) > CACHE_SIZE:
+            self._recorded.popitem(last=False)
+        saving = asyncio.create_task(self._save_session_event(actor, entrance, way))
+        self._saving.add(saving)
+        saving.add_done_callback(self._saving.discard)
 
-    async def _save(self, actor: Actor, entrance: Entrance, way: str) -> None:
+    async def _save_session_event(self, actor: Actor, entrance: ExecTarget, way: str) -> None:
         job = entrance.job
-        message = msg("{name} entered {task} by {way}", name=actor.name, task=entrance.task, way=way)
+        message = msg("{name} opened a session in {task} ({channel})", name=actor.name, task=entrance.task, channel=way)
         event = NewEvent(
             kind="entered",
             message=message,
@@ -233,33 +241,35 @@ class Entering:
             attempt=entrance.attempt,
         )
         try:
-            await self._store.write(event_rows.note_event, job.id, event)
-        except StoreError as error:  # a full disk keeps nobody out
-            log.warning("could not note who entered a task", extra={"event": "entered", "error": str(error)})
+            await self._store.write(event_rows.record_event, job.id, event)
+        except StoreError as error:  # a full disk does not block sessions
+            log.warning("could not record a session in a task", extra={"event": "entered", "error": str(error)})
             return
-        self._control.changes.tell(job.id, job.group, job.user)
+        self._control.changes.publish(job.id, job.group, job.user)
 
 
-def limit_open(what: str, per_user: int, total: int) -> FairLimiter:
-    """A limiter of what may be open at one time, by one user and in total. Refuses with Conflict or Unavailable."""
+def build_open_limiter(what: str, per_user: int, total: int) -> FairLimiter:
+    """Return a limiter of open connections, per user and in total. It raises Conflict or Unavailable."""
 
-    def refuse(by_user: bool) -> UserError:
+    def build_refusal(by_user: bool) -> UserError:
         if by_user:
             return Conflict(
-                msg("You have {per_user} {what} open already", per_user=per_user, what=what),
+                msg("You already have {per_user} {what} open", per_user=per_user, what=what),
                 hint=msg("Close some first."),
             )
-        return Unavailable(msg("Too many {what} are open here", what=what), hint=msg("Try again in a while."))
+        return Unavailable(
+            msg("Too many {what} are open on this server", what=what), hint=msg("Try again in a few minutes.")
+        )
 
-    return FairLimiter(total, per_key=per_user, refuse=refuse)
+    return FairLimiter(total, per_key=per_user, refuse=build_refusal)
 
 
-class BetweenTasksLimit:
-    """The same between tasks: by one job, by all jobs of one user, and in total."""
+class IntraJobLimiter:
+    """Limits sessions between tasks: per job, per user, and in total."""
 
     def __init__(self, what: str, per_job: int, total: int) -> None:
-        self._jobs = limit_open(what, per_job, total)
-        self._users = limit_open(what, MAX_BETWEEN_PER_USER, total)
+        self._jobs = build_open_limiter(what, per_job, total)
+        self._users = build_open_limiter(what, MAX_INTRA_JOB_PER_USER, total)
 
     def acquire_now(self, job_id: str, user: str) -> Callable[[], None]:
         release_job = self._jobs.acquire_now(job_id)
@@ -269,11 +279,11 @@ class BetweenTasksLimit:
             release_job()
             raise
 
-        def release() -> None:
+        def release_slot() -> None:
             release_job()
             release_user()
 
-        return release
+        return release_slot
 
 
 class PortStream:
@@ -287,25 +297,25 @@ class PortStream:
         self._release = release
 
     def close(self) -> None:
-        """Harmless twice."""
+        """Close the connection. Idempotent."""
         self._release()
         self.writer.close()
 
 
-class _Counted:
-    """A session that counts as open until it is closed."""
+class _CountedSession:
+    """A session that counts towards the limit until it is closed."""
 
     __slots__ = ("_release", "_session")
 
-    def __init__(self, session: Session, release: Callable[[], None]) -> None:
+    def __init__(self, session: ExecSession, release: Callable[[], None]) -> None:
         self._session = session
         self._release = release
 
     async def read(self) -> bytes:
         return await self._session.read()
 
-    async def read_errors(self) -> bytes:
-        return await self._session.read_errors()
+    async def read_stderr(self) -> bytes:
+        return await self._session.read_stderr()
 
     async def write(self, data: bytes) -> None:
         await self._session.write(data)
@@ -316,8 +326,8 @@ class _Counted:
     def resize(self, columns: int, rows: int) -> None:
         self._session.resize(columns, rows)
 
-    def signal(self, number: int) -> None:
-        self._session.signal(number)
+    def send_signal(self, number: int) -> None:
+        self._session.send_signal(number)
 
     async def wait(self) -> int:
         return await self._session.wait()
@@ -327,18 +337,18 @@ class _Counted:
         self._session.close()
 
 
-def _translated(error: BaseException) -> BaseException:
+def _translate_error(error: BaseException) -> BaseException:
     return Conflict(str(error).rstrip(".")) if isinstance(error, ExecRefused) else error
 
 
-def _entrance(job: JobSummary, snapshot: JobSnapshot, task: TaskAttempt) -> Entrance:
-    return Entrance(
+def _build_target(job: JobSummary, snapshot: JobSnapshot, task: TaskAttempt) -> ExecTarget:
+    return ExecTarget(
         job=job,
         task=task.task,
-        attempt_id=snapshot.attempt_id(task),
+        attempt_id=snapshot.build_attempt_id(task),
         attempt=snapshot.attempt,
         held=task.state is TaskState.HELD,
-        files_only=task.held is not None and (task.held.ended or task.held.keep is Keep.FILES),
+        files_only=task.held is not None and (task.held.ended or task.held.keep is HoldScope.FILES),
         ports=task.ports,
     )
 
@@ -347,65 +357,71 @@ def _is_open(task: TaskAttempt) -> bool:
     return task.state in (TaskState.RUNNING, TaskState.HELD)
 
 
-# -- which task somebody means, or why there is none
+# -- task choice
 
 
-def _choose(snapshot: JobSnapshot, wanted: str | None, waiting: tuple[str, ...]) -> TaskAttempt:
+def _choose_task(snapshot: JobSnapshot, wanted: str | None, waiting: tuple[str, ...]) -> TaskAttempt:
     if wanted is not None and snapshot.tasks:
-        return _need_open(snapshot, _named(snapshot, wanted))
+        return _require_open(snapshot, _find_task(snapshot, wanted))
     open_ones = [task for task in snapshot.tasks if _is_open(task)]
     if not open_ones:
-        raise _not_started(snapshot, waiting)
+        raise _build_not_started(snapshot, waiting)
     return next((task for task in open_ones if task.state is TaskState.HELD), open_ones[0])
 
 
-def _named(snapshot: JobSnapshot, wanted: str) -> TaskAttempt:
-    """By its role's name, or as OpenPAI's variables spell it."""
-    plain = plain_roles(role.name for role in snapshot.job.roles)
+def _find_task(snapshot: JobSnapshot, wanted: str) -> TaskAttempt:
+    """Find a task by name, also in the spelling of OpenPAI's variables."""
+    plain = normalize_roles(role.name for role in snapshot.job.roles)
     for spelled in ({}, plain):
         for task in snapshot.tasks:
             if f"{spelled.get(task.role, task.role)}-{task.index}" == wanted:
                 return task
     names = [task.task for task in snapshot.tasks]
-    known = ", ".join(names[:MAX_NAMED]) + (", …" if len(names) > MAX_NAMED else "")
-    hint = nearest(wanted[:100], names) or msg("Its tasks are {known}.", known=known)
+    known = ", ".join(names[:MAX_LISTED_TASKS]) + (", …" if len(names) > MAX_LISTED_TASKS else "")
+    hint = suggest_name(wanted[:100], names) or msg("Choose one of its tasks: {known}.", known=known)
     raise NotFound(msg("{id} has no task {wanted}", id=snapshot.id, wanted=wanted[:100]), field="task", hint=hint)
 
 
-def _need_open(snapshot: JobSnapshot, task: TaskAttempt) -> TaskAttempt:
+def _require_open(snapshot: JobSnapshot, task: TaskAttempt) -> TaskAttempt:
     if _is_open(task):
         return task
     others = [other.task for other in snapshot.tasks if _is_open(other)]
-    hint = msg("These can be entered: {others}.", others=", ".join(others[:MAX_NAMED])) if others else None
+    hint = (
+        msg("Choose a task that is running or on hold: {others}.", others=", ".join(others[:MAX_LISTED_TASKS]))
+        if others
+        else None
+    )
     if task.state.ended:
-        when = msg(" at {finished_at}", finished_at=_moment(task.finished_at)) if task.finished_at else ""
+        when = msg(" at {finished_at}", finished_at=_format_time(task.finished_at)) if task.finished_at else ""
         raise Conflict(
-            msg("{task} of {id} ended{when}; its container is gone", task=task.task, id=snapshot.id, when=when),
+            msg(
+                "{task} of {id} ended{when}; its container no longer exists", task=task.task, id=snapshot.id, when=when
+            ),
             hint=hint,
         )
     raise Conflict(
         msg("{task} of {id} has not started yet", task=task.task, id=snapshot.id),
-        hint=hint or msg("Try again once it runs."),
+        hint=hint or msg("Try again when it is running."),
     )
 
 
-def _not_started(snapshot: JobSnapshot, waiting: tuple[str, ...]) -> Conflict:
+def _build_not_started(snapshot: JobSnapshot, waiting: tuple[str, ...]) -> Conflict:
     if snapshot.tasks and all(task.state.ended for task in snapshot.tasks):
         return Conflict(
-            msg("No task of {id} runs any more", id=snapshot.id),
-            hint=msg("It is ending, or is about to be tried again."),
+            msg("No task of {id} is running", id=snapshot.id),
+            hint=msg("Check its state with `holdfast show`: it is ending or about to be retried."),
         )
-    hint = msg("It waits: {x1}", x1=waiting[0]) if waiting else msg("Try again once it runs.")
+    hint = msg("The job is pending: {reason}", reason=waiting[0]) if waiting else msg("Try again when it is running.")
     return Conflict(msg("{id} has not started yet", id=snapshot.id), hint=hint)
 
 
-def _is_over(job: JobSummary) -> Conflict:
-    when = msg(" at {finished_at}", finished_at=_moment(job.finished_at)) if job.finished_at else ""
-    hint = msg("Run it again: `holdfast rerun {id}`.", id=job.id)
+def _build_job_ended(job: JobSummary) -> Conflict:
+    when = msg(" at {finished_at}", finished_at=_format_time(job.finished_at)) if job.finished_at else ""
+    hint = msg("Rerun the job: `holdfast rerun {id}`.", id=job.id)
     if job.state is JobState.FAILED:
-        hint = msg("Run it with --hold to keep it next time: `holdfast rerun {id} --hold`.", id=job.id)
-    return Conflict(msg("{id} ended{when}; its container is gone", id=job.id, when=when), hint=hint)
+        hint = msg("Rerun the job with a hold on failure: `holdfast rerun {id} --hold`.", id=job.id)
+    return Conflict(msg("{id} ended{when}; its containers no longer exist", id=job.id, when=when), hint=hint)
 
 
-def _moment(when: datetime) -> str:
+def _format_time(when: datetime) -> str:
     return f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

@@ -1,4 +1,4 @@
-"""Who comes by SSH: by a key of their own, by one that holds for minutes, by a token, or by the key of a job."""
+"""SSH authentication: by a user's key, a short-lived key, a token, or a job's key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.core.access import Actor
 from holdfast.core.errors import NotLoggedIn
 from holdfast.core.messages import msg
 from holdfast.core.records import User
-from holdfast.launching.keys import job_pair, job_purpose
+from holdfast.launching.keys import make_job_pair, make_job_purpose
 from holdfast.store import people
 from holdfast.store.database import Store
 from holdfast.store.jobs import records as job_rows
@@ -22,35 +22,35 @@ from holdfast.store.jobs import records as job_rows
 from ..audit import AuditedStore
 from ..people.access_tokens import AccessTokens
 from ..people.failed_logins import FailedLogins
-from ..people.ssh_keys import check_public_key, key_blobs, others_key
+from ..people.ssh_keys import build_key_in_use, check_public_key, list_key_blobs
 
-LASTS = 600.0  # seconds that a short-lived key is good for a login
+KEY_LIFETIME = 600.0  # seconds that a short-lived key is valid
 MAX_PER_USER = 20  # short-lived keys of one user
-MAX_COUNT = 10_000  # of all
+MAX_SHORT_LIVED_KEYS = 10_000  # of all
 MAX_PASSWORD_LENGTH = 200
 
-Derive = Callable[[bytes], bytes]
+DeriveKey = Callable[[bytes], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
-    """What somebody has shown. It may lose its worth while they are inside: ask again who they are."""
+class SshCredential:
+    """An accepted credential. It can be revoked during a session, so load its actors again."""
 
-    ask: Callable[[], Awaitable[Sequence[Actor]]]
-    how: str  # key, short-lived key, token, job's key
-    job_id: str = ""  # the only job it is good for; empty: all that the actor may enter
+    load_actors: Callable[[], Awaitable[Sequence[Actor]]]
+    kind: str  # key, short-lived key, token, job's key
+    job_id: str = ""  # the only job it is valid for; empty: all that the actor can open sessions in
 
-    async def actors(self) -> Sequence[Actor]:
-        """Whom it speaks for now: of old, several users may have one key. None once it is not good any more."""
+    async def list_actors(self) -> Sequence[Actor]:
+        """Return its users: old installations can have one key for several users. Empty once it is revoked."""
         try:
-            return await self.ask()
+            return await self.load_actors()
         except NotLoggedIn:
             return ()
 
 
 @dataclass(slots=True)
-class _Ring:
-    """Every user's keys, as they were at `mark`."""
+class _KeyIndex:
+    """The keys of all users, as of `mark`."""
 
     mark: int = -1
     users: Mapping[bytes, tuple[User, ...]] = field(default_factory=dict)  # by the key
@@ -58,11 +58,11 @@ class _Ring:
 
 
 @dataclass(frozen=True, slots=True)
-class _ShortLived:
+class _ShortLivedKey:
     blob: bytes
     user: str
     token_id: str
-    until: float  # by the monotonic clock
+    until: float  # monotonic
 
 
 class SshLogins:
@@ -70,7 +70,7 @@ class SshLogins:
         self,
         store: AuditedStore,
         access: AccessTokens,
-        derive: Derive | None,
+        derive: DeriveKey | None,
         *,
         clock: Callable[[], datetime],
         monotonic: Callable[[], float],
@@ -81,106 +81,106 @@ class SshLogins:
         self._clock = clock
         self._monotonic = monotonic
         self._failures = FailedLogins(store, monotonic)
-        self._ring = _Ring()
-        self._short: list[_ShortLived] = []
+        self._ring = _KeyIndex()
+        self._short: list[_ShortLivedKey] = []
 
-    # -- showing something
+    # -- authentication
 
-    async def by_key(self, blob: bytes, job_id: str) -> Proof | None:
-        """`blob`: the public key as it goes over the wire. `job_id`: where its holder wants in, if that is an id."""
-        if await self._owners(blob):
-            return Proof(lambda: self._owners(blob), "key")
-        short = [each for each in self._good_short() if each.blob == blob]
+    async def authenticate_key(self, blob: bytes, job_id: str) -> SshCredential | None:
+        """Authenticate by public key. `blob`: in wire format. `job_id`: the requested job, if given by id."""
+        if await self._find_key_owners(blob):
+            return SshCredential(lambda: self._find_key_owners(blob), "key")
+        short = [each for each in self._list_valid_keys() if each.blob == blob]
         if short:
-            return Proof(lambda: self._holders(short), msg("short-lived key"))
+            return SshCredential(lambda: self._load_holders(short), msg("short-lived key"))
         if await self.is_job_key(blob, job_id):
-            return Proof(lambda: self._owner_of(job_id), msg("job's key"), job_id)
+            return SshCredential(lambda: self._find_job_owner(job_id), msg("job key"), job_id)
         return None
 
-    async def by_token(self, text: str, address: str) -> Proof | None:
-        """A token in place of a password. A token cannot be guessed, so no failure of others refuses a right one."""
+    async def authenticate_token(self, text: str, address: str) -> SshCredential | None:
+        """Authenticate by a token used as password. Valid tokens are never throttled: they cannot be guessed."""
         try:
-            known = await self._access.known(text[:MAX_PASSWORD_LENGTH])
+            known = await self._access.resolve_token(text[:MAX_PASSWORD_LENGTH])
         except NotLoggedIn:
-            await self._failures.note(None, address)
+            await self._failures.record_failure(None, address)
             return None
         token_id = known.token.id
-        return Proof(lambda: self._holder(token_id), "token")
+        return SshCredential(lambda: self._load_token_holder(token_id), "token")
 
     async def is_job_key(self, blob: bytes, job_id: str) -> bool:
-        """Whether it is the key that all tasks of this job have."""
-        if self._derive is None or not blob or not await self._rows.read(_job_user, job_id):
+        """Return whether this is the key shared by all tasks of the job."""
+        if self._derive is None or not blob or not await self._rows.read(_find_job_user, job_id):
             return False
-        public = job_pair(self._derive(job_purpose(job_id))).public
+        public = make_job_pair(self._derive(make_job_purpose(job_id))).public
         return base64.b64decode(public.split(" ")[1]) == blob
 
-    # -- keys that hold for minutes
+    # -- short-lived keys
 
-    async def remember(self, login: str, public_key: str) -> datetime:
-        """A key for whoever is logged in by this token; until when it opens."""
+    async def register_key(self, login: str, public_key: str) -> datetime:
+        """Register a key for the user of this login. Return when it expires."""
         line = check_public_key(public_key, "public_key")
-        known = await self._access.known(login)
+        known = await self._access.resolve_token(login)
         blob, user, now = base64.b64decode(line.split(" ")[1]), known.actor.name, self._monotonic()
-        if any(owner.name != user for owner in await self._owners(blob)):
-            raise others_key("public_key")
-        if any(each.user != user for each in self._good_short() if each.blob == blob):
-            raise others_key("public_key")
-        others = [each for each in self._good_short() if not (each.blob == blob and each.user == user)]
+        if any(owner.name != user for owner in await self._find_key_owners(blob)):
+            raise build_key_in_use("public_key")
+        if any(each.user != user for each in self._list_valid_keys() if each.blob == blob):
+            raise build_key_in_use("public_key")
+        others = [each for each in self._list_valid_keys() if not (each.blob == blob and each.user == user)]
         own = [each for each in others if each.user == user]
         spare = own[: max(0, len(own) - MAX_PER_USER + 1)]
-        kept = [each for each in others if each not in spare][-MAX_COUNT + 1 :]
-        self._short = [*kept, _ShortLived(blob, user, known.token.id, now + LASTS)]
-        return self._clock() + timedelta(seconds=LASTS)
+        kept = [each for each in others if each not in spare][-MAX_SHORT_LIVED_KEYS + 1 :]
+        self._short = [*kept, _ShortLivedKey(blob, user, known.token.id, now + KEY_LIFETIME)]
+        return self._clock() + timedelta(seconds=KEY_LIFETIME)
 
-    def _good_short(self) -> list[_ShortLived]:
+    def _list_valid_keys(self) -> list[_ShortLivedKey]:
         now = self._monotonic()
         return [each for each in self._short if each.until >= now]
 
-    # -- who that is, as things stand now
+    # -- current users
 
     @property
-    def mark(self) -> int:
-        """Of changes to users, groups, keys and tokens: take it, look, then wait for `changed`."""
-        return self._access.mark
+    def change_mark(self) -> int:
+        """Version of users, groups, keys and tokens. Read it before a check, then wait for a newer one."""
+        return self._access.generation
 
-    async def changed(self, mark: int, timeout: float) -> None:
-        await self._access.changed(mark, timeout)
+    async def wait_for_change(self, mark: int, timeout: float) -> None:
+        await self._access.wait_for_change(mark, timeout)
 
-    async def _owners(self, blob: bytes) -> list[Actor]:
+    async def _find_key_owners(self, blob: bytes) -> list[Actor]:
         async with self._ring.lock:
-            if self._ring.mark != self._access.mark:
-                mark = self._access.mark  # before the look: what changes meanwhile is looked at next time
-                self._ring.users = await self._rows.read(_all_keys)
+            if self._ring.mark != self._access.generation:
+                mark = self._access.generation  # before reading: later changes are read next time
+                self._ring.users = await self._rows.read(_load_key_index)
                 self._ring.mark = mark
-        return [self._access.standing(user) for user in self._ring.users.get(blob, ())]
+        return [self._access.build_actor(user) for user in self._ring.users.get(blob, ())]
 
-    async def _holders(self, short: Sequence[_ShortLived]) -> list[Actor]:
+    async def _load_holders(self, short: Sequence[_ShortLivedKey]) -> list[Actor]:
         found = []
         for each in short:
             try:
-                found.append(await self._access.holder(each.token_id))
+                found.append(await self._access.resolve_holder(each.token_id))
             except NotLoggedIn:
                 continue
         return found
 
-    async def _holder(self, token_id: str) -> list[Actor]:
-        return [await self._access.holder(token_id)]
+    async def _load_token_holder(self, token_id: str) -> list[Actor]:
+        return [await self._access.resolve_holder(token_id)]
 
-    async def _owner_of(self, job_id: str) -> list[Actor]:
-        name = await self._rows.read(_job_user, job_id)
+    async def _find_job_owner(self, job_id: str) -> list[Actor]:
+        name = await self._rows.read(_find_job_user, job_id)
         user = await self._rows.read(people.get_user, name) if name else None
-        return [] if user is None or user.disabled else [self._access.standing(user)]
+        return [] if user is None or user.disabled else [self._access.build_actor(user)]
 
 
-def _job_user(conn: Connection, job_id: str) -> str:
-    """Of the job with exactly this id; empty when there is none."""
-    found = job_rows.find(conn, job_id) if job_id else None
+def _find_job_user(conn: Connection, job_id: str) -> str:
+    """Return the user of the job with exactly this id; empty if there is none."""
+    found = job_rows.find_job(conn, job_id) if job_id else None
     return found.user if found is not None and found.id == job_id else ""
 
 
-def _all_keys(conn: Connection) -> dict[bytes, tuple[User, ...]]:
+def _load_key_index(conn: Connection) -> dict[bytes, tuple[User, ...]]:
     found: dict[bytes, tuple[User, ...]] = {}
     for user in people.list_users(conn):
-        for blob in [] if user.disabled else key_blobs(user.extension):
+        for blob in [] if user.disabled else list_key_blobs(user.extension):
             found[blob] = (*found.get(blob, ()), user)
     return found

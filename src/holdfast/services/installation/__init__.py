@@ -1,1 +1,1 @@
-"""The installation itself: status, settings in force, audit, disk usage."""
+"""The installation: status, effective settings, monitoring and disk usage."""

@@ -1,6 +1,6 @@
-"""The settings in force, for admins to look at: what each is for, what it is, and where that was said.
+"""The effective settings, for admins: description, value and source of each.
 
-They are read once, at the start; to change one is to change the file, the environment or the options, and start anew.
+They are read once at startup; to change one, change the file, the environment or the options and restart the server.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from pydantic import BaseModel
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
-from holdfast.core.access import Actor, Verb, may
-from holdfast.core.errors import Forbidden
+from holdfast.core.access import Actor
 from holdfast.core.messages import msg
 from holdfast.settings import Settings
+
+from ..permissions import require_admin
 
 MASK = "***"
 
@@ -31,12 +32,12 @@ class SettingView:
     value: str
     default: str
     source: str  # default, file, environment or option
-    line: str | None  # how it is written in the file, below [section]; None: it is a table of its own
-    variable: str  # of the environment
+    line: str | None  # its line in the file below [section]; None: it is a table
+    variable: str  # environment variable
 
 
 @dataclass(frozen=True, slots=True)
-class SettingsInForce:
+class EffectiveSettings:
     file: Path
     settings: tuple[SettingView, ...]
 
@@ -46,33 +47,32 @@ class Configuration:
         self._settings = settings
         self._file = home / "holdfast.toml"
 
-    def in_force(self, actor: Actor) -> SettingsInForce:
-        if not may(actor, Verb.MANAGE_PLACE):
-            raise Forbidden(msg("Only admins see the settings"))
-        return SettingsInForce(self._file, tuple(self._views()))
+    def list_settings(self, actor: Actor) -> EffectiveSettings:
+        require_admin(actor, msg("Only admins can see the settings"))
+        return EffectiveSettings(self._file, tuple(self._build_views()))
 
-    def _views(self) -> list[SettingView]:
+    def _build_views(self) -> list[SettingView]:
         found = []
         for section in Settings.model_fields:
             values: BaseModel = getattr(self._settings, section)
             for name, info in type(values).model_fields.items():
-                value = _masked(section, name, getattr(values, name))
+                value = _mask_value(section, name, getattr(values, name))
                 found.append(
                     SettingView(
                         section=section,
                         name=name,
                         description=info.description or "",
-                        value=_say(value),
-                        default=_say(info.default),
-                        source=self._settings.source_of(section, name),
-                        line=_line(name, value),
+                        value=_format_value(value),
+                        default=_format_value(info.default),
+                        source=self._settings.get_source(section, name),
+                        line=_format_toml_line(name, value),
                         variable=f"HOLDFAST_{section}_{name}".upper(),
                     )
                 )
         return found
 
 
-def _masked(section: str, name: str, value: Any) -> Any:
+def _mask_value(section: str, name: str, value: Any) -> Any:
     if (section, name) == ("mail", "password") and value:
         return MASK
     return _hide_password(value) if (section, name) == ("store", "url") and value else value
@@ -87,7 +87,7 @@ def _hide_password(address: str) -> str:
     return url.update_query_dict(hidden).render_as_string(hide_password=True)
 
 
-def _say(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None:
         return "unset"
     if isinstance(value, bool):
@@ -99,8 +99,8 @@ def _say(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _line(name: str, value: Any) -> str | None:
-    """TOML writes these as JSON does."""
+def _format_toml_line(name: str, value: Any) -> str | None:
+    """Return the TOML line; these values have the same syntax in JSON."""
     if isinstance(value, Mapping):
         return None
     if value is None:

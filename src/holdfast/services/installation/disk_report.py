@@ -1,4 +1,4 @@
-"""What takes room on the server's disks, by kind and by user."""
+"""Disk usage of the server by kind and by user."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
-from holdfast.core.access import Actor, Verb, may
+from holdfast.core.access import Actor
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
-from holdfast.core.errors import Forbidden
-from holdfast.core.job import Keep
+from holdfast.core.job import HoldScope
 from holdfast.core.messages import msg
-from holdfast.disk_space import DiskMarks, DiskSpace, read_disk_space
-from holdfast.engines.base import Engine, ImageInfo, LimitsDisk, LogUse
+from holdfast.disk_space import DiskSpace, DiskThresholds, read_disk_space
+from holdfast.engines.base import Engine, ImageInfo, LogUse, SupportsDiskLimits
 from holdfast.hang_guard import HangGuard, NotResponding
 from holdfast.shared_folders import SharedFolders
 from holdfast.store.database import Store
-from holdfast.store.jobs import endings
+from holdfast.store.jobs import finish_times
 from holdfast.tree_size import measure_tree
 
 from ..control import Control
-from ..jobs.artifact_retention import ArtifactSweep
-from ..refusals import Unavailable
+from ..errors import Unavailable
+from ..jobs.artifact_retention import ArtifactCleanup
+from ..permissions import require_admin
 
 T = TypeVar("T")
 
-SCAN_TIMEOUT = 10.0  # seconds for each kind; what is not counted by then is left out, and the report says so
-DISK_TIMEOUT = 60.0  # seconds for the disk to answer
+SCAN_TIMEOUT = 10.0  # seconds for each kind; after that the report is marked as incomplete
+DISK_TIMEOUT = 60.0  # seconds for the disk to respond
 
 
 class StorageKind(StrEnum):
     LOGS = "logs"  # of jobs that have ended
     ARTIFACTS = "artifacts"
-    HELD = "held"  # files of held tasks whose processes are gone
+    HELD = "held"  # files of tasks on hold without processes
     IMAGES = "images"
     METRICS = "metrics"
     TASKS = "tasks"  # files of tasks that run
@@ -69,7 +69,7 @@ class StorageReport:
 
 @dataclass(frozen=True, slots=True)
 class JobStorage:
-    """What is kept of one job that has ended."""
+    """Stored files of one ended job."""
 
     user: str
     finished_at: datetime
@@ -85,8 +85,8 @@ class DiskReports:
         control: Control,
         home: Path,
         shared: SharedFolders,
-        artifacts: ArtifactSweep,
-        marks: DiskMarks,
+        artifacts: ArtifactCleanup,
+        marks: DiskThresholds,
         *,
         clock: Callable[[], datetime],
     ) -> None:
@@ -101,123 +101,125 @@ class DiskReports:
         self._reach = HangGuard("disk-report")
         self._turn = asyncio.Lock()  # one at a time: it reads every folder
 
-    async def report(self, actor: Actor) -> StorageReport:
-        """For admins. It may take some seconds."""
-        if not may(actor, Verb.MANAGE_PLACE):
-            raise Forbidden(msg("Only admins see what takes room on the disk"))
+    async def build_report(self, actor: Actor) -> StorageReport:
+        """Measure disk usage, which may take some seconds; admins only."""
+        require_admin(actor, msg("Only admins can see disk usage"))
         async with self._turn:
-            return await self._report()
+            return await self._build_report()
 
-    async def _report(self) -> StorageReport:
-        space = await self._in_thread(lambda: read_disk_space(self._home))
-        logs, complete = await self.logs()
-        artifacts = await self.artifacts(self._clock())
-        files, everything = await self._measure(self._shared.root)
-        metrics, all_metrics = await self._measure(self._home / "metrics")
+    async def _build_report(self) -> StorageReport:
+        space = await self._run_in_thread(lambda: read_disk_space(self._home))
+        logs, complete = await self.measure_logs()
+        artifacts = await self.measure_artifacts(self._clock())
+        files, everything = await self._measure_folder(self._shared.root)
         kept = sum(job.bytes for job in artifacts.values())
         items = (
-            _item(StorageKind.LOGS, logs),
-            _item(StorageKind.ARTIFACTS, artifacts),
-            await self._held(),
-            await self._images(),
-            StorageItem(kind=StorageKind.METRICS, bytes=metrics),
-            await self._tasks(),
+            _build_item(StorageKind.LOGS, logs),
+            _build_item(StorageKind.ARTIFACTS, artifacts),
+            await self._build_held_item(),
+            await self._build_image_item(),
+            StorageItem(kind=StorageKind.METRICS, bytes=await self._measure_database("metrics.db")),
+            await self._build_task_item(),
             StorageItem(kind=StorageKind.FILES, bytes=max(0, files - kept)),
-            StorageItem(kind=StorageKind.DATABASE, bytes=await self._in_thread(self._database)),
+            StorageItem(kind=StorageKind.DATABASE, bytes=await self._measure_database("holdfast.db")),
         )
         return StorageReport(
             disk=space,
-            full_below=self._marks.full(space),
+            full_below=self._marks.get_full_bytes(space),
             items=items,
-            users=_by_user({StorageKind.LOGS: logs, StorageKind.ARTIFACTS: artifacts}),
-            complete=complete and everything and all_metrics,
+            users=_sum_by_user({StorageKind.LOGS: logs, StorageKind.ARTIFACTS: artifacts}),
+            complete=complete and everything,
         )
 
-    async def logs(self) -> tuple[dict[str, JobStorage], bool]:
-        """Of jobs that have ended; with whether all were counted."""
-        if not isinstance(self._engine, LimitsDisk):
+    async def measure_logs(self) -> tuple[dict[str, JobStorage], bool]:
+        """Return the logs of ended jobs, and whether all were counted."""
+        if not isinstance(self._engine, SupportsDiskLimits):
             return {}, True
         found, complete = await self._engine.scan_logs(SCAN_TIMEOUT)
-        return await self._ended(found), complete
+        return await self._select_ended_jobs(found), complete
 
-    async def artifacts(self, before: datetime) -> dict[str, JobStorage]:
-        """Of jobs that ended before then."""
-        due = await self._artifacts.find_due(before)
+    async def measure_artifacts(self, before: datetime) -> dict[str, JobStorage]:
+        """Return the artifacts of jobs that ended before `before`."""
+        due = await self._artifacts.find_expired_artifacts(before)
         deadline = time.monotonic() + SCAN_TIMEOUT
 
-        def measure() -> dict[str, LogUse]:
-            places = {id: self._shared.artifacts(group, id) for group, ids in due.items() for id in ids}
+        def measure_group() -> dict[str, LogUse]:
+            places = {id: self._shared.get_artifacts(group, id) for group, ids in due.items() for id in ids}
             return {id: LogUse(measure_tree(folder, deadline), 1) for id, folder in places.items()}
 
-        return await self._ended(await self._in_thread(measure))
+        return await self._select_ended_jobs(await self._run_in_thread(measure_group))
 
-    def held(self, before: datetime) -> list[tuple[JobSnapshot, TaskAttempt]]:
-        """Tasks of which nothing but files is held, since before then."""
+    def list_held_tasks(self, before: datetime) -> list[tuple[JobSnapshot, TaskAttempt]]:
+        """Return tasks of which only files are on hold, since before `before`."""
         return [
             (snapshot, task)
-            for snapshot, task in self._control.held()
-            if task.held and task.held.keep is Keep.FILES and task.stop is None and task.held.since <= before
+            for snapshot, task in self._control.list_held_tasks()
+            if task.held and task.held.keep is HoldScope.FILES and task.stop is None and task.held.since <= before
         ]
 
-    async def held_bytes(self, held: list[tuple[JobSnapshot, TaskAttempt]]) -> int:
-        ids = [snapshot.attempt_id(task) for snapshot, task in held]
-        return sum((await self._engine.measure_ended(ids)).values()) if isinstance(self._engine, LimitsDisk) else 0
+    async def measure_held_files(self, held: list[tuple[JobSnapshot, TaskAttempt]]) -> int:
+        ids = [snapshot.build_attempt_id(task) for snapshot, task in held]
+        return (
+            sum((await self._engine.measure_ended(ids)).values()) if isinstance(self._engine, SupportsDiskLimits) else 0
+        )
 
-    async def unused_images(self, before: datetime) -> list[ImageInfo]:
-        """Imported before then, and named by no job that has not ended."""
+    async def list_unused_images(self, before: datetime) -> list[ImageInfo]:
+        """Return images imported before `before` that no unfinished job uses."""
         used = {
-            _plain_name(role.image)
-            for snapshot in self._control.snapshots()
+            _strip_latest_tag(role.image)
+            for snapshot in self._control.list_snapshots()
             for role in snapshot.job.roles
             if role.image
         }
         return [
             image
-            for image in await self._engine.images()
-            if image.created_at is not None and image.created_at <= before and _plain_name(image.name) not in used
+            for image in await self._engine.list_images()
+            if image.created_at is not None and image.created_at <= before and _strip_latest_tag(image.name) not in used
         ]
 
-    async def _ended(self, uses: Mapping[str, LogUse]) -> dict[str, JobStorage]:
-        owners = await self._store.read(endings.owners, list(uses)) if uses else {}
+    async def _select_ended_jobs(self, uses: Mapping[str, LogUse]) -> dict[str, JobStorage]:
+        owners = await self._store.read(finish_times.load_job_owners, list(uses)) if uses else {}
         return {
             id: JobStorage(user, finished, uses[id].bytes, uses[id].tasks)
             for id, (user, finished) in owners.items()
             if finished is not None
         }
 
-    async def _held(self) -> StorageItem:
-        held = self.held(self._clock())
+    async def _build_held_item(self) -> StorageItem:
+        held = self.list_held_tasks(self._clock())
         oldest = min((task.held.since for _, task in held if task.held), default=None)
-        return StorageItem(kind=StorageKind.HELD, bytes=await self.held_bytes(held), count=len(held), oldest=oldest)
+        return StorageItem(
+            kind=StorageKind.HELD, bytes=await self.measure_held_files(held), count=len(held), oldest=oldest
+        )
 
-    async def _images(self) -> StorageItem:
-        images = [image for image in await self._engine.images() if image.size is not None]
+    async def _build_image_item(self) -> StorageItem:
+        images = [image for image in await self._engine.list_images() if image.size is not None]
         oldest = min((image.created_at for image in images if image.created_at), default=None)
         return StorageItem(
             kind=StorageKind.IMAGES, bytes=sum(image.size or 0 for image in images), count=len(images), oldest=oldest
         )
 
-    async def _tasks(self) -> StorageItem:
-        uses = await self._engine.measure_disk() if isinstance(self._engine, LimitsDisk) else {}
+    async def _build_task_item(self) -> StorageItem:
+        uses = await self._engine.measure_disk() if isinstance(self._engine, SupportsDiskLimits) else {}
         return StorageItem(kind=StorageKind.TASKS, bytes=sum(use.bytes for use in uses.values()), count=len(uses))
 
-    def _database(self) -> int:
-        """0 where it is elsewhere."""
-        return sum(path.stat().st_blocks * 512 for path in self._home.glob("holdfast.db*"))
+    async def _measure_database(self, name: str) -> int:
+        """Return the size of a database with its log and backups; 0 if it is not in the state folder."""
+        return await self._run_in_thread(lambda: sum(_measure_file(path) for path in self._home.glob(f"{name}*")))
 
-    async def _measure(self, folder: Path) -> tuple[int, bool]:
+    async def _measure_folder(self, folder: Path) -> tuple[int, bool]:
         deadline = time.monotonic() + SCAN_TIMEOUT
-        found = await self._in_thread(lambda: measure_tree(folder, deadline))
+        found = await self._run_in_thread(lambda: measure_tree(folder, deadline))
         return found, time.monotonic() < deadline
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
+    async def _run_in_thread(self, work: Callable[[], T]) -> T:
         try:
             return await self._reach.run(work, DISK_TIMEOUT)
         except NotResponding:
-            raise Unavailable(msg("The disk does not answer"), hint=msg("Try again later.")) from None
+            raise Unavailable(msg("The disk is not responding"), hint=msg("Try again later.")) from None
 
 
-def _item(kind: StorageKind, jobs: Mapping[str, JobStorage]) -> StorageItem:
+def _build_item(kind: StorageKind, jobs: Mapping[str, JobStorage]) -> StorageItem:
     return StorageItem(
         kind=kind,
         bytes=sum(job.bytes for job in jobs.values()),
@@ -226,7 +228,7 @@ def _item(kind: StorageKind, jobs: Mapping[str, JobStorage]) -> StorageItem:
     )
 
 
-def _by_user(jobs: Mapping[StorageKind, Mapping[str, JobStorage]]) -> dict[str, dict[StorageKind, int]]:
+def _sum_by_user(jobs: Mapping[StorageKind, Mapping[str, JobStorage]]) -> dict[str, dict[StorageKind, int]]:
     found: dict[str, dict[StorageKind, int]] = {}
     for kind, kept in jobs.items():
         for job in kept.values():
@@ -235,5 +237,12 @@ def _by_user(jobs: Mapping[StorageKind, Mapping[str, JobStorage]]) -> dict[str, 
     return dict(sorted(found.items(), key=lambda item: -sum(item[1].values())))
 
 
-def _plain_name(image: str) -> str:
+def _measure_file(path: Path) -> int:
+    try:
+        return path.stat().st_blocks * 512
+    except FileNotFoundError:  # removed since it was listed
+        return 0
+
+
+def _strip_latest_tag(image: str) -> str:
     return image.removesuffix(":latest")

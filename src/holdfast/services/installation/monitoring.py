@@ -1,4 +1,4 @@
-"""How everything stands at one moment, for whoever watches the place from outside: jobs, tasks, machines, quotas."""
+"""A snapshot of jobs, tasks, nodes and quotas for external monitoring."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from holdfast.core.access import Actor, Verb, may
+from holdfast.core.access import Actor, Permission, has_permission
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.errors import Forbidden
 from holdfast.core.messages import msg
-from holdfast.core.metrics.samples import Current, GpuState
+from holdfast.core.metrics.samples import CurrentMetrics, GpuState
 from holdfast.core.notifications import NotificationState
-from holdfast.core.scheduling.placement import GroupUse, NodeUse
-from holdfast.engines.base import Engine, WatchesGpus
+from holdfast.core.scheduling.placement import GroupUsage, NodeUsage
+from holdfast.engines.base import Engine, SupportsGpuStates
 from holdfast.store.database import Store
 from holdfast.store.errors import StoreError
 from holdfast.store.notifications import records as notifications
 
 from ..control import Control
 from ..metrics.service import Metrics
-from .status import Disk, Health, Place
+from .status import Disk, Health, Installation
 
-Running = tuple[JobSnapshot, TaskAttempt, Current]  # a task, with its newest figures
+RunningTask = tuple[JobSnapshot, TaskAttempt, CurrentMetrics]  # a task with its newest sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class MonitoringSnapshot:
     at: datetime
     jobs: Sequence[JobSnapshot]  # that are not final
-    totals: Mapping[str, int]  # since the server started, see Control.totals
-    nodes: Sequence[NodeUse]
-    groups: Sequence[GroupUse]
-    running: Sequence[Running] = ()  # that have been looked at
-    gpus: Mapping[str, Sequence[GpuState]] = field(default_factory=dict)  # of each machine that tells
+    totals: Mapping[str, int]  # since the server started, see Control.get_job_totals
+    nodes: Sequence[NodeUsage]
+    groups: Sequence[GroupUsage]
+    running: Sequence[RunningTask] = ()  # that have a sample
+    gpus: Mapping[str, Sequence[GpuState]] = field(default_factory=dict)  # node -> GPUs, where available
     disks: Sequence[Disk] = ()
     notifications: Mapping[NotificationState, int] = field(default_factory=dict)  # how many
     health: Health = field(default_factory=Health)
@@ -45,13 +45,13 @@ class Monitoring:
         store: Store,
         engine: Engine,
         control: Control,
-        place: Place,
+        place: Installation,
         metrics: Metrics,
         *,
         is_open: bool,
         clock: Callable[[], datetime],
     ) -> None:
-        self.is_open = is_open  # to anybody, without login
+        self.is_open = is_open  # to everyone, without login
         self._store = store
         self._engine = engine
         self._control = control
@@ -59,33 +59,37 @@ class Monitoring:
         self._metrics = metrics
         self._clock = clock
 
-    async def standing(self, actor: Actor | None) -> Standing:
-        """`actor`: None where nobody logged in."""
-        if not self.is_open and (actor is None or not may(actor, Verb.MANAGE_PLACE)):
+    async def take_snapshot(self, actor: Actor | None) -> MonitoringSnapshot:
+        """Return a snapshot. `actor`: None without login."""
+        if not self.is_open and (actor is None or not has_permission(actor, Permission.MANAGE_INSTALLATION)):
             raise Forbidden(
-                msg("Only admins read how everything stands"),
-                hint=msg("Use an admin's token, or let everybody read it with the setting metrics.open."),
+                msg("Only admins can read the server's metrics"),
+                hint=msg("Use an admin's token, or allow public access with the setting metrics.open."),
             )
-        nodes, groups = self._control.use()
-        return Standing(
+        nodes, groups = self._control.get_usage()
+        return MonitoringSnapshot(
             at=self._clock(),
-            jobs=self._control.snapshots(),
-            totals=self._control.totals(),
+            jobs=self._control.list_snapshots(),
+            totals=self._control.get_job_totals(),
             nodes=nodes,
             groups=groups,
-            running=tuple(self._metrics.running()),
-            gpus=await self._gpus(),
-            disks=await self._place.disks(),
-            notifications=await self._notifications(),
-            health=await self._place.health(),
+            running=tuple(self._metrics.iter_running()),
+            gpus=await self._load_gpus(),
+            disks=await self._place.read_disks(),
+            notifications=await self._count_notifications(),
+            health=await self._place.check_health(),
         )
 
-    async def _gpus(self) -> Mapping[str, Sequence[GpuState]]:
-        return await self._engine.gpus() if self._metrics.enabled and isinstance(self._engine, WatchesGpus) else {}
+    async def _load_gpus(self) -> Mapping[str, Sequence[GpuState]]:
+        return (
+            await self._engine.read_gpu_states()
+            if self._metrics.enabled and isinstance(self._engine, SupportsGpuStates)
+            else {}
+        )
 
-    async def _notifications(self) -> Mapping[NotificationState, int]:
-        """A database that is away is told by `well`; the rest can still be told."""
+    async def _count_notifications(self) -> Mapping[NotificationState, int]:
+        """Count notifications; empty if the database is down, which `is_healthy` reports."""
         try:
-            return await self._store.read(notifications.count_by_state)
+            return await self._store.read(notifications.count_notifications_by_state)
         except StoreError:
             return {}

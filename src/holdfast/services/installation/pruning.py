@@ -1,52 +1,54 @@
-"""Freeing room on the server's disk by hand: logs, artifacts, held files, images and metrics that are not needed."""
+"""Prune logs, artifacts, files on hold, images and metrics to free disk space."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
-from holdfast.core.access import Actor, Verb, may
-from holdfast.core.audit import Act, AuditKind
-from holdfast.core.errors import Forbidden, UserError
-from holdfast.core.holds import Ask, HoldRequest
+from holdfast.core.access import Actor
+from holdfast.core.audit import AuditAction, AuditKind
+from holdfast.core.errors import UserError
+from holdfast.core.holds import HoldAction, HoldRequest
 from holdfast.core.messages import msg
-from holdfast.engines.base import Engine, LimitsDisk
-from holdfast.store.jobs import endings
+from holdfast.engines.base import Engine, SupportsDiskLimits
+from holdfast.store.jobs import finish_times
 from holdfast.store.jobs import records as job_rows
-from holdfast.store.metrics.series_files import SHARDS, SeriesFiles
+from holdfast.store.metrics.database import MetricsDatabase
 
 from ..audit import AuditedStore, AuditEntry
 from ..catalogue.images import Images
 from ..control import Control
-from ..jobs.artifact_retention import ArtifactSweep
+from ..jobs.artifact_retention import ArtifactCleanup
+from ..permissions import require_admin
 from .disk_report import PRUNABLE, DiskReports, StorageKind
 
-BATCH = 200  # logs removed at one time
-CALL_TIMEOUT = 10.0  # seconds after which a call ends and says that there is more
+BATCH_SIZE = 200  # logs or jobs' metrics per step
+CALL_TIMEOUT = 10.0  # seconds after which a call returns with `more`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruneRequest:
     kinds: frozenset[StorageKind]
-    images: tuple[str, ...] = ()  # by name; with the kind images and none named: those that no job uses
+    images: tuple[str, ...] = ()  # names; empty with the kind images: unused ones
     older_than: timedelta = timedelta()
     dry_run: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pruned:
+class PrunedItem:
     kind: StorageKind
     count: int  # jobs, tasks or images
-    bytes: int  # 0 for metrics: they are not measured one by one
+    bytes: int  # 0 for metrics, which are not measured per job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruneResult:
-    items: tuple[Pruned, ...]
-    more: bool = False  # it was interrupted: ask again for the rest
+    items: tuple[PrunedItem, ...]
+    more: bool = False  # incomplete: call again for the rest
 
 
 class Pruning:
@@ -56,9 +58,9 @@ class Pruning:
         engine: Engine,
         control: Control,
         reports: DiskReports,
-        artifacts: ArtifactSweep,
+        artifacts: ArtifactCleanup,
         images: Images,
-        metrics: SeriesFiles,
+        metrics: MetricsDatabase,
         *,
         clock: Callable[[], datetime],
     ) -> None:
@@ -72,47 +74,48 @@ class Pruning:
         self._clock = clock
         self._turn = asyncio.Lock()
 
-    async def prune(self, actor: Actor, request: PruneRequest) -> PruneResult:
-        """For admins. Each call does a bounded part of the work; with `more`, the same call goes on with it."""
-        if not may(actor, Verb.MANAGE_PLACE):
-            raise Forbidden(msg("Only admins prune what is kept"))
+    async def prune_storage(self, actor: Actor, request: PruneRequest) -> PruneResult:
+        """Prune storage; admins only. Each call does a bounded part of the work; repeat it while `more` is set."""
+        require_admin(actor, msg("Only admins can prune stored data"))
         if not request.kinds or not request.kinds <= PRUNABLE:
             raise UserError(
-                msg("kinds must name some of {prunable}", prunable=", ".join(sorted(PRUNABLE))), field="kinds"
+                msg("kinds must contain one or more of {kinds}", kinds=", ".join(sorted(PRUNABLE))), field="kinds"
             )
         async with self._turn:
             before = self._clock() - request.older_than
             if request.dry_run:
-                return await self._preview(request, before)
-            return await self._prune(actor, request, before)
+                return await self._preview_prune(request, before)
+            return await self._prune_kinds(actor, request, before)
 
-    async def _preview(self, request: PruneRequest, before: datetime) -> PruneResult:
-        items: list[Pruned] = []
+    async def _preview_prune(self, request: PruneRequest, before: datetime) -> PruneResult:
+        items: list[PrunedItem] = []
         complete = True
         if StorageKind.LOGS in request.kinds:
-            logs, complete = await self.reports.logs()
+            logs, complete = await self.reports.measure_logs()
             due = [job for job in logs.values() if job.finished_at <= before]
             tasks, size = sum(job.tasks for job in due), sum(job.bytes for job in due)
-            items.append(Pruned(kind=StorageKind.LOGS, count=tasks, bytes=size))
+            items.append(PrunedItem(kind=StorageKind.LOGS, count=tasks, bytes=size))
         if StorageKind.ARTIFACTS in request.kinds:
-            kept = await self.reports.artifacts(before)
+            kept = await self.reports.measure_artifacts(before)
             size = sum(job.bytes for job in kept.values())
-            items.append(Pruned(kind=StorageKind.ARTIFACTS, count=len(kept), bytes=size))
+            items.append(PrunedItem(kind=StorageKind.ARTIFACTS, count=len(kept), bytes=size))
         if StorageKind.HELD in request.kinds:
-            held = self.reports.held(before)
-            items.append(Pruned(kind=StorageKind.HELD, count=len(held), bytes=await self.reports.held_bytes(held)))
+            held = self.reports.list_held_tasks(before)
+            items.append(
+                PrunedItem(kind=StorageKind.HELD, count=len(held), bytes=await self.reports.measure_held_files(held))
+            )
         if StorageKind.IMAGES in request.kinds:
-            images = await self._chosen_images(request, before)
-            items.append(Pruned(kind=StorageKind.IMAGES, count=len(images), bytes=sum(images.values())))
+            images = await self._choose_images(request, before)
+            items.append(PrunedItem(kind=StorageKind.IMAGES, count=len(images), bytes=sum(images.values())))
         if StorageKind.METRICS in request.kinds:
-            found = [id for part in range(SHARDS) for id in await self._old_metrics(part, before)]
-            items.append(Pruned(kind=StorageKind.METRICS, count=len(found), bytes=0))
+            count = sum([len(page) async for page in self._iter_old_metrics(before)])
+            items.append(PrunedItem(kind=StorageKind.METRICS, count=count, bytes=0))
         return PruneResult(items=tuple(items), more=not complete)
 
-    async def _prune(self, actor: Actor, request: PruneRequest, before: datetime) -> PruneResult:
-        """Logs first: they are the quickest to go, and a full disk may have no room for anything else."""
+    async def _prune_kinds(self, actor: Actor, request: PruneRequest, before: datetime) -> PruneResult:
+        """Prune logs first: they are fastest to delete, and other steps may fail on a full disk."""
         deadline = time.monotonic() + CALL_TIMEOUT
-        items: list[Pruned] = []
+        items: list[PrunedItem] = []
         more = False
         if StorageKind.LOGS in request.kinds:
             found, more = await self._prune_logs(before, deadline)
@@ -120,76 +123,75 @@ class Pruning:
         if StorageKind.ARTIFACTS in request.kinds:
             items.append(await self._prune_artifacts(before))
         if StorageKind.HELD in request.kinds:
-            items.append(await self._prune_held(actor, before))
+            items.append(await self._prune_held_tasks(actor, before))
         if StorageKind.IMAGES in request.kinds:
             items.append(await self._prune_images(actor, request, before))
         if StorageKind.METRICS in request.kinds:
             items.append(await self._prune_metrics(before))
-        await self._note(actor, request, items)
+        await self._record_prune(actor, request, items)
         return PruneResult(items=tuple(items), more=more)
 
-    async def _prune_logs(self, before: datetime, deadline: float) -> tuple[Pruned, bool]:
-        """Files go first: a crash in between removes them again, harmlessly."""
+    async def _prune_logs(self, before: datetime, deadline: float) -> tuple[PrunedItem, bool]:
+        """Delete files before the rows are updated: after a crash they are deleted again, harmlessly."""
         count = size = 0
         more = True
         while more and (not count or time.monotonic() < deadline):
-            due = await self._store.read(job_rows.logs_due, before, BATCH)
-            if isinstance(self._engine, LimitsDisk):
+            due = await self._store.read(job_rows.list_expired_logs, before, BATCH_SIZE)
+            if isinstance(self._engine, SupportsDiskLimits):
                 size += sum((await self._engine.measure_ended(due)).values())
             for attempt_id in due:
                 await self._engine.remove_logs(attempt_id)
             if due:
-                await self._store.write_quietly(job_rows.mark_logs_removed, due, self._clock())
-            count, more = count + len(due), len(due) == BATCH
-        return Pruned(kind=StorageKind.LOGS, count=count, bytes=size), more
+                await self._store.write_unaudited(job_rows.mark_logs_removed, due, self._clock())
+            count, more = count + len(due), len(due) == BATCH_SIZE
+        return PrunedItem(kind=StorageKind.LOGS, count=count, bytes=size), more
 
-    async def _prune_artifacts(self, before: datetime) -> Pruned:
-        kept = await self.reports.artifacts(before)
-        count = await self._artifacts.remove(await self._artifacts.find_due(before))
-        return Pruned(kind=StorageKind.ARTIFACTS, count=count, bytes=sum(job.bytes for job in kept.values()))
+    async def _prune_artifacts(self, before: datetime) -> PrunedItem:
+        kept = await self.reports.measure_artifacts(before)
+        count = await self._artifacts.remove(await self._artifacts.find_expired_artifacts(before))
+        return PrunedItem(kind=StorageKind.ARTIFACTS, count=count, bytes=sum(job.bytes for job in kept.values()))
 
-    async def _prune_held(self, actor: Actor, before: datetime) -> Pruned:
-        held = self.reports.held(before)
-        size, count = await self.reports.held_bytes(held), 0
+    async def _prune_held_tasks(self, actor: Actor, before: datetime) -> PrunedItem:
+        held = self.reports.list_held_tasks(before)
+        size, count = await self.reports.measure_held_files(held), 0
         for snapshot, task in held:
-            why = msg(
-                "The files of {task} were removed by {name} to make room on the disk", task=task.task, name=actor.name
-            )
-            request = HoldRequest(actor=actor.name, at=self._clock(), ask=Ask.RELEASE, task=task.task, why=why)
-            count += await self._control.ask_hold(snapshot.id, request)
-        return Pruned(kind=StorageKind.HELD, count=count, bytes=size)
+            why = msg("{name} deleted the files of {task} to free disk space", task=task.task, name=actor.name)
+            request = HoldRequest(actor=actor.name, at=self._clock(), ask=HoldAction.RELEASE, task=task.task, why=why)
+            count += await self._control.request_hold_change(snapshot.id, request)
+        return PrunedItem(kind=StorageKind.HELD, count=count, bytes=size)
 
-    async def _prune_images(self, actor: Actor, request: PruneRequest, before: datetime) -> Pruned:
-        chosen = await self._chosen_images(request, before)
+    async def _prune_images(self, actor: Actor, request: PruneRequest, before: datetime) -> PrunedItem:
+        chosen = await self._choose_images(request, before)
         for name in chosen:
             await self._images.remove(actor, name)
-        return Pruned(kind=StorageKind.IMAGES, count=len(chosen), bytes=sum(chosen.values()))
+        return PrunedItem(kind=StorageKind.IMAGES, count=len(chosen), bytes=sum(chosen.values()))
 
-    async def _chosen_images(self, request: PruneRequest, before: datetime) -> dict[str, int]:
-        """Name -> bytes. Those that are named, whether they are used or not: what runs on one runs on."""
+    async def _choose_images(self, request: PruneRequest, before: datetime) -> dict[str, int]:
+        """Return name -> bytes of the named images, even if in use: running tasks continue. Default: unused ones."""
         if request.images:
-            sizes = {image.name: image.size or 0 for image in await self._engine.images()}
+            sizes = {image.name: image.size or 0 for image in await self._engine.list_images()}
             return {name: sizes.get(name, 0) for name in request.images}
-        return {image.name: image.size or 0 for image in await self.reports.unused_images(before)}
+        return {image.name: image.size or 0 for image in await self.reports.list_unused_images(before)}
 
-    async def _prune_metrics(self, before: datetime) -> Pruned:
+    async def _prune_metrics(self, before: datetime) -> PrunedItem:
         count = 0
-        for part in range(SHARDS):
-            for job_id in await self._old_metrics(part, before):
-                await self._metrics.ask(self._metrics.remove_job, job_id)
-                count += 1
-        return Pruned(kind=StorageKind.METRICS, count=count, bytes=0)
+        async for page in self._iter_old_metrics(before):
+            await self._store.plain.retry_when_full(partial(self._metrics.remove_jobs, page))
+            count += len(page)
+        await self._store.plain.retry_when_full(self._metrics.shrink_file)
+        return PrunedItem(kind=StorageKind.METRICS, count=count, bytes=0)
 
-    async def _old_metrics(self, part: int, before: datetime) -> list[str]:
-        ids = await self._metrics.ask(self._metrics.shard, part)
-        ended = await self._store.read(endings.finished_at, ids) if ids else {}
-        return [id for id in ids if id not in ended or ((at := ended[id]) is not None and at <= before)]
+    async def _iter_old_metrics(self, before: datetime) -> AsyncIterator[list[str]]:
+        """Yield pages of jobs whose metrics can be deleted."""
+        after = ""
+        while ids := await self._metrics.run(self._metrics.list_jobs, after, BATCH_SIZE):
+            ended = await self._store.read(finish_times.load_finish_times, ids)
+            yield [id for id in ids if id not in ended or ((at := ended[id]) is not None and at <= before)]
+            after = ids[-1]
 
-    async def _note(self, actor: Actor, request: PruneRequest, items: list[Pruned]) -> None:
+    async def _record_prune(self, actor: Actor, request: PruneRequest, items: list[PrunedItem]) -> None:
         for item in items:
             if item.count:
                 detail = {"count": item.count, "bytes": item.bytes, "older than": request.older_than}
-                deed = AuditEntry(
-                    actor=actor.name, kind=AuditKind.STORAGE, act=Act.REMOVED, subject=item.kind.value, detail=detail
-                )
-                await self._store.note(deed)
+                entry = AuditEntry(actor.name, AuditKind.STORAGE, AuditAction.REMOVED, item.kind.value, detail)
+                await self._store.record_entry(entry)

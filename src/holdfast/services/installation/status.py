@@ -1,4 +1,4 @@
-"""The place itself: whether it is well, what it has, and what is in use."""
+"""The installation: health, capacity and usage."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from pathlib import Path
 from sqlalchemy import Connection, text
 
 from holdfast import __version__
-from holdfast.core.access import Actor, Verb, may
+from holdfast.core.access import Actor
 from holdfast.core.conditions import Condition, ConditionKind
-from holdfast.core.errors import Forbidden
 from holdfast.core.messages import msg
 from holdfast.core.records import Group
-from holdfast.core.scheduling.placement import Amount, GroupUse, JobUse, NodeUse
+from holdfast.core.scheduling.placement import Amount, GroupUsage, JobUsage, NodeUsage
 from holdfast.core.states import JobState
 from holdfast.engines.base import Engine, EngineHealth
 from holdfast.hang_guard import HangGuard, NotResponding
@@ -26,12 +25,13 @@ from holdfast.store.database import Store
 from holdfast.store.errors import StoreError
 
 from ..control import Control
+from ..permissions import require_admin
 
 DISK_TIMEOUT = 2.0  # seconds
-NO_DATABASE = Condition(
+DATABASE_DOWN = Condition(
     kind=ConditionKind.DATABASE,
-    message=msg("The database does not answer."),
-    hint=msg("See the server's log for its error."),
+    message=msg("The database is not responding."),
+    hint=msg("See the server log for the error."),
 )
 
 
@@ -40,7 +40,7 @@ class Health:
     conditions: tuple[Condition, ...] = ()
 
     @property
-    def well(self) -> bool:
+    def is_healthy(self) -> bool:
         return all(condition.warning for condition in self.conditions)
 
     @property
@@ -50,8 +50,8 @@ class Health:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    nodes: tuple[NodeUse, ...]
-    groups: tuple[GroupUse, ...]
+    nodes: tuple[NodeUsage, ...]
+    groups: tuple[GroupUsage, ...]
     engine: EngineHealth
 
 
@@ -60,7 +60,7 @@ class Status:
     version: str
     pid: int
     started_at: datetime
-    home: Path | None  # admins alone are told
+    home: Path | None  # admins only
     jobs: dict[str, int]  # state -> how many, of those that are not final
     queue: int
     engine: EngineHealth
@@ -70,23 +70,23 @@ class Status:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
     path: str
-    free: int | None  # bytes; None: it does not answer
+    free: int | None  # bytes; None: it does not respond
     total: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """What an admin wants to know of the place."""
+    """Details of the installation for admins."""
 
     status: Status
     health: Health
-    nodes: tuple[NodeUse, ...]
+    nodes: tuple[NodeUsage, ...]
     database: str
     python: str
     disks: tuple[Disk, ...]
 
 
-class Place:
+class Installation:
     def __init__(
         self,
         store: Store,
@@ -105,61 +105,60 @@ class Place:
         self._home = home
         self._started_at = clock()
 
-    async def health(self) -> Health:
-        """For anyone, without login: so it says no more than whether the parts answer."""
+    async def check_health(self) -> Health:
+        """Return whether the components respond; no details, because it needs no login."""
         try:
-            await self._store.read(_ping)
+            await self._store.read(_ping_database)
         except StoreError:
-            others = (each for each in self._control.conditions() if each.kind is not ConditionKind.DATABASE)
-            return Health((NO_DATABASE, *others))
-        return Health(self._control.conditions())
+            others = (each for each in self._control.list_conditions() if each.kind is not ConditionKind.DATABASE)
+            return Health((DATABASE_DOWN, *others))
+        return Health(self._control.list_conditions())
 
-    async def capacity(self, actor: Actor) -> Capacity:
-        """Machines are the same for all; of groups one sees one's own, unless everybody reads everything."""
-        nodes, groups = self._control.use()
-        mine = tuple(use for use in groups if _shows(actor, use.group))
-        return Capacity(nodes=tuple(nodes), groups=mine, engine=self.engine.health())
+    async def get_capacity(self, actor: Actor) -> Capacity:
+        """Return all nodes, and the groups that the actor can see."""
+        nodes, groups = self._control.get_usage()
+        mine = tuple(use for use in groups if _can_see_group(actor, use.group))
+        return Capacity(nodes=tuple(nodes), groups=mine, engine=self.engine.get_health())
 
-    async def use_of(self, actor: Actor, group: Group) -> GroupUse:
-        """Nothing in use, where the actor does not see it."""
-        none = GroupUse(group=group.name, used=Amount(), quota=group.quota, user_quota=group.user_quota)
-        return next((use for use in (await self.capacity(actor)).groups if use.group == group.name), none)
+    async def get_group_usage(self, actor: Actor, group: Group) -> GroupUsage:
+        """Return the usage of a group; zero if the actor cannot see it."""
+        none = GroupUsage(group=group.name, used=Amount(), quota=group.quota, user_quota=group.user_quota)
+        return next((use for use in (await self.get_capacity(actor)).groups if use.group == group.name), none)
 
-    async def inspect(self, actor: Actor) -> Inspection:
-        """For admins."""
-        if not may(actor, Verb.MANAGE_PLACE):
-            raise Forbidden(msg("Only admins see how the place is"))
+    async def inspect_server(self, actor: Actor) -> Inspection:
+        """Return details of the installation; admins only."""
+        require_admin(actor, msg("Only admins can see the server's status"))
         return Inspection(
-            status=await self.status(actor),
-            health=await self.health(),
-            nodes=tuple(self._control.use()[0]),
+            status=await self.get_status(actor),
+            health=await self.check_health(),
+            nodes=tuple(self._control.get_usage()[0]),
             database=self._store.kind,
             python=platform.python_version(),
-            disks=await self.disks(),
+            disks=await self.read_disks(),
         )
 
-    async def disks(self) -> tuple[Disk, ...]:
-        """Where the server keeps its files. Asks for no permission."""
-        return tuple([await self._disk(folder) for folder in dict.fromkeys((self._home, self._shared))])
+    async def read_disks(self) -> tuple[Disk, ...]:
+        """Return the disks of the server's folders, without a permission check."""
+        return tuple([await self._read_disk(folder) for folder in dict.fromkeys((self._home, self._shared))])
 
-    async def _disk(self, folder: Path) -> Disk:
-        """It may lie on a file server that is down."""
+    async def _read_disk(self, folder: Path) -> Disk:
+        """Read disk usage with a timeout: the folder may be on a file server that is down."""
         try:
             found = await self._reach.run(lambda: shutil.disk_usage(folder), DISK_TIMEOUT)
         except (NotResponding, OSError):
             return Disk(path=str(folder), free=None, total=None)
         return Disk(path=str(folder), free=found.free, total=found.total)
 
-    async def jobs_in_use(self, actor: Actor) -> Mapping[str, Sequence[JobUse]]:
-        """Group -> its jobs that have something in use; of the groups whose use one sees."""
-        found: dict[str, list[JobUse]] = {}
-        for use in self._control.use_by_jobs():
-            if _shows(actor, use.group):
+    async def list_jobs_in_use(self, actor: Actor) -> Mapping[str, Sequence[JobUsage]]:
+        """Return group -> jobs with resources in use, for the groups that the actor can see."""
+        found: dict[str, list[JobUsage]] = {}
+        for use in self._control.list_usage_by_job():
+            if _can_see_group(actor, use.group):
                 found.setdefault(use.group, []).append(use)
         return found
 
-    async def status(self, actor: Actor) -> Status:
-        counts = self._control.counts()
+    async def get_status(self, actor: Actor) -> Status:
+        counts = self._control.count_jobs_by_state()
         shown = (JobState.PENDING, JobState.PREPARING, JobState.RUNNING, JobState.HELD)
         return Status(
             version=__version__,
@@ -168,14 +167,14 @@ class Place:
             home=self._home if actor.admin else None,
             jobs={state.value: counts.get(state, 0) for state in shown},
             queue=counts.get(JobState.PENDING, 0),
-            engine=self.engine.health(),
-            conditions=self._control.conditions(),
+            engine=self.engine.get_health(),
+            conditions=self._control.list_conditions(),
         )
 
 
-def _shows(actor: Actor, group: str) -> bool:
+def _can_see_group(actor: Actor, group: str) -> bool:
     return actor.admin or actor.reads_all or group in actor.groups
 
 
-def _ping(conn: Connection) -> None:
+def _ping_database(conn: Connection) -> None:
     conn.execute(text("SELECT 1"))

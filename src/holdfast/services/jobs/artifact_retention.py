@@ -1,6 +1,6 @@
-"""Removing artifacts some days after their job's end.
+"""Deletes artifacts some days after their job has ended.
 
-When that is, the store and our own notes say: what lies beside the artifacts themselves, a job could change.
+The end time comes from the store and our own files, because a job could change files beside its artifacts.
 """
 
 from __future__ import annotations
@@ -11,34 +11,34 @@ import logging
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
-from holdfast.core.access import Actor, Verb, may
-from holdfast.core.errors import Forbidden
+from holdfast.core.access import Actor
 from holdfast.core.messages import msg
 from holdfast.hang_guard import HangGuard, NotResponding
 from holdfast.shared_folders import SharedFolders
 from holdfast.store.database import Store
-from holdfast.store.jobs import endings
+from holdfast.store.jobs import finish_times
 
-from ..files.paths import ARTIFACTS
-from ..files.tree import Tree, clear_removed
-from ..files.walk import OPEN_FOLDER, Stopped, closing_fd
+from ..files.file_tree import FileTree, list_group_folders, remove_trash
+from ..files.folder_scan import OPEN_FOLDER, WorkCancelled, closing_fd
+from ..files.paths import ARTIFACTS_FOLDER
+from ..permissions import require_admin
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # or a job has put something else in its place
-DRAFTS = timedelta(days=1)  # far longer than collecting may take
+_MISSING_ERRNOS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # missing, or a job replaced it
+DRAFT_LIFETIME = timedelta(days=1)  # far longer than collecting may take
 TIMEOUT = 600.0  # seconds for one step
-MAX_COUNT = 10_000  # jobs looked at in one sweep of a group
+MAX_JOBS = 10_000  # jobs checked in one cleanup of a group
 
 
-class ArtifactSweep:
+class ArtifactCleanup:
     def __init__(
         self,
         store: Store,
@@ -49,69 +49,67 @@ class ArtifactSweep:
     ) -> None:
         self._store = store
         self._shared = shared
-        self._keep = keep  # None: for ever
+        self._keep = keep  # None: forever
         self._clock = clock
         self._turn = asyncio.Lock()
         self._reach = HangGuard("artifact-sweep")
 
-    async def sweep(self, actor: Actor) -> int:
-        """Now, because somebody asks for it. Answers how many jobs' artifacts were removed."""
-        if not may(actor, Verb.MANAGE_PLACE):
-            raise Forbidden(msg("Only an admin removes artifacts that are due"))
+    async def delete_expired_artifacts(self, actor: Actor) -> int:
+        """Delete expired artifacts now, for an admin. Return the number of jobs."""
+        require_admin(actor, msg("Only admins can delete expired artifacts"))
         return await self.run()
 
     async def run(self) -> int:
-        """Remove what is due, and clear away what was removed before. A crash in between repeats it, harmlessly."""
+        """Delete expired artifacts and empty the trash. Idempotent: safe to repeat after a crash."""
         async with self._turn:
             removed = 0
             if self._keep is not None:
-                for group in await self._in_thread(lambda stop: list(_groups(self._shared))):
-                    removed += await self._try_group(group, self._clock() - self._keep)
-            await self._in_thread(lambda stop: clear_drafts(self._shared, self._clock() - DRAFTS))
-            await self._in_thread(lambda stop: clear_removed(self._shared, stop))
+                for group in await self._run_in_thread(lambda stop: list_group_folders(self._shared)):
+                    removed += await self._try_cleanup_group(group, self._clock() - self._keep)
+            await self._run_in_thread(lambda stop: clear_drafts(self._shared, self._clock() - DRAFT_LIFETIME))
+            await self._run_in_thread(lambda stop: remove_trash(self._shared, stop))
             return removed
 
-    async def find_due(self, before: datetime) -> dict[str, list[str]]:
-        """Jobs that ended before then and whose artifacts are kept, by group."""
+    async def find_expired_artifacts(self, before: datetime) -> dict[str, list[str]]:
+        """Return the jobs that ended before then and still have artifacts, by group."""
         found = {}
-        for group in await self._in_thread(lambda stop: list(_groups(self._shared))):
-            due = await self._due(group, before)
+        for group in await self._run_in_thread(lambda stop: list_group_folders(self._shared)):
+            due = await self._list_expired_artifacts(group, before)
             if due:
                 found[group] = due
         return found
 
     async def remove(self, due: Mapping[str, Sequence[str]]) -> int:
-        """What `find_due` found; of how many jobs."""
+        """Delete the artifacts of these jobs. Return the number of jobs."""
         async with self._turn:
             removed = 0
             for group, ids in due.items():
-                removed += await self._remove_all(group, ids)
-            await self._in_thread(lambda stop: clear_removed(self._shared, stop))
+                removed += await self._remove_artifacts(group, ids)
+            await self._run_in_thread(lambda stop: remove_trash(self._shared, stop))
             return removed
 
-    async def _try_group(self, group: str, before: datetime) -> int:
-        """One group's disk may be full, or gone: the others' turn comes all the same."""
+    async def _try_cleanup_group(self, group: str, before: datetime) -> int:
+        """Clean up one group. A full or missing disk of one group does not affect the others."""
         try:
-            return await self._sweep_group(group, before)
+            due = await self._list_expired_artifacts(group, before)
+            return await self._remove_artifacts(group, due) if due else 0
         except (OSError, NotResponding) as error:
-            said = {"event": "retention", "group": group, "error": str(error)}
-            log.warning("could not remove old artifacts", extra=said)
+            extra = {"event": "retention", "group": group, "error": str(error)}
+            log.warning("could not remove old artifacts", extra=extra)
             return 0
 
-    async def _sweep_group(self, group: str, before: datetime) -> int:
-        due = await self._due(group, before)
-        return await self._remove_all(group, due) if due else 0
+    async def _list_expired_artifacts(self, group: str, before: datetime) -> list[str]:
+        old = await self._run_in_thread(lambda stop: list_artifacts_before(self._shared, group, before, stop))
+        ended = await self._store.read(finish_times.load_finish_times, old) if old else {}
+        return [id for id in old if _is_expired(id, ended, before)]
 
-    async def _due(self, group: str, before: datetime) -> list[str]:
-        old = await self._in_thread(lambda stop: kept_before(self._shared, group, before, stop))
-        ended = await self._store.read(endings.finished_at, old) if old else {}
-        return [id for id in old if _is_due(id, ended, before)]
+    async def _remove_artifacts(self, group: str, ids: Sequence[str]) -> int:
+        return await self._run_in_thread(
+            lambda stop: sum(_remove_job_artifacts(self._shared, group, id, stop) for id in ids)
+        )
 
-    async def _remove_all(self, group: str, ids: Sequence[str]) -> int:
-        return await self._in_thread(lambda stop: sum(_remove(self._shared, group, id, stop) for id in ids))
-
-    async def _in_thread(self, work: Callable[[threading.Event], T]) -> T:
-        """NotResponding when it takes too long: a disk without an answer delays neither the next turn nor the end."""
+    async def _run_in_thread(self, work: Callable[[threading.Event], T]) -> T:
+        """Run disk work with a timeout. NotResponding if the disk hangs, so that shutdown is not delayed."""
         stop = threading.Event()
         try:
             return await self._reach.run(lambda: work(stop), TIMEOUT)
@@ -119,63 +117,56 @@ class ArtifactSweep:
             stop.set()
 
 
-def _is_due(job_id: str, ended: dict[str, datetime | None], before: datetime) -> bool:
-    """A job that runs on may have tasks that ended long ago; one that nobody knows any more is over."""
+def _is_expired(job_id: str, ended: dict[str, datetime | None], before: datetime) -> bool:
+    """Return whether the job has ended before then. A job that is not in the store has ended."""
     if job_id not in ended:
         return True
     finished = ended[job_id]
     return finished is not None and finished <= before
 
 
-def _groups(shared: SharedFolders) -> Iterator[str]:
-    """Also those that are no more."""
-    with suppress(FileNotFoundError), os.scandir(shared.root / "groups") as entries:
-        for entry in entries:
-            yield entry.name
-
-
-def kept_before(shared: SharedFolders, group: str, before: datetime, stop: threading.Event) -> list[str]:
-    """Jobs with artifacts that were kept before then."""
+def list_artifacts_before(shared: SharedFolders, group: str, before: datetime, stop: threading.Event) -> list[str]:
+    """Return jobs whose artifacts were stored before then."""
     found: list[str] = []
-    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(shared.kept(group)) as entries:
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(shared.get_kept_marks(group)) as entries:
         for entry in entries:
             if stop.is_set():
-                raise Stopped
+                raise WorkCancelled
             if entry.stat(follow_symlinks=False).st_mtime <= before.timestamp():
                 found.append(entry.name)
-            if len(found) == MAX_COUNT:
+            if len(found) == MAX_JOBS:
                 break
     return found
 
 
-def _remove(shared: SharedFolders, group: str, job_id: str, stop: threading.Event) -> bool:
-    """Out of the files first, then out of our notes. True when there was something."""
+def _remove_job_artifacts(shared: SharedFolders, group: str, job_id: str, stop: threading.Event) -> bool:
+    """Delete the artifacts first, then our own record of them. Return whether there were any."""
     if stop.is_set():
-        raise Stopped
+        raise WorkCancelled
     removed = True
     try:
-        with closing_fd(Tree(shared, group).folder((ARTIFACTS,))) as jobs:
-            _drop(shared, group, jobs, job_id)
+        with closing_fd(FileTree(shared, group).open_folder((ARTIFACTS_FOLDER,))) as jobs:
+            _move_to_trash(shared, group, jobs, job_id)
     except OSError as error:
-        if error.errno not in _GONE:
+        if error.errno not in _MISSING_ERRNOS:
             raise
         removed = False
-    (shared.kept(group) / job_id).unlink(missing_ok=True)
+    (shared.get_kept_marks(group) / job_id).unlink(missing_ok=True)
     return removed
 
 
 def clear_drafts(shared: SharedFolders, before: datetime) -> None:
-    """What a server that was killed had half collected."""
-    for group in list(_groups(shared)):
-        with suppress(OSError), closing_fd(os.open(shared.drafts(group), OPEN_FOLDER)) as drafts:
+    """Delete partly collected artifacts of a server that was killed."""
+    for group in list_group_folders(shared):
+        with suppress(OSError), closing_fd(os.open(shared.get_drafts(group), OPEN_FOLDER)) as drafts:
             with os.scandir(drafts) as entries:
                 times = {entry.name: entry.stat(follow_symlinks=False).st_mtime for entry in entries}
             for name, time in times.items():
                 if time <= before.timestamp():
-                    _drop(shared, group, drafts, name)
+                    _move_to_trash(shared, group, drafts, name)
 
 
-def _drop(shared: SharedFolders, group: str, folder: int, name: str) -> None:
-    """Whatever it is, out of jobs' sight at once; a link is moved as the link it is."""
-    with closing_fd(os.open(shared.make(shared.removed(group)), OPEN_FOLDER)) as ground:
+def _move_to_trash(shared: SharedFolders, group: str, folder: int, name: str) -> None:
+    """Move an entry to the trash, where no job sees it. Links are not followed."""
+    with closing_fd(os.open(shared.create_folder(shared.get_removed(group)), OPEN_FOLDER)) as ground:
         os.rename(name, secrets.token_hex(16), src_dir_fd=folder, dst_dir_fd=ground)

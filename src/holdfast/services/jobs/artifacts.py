@@ -1,4 +1,4 @@
-"""What is kept of a job's files: reading it. Whoever may see the job may see them."""
+"""Reading a job's artifacts. Users who can read the job can read them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 
 from holdfast.core.access import Actor
 from holdfast.core.errors import NotFound
-from holdfast.core.identity import group_path
+from holdfast.core.identity import format_group_path
 from holdfast.core.messages import msg
 from holdfast.core.records import JobSummary
 from holdfast.shared_folders import SharedFolders
 from holdfast.store.database import Store
 
 from ..disk_work import DiskWork
+from ..files.file_tree import FileTree
+from ..files.folder_scan import FileItem, FolderScan, closing_fd, collect_items
 from ..files.open_file import OpenFile, open_file
-from ..files.paths import ARTIFACTS, is_own, parse_path
-from ..files.tree import Tree
-from ..files.walk import Item, Walk, closing_fd, collect
+from ..files.paths import ARTIFACTS_FOLDER, is_reserved, parse_path
 from ..job_lookup import find_job
 
 MAX_ITEMS = 10_000
@@ -26,8 +26,8 @@ MAX_ITEMS = 10_000
 @dataclass(frozen=True, slots=True)
 class ArtifactList:
     job: JobSummary
-    prefix: str  # as PrimeHub's clients know the place: groups/GROUP/jobArtifacts/JOB
-    items: tuple[Item, ...]
+    prefix: str  # path for PrimeHub's clients: groups/GROUP/jobArtifacts/JOB
+    items: tuple[FileItem, ...]
     complete: bool
 
 
@@ -38,32 +38,32 @@ class Artifacts:
         self._work = work
 
     async def list(self, actor: Actor, ref: str) -> ArtifactList:
-        return await self.of(await find_job(self._store, actor, ref))
+        return await self.list_job_artifacts(await find_job(self._store, actor, ref))
 
-    async def of(self, job: JobSummary) -> ArtifactList:
-        """Of a job that somebody was allowed to see."""
-        place = (ARTIFACTS, job.id)
+    async def list_job_artifacts(self, job: JobSummary) -> ArtifactList:
+        """List the artifacts of a job. The caller has checked permissions."""
+        place = (ARTIFACTS_FOLDER, job.id)
         path = "".join(f"{part}/" for part in place)
 
-        def work(stop: threading.Event) -> tuple[tuple[Item, ...], bool]:
+        def read_folder(stop: threading.Event) -> tuple[tuple[FileItem, ...], bool]:
             try:
-                fd = Tree(self._shared, job.group).folder(place)
+                fd = FileTree(self._shared, job.group).open_folder(place)
             except OSError:
                 return (), True
-            walk = Walk(stop, recursive=True)
+            walk = FolderScan(stop, recursive=True)
             with closing_fd(fd):
-                found = collect(walk, walk.items(fd, path), MAX_ITEMS)
+                found = collect_items(walk, walk.iter_items(fd, path), MAX_ITEMS)
             return tuple(replace(item, name=item.name[len(path) :]) for item in found.items), found.complete
 
-        items, complete = await self._work.long(work, job.group)
-        return ArtifactList(job, f"groups/{group_path(job.group)}/{ARTIFACTS}/{job.id}", items, complete)
+        items, complete = await self._work.run_long(read_folder, job.group)
+        return ArtifactList(job, f"groups/{format_group_path(job.group)}/{ARTIFACTS_FOLDER}/{job.id}", items, complete)
 
     async def open(self, actor: Actor, ref: str, path: str) -> OpenFile:
         return (await self.open_with_job(actor, ref, path))[1]
 
     async def open_with_job(self, actor: Actor, ref: str, path: str) -> tuple[JobSummary, OpenFile]:
         job = await find_job(self._store, actor, ref)
-        parts = (ARTIFACTS, job.id, *parse_path(path))
-        if is_own(parts):
-            raise NotFound(msg("There is no file {path}", path=path[:200]))
-        return job, await open_file(Tree(self._shared, job.group), parts, self._work)
+        parts = (ARTIFACTS_FOLDER, job.id, *parse_path(path))
+        if is_reserved(parts):
+            raise NotFound(msg("File {path} not found", path=path[:200]))
+        return job, await open_file(FileTree(self._shared, job.group), parts, self._work)

@@ -1,4 +1,4 @@
-"""By which hold a job is kept that does not say: its group's."""
+"""Default holds of groups, for jobs that do not set `hold`."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from holdfast.core.job import Hold
 from holdfast.store import people
 from holdfast.store.database import Store
 
-from ..cached_value import Remembered
+from ..cached_value import CachedValue
 
 
 class GroupHolds:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known = Remembered(self._read)
+        self._known = CachedValue(self._load_holds)
 
-    async def of(self, group: str) -> Hold | None:
+    async def get_group_hold(self, group: str) -> Hold | None:
         return (await self._known.get()).get(group)
 
-    def forget(self) -> None:
-        """Groups changed."""
-        self._known.forget()
+    def invalidate(self) -> None:
+        self._known.invalidate()
 
-    async def _read(self) -> Mapping[str, Hold]:
+    async def _load_holds(self) -> Mapping[str, Hold]:
         groups = await self._store.read(people.list_groups)
         return {group.name: group.hold for group in groups if group.hold is not None}

@@ -1,4 +1,4 @@
-"""Jobs: what a user can do with them."""
+"""Operations on jobs: submit, list, wait, stop and tag."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Unpack
 
 from sqlalchemy import Connection
 
 from holdfast.core.access import Actor
-from holdfast.core.attempt import JobSnapshot, TaskAttempt
-from holdfast.core.attempt_id import AttemptId
-from holdfast.core.errors import Conflict, Forbidden, NotFound, TooLarge, UserError
+from holdfast.core.errors import Conflict, Forbidden, JobNotFound, NotFound, TooLarge, UserError
 from holdfast.core.job import Hold, Job
 from holdfast.core.messages import msg
-from holdfast.core.notifications import Notify
-from holdfast.core.plan import fresh_tasks
+from holdfast.core.notifications import NotifySpec
 from holdfast.core.records import (
     Event,
     JobAttempt,
@@ -29,7 +27,7 @@ from holdfast.core.records import (
     Page,
     TaskRecord,
 )
-from holdfast.core.scheduling.placement import Verdict
+from holdfast.core.scheduling.placement import StartPrediction
 from holdfast.core.states import JobState, TaskState
 from holdfast.engines.base import Engine, Isolation
 from holdfast.store import people
@@ -40,42 +38,42 @@ from holdfast.store.jobs import records as job_rows
 
 from ..control import Control
 from ..cursors import Cursors
-from ..inside.holds import with_hold
-from ..job_lookup import MAX_REF_LENGTH, find_job, find_own_job, readable_groups
-from ..name_suggestions import nearest
-from ..refusals import NoTag, name_taken
+from ..errors import TagNotFound, build_name_taken
+from ..inside.holds import add_held_until
+from ..job_lookup import MAX_REF_LENGTH, find_job, find_own_job, list_readable_groups
 from ..why.blockers import Blockers
-from ..why.feasibility import Prospects, missing_image
-from ..why.waits import with_reasons
-from .validation import JobValidator, Ready
+from ..why.feasibility import Feasibility, format_missing_image
+from ..why.wait_reasons import add_wait_reasons
+from .current_tasks import list_current_tasks, load_with_tasks
+from .group_visibility import limit_filter_to_groups, limit_query_to_groups
+from .new_jobs import announce_job, build_new_job, prepare_job
+from .validation import JobOverrides, JobValidator, ValidatedJob
 
 MAX_KEY_LENGTH = 200
 MAX_TAG_LENGTH = 255
 MAX_LISTED = 500
 MAX_EVENTS = 1000
-MAX_WARNINGS = 20  # of one job, kept as events
-MAX_WARNING_LENGTH = 1000
-FEW_DETAILS = 10  # are always given
-MAX_DETAIL_BYTES = 16 * 1024 * 1024  # of job files, where more are asked for
+MIN_DETAILS = 10  # always returned, whatever their size
+MAX_DETAIL_BYTES = 16 * 1024 * 1024  # of job files in one response
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted:
+class SubmitResult:
     summary: JobSummary
     warnings: tuple[str, ...]
-    created: bool  # False: the same Idempotency-Key was sent before, and this is that job
+    created: bool  # False: the job of an earlier request with the same Idempotency-Key
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlanResult:
     job: Job
     yaml: str
     warnings: tuple[str, ...]
-    verdict: Verdict
+    verdict: StartPrediction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Detail:
+class JobWithTasks:
     record: job_rows.JobDetail
     tasks: tuple[TaskRecord, ...]  # of the current attempt
     waiting: tuple[str, ...] | None
@@ -91,7 +89,7 @@ class AttemptTasks:
 
 @dataclass(frozen=True, slots=True)
 class StopReport:
-    stopped: tuple[str, ...]  # ids of jobs that stop, or had ended before
+    stopped: tuple[str, ...]  # ids of jobs that are stopping or had already ended
     failed: tuple[tuple[str, UserError], ...]
 
 
@@ -102,7 +100,7 @@ class Jobs:
         engine: Engine,
         control: Control,
         intake: JobValidator,
-        prospects: Prospects,
+        prospects: Feasibility,
         blockers: Blockers,
         cursors: Cursors,
         *,
@@ -119,46 +117,34 @@ class Jobs:
 
     # -- submitting
 
-    async def plan(
-        self,
-        actor: Actor,
-        text: str,
-        *,
-        group: str | None = None,
-        dialect: str | None = None,
-        hold: Hold | None = None,
-        notify: Notify | None = None,
-    ) -> Planned:
-        """What would happen, without doing it."""
-        ready = await self._intake.read(actor, text, group=group, dialect=dialect, hold=hold, notify=notify)
-        verdict = await self._prospects.verdict(ready.job, actor.name)
-        told = {missing_image(role.engine_image) for role in ready.job.roles}  # by the verdict
-        warnings = tuple(warning for warning in ready.warnings if not warning.startswith(tuple(told)))
-        return Planned(ready.job, await self._intake.render(ready.job), warnings, verdict)
+    async def plan(self, actor: Actor, text: str, **overrides: Unpack[JobOverrides]) -> PlanResult:
+        """Return what would happen if this job were submitted."""
+        ready = await self._intake.validate(actor, text, **overrides)
+        verdict = await self._prospects.predict_verdict(ready.job, actor.name)
+        missing = tuple(
+            format_missing_image(role.engine_image) for role in ready.job.roles
+        )  # the verdict reports these
+        warnings = tuple(warning for warning in ready.warnings if not warning.startswith(missing))
+        return PlanResult(ready.job, await self._intake.render_job(ready.job), warnings, verdict)
 
     async def submit(
         self,
         actor: Actor,
         text: str,
         *,
-        group: str | None = None,
-        dialect: str | None = None,
-        hold: Hold | None = None,
-        notify: Notify | None = None,
         key: str | None = None,
         unique: bool = False,
-    ) -> Submitted:
-        """When this returns, the job is on disk and will be run. The same `key` again gives the same job.
+        **overrides: Unpack[JobOverrides],
+    ) -> SubmitResult:
+        """Store a job durably. A request with the same `key` returns the same job.
 
-        With `unique`, NameTaken when this user ever had a job of that name.
+        With `unique`, raise NameTaken if this user ever had a job of that name.
         """
-        _check_key(key)
-        # Said before anything else that is wrong; but the same key again has to find its job.
+        _validate_key(key)
+        # Report a name in use first. But a repeated key has to find its job.
         early = unique and key is None
-        ready = await self._intake.read(
-            actor, text, group=group, dialect=dialect, hold=hold, notify=notify, unique=early
-        )
-        return await self._add(actor, ready, key=key, unique=unique)
+        ready = await self._intake.validate(actor, text, unique=early, **overrides)
+        return await self._add_job(actor, ready, key=key, unique=unique)
 
     async def rerun(
         self,
@@ -166,204 +152,184 @@ class Jobs:
         ref: str,
         *,
         hold: Hold | None = None,
-        notify: Notify | None = None,
+        notify: NotifySpec | None = None,
         key: str | None = None,
-    ) -> Submitted:
-        """The same job again, as whoever asks; when it fails it is held as before, or by `hold`. Secrets are
-        its owner's: the new one would run with what others lay in its way, such as their own folder of a dataset."""
-        _check_key(key)
+    ) -> SubmitResult:
+        """Submit the same job again as `actor`. `hold` replaces its hold. Only its owner can rerun a job with secrets:
+        another user could expose them, for example by mounting their own folder as a dataset."""
+        _validate_key(key)
         old = await find_own_job(self._store, actor, ref)
-        detail = await self._store.read(job_rows.get, old.id)
+        detail = await self._store.read(job_rows.load_job_detail, old.id)
         snapshot = await self._store.read(job_rows.load_snapshot, old.id)  # with its secrets
         if snapshot.job.secrets and not actor.admin:
-            await self._need_owner(actor, old)
-        ready = await self._intake.again(actor, snapshot.job, detail.source, hold, notify)
-        return await self._add(actor, ready, key=key, rerun_of=old.id)
+            await self._require_owner(actor, old)
+        ready = await self._intake.revalidate(actor, snapshot.job, detail.source, hold, notify)
+        return await self._add_job(actor, ready, key=key, rerun_of=old.id)
 
-    async def _need_owner(self, actor: Actor, old: JobSummary) -> None:
-        """A name may be given to somebody else once its user is gone."""
-        hint = msg("`holdfast clone {id}` gives its file: fill in your own, and submit that.", id=old.id)
+    async def _require_owner(self, actor: Actor, old: JobSummary) -> None:
+        """Raise Forbidden unless `actor` is the user who submitted the job, not a later user of the same name."""
+        hint = msg("Run `holdfast clone {id}`, fill in your own secrets, and submit the file.", id=old.id)
         if actor.name != old.user:
             raise Forbidden(
-                msg("{name} has secrets of {user}, so only {user} can rerun it", name=old.name, user=old.user),
+                msg("Only {user} can rerun {name}: it contains secrets of {user}", name=old.name, user=old.user),
                 hint=hint,
             )
         user = await self._store.read(people.get_user, actor.name)
         if user is None or user.created_at > old.submitted_at:
             raise Forbidden(
-                msg("{name} has secrets of another {user}, who was removed since", name=old.name, user=old.user),
+                msg(
+                    "{name} contains secrets of a deleted user who was also called {user}", name=old.name, user=old.user
+                ),
                 hint=hint,
             )
 
-    async def _add(
-        self, actor: Actor, ready: Ready, *, key: str | None, rerun_of: str | None = None, unique: bool = False
-    ) -> Submitted:
-        await self._intake.prepare(actor, ready)
-        never = await self._prospects.never(ready.job, actor.name)
-        warnings = (*ready.warnings, *(msg("it can never run here: {reason}", reason=reason) for reason in never))
-        now = self._clock()
+    async def _add_job(
+        self, actor: Actor, ready: ValidatedJob, *, key: str | None, rerun_of: str | None = None, unique: bool = False
+    ) -> SubmitResult:
+        warnings = await prepare_job(self._intake, self._prospects, actor, ready)
         message = (
             msg("Submitted by {name}", name=actor.name)
             if rerun_of is None
             else msg("Rerun of {rerun_of} by {name}", rerun_of=rerun_of, name=actor.name)
         )
-        new = job_rows.NewJob(
-            job=ready.job,
-            user=actor.name,
-            source=ready.source,
-            submitted_at=now,
-            event=NewEvent(
-                kind="submitted", message=message, at=now, actor=actor.name, attempt=0, state=JobState.PENDING
-            ),
-            warnings=warning_events(warnings, now),
-            idempotency_key=key,
-            rerun_of=rerun_of,
-            unique_name=unique,
-        )
-        # Shielded: once it may be on disk, the controller has to hear of it, also if the client is gone.
-        inserted = await asyncio.shield(self._insert(new))
+        new = build_new_job(actor, ready, self._clock(), message, warnings)
+        new = replace(new, idempotency_key=key, rerun_of=rerun_of, unique_name=unique)
+        # Shielded: the controller must be notified of a stored job even if the client disconnects.
+        inserted = await asyncio.shield(self._insert_job(new))
         if not inserted.created and inserted.summary.group != ready.job.group:
             raise Conflict(
-                msg("This idempotency key was used before, for a job in group {group}", group=inserted.summary.group),
+                msg("This idempotency key is already in use by a job in group {group}", group=inserted.summary.group),
                 field="idempotency_key",
             )
-        return Submitted(inserted.summary, warnings, inserted.created)
+        return SubmitResult(inserted.summary, warnings, inserted.created)
 
-    async def _insert(self, new: job_rows.NewJob) -> job_rows.Inserted:
+    async def _insert_job(self, new: job_rows.NewJob) -> job_rows.InsertedJob:
         self._control.prepare_start()
         try:
             inserted = await self._store.write(job_rows.insert_job, new=new)
         except NameInUse:
-            raise name_taken(new.job.name) from None
+            raise build_name_taken(new.job.name) from None
         if inserted.created:
-            summary = inserted.summary
-            self._control.added(
-                JobSnapshot(id=summary.id, job=new.job, user=new.user, submitted_at=summary.submitted_at)
-            )
+            announce_job(self._control, inserted, new)
         return inserted
 
-    # -- looking
+    # -- reading
 
     async def list(
         self, actor: Actor, filter: JobFilter, *, limit: int = 50, cursor: str | None = None
     ) -> Page[JobSummary]:
-        """Newest first; within the groups one may see."""
+        """List jobs of readable groups, newest first."""
         if not 1 <= limit <= MAX_LISTED:
-            raise UserError(msg("limit is between 1 and {most_listed}", most_listed=MAX_LISTED), field="limit")
-        narrowed = _narrowed(actor, filter)
+            raise UserError(msg("limit must be between 1 and {max_listed}", max_listed=MAX_LISTED), field="limit")
+        narrowed = limit_filter_to_groups(actor, filter)
         if narrowed.groups == ():
             return Page((), None)
-        at = None if cursor is None else str(self._cursors.open(cursor))
-        page = await self._store.read(job_rows.list_page, narrowed, limit, at)
-        told = with_reasons(page.items, self._control)
-        following = None if page.next is None else self._cursors.seal(int(page.next))
-        return Page(tuple(with_hold(job, self._control) for job in told), following)
+        at = None if cursor is None else str(self._cursors.decode_cursor(cursor))
+        page = await self._store.read(job_rows.list_job_page, narrowed, limit, at)
+        explained = add_wait_reasons(page.items, self._control)
+        following = None if page.next is None else self._cursors.encode_cursor(int(page.next))
+        return Page(tuple(add_held_until(job, self._control) for job in explained), following)
 
-    async def numbered(self, actor: Actor, query: NumberedQuery, *, count: bool) -> NumberedPage:
-        """A page by its number, within the groups one may see. `count`: also how many fit in all."""
-        return await self._store.read(job_rows.numbered_page, _seen_by(actor, query), count=count)
+    async def list_numbered(self, actor: Actor, query: NumberedQuery, *, count: bool) -> NumberedPage:
+        """Return a page by its number, of readable groups. `count`: also the total number of matches."""
+        return await self._store.read(job_rows.list_numbered_page, limit_query_to_groups(actor, query), count=count)
 
-    async def numbered_details(
+    async def list_numbered_details(
         self, actor: Actor, query: NumberedQuery, *, count: bool
     ) -> tuple[tuple[job_rows.JobDetail, ...], int | None]:
-        """The same with all that is on record of each job; for short pages."""
-        return await self._store.read(_details, _seen_by(actor, query), count)
+        """Return the same page with the details of each job; for short pages."""
+        return await self._store.read(_load_details, limit_query_to_groups(actor, query), count)
 
-    async def named(self, actor: Actor, user: str, name: str) -> JobSummary:
-        """The newest job of this user with exactly this name."""
-        groups = readable_groups(actor)
+    async def find_by_name(self, actor: Actor, user: str, name: str) -> JobSummary:
+        """Return the newest job of this user with exactly this name."""
+        groups = list_readable_groups(actor)
         found = None
         if max(len(user), len(name)) <= MAX_REF_LENGTH and groups != ():
-            found = await self._store.read(job_rows.newest_named, user, name, groups)
+            found = await self._store.read(job_rows.find_newest_named, user, name, groups)
         if found is None:
-            raise NotFound(msg("There is no job {name} of {user}", name=name[:100], user=user[:100]))
+            raise NotFound(msg("{user} has no job {name}", name=name[:100], user=user[:100]))
         return found
 
     async def find(self, actor: Actor, ref: str) -> JobSummary:
-        """By id, a part of it, or name; NotFound for one that the actor may not see."""
         return await find_job(self._store, actor, ref)
 
-    async def get(self, actor: Actor, ref: str) -> Detail:
+    async def get(self, actor: Actor, ref: str) -> JobWithTasks:
         found = await find_job(self._store, actor, ref)
-        record, kept = await self._store.read(_with_tasks, found.id)
-        return Detail(
-            record=replace(record, summary=with_hold(record.summary, self._control)),
-            tasks=_current_tasks(record, kept),
-            waiting=await self._blockers.reasons(record),
-            time_limit=self._control.time_limit(record.job),
-            isolation=self._engine.health().isolation,
+        record, tries = await self._store.read(load_with_tasks, found.id)
+        return JobWithTasks(
+            record=replace(record, summary=add_held_until(record.summary, self._control)),
+            tasks=list_current_tasks(record, tries),
+            waiting=await self._blockers.list_wait_reasons(record),
+            time_limit=self._control.get_time_limit(record.job),
+            isolation=self._engine.get_health().isolation,
         )
 
-    async def record(self, actor: Actor, ref: str) -> job_rows.JobDetail:
-        """The job without its tasks, of which there may be many."""
+    async def load_record(self, actor: Actor, ref: str) -> job_rows.JobDetail:
         found = await find_job(self._store, actor, ref)
-        return await self._store.read(job_rows.get, found.id)
+        return await self._store.read(job_rows.load_job_detail, found.id)
 
-    def time_limit(self, job: Job) -> timedelta | None:
-        """In force for it: its own, its group's or the admin's; None: no limit."""
-        return self._control.time_limit(job)
+    def get_time_limit(self, job: Job) -> timedelta | None:
+        """Return the time limit in force: the job's, its group's or the server's. None: no limit."""
+        return self._control.get_time_limit(job)
 
-    def waiting(self, record: job_rows.JobDetail) -> tuple[str, ...] | None:
-        """Why it waits; None when it does not."""
+    def list_wait_reasons(self, record: job_rows.JobDetail) -> tuple[str, ...] | None:
         pending = record.summary.state is JobState.PENDING
-        return self._control.waiting(record.summary.id) if pending else None
+        return self._control.list_wait_reasons(record.summary.id) if pending else None
 
-    async def source(self, actor: Actor, ref: str) -> str:
-        """As it was submitted, secrets masked."""
-        return (await self.record(actor, ref)).source
+    async def load_source(self, actor: Actor, ref: str) -> str:
+        """Return the submitted file, secrets masked."""
+        return (await self.load_record(actor, ref)).source
 
-    async def yaml(self, actor: Actor, ref: str) -> str:
-        """As a file to change and submit again, secrets masked: OpenPAI's for its jobs, ours for all others."""
-        return await self._intake.clone((await self.record(actor, ref)).job)
+    async def export_yaml(self, actor: Actor, ref: str) -> str:
+        """Return a file to edit and submit again, secrets masked: in OpenPAI's format for its jobs, else in ours."""
+        return await self._intake.render_clone((await self.load_record(actor, ref)).job)
 
-    async def events(self, actor: Actor, ref: str, *, after: int = 0, limit: int = 200) -> Sequence[Event]:
+    async def list_events(self, actor: Actor, ref: str, *, after: int = 0, limit: int = 200) -> Sequence[Event]:
         found = await find_job(self._store, actor, ref)
         return await self._store.read(event_rows.list_events, found.id, after, min(limit, MAX_EVENTS))
 
-    async def tasks(self, actor: Actor, ref: str) -> tuple[TaskRecord, ...]:
-        """The newest try of each task of the current attempt."""
+    async def list_tasks(self, actor: Actor, ref: str) -> tuple[TaskRecord, ...]:
         found = await find_job(self._store, actor, ref)
-        return _current_tasks(*await self._store.read(_with_tasks, found.id))
+        return list_current_tasks(*await self._store.read(load_with_tasks, found.id))
 
-    async def attempts(self, actor: Actor, ref: str) -> tuple[AttemptTasks, ...]:
-        """Every try of every task, newest attempt first."""
+    async def list_attempts(self, actor: Actor, ref: str) -> tuple[AttemptTasks, ...]:
+        """Return every try of every task, newest attempt first."""
         found = await find_job(self._store, actor, ref)
         by_attempt: dict[int, list[TaskRecord]] = {}
-        for record in await self._store.read(job_rows.tasks, found.id):
+        for record in await self._store.read(job_rows.list_task_tries, found.id):
             by_attempt.setdefault(record.attempt, []).append(record)
         return tuple(AttemptTasks(n, tuple(by_attempt[n])) for n in sorted(by_attempt, reverse=True))
 
-    async def tries(self, actor: Actor, ref: str, attempt: int) -> tuple[TaskRecord, ...]:
-        """Every try of every task in one attempt."""
+    async def list_tries(self, actor: Actor, ref: str, attempt: int) -> tuple[TaskRecord, ...]:
         found = await find_job(self._store, actor, ref)
-        return tuple(await self._store.read(job_rows.tasks, found.id, attempt))
+        return tuple(await self._store.read(job_rows.list_task_tries, found.id, attempt))
 
-    async def past_attempts(self, actor: Actor, ref: str) -> tuple[JobAttempt, ...]:
-        """Tries of the whole job before the newest one, oldest first."""
+    async def list_past_attempts(self, actor: Actor, ref: str) -> tuple[JobAttempt, ...]:
+        """Return the attempts before the current one, oldest first."""
         found = await find_job(self._store, actor, ref)
-        return tuple(await self._store.read(job_rows.past_attempts, found.id))
+        return tuple(await self._store.read(job_rows.list_past_attempts, found.id))
 
     async def wait(self, actor: Actor, ref: str, timeout: float, *, held: bool = False) -> JobSummary:
-        """The job as soon as it is final (with `held`, also once it is held), or as it is after `timeout` seconds."""
-        return await self.wait_for(await self.find(actor, ref), timeout, held=held)
+        """Wait until the job is final (with `held`, also on hold), for at most `timeout` seconds."""
+        return await self.wait_for_job(await self.find(actor, ref), timeout, held=held)
 
-    async def wait_for(self, job: JobSummary, timeout: float, *, held: bool = False) -> JobSummary:
-        """The same for a job that was found before. Whether the actor may still see it is for the caller to check."""
+    async def wait_for_job(self, job: JobSummary, timeout: float, *, held: bool = False) -> JobSummary:
+        """Wait for a job that is already loaded. The caller checks whether the actor can still read it."""
         deadline = time.monotonic() + timeout
-        while self._goes_on(job.id, held) and (left := deadline - time.monotonic()) > 0:
-            await self._control.changed(job.id, left)
-        return await self._summary(job.id)
+        while self._is_wait_needed(job.id, held) and (left := deadline - time.monotonic()) > 0:
+            await self._control.wait_for_change(job.id, left)
+        return await self._load_summary(job.id)
 
-    # -- acting
+    # -- changing
 
     async def stop(self, actor: Actor, ref: str) -> tuple[JobSummary, bool]:
-        """The job after the wish is on disk, and whether there was anything to stop."""
+        """Request a stop durably. Return the job, and whether it was still active."""
         found = await find_own_job(self._store, actor, ref)
         stopped = await self._control.stop(found.id, actor.name)
-        return await self._summary(found.id), stopped
+        return await self._load_summary(found.id), stopped
 
     async def stop_many(self, actor: Actor, refs: Sequence[str]) -> StopReport:
-        """Each on its own: one that cannot be stopped does not keep the others running."""
+        """Stop several jobs. One that cannot be stopped does not affect the others."""
         failed: list[tuple[str, UserError]] = []
         ids: dict[str, None] = {}
         for ref in refs:
@@ -375,24 +341,24 @@ class Jobs:
         return StopReport(tuple(ids), tuple(failed))
 
     async def tag(self, actor: Actor, ref: str, tag: str) -> JobSummary:
-        """The job with the tag. It may have had it before."""
-        _check_tag(tag)
+        """Add a tag. Idempotent."""
+        _validate_tag(tag)
         found = await find_own_job(self._store, actor, ref)
-        event = self._tag_event("tagged", msg("Tagged {tag}", tag=tag), actor)
+        event = self._build_tag_event("tagged", msg("Tagged {tag}", tag=tag), actor)
         await self._store.write(job_rows.add_tag, found.id, tag, event=event)
-        self._control.changes.tell(found.id, found.group, found.user)
-        return await self._summary(found.id)
+        self._control.changes.publish(found.id, found.group, found.user)
+        return await self._load_summary(found.id)
 
     async def untag(self, actor: Actor, ref: str, tag: str) -> JobSummary:
-        """The job without the tag; NoTag when it had none such."""
+        """Remove a tag. NotFound if the job does not have it."""
         found = await find_own_job(self._store, actor, ref)
-        event = self._tag_event("untagged", msg("Tag {tag} removed", tag=tag[:MAX_TAG_LENGTH]), actor)
+        event = self._build_tag_event("untagged", msg("Tag {tag} removed", tag=tag[:MAX_TAG_LENGTH]), actor)
         if not await self._store.write(job_rows.remove_tag, found.id, tag, event=event):
-            raise NoTag(msg("{id} has no tag {tag}", id=found.id, tag=tag[:100]))
-        self._control.changes.tell(found.id, found.group, found.user)
-        return await self._summary(found.id)
+            raise TagNotFound(msg("{id} has no tag {tag}", id=found.id, tag=tag[:100]))
+        self._control.changes.publish(found.id, found.group, found.user)
+        return await self._load_summary(found.id)
 
-    def _tag_event(self, kind: str, message: str, actor: Actor) -> NewEvent:
+    def _build_tag_event(self, kind: str, message: str, actor: Actor) -> NewEvent:
         return NewEvent(
             kind=kind,
             message=msg("{message} by {name}", message=message, name=actor.name),
@@ -400,103 +366,54 @@ class Jobs:
             actor=actor.name,
         )
 
-    # -- small things
-
-    def _goes_on(self, job_id: str, held: bool) -> bool:
-        """Whether a state that is waited for is yet to come. `held`: being held is one, until the hold is released."""
-        live = self._control.active(job_id)
+    def _is_wait_needed(self, job_id: str, held: bool) -> bool:
+        """Return whether the job has not reached a final state, or a hold if `held` is set."""
+        live = self._control.get_active_job(job_id)
         if live is None:
             return False
         is_held = any(task.state is TaskState.HELD and task.stop is None for task in live.tasks)
         return not (held and live.state is JobState.HELD and is_held)
 
-    async def _summary(self, job_id: str) -> JobSummary:
-        found = await self._store.read(job_rows.find, job_id)
+    async def _load_summary(self, job_id: str) -> JobSummary:
+        found = await self._store.read(job_rows.find_job, job_id)
         if found is None:
-            raise NotFound(msg("There is no job {job_id}", job_id=job_id))
-        return with_hold(found, self._control)
+            raise JobNotFound(msg("Job {job_id} not found", job_id=job_id))
+        return add_held_until(found, self._control)
 
 
-def _seen_by(actor: Actor, query: NumberedQuery) -> NumberedQuery:
-    groups = readable_groups(actor)
-    if groups is None:
-        return query
-    allowed = groups if query.groups is None else tuple(set(groups).intersection(query.groups))
-    return replace(query, groups=allowed)
-
-
-def _details(conn: Connection, query: NumberedQuery, count: bool) -> tuple[tuple[job_rows.JobDetail, ...], int | None]:
-    page = job_rows.numbered_page(conn, query, count=count)
+def _load_details(
+    conn: Connection, query: NumberedQuery, count: bool
+) -> tuple[tuple[job_rows.JobDetail, ...], int | None]:
+    page = job_rows.list_numbered_page(conn, query, count=count)
     found: list[job_rows.JobDetail] = []
     size = 0
     for summary in page.items:
-        if len(found) >= FEW_DETAILS and size > MAX_DETAIL_BYTES:
-            hint = msg("Ask for fewer rows at once.")
-            raise TooLarge(
-                msg("These {items} jobs have too much text for one answer", items=len(page.items)), hint=hint
-            )
-        found.append(job_rows.get(conn, summary.id))
+        if len(found) >= MIN_DETAILS and size > MAX_DETAIL_BYTES:
+            hint = msg("Request fewer rows at once.")
+            raise TooLarge(msg("These {items} jobs are too large for one response", items=len(page.items)), hint=hint)
+        found.append(job_rows.load_job_detail(conn, summary.id))
         size += len(found[-1].source)
     return tuple(found), page.total
 
 
-def _with_tasks(conn: Connection, job_id: str) -> tuple[job_rows.JobDetail, list[TaskRecord]]:
-    """Read together, so that a job and its tasks tell the same. Of its attempts, the newest."""
-    job = job_rows.get(conn, job_id)
-    return job, job_rows.tasks(conn, job_id, job.summary.attempt)
-
-
-def _current_tasks(job: job_rows.JobDetail, kept: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
-    summary = job.summary
-    newest = {
-        (record.task.role, record.task.index): record for record in kept
-    }  # tries come in order, so the last one stays
-    missing = () if summary.state.final else fresh_tasks(job.job)
-    for task in missing:
-        newest.setdefault((task.role, task.index), _not_begun(summary, task))
-    order = {role.name: n for n, role in enumerate(job.job.roles)}
-    return tuple(sorted(newest.values(), key=lambda r: (order.get(r.task.role, 0), r.task.index)))
-
-
-def _narrowed(actor: Actor, filter: JobFilter) -> JobFilter:
-    groups = readable_groups(actor)
-    if groups is None:
-        return filter
-    for group in filter.groups or ():
-        if group not in groups:
-            hint = nearest(group, groups, "holdfast group ls")
-            raise NotFound(
-                msg("There is no group {group}, or you are not in it", group=group[:100]), field="group", hint=hint
-            )
-    return replace(filter, groups=filter.groups if filter.groups is not None else groups)
-
-
-def _not_begun(summary: JobSummary, task: TaskAttempt) -> TaskRecord:
-    attempt_id = str(AttemptId(summary.id, summary.attempt, task.role, task.index, task.number))
-    return TaskRecord(job_id=summary.id, attempt=summary.attempt, task=task, attempt_id=attempt_id)
-
-
-def warning_events(warnings: Sequence[str], at: datetime) -> tuple[NewEvent, ...]:
-    """Kept with the job, for whoever did not see the answer."""
-    kept = [warning[:MAX_WARNING_LENGTH] for warning in warnings[:MAX_WARNINGS]]
-    if len(warnings) > MAX_WARNINGS:
-        kept[-1] = msg("and {x1} more warnings; `holdfast plan` tells them all", x1=len(warnings) - MAX_WARNINGS + 1)
-    return tuple(NewEvent(kind="warning", message=message, at=at) for message in kept)
-
-
-def _check_key(key: str | None) -> None:
+def _validate_key(key: str | None) -> None:
     if key is not None and not (0 < len(key) <= MAX_KEY_LENGTH and key.isascii() and key.isprintable()):
         raise UserError(
-            msg("An idempotency key has 1 to {longest_key} printable ASCII characters", longest_key=MAX_KEY_LENGTH),
+            msg(
+                "An idempotency key must have 1 to {max_key_length} printable ASCII characters",
+                max_key_length=MAX_KEY_LENGTH,
+            ),
             field="Idempotency-Key",
         )
 
 
-def _check_tag(tag: str) -> None:
-    """Clients write several tags with commas between them."""
+def _validate_tag(tag: str) -> None:
+    """Reject commas: clients separate tags with them."""
     plain = "," not in tag and tag.isprintable() and bool(tag.strip())
     if not (plain and len(tag) <= MAX_TAG_LENGTH):
         raise UserError(
-            msg("A tag has 1 to {longest_tag} printable characters and no comma", longest_tag=MAX_TAG_LENGTH),
+            msg(
+                "A tag must have 1 to {max_tag_length} printable characters and no comma", max_tag_length=MAX_TAG_LENGTH
+            ),
             field="tag",
         )

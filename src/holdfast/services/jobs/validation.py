@@ -1,4 +1,4 @@
-"""From the text of a job file to a job that may be stored: parsed, allowed, and with what its user should know."""
+"""Validation of job files: parsing, permissions, defaults and warnings."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
+from typing import TypedDict
 
-from holdfast.core.access import Actor, Verb, may, usual_group
+from holdfast.core.access import Actor, Permission, choose_default_group, has_permission
 from holdfast.core.errors import InvalidJob, Problem, UserError
-from holdfast.core.holds import spell_out
-from holdfast.core.job import FILES, HOST_IMAGE, Dialect, Hold, Job, Keep, Resources
+from holdfast.core.holds import format_duration_in_words
+from holdfast.core.job import HOST_IMAGE, SHARED_FILES_PATH, Hold, HoldScope, Job, JobFormat, Resources
 from holdfast.core.messages import join_messages, msg
-from holdfast.core.notifications import Notify, Way
+from holdfast.core.notifications import Channel, NotifySpec
 from holdfast.engines.base import Engine, Isolation
-from holdfast.jobspec import Defaults, Parsed, parse_job, render_openpai_yaml, render_primehub_yaml, render_yaml
-from holdfast.jobspec.locating import with_lines_of
-from holdfast.jobspec.notifying import with_notify
+from holdfast.jobspec import Defaults, ParsedJob, parse_job, render_openpai_yaml, render_primehub_yaml, render_yaml
+from holdfast.jobspec.notify import add_notify
+from holdfast.jobspec.problem_lines import add_problem_lines
 from holdfast.settings import Settings
 from holdfast.store import people
 from holdfast.store.database import Store
@@ -25,26 +26,34 @@ from holdfast.store.jobs import records as job_rows
 
 from ..catalogue.resolution import Catalogue
 from ..catalogue.skus import Skus
-from ..datasets.job_mounts import Storages, Wishes, wishes_of, without_datasets
+from ..datasets.job_mounts import DatasetMounts, DatasetRequests, read_dataset_requests, remove_dataset_mounts
 from ..datasets.mount_rules import MountRules
-from ..name_suggestions import nearest, no_group
-from ..refusals import NoInstanceType, NotInGroup, Unavailable, name_taken
-from ..why.feasibility import image_names, missing_image, similar_image
+from ..errors import InstanceTypeNotFound, NotInGroup, Unavailable, build_name_taken
+from ..name_suggestions import build_group_not_found, suggest_name
+from ..why.feasibility import format_missing_image, list_image_names, suggest_image
 from .hold_defaults import GroupHolds
 
-SMALL = 16 * 1024  # characters; parsing fewer takes less time than handing it to a thread costs
-NO_HOLDS = msg("failed tasks are not kept on this server, whatever a job asks for")
-NO_NOTIFICATIONS = msg("nobody is told of jobs outside by this server, whatever a job asks for")
-NO_MAILS = msg("this server sends no mails, whatever a job asks for")
+MAX_INLINE_LENGTH = 16 * 1024  # characters; parsing fewer takes less time than starting a thread
+NO_HOLDS = msg("holds are disabled on this server; `hold` is ignored")
+NO_NOTIFICATIONS = msg("notifications are disabled on this server; `notify` is ignored")
+NO_MAILS = msg("email is not configured on this server; email notifications are not sent")
 FILES_WARNING = msg(
-    "jobs are not isolated on this machine, so the group's files are not at {files}; the "
-    "variable HOLDFAST_FILES says where they are",
-    files=FILES,
+    "jobs are not isolated on this machine, so the group's files are not at {files}; use the path in HOLDFAST_FILES",
+    files=SHARED_FILES_PATH,
 )
 
 
+class JobOverrides(TypedDict, total=False):
+    """What a submission sets in addition to its job file; see JobValidator.validate."""
+
+    group: str | None
+    dialect: str | None
+    hold: Hold | None
+    notify: NotifySpec | None
+
+
 @dataclass(frozen=True, slots=True)
-class Ready:
+class ValidatedJob:
     job: Job
     source: str  # secrets masked
     warnings: tuple[str, ...]
@@ -57,7 +66,7 @@ class JobValidator:
         engine: Engine,
         settings: Settings,
         mounts: MountRules,
-        storages: Storages,
+        storages: DatasetMounts,
         skus: Skus,
         catalogue: Catalogue,
         group_holds: GroupHolds,
@@ -73,7 +82,7 @@ class JobValidator:
         jobs = settings.jobs
         self._defaults = Defaults(resources=Resources(cpu=jobs.default_cpu, memory=jobs.default_memory))
 
-    async def read(
+    async def validate(
         self,
         actor: Actor,
         text: str,
@@ -81,109 +90,121 @@ class JobValidator:
         group: str | None = None,
         dialect: str | None = None,
         hold: Hold | None = None,
-        notify: Notify | None = None,
+        notify: NotifySpec | None = None,
         unique: bool = False,
-    ) -> Ready:
-        """`group` and `hold` go before what the file says, `notify` comes to it. With `unique`, NameTaken where the
-        user had such a job."""
-        parsed = await self._parse(actor, text, dialect)
+    ) -> ValidatedJob:
+        """Parse and check a job file. `group` and `hold` override the file, `notify` is added to it. With `unique`,
+        raise NameTaken if the user ever had a job of that name."""
+        parsed = await self._parse_text(actor, text, dialect)
         job = parsed.job if group is None else replace(parsed.job, group=group)
         if not job.group:
-            raise _which_group(actor)
+            raise _build_group_required(actor)
         job = job if hold is None else replace(job, hold=hold)
-        job = job if notify is None else replace(job, notify=with_notify(job.notify, notify))
-        source = await self.clone(job) if job.secrets else text
+        job = job if notify is None else replace(job, notify=add_notify(job.notify, notify))
+        source = await self.render_clone(job) if job.secrets else text
         warnings = (
-            *(_show(warning) for warning in parsed.warnings),
-            *self._hold_warnings(job.hold),
-            *self._notify_warnings(job),
+            *(_format_warning(warning) for warning in parsed.warnings),
+            *self._list_hold_warnings(job.hold),
+            *self._list_notify_warnings(job),
         )
         if job.hold is None:
-            job = replace(job, hold=await self._group_holds.of(job.group))
-        return await self._allow(actor, job, source, warnings, new=True, unique=unique)
+            job = replace(job, hold=await self._group_holds.get_group_hold(job.group))
+        return await self._apply_rules(actor, job, source, warnings, new=True, unique=unique)
 
-    async def render(self, job: Job) -> str:
-        """Our own YAML, secrets masked; what equals this site's defaults is left out."""
-        defaults = replace(self._defaults, instance_types=await self._catalogue.sizes())
+    async def render_job(self, job: Job) -> str:
+        """Return the job in Holdfast's format, secrets masked, without values that equal this server's defaults."""
+        defaults = replace(self._defaults, instance_types=await self._catalogue.load_sizes())
         return await asyncio.to_thread(render_yaml, job, defaults=defaults)
 
-    async def clone(self, job: Job) -> str:
-        """A file to submit again, secrets masked. Old clients' jobs are given more than our own YAML can say."""
-        if job.dialect is Dialect.PRIMEHUB:
+    async def render_clone(self, job: Job) -> str:
+        """Return a file to submit again, secrets masked, in the job's own format: OpenPAI and PrimeHub have fields
+        that Holdfast's format does not have."""
+        if job.dialect is JobFormat.PRIMEHUB:
             return render_primehub_yaml(job)
-        return await asyncio.to_thread(render_openpai_yaml, job) if job.dialect.openpai else await self.render(job)
+        return (
+            await asyncio.to_thread(render_openpai_yaml, job) if job.dialect.is_openpai else await self.render_job(job)
+        )
 
-    async def again(
-        self, actor: Actor, job: Job, source: str, hold: Hold | None = None, notify: Notify | None = None
-    ) -> Ready:
-        """A job that was accepted before; what is allowed may have changed since, and what its names stand for. `hold`
-        goes before what it said then, `notify` comes to it."""
-        job = without_datasets(job if hold is None else replace(job, hold=hold))
-        job = job if notify is None else replace(job, notify=with_notify(job.notify, notify))
-        return await self._allow(actor, job, source, tuple(self._hold_warnings(hold)), new=False)
+    async def revalidate(
+        self, actor: Actor, job: Job, source: str, hold: Hold | None = None, notify: NotifySpec | None = None
+    ) -> ValidatedJob:
+        """Check an accepted job again: permissions and names may have changed. `hold` overrides, `notify` is added."""
+        job = remove_dataset_mounts(job if hold is None else replace(job, hold=hold))
+        job = job if notify is None else replace(job, notify=add_notify(job.notify, notify))
+        return await self._apply_rules(actor, job, source, tuple(self._list_hold_warnings(hold)), new=False)
 
-    async def prepare(self, actor: Actor, ready: Ready) -> None:
-        """What has to be there before the job may start; for jobs that will be stored."""
-        await self._storages.prepare(ready.job, actor)
+    async def prepare_storage(self, actor: Actor, ready: ValidatedJob) -> None:
+        """Create what the job needs before it starts. Call only for jobs that will be stored."""
+        await self._storages.create_user_folders(ready.job, actor)
 
-    async def _parse(self, actor: Actor, text: str, dialect: str | None) -> Parsed:
-        sizes = await self._catalogue.sizes(actor)
-        group = usual_group(actor.groups, actor.usual_group)
+    async def _parse_text(self, actor: Actor, text: str, dialect: str | None) -> ParsedJob:
+        sizes = await self._catalogue.load_sizes(actor)
+        group = choose_default_group(actor.groups, actor.usual_group)
         defaults = replace(self._defaults, group=group, user=actor.name, instance_types=sizes)
-        known = _dialect(dialect)
+        known = _parse_dialect(dialect)
         try:
-            if len(text) <= SMALL:
+            if len(text) <= MAX_INLINE_LENGTH:
                 return parse_job(text, dialect=known, defaults=defaults)
             return await asyncio.to_thread(parse_job, text, dialect=known, defaults=defaults)
         except InvalidJob as error:
-            raise _no_size(error) or error from None
+            raise _build_no_instance_type(error) or error from None
 
-    async def _allow(
+    async def _apply_rules(
         self, actor: Actor, job: Job, source: str, warnings: tuple[str, ...], *, new: bool, unique: bool = False
-    ) -> Ready:
-        """Refusals come in the order that OpenPAI's clients know: what is asked for, the name, the group, datasets."""
+    ) -> ValidatedJob:
+        """Run all checks, in the order that OpenPAI's clients expect: resources, name, group, datasets."""
         job, lowered = self._limit_priority(actor, job)
         warnings = (*warnings, *lowered)
-        wishes = wishes_of(job)
+        requests = read_dataset_requests(job)
         self._check_size(job)
-        await self._skus.check(actor, job)
-        if unique:
-            await self._check_name(actor, job.name)
+        await self._skus.check_job(actor, job)
+        if unique and await self._store.read(job_rows.is_name_used, actor.name, job.name):
+            raise build_name_taken(job.name)
         try:
             await self._check_group(actor, job)
-            job = await self._catalogue.fill(job)
-            if new:  # PrimeHub lets a job run again whatever the quotas became
-                await self._catalogue.check_quota(job)
-            job = await self._mounts.apply(job, actor)
-            stored = await self._storages.apply(job, actor, wishes)
+            job = await self._catalogue.resolve_job(job)
+            if new:  # PrimeHub does not check quotas for reruns
+                await self._catalogue.check_primehub_quota(job)
+            job = await self._mounts.resolve_mounts(job, actor)
+            stored = await self._storages.mount_datasets(job, actor, requests)
         except UserError as first:
-            every = await self._every(first, actor, job, wishes, source) if job.dialect is Dialect.HOLDFAST else first
-            raise every from None
-        return Ready(stored.job, source, (*warnings, *stored.warnings, *await self._warnings(job)))
+            if job.dialect is not JobFormat.HOLDFAST:
+                raise
+            raise await self._collect_errors(first, actor, job, requests, source) from None
+        return ValidatedJob(stored.job, source, (*warnings, *stored.warnings, *await self._collect_warnings(job)))
 
-    async def _every(self, first: UserError, actor: Actor, job: Job, wishes: Wishes, source: str) -> UserError:
-        """The first refusal with those that would follow it, in files of ours; itself when it is the only one."""
-        in_group = first.field != "group"  # else the sizes of the group are nobody's business
-        checks: list[Callable[[], Awaitable[object]]] = [partial(self._catalogue.fill, job)] if in_group else []
-        checks += [partial(self._mounts.apply, job, actor), partial(self._storages.apply, job, actor, wishes)]
-        problems = [] if in_group else problems_of(first)
+    async def _collect_errors(
+        self, first: UserError, actor: Actor, job: Job, requests: DatasetRequests, source: str
+    ) -> UserError:
+        """Return the first error together with those of the remaining checks; itself if it is the only one."""
+        in_group = first.field != "group"  # else do not reveal the group's instance types
+        checks: list[Callable[[], Awaitable[object]]] = [partial(self._catalogue.resolve_job, job)] if in_group else []
+        checks += [
+            partial(self._mounts.resolve_mounts, job, actor),
+            partial(self._storages.mount_datasets, job, actor, requests),
+        ]
+        problems = [] if in_group else list_problems(first)
         for check in checks:
             try:
                 await check()
             except UserError as error:
-                problems += problems_of(error)
+                problems += list_problems(error)
         alone = len(problems) < (1 if isinstance(first, InvalidJob) else 2)
         if alone or isinstance(first, Unavailable):
             return first
-        return InvalidJob(await asyncio.to_thread(with_lines_of, source, problems))
+        return InvalidJob(await asyncio.to_thread(add_problem_lines, source, problems))
 
     def _limit_priority(self, actor: Actor, job: Job) -> tuple[Job, tuple[str, ...]]:
-        """The job with a priority that its user may give it, and a warning where that is another one."""
+        """Return the job with an allowed priority, and a warning if it was lowered."""
         most = self._settings.queue.max_priority
         if most is None or actor.admin or job.priority <= most:
             return job, ()
         return replace(job, priority=most), (
-            msg("the priority {priority} is lowered to {most}, the highest here", priority=job.priority, most=most),
+            msg(
+                "priority {priority} is lowered to {limit}, the maximum on this server",
+                priority=job.priority,
+                limit=most,
+            ),
         )
 
     def _check_size(self, job: Job) -> None:
@@ -191,112 +212,114 @@ class JobValidator:
         if job.task_count > most:
             raise UserError(
                 msg(
-                    "A job may have at most {most} tasks, this one asks for {task_count}",
-                    most=most,
+                    "A job can have at most {limit} tasks; this one has {task_count}",
+                    limit=most,
                     task_count=job.task_count,
                 ),
                 field="roles",
             )
 
-    async def _check_name(self, actor: Actor, name: str) -> None:
-        if await self._store.read(job_rows.name_taken, actor.name, name):
-            raise name_taken(name)
-
     async def _check_group(self, actor: Actor, job: Job) -> None:
         group = job.group
         if group in actor.groups:
             return
-        if not may(actor, Verb.SUBMIT_JOB, group):
+        if not has_permission(actor, Permission.SUBMIT_JOB, group):
             mine = ", ".join(sorted(actor.groups)) or "none"
-            message = msg("You are not in the group {group}", group=group[:100])
+            message = msg("You are not a member of the group {group}", group=group[:100])
             hint = join_messages(
-                " ", filter(None, (nearest(group, actor.groups), msg("Your groups: {mine}.", mine=mine)))
+                " ", filter(None, (suggest_name(group, actor.groups), msg("Your groups: {groups}.", groups=mine)))
             )
             raise NotInGroup(message, group=group, field="group", hint=hint)
         if await self._store.read(people.get_group, group) is None:
-            message = msg("There is no group {group}", group=group[:100])
-            if job.dialect.openpai:  # to whose clients that is a group which nobody is in
+            message = msg("Group {group} not found", group=group[:100])
+            if job.dialect.is_openpai:  # its clients expect the same error as for a non-member
                 raise NotInGroup(message, group=group, field="group")
-            raise no_group(group, [known.name for known in await self._store.read(people.list_groups)], "group")
+            raise build_group_not_found(
+                group, [known.name for known in await self._store.read(people.list_groups)], "group"
+            )
 
-    async def _warnings(self, job: Job) -> list[str]:
+    async def _collect_warnings(self, job: Job) -> list[str]:
         found = []
-        if job.files and job.dialect is Dialect.HOLDFAST and self._engine.health().isolation is Isolation.NONE:
+        if job.files and job.dialect is JobFormat.HOLDFAST and self._engine.get_health().isolation is Isolation.NONE:
             found.append(FILES_WARNING)
-        wanted = {role.engine_image for role in job.roles} - {HOST_IMAGE}
-        if wanted:
-            names = [image.name for image in await self._engine.images()]
-            known = {name for image in names for name in image_names(image)}
-            missing = [image for image in sorted(wanted) if not known & image_names(image)]
-            names += await self._catalogue.image_names(job.group) if missing else ()
-            found += [self._unknown_image(image) + similar_image(image, names) for image in missing]
+        requested = {role.engine_image for role in job.roles} - {HOST_IMAGE}
+        if requested:
+            names = [image.name for image in await self._engine.list_images()]
+            known = {name for image in names for name in list_image_names(image)}
+            missing = [image for image in sorted(requested) if not known & list_image_names(image)]
+            names += await self._catalogue.list_image_names(job.group) if missing else ()
+            found += [self._format_unknown_image(image) + suggest_image(image, names) for image in missing]
         return found
 
-    def _notify_warnings(self, job: Job) -> list[str]:
+    def _list_notify_warnings(self, job: Job) -> list[str]:
         if not job.notify:
             return []
         if not self._settings.notifications.enabled:
             return [NO_NOTIFICATIONS]
-        mails = any(notify.way is Way.MAIL for notify in job.notify)
+        mails = any(notify.way is Channel.MAIL for notify in job.notify)
         return [NO_MAILS] if mails and not self._settings.mail.host else []
 
-    def _hold_warnings(self, hold: Hold | None) -> list[str]:
-        if hold is None or hold.keep is Keep.NOTHING:
+    def _list_hold_warnings(self, hold: Hold | None) -> list[str]:
+        if hold is None or hold.keep is HoldScope.NOTHING:
             return []
         if not self._settings.hold.enabled:
             return [NO_HOLDS]
         longest = timedelta(seconds=self._settings.hold.longest)
         if hold.duration is None or hold.duration <= longest:
             return []
-        return [msg("a failed task is kept for {longest} at most on this server", longest=spell_out(longest))]
+        return [
+            msg(
+                "this server holds a failed task for at most {max_length}", max_length=format_duration_in_words(longest)
+            )
+        ]
 
-    def _unknown_image(self, image: str) -> str:
+    def _format_unknown_image(self, image: str) -> str:
         if self._settings.images.unknown == "host":
             return msg(
-                "the image {image} is not known here; the job will run on the image {host_image} instead",
+                "image {image} is not on this server; the job uses image {host_image} instead",
                 image=image,
                 host_image=HOST_IMAGE,
             )
-        return missing_image(image)
+        return format_missing_image(image)
 
 
-def problems_of(error: UserError) -> list[Problem]:
+def list_problems(error: UserError) -> list[Problem]:
     if isinstance(error, InvalidJob):
         return list(error.problems)
     return [Problem(error.field or "", error.message, error.hint)]
 
 
-def _no_size(error: InvalidJob) -> NoInstanceType | None:
-    """PrimeHub's clients are told so in their own words, when nothing else is wrong."""
+def _build_no_instance_type(error: InvalidJob) -> InstanceTypeNotFound | None:
+    """Return PrimeHub's error for an unknown instance type, if that is the only problem."""
     (first, *others) = error.problems
     if others or first.field != "instanceType" or first.rule != "reference":
         return None
-    return NoInstanceType(error.message, name=str(first.expected), field=first.field, hint=first.hint)
+    return InstanceTypeNotFound(error.message, name=str(first.expected), field=first.field, hint=first.hint)
 
 
-def _show(warning: Problem) -> str:
-    said = join_messages(": ", filter(None, (warning.field, warning.message)))
-    return join_messages(". ", filter(None, (said, warning.hint)))
+def _format_warning(warning: Problem) -> str:
+    message = join_messages(": ", filter(None, (warning.field, warning.message)))
+    return join_messages(". ", filter(None, (message, warning.hint)))
 
 
-def _which_group(actor: Actor) -> UserError:
-    """Not for us to choose: all members of the group would see the job and its log."""
+def _build_group_required(actor: Actor) -> UserError:
+    """Build the error for a missing group. Never guess one: its members can read the job and its log."""
     return UserError(
-        msg("The job names no group, and you are in several: {groups}", groups=", ".join(sorted(actor.groups))),
+        msg("The job sets no group, and you are a member of several: {groups}", groups=", ".join(sorted(actor.groups))),
         field="group",
-        hint=msg("Write `group: NAME` into the file, or give --group NAME."),
+        hint=msg("Set `group: NAME` in the job file, or use --group NAME."),
     )
 
 
-def _dialect(name: str | None) -> Dialect | None:
+def _parse_dialect(name: str | None) -> JobFormat | None:
     if name is None:
         return None
     try:
-        return Dialect(name)
+        return JobFormat(name)
     except ValueError:
-        known = ", ".join(Dialect)
+        known = ", ".join(JobFormat)
         raise UserError(
-            msg("There is no dialect {name}", name=repr(name[:50])),
+            msg("{name} is not a supported job file format", name=repr(name[:50])),
             field="dialect",
-            hint=msg("Known are: {known}.", known=known),
+            hint=msg("Known values: {known}.", known=known),
         ) from None

@@ -1,19 +1,19 @@
-"""What the first error of a log looks like: one pattern, for everybody who jumps there.
+"""The pattern that finds the first error of a log.
 
-Searched line by line (`matching`). It would rather miss an unusual error than stop at a line
-that only speaks of errors: "0 errors", "error rate", "mean squared error: 0.02", "no error" are none.
+Searched line by line (`matching`). It prefers missing an unusual error to matching a line
+that only mentions errors, such as "0 errors", "error rate", "mean squared error: 0.02", "no error".
 
-Every part begins with plain letters, and looks back only then: so lines that hold none of them are passed quickly, and
-pieces of a log that hold none are not taken apart into lines at all.
+Every part starts with plain letters before any look-behind, so that lines without them are skipped quickly, and
+pieces of a log without them are not split into lines.
 """
 
 from __future__ import annotations
 
 import re
 
-# After "error:" comes what is wrong; a number there is a measure, and nothing there says nothing.
+# "error:" must be followed by a text: a number is a measurement.
 _TOLD = r":(?!\s*(?:[-+]?[\d.]|[Nn]one\b|null|$))"
-_ALONE = r"(?<![\w.=-].{5})"  # a word of five letters that begins here
+_ALONE = r"(?<![\w.=-].{5})"  # a five-letter word starts here
 _LOUD = rf"{_ALONE}(?:\]|!|{_TOLD}|\s+[\[(a-zA-Z/])"
 
 _PARTS = (
@@ -51,4 +51,4 @@ _PARTS = (
 
 FIRST_ERROR = "|".join(_PARTS)
 ERROR_SIGNS = tuple(sorted({found[0].encode() for part in _PARTS if (found := re.match(r"[\w ]+", part))}))
-"""Whatever matches holds one of these."""
+"""Every match contains one of these."""

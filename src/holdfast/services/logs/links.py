@@ -1,7 +1,6 @@
-"""Links to one task's log that need no login: signed, and good for a short while only.
+"""Signed, short-lived links to one task's log that need no login.
 
-The key lives as long as the server. A link of the server before does not open, which clients take as one that is over:
-they ask for another.
+The key is created at startup. Links from before a restart are denied like expired ones, and clients request new ones.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ MAX_LENGTH = 1000  # characters of a link
 
 
 @dataclass(frozen=True, slots=True)
-class Linked:
-    """The try of a task whose log a link opens, and who made the link."""
+class LinkTarget:
+    """The task try that a link gives access to, and the login that created the link."""
 
     job_id: str
     attempt: int
     task: str
     number: int
-    token_id: str = ""  # that the maker was logged in with; empty: a guest
+    token_id: str = ""  # of the login that created the link; empty: a guest
 
 
 class LogLinks:
@@ -39,33 +38,33 @@ class LogLinks:
         self._clock = clock
         self._key = secrets.token_bytes(32)
 
-    def make(self, linked: Linked) -> str:
-        """Made of letters, digits and - _ . only."""
+    def create(self, linked: LinkTarget) -> str:
+        """Create a link of letters, digits and - _ . only."""
         until = self._clock().timestamp() + self._seconds
         fields = [linked.job_id, linked.attempt, linked.task, linked.number, linked.token_id, until]
         content = json.dumps(fields).encode()
-        return f"{_encode(content)}.{_encode(self._sign(content))}"
+        return f"{_encode_base64(content)}.{_encode_base64(self._sign_content(content))}"
 
-    def open(self, link: str) -> Linked:
-        """Forbidden when it is over, or not from here."""
-        content, signature = (_decode(part) for part in link[:MAX_LENGTH].partition(".")[::2])
-        if not hmac.compare_digest(signature, self._sign(content)):
-            raise Forbidden(msg("This link to a log is not one of ours"), hint=msg("Ask for the list of logs again."))
+    def open(self, link: str) -> LinkTarget:
+        """Return the target of a link. Forbidden if it has expired or its signature is not valid."""
+        content, signature = (_decode_base64(part) for part in link[:MAX_LENGTH].partition(".")[::2])
+        if not hmac.compare_digest(signature, self._sign_content(content)):
+            raise Forbidden(msg("This log link is not valid"), hint=msg("Request the list of logs again."))
         job_id, attempt, task, number, token_id, until = json.loads(content)
         if self._clock().timestamp() >= until:
-            raise Forbidden(msg("This log link has expired"), hint=msg("Ask for the list of logs again."))
-        return Linked(job_id, attempt, task, number, token_id)
+            raise Forbidden(msg("This log link has expired"), hint=msg("Request the list of logs again."))
+        return LinkTarget(job_id, attempt, task, number, token_id)
 
-    def _sign(self, content: bytes) -> bytes:
+    def _sign_content(self, content: bytes) -> bytes:
         return hmac.new(self._key, content, hashlib.sha256).digest()
 
 
-def _encode(data: bytes) -> str:
+def _encode_base64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def _decode(text: str) -> bytes:
-    """Nothing for what is not ours: it then fits no signature."""
+def _decode_base64(text: str) -> bytes:
+    """Decode base64; empty if not valid, which matches no signature."""
     try:
         return base64.b64decode(text.encode() + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):

@@ -1,7 +1,7 @@
-"""Finding the lines that match a user's regular expression, by RE2: its time grows linearly with the text.
+"""Finding the lines that match a user's regular expression, with RE2, which runs in linear time.
 
-A whole piece of a log is searched at once, outside the interpreter's lock: `(?m)` makes `^` and `$` match at line
-ends, and with `never_nl` no match spans lines.
+A whole piece of a log is searched at once, without the GIL: `(?m)` makes `^` and `$` match at line boundaries, and with
+`never_nl` no match spans lines.
 """
 
 from __future__ import annotations
@@ -13,54 +13,54 @@ from typing import Any
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
 
-from .matching import Hit, make_hit
+from .matching import Hit, build_hit
 
 MAX_MEMORY = 128 * 1024  # bytes of a compiled pattern: about 7000 instructions
-MAX_STEPS = 128 * 1024 * 1024  # for a piece: instructions times bytes; at worst each takes some 10 ns
+MAX_STEPS = 128 * 1024 * 1024  # for a piece: instructions times bytes; each takes at most about 10 ns
 
 _PREFIX = b"(?m)"
 _ESCAPES = r"(?<!\\)(?:\\\\)*"  # so that a backslash or parenthesis after it is not escaped itself
-_WHOLE_TEXT = re.compile(rf"{_ESCAPES}(\\[AzC]|\(\?[a-zA-Z]*-[a-zA-Z]*m)")  # would see the borders of pieces
+_WHOLE_TEXT = re.compile(rf"{_ESCAPES}(\\[AzC]|\(\?[a-zA-Z]*-[a-zA-Z]*m)")  # would match at piece boundaries
 _UNSUPPORTED = (b"invalid perl operator: ", b"invalid escape sequence: ")  # as RE2 reports them
 _TOO_LARGE = b"pattern too large"
 _UNDECODABLE = re.compile("[\udc80-\udcff]")
-_SUBSTITUTE = "\x1a"  # one byte, as what it stands for
+_SUBSTITUTE = "\x1a"  # one byte, like the byte it replaces
 _RETURNS = re.compile(rb"(?<!\r)\r+(?=\n|\Z)")
 
 
 class LogPattern:
     def __init__(self, query: str, *, ignore_case: bool) -> None:
-        """UserError when the pattern is invalid, too large, or uses what RE2 does not support."""
+        """Raise UserError if the pattern is not valid, too large, or not supported by RE2."""
         found = _WHOLE_TEXT.search(query)
         if found:
-            raise _unsupported(found[1])
-        self._regexp = _compile(query, ignore_case)
+            raise _build_unsupported_error(found[1])
+        self._regexp = _compile_pattern(query, ignore_case)
 
     @property
     def max_piece_size(self) -> int:
-        """Bytes that may be searched in one call, which cannot be ended before it is done."""
+        """Maximum bytes to search in one call, which cannot be cancelled."""
         return MAX_STEPS // int(self._regexp.programsize)
 
     def find_hits(self, piece: bytes, offset: int) -> Iterator[Hit]:
-        """One hit for each line of `piece` that matches. `offset`: where the piece begins in the log."""
-        text = _clean(piece)
+        """Yield one hit for each line of `piece` that matches. `offset`: start of the piece in the log."""
+        text = _clean_bytes(piece)
         end = 0
         while end < len(piece) and (found := self._regexp.search(text, end)):
             at = found.start()
             begin = piece.rfind(b"\n", 0, at) + 1
-            if begin == len(piece):  # behind the last line
+            if begin == len(piece):  # after the last line
                 return
             end = piece.find(b"\n", at) + 1 or len(piece)
             line = piece[begin:end].rstrip(b"\r\n")
             if at <= begin + len(line):  # else it is among the carriage returns
-                yield make_hit(line, at - begin, begin=offset + begin, end=offset + end)
+                yield build_hit(line, at - begin, begin=offset + begin, end=offset + end)
 
 
-def _compile(query: str, ignore_case: bool) -> Any:
+def _compile_pattern(query: str, ignore_case: bool) -> Any:
     try:
-        import re2  # here, so that a server without searches does not load it
+        import re2  # imported on first use to save memory
     except ImportError:
-        raise _not_installed() from None
+        raise _build_not_installed_error() from None
     options = re2.Options()
     options.max_mem = MAX_MEMORY
     options.case_sensitive = not ignore_case
@@ -69,13 +69,13 @@ def _compile(query: str, ignore_case: bool) -> Any:
     try:
         return re2.compile(_PREFIX + query.encode("utf-8", "surrogatepass"), options)
     except re2.error as error:
-        raise _explain(error.args[0]) from None
+        raise _build_pattern_error(error.args[0]) from None
     finally:
-        re2.purge()  # it would keep the last 128 patterns
+        re2.purge()  # its cache would keep the last 128 patterns
 
 
-def _clean(piece: bytes) -> bytes:
-    """The same number of bytes as valid UTF-8, with line feeds for the carriage returns at line ends."""
+def _clean_bytes(piece: bytes) -> bytes:
+    """Return the same number of bytes as valid UTF-8, with line feeds for carriage returns at line ends."""
     if not piece.isascii():
         text = piece.decode("utf-8", "surrogateescape")
         piece = _UNDECODABLE.sub(_SUBSTITUTE, text).encode()
@@ -84,32 +84,30 @@ def _clean(piece: bytes) -> bytes:
     return piece
 
 
-def _explain(said: bytes) -> UserError:
-    if said.startswith(_TOO_LARGE):
-        return UserError(
-            msg("This pattern needs too much memory"), field="q", hint=msg("Write it with smaller repeats.")
-        )
+def _build_pattern_error(output: bytes) -> UserError:
+    if output.startswith(_TOO_LARGE):
+        return UserError(msg("This pattern needs too much memory"), field="q", hint=msg("Use smaller repeat counts."))
     for prefix in _UNSUPPORTED:
-        if said.startswith(prefix):
-            return _unsupported(said.removeprefix(prefix).decode("utf-8", "replace"))
-    error = said.replace(_PREFIX, b"", 1).decode("utf-8", "replace")
-    return UserError(msg("This is not a pattern: {error}", error=error), field="q")
+        if output.startswith(prefix):
+            return _build_unsupported_error(output.removeprefix(prefix).decode("utf-8", "replace"))
+    error = output.replace(_PREFIX, b"", 1).decode("utf-8", "replace")
+    return UserError(msg("This pattern is not valid: {error}", error=error), field="q")
 
 
-def _unsupported(syntax: str) -> UserError:
+def _build_unsupported_error(syntax: str) -> UserError:
     return UserError(
         msg("Patterns do not support {syntax}", syntax=syntax),
         field="q",
         hint=msg(
-            "Patterns use RE2 syntax: no look-around such as (?=x), no back-references such as \\1; ^ "
-            "and $ are the ends of a line."
+            "Use RE2 syntax, without look-around such as (?=x) and back-references such as \\1. ^ and $ match at "
+            "line boundaries."
         ),
     )
 
 
-def _not_installed() -> UserError:
+def _build_not_installed_error() -> UserError:
     return UserError(
         msg("Patterns are not supported on this server"),
         field="q",
-        hint=msg("Search for plain text. An admin can add patterns by installing the Python package google-re2."),
+        hint=msg("Search for plain text, or ask an admin to install the Python package google-re2."),
     )

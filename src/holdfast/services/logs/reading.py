@@ -1,4 +1,4 @@
-"""Reading one log stream: a range, its last lines, and following it as it grows. Never holds more than a chunk."""
+"""Reading one log stream: a range, its last lines, and following it. At most one chunk is in memory."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from holdfast.engines.base import LogSource
 
-CHUNK = 256 * 1024  # bytes read, sent and held at one time
-TAIL_CHUNK = 64 * 1024
-MAX_TAIL = 256 * 1024 * 1024  # bytes looked through for the last lines
-TICK = 1.0  # seconds between two looks at whether a quiet log is complete
+CHUNK_SIZE = 256 * 1024  # bytes read and sent at a time
+TAIL_CHUNK_SIZE = 64 * 1024
+MAX_TAIL_SIZE = 256 * 1024 * 1024  # bytes searched for the last lines
+FOLLOW_INTERVAL = 1.0  # seconds between checks whether a quiet log is complete
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Which bytes to read of a stream, [start, end), of how many there are."""
+    """The bytes [start, end) of a stream of `size` bytes."""
 
     start: int
     end: int
@@ -23,57 +23,57 @@ class Span:
     complete: bool  # nothing more will be written
 
 
-async def whole(source: LogSource) -> Span:
-    complete = await source.complete()  # asked first: what is complete now has its last size
+async def load_whole_span(source: LogSource) -> Span:
+    complete = await source.is_complete()  # read first: a complete stream has its final size
     size = await source.size()
-    first = await source.first()
+    first = await source.find_first_offset()
     return Span(min(first, size), size, size, complete)
 
 
-async def last_lines_start(source: LogSource, span: Span, lines: int) -> int:
-    """Where the last `lines` lines of `span` begin. Looks backwards, so it costs what those lines are long."""
+async def find_last_lines_start(source: LogSource, span: Span, lines: int) -> int:
+    """Return where the last `lines` lines of `span` start. Reads backwards, only as far as those lines."""
     if lines <= 0 or span.end <= span.start:
         return span.end
     found, position = 0, span.end
-    lowest = max(span.start, span.end - MAX_TAIL)
+    lowest = max(span.start, span.end - MAX_TAIL_SIZE)
     while position > lowest:
-        begin = max(lowest, position - TAIL_CHUNK)
+        begin = max(lowest, position - TAIL_CHUNK_SIZE)
         chunk = await source.read(begin, position - begin)
-        if len(chunk) < position - begin:  # the size cap dropped it meanwhile
+        if len(chunk) < position - begin:  # the size limit has dropped it
             return position
-        # The line break that ends the last line separates it from nothing.
+        # Do not count the line break at the end of the last line.
         upto = len(chunk) - 1 if position == span.end and chunk.endswith(b"\n") else len(chunk)
         count = chunk.count(b"\n", 0, upto)
         if found + count >= lines:
-            return begin + _nth_break_from_end(chunk, upto, lines - found) + 1
+            return begin + _find_nth_last_break(chunk, upto, lines - found) + 1
         found += count
         position = begin
     return lowest
 
 
-def _nth_break_from_end(chunk: bytes, upto: int, n: int) -> int:
+def _find_nth_last_break(chunk: bytes, upto: int, n: int) -> int:
     at = upto
     for _ in range(n):
         at = chunk.rindex(b"\n", 0, at)
     return at
 
 
-async def first_lines_end(source: LogSource, span: Span, lines: int) -> int:
-    """Where the first `lines` lines of `span` end."""
+async def find_first_lines_end(source: LogSource, span: Span, lines: int) -> int:
+    """Return where the first `lines` lines of `span` end."""
     position = span.start
     while position < span.end:
-        chunk = await source.read(position, min(TAIL_CHUNK, span.end - position))
+        chunk = await source.read(position, min(TAIL_CHUNK_SIZE, span.end - position))
         if not chunk:
             return position
         count = chunk.count(b"\n")
         if count >= lines:
-            return position + _nth_break(chunk, lines) + 1
+            return position + _find_nth_break(chunk, lines) + 1
         lines -= count
         position += len(chunk)
     return position
 
 
-def _nth_break(chunk: bytes, n: int) -> int:
+def _find_nth_break(chunk: bytes, n: int) -> int:
     at = -1
     for _ in range(n):
         at = chunk.index(b"\n", at + 1)
@@ -81,32 +81,32 @@ def _nth_break(chunk: bytes, n: int) -> int:
 
 
 async def read_span(source: LogSource, span: Span) -> AsyncGenerator[bytes, None]:
-    """The bytes of `span`, chunk by chunk; ends early when the size cap drops them meanwhile."""
+    """Yield the bytes of `span` in chunks; end early if the size limit drops them."""
     position = span.start
     while position < span.end:
-        chunk = await source.read(position, min(CHUNK, span.end - position))
+        chunk = await source.read(position, min(CHUNK_SIZE, span.end - position))
         if not chunk:
             return
         yield chunk
         position += len(chunk)
 
 
-async def follow(source: LogSource, start: int) -> AsyncGenerator[tuple[int, bytes], None]:
-    """(offset, bytes) as they come, until the stream is complete. Empty bytes every TICK in which nothing came, so
-    that the reader can show that it is alive."""
-    position = max(start, await source.first())
+async def follow_source(source: LogSource, start: int) -> AsyncGenerator[tuple[int, bytes], None]:
+    """Yield (offset, bytes) as they arrive, until the stream is complete. Yield empty bytes once a second while there
+    is no output, as a keepalive."""
+    position = max(start, await source.find_first_offset())
     while True:
-        done = await source.complete()  # asked before reading: what came before the end is then read below
-        chunk = await source.read(position, CHUNK)
+        done = await source.is_complete()  # before reading, so that no output before the end is missed
+        chunk = await source.read(position, CHUNK_SIZE)
         if chunk:
             yield position, chunk
             position += len(chunk)
             continue
-        first = await source.first()
-        if position < first:  # the size cap overtook a slow reader
+        first = await source.find_first_offset()
+        if position < first:  # the size limit dropped bytes that a slow reader had not read
             position = first
             continue
         if done:
             return
-        if not await source.grown(position, TICK):
+        if not await source.wait_for_growth(position, FOLLOW_INTERVAL):
             yield position, b""

@@ -1,7 +1,7 @@
-"""Searching a log of any size: a bounded time per call, and an offset to go on from.
+"""Searching a log of any size: bounded time per call, and an offset to continue from.
 
-Users take turns: one search of a user runs at a time, and the next slot goes to another user. Plain text has slots of
-its own, so that patterns, which may use all of their time, do not delay it. Pieces are searched in threads.
+One search of a user runs at a time, and slots are granted round-robin over users. Plain text has separate slots, so
+slow patterns do not delay it. Pieces are searched in threads.
 """
 
 from __future__ import annotations
@@ -10,37 +10,35 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import TypeVar
 
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
 from holdfast.engines.base import LogSource
 
+from ..disk_work import run_to_end
+from ..errors import TooManyRequests
 from ..fair_limiter import FairLimiter
-from ..refusals import TooManyRequests
 from .first_error import ERROR_SIGNS, FIRST_ERROR
-from .matching import Hit, Match, compile_own, compile_text, hits_in, whole_lines
+from .matching import Hit, LineMatcher, compile_text, compile_trusted, find_line_hits, trim_to_lines
 from .patterns import LogPattern
 
-T = TypeVar("T")
-
-PIECE = 256 * 1024  # bytes searched at one time; a longer line is searched in pieces
-BUDGET = 2.0  # seconds a call may take
-MAX_QUERY = 1000  # characters
-MAX_PATTERNS = 2  # searches at a time; each can keep a core busy
+PIECE_SIZE = 256 * 1024  # bytes searched at a time; a longer line is searched in pieces
+SEARCH_TIMEOUT = 2.0  # seconds per call
+MAX_QUERY_LENGTH = 1000  # characters
+MAX_PATTERNS = 2  # concurrent searches; each can use a full core
 MAX_PLAIN = 4
-MAX_WAITING = 5  # searches of one user, of each kind
+MAX_WAITING = 5  # queued searches of one user, of each kind
 WAIT_TIMEOUT = 10.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     hits: tuple[Hit, ...]
-    next: int | None  # where to go on; None: the end was reached
+    next: int | None  # where to continue; None: at the end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class SearchQuery:
     query: str
     regex: bool = False
     ignore_case: bool = False
@@ -49,58 +47,58 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Finder:
-    find_hits: Callable[[bytes, int], Iterator[Hit]]  # in a piece, which begins at that offset of the log
+class HitFinder:
+    find_hits: Callable[[bytes, int], Iterator[Hit]]  # in a piece that starts at this offset of the log
     piece_size: int
 
-    async def find(self, piece: bytes, offset: int, limit: int) -> list[Hit]:
-        return await _finish_in_thread(lambda: list(islice(self.find_hits(piece, offset), limit)))
+    async def find_first_hits(self, piece: bytes, offset: int, limit: int) -> list[Hit]:
+        return await run_to_end(lambda: list(islice(self.find_hits(piece, offset), limit)))
 
 
-class Searches:
-    def __init__(self, budget: float = BUDGET) -> None:
-        self._patterns = FairLimiter(MAX_PATTERNS, max_waiting=MAX_WAITING, timeout=WAIT_TIMEOUT, refuse=_refuse)
-        self._plain = FairLimiter(MAX_PLAIN, max_waiting=MAX_WAITING, timeout=WAIT_TIMEOUT, refuse=_refuse)
+class LogSearches:
+    def __init__(self, budget: float = SEARCH_TIMEOUT) -> None:
+        self._patterns = FairLimiter(MAX_PATTERNS, max_waiting=MAX_WAITING, timeout=WAIT_TIMEOUT, refuse=_build_refusal)
+        self._plain = FairLimiter(MAX_PLAIN, max_waiting=MAX_WAITING, timeout=WAIT_TIMEOUT, refuse=_build_refusal)
         self._budget = budget
 
-    async def search(self, source: LogSource, question: Question, *, user: str) -> Found:
-        """TooManyRequests when too many searches of `user` are waiting, or this one has waited for too long."""
-        _check(question)
+    async def search(self, source: LogSource, question: SearchQuery, *, user: str) -> SearchResult:
+        """Search a log. TooManyRequests if too many searches of `user` are queued or this one times out."""
+        _validate_query(question)
         limiter = self._patterns if question.regex else self._plain
         async with limiter.slot(user):
-            return await self._run(source, question)
+            return await self._run_search(source, question)
 
-    async def _run(self, source: LogSource, question: Question) -> Found:
-        walk = _Walk(source, question)
+    async def _run_search(self, source: LogSource, question: SearchQuery) -> SearchResult:
+        walk = _SearchScan(source, question)
         try:
             async with asyncio.timeout(self._budget):
-                await walk.run(await _finish_in_thread(lambda: _make_finder(question)))
+                await walk.run(await run_to_end(lambda: _build_finder(question)))
         except TimeoutError:
             if walk.position <= question.start and not walk.hits:
-                raise _too_slow() from None
-        return Found(tuple(walk.hits), walk.next)
+                raise _build_too_slow_error() from None
+        return SearchResult(tuple(walk.hits), walk.next)
 
 
-class _Walk:
-    """One search on its way; keeps what was found when its time is over."""
+class _SearchScan:
+    """A running search; keeps its hits if it times out."""
 
-    def __init__(self, source: LogSource, question: Question) -> None:
+    def __init__(self, source: LogSource, question: SearchQuery) -> None:
         self._source = source
         self._limit = question.limit
         self.position = question.start
         self.hits: list[Hit] = []
         self.next: int | None = question.start
 
-    async def run(self, finder: Finder) -> None:
+    async def run(self, finder: HitFinder) -> None:
         size = await self._source.size()
-        self.position = max(self.position, await self._source.first())
+        self.position = max(self.position, await self._source.find_first_offset())
         while self.position < size:
             self.next = self.position
             data = await self._source.read(self.position, finder.piece_size)
             if not data:
                 break
-            piece = whole_lines(data, last=self.position + len(data) >= size)
-            self.hits += await finder.find(piece, self.position, self._limit - len(self.hits))
+            piece = trim_to_lines(data, last=self.position + len(data) >= size)
+            self.hits += await finder.find_first_hits(piece, self.position, self._limit - len(self.hits))
             self.position += len(piece)
             if len(self.hits) >= self._limit:
                 after = self.hits[-1].next_offset
@@ -109,75 +107,64 @@ class _Walk:
         self.next = None
 
 
-def _check(question: Question) -> None:
+def _validate_query(question: SearchQuery) -> None:
     if not question.query:
-        raise UserError(msg("Say what to search for"), field="q")
-    if len(question.query) > MAX_QUERY:
-        raise UserError(msg("A search may have at most {most_query} characters", most_query=MAX_QUERY), field="q")
+        raise UserError(msg("The search text is empty"), field="q")
+    if len(question.query) > MAX_QUERY_LENGTH:
+        raise UserError(msg("A search can have at most {max_query} characters", max_query=MAX_QUERY_LENGTH), field="q")
     if "\n" in question.query:
-        raise UserError(msg("A search looks at one line at a time, so it cannot hold a line break"), field="q")
+        raise UserError(msg("A search matches single lines, so it cannot contain a line break"), field="q")
 
 
-def _refuse(_by_key: bool) -> TooManyRequests:
+def _build_refusal(_by_key: bool) -> TooManyRequests:
     return TooManyRequests(
         msg("Too many log searches are running"),
         retry_after=WAIT_TIMEOUT,
-        hint=msg("Wait until your other searches have ended, and try again."),
+        hint=msg("Wait for your other searches to finish, then try again."),
     )
 
 
-def _too_slow() -> UserError:
+def _build_too_slow_error() -> UserError:
     return UserError(
         msg("This pattern takes too long on this log"),
         field="q",
-        hint=msg("Write it with smaller repeats, or search for plain text."),
+        hint=msg("Use smaller repeat counts, or search for plain text."),
     )
 
 
-async def _finish_in_thread(call: Callable[[], T]) -> T:
-    """A search whose time is over keeps its slot until its thread, which cannot be ended, is done with the piece."""
-    work = asyncio.ensure_future(asyncio.to_thread(call))
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        await asyncio.gather(work, return_exceptions=True)
-        raise
-
-
-def _make_finder(question: Question) -> Finder:
+def _build_finder(question: SearchQuery) -> HitFinder:
     if not question.regex:
-        return Finder(_PlainText(question).find_hits, PIECE)
+        return HitFinder(_PlainTextFinder(question).find_hits, PIECE_SIZE)
     if question.query == FIRST_ERROR and not question.ignore_case:
-        return Finder(_FirstError().find_hits, PIECE)
+        return HitFinder(_FirstErrorFinder().find_hits, PIECE_SIZE)
     pattern = LogPattern(question.query, ignore_case=question.ignore_case)
-    return Finder(pattern.find_hits, min(PIECE, pattern.max_piece_size))
+    return HitFinder(pattern.find_hits, min(PIECE_SIZE, pattern.max_piece_size))
 
 
-class _PlainText:
-    """The time it takes grows with the piece alone. Most pieces of a long log hold no hit, and that is seen at a
-    glance, without taking them apart into lines."""
+class _PlainTextFinder:
+    """Finds plain text in linear time. Pieces without a hit are skipped without splitting them into lines."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: SearchQuery) -> None:
         self._match = compile_text(question.query, ignore_case=question.ignore_case)
         self._bytes = question.query.encode("utf-8", "surrogatepass")
         self._any_case = question.ignore_case
 
     def find_hits(self, piece: bytes, offset: int) -> Iterator[Hit]:
-        return hits_in(piece, offset, self._match) if self._may_hold(piece) else iter(())
+        return find_line_hits(piece, offset, self._match) if self._may_contain(piece) else iter(())
 
-    def _may_hold(self, piece: bytes) -> bool:
+    def _may_contain(self, piece: bytes) -> bool:
         if not self._any_case:
             return self._bytes in piece
         if not piece.isascii():
-            return True  # letters of other scripts have cases that bytes do not tell
+            return True  # case of non-ASCII letters cannot be compared by bytes
         return self._bytes.lower() in piece.lower() if self._bytes.isascii() else True
 
 
-class _FirstError:
-    """A pattern of our own. It needs look-around, which RE2 does not have, and takes linear time."""
+class _FirstErrorFinder:
+    """Finds the first error with a built-in pattern. It needs look-around, which RE2 lacks; it takes linear time."""
 
     def __init__(self) -> None:
-        self._match: Match = compile_own(FIRST_ERROR)
+        self._match: LineMatcher = compile_trusted(FIRST_ERROR)
 
     def find_hits(self, piece: bytes, offset: int) -> Iterator[Hit]:
-        return hits_in(piece, offset, self._match) if any(sign in piece for sign in ERROR_SIGNS) else iter(())
+        return find_line_hits(piece, offset, self._match) if any(sign in piece for sign in ERROR_SIGNS) else iter(())

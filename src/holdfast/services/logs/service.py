@@ -1,4 +1,4 @@
-"""Logs: which one is meant, and reading, following and searching it."""
+"""Logs of task tries: selecting, reading, following and searching."""
 
 from __future__ import annotations
 
@@ -15,29 +15,31 @@ from holdfast.core.attempt import JobSnapshot
 from holdfast.core.errors import Expired, Forbidden, NotFound, NotLoggedIn
 from holdfast.core.job import Job
 from holdfast.core.messages import join_messages, msg
-from holdfast.core.plan import NEVER_STARTED, fresh_tasks
+from holdfast.core.planning.builder import NEVER_STARTED
+from holdfast.core.planning.task_requests import create_tasks
 from holdfast.core.records import JobSummary, TaskRecord
 from holdfast.core.states import JobState, TaskState
-from holdfast.engines.base import Engine, LogSource, Stream, Written
+from holdfast.engines.base import Engine, LogSource, Stream, WrittenRange
 from holdfast.store.database import Store
 from holdfast.store.jobs import records as job_rows
 
 from ..control import Control
+from ..errors import LogNotFound
 from ..job_lookup import find_job
+from ..jobs.current_tasks import build_task_record
 from ..people.tokens import Tokens
-from ..refusals import NoLog
 from ..why.secret_masks import load_masker
-from .links import Linked, LogLinks
-from .reading import TICK, Span, first_lines_end, follow, last_lines_start, whole
-from .search import Found, Question, Searches
-from .task_choice import decided_by, meant_task, task_names, usual_task
+from .links import LinkTarget, LogLinks
+from .reading import FOLLOW_INTERVAL, Span, find_first_lines_end, find_last_lines_start, follow_source, load_whole_span
+from .search import LogSearches, SearchQuery, SearchResult
+from .task_choice import choose_default_task, format_task_names, get_deciding_task, resolve_task_name
 
-SETTLE = 2.0  # seconds the end of a task may take to be noted after its last byte
+END_TIMEOUT = 2.0  # seconds to wait for the end of a task after its last byte
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which log: without more, the newest try of the task that decided, or of the first while none has."""
+    """Selects a log. Default: the newest try of the deciding task, or of the first task if there is none yet."""
 
     ref: str
     task: str | None = None
@@ -47,8 +49,8 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """One try of one task, whose log it is."""
+class TaskLog:
+    """The log of one try of one task."""
 
     job: JobSummary
     record: TaskRecord
@@ -61,15 +63,15 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class LinkedLog:
-    """A log that a link opens."""
+    """A log opened by a link."""
 
-    chosen: Chosen
-    token_id: str  # of the link's maker; empty: a guest
+    log: TaskLog
+    token_id: str  # of the login that created the link; empty: a guest
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How things stood when a log was complete."""
+class EndState:
+    """States of job and task when a log was complete."""
 
     job_state: JobState
     task_state: TaskState
@@ -77,9 +79,9 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
-    pieces: tuple[Written, ...]
-    next: int | None  # where to go on
+class WriteTimes:
+    pieces: tuple[WrittenRange, ...]
+    next: int | None  # where to continue
 
 
 class Logs:
@@ -89,197 +91,197 @@ class Logs:
         self._control = control
         self._links = links
         self._tokens = tokens
-        self._searches = Searches()
+        self._searches = LogSearches()
 
-    async def choose(self, actor: Actor, selection: Selection) -> Chosen:
-        """NotFound when there is no such job, task or try."""
-        return await self._choose(await find_job(self._store, actor, selection.ref), selection)
+    async def choose_log(self, actor: Actor, selection: Selection) -> TaskLog:
+        """Select a log. NotFound if there is no such job, task or try."""
+        return await self._resolve_log(await find_job(self._store, actor, selection.ref), selection)
 
-    async def _choose(self, job: JobSummary, selection: Selection) -> Chosen:
-        record = await self._try(job, selection)
+    async def _resolve_log(self, job: JobSummary, selection: Selection) -> TaskLog:
+        record = await self._find_try(job, selection)
         if record is None:
-            roles = (await self._store.read(job_rows.get, job.id)).job
-            meant = meant_task(roles, selection.task or "")
-            record = await self._try(job, replace(selection, task=meant)) if meant else None
+            roles = (await self._store.read(job_rows.load_job_detail, job.id)).job
+            meant = resolve_task_name(roles, selection.task or "")
+            record = await self._find_try(job, replace(selection, task=meant)) if meant else None
             if record is None:
-                raise _no_such_try(job, roles, selection)
-        return Chosen(job=job, record=record, stream=selection.stream)
+                raise _build_try_not_found(job, roles, selection)
+        return TaskLog(job=job, record=record, stream=selection.stream)
 
-    async def _try(self, job: JobSummary, selection: Selection) -> TaskRecord | None:
-        return self._live_try(job.id, selection) or await self._store.read(_stored_try, job.id, selection)
+    async def _find_try(self, job: JobSummary, selection: Selection) -> TaskRecord | None:
+        return self._find_live_try(job.id, selection) or await self._store.read(_load_stored_try, job.id, selection)
 
-    def link(self, record: TaskRecord, token_id: str) -> str:
-        """A link that opens the log of this try without a login, for a short while and as long as the user with this
-        token may read it."""
+    def create_link(self, record: TaskRecord, token_id: str) -> str:
+        """Create a short-lived link to the log of this try that needs no login. It is valid only while the login with
+        this token can read the job."""
         task = record.task
-        return self._links.make(Linked(record.job_id, record.attempt, task.task, task.number, token_id))
+        return self._links.create(LinkTarget(record.job_id, record.attempt, task.task, task.number, token_id))
 
-    async def linked(self, link: str, stream: Stream) -> LinkedLog:
-        """Forbidden when the link or the login of its maker has ended, NotFound when the maker may not see the job."""
+    async def open_link(self, link: str, stream: Stream) -> LinkedLog:
+        """Open a link. Forbidden if it or its login has expired, NotFound if that user can no longer read the job."""
         meant = self._links.open(link)
         try:
-            maker = await self.link_maker(meant.token_id)
+            maker = await self.load_link_maker(meant.token_id)
             job = await find_job(self._store, maker, meant.job_id)
         except NotLoggedIn:
-            said = msg("This log link is no longer valid: the login that it was made with has ended")
-            raise Forbidden(said, hint=msg("Ask for the list of logs again.")) from None
+            message = msg("This log link has expired: the login that created it has ended")
+            raise Forbidden(message, hint=msg("Request the list of logs again.")) from None
         wanted = Selection(ref=job.id, task=meant.task, attempt=meant.attempt, number=meant.number, stream=stream)
-        return LinkedLog(await self._choose(job, wanted), meant.token_id)
+        return LinkedLog(await self._resolve_log(job, wanted), meant.token_id)
 
-    async def link_maker(self, token_id: str) -> Actor:
-        """Who made a link, as of now."""
-        return await self._tokens.holder(token_id)
+    async def load_link_maker(self, token_id: str) -> Actor:
+        """Return the user who created a link, with current permissions."""
+        return await self._tokens.resolve_holder(token_id)
 
-    def _live_try(self, job_id: str, selection: Selection) -> TaskRecord | None:
-        """From memory, when it is about the current attempt of a job that is not final."""
-        live = self._control.active(job_id)
+    def _find_live_try(self, job_id: str, selection: Selection) -> TaskRecord | None:
+        """Find a try of the current attempt of an active job, from memory."""
+        live = self._control.get_active_job(job_id)
         if live is None or selection.attempt not in (None, live.attempt):
             return None
         if not selection.task and live.retry_at is not None:
-            return None  # who decided the attempt that is over is in the store
-        wanted = selection.task or decided_by(live.outcome)
-        for task in live.tasks or fresh_tasks(live.job):
+            return None  # the deciding task of the ended attempt is in the store
+        wanted = selection.task or get_deciding_task(live.outcome)
+        for task in live.tasks or create_tasks(live.job):
             if wanted in (None, task.task):
                 if selection.number not in (None, task.number):
                     return None
-                return TaskRecord(job_id=job_id, attempt=live.attempt, task=task, attempt_id=live.attempt_id(task))
+                return build_task_record(job_id, live.attempt, task)
         return None
 
-    def source(self, chosen: Chosen) -> LogSource:
-        """Expired when it was removed, NoLog when nothing has been written yet."""
-        source = self._engine.log(chosen.record.attempt_id, chosen.stream)
+    def open_source(self, chosen: TaskLog) -> LogSource:
+        """Open a log. Expired if it was deleted, NotFound if nothing has been written yet."""
+        source = self._engine.open_log(chosen.record.attempt_id, chosen.stream)
         if source is None or chosen.record.logs_removed_at is not None:
-            raise _missing(chosen)
+            raise _build_log_missing_error(chosen)
         return source
 
-    def source_if_any(self, chosen: Chosen) -> LogSource | None:
-        return self._engine.log(chosen.record.attempt_id, chosen.stream)
+    def find_source(self, chosen: TaskLog) -> LogSource | None:
+        return self._engine.open_log(chosen.record.attempt_id, chosen.stream)
 
-    def check_follow(self, chosen: Chosen) -> None:
-        """Refuse to follow what is gone, or can never come."""
+    def check_follow(self, chosen: TaskLog) -> None:
+        """Raise an error if the log was deleted or the task can never start."""
         gone = chosen.record.logs_removed_at is not None
-        if gone or (self.source_if_any(chosen) is None and not self._may_start(chosen)):
-            raise _missing(chosen)
+        if gone or (self.find_source(chosen) is None and not self._can_task_start(chosen)):
+            raise _build_log_missing_error(chosen)
 
-    async def span(self, source: LogSource) -> Span:
-        """All that is kept."""
-        return await whole(source)
+    async def load_span(self, source: LogSource) -> Span:
+        """Return the span of all stored bytes."""
+        return await load_whole_span(source)
 
-    async def last_lines(self, source: LogSource, lines: int) -> Span:
-        span = await whole(source)
-        return Span(await last_lines_start(source, span, lines), span.end, span.size, span.complete)
+    async def get_last_lines(self, source: LogSource, lines: int) -> Span:
+        span = await load_whole_span(source)
+        return Span(await find_last_lines_start(source, span, lines), span.end, span.size, span.complete)
 
-    async def lines_before(self, source: LogSource, span: Span, lines: int, most: int) -> Span:
-        """The last `lines` lines of `span`, or fewer: at most so many bytes."""
+    async def get_lines_before(self, source: LogSource, span: Span, lines: int, most: int) -> Span:
+        """Return the last `lines` lines of `span`, limited to `most` bytes."""
         near = replace(span, start=max(span.start, span.end - most))
-        return replace(span, start=await last_lines_start(source, near, lines))
+        return replace(span, start=await find_last_lines_start(source, near, lines))
 
-    async def next_lines(self, source: LogSource, span: Span, lines: int, most: int) -> Span:
-        """The first `lines` lines of `span`, or fewer: at most so many bytes."""
+    async def get_next_lines(self, source: LogSource, span: Span, lines: int, most: int) -> Span:
+        """Return the first `lines` lines of `span`, limited to `most` bytes."""
         near = replace(span, end=min(span.end, span.start + most))
-        return replace(span, end=await first_lines_end(source, near, lines))
+        return replace(span, end=await find_first_lines_end(source, near, lines))
 
-    async def tries(self, chosen: Chosen) -> tuple[TaskRecord, ...]:
-        """All tries of the same task, in all attempts of the job, in that order."""
-        return tuple(await self._store.read(job_rows.tries, chosen.job.id, chosen.record.task.task))
+    async def list_tries(self, chosen: TaskLog) -> tuple[TaskRecord, ...]:
+        """Return all tries of the same task, in all attempts of the job, oldest first."""
+        return tuple(await self._store.read(job_rows.list_tries, chosen.job.id, chosen.record.task.task))
 
-    async def since(self, source: LogSource, when: datetime) -> Span:
-        span = await whole(source)
-        start = max(span.start, await source.offset_at(when))
+    async def get_span_since(self, source: LogSource, when: datetime) -> Span:
+        span = await load_whole_span(source)
+        start = max(span.start, await source.find_offset(when))
         return Span(min(start, span.end), span.end, span.size, span.complete)
 
-    async def times(self, source: LogSource, start: int, end: int, most: int) -> Times:
-        """When the bytes from `start` to `end` were written, as far as that is known."""
-        pieces = tuple(await source.times(start, end, most))
-        return Times(pieces, pieces[-1].end if len(pieces) >= most and pieces[-1].end < end else None)
+    async def load_write_times(self, source: LogSource, start: int, end: int, most: int) -> WriteTimes:
+        """Return when the bytes from `start` to `end` were written, as far as known."""
+        pieces = tuple(await source.list_write_times(start, end, most))
+        return WriteTimes(pieces, pieces[-1].end if len(pieces) >= most and pieces[-1].end < end else None)
 
-    async def search(self, actor: Actor, source: LogSource, question: Question) -> Found:
+    async def search(self, actor: Actor, source: LogSource, question: SearchQuery) -> SearchResult:
         return await self._searches.search(source, question, user=actor.name)
 
-    async def mask_secrets(self, chosen: Chosen, data: bytes, *, cut: bool) -> bytes:
-        """A piece of a log with stars in place of the job's secrets; `cut`: its beginning is missing."""
+    async def mask_secrets(self, chosen: TaskLog, data: bytes, *, cut: bool) -> bytes:
+        """Replace the job's secrets in a piece of a log by stars. `cut`: its start is missing."""
         masker = await load_masker(self._store, chosen.job.id)
         return await asyncio.to_thread(masker.mask_bytes, data, cut_start=cut)
 
     # -- following
 
     async def follow(
-        self, chosen: Chosen, start: int, *, held: bool = False
+        self, chosen: TaskLog, start: int, *, held: bool = False
     ) -> AsyncGenerator[tuple[int, bytes], None]:
-        """(offset, bytes) until the task has ended; empty bytes about once a second while nothing comes. Also before
-        the task has started. With `held`, only until nothing comes of one that is held: that may last for weeks."""
-        while (source := self._engine.log(chosen.record.attempt_id, chosen.stream)) is None:
-            if chosen.record.logs_removed_at is not None or not self._may_start(chosen):
+        """Yield (offset, bytes) until the task has ended, and empty bytes about once a second while there is no output,
+        also before its start. With `held`, end at the first pause of a task on hold: a hold can last for weeks."""
+        while (source := self._engine.open_log(chosen.record.attempt_id, chosen.stream)) is None:
+            if chosen.record.logs_removed_at is not None or not self._can_task_start(chosen):
                 return
             yield start, b""
-            await self._control.changed(chosen.job.id, TICK)
-        async with aclosing(follow(source, start)) as pieces:
+            await self._control.wait_for_change(chosen.job.id, FOLLOW_INTERVAL)
+        async with aclosing(follow_source(source, start)) as pieces:
             async for piece in pieces:
                 if held and not piece[1] and self.is_held(chosen):
                     return
                 yield piece
 
-    def is_held(self, chosen: Chosen) -> bool:
-        live = _find(self._control.active(chosen.job.id), chosen.record)
+    def is_held(self, chosen: TaskLog) -> bool:
+        live = _find_current_record(self._control.get_active_job(chosen.job.id), chosen.record)
         return live is not None and live.task.state is TaskState.HELD
 
-    def _may_start(self, chosen: Chosen) -> bool:
-        """Whether this try is still to come, or just coming."""
-        task = _find(self._control.active(chosen.job.id), chosen.record)
+    def _can_task_start(self, chosen: TaskLog) -> bool:
+        """Return whether this try has not ended yet."""
+        task = _find_current_record(self._control.get_active_job(chosen.job.id), chosen.record)
         return task is not None and not task.task.state.ended
 
-    async def end(self, chosen: Chosen) -> Ended:
-        """After following: how the task ended, as soon as that is known."""
-        live = _find(self._control.active(chosen.job.id), chosen.record)
+    async def load_end_state(self, chosen: TaskLog) -> EndState:
+        """Wait until the end of the task is recorded, and return its state. Call after following the log."""
+        live = _find_current_record(self._control.get_active_job(chosen.job.id), chosen.record)
         waited = 0.0
-        while live is not None and not live.task.state.ended and waited < SETTLE:
-            await self._control.changed(chosen.job.id, 0.1)
+        while live is not None and not live.task.state.ended and waited < END_TIMEOUT:
+            await self._control.wait_for_change(chosen.job.id, 0.1)
             waited += 0.1
-            live = _find(self._control.active(chosen.job.id), chosen.record)
-        record = live or await self._store.read(job_rows.task, chosen.record.attempt_id) or chosen.record
-        job = await self._store.read(job_rows.find, chosen.job.id) or chosen.job
+            live = _find_current_record(self._control.get_active_job(chosen.job.id), chosen.record)
+        record = live or await self._store.read(job_rows.find_task_try, chosen.record.attempt_id) or chosen.record
+        job = await self._store.read(job_rows.find_job, chosen.job.id) or chosen.job
         exit = record.task.exit
-        return Ended(job.state, record.task.state, exit.code if exit is not None else None)
+        return EndState(job.state, record.task.state, exit.code if exit is not None else None)
 
 
-def _find(live: JobSnapshot | None, record: TaskRecord) -> TaskRecord | None:
-    """The same try, as it stands now; None when it is no longer the newest one of an unfinished job."""
+def _find_current_record(live: JobSnapshot | None, record: TaskRecord) -> TaskRecord | None:
+    """Return the current record of a try; None if it is not the newest try of an active job."""
     if live is None or live.attempt != record.attempt:
         return None
-    for task in live.tasks or fresh_tasks(live.job):
+    for task in live.tasks or create_tasks(live.job):
         if (task.role, task.index, task.number) == (record.task.role, record.task.index, record.task.number):
-            return TaskRecord(job_id=live.id, attempt=live.attempt, task=task, attempt_id=live.attempt_id(task))
+            return build_task_record(live.id, live.attempt, task)
     return None
 
 
-def _stored_try(conn: Connection, job_id: str, selection: Selection) -> TaskRecord | None:
-    """The newest try that fits."""
-    task = selection.task or usual_task(conn, job_id, selection.attempt)
-    fitting = [
+def _load_stored_try(conn: Connection, job_id: str, selection: Selection) -> TaskRecord | None:
+    """Return the newest stored try that matches."""
+    task = selection.task or choose_default_task(conn, job_id, selection.attempt)
+    matching = [
         record
-        for record in job_rows.tries(conn, job_id, task)
+        for record in job_rows.list_tries(conn, job_id, task)
         if selection.attempt in (None, record.attempt) and selection.number in (None, record.task.number)
     ]
-    return fitting[-1] if fitting else None
+    return matching[-1] if matching else None
 
 
-def _no_such_try(job: JobSummary, roles: Job, selection: Selection) -> NotFound:
+def _build_try_not_found(job: JobSummary, roles: Job, selection: Selection) -> NotFound:
     if job.started_at is None:
-        return NoLog(msg("{name} never started, so there is no log", name=job.name), hint=job.message or None)
-    asked = {"task": selection.task and selection.task[:100], "attempt": selection.attempt, "try": selection.number}
-    what = ", ".join(f"{name} {value}" for name, value in asked.items() if value is not None)
+        return LogNotFound(msg("{name} never started, so there is no log", name=job.name), hint=job.message or None)
+    selected = {"task": selection.task and selection.task[:100], "attempt": selection.attempt, "try": selection.number}
+    what = ", ".join(f"{name} {value}" for name, value in selected.items() if value is not None)
     return NotFound(
         msg("{name} has no {what}", name=job.name, what=what or "task"),
         field="task",
         hint=msg(
-            "Its tasks are {roles}. `holdfast show --attempts {id}` lists every try of them.",
-            roles=task_names(roles),
+            "Choose one of {roles}. `holdfast show --attempts {id}` lists all tries.",
+            roles=format_task_names(roles),
             id=job.id,
         ),
     )
 
 
-def _missing(chosen: Chosen) -> Expired | NoLog:
+def _build_log_missing_error(chosen: TaskLog) -> Expired | LogNotFound:
     record = chosen.record
     if record.logs_removed_at is not None:
         return Expired(
@@ -288,19 +290,19 @@ def _missing(chosen: Chosen) -> Expired | NoLog:
                 task=record.task.task,
                 logs_removed_at=f"{record.logs_removed_at:%Y-%m-%d}",
             ),
-            hint=msg("The job's record and events are kept."),
+            hint=msg("The job's details and events are still available."),
         )
     if record.task.state.ended:
         exit = record.task.exit
         why = exit.message.removeprefix(NEVER_STARTED) if exit is not None else ""
-        return NoLog(
+        return LogNotFound(
             msg(
                 "{task} never started, so there is no log{why}",
                 task=record.task.task,
                 why=why and join_messages("", (": ", why)),
             )
         )
-    return NoLog(
+    return LogNotFound(
         msg("{task} has not started yet", task=record.task.task),
-        hint=msg("Follow the log to see it as soon as it starts."),
+        hint=msg("Follow the log to see its output when the task starts."),
     )

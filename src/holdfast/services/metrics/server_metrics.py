@@ -1,4 +1,4 @@
-"""How the server itself does: counted and timed as it works, read by Prometheus."""
+"""Metrics of the server process for Prometheus."""
 
 from __future__ import annotations
 
@@ -13,64 +13,64 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 from holdfast import __version__
 
-LOOK = 1.0  # seconds between two looks at the event loop
-SHORT = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds
-BATCHES = (1, 2, 5, 10, 20, 50, 100, 200, 500)
+LOOP_INTERVAL = 1.0  # seconds between two measurements of the event loop lag
+DURATION_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds
+BATCH_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 
 
-class Vitals:
-    """One per server. What is told to it may come from any thread."""
+class ServerMetrics:
+    """Metrics of one server; thread-safe."""
 
     def __init__(self) -> None:
-        # They would be a second series for each counter, which tells when the server started.
+        # They would add a second series to each counter, with only the start time of the server.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
-        self._lag = self._histogram("holdfast_event_loop_lag_seconds", "How late the event loop got to a timer.")
+        self._lag = self._create_histogram("holdfast_event_loop_lag_seconds", "Lag of timers in the event loop.")
         self._requests = Counter(
             "holdfast_http_requests_total",
-            "Requests that were answered.",
+            "HTTP requests.",
             ["surface", "method", "status"],
             registry=self._registry,
         )
         self._request_seconds = Histogram(
             "holdfast_http_request_duration_seconds",
-            "Seconds from a request to the beginning of its answer.",
+            "Seconds from a request to the start of its response.",
             ["surface"],
-            buckets=SHORT,
+            buckets=DURATION_BUCKETS,
             registry=self._registry,
         )
-        self._writes = self._histogram(
-            "holdfast_db_write_duration_seconds", "Seconds that writing a batch to the database took."
+        self._writes = self._create_histogram(
+            "holdfast_db_write_duration_seconds", "Duration of a batch write to the database."
         )
-        self._batches = self._histogram(
-            "holdfast_db_write_batch_size", "Writes that went to the database in one transaction.", BATCHES
+        self._batches = self._create_histogram(
+            "holdfast_db_write_batch_size", "Writes per database transaction.", BATCH_BUCKETS
         )
-        self._looks = self._histogram(
-            "holdfast_sampling_duration_seconds", "Seconds that one look at what running tasks use took."
+        self._looks = self._create_histogram(
+            "holdfast_sampling_duration_seconds", "Duration of sampling the usage of running tasks."
         )
-        Info("holdfast_build", "The version that runs.", registry=self._registry).info({"version": __version__})
+        Info("holdfast_build", "Version of the server.", registry=self._registry).info({"version": __version__})
         ProcessCollector(registry=self._registry)
 
-    def _histogram(self, name: str, text: str, buckets: Iterable[float] = SHORT) -> Histogram:
+    def _create_histogram(self, name: str, text: str, buckets: Iterable[float] = DURATION_BUCKETS) -> Histogram:
         return Histogram(name, text, buckets=tuple(buckets), registry=self._registry)
 
     def collect(self) -> Iterable[Metric]:
         yield from self._registry.collect()
-        yield _memory()
+        yield _collect_memory()
 
-    def answered(self, surface: str, method: str, status: int, seconds: float) -> None:
+    def record_request(self, surface: str, method: str, status: int, seconds: float) -> None:
         self._requests.labels(surface, method, str(status)).inc()
         self._request_seconds.labels(surface).observe(seconds)
 
-    def wrote(self, count: int, seconds: float) -> None:
+    def record_write(self, count: int, seconds: float) -> None:
         self._batches.observe(count)
         self._writes.observe(seconds)
 
-    def looked(self, seconds: float) -> None:
+    def record_sampling(self, seconds: float) -> None:
         self._looks.observe(seconds)
 
-    async def watch_loop(self, every: float = LOOK) -> None:
-        """Until cancelled."""
+    async def watch_event_loop(self, every: float = LOOP_INTERVAL) -> None:
+        """Measure the event loop lag until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + every
@@ -78,8 +78,8 @@ class Vitals:
             self._lag.observe(max(loop.time() - due, 0.0))
 
 
-def _memory() -> Metric:
-    """Of the server's own process, by OpenPAI's name."""
+def _collect_memory() -> Metric:
+    """Return the memory of the server process under OpenPAI's metric name."""
     family = GaugeMetricFamily(
         "process_mem_usage_byte", "Memory of the server's process, in bytes.", labels=["cmd", "pid"]
     )

@@ -1,4 +1,4 @@
-"""What jobs use: over time, and now. Each figure of a job or a role is the mean over its tasks, and over their GPUs."""
+"""Resource usage of jobs, over time and current. Values of a job or role are the mean over its tasks and their GPUs."""
 
 from __future__ import annotations
 
@@ -6,39 +6,38 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from sqlalchemy import Connection
-
 from holdfast.core.access import Actor
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
-from holdfast.core.attempt_id import job_id_of
+from holdfast.core.attempt_id import parse_job_id
 from holdfast.core.errors import NotFound, UserError
 from holdfast.core.job import Job, Role
 from holdfast.core.messages import msg
-from holdfast.core.metrics.averaging import Point, average, points_of
-from holdfast.core.metrics.samples import RINGS, Current, Ring, Sample, TaskSummary
+from holdfast.core.metrics.averaging import Point, average_samples, build_points
+from holdfast.core.metrics.samples import RINGS, CurrentMetrics, Ring, Sample, TaskSummary
 from holdfast.core.records import JobSummary, TaskRecord
 from holdfast.core.states import TaskState
 from holdfast.store.database import Store
 from holdfast.store.jobs import records as job_rows
-from holdfast.store.metrics.series_files import Series, SeriesFiles
+from holdfast.store.metrics.database import MetricsDatabase, Series
 
 from ..control import Control
-from ..job_lookup import find_job, readable_groups
+from ..job_lookup import find_job, list_readable_groups
+from ..jobs.current_tasks import load_with_tasks
 
-MAX_POINTS = 60_000  # of all tasks together that are averaged for one answer
-MAX_TASKS = 1000  # told of one job
+MAX_POINTS = 60_000  # averaged for one response, of all tasks together
+MAX_TASKS = 1000  # returned for one job
 
-Lines = Mapping[str, Sequence[str]]  # task -> its tries in one attempt of the job, as engines name them
+TaskTries = Mapping[str, Sequence[str]]  # task -> attempt ids of its tries in one attempt of the job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """What a task may use; of several, the mean. None: not known."""
+class TaskLimits:
+    """The limits of a task, or the mean of several tasks. None: unknown."""
 
-    cpu: float | None = None  # cores that it asked for
+    cpu: float | None = None  # requested cores
     memory: float | None = None  # bytes
-    gpu: float | None = None  # GPUs that it asked for
-    gpu_memory: float | None = None  # bytes that one GPU has
+    gpu: float | None = None  # requested GPUs
+    gpu_memory: float | None = None  # bytes per GPU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,30 +48,30 @@ class JobSeries:
     role: str | None
     task: str | None
     points: tuple[Point, ...]  # oldest first
-    tasks: int  # that ran, of those asked for
-    averaged: int  # of these, how many the points are the mean of: fewer where there are very many, or no figures
-    limits: Bounds
-    final: bool  # nothing will be added
+    tasks: int  # that ran, of the selected ones
+    averaged: int  # how many of these are averaged: fewer if there are very many, or without samples
+    limits: TaskLimits
+    final: bool  # no points will be added
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskNow:
+class CurrentTask:
     task: TaskAttempt
     attempt_id: str
-    asked: Role
-    current: Current | None  # None: nobody has looked yet, or it does not run
+    requested: Role
+    current: CurrentMetrics | None  # None: not sampled yet, or not running
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobNow:
+class CurrentJob:
     job: JobSummary
-    tasks: tuple[TaskNow, ...]  # that are on a machine now
-    total: int  # of all such tasks; more than are told where there are very many
+    tasks: tuple[CurrentTask, ...]  # that are on a node now
+    total: int  # of all such tasks; can be more than MAX_TASKS
 
 
 @dataclass(slots=True, kw_only=True)
 class Load:
-    """What tasks use now, together."""
+    """The total current usage of tasks."""
 
     tasks: int = 0
     cpu: float = 0.0  # percent of one core
@@ -88,10 +87,10 @@ class Load:
 
     @property
     def gpu(self) -> float | None:
-        """Percent, the mean over all their GPUs."""
+        """GPU utilization in percent, the mean over all GPUs."""
         return self.gpu_sum / self.gpus if self.gpus else None
 
-    def add(self, current: Current) -> None:
+    def add_sample(self, current: CurrentMetrics) -> None:
         sample = current.sample
         self.tasks += 1
         self.cpu += sample.cpu
@@ -107,28 +106,28 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceNow:
-    jobs: Mapping[str, Load]  # those that the actor may see
+class CurrentLoad:
+    jobs: Mapping[str, Load]  # that the actor can see
     groups: Mapping[str, Load]  # of these jobs
     nodes: Mapping[str, Load] = field(default_factory=dict)  # of all jobs
 
 
-class GivesSummaries(Protocol):
-    """What those need of it who judge tasks by what they used."""
+class SupportsSummaries(Protocol):
+    """Source of usage summaries for diagnosis and efficiency."""
 
-    async def summaries(self, attempt_ids: Collection[str]) -> Mapping[str, TaskSummary]:
-        """Of those tries of tasks that were measured."""
+    async def read_summaries(self, attempt_ids: Collection[str]) -> Mapping[str, TaskSummary]:
+        """Return the summaries of the tries that have samples."""
         ...
 
 
 class Metrics:
-    def __init__(self, store: Store, files: SeriesFiles, control: Control, *, enabled: bool) -> None:
-        self.files = files
+    def __init__(self, store: Store, database: MetricsDatabase, control: Control, *, enabled: bool) -> None:
+        self.database = database
         self.enabled = enabled
         self._store = store
         self._control = control
 
-    async def series(
+    async def load_series(
         self,
         actor: Actor,
         ref: str,
@@ -138,161 +137,156 @@ class Metrics:
         task: str | None = None,
         attempt: int | None = None,
     ) -> JobSeries:
-        """Of the whole job, of a role, or of one task such as worker-0; in its newest attempt, or in another."""
-        kept = _ring(ring)
+        """Return the series of a job, a role or a task such as worker-0, by default in the newest attempt."""
+        chosen = _parse_ring(ring)
         found = await find_job(self._store, actor, ref)
-        record, rows = await self._store.read(_with_tries, found.id, attempt)
+        record, rows = await self._store.read(load_with_tasks, found.id, attempt)
         number = record.summary.attempt if attempt is None else attempt
-        _check(record, number, role, task)
-        lines = _lines(rows, role, task)
-        series, points = await self.files.ask(self._read_and_average, lines, kept)
+        _check_selection(record, number, role, task)
+        lines = _group_tries(rows, role, task)
+        series, points = await self.database.run(self._read_and_average, lines, chosen)
         return JobSeries(
             job_id=found.id,
             attempt=number,
-            ring=kept,
+            ring=chosen,
             role=role,
             task=task,
             points=points,
             tasks=len(lines),
             averaged=len(series),
-            limits=_limits(record.job, role, task, series),
+            limits=_compute_limits(record.job, role, task, series),
             final=record.summary.state.final or number != record.summary.attempt,
         )
 
-    async def now(self, actor: Actor, ref: str) -> JobNow:
-        """The newest figures of each task that is on a machine."""
+    async def load_current(self, actor: Actor, ref: str) -> CurrentJob:
+        """Return the newest sample of each task that is on a node."""
         found = await find_job(self._store, actor, ref)
-        live = self._control.active(found.id)
+        live = self._control.get_active_job(found.id)
         tasks = [task for task in live.tasks if task.state.live and task.node] if live else []
-        told = tuple(self._now(live, task) for task in tasks[:MAX_TASKS]) if live else ()
-        return JobNow(job=found, tasks=told, total=len(tasks))
+        shown = tuple(self._build_current_task(live, task) for task in tasks[:MAX_TASKS]) if live else ()
+        return CurrentJob(job=found, tasks=shown, total=len(tasks))
 
-    def place_now(self, actor: Actor) -> PlaceNow:
-        """What runs now uses, by job, by group and by machine."""
-        groups = readable_groups(actor)
+    def load_current_totals(self, actor: Actor) -> CurrentLoad:
+        """Return the current usage by job, group and node."""
+        groups = list_readable_groups(actor)
         jobs: dict[str, Load] = {}
         by_group: dict[str, Load] = {}
         nodes: dict[str, Load] = {}
-        for snapshot, task, current in self.running():
+        for snapshot, task, current in self.iter_running():
             if groups is None or snapshot.job.group in groups:
-                jobs.setdefault(snapshot.id, Load()).add(current)
-                by_group.setdefault(snapshot.job.group, Load()).add(current)
-            nodes.setdefault(task.node or "", Load()).add(current)
-        return PlaceNow(jobs, by_group, nodes)
+                jobs.setdefault(snapshot.id, Load()).add_sample(current)
+                by_group.setdefault(snapshot.job.group, Load()).add_sample(current)
+            nodes.setdefault(task.node or "", Load()).add_sample(current)
+        return CurrentLoad(jobs, by_group, nodes)
 
-    def running(self) -> Iterator[tuple[JobSnapshot, TaskAttempt, Current]]:
-        """Every task that runs and has been looked at, with its newest figures. Asks for no permission."""
-        by_job: dict[str, dict[str, Current]] = {}
-        for attempt_id, current in self.files.newest.copy().items():
-            by_job.setdefault(job_id_of(attempt_id), {})[attempt_id] = current
+    def iter_running(self) -> Iterator[tuple[JobSnapshot, TaskAttempt, CurrentMetrics]]:
+        """Yield every running task with its newest sample, without a permission check."""
+        by_job: dict[str, dict[str, CurrentMetrics]] = {}
+        for attempt_id, current in self.database.newest.copy().items():
+            by_job.setdefault(parse_job_id(attempt_id), {})[attempt_id] = current
         for job_id, currents in by_job.items():
-            live = self._control.active(job_id)
+            live = self._control.get_active_job(job_id)
             if live is not None:
-                found = ((task, currents.get(live.attempt_id(task))) for task in live.tasks)
+                found = ((task, currents.get(live.build_attempt_id(task))) for task in live.tasks)
                 yield from ((live, task, current) for task, current in found if current is not None)
 
-    async def summary(self, attempt_id: str) -> TaskSummary | None:
-        """Of one try of a task; None: there are no figures. Asks for no permission."""
-        return await self.files.ask(self.files.summary, attempt_id)
+    async def read_summary(self, attempt_id: str) -> TaskSummary | None:
+        """Return the summary of one try, without a permission check; None if there are no samples."""
+        return await self.database.run(self.database.read_summary, attempt_id)
 
-    async def summaries(self, attempt_ids: Collection[str]) -> dict[str, TaskSummary]:
-        """The same of several, without those that there are no figures of."""
-        return await self.files.ask(self._summaries, tuple(attempt_ids))
+    async def read_summaries(self, attempt_ids: Collection[str]) -> dict[str, TaskSummary]:
+        """Return the summaries of the tries that have samples, without a permission check."""
+        return await self.database.run(self._read_found_summaries, tuple(attempt_ids))
 
-    async def first_task(self, job_id: str, attempt: int, job: Job) -> Series | None:
-        """All that is kept of the first task of the job's first role, in its newest try: for those who know jobs of one
-        task. Asks for no permission."""
-        rows = await self._store.read(job_rows.tasks, job_id, attempt)
+    async def load_first_task(self, job_id: str, attempt: int, job: Job) -> Series | None:
+        """Return all series of the first task of the job's first role in its newest try, for clients with single-task
+        jobs. No permission check."""
+        rows = await self._store.read(job_rows.list_task_tries, job_id, attempt)
         first = [each.attempt_id for each in rows if (each.task.role, each.task.index) == (job.roles[0].name, 0)]
-        return await self.files.ask(self.files.read, first[-1]) if first else None
+        return await self.database.run(self.database.read_series, first[-1]) if first else None
 
-    def _now(self, live: JobSnapshot, task: TaskAttempt) -> TaskNow:
-        id = live.attempt_id(task)
-        current = self.files.newest.get(id) if task.state is TaskState.RUNNING else None
-        return TaskNow(task=task, attempt_id=id, asked=live.job.role(task.role), current=current)
+    def _build_current_task(self, live: JobSnapshot, task: TaskAttempt) -> CurrentTask:
+        id = live.build_attempt_id(task)
+        current = self.database.newest.get(id) if task.state is TaskState.RUNNING else None
+        return CurrentTask(task=task, attempt_id=id, requested=live.job.get_role(task.role), current=current)
 
-    def _summaries(self, attempt_ids: Sequence[str]) -> dict[str, TaskSummary]:
-        found = ((id, self.files.summary(id)) for id in attempt_ids)
+    def _read_found_summaries(self, attempt_ids: Sequence[str]) -> dict[str, TaskSummary]:
+        found = ((id, self.database.read_summary(id)) for id in attempt_ids)
         return {id: summary for id, summary in found if summary is not None}
 
-    def _read_and_average(self, lines: Lines, ring: Ring) -> tuple[list[_Line], tuple[Point, ...]]:
-        """In the files' own thread: of many tasks it takes a while."""
-        series = self._read(lines, ring)
+    def _read_and_average(self, lines: TaskTries, ring: Ring) -> tuple[list[_TaskSeries], tuple[Point, ...]]:
+        """Read and average series, in the database's thread: many tasks take a while."""
+        series = self._read_all_series(lines, ring)
         if len(series) == 1:
-            points = points_of(series[0].points)
+            points = build_points(series[0].points)
         else:
-            points = average([each.points for each in series], ring.seconds)
-        return series, _newest(points, ring)
+            points = average_samples([each.points for each in series], ring.seconds)
+        return series, _trim_to_ring(points, ring)
 
-    def _read(self, lines: Lines, ring: Ring) -> list[_Line]:
-        """As many tasks as can be averaged at once, evenly chosen."""
+    def _read_all_series(self, lines: TaskTries, ring: Ring) -> list[_TaskSeries]:
+        """Read an evenly spaced selection of tasks within MAX_POINTS."""
         tries = list(lines.values())
-        found = [self._line(each, ring) for each in tries[:1]]
+        found = [self._read_task_series(each, ring) for each in tries[:1]]
         most = max(1, MAX_POINTS // max([1, *(len(line.points) for line in found)]))
         step = max(1, -(-len(tries) // most))
-        found += [self._line(each, ring) for each in tries[step::step]]
+        found += [self._read_task_series(each, ring) for each in tries[step::step]]
         return [line for line in found if line.newest]
 
-    def _line(self, tries: Sequence[str], ring: Ring) -> _Line:
-        found = [series for id in tries if (series := self.files.read(id, ring.name))]
+    def _read_task_series(self, tries: Sequence[str], ring: Ring) -> _TaskSeries:
+        found = [series for id in tries if (series := self.database.read_series(id, ring.name))]
         points = [point for series in found for point in series.rings[ring.name]]
-        return _Line(points, found[-1] if found else None)
+        return _TaskSeries(points, found[-1] if found else None)
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
-    """Of one task."""
+class _TaskSeries:
+    """The series of one task."""
 
     points: list[Sample]
     newest: Series | None  # of its last try
 
 
-def _newest(points: Sequence[Point], ring: Ring) -> tuple[Point, ...]:
-    """As far back as the ring reaches: the last points of tasks that ended long ago are older."""
+def _trim_to_ring(points: Sequence[Point], ring: Ring) -> tuple[Point, ...]:
+    """Drop points that are older than the ring, from tasks that ended long ago."""
     since = points[-1].at - ring.seconds * ring.points if points else 0.0
     return tuple(point for point in points[-ring.points :] if point.at > since)
 
 
-def _with_tries(conn: Connection, job_id: str, attempt: int | None) -> tuple[job_rows.JobDetail, list[TaskRecord]]:
-    job = job_rows.get(conn, job_id)
-    return job, job_rows.tasks(conn, job_id, job.summary.attempt if attempt is None else attempt)
-
-
-def _ring(name: str) -> Ring:
+def _parse_ring(name: str) -> Ring:
     found = next((ring for ring in RINGS if ring.name == name), None)
     if found is None:
         known = ", ".join(ring.name for ring in RINGS)
         raise UserError(
-            msg("There is no series {name}", name=repr(name[:50])),
+            msg("Series {name} not found", name=repr(name[:50])),
             field="ring",
-            hint=msg("Known are: {known}.", known=known),
+            hint=msg("Known values: {known}.", known=known),
         )
     return found
 
 
-def _check(record: job_rows.JobDetail, attempt: int, role: str | None, task: str | None) -> None:
+def _check_selection(record: job_rows.JobDetail, attempt: int, role: str | None, task: str | None) -> None:
     summary, job = record.summary, record.job
     if not 0 <= attempt <= summary.attempt:
-        hint = msg("It has had {x1}, counted from 0.", x1=summary.attempt + 1)
+        hint = msg("Attempts are numbered from 0. Number of attempts: {count}.", count=summary.attempt + 1)
         raise NotFound(msg("{id} has no attempt {attempt}", id=summary.id, attempt=attempt), field="attempt", hint=hint)
     roles = ", ".join(each.name for each in job.roles)
     if role is not None and role not in {each.name for each in job.roles}:
         raise NotFound(
             msg("{id} has no role {role}", id=summary.id, role=role[:100]),
             field="role",
-            hint=msg("Its roles are: {roles}.", roles=roles),
+            hint=msg("Available roles: {roles}.", roles=roles),
         )
-    if task is not None and not any(_is_of(task, each) for each in job.roles):
-        hint = msg("Tasks are called by their role and a number, such as {name}-0.", name=job.roles[0].name)
+    if task is not None and not any(_is_task_of(task, each) for each in job.roles):
+        hint = msg("Use the role and a number, such as {name}-0.", name=job.roles[0].name)
         raise NotFound(msg("{id} has no task {task}", id=summary.id, task=task[:100]), field="task", hint=hint)
 
 
-def _is_of(task: str, role: Role) -> bool:
+def _is_task_of(task: str, role: Role) -> bool:
     name, _, index = task.rpartition("-")
     return name == role.name and index.isascii() and index.isdigit() and int(index) < role.instances
 
 
-def _lines(rows: Sequence[TaskRecord], role: str | None, task: str | None) -> Lines:
+def _group_tries(rows: Sequence[TaskRecord], role: str | None, task: str | None) -> TaskTries:
     found: dict[str, list[str]] = {}
     for each in rows:
         if (role is None or each.task.role == role) and (task is None or each.task.task == task):
@@ -300,23 +294,23 @@ def _lines(rows: Sequence[TaskRecord], role: str | None, task: str | None) -> Li
     return found
 
 
-def _limits(job: Job, role: str | None, task: str | None, series: Sequence[_Line]) -> Bounds:
-    asked = [
+def _compute_limits(job: Job, role: str | None, task: str | None, series: Sequence[_TaskSeries]) -> TaskLimits:
+    requested = [
         each.resources
         for each in job.roles
         for _ in range(each.instances)
-        if (role is None or each.name == role) and (task is None or _is_of(task, each))
+        if (role is None or each.name == role) and (task is None or _is_task_of(task, each))
     ]
     readings = [line.newest.reading for line in series if line.newest]
     measured = [reading.memory_limit for reading in readings if reading.memory_limit is not None]
     gpus = [gpu.memory_total for reading in readings for gpu in reading.gpus]
-    return Bounds(
-        cpu=_mean([each.cpu for each in asked]),
-        memory=_mean(measured or [each.memory for each in asked]),
-        gpu=_mean([each.gpu for each in asked]),
-        gpu_memory=_mean(gpus),
+    return TaskLimits(
+        cpu=_compute_mean([each.cpu for each in requested]),
+        memory=_compute_mean(measured or [each.memory for each in requested]),
+        gpu=_compute_mean([each.gpu for each in requested]),
+        gpu_memory=_compute_mean(gpus),
     )
 
 
-def _mean(values: Sequence[float]) -> float | None:
+def _compute_mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None

@@ -10,35 +10,26 @@ from enum import StrEnum
 
 class DeliveryResult(StrEnum):
     SENT = "sent"
-    LATER = "later"  # it did not arrive, and may the next time
-    REFUSED = "refused"  # it did not arrive, and most likely will not
-    UNSURE = "unsure"  # all of it was sent, and no answer attempt
-    TAKEN = "taken"  # somebody else is sending it
+    LATER = "later"  # not delivered; a retry may succeed
+    REFUSED = "refused"  # not delivered; a retry will most likely fail
+    UNSURE = "unsure"  # sent completely, but no response arrived
+    TAKEN = "taken"  # another sender has claimed it
 
 
-Claim = Callable[[], Awaitable[bool]]  # right before anything is sent; False: it must not be
+Claim = Callable[[], Awaitable[bool]]  # called right before sending; False: do not send
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryAttempt:
-    """Of one try."""
+    """The result of one attempt."""
 
     result: DeliveryResult
-    said: str = ""
-    wait: timedelta = timedelta()  # at least, before the next try
+    message: str = ""
+    wait: timedelta = timedelta()  # minimum before the next attempt
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class WebhookRequest:
     url: str
     headers: list[tuple[bytes, bytes]]
     body: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MailAttempt:
-    said: str
-    sent: bool = False
-    refused: bool = False  # for good
-    unsure: bool = False  # all of it was sent, and no answer attempt
-    taken: bool = False  # somebody else is sending it

@@ -1,50 +1,50 @@
-"""Telling people outside: their recipients, what was sent to them, and a way to try one out."""
+"""Notifications: recipients of users, sent notifications and test deliveries."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from holdfast.core.access import Actor
-from holdfast.core.audit import Act, AuditKind
+from holdfast.core.audit import AuditAction, AuditKind
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.messages import msg
 from holdfast.core.notifications import (
-    CHOICES,
-    USUAL,
-    KnownRecipient,
+    DEFAULT_EVENTS,
+    SELECTABLE_EVENTS,
+    Channel,
     NotificationEvent,
     NotificationRecord,
     NotificationState,
     Recipient,
-    Way,
-    address_problem,
-    in_order,
-    read_events,
-    shown_address,
+    StoredRecipient,
+    find_address_problem,
+    mask_address,
+    parse_events,
+    sort_events,
 )
 from holdfast.store.notifications import creation as making_rows
 from holdfast.store.notifications import recipients as recipient_rows
 from holdfast.store.notifications import records as notification_rows
-from holdfast.store.notifications.records import NewNotification, Result
+from holdfast.store.notifications.records import DeliveryOutcome
 
 from ..audit import AuditedStore, AuditEntry
-from ..name_suggestions import nearest
-from ..refusals import TooManyRequests
-from .creation import Making, notification_id
+from ..errors import TooManyRequests
+from ..name_suggestions import suggest_name
+from .creation import NotificationCreator
 from .delivery import DeliveryAttempt, DeliveryResult
-from .sending import Sending
-from .texts import tell_of_test
+from .sender import NotificationSender
+from .texts import render_test
 
 MAX_RECIPIENTS = 20  # of each user
 MAX_LISTED = 500
-BATCH = 1000
-UNREADABLE = msg("The address of this recipient cannot be read")
-UNREADABLE_HINT = msg("Remove it, and add it again.")
+BATCH_SIZE = 1000
+UNREADABLE_ADDRESS = msg("The address of this recipient cannot be read")
+UNREADABLE_HINT = msg("Remove it and add it again.")
 
-_AFTER_TEST = {
+_TEST_STATES = {
     DeliveryResult.SENT: NotificationState.SENT,
     DeliveryResult.LATER: NotificationState.FAILED,
     DeliveryResult.REFUSED: NotificationState.FAILED,
@@ -56,15 +56,15 @@ _AFTER_TEST = {
 @dataclass(frozen=True, slots=True)
 class NotificationPage:
     items: tuple[NotificationRecord, ...]
-    next_before: int | None  # ask with it for the next page; None: this is the last
+    next_before: int | None  # cursor of the next page; None: this is the last
 
 
 class Notifications:
     def __init__(
         self,
         store: AuditedStore,
-        making: Making,
-        sending: Sending,
+        making: NotificationCreator,
+        sending: NotificationSender,
         *,
         per_hour: int,
         keep: timedelta,
@@ -78,192 +78,183 @@ class Notifications:
         self._per_hour = per_hour
         self._keep = keep
         self._clock = clock
-        self._testing: set[str] = set()  # users who try one out just now
+        self._testing: set[str] = set()  # users with a test in progress
 
     # -- recipients
 
-    async def recipients(self, actor: Actor, user: str | None = None) -> list[KnownRecipient]:
-        """One's own, in the order they were added; for admins, any user's."""
-        return await self._store.read(recipient_rows.list_recipients, _whose(actor, user))
+    async def list_recipients(self, actor: Actor, user: str | None = None) -> list[StoredRecipient]:
+        """Return the recipients of the actor, or for admins of any user, in the order they were added."""
+        return await self._store.read(recipient_rows.list_recipients, _resolve_user(actor, user))
 
-    async def add(self, actor: Actor, way: str, address: str, events: Iterable[str] | None = None) -> KnownRecipient:
-        """Tell oneself of these events from now on; left out: all but started, stopped and retried."""
-        recipient = Recipient(way=_way(way), address=address.strip(), events=_events(events))
-        self._check(recipient)
-        if any(_is_same(known.recipient, recipient) for known in await self.recipients(actor)):
+    async def add_recipient(
+        self, actor: Actor, way: str, address: str, events: Iterable[str] | None = None
+    ) -> StoredRecipient:
+        """Add a recipient of the actor for these events; default: all but started, stopped and retried."""
+        recipient = Recipient(way=_parse_channel(way), address=address.strip(), events=_parse_events(events))
+        self._check_recipient(recipient)
+        known = [(each.recipient.way, each.recipient.address) for each in await self.list_recipients(actor)]
+        if (recipient.way, recipient.address) in known:
             raise Conflict(
-                msg("You have this recipient already"), field="address", hint=msg("Remove it first to change it.")
+                msg("You already have this recipient"), field="address", hint=msg("To change it, remove it first.")
             )
-        made = KnownRecipient(
-            id=f"to-{secrets.token_hex(4)}", user=actor.name, recipient=recipient, created_at=self._clock()
-        )
-        deed = _deed(actor, Act.CREATED, made)
-        await self._changed(self._store.write(deed, recipient_rows.add_recipient, made, MAX_RECIPIENTS))
-        return made
+        id = f"to-{secrets.token_hex(4)}"
+        added = StoredRecipient(id=id, user=actor.name, recipient=recipient, created_at=self._clock())
+        entry = _build_recipient_entry(actor, AuditAction.CREATED, added)
+        await self._write_and_reload(self._store.write(entry, recipient_rows.add_recipient, added, MAX_RECIPIENTS))
+        return added
 
-    async def choose(self, actor: Actor, id: str, events: Iterable[str]) -> KnownRecipient:
-        """Other events for a recipient of one's own."""
-        known, chosen = await self._own(actor, id), _events(list(events))
-        recipient = Recipient(way=known.recipient.way, address=known.recipient.address, events=chosen)
-        made = KnownRecipient(id=known.id, user=known.user, recipient=recipient, created_at=known.created_at)
-        await self._changed(
-            self._store.write(_deed(actor, Act.CHANGED, made), recipient_rows.set_events, known.id, chosen)
-        )
-        return made
+    async def set_events(self, actor: Actor, id: str, events: Iterable[str]) -> StoredRecipient:
+        """Set the events of a recipient of the actor."""
+        known, chosen = await self._find_recipient(actor, id), _parse_events(list(events))
+        changed = replace(known, recipient=replace(known.recipient, events=chosen))
+        entry = _build_recipient_entry(actor, AuditAction.CHANGED, changed)
+        await self._write_and_reload(self._store.write(entry, recipient_rows.set_recipient_events, known.id, chosen))
+        return changed
 
-    async def remove(self, actor: Actor, id: str) -> None:
-        """What was made for it before is still sent."""
-        known = await self._own(actor, id)
-        deed = _deed(actor, Act.REMOVED, known)
-        await self._changed(self._store.write(deed, recipient_rows.remove_recipient, known.id))
+    async def remove_recipient(self, actor: Actor, id: str) -> None:
+        """Remove a recipient; notifications already created for it are still sent."""
+        known = await self._find_recipient(actor, id)
+        entry = _build_recipient_entry(actor, AuditAction.REMOVED, known)
+        await self._write_and_reload(self._store.write(entry, recipient_rows.remove_recipient, known.id))
 
-    async def _changed(self, writing: Awaitable[object]) -> None:
+    async def _write_and_reload(self, writing: Awaitable[object]) -> None:
         await writing
-        await self.making.look_for_users()
+        await self.making.reload_users()
 
-    async def _own(self, actor: Actor, id: str) -> KnownRecipient:
-        known = await self.recipients(actor)
+    async def _find_recipient(self, actor: Actor, id: str) -> StoredRecipient:
+        known = await self.list_recipients(actor)
         for each in known:
             if each.id == id:
                 return each
-        hint = nearest(id, [each.id for each in known], "holdfast notifications recipients")
-        raise NotFound(msg("You have no recipient {id}", id=id[:100]), hint=hint)
+        hint = suggest_name(id, [each.id for each in known], "holdfast notifications recipients")
+        raise NotFound(msg("Recipient {id} not found", id=id[:100]), hint=hint)
 
-    def _check(self, recipient: Recipient) -> None:
-        problem = address_problem(recipient.way, recipient.address)
-        if problem:
-            raise UserError(msg("The address {problem}", problem=problem), field="address")
-        if recipient.way is Way.MAIL and not self.mail_ready:
-            hint = msg("The admin sets it up: mail.host and mail.sender.")
-            raise UserError(msg("This server sends no mails"), field="way", hint=hint)
+    def _check_recipient(self, recipient: Recipient) -> None:
+        _check_address(recipient.way, recipient.address)
+        if recipient.way is Channel.MAIL and not self.mail_ready:
+            hint = msg("Ask an admin to set mail.host and mail.sender.")
+            raise UserError(msg("Mail is disabled on this server"), field="way", hint=hint)
 
-    # -- what receivers check signatures with
+    # -- signing secrets
 
-    def secret(self, actor: Actor, address: str) -> str:
-        """For notifications of one's own to this address, whether it is a recipient's or a job's."""
-        problem = address_problem(Way.WEBHOOK, address)
-        if problem:
-            raise UserError(msg("The address {problem}", problem=problem), field="address")
-        return self.sending.secret(actor.name, address)
+    def get_webhook_secret(self, actor: Actor, address: str) -> str:
+        """Return the signing secret for the actor's notifications to this address."""
+        _check_address(Channel.WEBHOOK, address)
+        return self.sending.derive_secret(actor.name, address)
 
-    # -- trying one out
+    # -- tests
 
-    async def test(self, actor: Actor, id: str) -> DeliveryAttempt:
-        """Send a notification now, once, and say what came back."""
-        known = await self._own(actor, id)
+    async def send_test(self, actor: Actor, id: str) -> DeliveryAttempt:
+        """Send one test notification now and return the result."""
+        known = await self._find_recipient(actor, id)
         if not known.readable:
-            raise Conflict(UNREADABLE, hint=UNREADABLE_HINT)
+            raise Conflict(UNREADABLE_ADDRESS, hint=UNREADABLE_HINT)
         if actor.name in self._testing:
-            raise Conflict(msg("Another test of yours is under way"), hint=msg("Wait until it is done."))
+            raise Conflict(msg("You already have a test in progress"), hint=msg("Wait until it has finished."))
         now = self._clock()
-        if await self._store.read(making_rows.count_recent, actor.name, now) >= self._per_hour:
+        if await self._store.read(making_rows.count_recent_events, actor.name, now) >= self._per_hour:
             raise TooManyRequests(
-                msg("You were told of {per_hour} events in the last hour", per_hour=self._per_hour), retry_after=3600
+                msg("You have reached the limit of {per_hour} notification events per hour", per_hour=self._per_hour),
+                retry_after=3600,
             )
         self._testing.add(actor.name)
         try:
-            return await self._try_out(actor, known, now)
+            return await self._send_test_notification(actor, known, now)
         finally:
             self._testing.discard(actor.name)
 
-    async def _try_out(self, actor: Actor, known: KnownRecipient, now: datetime) -> DeliveryAttempt:
-        told = tell_of_test(actor.name, now)
-        id = notification_id()
-        notification = NewNotification(
-            id=id,
-            user=actor.name,
-            way=known.recipient.way,
-            address=known.recipient.address,
-            event=told.event,
-            happening=id,
-            job_id=None,
-            subject=told.subject,
-            body=told.body,
-            created_at=now,
-        )
-        seq = await self._store.write_quietly(
+    async def _send_test_notification(self, actor: Actor, known: StoredRecipient, now: datetime) -> DeliveryAttempt:
+        recipient = known.recipient
+        text = render_test(actor.name, now)
+        notification = text.to_notification(actor.name, recipient.way, recipient.address, at=now)
+        seq = await self._store.write_unaudited(
             notification_rows.insert_notification, notification, NotificationState.SENDING
         )
-        attempt = await self.sending.send(notification, _at_once, anywhere=actor.admin)
-        state = _AFTER_TEST[attempt.result]
-        error = "" if state is NotificationState.SENT else attempt.said
-        await self._store.write_quietly(
-            notification_rows.settle, Result(seq=seq, tries=1, claimed=True, state=state, at=self._clock(), error=error)
+        attempt = await self.sending.send_notification(notification, _claim_test, anywhere=actor.admin)
+        state = _TEST_STATES[attempt.result]
+        error = "" if state is NotificationState.SENT else attempt.message
+        await self._store.write_unaudited(
+            notification_rows.record_delivery,
+            DeliveryOutcome(seq=seq, tries=1, claimed=True, state=state, at=self._clock(), error=error),
         )
         return attempt
 
-    # -- what was sent
+    # -- sent notifications
 
     async def list(
         self, actor: Actor, user: str | None = None, *, before: int | None = None, limit: int = 50
     ) -> NotificationPage:
-        """Newest first; one's own, or for admins any user's."""
+        """Return the notifications of the actor, or for admins of any user, newest first."""
         if not 1 <= limit <= MAX_LISTED:
-            raise UserError(msg("limit is between 1 and {most_listed}", most_listed=MAX_LISTED), field="limit")
-        found = await self._store.read(notification_rows.list_notifications, _whose(actor, user), before, limit + 1)
+            raise UserError(msg("limit must be between 1 and {max_listed}", max_listed=MAX_LISTED), field="limit")
+        found = await self._store.read(
+            notification_rows.list_notifications, _resolve_user(actor, user), before, limit + 1
+        )
         shown = tuple(found[:limit])
         return NotificationPage(shown, shown[-1].seq if len(found) > limit else None)
 
-    async def sweep(self) -> int:
-        """Forget what is old; how many."""
-        removed, done = 0, BATCH
-        while done == BATCH:
-            done = await self._store.write_quietly(
-                notification_rows.delete_notifications, self._clock() - self._keep, BATCH
+    async def delete_old_notifications(self) -> int:
+        """Delete old notifications and return how many."""
+        removed, done = 0, BATCH_SIZE
+        while done == BATCH_SIZE:
+            done = await self._store.write_unaudited(
+                notification_rows.delete_notifications, self._clock() - self._keep, BATCH_SIZE
             )
             removed += done
         return removed
 
 
-async def _at_once() -> bool:
-    """Nobody else knows of it."""
+async def _claim_test() -> bool:
+    """Always allow sending: no other sender knows a test notification."""
     return True
 
 
-def _whose(actor: Actor, user: str | None) -> str:
+def _resolve_user(actor: Actor, user: str | None) -> str:
     if user in (None, actor.name):
         return actor.name
     if not actor.admin:
-        raise Forbidden(msg("Only admins see others' notifications"))
+        raise Forbidden(msg("Only admins can see the notifications of other users"))
     assert user is not None
     return user
 
 
-def _way(word: str) -> Way:
+def _parse_channel(word: str) -> Channel:
     try:
-        return Way(word)
+        return Channel(word)
     except ValueError:
-        known = ", ".join(way.value for way in Way)
+        known = ", ".join(way.value for way in Channel)
         raise UserError(
-            msg("{word} is no way to tell somebody", word=repr(word[:100])),
+            msg("{value} is not a delivery method", value=repr(word[:100])),
             field="way",
             hint=msg("Use {known}.", known=known),
         ) from None
 
 
-def _events(words: Iterable[str] | None) -> frozenset[NotificationEvent]:
-    if words is None:
-        return USUAL
+def _parse_events(names: Iterable[str] | None) -> frozenset[NotificationEvent]:
+    if names is None:
+        return DEFAULT_EVENTS
     try:
-        chosen = read_events(words)
+        chosen = parse_events(names)
     except KeyError as error:
-        known = ", ".join(event.value for event in CHOICES)
-        said = msg("{x1} is nothing that notifications tell of", x1=repr(str(error.args[0])[:100]))
-        raise UserError(said, field="events", hint=msg("Use {known}.", known=known)) from None
+        known = ", ".join(event.value for event in SELECTABLE_EVENTS)
+        message = msg("{name} is not a notification event", name=repr(str(error.args[0])[:100]))
+        raise UserError(message, field="events", hint=msg("Use {known}.", known=known)) from None
     if not chosen:
         raise UserError(msg("Choose at least one event"), field="events")
     return chosen
 
 
-def _is_same(one: Recipient, other: Recipient) -> bool:
-    return (one.way, one.address) == (other.way, other.address)
+def _check_address(way: Channel, address: str) -> None:
+    problem = find_address_problem(way, address)
+    if problem:
+        raise UserError(msg("The address {problem}", problem=problem), field="address")
 
 
-def _deed(actor: Actor, act: Act, known: KnownRecipient) -> AuditEntry:
+def _build_recipient_entry(actor: Actor, act: AuditAction, known: StoredRecipient) -> AuditEntry:
     recipient = known.recipient
     detail = {
         "way": recipient.way.value,
-        "to": shown_address(recipient.way, recipient.address),
-        "events": in_order(recipient.events),
+        "to": mask_address(recipient.way, recipient.address),
+        "events": sort_events(recipient.events),
     }
-    return AuditEntry(actor=actor.name, kind=AuditKind.RECIPIENT, act=act, subject=known.id, detail=detail)
+    return AuditEntry(actor.name, AuditKind.RECIPIENT, act, known.id, detail)

@@ -1,4 +1,4 @@
-"""One mail, over one connection to the mail server. Everything here blocks, and is called in threads."""
+"""Send one mail over one connection to the mail server. All functions block and run in threads."""
 
 from __future__ import annotations
 
@@ -12,36 +12,37 @@ from email.policy import SMTP
 from pathlib import Path
 
 from holdfast.core.messages import msg
-from holdfast.settings import MailSettings
+from holdfast.settings_sections import MailSettings
 from holdfast.store.notifications.records import NewNotification
 
-from .delivery import MailAttempt
-from .texts import one_line
+from .delivery import DeliveryAttempt, DeliveryResult
+from .texts import to_one_line
 
 _LINE_START = re.compile(rb"^\.", re.MULTILINE)
 _POLICY = SMTP.clone(cte_type="7bit")  # for mail servers of every age
 
 
-class Smtp:
+class SmtpClient:
     def __init__(self, settings: MailSettings, timeout: float) -> None:
         self._settings = settings
         self._timeout = timeout
 
-    def send(self, notification: NewNotification, claim_now: Callable[[], bool]) -> MailAttempt:
+    def send_mail(self, notification: NewNotification, claim_now: Callable[[], bool]) -> DeliveryAttempt:
         try:
-            server = self._connected()
+            server = self._connect()
         except smtplib.SMTPResponseException as error:
-            return MailAttempt(said=msg("the mail server answered {smtp_code}", smtp_code=error.smtp_code))
+            message = msg("the mail server responded with {smtp_code}", smtp_code=error.smtp_code)
+            return DeliveryAttempt(DeliveryResult.LATER, message)
         except (OSError, smtplib.SMTPException):
-            return MailAttempt(said=msg("the mail server could not be reached"))
+            return DeliveryAttempt(DeliveryResult.LATER, msg("the mail server could not be reached"))
         try:
-            return self._hand_over(server, notification, claim_now)
+            return self._deliver_mail(server, notification, claim_now)
         finally:
             with suppress(OSError, smtplib.SMTPException):
                 server.quit()
             server.close()
 
-    def _connected(self) -> smtplib.SMTP:
+    def _connect(self) -> smtplib.SMTP:
         settings = self._settings
         context = ssl.create_default_context() if settings.security != "none" else None
         if settings.security == "tls":
@@ -55,57 +56,59 @@ class Smtp:
             if settings.security == "starttls":
                 server.starttls(context=context)
             if settings.user:
-                server.login(settings.user, self._password())
+                server.login(settings.user, self._load_password())
         except BaseException:
             server.close()
             raise
         return server
 
-    def _password(self) -> str:
+    def _load_password(self) -> str:
         if self._settings.password or not self._settings.password_file:
             return self._settings.password
         return Path(self._settings.password_file).read_text().partition("\n")[0].strip()
 
-    def _hand_over(
+    def _deliver_mail(
         self, server: smtplib.SMTP, notification: NewNotification, claim_now: Callable[[], bool]
-    ) -> MailAttempt:
+    ) -> DeliveryAttempt:
         before = (lambda: server.mail(self._settings.sender), lambda: server.rcpt(notification.address))
         for step in before:
-            refusal = _refusal(step)
+            refusal = _run_step(step)
             if refusal:
                 return refusal
         if not claim_now():
-            return MailAttempt(said="", taken=True)
+            return DeliveryAttempt(DeliveryResult.TAKEN)
         return (
-            _refusal(lambda: server.docmd("DATA"))
-            or _refusal(lambda: self._give(server, notification), last=True)
-            or MailAttempt(said=msg("the mail server took it"), sent=True)
+            _run_step(lambda: server.docmd("DATA"))
+            or _run_step(lambda: self._send_data(server, notification), last=True)
+            or DeliveryAttempt(DeliveryResult.SENT, msg("the mail server accepted the mail"))
         )
 
-    def _give(self, server: smtplib.SMTP, notification: NewNotification) -> tuple[int, bytes]:
-        text = mail_of(notification, self._settings.sender).as_bytes()
+    def _send_data(self, server: smtplib.SMTP, notification: NewNotification) -> tuple[int, bytes]:
+        text = build_mail(notification, self._settings.sender).as_bytes()
         server.send(_LINE_START.sub(b"..", text) + b".\r\n")
         return server.getreply()
 
 
-def _refusal(step: Callable[[], tuple[int, bytes]], *, last: bool = False) -> MailAttempt | None:
-    """None: the server agrees. After the `last` step it has the whole mail."""
+def _run_step(step: Callable[[], tuple[int, bytes]], *, last: bool = False) -> DeliveryAttempt | None:
+    """Run one step; return None if the server accepts it. After the `last` step it has the whole mail."""
     try:
         code, _ = step()
     except smtplib.SMTPException as error:
         late = last and isinstance(error.__context__, TimeoutError)
-        said = msg("the mail server did not answer in time") if late else msg("the mail server hung up")
-        return MailAttempt(said=said, unsure=late)
+        if late:
+            return DeliveryAttempt(DeliveryResult.UNSURE, msg("the mail server did not respond in time"))
+        return DeliveryAttempt(DeliveryResult.LATER, msg("the mail server closed the connection"))
     if 200 <= code < 400:
         return None
-    return MailAttempt(said=msg("the mail server answered {code}", code=code), refused=500 <= code < 600)
+    result = DeliveryResult.REFUSED if 500 <= code < 600 else DeliveryResult.LATER
+    return DeliveryAttempt(result, msg("the mail server responded with {code}", code=code))
 
 
-def mail_of(notification: NewNotification, sender: str) -> EmailMessage:
+def build_mail(notification: NewNotification, sender: str) -> EmailMessage:
     message = EmailMessage(policy=_POLICY)
     message["From"] = sender
     message["To"] = notification.address
-    message["Subject"] = msg("[holdfast] {subject}", subject=one_line(notification.subject))
+    message["Subject"] = msg("[holdfast] {subject}", subject=to_one_line(notification.subject))
     message["Date"] = notification.created_at
     message["Message-ID"] = f"<{notification.id}@{sender.rpartition('@')[2]}>"
     message["Auto-Submitted"] = "auto-generated"

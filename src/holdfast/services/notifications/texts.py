@@ -1,8 +1,9 @@
-"""What a notification says: in words, as JSON for webhooks and as Slack's text."""
+"""The content of a notification: as text, as JSON for webhooks and as a Slack message."""
 
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,28 +11,28 @@ from typing import Any
 from urllib.parse import quote
 
 from holdfast.core.messages import msg
-from holdfast.core.notifications import TOLD, NotificationEvent
+from holdfast.core.notifications import EVENTS_BY_KIND, Channel, NotificationEvent
 from holdfast.core.schedule import RunResult
-from holdfast.store.notifications.occurrences import MissedRun, Occurrence
+from holdfast.store.notifications.event_scan import MissedRun, Occurrence
 from holdfast.store.notifications.records import NewNotification
 
-VERSION = 1  # of the JSON; it changes when something is taken away or means something else
+VERSION = 1  # of the JSON; it changes when a field is removed or changes its meaning
 MAX_SUBJECT_LENGTH = 200
 MAX_TEXT_LENGTH = 4000
-_NOT_PRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
-_SLACK = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
+_SLACK_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
-_HAPPENED = {
+_EVENT_TEXTS = {
     NotificationEvent.STARTED: msg("has started"),
     NotificationEvent.SUCCEEDED: "succeeded",
     NotificationEvent.FAILED: "failed",
     NotificationEvent.STOPPED: msg("was stopped"),
-    NotificationEvent.RETRIED: msg("failed, and is tried again"),
-    NotificationEvent.HELD: msg("failed, and is held for debugging"),
-    NotificationEvent.DEBUGGER_WAITING: msg("has a debugger that waits for you"),
-    NotificationEvent.HOLD_ENDING: msg("is held only a short time more"),
+    NotificationEvent.RETRIED: msg("failed and is being retried"),
+    NotificationEvent.HELD: msg("failed and is on hold for debugging"),
+    NotificationEvent.DEBUGGER_WAITING: msg("has a debugger waiting for you"),
+    NotificationEvent.HOLD_ENDING: msg("has a hold that expires soon"),
 }
-_NEXT = {
+_NEXT_COMMANDS = {
     NotificationEvent.STARTED: "holdfast logs -f {}",
     NotificationEvent.SUCCEEDED: "holdfast show {}",
     NotificationEvent.FAILED: "holdfast why {}",
@@ -41,173 +42,188 @@ _NEXT = {
     NotificationEvent.DEBUGGER_WAITING: "holdfast debug {}",
     NotificationEvent.HOLD_ENDING: "holdfast extend {}",
 }
-_DID_NOT_RUN = {
+_RESULT_TEXTS = {
     RunResult.SKIPPED: msg("was skipped"),
     RunResult.MISSED: msg("was missed"),
-    RunResult.FAILED: msg("could not begin"),
+    RunResult.FAILED: msg("could not start"),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """One thing that happened, ready for every recipient."""
+class NotificationText:
+    """The content of a notification, the same for every recipient."""
 
     event: NotificationEvent
     job_id: str | None
     subject: str
-    body: Mapping[str, Any]  # without what differs between recipients
+    body: Mapping[str, Any]  # without fields that differ between recipients
+
+    def to_notification(
+        self, user: str, way: Channel, address: str, *, at: datetime, occurrence: str = ""
+    ) -> NewNotification:
+        """Return the notification for one recipient. `occurrence`: the same for all recipients; default: its id."""
+        id = f"notification-{secrets.token_hex(8)}"
+        return NewNotification(
+            id=id,
+            user=user,
+            way=way,
+            address=address,
+            event=self.event,
+            happening=occurrence or id,
+            job_id=self.job_id,
+            subject=self.subject,
+            body=self.body,
+            created_at=at,
+        )
 
 
-def tell_of_job(happening: Occurrence, *, verdict: str | None, base: str) -> Told:
-    """`base` is the portal's address, or empty. `verdict`: why it failed, in a line."""
-    event = TOLD[happening.kind]
-    name, link = one_line(happening.name), _link(base, "jobs", happening.job_id)
-    span = _span(happening, event)
-    subject = f"{name} {_HAPPENED[event]}" + (msg(" after {span}", span=_show(span)) if span is not None else "")
-    command = _NEXT[event].format(happening.job_id)
-    why = None if event in (NotificationEvent.STARTED, NotificationEvent.SUCCEEDED) else one_line(happening.message)
+def render_job_event(occurrence: Occurrence, *, verdict: str | None, base: str) -> NotificationText:
+    """Render an event of a job. `base`: the portal's address, or empty. `verdict`: why it failed, in one line."""
+    event = EVENTS_BY_KIND[occurrence.kind]
+    name, link = to_one_line(occurrence.name), _build_link(base, "jobs", occurrence.job_id)
+    span = _get_run_time(occurrence, event)
+    subject = f"{name} {_EVENT_TEXTS[event]}" + (
+        msg(" after {span}", span=_format_duration(span)) if span is not None else ""
+    )
+    command = _NEXT_COMMANDS[event].format(occurrence.job_id)
+    why = None if event in (NotificationEvent.STARTED, NotificationEvent.SUCCEEDED) else to_one_line(occurrence.message)
     lines = [
         f"{subject}.",
-        msg("Why: {verdict}", verdict=one_line(verdict)) if verdict else "",
+        msg("Reason: {verdict}", verdict=to_one_line(verdict)) if verdict else "",
         why or "",
         "",
         msg(
             "Job {job_id} of {user} in the group {group}.",
-            job_id=happening.job_id,
-            user=happening.user,
-            group=one_line(happening.group),
+            job_id=occurrence.job_id,
+            user=occurrence.user,
+            group=to_one_line(occurrence.group),
         ),
         msg("Next: {command}", command=command),
         link or "",
     ]
-    return Told(event, happening.job_id, subject[:MAX_SUBJECT_LENGTH], {
-        "version": VERSION,
-        "event": event.value,
-        "at": happening.at.isoformat(),
-        "user": happening.user,
-        "subject": subject[:MAX_SUBJECT_LENGTH],
-        "text": _text(lines),
-        "link": link,
-        "command": command,
-        "job": _job(happening, event, verdict, span),
-        "schedule": None,
-    })  # fmt: skip
+    return _build_text(
+        event,
+        subject[:MAX_SUBJECT_LENGTH],
+        _join_lines(lines),
+        at=occurrence.at,
+        user=occurrence.user,
+        link=link,
+        command=command,
+        job=_job_to_json(occurrence, event, verdict, span),
+    )
 
 
-def tell_of_schedule(missed: MissedRun, *, base: str) -> Told:
-    run, name = missed.run, one_line(missed.name)
+def render_missed_run(missed: MissedRun, *, base: str) -> NotificationText:
+    run, name = missed.run, to_one_line(missed.name)
     subject = msg(
-        "The run of {name} due at {due_at} UTC {x1}",
+        "The run of {name} due at {due_at} UTC {result}",
         name=name,
         due_at=f"{run.due_at:%Y-%m-%d %H:%M}",
-        x1=_DID_NOT_RUN[run.result],
+        result=_RESULT_TEXTS[run.result],
     )
-    link, command = _link(base, "schedules", run.schedule_id), f"holdfast schedule runs {run.schedule_id}"
+    link, command = _build_link(base, "schedules", run.schedule_id), f"holdfast schedule runs {run.schedule_id}"
     lines = [
         f"{subject}.",
-        one_line(run.message),
+        to_one_line(run.message),
         "",
         msg(
             "Schedule {schedule_id} of {user} in the group {group}.",
             schedule_id=run.schedule_id,
             user=missed.user,
-            group=one_line(missed.group),
+            group=to_one_line(missed.group),
         ),
         msg("Next: {command}", command=command),
         link or "",
     ]
-    return Told(NotificationEvent.SCHEDULE_SKIPPED, None, subject[:MAX_SUBJECT_LENGTH], {
-        "version": VERSION,
-        "event": NotificationEvent.SCHEDULE_SKIPPED.value,
-        "at": run.at.isoformat(),
-        "user": missed.user,
-        "subject": subject[:MAX_SUBJECT_LENGTH],
-        "text": _text(lines),
-        "link": link,
-        "command": command,
-        "job": None,
-        "schedule": {
-            "id": run.schedule_id,
-            "name": missed.name,
-            "group": missed.group,
-            "due_at": run.due_at.isoformat(),
-            "result": run.result.value,
-            "message": run.message,
-        },
-    })  # fmt: skip
+    schedule = {
+        "id": run.schedule_id,
+        "name": missed.name,
+        "group": missed.group,
+        "due_at": run.due_at.isoformat(),
+        "result": run.result.value,
+        "message": run.message,
+    }
+    event, subject, text = NotificationEvent.SCHEDULE_SKIPPED, subject[:MAX_SUBJECT_LENGTH], _join_lines(lines)
+    return _build_text(event, subject, text, at=run.at, user=missed.user, link=link, command=command, schedule=schedule)
 
 
-def tell_of_test(user: str, now: datetime) -> Told:
-    subject = msg("A test of your notifications")
-    text = msg("{subject}. {user} asked for it; nothing happened to any job.", subject=subject, user=user)
-    return Told(NotificationEvent.TEST, None, subject, {
-        "version": VERSION,
-        "event": NotificationEvent.TEST.value,
-        "at": now.isoformat(),
-        "user": user,
-        "subject": subject,
-        "text": text,
-        "link": None,
-        "command": "holdfast notifications",
-        "job": None,
-        "schedule": None,
-    })  # fmt: skip
+def render_test(user: str, now: datetime) -> NotificationText:
+    subject = msg("Notification test")
+    text = msg("{subject}, requested by {user}. No job is affected.", subject=subject, user=user)
+    return _build_text(NotificationEvent.TEST, subject, text, at=now, user=user, command="holdfast notifications")
 
 
-def webhook_body(notification: NewNotification) -> dict[str, Any]:
+def _build_text(
+    event: NotificationEvent,
+    subject: str,
+    text: str,
+    *,
+    at: datetime,
+    user: str,
+    command: str,
+    link: str | None = None,
+    job: Mapping[str, Any] | None = None,
+    schedule: Mapping[str, Any] | None = None,
+) -> NotificationText:
+    fields = {"event": event.value, "at": at.isoformat(), "user": user, "subject": subject, "text": text}
+    body = {"version": VERSION, **fields, "link": link, "command": command, "job": job, "schedule": schedule}
+    return NotificationText(event, None if job is None else job["id"], subject, body)
+
+
+def build_webhook_body(notification: NewNotification) -> dict[str, Any]:
     return {"id": notification.id, **notification.body}
 
 
-def slack_body(notification: NewNotification) -> dict[str, str]:
-    """Nothing that a job is called can become a link or call everybody in the channel."""
-    return {"text": str(notification.body["text"]).translate(_SLACK)}
+def build_slack_body(notification: NewNotification) -> dict[str, str]:
+    """Build the Slack message, escaped so that a job's name cannot become a link or a channel mention."""
+    return {"text": str(notification.body["text"]).translate(_SLACK_ESCAPES)}
 
 
-def one_line(text: str) -> str:
-    """Without anything that could begin another line, or another header."""
-    return _NOT_PRINTED.sub(" ", text.encode("utf-8", "replace").decode()).strip()
+def to_one_line(text: str) -> str:
+    """Replace characters that could start another line or header."""
+    return _UNPRINTABLE.sub(" ", text.encode("utf-8", "replace").decode()).strip()
 
 
-def _text(lines: list[str]) -> str:
+def _join_lines(lines: list[str]) -> str:
     kept = [line for at, line in enumerate(lines) if line or at == 3]
     return "\n".join(kept).replace("\n\n\n", "\n\n").rstrip()[:MAX_TEXT_LENGTH]
 
 
-def _job(
-    happening: Occurrence, event: NotificationEvent, verdict: str | None, span: timedelta | None
+def _job_to_json(
+    occurrence: Occurrence, event: NotificationEvent, verdict: str | None, span: timedelta | None
 ) -> dict[str, Any]:
-    ended = happening.finished_at if span is not None else None
+    ended = occurrence.finished_at if span is not None else None
     return {
-        "id": happening.job_id,
-        "name": happening.name,
-        "group": happening.group,
-        "user": happening.user,
-        "state": happening.state,
-        "message": happening.message,
+        "id": occurrence.job_id,
+        "name": occurrence.name,
+        "group": occurrence.group,
+        "user": occurrence.user,
+        "state": occurrence.state,
+        "message": occurrence.message,
         "verdict": verdict,
-        "task": happening.task,
-        "attempt": happening.attempt,
-        "exit_code": happening.exit_code if span is not None else None,
-        "submitted_at": happening.submitted_at.isoformat(),
-        "started_at": happening.started_at.isoformat() if happening.started_at else None,
+        "task": occurrence.task,
+        "attempt": occurrence.attempt,
+        "exit_code": occurrence.exit_code if span is not None else None,
+        "submitted_at": occurrence.submitted_at.isoformat(),
+        "started_at": occurrence.started_at.isoformat() if occurrence.started_at else None,
         "finished_at": ended.isoformat() if ended else None,
         "seconds": span.total_seconds() if span is not None else None,
     }
 
 
-def _span(happening: Occurrence, event: NotificationEvent) -> timedelta | None:
-    """How long it ran, of one that has ended."""
+def _get_run_time(occurrence: Occurrence, event: NotificationEvent) -> timedelta | None:
+    """Return how long an ended job ran."""
     ends = event in (NotificationEvent.SUCCEEDED, NotificationEvent.FAILED, NotificationEvent.STOPPED)
-    if not ends or happening.started_at is None or happening.finished_at is None:
+    if not ends or occurrence.started_at is None or occurrence.finished_at is None:
         return None
-    return max(happening.finished_at - happening.started_at, timedelta())
+    return max(occurrence.finished_at - occurrence.started_at, timedelta())
 
 
-def _show(span: timedelta) -> str:
+def _format_duration(span: timedelta) -> str:
     seconds = int(span.total_seconds())
     parts = ((seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "m"), (seconds % 60, "s"))
     return "".join(f"{count}{unit}" for count, unit in parts if count) or "0s"
 
 
-def _link(base: str, kind: str, id: str) -> str | None:
+def _build_link(base: str, kind: str, id: str) -> str | None:
     return f"{base}/{kind}/{quote(id)}" if base else None

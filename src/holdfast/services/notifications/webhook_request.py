@@ -1,4 +1,4 @@
-"""One POST to a receiver that was looked at, and what came of it. Nothing of the answer is read but its head."""
+"""One POST to a resolved receiver, and its result. Only the head of the response is read."""
 
 from __future__ import annotations
 
@@ -14,137 +14,142 @@ import httpcore
 
 from holdfast.core.messages import msg
 
-from .delivery import Claim, DeliveryAttempt, DeliveryResult, Request
+from .delivery import Claim, DeliveryAttempt, DeliveryResult, WebhookRequest
 from .webhook_targets import Receiver
 
-CONNECT_SECONDS = 10.0
-MAX_ASKED_WAIT = timedelta(hours=6)  # by a receiver that has too much to do
-AGAIN = frozenset({408, 425, 429})
-MAX_HEAD_LENGTH = 16 * 1024  # bytes of an answer; a receiver that says more before its status is not listened to
-PIECE = 2048  # bytes of it that are taken apart before others have their turn
+CONNECT_TIMEOUT = 10.0
+MAX_RETRY_AFTER = timedelta(hours=6)  # upper limit for a receiver's Retry-After
+RETRY_STATUSES = frozenset({408, 425, 429})
+MAX_HEAD_LENGTH = 16 * 1024  # bytes of a response head
+READ_SIZE = 2048  # bytes parsed before yielding to other tasks
 
 
-async def post(receiver: Receiver, request: Request, claim: Claim, timeout: float, now: datetime) -> DeliveryAttempt:
-    progress = _Progress(claim)
+async def post_webhook(
+    receiver: Receiver, request: WebhookRequest, claim: Claim, timeout: float, now: datetime
+) -> DeliveryAttempt:
+    progress = _RequestProgress(claim)
+    timeouts = {"connect": CONNECT_TIMEOUT, "read": timeout, "write": timeout, "pool": timeout}
     attempt: DeliveryAttempt | None = None
     try:
         async with (
-            asyncio.timeout(CONNECT_SECONDS + timeout),
-            httpcore.AsyncConnectionPool(ssl_context=_tls(), network_backend=_OnlyTo(receiver, progress)) as pool,
+            asyncio.timeout(CONNECT_TIMEOUT + timeout),
+            httpcore.AsyncConnectionPool(
+                ssl_context=_get_tls_context(), network_backend=_PinnedBackend(receiver, progress)
+            ) as pool,
             pool.stream(
                 "POST",
                 request.url,
                 headers=request.headers,
                 content=request.body,
-                extensions={"timeout": _limits(timeout), "trace": progress.trace},
+                extensions={"timeout": timeouts, "trace": progress.trace_event},
             ) as response,
         ):
-            attempt = _judge(response.status, response.headers, now)
-    except _Taken:
+            attempt = _evaluate_response(response.status, response.headers, now)
+    except _ClaimRefused:
         return DeliveryAttempt(DeliveryResult.TAKEN)
     except (httpcore.TimeoutException, TimeoutError):
-        attempt = attempt or _late(progress, timeout)
+        attempt = attempt or _evaluate_timeout(progress, timeout)
     except httpcore.ConnectError as error:
-        attempt = attempt or DeliveryAttempt(DeliveryResult.LATER, _plain(error))
+        attempt = attempt or DeliveryAttempt(DeliveryResult.LATER, _describe_connect_error(error))
     except httpcore.RemoteProtocolError:
-        attempt = attempt or _garbled(progress)
+        attempt = attempt or _evaluate_protocol_error(progress)
     except (httpcore.NetworkError, httpcore.ProtocolError):
-        attempt = attempt or DeliveryAttempt(DeliveryResult.LATER, msg("the connection was closed without an answer"))
+        attempt = attempt or DeliveryAttempt(DeliveryResult.LATER, msg("the connection was closed without a response"))
     return attempt
 
 
-def _limits(timeout: float) -> dict[str, float]:
-    return {"connect": CONNECT_SECONDS, "read": timeout, "write": timeout, "pool": timeout}
-
-
 @cache
-def _tls() -> ssl.SSLContext:
+def _get_tls_context() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _judge(status: int, headers: Iterable[tuple[bytes, bytes]], now: datetime) -> DeliveryAttempt:
-    said = msg("answered {status}", status=status)
+def _evaluate_response(status: int, headers: Iterable[tuple[bytes, bytes]], now: datetime) -> DeliveryAttempt:
+    message = msg("responded with {status}", status=status)
     if 200 <= status < 300:
-        return DeliveryAttempt(DeliveryResult.SENT, said)
-    if status in AGAIN or status >= 500:
-        asked = next((value for name, value in headers if name.lower() == b"retry-after"), b"")
-        return DeliveryAttempt(DeliveryResult.LATER, said, _asked_wait(asked.decode("latin-1"), now))
+        return DeliveryAttempt(DeliveryResult.SENT, message)
+    if status in RETRY_STATUSES or status >= 500:
+        retry_after = next((value for name, value in headers if name.lower() == b"retry-after"), b"")
+        return DeliveryAttempt(DeliveryResult.LATER, message, _parse_retry_after(retry_after.decode("latin-1"), now))
     if 300 <= status < 400:
-        said += msg(", and redirects are not followed")
-    return DeliveryAttempt(DeliveryResult.REFUSED, said)
+        message += msg(", and redirects are not followed")
+    return DeliveryAttempt(DeliveryResult.REFUSED, message)
 
 
-def _late(progress: _Progress, timeout: float) -> DeliveryAttempt:
-    if progress.whole:
-        return DeliveryAttempt(DeliveryResult.UNSURE, msg("no answer within {timeout} seconds", timeout=f"{timeout:g}"))
-    return DeliveryAttempt(DeliveryResult.LATER, msg("could not connect in time"))
+def _evaluate_timeout(progress: _RequestProgress, timeout: float) -> DeliveryAttempt:
+    if progress.sent:
+        return DeliveryAttempt(
+            DeliveryResult.UNSURE, msg("no response within {timeout} seconds", timeout=f"{timeout:g}")
+        )
+    return DeliveryAttempt(DeliveryResult.LATER, msg("the connection timed out"))
 
 
-def _garbled(progress: _Progress) -> DeliveryAttempt:
-    """It hung up, or said something that is no answer: then it may well have taken the notification."""
-    if progress.whole and progress.heard:
-        return DeliveryAttempt(DeliveryResult.UNSURE, msg("what it answered is not HTTP"))
-    return DeliveryAttempt(DeliveryResult.LATER, msg("the connection was closed without an answer"))
+def _evaluate_protocol_error(progress: _RequestProgress) -> DeliveryAttempt:
+    """Evaluate a closed connection or an invalid response, after which the notification may have been accepted."""
+    if progress.sent and progress.responded:
+        return DeliveryAttempt(DeliveryResult.UNSURE, msg("the response is not HTTP"))
+    return DeliveryAttempt(DeliveryResult.LATER, msg("the connection was closed without a response"))
 
 
-def _plain(error: BaseException | None) -> str:
-    """Why there is no connection, from whatever lies beneath."""
+def _describe_connect_error(error: BaseException | None) -> str:
+    """Describe a connection error by its underlying cause."""
     while error is not None:
         if isinstance(error, ConnectionRefusedError):
-            return msg("nothing takes connections there")
+            return msg("the connection was refused")
         if isinstance(error, ssl.SSLError):
             return msg("TLS failed")
         error = error.__cause__ or error.__context__
     return msg("could not connect")
 
 
-def _asked_wait(text: str, now: datetime) -> timedelta:
-    """Of a Retry-After header: seconds, or a date."""
+def _parse_retry_after(text: str, now: datetime) -> timedelta:
+    """Parse a Retry-After header: seconds or a date."""
     try:
         if text.strip().isdecimal():
-            wait = timedelta(seconds=min(int(text.strip()[:9]), MAX_ASKED_WAIT.total_seconds()))
+            wait = timedelta(seconds=min(int(text.strip()[:9]), MAX_RETRY_AFTER.total_seconds()))
         else:
             until = parsedate_to_datetime(text)
             wait = (until if until.tzinfo else until.replace(tzinfo=UTC)) - now
     except (ValueError, OverflowError):
         return timedelta()
-    return min(max(wait, timedelta()), MAX_ASKED_WAIT)
+    return min(max(wait, timedelta()), MAX_RETRY_AFTER)
 
 
-class _Taken(Exception):
-    """Somebody else is sending it."""
+class _ClaimRefused(Exception):
+    """Another sender has claimed the notification."""
 
 
-class _Progress:
-    """How far a request has come."""
+class _RequestProgress:
+    """The progress of a request."""
 
     def __init__(self, claim: Claim) -> None:
         self._claim = claim
-        self.whole = False  # all of it has left
-        self.heard = False  # something attempt back
+        self.sent = False  # sent completely
+        self.responded = False  # some response arrived
 
-    async def trace(self, event: str, info: dict[str, Any]) -> None:
+    async def trace_event(self, event: str, info: dict[str, Any]) -> None:
         if event == "http11.send_request_headers.started" and not await self._claim():
-            raise _Taken
+            raise _ClaimRefused
         if event == "http11.send_request_body.complete":
-            self.whole = True
+            self.sent = True
 
 
-class _Bounded(httpcore.AsyncNetworkStream):
-    """A connection of which only so much is read, and never without letting others have their turn."""
+class _BoundedStream(httpcore.AsyncNetworkStream):
+    """A connection with limited reads that yields to other tasks after each."""
 
-    def __init__(self, stream: httpcore.AsyncNetworkStream, progress: _Progress, left: int = MAX_HEAD_LENGTH) -> None:
+    def __init__(
+        self, stream: httpcore.AsyncNetworkStream, progress: _RequestProgress, left: int = MAX_HEAD_LENGTH
+    ) -> None:
         self._stream = stream
         self._progress = progress
         self._left = left
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         if self._left <= 0:
-            raise httpcore.RemoteProtocolError(msg("the answer has no end"))
-        data = await self._stream.read(min(max_bytes, self._left, PIECE), timeout)
+            raise httpcore.RemoteProtocolError(msg("the response headers are too long"))
+        data = await self._stream.read(min(max_bytes, self._left, READ_SIZE), timeout)
         await asyncio.sleep(0)
         self._left -= len(data)
-        self._progress.heard = self._progress.heard or bool(data)
+        self._progress.responded = self._progress.responded or bool(data)
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
@@ -157,16 +162,16 @@ class _Bounded(httpcore.AsyncNetworkStream):
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.AsyncNetworkStream:
         secure = await self._stream.start_tls(ssl_context, server_hostname, timeout)
-        return _Bounded(secure, self._progress, self._left)
+        return _BoundedStream(secure, self._progress, self._left)
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)
 
 
-class _OnlyTo(httpcore.AsyncNetworkBackend):
-    """Connects to the addresses that were looked at, whatever the name stands for by now."""
+class _PinnedBackend(httpcore.AsyncNetworkBackend):
+    """Connects only to the checked addresses, even if the name resolves differently now."""
 
-    def __init__(self, receiver: Receiver, progress: _Progress) -> None:
+    def __init__(self, receiver: Receiver, progress: _RequestProgress) -> None:
         self._receiver = receiver
         self._progress = progress
         self._plain = httpcore.AnyIOBackend()
@@ -183,7 +188,7 @@ class _OnlyTo(httpcore.AsyncNetworkBackend):
         for address in self._receiver.addresses:
             try:
                 stream = await self._plain.connect_tcp(address, self._receiver.port, timeout=timeout)
-                return _Bounded(stream, self._progress)
+                return _BoundedStream(stream, self._progress)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as failed:
                 error = failed
         raise error or httpcore.ConnectError(msg("no address"))

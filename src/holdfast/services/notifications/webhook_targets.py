@@ -1,7 +1,7 @@
-"""Which machines webhooks may reach: what users write must not lead the server into places that only it can reach.
+"""The hosts that webhooks can reach: users must not make the server connect to internal addresses (SSRF).
 
-Names are looked up here, and the connection goes to the very address that was found to be allowed: a name that stands
-for another address a moment later leads nowhere.
+Names are resolved here, and the connection uses the address that was checked, so that a later DNS change has no
+effect.
 """
 
 from __future__ import annotations
@@ -21,86 +21,88 @@ from holdfast.core.messages import msg
 Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-LOOKUPS = 4  # at a time
-LOOKUP_SECONDS = 10.0
-# Besides loopback, link-local, unspecified, multicast and reserved ones: where clouds tell a machine its secrets.
-_NEVER: tuple[Network, ...] = tuple(
+MAX_LOOKUPS = 4  # at a time
+LOOKUP_TIMEOUT = 10.0
+# In addition to loopback, link-local, unspecified, multicast and reserved ones: metadata services of clouds.
+_BLOCKED_NETWORKS: tuple[Network, ...] = tuple(
     ipaddress.ip_network(text) for text in ("0.0.0.0/8", "100.100.100.200/32", "168.63.129.16/32", "fd00:ec2::254/128")
 )
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
-class NotAllowed(Exception):
-    """The address is one that webhooks may not reach."""
+class ReceiverNotAllowed(Exception):
+    """Webhooks to this address are not allowed."""
 
 
-class NotFoundByName(Exception):
-    """The name stands for no address just now."""
+class HostNotResolved(Exception):
+    """The host name cannot be resolved."""
 
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
     host: str  # as written, for TLS and the Host header
     port: int
-    addresses: tuple[str, ...]  # that may be connected to
+    addresses: tuple[str, ...]  # that are allowed
 
 
-class Receivers:
+class ReceiverResolver:
     def __init__(self, allow: Iterable[str] = (), refuse: Iterable[str] = ()) -> None:
-        self._hosts, self._allowed = _split(allow)
-        hosts, self._refused = _split(refuse)
+        self._hosts, self._allowed = _split_hosts(allow)
+        hosts, self._refused = _split_hosts(refuse)
         if hosts:
             raise UserError(
                 msg("notifications.refuse: {hosts} is not a network", hosts=repr(min(hosts))),
                 field="notifications.refuse",
-                hint=msg("Write addresses: 10.0.0.0/8, 192.0.2.7."),
+                hint=msg("Use networks or addresses, such as 10.0.0.0/8 or 192.0.2.7."),
             )
-        self._lookups = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="notification-lookup")  # of its own: it may hang
+        self._lookups = ThreadPoolExecutor(
+            MAX_LOOKUPS, thread_name_prefix="notification-lookup"
+        )  # separate: it may hang
 
-    async def find(self, url: str, *, anywhere: bool = False) -> Receiver:
-        """Where to connect for this address. `anywhere`: an admin's, who may reach all that the server can."""
+    async def resolve_receiver(self, url: str, *, anywhere: bool = False) -> Receiver:
+        """Resolve the receiver of this URL. `anywhere`: for admins, who can use all addresses."""
         parts = urlsplit(url)
         host = parts.hostname or ""
         port = parts.port or (443 if parts.scheme == "https" else 80)
-        found = await self._look_up(host, port)
-        allowed = tuple(ip for ip in found if anywhere or self._allows(host, ipaddress.ip_address(ip)))
+        found = await self._resolve_host(host, port)
+        allowed = tuple(ip for ip in found if anywhere or self._is_allowed(host, ipaddress.ip_address(ip)))
         if not allowed:
-            raise NotAllowed(msg("{host} is an address that webhooks may not reach here", host=host))
+            raise ReceiverNotAllowed(msg("webhooks to {host} are not allowed on this server", host=host))
         return Receiver(host, port, allowed)
 
-    def _allows(self, host: str, ip: Ip) -> bool:
-        seen = _inner(ip)
-        if host.lower() in self._hosts or _within(seen, self._allowed):
+    def _is_allowed(self, host: str, ip: Ip) -> bool:
+        seen = _unwrap_ip(ip)
+        if host.lower() in self._hosts or _is_in_networks(seen, self._allowed):
             return True
         return not (
             seen.is_loopback
-            or str(seen) in _own_addresses()  # services that trust this machine's own connections
+            or str(seen) in _list_own_addresses()  # services that trust local connections
             or seen.is_link_local
             or seen.is_unspecified
             or seen.is_multicast
             or seen.is_reserved
-            or _within(seen, _NEVER)
-            or _within(seen, self._refused)
+            or _is_in_networks(seen, _BLOCKED_NETWORKS)
+            or _is_in_networks(seen, self._refused)
         )
 
-    async def _look_up(self, host: str, port: int) -> list[str]:
-        """An address that is written as one is taken at once, however slow names are found just now."""
+    async def _resolve_host(self, host: str, port: int) -> list[str]:
+        """Return the IP addresses of a host; a literal IP address needs no lookup."""
         with suppress(ValueError):
             return [str(ipaddress.ip_address(host))]
 
-        def ask() -> list[str]:
+        def query_dns() -> list[str]:
             rows = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             return list(dict.fromkeys(str(row[4][0]).partition("%")[0] for row in rows))
 
         try:
-            async with asyncio.timeout(LOOKUP_SECONDS):
-                return await asyncio.get_running_loop().run_in_executor(self._lookups, ask)
+            async with asyncio.timeout(LOOKUP_TIMEOUT):
+                return await asyncio.get_running_loop().run_in_executor(self._lookups, query_dns)
         except (OSError, UnicodeError, TimeoutError):
-            raise NotFoundByName(msg("no address was found for {host}", host=host)) from None
+            raise HostNotResolved(msg("could not resolve {host}", host=host)) from None
 
 
-def _inner(ip: Ip) -> Ip:
-    """The address that one of version 6 stands for, where it wraps one of version 4."""
+def _unwrap_ip(ip: Ip) -> Ip:
+    """Return the IPv4 address that an IPv6 address embeds, or the address itself."""
     if not isinstance(ip, ipaddress.IPv6Address):
         return ip
     if ip in _NAT64:
@@ -108,19 +110,19 @@ def _inner(ip: Ip) -> Ip:
     return ip.ipv4_mapped or ip.sixtofour or ip
 
 
-def _within(ip: Ip, networks: Iterable[Network]) -> bool:
+def _is_in_networks(ip: Ip, networks: Iterable[Network]) -> bool:
     return any(ip.version == network.version and ip in network for network in networks)
 
 
-def _own_addresses() -> set[str]:
-    """Of all this machine's interfaces."""
+def _list_own_addresses() -> set[str]:
+    """Return the addresses of all local interfaces."""
     import psutil
 
     return {each.address.partition("%")[0] for found in psutil.net_if_addrs().values() for each in found}
 
 
-def _split(written: Iterable[str]) -> tuple[frozenset[str], tuple[Network, ...]]:
-    """Names, and networks."""
+def _split_hosts(written: Iterable[str]) -> tuple[frozenset[str], tuple[Network, ...]]:
+    """Split the entries into host names and networks."""
     hosts, networks = set(), []
     for text in written:
         try:

@@ -1,5 +1,5 @@
-"""Bearer tokens: their text, and who is behind one. A known token costs no database read for CACHED_FOR seconds; every
-change to users, groups or tokens made here empties the cache at once."""
+"""Bearer tokens: their text and their owners. A token is cached for CACHE_TTL seconds; every change to users, groups
+or tokens clears the cache."""
 
 from __future__ import annotations
 
@@ -28,51 +28,51 @@ from holdfast.store.errors import StoreError
 
 log = logging.getLogger(__name__)
 
-CACHED_FOR = 30.0  # seconds
-CACHED_MOST = 4096  # tokens
-NOTE_USE_INTERVAL = timedelta(minutes=10)
-EXPIRY_MARGIN = 0.05  # seconds; a timer may fire a little before the clock says so
+CACHE_TTL = 30.0  # seconds
+MAX_CACHED = 4096  # tokens
+RECORD_USE_INTERVAL = timedelta(minutes=10)
+EXPIRY_MARGIN = 0.05  # seconds; a timer may fire slightly early
 
-PROOF_CONTEXT = b"holdfast server proof\0"  # as clients know it: what the HMAC is about
+PROOF_CONTEXT = b"holdfast server proof\0"  # prefix of the HMAC input, known to clients
 
 _ID = re.compile(r"[a-z0-9]{8,40}")
 _TEXT = re.compile(r"hf_([a-z0-9]{8,40})_([A-Za-z0-9_-]{43})")
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 
 
-class Kind(StrEnum):
-    """The first letter of a token's id."""
+class TokenKind(StrEnum):
+    """The kind of a token, the first letter of its id."""
 
-    API = "a"  # made by hand, for programs
-    LOGIN = "l"  # by user and password; ends when the password changes
-    MACHINE = "m"  # the command line on the server's own machine
+    API = "a"  # created by a user, for programs
+    LOGIN = "l"  # by user name and password; deleted when the password changes
+    MACHINE = "m"  # for the command line on the server
 
 
 @dataclass(frozen=True, slots=True)
-class Minted:
+class MintedToken:
     id: str
     text: str
     secret_hash: str
 
 
-def mint(kind: Kind) -> Minted:
+def mint_token(kind: TokenKind) -> MintedToken:
     token_id = kind.value + "".join(secrets.choice(_ALPHABET) for _ in range(15))
     secret = secrets.token_urlsafe(32)
-    return Minted(token_id, f"hf_{token_id}_{secret}", token_rows.hash_secret(secret))
+    return MintedToken(token_id, f"hf_{token_id}_{secret}", token_rows.hash_secret(secret))
 
 
-def kind_of(token_id: str) -> Kind:
-    return Kind(token_id[:1])
+def get_token_kind(token_id: str) -> TokenKind:
+    return TokenKind(token_id[:1])
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A token that was looked up, and whose it is."""
+class CachedToken:
+    """A cached token with its owner."""
 
     token: Token
     secret_hash: str
     actor: Actor
-    until: float  # by the monotonic clock
+    until: float  # monotonic
     disabled: bool = False
 
 
@@ -83,22 +83,22 @@ class AccessTokens:
         *,
         clock: Callable[[], datetime],
         monotonic: Callable[[], float],
-        reads_all: bool = False,  # everybody who is logged in reads every job
-        own_only: bool = False,  # members act on their own jobs alone
+        reads_all: bool = False,  # every logged-in user can read every job
+        own_only: bool = False,  # members can only act on their own jobs
     ) -> None:
         self._store = store
         self._reads_all = reads_all
         self._own_only = own_only
         self._clock = clock
         self._monotonic = monotonic
-        self._known: OrderedDict[str, Known] = OrderedDict()
+        self._known: OrderedDict[str, CachedToken] = OrderedDict()
         self._generation = 0
         self._news = asyncio.Event()
         self._expiry: datetime | None = None  # of the known token that expires first
-        self._reading: dict[tuple[str, int], asyncio.Task[Known]] = {}  # look-ups in progress
+        self._reading: dict[tuple[str, int], asyncio.Task[CachedToken]] = {}  # reads in progress
 
-    def forget(self) -> None:
-        """Something about users, groups or tokens changed."""
+    def invalidate(self) -> None:
+        """Clear the cache after a change to users, groups or tokens."""
         self._known.clear()
         self._expiry = None
         self._generation += 1
@@ -106,134 +106,134 @@ class AccessTokens:
         self._news = asyncio.Event()
 
     @property
-    def mark(self) -> int:
-        """Another one after each change."""
+    def generation(self) -> int:
+        """A number that changes with each invalidation."""
         return self._generation
 
-    async def changed(self, mark: int, timeout: float) -> None:
-        """Returns when something did since `mark`, when a known token expires, or after `timeout` seconds."""
+    async def wait_for_change(self, mark: int, timeout: float) -> None:
+        """Wait for a change since `mark`, the expiry of a cached token, or `timeout` seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(min(timeout, self._seconds_to_expiry())):
                 while self._generation == mark:
                     await self._news.wait()
 
     def _seconds_to_expiry(self) -> float:
-        """Until the first of the known tokens expires."""
+        """Return the seconds until the first cached token expires."""
         now = self._clock()
         if self._expiry is not None and self._expiry <= now:
             ends = (known.token.expires_at for known in self._known.values())
             self._expiry = min((end for end in ends if end is not None and end > now), default=None)
         return inf if self._expiry is None else max(EXPIRY_MARGIN, (self._expiry - now).total_seconds())
 
-    async def actor(self, text: str) -> Actor:
-        return (await self.known(text)).actor
+    async def resolve_actor(self, text: str) -> Actor:
+        return (await self.resolve_token(text)).actor
 
-    async def known(self, text: str) -> Known:
-        """Whoever holds this token; NotLoggedIn when it is not one of ours, or no longer."""
+    async def resolve_token(self, text: str) -> CachedToken:
+        """Return the token with this text; raise NotLoggedIn if it is not valid."""
         match = _TEXT.fullmatch(text)
         if match is None:
-            raise _refusal()
+            raise _build_invalid_token()
         token_id, secret = match.groups()
         cached = self._known.get(token_id)
         fresh = cached is None or cached.until < self._monotonic()
-        known = await self._look_up(token_id) if fresh or cached is None else cached
+        known = await self._load_token(token_id) if fresh or cached is None else cached
         if not hmac.compare_digest(known.secret_hash, token_rows.hash_secret(secret)):
-            raise _refusal()
-        self._need_good(known)
+            raise _build_invalid_token()
+        self._check_token_usable(known)
         if fresh:
-            await self._note_use(known.token)
+            await self._record_use(known.token)
         return known
 
-    def _need_good(self, known: Known) -> None:
+    def _check_token_usable(self, known: CachedToken) -> None:
         if known.disabled:
-            raise disabled_account()
+            raise build_account_disabled()
         if known.token.expires_at is not None and known.token.expires_at <= self._clock():
             raise NotLoggedIn(msg("This token has expired"), hint=msg("Log in again with `holdfast login`."))
 
-    async def holder(self, token_id: str) -> Actor:
-        """Who stands behind a token that was shown before; NotLoggedIn once it is not good any more."""
-        return (await self._usable(token_id)).actor
+    async def resolve_holder(self, token_id: str) -> Actor:
+        """Return the owner of a token by its id; raise NotLoggedIn if it is no longer valid."""
+        return (await self._get_usable_token(token_id)).actor
 
-    async def _usable(self, token_id: str) -> Known:
+    async def _get_usable_token(self, token_id: str) -> CachedToken:
         cached = self._known.get(token_id)
-        known = cached if cached is not None and cached.until >= self._monotonic() else await self._look_up(token_id)
-        self._need_good(known)
+        known = cached if cached is not None and cached.until >= self._monotonic() else await self._load_token(token_id)
+        self._check_token_usable(known)
         return known
 
-    async def prove(self, token_id: str, nonce: str) -> str:
-        """What shows a client that we know its token, without its being sent: an HMAC of the client's nonce, keyed by
-        the hash that is kept of the token. NotLoggedIn, always the same, when no such token can be used."""
+    async def prove_token(self, token_id: str, nonce: str) -> str:
+        """Prove to a client that the server knows its token, without sending it: return an HMAC of the client's nonce,
+        keyed by the stored hash of the token. Raise the same NotLoggedIn for every unusable token."""
         if _ID.fullmatch(token_id) is None:
-            raise _refusal()
+            raise _build_invalid_token()
         try:
-            known = await self._usable(token_id)
+            known = await self._get_usable_token(token_id)
         except NotLoggedIn:
-            raise _refusal() from None
+            raise _build_invalid_token() from None
         return hmac.digest(known.secret_hash.encode(), PROOF_CONTEXT + nonce.encode(), "sha256").hex()
 
-    def standing(self, user: User) -> Actor:
-        """Who a user is to us, when known otherwise than by a token."""
-        return replace(actor_of(user), reads_all=self._reads_all, own_only=self._own_only)
+    def build_actor(self, user: User) -> Actor:
+        """Build the actor of a user who is authenticated without a token."""
+        return replace(actor_from_user(user), reads_all=self._reads_all, own_only=self._own_only)
 
-    async def _look_up(self, token_id: str) -> Known:
-        """Read once for all who ask at the same time: after each change, everything that is open asks."""
+    async def _load_token(self, token_id: str) -> CachedToken:
+        """Read a token once for all concurrent callers: after each change, every open connection asks."""
         key = token_id, self._generation
         reading = self._reading.get(key)
         if reading is None:
-            reading = self._reading[key] = asyncio.ensure_future(self._read(token_id, self._generation))
-            reading.add_done_callback(lambda done: self._was_read(key, done))
+            reading = self._reading[key] = asyncio.ensure_future(self._read_token(token_id, self._generation))
+            reading.add_done_callback(lambda done: self._finish_load(key, done))
         return await asyncio.shield(reading)
 
-    def _was_read(self, key: tuple[str, int], reading: asyncio.Future[Known]) -> None:
+    def _finish_load(self, key: tuple[str, int], reading: asyncio.Future[CachedToken]) -> None:
         self._reading.pop(key, None)
         if not reading.cancelled():
             reading.exception()  # retrieve it: if every waiter was cancelled, asyncio would log it as an error
 
-    async def _read(self, token_id: str, generation: int) -> Known:
-        found = await self._store.read(token_rows.token_user, token_id)
+    async def _read_token(self, token_id: str, generation: int) -> CachedToken:
+        found = await self._store.read(token_rows.load_token_owner, token_id)
         if found is None:
-            raise _refusal()
+            raise _build_invalid_token()
         secret_hash, token, user = found
-        actor = replace(self.standing(user), application=kind_of(token.id) is Kind.API)
-        known = Known(token, secret_hash, actor, self._monotonic() + CACHED_FOR, user.disabled)
+        actor = replace(self.build_actor(user), application=get_token_kind(token.id) is TokenKind.API)
+        known = CachedToken(token, secret_hash, actor, self._monotonic() + CACHE_TTL, user.disabled)
         if generation == self._generation:  # else it was read before a change, and may be stale
-            self._keep(known)
+            self._cache_token(known)
         return known
 
-    def _keep(self, known: Known) -> None:
+    def _cache_token(self, known: CachedToken) -> None:
         self._known[known.token.id] = known
         expires = known.token.expires_at
         if expires is not None and (self._expiry is None or expires < self._expiry):
             self._expiry = expires
-        while len(self._known) > CACHED_MOST:
+        while len(self._known) > MAX_CACHED:
             self._known.popitem(last=False)
 
-    async def _note_use(self, token: Token) -> None:
+    async def _record_use(self, token: Token) -> None:
         now = self._clock()
-        if token.last_used_at is not None and now - token.last_used_at < NOTE_USE_INTERVAL:
+        if token.last_used_at is not None and now - token.last_used_at < RECORD_USE_INTERVAL:
             return
         try:
-            await self._store.write_if_room(token_rows.touch_token, token.id, now)
-        except StoreError as error:  # a full disk must not keep people from looking
-            log.warning("could not note a token's use", extra={"event": "token-use", "error": str(error)})
+            await self._store.write_without_retry(token_rows.record_token_use, token.id, now)
+        except StoreError as error:  # a full disk must not block reads
+            log.warning("could not record the use of a token", extra={"event": "token-use", "error": str(error)})
 
 
-def end_tokens(conn: Connection, user: str, kind: Kind) -> None:
-    """Within a write."""
-    token_rows.delete_tokens_like(conn, user, kind.value)
+def delete_user_tokens(conn: Connection, user: str, kind: TokenKind) -> None:
+    """Delete a user's tokens of one kind, inside a write transaction."""
+    token_rows.delete_tokens_by_prefix(conn, user, kind.value)
 
 
-def actor_of(user: User, *, application: bool = False) -> Actor:
+def actor_from_user(user: User, *, application: bool = False) -> Actor:
     groups, usual = dict(user.groups), user.usual_group
     return Actor(name=user.name, admin=user.admin, groups=groups, usual_group=usual, application=application)
 
 
-def disabled_account() -> NotLoggedIn:
-    """Only for those who have shown that it is theirs."""
+def build_account_disabled() -> NotLoggedIn:
+    """Only for users who have proven that the account is theirs."""
     return NotLoggedIn(msg("This account is disabled"), hint=msg("Ask an admin."))
 
 
-def _refusal() -> NotLoggedIn:
+def _build_invalid_token() -> NotLoggedIn:
     return NotLoggedIn(
         msg("This token is not valid"), hint=msg("Log in again with `holdfast login`, or set HOLDFAST_TOKEN.")
     )

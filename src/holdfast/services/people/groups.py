@@ -1,4 +1,4 @@
-"""Groups: who shares a queue and a quota."""
+"""Groups of users that share a queue and a quota."""
 
 from __future__ import annotations
 
@@ -11,29 +11,32 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from holdfast.core.access import Actor, Verb, may
-from holdfast.core.audit import Act, AuditKind
+from holdfast.core.access import Actor, Permission, has_permission
+from holdfast.core.audit import AuditAction, AuditKind
 from holdfast.core.errors import Conflict, Forbidden, NotFound
 from holdfast.core.job import DEFAULT_GROUP, Hold
 from holdfast.core.messages import msg
 from holdfast.core.records import Group, Mlflow
 from holdfast.core.scheduling.placement import Quota
-from holdfast.jobspec.holds import hold_word
+from holdfast.jobspec.holds import format_hold
 from holdfast.shared_folders import SharedFolders
 from holdfast.store import people
 from holdfast.store import schedules as schedule_rows
 
-from ..audit import AuditedStore, AuditEntry, given
+from ..audit import AuditedStore, AuditEntry, collect_set_fields
 from ..control import Control
-from ..name_suggestions import no_group, no_user
-from ..refusals import Unavailable
-from ..unfinished_jobs import has_jobs, has_unfinished
-from .extensions import check_extension, merge
-from .group_rules import check_group, check_group_name, check_mlflow, check_path, check_quotas, mask_mlflow
+from ..errors import Unavailable
+from ..name_suggestions import build_group_not_found, build_user_not_found
+from ..permissions import require_admin
+from ..unfinished_jobs import has_jobs, has_unfinished_jobs
+from .extensions import check_extension, merge_extension
+from .group_rules import check_group, check_group_name, check_group_path, check_mlflow, check_quotas, mask_mlflow
+
+ADMINS_ONLY = msg("Only admins can manage groups")
 
 
 class Unset(Enum):
-    """Not mentioned, as against set to nothing."""
+    """Marks a field that is not set, unlike None."""
 
     UNSET = "unset"
 
@@ -64,231 +67,215 @@ class Groups:
         self._store = store
         self._control = control
         self._shared = shared
-        self._creating = asyncio.Lock()  # so that no two ever take the files of one for those of an earlier group
-        self._forget = forget  # what others remember of groups
+        self._creating = asyncio.Lock()  # so that files of a new group are not taken for an earlier group's
+        self._forget = forget  # caches of groups to invalidate
 
     async def list(self, actor: Actor) -> list[Group]:
-        """All, for admins and where everybody reads everything; one's own, for others."""
+        """Return the groups that the actor can see."""
         groups = await self._store.read(people.list_groups)
-        return [group for group in groups if _may_see(actor, group.name)]
+        return [group for group in groups if _can_see_group(actor, group.name)]
 
     async def get(self, actor: Actor, name: str) -> Group:
-        group = await self._store.read(people.get_group, name) if _may_see(actor, name) else None
+        group = await self._store.read(people.get_group, name) if _can_see_group(actor, name) else None
         if group is None:
-            raise await self._unknown(actor, name)
+            raise await self._build_group_not_found(actor, name)
         return group
 
     async def create(self, actor: Actor, group: Group) -> Group:
-        _need_admin(actor)
+        require_admin(actor, ADMINS_ONLY)
         check_group_name(group.name)
         check_group(group)
         check_quotas(group)
-        group = replace(group, extension=merge({}, group.extension, replace=True))
+        group = replace(group, extension=merge_extension({}, group.extension, replace=True))
         check_extension(group.extension)
         async with self._creating:
-            if await self._store.read(_is_new, group.name):
-                await asyncio.to_thread(self._set_aside, group.name)
-            await self._store.write(_deed(actor, Act.CREATED, group.name, _told(group)), _create, group)
-        await self._changed()
+            if await self._store.read(_is_unused_name, group.name):
+                await asyncio.to_thread(self._move_old_files, group.name)
+            detail = _summarize_group_change(group)
+            entry = AuditEntry(actor.name, AuditKind.GROUP, AuditAction.CREATED, group.name, detail)
+            await self._store.write(entry, _insert_group, group)
+        await self._publish_change()
         return group
 
-    def _set_aside(self, name: str) -> None:
+    def _move_old_files(self, name: str) -> None:
         try:
-            self._shared.set_aside(name)
+            self._shared.archive_group(name)
         except OSError as error:
             raise Unavailable(
                 msg(
-                    "The files of an earlier group {name} are in the way: {strerror}",
+                    "The files of a deleted group {name} could not be moved: {error}",
                     name=name,
-                    strerror=error.strerror,
+                    error=error.strerror,
                 ),
-                hint=msg("Move them away by hand."),
+                hint=msg("Move them manually."),
             ) from error
 
     async def change(self, actor: Actor, name: str, change: GroupChange) -> Group:
-        _need_changer(actor, name, change)
+        _check_can_change(actor, name, change)
         if not isinstance(change.extension, Unset):
-            check_extension(merge({}, change.extension, replace=True))  # before it holds up the writer; and again there
-        group = await self._store.write(_deed(actor, Act.CHANGED, name, _told(change)), _change, name, change)
-        await self._changed()
+            check_extension(merge_extension({}, change.extension, replace=True))  # early, to save writer time
+        entry = AuditEntry(actor.name, AuditKind.GROUP, AuditAction.CHANGED, name, _summarize_group_change(change))
+        group = await self._store.write(entry, _update_group, name, change)
+        await self._publish_change()
         return group
 
-    async def extend(self, actor: Actor, name: str, changes: Mapping[str, Any], *, replace: bool = False) -> Group:
-        """What clients keep with a group: merged key by key, or replaced."""
+    async def update_extension(
+        self, actor: Actor, name: str, changes: Mapping[str, Any], *, replace: bool = False
+    ) -> Group:
+        """Merge or replace the extension of a group."""
         return await self.change(actor, name, GroupChange(extension=changes, replace_extension=replace))
 
-    async def mlflow(self, actor: Actor, name: str) -> Mlflow | None:
-        """For members. The values of variables are told to admins of the group alone; others see a mask."""
+    async def get_mlflow(self, actor: Actor, name: str) -> Mlflow | None:
+        """Return the MLflow settings, for members; values of variables are masked except for the group's admins."""
         if not (actor.admin or name in actor.groups):
-            raise await self._unknown(actor, name)
-        group, found = await self._store.read(_mlflow, name)
+            raise await self._build_group_not_found(actor, name)
+        group, found = await self._store.read(_load_mlflow, name)
         if group is None:
-            raise await self._unknown(actor, name)
-        return found if found is None or may(actor, Verb.MANAGE_GROUP, name) else mask_mlflow(found)
+            raise await self._build_group_not_found(actor, name)
+        return found if found is None or has_permission(actor, Permission.MANAGE_GROUP, name) else mask_mlflow(found)
 
     async def set_mlflow(self, actor: Actor, name: str, mlflow: Mlflow | None) -> None:
-        """By an admin of the group; for jobs that start from now on."""
-        await self._need_group_admin(actor, name, msg("its MLflow"))
+        """Set MLflow for jobs that start from now on; for the group's admins."""
+        await self._require_group_admin(actor, name, msg("its MLflow"))
         if mlflow is not None:
             check_mlflow(mlflow)
-        told = {"mlflow": mlflow.tracking_uri if mlflow else None}
-        await self._store.write(_deed(actor, Act.CHANGED, name, told), people.set_group_mlflow, name, mlflow)
+        detail = {"mlflow": mlflow.tracking_uri if mlflow else None}
+        entry = AuditEntry(actor.name, AuditKind.GROUP, AuditAction.CHANGED, name, detail)
+        await self._store.write(entry, people.set_group_mlflow, name, mlflow)
 
     async def delete(self, actor: Actor, name: str) -> None:
-        _need_admin(actor)
+        require_admin(actor, ADMINS_ONLY)
         if name == DEFAULT_GROUP:
-            raise Conflict(msg("The group {default_group} cannot be removed", default_group=DEFAULT_GROUP))
-        await self._store.write(_deed(actor, Act.REMOVED, name), _delete, name)
-        await self._changed()
+            raise Conflict(msg("The group {default_group} cannot be deleted", default_group=DEFAULT_GROUP))
+        await self._store.write(AuditEntry(actor.name, AuditKind.GROUP, AuditAction.REMOVED, name), _delete_group, name)
+        await self._publish_change()
 
     async def set_member(self, actor: Actor, name: str, user: str, *, admin: bool) -> Group:
-        await self._need_group_admin(actor, name)
-        group = await self._store.write(
-            _membership(actor, Act.CHANGED, name, {"user": user, "admin": admin}), _set_member, actor, name, user, admin
-        )
-        await self._changed()
+        await self._require_group_admin(actor, name)
+        entry = AuditEntry(actor.name, AuditKind.MEMBER, AuditAction.CHANGED, name, {"user": user, "admin": admin})
+        group = await self._store.write(entry, _store_member, actor, name, user, admin)
+        await self._publish_change()
         return group
 
     async def remove_member(self, actor: Actor, name: str, user: str) -> Group:
-        await self._need_group_admin(actor, name)
-        group = await self._store.write(
-            _membership(actor, Act.REMOVED, name, {"user": user}), _remove_member, name, user
-        )
-        await self._changed()
+        await self._require_group_admin(actor, name)
+        entry = AuditEntry(actor.name, AuditKind.MEMBER, AuditAction.REMOVED, name, {"user": user})
+        group = await self._store.write(entry, _delete_member, name, user)
+        await self._publish_change()
         return group
 
-    async def _need_group_admin(self, actor: Actor, name: str, what: str = msg("its members")) -> None:
-        if not _may_see(actor, name):
-            raise await self._unknown(actor, name)
-        if not may(actor, Verb.MANAGE_GROUP, name):
-            raise Forbidden(msg("Only admins of {name} change {what}", name=name, what=what))
+    async def _require_group_admin(self, actor: Actor, name: str, what: str = msg("its members")) -> None:
+        if not _can_see_group(actor, name):
+            raise await self._build_group_not_found(actor, name)
+        if not has_permission(actor, Permission.MANAGE_GROUP, name):
+            raise Forbidden(msg("Only admins of {name} can change {what}", name=name, what=what))
 
-    async def _unknown(self, actor: Actor, name: str) -> NotFound:
-        return no_group(name, [group.name for group in await self.list(actor)])
+    async def _build_group_not_found(self, actor: Actor, name: str) -> NotFound:
+        return build_group_not_found(name, [group.name for group in await self.list(actor)])
 
-    async def _changed(self) -> None:
+    async def _publish_change(self) -> None:
         for forget in self._forget:
             forget()
-        self._control.groups_changed(list(await self._store.read(people.list_groups)))
+        self._control.update_groups(list(await self._store.read(people.list_groups)))
 
 
-def _told(change: Group | GroupChange) -> dict[str, Any]:
-    told = given(change)
-    if "hold" in told and not isinstance(change.hold, Unset):
-        told["hold"] = hold_word(change.hold)
-    return told
+def _summarize_group_change(change: Group | GroupChange) -> dict[str, Any]:
+    detail = collect_set_fields(change)
+    if "hold" in detail:
+        detail["hold"] = format_hold(detail["hold"])
+    return detail
 
 
-def _deed(actor: Actor, act: Act, name: str, detail: Mapping[str, Any] | None = None) -> AuditEntry:
-    return AuditEntry(actor=actor.name, kind=AuditKind.GROUP, act=act, subject=name, detail=detail or {})
-
-
-def _membership(actor: Actor, act: Act, group: str, detail: Mapping[str, Any]) -> AuditEntry:
-    return AuditEntry(actor=actor.name, kind=AuditKind.MEMBER, act=act, subject=group, detail=detail)
-
-
-def _may_see(actor: Actor, name: str) -> bool:
+def _can_see_group(actor: Actor, name: str) -> bool:
     return actor.admin or actor.reads_all or name in actor.groups
 
 
-def _need_admin(actor: Actor) -> None:
-    if not may(actor, Verb.MANAGE_PLACE):
-        raise Forbidden(msg("Only admins manage groups"))
+def _check_can_change(actor: Actor, name: str, change: GroupChange) -> None:
+    """Allow a group's admins to change its time limit and hold, and admins to change everything."""
+    hint = None
+    if has_permission(actor, Permission.MANAGE_GROUP, name):
+        if collect_set_fields(change).keys() <= {"time_limit", "hold"}:
+            return
+        hint = msg("Admins of a group can only change its time limit and its hold.")
+    require_admin(actor, ADMINS_ONLY, hint)
 
 
-def _need_changer(actor: Actor, name: str, change: GroupChange) -> None:
-    """Admins of a group change how long its jobs may run, and whether failed ones are held; the rest is for admins."""
-    given = {key for key in change.__slots__ if not isinstance(getattr(change, key), Unset)} - {"replace_extension"}
-    if given <= {"time_limit", "hold"} and may(actor, Verb.MANAGE_GROUP, name):
-        return
-    if not may(actor, Verb.MANAGE_PLACE):
-        hint = (
-            msg("Admins of a group may change its time limit and its hold.")
-            if may(actor, Verb.MANAGE_GROUP, name)
-            else None
-        )
-        raise Forbidden(msg("Only admins manage groups"), hint=hint)
+# -- inside a write transaction
 
 
-# -- within one write each
-
-_FIELDS = tuple(key for key in GroupChange.__slots__ if key not in ("extension", "replace_extension"))
-
-
-def _need(conn: Connection, name: str) -> Group:
+def _require_group(conn: Connection, name: str) -> Group:
     group = people.get_group(conn, name)
     if group is None:
-        raise no_group(name, [known.name for known in people.list_groups(conn)])
+        raise build_group_not_found(name, [known.name for known in people.list_groups(conn)])
     return group
 
 
-def _mlflow(conn: Connection, name: str) -> tuple[Group | None, Mlflow | None]:
-    return people.get_group(conn, name), people.group_mlflow(conn, name)
+def _load_mlflow(conn: Connection, name: str) -> tuple[Group | None, Mlflow | None]:
+    return people.get_group(conn, name), people.load_group_mlflow(conn, name)
 
 
-def _is_new(conn: Connection, name: str) -> bool:
-    """Nothing stands in its way: files of that name are an earlier group's."""
+def _is_unused_name(conn: Connection, name: str) -> bool:
+    """Return whether no group and no jobs have this name, so that its files are an earlier group's."""
     return people.get_group(conn, name) is None and not has_jobs(conn, group=name)
 
 
-def _create(conn: Connection, group: Group) -> None:
+def _insert_group(conn: Connection, group: Group) -> None:
     people.create_group(conn, group=group)
-    check_path(group.name, people.list_groups(conn))
+    check_group_path(group.name, people.list_groups(conn))
     if group.name != DEFAULT_GROUP and has_jobs(conn, group=group.name):
         raise Conflict(
             msg(
-                "Jobs of an earlier group {name} are on record, and members of the new one would see them",
+                "Jobs of a deleted group {name} still exist, and members of the new group would see them",
                 name=group.name,
             ),
             field="name",
             hint=msg("Choose another name."),
         )
-    if group.name != DEFAULT_GROUP and schedule_rows.any_of(conn, group=group.name):
+    if group.name != DEFAULT_GROUP and schedule_rows.has_schedules(conn, group=group.name):
         raise Conflict(
             msg(
-                "Schedules of an earlier group {name} are on record, and members of the new one would have them",
+                "Schedules of a deleted group {name} still exist, and members of the new group would own them",
                 name=group.name,
             ),
             field="name",
-            hint=msg("Remove them first: `holdfast schedule ls` lists them."),
+            hint=msg("Delete them first. Run `holdfast schedule ls` to list them."),
         )
 
 
-def _change(conn: Connection, name: str, change: GroupChange) -> Group:
-    given = {key: value for key in _FIELDS if not isinstance(value := getattr(change, key), Unset)}
-    after = replace(_need(conn, name), **given)
+def _update_group(conn: Connection, name: str, change: GroupChange) -> Group:
+    changes = collect_set_fields(change)
+    new_extension = changes.pop("extension", None)
+    after = replace(_require_group(conn, name), **changes)
     check_group(after)
-    if {"quota", "user_quota"} & given.keys():  # what was set before this rule may stay
+    if {"quota", "user_quota"} & changes.keys():  # values set before this rule stay valid
         check_quotas(after)
     people.update_group(conn, group=after)
-    return after if isinstance(change.extension, Unset) else _extend(conn, after, change.extension, change)
-
-
-def _extend(conn: Connection, group: Group, given: Mapping[str, Any], change: GroupChange) -> Group:
-    extension = merge(group.extension, given, replace=change.replace_extension)
+    if new_extension is None:
+        return after
+    extension = merge_extension(after.extension, new_extension, replace=change.replace_extension)
     check_extension(extension)
-    people.set_group_extension(conn, group.name, extension)
-    return replace(group, extension=extension)
+    people.set_group_extension(conn, name, extension)
+    return replace(after, extension=extension)
 
 
-def _delete(conn: Connection, name: str) -> None:
-    _need(conn, name)
-    if has_unfinished(conn, group=name):
-        raise Conflict(msg("{name} has jobs that are not finished", name=name), hint=msg("Stop them first."))
+def _delete_group(conn: Connection, name: str) -> None:
+    _require_group(conn, name)
+    if has_unfinished_jobs(conn, group=name):
+        raise Conflict(msg("{name} has unfinished jobs", name=name), hint=msg("Stop them first."))
     people.delete_group(conn, name)
 
 
-def _set_member(conn: Connection, actor: Actor, name: str, user: str, admin: bool) -> Group:
-    _need(conn, name)
+def _store_member(conn: Connection, actor: Actor, name: str, user: str, admin: bool) -> Group:
+    _require_group(conn, name)
     if people.get_user(conn, user) is None:
         sees_all = actor.admin or actor.reads_all
-        raise no_user(user, [known.name for known in people.list_users(conn)] if sees_all else [])
-    people.set_member(conn, name, user, admin=admin)
-    return _need(conn, name)
+        raise build_user_not_found(user, [known.name for known in people.list_users(conn)] if sees_all else [])
+    people.set_group_member(conn, name, user, admin=admin)
+    return _require_group(conn, name)
 
 
-def _remove_member(conn: Connection, name: str, user: str) -> Group:
-    group = _need(conn, name)
-    if not people.remove_member(conn, name, user):
+def _delete_member(conn: Connection, name: str, user: str) -> Group:
+    group = _require_group(conn, name)
+    if not people.remove_group_member(conn, name, user):
         raise NotFound(msg("{user} is not a member of {name}", user=user[:100], name=name))
     return replace(group, members={member: role for member, role in group.members.items() if member != user})

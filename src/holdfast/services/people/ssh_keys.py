@@ -1,4 +1,4 @@
-"""One's own SSH keys, kept with the user as OpenPAI's clients keep them: what is added here is seen there, too."""
+"""SSH keys of users, stored in the format of OpenPAI's clients, which see them too."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 from sqlalchemy import Connection
 
 from holdfast.core.access import Actor
-from holdfast.core.audit import Act, AuditKind
+from holdfast.core.audit import AuditAction, AuditKind
 from holdfast.core.errors import Conflict, NotFound, UserError
 from holdfast.core.messages import msg
-from holdfast.launching.keys import sane_keys
+from holdfast.launching.keys import filter_public_keys
 from holdfast.store import people
 
 from ..audit import AuditedStore, AuditEntry
@@ -29,7 +29,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SshKey:
-    id: str  # the beginning of its fingerprint, in hexadecimal
+    id: str  # prefix of its fingerprint, in hexadecimal
     title: str
     type: str  # such as ssh-ed25519
     fingerprint: str  # as `ssh-keygen -l` shows it
@@ -37,103 +37,115 @@ class SshKey:
     added_at: datetime | None
 
 
-class Keys:
+class SshKeys:
     def __init__(self, store: AuditedStore, forget: Callable[[], None], *, clock: Callable[[], datetime]) -> None:
         self._store = store
-        self._forget = forget  # what others remember of keys
+        self._forget = forget  # invalidates caches of keys
         self._clock = clock
 
     async def list(self, actor: Actor) -> list[SshKey]:
-        """One's own, in the order they were added."""
+        """Return the actor's keys in the order they were added."""
         user = await self._store.read(people.get_user, actor.name)
-        return [] if user is None else [key for each in _kept(user.extension) if (key := _read(each)) is not None]
+        return (
+            []
+            if user is None
+            else [key for each in _get_stored_keys(user.extension) if (key := _parse_stored_key(each)) is not None]
+        )
 
     async def add(self, actor: Actor, value: str, *, title: str = "") -> SshKey:
-        """`value` is the text of a file such as ~/.ssh/id_ed25519.pub. Without a title it goes by its comment."""
+        """Add a key from the text of a file such as ~/.ssh/id_ed25519.pub. The default title is its comment."""
         line = check_public_key(value)
         title = title.strip() or line.partition(" ")[2].partition(" ")[2] or line.split(" ")[0]
         check_text(title, "title", longest=MAX_TITLE_LENGTH)
         now = self._clock()
         kept = {"title": title, "value": line, "time": int((now - _EPOCH) / timedelta(milliseconds=1))}
-        made = _read(kept)
+        made = _parse_stored_key(kept)
         assert made is not None
-        await self._store.write(_deed(actor, Act.CREATED, made), _add, actor.name, kept, made.id)
+        await self._store.write(_build_key_entry(actor, AuditAction.CREATED, made), _add_key, actor.name, kept, made.id)
         self._forget()
         return made
 
     async def remove(self, actor: Actor, id: str) -> SshKey:
-        """By its id or its fingerprint."""
+        """Remove a key by its id or fingerprint."""
         fitting = [key for key in await self.list(actor) if id in (key.id, key.fingerprint)]
         if not fitting:
-            raise NotFound(msg("You have no SSH key {id}", id=id[:100]), hint=msg("`holdfast key ls` lists them."))
-        await self._store.write(_deed(actor, Act.REMOVED, fitting[0]), _remove, actor.name, fitting[0].id)
+            raise NotFound(
+                msg("SSH key {id} not found", id=id[:100]), hint=msg("Run `holdfast key ls` to list your SSH keys.")
+            )
+        await self._store.write(
+            _build_key_entry(actor, AuditAction.REMOVED, fitting[0]), _remove_key, actor.name, fitting[0].id
+        )
         self._forget()
         return fitting[0]
 
 
-def _deed(actor: Actor, act: Act, key: SshKey) -> AuditEntry:
+def _build_key_entry(actor: Actor, act: AuditAction, key: SshKey) -> AuditEntry:
     detail = {"title": key.title, "fingerprint": key.fingerprint}
-    return AuditEntry(actor=actor.name, kind=AuditKind.KEY, act=act, subject=actor.name, detail=detail)
+    return AuditEntry(actor.name, AuditKind.KEY, act, actor.name, detail)
 
 
-def key_blobs(extension: Mapping[str, Any]) -> list[bytes]:
-    """A user's public keys as they go over the wire."""
-    return [base64.b64decode(key.value.split(" ")[1]) for each in _kept(extension) if (key := _read(each)) is not None]
+def list_key_blobs(extension: Mapping[str, Any]) -> list[bytes]:
+    """Return a user's public keys in SSH wire format."""
+    return [
+        base64.b64decode(key.value.split(" ")[1])
+        for each in _get_stored_keys(extension)
+        if (key := _parse_stored_key(each)) is not None
+    ]
 
 
-def refuse_others_keys(
+def check_key_owners(
     conn: Connection, user: str, extension: Mapping[str, Any], before: Mapping[str, Any], field: str
 ) -> None:
-    """Conflict when a key that comes to `extension` is another user's: whoever holds it is one person. Public keys are
-    no secret, so that anybody could claim them."""
-    new = set(key_blobs(extension)).difference(key_blobs(before))
+    """Raise Conflict if a new key in `extension` belongs to another user. Public keys are not secret, so anyone could
+    claim them."""
+    new = set(list_key_blobs(extension)).difference(list_key_blobs(before))
     if not new:
         return
     for other in people.list_users(conn):
-        if other.name != user and not new.isdisjoint(key_blobs(other.extension)):
-            raise others_key(field)
+        if other.name != user and not new.isdisjoint(list_key_blobs(other.extension)):
+            raise build_key_in_use(field)
 
 
-def others_key(field: str) -> Conflict:
-    """Whose it is, is not told."""
+def build_key_in_use(field: str) -> Conflict:
+    """The error does not reveal the owner."""
     return Conflict(
-        msg("Another user has this SSH key"),
+        msg("This SSH key belongs to another user"),
         field=field,
         hint=msg(
-            "Everybody needs a key of their own: `ssh-keygen -t ed25519` makes a pair. If this one "
-            "is yours, ask an admin to take it from them."
+            "Create your own key pair with `ssh-keygen -t ed25519`. If this key is yours, ask an admin to remove "
+            "it from the other user."
         ),
     )
 
 
 def check_public_key(value: str, field: str = "value") -> str:
-    """As one sane line."""
+    """Return the public key as one normalized line."""
     text = value.strip()
     if "PRIVATE KEY" in text:
         raise UserError(
-            msg("This is the private key, which nobody else should have"),
+            msg("This is a private key, which you must not share"),
             field=field,
-            hint=msg("Give the public one: the file beside it whose name ends in .pub."),
+            hint=msg("Use the public key: the file with the same name and the suffix .pub."),
         )
-    found = sane_keys([text]) if len(text.splitlines()) == 1 else []
+    found = filter_public_keys([text]) if len(text.splitlines()) == 1 else []
     if not found:
         raise UserError(
-            msg("This is not a public key on one line"),
+            msg("This is not a one-line public key"),
             field=field,
-            hint=msg("It looks like `ssh-ed25519 AAAA... name`; `ssh-keygen -t ed25519` makes a pair."),
+            hint=msg("Use a key such as `ssh-ed25519 AAAA... name`. Run `ssh-keygen -t ed25519` to create a key pair."),
         )
     return found[0]
 
 
-def _kept(extension: Mapping[str, Any]) -> list[Any]:
+def _get_stored_keys(extension: Mapping[str, Any]) -> list[Any]:
     found = extension.get(SSH_KEYS)
     return list(found) if isinstance(found, list) else []
 
 
-def _read(kept: Any) -> SshKey | None:
-    """None for what is no key: it may be from before they were checked."""
+def _parse_stored_key(kept: Any) -> SshKey | None:
+    """Parse a stored key; None for an invalid one, stored before keys were validated."""
     value = kept.get("value") if isinstance(kept, dict) else None
-    lines = sane_keys([value]) if isinstance(value, str) else []
+    lines = filter_public_keys([value]) if isinstance(value, str) else []
     if len(lines) != 1:
         return None
     kind, blob = lines[0].split(" ")[:2]
@@ -144,49 +156,51 @@ def _read(kept: Any) -> SshKey | None:
         type=kind,
         fingerprint="SHA256:" + base64.b64encode(digest).decode().rstrip("="),
         value=lines[0],
-        added_at=_moment(kept.get("time")),
+        added_at=_parse_added_at(kept.get("time")),
     )
 
 
-def _moment(time: Any) -> datetime | None:
+def _parse_added_at(time: Any) -> datetime | None:
     try:
         return _EPOCH + timedelta(milliseconds=float(time))
     except (TypeError, ValueError, OverflowError):
         return None
 
 
-# -- within one write each
+# -- inside a write transaction
 
 
-def _add(conn: Connection, user: str, kept: dict[str, Any], id: str) -> None:
-    extension = _extension(conn, user)
-    before = _kept(extension)
-    if any((known := _read(each)) is not None and known.id == id for each in before):
-        raise Conflict(msg("You have this key already"), field="value")
+def _add_key(conn: Connection, user: str, kept: dict[str, Any], id: str) -> None:
+    extension = _load_extension(conn, user)
+    before = _get_stored_keys(extension)
+    if any((known := _parse_stored_key(each)) is not None and known.id == id for each in before):
+        raise Conflict(msg("You already have this key"), field="value")
     if len(before) >= MAX_KEYS:
         raise UserError(
-            msg("A user has at most {most_keys} SSH keys", most_keys=MAX_KEYS),
+            msg("A user can have at most {max_keys} SSH keys", max_keys=MAX_KEYS),
             field="value",
             hint=msg("Remove some first."),
         )
-    refuse_others_keys(conn, user, {SSH_KEYS: [kept]}, extension, "value")
-    _keep(conn, user, extension, [*before, kept])
+    check_key_owners(conn, user, {SSH_KEYS: [kept]}, extension, "value")
+    _save_keys(conn, user, extension, [*before, kept])
 
 
-def _remove(conn: Connection, user: str, id: str) -> None:
-    extension = _extension(conn, user)
-    left = [each for each in _kept(extension) if (known := _read(each)) is None or known.id != id]
-    _keep(conn, user, extension, left)
+def _remove_key(conn: Connection, user: str, id: str) -> None:
+    extension = _load_extension(conn, user)
+    left = [
+        each for each in _get_stored_keys(extension) if (known := _parse_stored_key(each)) is None or known.id != id
+    ]
+    _save_keys(conn, user, extension, left)
 
 
-def _extension(conn: Connection, user: str) -> dict[str, Any]:
+def _load_extension(conn: Connection, user: str) -> dict[str, Any]:
     found = people.get_user(conn, user)
     if found is None:
-        raise NotFound(msg("There is no user {user}", user=user))
+        raise NotFound(msg("User {user} not found", user=user))
     return dict(found.extension)
 
 
-def _keep(conn: Connection, user: str, extension: dict[str, Any], keys: list[Any]) -> None:
+def _save_keys(conn: Connection, user: str, extension: dict[str, Any], keys: list[Any]) -> None:
     changed = {**extension, SSH_KEYS: keys}
     check_extension(changed)
     people.set_user_extension(conn, user, changed)

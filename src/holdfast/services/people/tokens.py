@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from holdfast.core.access import Actor
-from holdfast.core.audit import Act, AuditKind
+from holdfast.core.audit import AuditAction, AuditKind
 from holdfast.core.errors import Conflict, Forbidden, NotFound, NotLoggedIn, UserError
 from holdfast.core.messages import msg
 from holdfast.core.records import Token, User
@@ -20,23 +20,31 @@ from holdfast.store import tokens as token_rows
 
 from ..audit import AuditedStore, AuditEntry
 from ..names import check_text
-from .access_tokens import AccessTokens, Kind, disabled_account, end_tokens, kind_of, mint
+from .access_tokens import (
+    AccessTokens,
+    MintedToken,
+    TokenKind,
+    build_account_disabled,
+    delete_user_tokens,
+    get_token_kind,
+    mint_token,
+)
 from .failed_logins import FailedLogins
 from .login_devices import LoginDevices
 from .login_throttle import LoginAttempt, LoginThrottle
 from .passwords import MAX_LENGTH, Passwords
 
 MAX_LIFETIME = timedelta(days=3650)
-MAX_LOGINS = 1000  # of one user; with one more, that which was not used for the longest time ends
+MAX_LOGINS = 1000  # of one user; beyond that, the least recently used login is deleted
 MAX_TOKENS = 1000  # of one user, for programs
-SHOWN_AFTER_END = timedelta(days=30)
-GUEST = ""  # no user is called so
-MACHINE_TOKEN = msg("this machine")
+SHOWN_AFTER_EXPIRY = timedelta(days=30)
+GUEST_NAME = ""  # not a valid user name
+MACHINE_TOKEN_NAME = msg("this machine")
 
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A token with its text, which is shown this once and kept nowhere."""
+    """A token with its text, which is shown once and never stored."""
 
     token: Token
     text: str
@@ -69,253 +77,232 @@ class Tokens:
         self._throttle = LoginThrottle(monotonic)
         self._failures = FailedLogins(store, monotonic)
 
-    async def actor(self, text: str) -> Actor:
-        """Who holds this token."""
-        return await self._access.actor(text)
+    async def resolve_actor(self, text: str) -> Actor:
+        """Return the owner of this token."""
+        return await self._access.resolve_actor(text)
 
-    async def prove(self, token_id: str, nonce: str) -> str:
-        """Shows a client that this server knows its token."""
-        return await self._access.prove(token_id, nonce)
+    async def prove_token(self, token_id: str, nonce: str) -> str:
+        """Prove to a client that this server knows its token."""
+        return await self._access.prove_token(token_id, nonce)
 
-    async def holder(self, token_id: str) -> Actor:
-        """Who holds the token with this id, or for an empty id a guest; NotLoggedIn once it is not valid."""
+    async def resolve_holder(self, token_id: str) -> Actor:
+        """Return the owner of the token with this id, or a guest for an empty id; else raise NotLoggedIn."""
         if token_id:
-            return await self._access.holder(token_id)
-        guest = self.guest()
+            return await self._access.resolve_holder(token_id)
+        guest = self.get_guest()
         if guest is None:
-            raise NotLoggedIn(msg("Guests may not read here"), hint=msg("Log in first."))
+            raise NotLoggedIn(msg("Guest access is disabled on this server"), hint=msg("Log in first."))
         return guest
 
     @property
-    def mark(self) -> int:
-        """Of changes to users, groups or tokens: take it, look, then wait for `changed`."""
-        return self._access.mark
+    def generation(self) -> int:
+        """Changes with users, groups or tokens: read it, check access, then call `wait_for_change`."""
+        return self._access.generation
 
-    async def changed(self, mark: int, timeout: float) -> None:
-        """Returns when there was one since `mark`, or after `timeout` seconds: ask anew who holds what."""
-        await self._access.changed(mark, timeout)
+    async def wait_for_change(self, mark: int, timeout: float) -> None:
+        """Wait for a change since `mark`, at most `timeout` seconds; then check access again."""
+        await self._access.wait_for_change(mark, timeout)
 
-    async def which(self, text: str) -> Token:
-        """The token with this text."""
-        return (await self._access.known(text)).token
+    async def find_token(self, text: str) -> Token:
+        """Return the token with this text."""
+        return (await self._access.resolve_token(text)).token
 
-    async def knows(self, user: str) -> bool:
-        """Whether there is such a user. To be asked only after a login was counted as a try."""
+    async def has_user(self, user: str) -> bool:
+        """Return whether the user exists. Call it only after a login attempt was counted."""
         return await self._store.read(people.get_user, user[:200]) is not None
 
-    def guest(self) -> Actor | None:
-        """Whoever has no token; None unless the admin lets anyone read."""
-        return Actor(name=GUEST, reads_all=True) if self._settings.access.reading == "anyone" else None
+    def get_guest(self) -> Actor | None:
+        """Return the guest, an actor without a token; None unless access.reading is "anyone"."""
+        return Actor(name=GUEST_NAME, reads_all=True) if self._settings.access.reading == "anyone" else None
 
     async def login(self, user: str, password: str, address: str, *, device: str = "") -> NewToken:
-        """By user and password. `address` and `device`, the client's device token, are for the limits on failures."""
-        name = await self.verify(user, password, address, device=device)
-        return await self._begin_login(name, {})
+        """Log in by user name and password. `address` and `device`, a device token, are for rate limits."""
+        name = await self.verify_password(user, password, address, device=device)
+        return await self._create_login(name, {})
 
     async def login_as(self, user: str, how: str) -> NewToken:
-        """For whoever has shown already that they may; `how` is told in the audit."""
-        return await self._begin_login(user, {"by": how})
+        """Log in an already authenticated user; `how` is recorded in the audit."""
+        return await self._create_login(user, {"by": how})
 
-    async def _begin_login(self, user: str, detail: Mapping[str, str]) -> NewToken:
-        deed = AuditEntry(actor=user, kind=AuditKind.LOGIN, act=Act.BEGUN, subject=user, detail=detail)
-        return await self._make(deed, Kind.LOGIN, user, "login", timedelta(days=self._settings.server.login_days))
+    async def _create_login(self, user: str, detail: Mapping[str, str]) -> NewToken:
+        entry = AuditEntry(user, AuditKind.LOGIN, AuditAction.BEGUN, user, detail)
+        lifetime = timedelta(days=self._settings.server.login_days)
+        return await self._create_token(entry, TokenKind.LOGIN, user, "login", lifetime)
 
-    async def verify(self, user: str, password: str, address: str, *, device: str = "") -> str:
-        """The user's name if the password is right; NotLoggedIn otherwise. TooManyRequests after many failures of this
-        client."""
-        found, hashed = await self._store.read(_with_hash, user) if _could_be(user, password) else (None, None)
-        known_device = self._devices.find_device(user, _mark(hashed), device) if found else ""
-        attempt = self._throttle.admit(user, address, device=known_device, exists=found is not None)
-        if not await self._matches(hashed, password[:MAX_LENGTH], attempt):
-            await self._failures.note(found.name if found else None, address)
-            raise NotLoggedIn(
-                msg("The user or the password is not right"), hint=msg("An admin can set a new password.")
-            )
-        self._throttle.succeeded(attempt)
+    async def verify_password(self, user: str, password: str, address: str, *, device: str = "") -> str:
+        """Return the user's name if the password is correct; else raise NotLoggedIn, or TooManyRequests after many
+        failures of this client."""
+        found = hashed = None
+        if len(user) <= 200 and "\0" not in user and len(password) <= MAX_LENGTH:
+            found, hashed = await self._store.read(_load_user_and_hash, user)
+        known_device = self._devices.find_device(user, _compute_mark(hashed), device) if found else ""
+        attempt = self._throttle.admit_attempt(user, address, device=known_device, exists=found is not None)
+        if not await self._is_correct_password(hashed, password[:MAX_LENGTH], attempt):
+            await self._failures.record_failure(found.name if found else None, address)
+            raise NotLoggedIn(msg("Incorrect user name or password"), hint=msg("Ask an admin to set a new password."))
+        self._throttle.record_success(attempt)
         if found is None or found.disabled:
-            raise disabled_account()
+            raise build_account_disabled()
         return user
 
-    async def _matches(self, hashed: str | None, password: str, attempt: LoginAttempt) -> bool:
-        with self._throttle.checking(attempt):
-            return await self._passwords.verify(hashed, password, user=attempt.user, client=attempt.client)
+    async def _is_correct_password(self, hashed: str | None, password: str, attempt: LoginAttempt) -> bool:
+        with self._throttle.guard_check(attempt):
+            return await self._passwords.verify_password(hashed, password, user=attempt.user, client=attempt.client)
 
-    async def password_mark(self, user: str) -> str | None:
-        """Another one for each password that the user has had; None for a user who may not come in."""
-        hashed = await self._store.read(_hash_of, user)
-        return None if hashed is None else _mark(hashed)
+    async def get_password_mark(self, user: str) -> str | None:
+        """Return a value that changes with the user's password; None for a missing or disabled user."""
+        hashed = await self._store.read(_load_password_hash, user)
+        return None if hashed is None else _compute_mark(hashed)
 
-    async def issue_device(self, user: str, previous: str = "") -> str:
-        """A device token for a client that has just logged in; empty where it gets none (see LoginDevices)."""
-        mark = await self.password_mark(user)
+    async def issue_device_token(self, user: str, previous: str = "") -> str:
+        """Return a device token for a client that has just logged in; empty if it gets none (see LoginDevices)."""
+        mark = await self.get_password_mark(user)
         return "" if mark is None else self._devices.issue_token(user, mark, previous)
 
     async def logout(self, text: str) -> None:
-        """The token that was used to ask is ended."""
-        known = await self._access.known(text)
-        await self._store.write(_ended(known.token), token_rows.delete_token, known.token.id)
-        self._access.forget()
+        """Delete the token with this text."""
+        known = await self._access.resolve_token(text)
+        await self._store.write(_build_logout_entry(known.token), token_rows.delete_token, known.token.id)
+        self._access.invalidate()
 
     async def end_logins(self, actor: Actor, *, keep: str | None = None) -> int:
-        """All logins of one's own, in browsers and elsewhere; `keep` is the text of one that stays. How many ended.
-        Tokens for programs stay."""
-        kept = (await self._access.known(keep)).token.id if keep else ""
-        deed = AuditEntry(
-            actor=actor.name, kind=AuditKind.LOGIN, act=Act.ENDED, subject=actor.name, detail={"all": True}
+        """Delete all logins of the actor except the one with the text `keep`, and return how many. API tokens are
+        kept."""
+        kept = (await self._access.resolve_token(keep)).token.id if keep else ""
+        entry = AuditEntry(actor.name, AuditKind.LOGIN, AuditAction.ENDED, actor.name, {"all": True})
+        ended = await self._store.write(
+            entry, token_rows.delete_tokens_by_prefix, actor.name, TokenKind.LOGIN.value, keep=kept
         )
-        ended = await self._store.write(deed, _end_logins, actor.name, kept)
-        self._access.forget()
+        self._access.invalidate()
         return ended
 
     async def list(self, actor: Actor, user: str | None = None) -> list[Token]:
-        """One's own; for admins those of all users, or of one."""
+        """Return the actor's tokens; for admins those of all users, or of one."""
         if not actor.admin and user not in (None, actor.name):
-            raise Forbidden(msg("Only admins see the tokens of others"))
-        return await self._store.read(_list, user if actor.admin else actor.name)
+            raise Forbidden(msg("Only admins can see the tokens of other users"))
+        return await self._store.read(_list_tokens, user if actor.admin else actor.name)
 
-    async def summary(self, actor: Actor) -> TokenCounts:
-        """How many of one's own are good now."""
+    async def count_tokens(self, actor: Actor) -> TokenCounts:
+        """Return the numbers of the actor's valid tokens."""
         now = self._clock()
         found = await self._store.read(token_rows.list_tokens, actor.name)
-        kinds = [kind_of(token.id) for token in found if token.expires_at is None or token.expires_at > now]
-        return TokenCounts(logins=kinds.count(Kind.LOGIN), programs=kinds.count(Kind.API))
+        kinds = [get_token_kind(token.id) for token in found if token.expires_at is None or token.expires_at > now]
+        return TokenCounts(logins=kinds.count(TokenKind.LOGIN), programs=kinds.count(TokenKind.API))
 
     async def create(
         self, actor: Actor, *, name: str, expires_in: timedelta | None = None, user: str | None = None
     ) -> NewToken:
         owner = user or actor.name
         if owner != actor.name and not actor.admin:
-            raise Forbidden(msg("Only admins make tokens for others"), field="user")
+            raise Forbidden(msg("Only admins can create tokens for other users"), field="user")
         if expires_in is not None and expires_in > MAX_LIFETIME:
             raise UserError(
-                msg("A token lasts at most {days} days, or for ever", days=MAX_LIFETIME.days), field="expires_in"
+                msg("A token can be valid for at most {days} days, or have no expiry", days=MAX_LIFETIME.days),
+                field="expires_in",
             )
         check_text(name, "name")
-        deed = AuditEntry(
-            actor=actor.name,
-            kind=AuditKind.TOKEN,
-            act=Act.CREATED,
-            subject=owner,
-            detail={"name": name, "expires_in": expires_in},
-        )
-        return await self._make(deed, Kind.API, owner, name, expires_in)
+        detail = {"name": name, "expires_in": expires_in}
+        entry = AuditEntry(actor.name, AuditKind.TOKEN, AuditAction.CREATED, owner, detail)
+        return await self._create_token(entry, TokenKind.API, owner, name, expires_in)
 
     async def delete(self, actor: Actor, token_id: str) -> None:
-        """One's own, or for admins anybody's."""
-        found = await self._store.read(token_rows.token_user, token_id)
+        """Delete a token of the actor, or for admins of any user."""
+        found = await self._store.read(token_rows.load_token_owner, token_id)
         if found is None or not (actor.admin or found[1].user == actor.name):
-            raise NotFound(msg("There is no token {token_id}", token_id=token_id[:100]))
+            raise NotFound(msg("Token {token_id} not found", token_id=token_id[:100]))
         token = found[1]
-        deed = AuditEntry(
-            actor=actor.name,
-            kind=AuditKind.TOKEN,
-            act=Act.REMOVED,
-            subject=token.user,
-            detail={"name": token.name, "id": token.id},
-        )
-        await self._store.write(deed, token_rows.delete_token, token_id)
-        self._access.forget()
+        detail = {"name": token.name, "id": token.id}
+        entry = AuditEntry(actor.name, AuditKind.TOKEN, AuditAction.REMOVED, token.user, detail)
+        await self._store.write(entry, token_rows.delete_token, token_id)
+        self._access.invalidate()
 
-    async def sweep(self) -> int:
-        """Remove tokens that ended long ago; how many. Until then lists show that they have."""
-        return await self._store.write_quietly(token_rows.delete_expired, self._clock() - SHOWN_AFTER_END)
+    async def delete_expired_tokens(self) -> int:
+        """Delete tokens that expired long ago and return how many. Until then lists show them as expired."""
+        return await self._store.write_unaudited(token_rows.delete_expired_tokens, self._clock() - SHOWN_AFTER_EXPIRY)
 
-    async def local_token(self) -> str:
-        """A new token of an admin for the command line on this machine; the one made before is ended."""
-        minted = mint(Kind.MACHINE)
-        admin = _some_admin(await self._store.read(people.list_users))
-        token = Token(
-            id=minted.id, user=admin, name=MACHINE_TOKEN, created_at=self._clock(), expires_at=None, last_used_at=None
-        )
-        await self._store.write_quietly(_replace_machine_token, token, minted.secret_hash)
-        self._access.forget()
+    async def create_local_token(self) -> str:
+        """Create an admin token for the command line on this machine and delete the previous one."""
+        minted = mint_token(TokenKind.MACHINE)
+        admin = _find_enabled_admin(await self._store.read(people.list_users))
+        token = _build_token(minted, admin, MACHINE_TOKEN_NAME, self._clock(), None)
+        await self._store.write_unaudited(_replace_machine_token, token, minted.secret_hash)
+        self._access.invalidate()
         return minted.text
 
-    async def _make(self, deed: AuditEntry, kind: Kind, user: str, name: str, expires_in: timedelta | None) -> NewToken:
-        minted = mint(kind)
-        now = self._clock()
-        token = Token(
-            id=minted.id,
-            user=user,
-            name=name,
-            created_at=now,
-            expires_at=now + expires_in if expires_in is not None else None,
-            last_used_at=None,
-        )
-        make = _begin if kind is Kind.LOGIN else _create
-        if await self._store.write(deed, make, token, minted.secret_hash):
-            self._access.forget()
+    async def _create_token(
+        self, entry: AuditEntry, kind: TokenKind, user: str, name: str, expires_in: timedelta | None
+    ) -> NewToken:
+        minted = mint_token(kind)
+        token = _build_token(minted, user, name, self._clock(), expires_in)
+        insert = _insert_login if kind is TokenKind.LOGIN else _insert_token
+        if await self._store.write(entry, insert, token, minted.secret_hash):
+            self._access.invalidate()
         return NewToken(token, minted.text)
 
 
-def _ended(token: Token) -> AuditEntry:
-    """A login, or a token that a program gave back."""
-    is_login = kind_of(token.id) is Kind.LOGIN
-    kind, act = (AuditKind.LOGIN, Act.ENDED) if is_login else (AuditKind.TOKEN, Act.REMOVED)
-    return AuditEntry(
-        actor=token.user, kind=kind, act=act, subject=token.user, detail={} if is_login else {"name": token.name}
-    )
+def _build_token(minted: MintedToken, user: str, name: str, now: datetime, expires_in: timedelta | None) -> Token:
+    expires_at = None if expires_in is None else now + expires_in
+    return Token(id=minted.id, user=user, name=name, created_at=now, expires_at=expires_at, last_used_at=None)
 
 
-def _end_logins(conn: Connection, user: str, kept: str) -> int:
-    return token_rows.delete_tokens_like(conn, user, Kind.LOGIN.value, keep=kept)
+def _build_logout_entry(token: Token) -> AuditEntry:
+    """Build the audit entry of a logout, or of an API token deleted by its program."""
+    is_login = get_token_kind(token.id) is TokenKind.LOGIN
+    kind, act = (AuditKind.LOGIN, AuditAction.ENDED) if is_login else (AuditKind.TOKEN, AuditAction.REMOVED)
+    return AuditEntry(token.user, kind, act, token.user, {} if is_login else {"name": token.name})
 
 
-def _begin(conn: Connection, token: Token, secret_hash: str) -> int:
-    """How many logins ended for it."""
+def _insert_login(conn: Connection, token: Token, secret_hash: str) -> int:
+    """Insert a login and return how many old ones were deleted for it."""
     token_rows.create_token(conn, token=token, secret_hash=secret_hash)
-    return token_rows.delete_least_used(conn, token.user, Kind.LOGIN.value, MAX_LOGINS)
+    return token_rows.delete_least_used_tokens(conn, token.user, TokenKind.LOGIN.value, MAX_LOGINS)
 
 
-def _create(conn: Connection, token: Token, secret_hash: str) -> int:
-    """Where there are too many, those that ended make room: they are kept to be seen, and nothing else."""
-    if _has_too_many(conn, token.user):
-        token_rows.delete_expired(conn, token.created_at, token.user)
-    if _has_too_many(conn, token.user):
+def _insert_token(conn: Connection, token: Token, secret_hash: str) -> int:
+    """Insert an API token. If there are too many, expired ones, which are only kept for lists, are deleted first."""
+    if _has_too_many_tokens(conn, token.user):
+        token_rows.delete_expired_tokens(conn, token.created_at, token.user)
+    if _has_too_many_tokens(conn, token.user):
         raise Conflict(
-            msg("{user} has {most_tokens} tokens already", user=token.user, most_tokens=MAX_TOKENS),
-            hint=msg("End those that nobody uses: `holdfast token ls`."),
+            msg("{user} already has the maximum of {max_tokens} tokens", user=token.user, max_tokens=MAX_TOKENS),
+            hint=msg("Delete unused tokens. Run `holdfast token ls` to list them."),
         )
     token_rows.create_token(conn, token=token, secret_hash=secret_hash)
     return 0
 
 
-def _has_too_many(conn: Connection, user: str) -> bool:
-    return token_rows.count_tokens_like(conn, user, Kind.API.value) >= MAX_TOKENS
+def _has_too_many_tokens(conn: Connection, user: str) -> bool:
+    return token_rows.count_tokens_by_prefix(conn, user, TokenKind.API.value) >= MAX_TOKENS
 
 
-def _with_hash(conn: Connection, user: str) -> tuple[User | None, str | None]:
-    return people.get_user(conn, user), people.password_hash(conn, user)
+def _load_user_and_hash(conn: Connection, user: str) -> tuple[User | None, str | None]:
+    return people.get_user(conn, user), people.load_password_hash(conn, user)
 
 
-def _hash_of(conn: Connection, user: str) -> str | None:
-    """None for a user who may not come in; empty for one who has no password."""
+def _load_password_hash(conn: Connection, user: str) -> str | None:
+    """Return the password hash; None for a missing or disabled user, empty without a password."""
     found = people.get_user(conn, user)
-    return None if found is None or found.disabled else people.password_hash(conn, user) or ""
+    return None if found is None or found.disabled else people.load_password_hash(conn, user) or ""
 
 
-def _mark(hashed: str | None) -> str:
+def _compute_mark(hashed: str | None) -> str:
     return hashlib.sha256((hashed or "").encode()).hexdigest()
 
 
-def _list(conn: Connection, user: str | None) -> list[Token]:
+def _list_tokens(conn: Connection, user: str | None) -> list[Token]:
     owners = [user] if user is not None else [found.name for found in people.list_users(conn)]
     return [token for owner in owners for token in token_rows.list_tokens(conn, owner)]
 
 
 def _replace_machine_token(conn: Connection, token: Token, secret_hash: str) -> None:
     for user in people.list_users(conn):
-        end_tokens(conn, user.name, Kind.MACHINE)
+        delete_user_tokens(conn, user.name, TokenKind.MACHINE)
     token_rows.create_token(conn, token=token, secret_hash=secret_hash)
 
 
-def _some_admin(users: list[User]) -> str:
-    """The first of those who may come in."""
+def _find_enabled_admin(users: list[User]) -> str:
+    """Return the first enabled admin."""
     for user in users:
         if user.admin and not user.disabled:
             return user.name
-    raise UserError(msg("There is no admin who is not disabled"))
-
-
-def _could_be(user: str, password: str) -> bool:
-    return len(user) <= 200 and "\0" not in user and len(password) <= MAX_LENGTH
+    raise UserError(msg("No enabled admin found"))

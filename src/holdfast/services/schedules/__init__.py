@@ -1,1 +1,1 @@
-"""Schedules: recurrence, due runs and why the next run waits."""
+"""Schedules: recurrence, due runs and the reasons why a run waits."""

@@ -1,47 +1,49 @@
-"""Whether a schedule could run now: its user, their rights, and its job file, all as they are today."""
+"""Check whether a schedule can run now: its owner, the owner's permissions and its job file."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
 
-from holdfast.core.access import Actor, Verb, may
+from holdfast.core.access import Actor, Permission, has_permission
 from holdfast.core.errors import InvalidJob, UserError
 from holdfast.core.job import Job
 from holdfast.core.messages import join_messages, msg
 from holdfast.core.records import User
-from holdfast.core.schedule import Invalid, Schedule
+from holdfast.core.schedule import InvalidReason, Schedule
 from holdfast.store import people
 from holdfast.store.database import Store
-from holdfast.store.schedules import Stored
+from holdfast.store.schedules import StoredSchedule
 
-from ..jobs.validation import JobValidator, Ready
-from ..people.access_tokens import actor_of
-from ..refusals import NoImageAlias, NoInstanceType
-from ..why.feasibility import missing_image
+from ..errors import ImageAliasNotFound, InstanceTypeNotFound
+from ..jobs.validation import JobValidator, ValidatedJob
+from ..people.access_tokens import actor_from_user
+from ..why.feasibility import format_missing_image
 
 MAX_MESSAGE_LENGTH = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What its job would be now, as far as that can be worked out; and why it cannot run, if so."""
+    """The job that a schedule would submit now, or the reason why it cannot run."""
 
     actor: Actor | None = None
-    ready: Ready | None = None
-    invalid: Invalid | None = None
+    ready: ValidatedJob | None = None
+    invalid: InvalidReason | None = None
     message: str = ""
 
-    def noted(self, schedule: Schedule) -> Schedule:
-        return replace(schedule, invalid=self.invalid, message=self.message[:MAX_MESSAGE_LENGTH])
+    def apply_to_schedule(self, schedule: Schedule) -> Schedule:
+        is_long = len(self.message) > MAX_MESSAGE_LENGTH  # a slice has no id any more, so it is not translated
+        text = self.message[:MAX_MESSAGE_LENGTH] if is_long else self.message
+        return replace(schedule, invalid=self.invalid, message=text)
 
 
-class Checks:
-    """For many schedules within a moment. People, groups and what jobs of the same shape get are worked out once each,
-    so that ten thousand schedules cost little, and a folder that does not answer is waited for once."""
+class ScheduleChecks:
+    """Checks of many schedules at one time. Users, groups and jobs of the same shape are checked once each, so that ten
+    thousand schedules cost little and an unresponsive folder is waited for only once."""
 
     def __init__(self, store: Store, intake: JobValidator, *, prepare: bool = False) -> None:
-        """`prepare`: what a job needs before it starts is made, too."""
+        """`prepare`: also create what a job needs before it starts."""
         self._store = store
         self._intake = intake
         self._prepare = prepare
@@ -49,65 +51,67 @@ class Checks:
         self._groups: dict[str, bool] = {}
         self._shapes: dict[tuple[str, str], asyncio.Future[Finding]] = {}
 
-    async def look(self, stored: Stored) -> Finding:
+    async def check_schedule(self, stored: StoredSchedule) -> Finding:
         schedule = stored.schedule
         if stored.damage is not None:
-            return Finding(invalid=Invalid.OTHER, message=stored.damage)
-        owner = await self._user(schedule.user)
+            return Finding(invalid=InvalidReason.OTHER, message=stored.damage)
+        owner = await self._load_owner(schedule.user)
         if owner is None or owner.disabled:
-            how = msg("is gone") if owner is None else msg("is disabled")
-            return Finding(invalid=Invalid.USER, message=msg("Its user {user} {how}", user=schedule.user, how=how))
-        if not await self._group_exists(schedule.group):
-            return Finding(invalid=Invalid.GROUP, message=msg("There is no group {group}", group=schedule.group))
-        actor = actor_of(owner)
-        if not may(actor, Verb.SUBMIT_JOB, schedule.group):
-            message = msg("Its user {user} is not in the group {group}", user=schedule.user, group=schedule.group)
-            return Finding(invalid=Invalid.MEMBER, message=message)
-        found = await self._shape(actor, shape_of(stored.job))
+            how = msg("has been deleted") if owner is None else msg("is disabled")
+            return Finding(
+                invalid=InvalidReason.USER, message=msg("Its owner {user} {problem}", user=schedule.user, problem=how)
+            )
+        if not await self._has_group(schedule.group):
+            return Finding(invalid=InvalidReason.GROUP, message=msg("Group {group} not found", group=schedule.group))
+        actor = actor_from_user(owner)
+        if not has_permission(actor, Permission.SUBMIT_JOB, schedule.group):
+            message = msg("Its owner {user} is not in the group {group}", user=schedule.user, group=schedule.group)
+            return Finding(invalid=InvalidReason.MEMBER, message=message)
+        found = await self._check_shape(actor, build_job_shape(stored.job))
         if found.ready is None:
             return found
         return replace(
-            found, ready=replace(found.ready, job=_filled(found.ready.job, stored.job), source=schedule.source)
+            found, ready=replace(found.ready, job=_restore_details(found.ready.job, stored.job), source=schedule.source)
         )
 
-    async def _shape(self, actor: Actor, shape: Job) -> Finding:
+    async def _check_shape(self, actor: Actor, shape: Job) -> Finding:
         key = actor.name, repr(shape)
         if key not in self._shapes:
-            self._shapes[key] = asyncio.ensure_future(self._work_out(actor, shape))
+            self._shapes[key] = asyncio.ensure_future(self._validate_shape(actor, shape))
         return await self._shapes[key]
 
-    async def _work_out(self, actor: Actor, shape: Job) -> Finding:
+    async def _validate_shape(self, actor: Actor, shape: Job) -> Finding:
         try:
-            ready = await self._intake.again(actor, shape, "")
+            ready = await self._intake.revalidate(actor, shape, "")
             for role in ready.job.roles:
-                missing = missing_image(role.engine_image)
+                missing = format_missing_image(role.engine_image)
                 if any(warning.startswith(missing) for warning in ready.warnings):
-                    return Finding(actor, ready, Invalid.IMAGE, msg("There is no image {image} here", image=role.image))
+                    return Finding(actor, ready, InvalidReason.IMAGE, msg("Image {image} not found", image=role.image))
             if self._prepare:
-                await self._intake.prepare(actor, ready)
+                await self._intake.prepare_storage(actor, ready)
         except UserError as error:
-            return Finding(invalid=_reason(error), message=_told(error))
+            return Finding(invalid=_classify_error(error), message=_format_error(error))
         return Finding(actor, ready)
 
-    async def _user(self, name: str) -> User | None:
+    async def _load_owner(self, name: str) -> User | None:
         if name not in self._users:
             self._users[name] = await self._store.read(people.get_user, name)
         return self._users[name]
 
-    async def _group_exists(self, name: str) -> bool:
+    async def _has_group(self, name: str) -> bool:
         if name not in self._groups:
             self._groups[name] = await self._store.read(people.get_group, name) is not None
         return self._groups[name]
 
 
-def shape_of(job: Job) -> Job:
-    """All that decides what a job may have, and nothing of what it does with it."""
+def build_job_shape(job: Job) -> Job:
+    """Return the job reduced to the fields that decide whether it is allowed."""
     roles = tuple(replace(role, commands=(), env={}) for role in job.roles)
     return replace(job, name="", description="", secrets={}, tags=(), roles=roles)
 
 
-def _filled(shape: Job, job: Job) -> Job:
-    """The same in full."""
+def _restore_details(shape: Job, job: Job) -> Job:
+    """Add the fields of `job` that its shape leaves out."""
     roles = tuple(
         replace(role, commands=own.commands, env={**own.env, **role.env})
         for role, own in zip(shape.roles, job.roles, strict=True)
@@ -115,19 +119,19 @@ def _filled(shape: Job, job: Job) -> Job:
     return replace(shape, name=job.name, description=job.description, secrets=job.secrets, tags=job.tags, roles=roles)
 
 
-def _reason(error: UserError) -> Invalid:
-    if isinstance(error, NoInstanceType) or _names(error, "instanceType", "instance_type"):
-        return Invalid.INSTANCE_TYPE
-    if isinstance(error, NoImageAlias):
-        return Invalid.IMAGE
-    return Invalid.OTHER
+def _classify_error(error: UserError) -> InvalidReason:
+    if isinstance(error, InstanceTypeNotFound) or _is_about_field(error, "instanceType", "instance_type"):
+        return InvalidReason.INSTANCE_TYPE
+    if isinstance(error, ImageAliasNotFound):
+        return InvalidReason.IMAGE
+    return InvalidReason.OTHER
 
 
-def _names(error: UserError, *fields: str) -> bool:
-    """It is about one of these, and about nothing else first."""
+def _is_about_field(error: UserError, *fields: str) -> bool:
+    """Return whether the first problem is about one of these fields."""
     field = error.problems[0].field if isinstance(error, InvalidJob) else error.field or ""
     return field.rpartition(".")[2] in fields
 
 
-def _told(error: UserError) -> str:
+def _format_error(error: UserError) -> str:
     return join_messages(". ", filter(None, (error.message, error.hint)))

@@ -1,38 +1,38 @@
-"""Everything that keeps a job waiting: what the queue says, and what it will miss once it starts."""
+"""What keeps a job pending: blockers in the queue, and images, datasets and folders that are missing."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from holdfast.core.access import Actor, Verb, may
-from holdfast.core.job import Dialect, Job, Mount
+from holdfast.core.access import Actor, Permission, has_permission
+from holdfast.core.job import Job, JobFormat, Mount
 from holdfast.core.messages import msg
 from holdfast.core.records import Dataset
-from holdfast.core.scheduling.blockers import Blocker, BlockerKind, Known, Wait
+from holdfast.core.scheduling.blockers import Blocker, BlockerKind, JobInfo, WaitExplanation
 from holdfast.core.states import JobState
 from holdfast.hang_guard import HangGuard, NotResponding
 from holdfast.store import datasets as dataset_rows
 from holdfast.store import people
 from holdfast.store.database import Store
-from holdfast.store.jobs import past_runs
+from holdfast.store.jobs import run_times
 from holdfast.store.jobs.records import JobDetail
 
 from ..control import Control
-from .feasibility import Prospects
+from .feasibility import Feasibility
 
-TIMEOUT = 2.0  # seconds for folders to answer
-MAX_FOLDERS = 50  # of a job that are looked at
-LONG = 10.0  # seconds for an explanation to be worked out, while others ask too
+FOLDER_TIMEOUT = 2.0  # seconds for folders to respond
+MAX_FOLDERS = 50  # checked per job
+EXPLAIN_TIMEOUT = 10.0  # seconds for a full explanation
 
 
-class _Missing(NamedTuple):
+class _MissingResource(NamedTuple):
     kind: BlockerKind
     text: str
     help: str
@@ -43,139 +43,146 @@ class _Missing(NamedTuple):
 
 
 class Blockers:
-    def __init__(self, store: Store, control: Control, prospects: Prospects) -> None:
+    def __init__(self, store: Store, control: Control, prospects: Feasibility) -> None:
         self._store = store
         self._control = control
         self._prospects = prospects
-        self._reach = HangGuard(msg("folders of waiting jobs"))
+        self._reach = HangGuard(msg("folders of pending jobs"))
 
-    async def of(self, actor: Actor, record: JobDetail, patience: float = LONG) -> Wait | None:
-        """None when nothing of it waits. Whoever asks may see the job: that has been checked; jobs of groups that they
-        do not see are not named. Where all of it is not worked out within so many seconds, the blockers alone."""
+    async def explain_wait(
+        self, actor: Actor, record: JobDetail, patience: float = EXPLAIN_TIMEOUT
+    ) -> WaitExplanation | None:
+        """Explain why a job is pending; None if it is not. The caller has checked permissions. Jobs of groups that the
+        actor cannot read are not named. After `patience` seconds, return the blockers alone."""
         if record.summary.state.final:
             return None
         job_id = record.summary.id
 
-        def sees(group: str) -> bool:
-            return may(actor, Verb.SEE_JOB, group)
+        def can_see(group: str) -> bool:
+            return has_permission(actor, Permission.SEE_JOB, group)
 
-        wait = await self._control.wait_of(job_id, sees, self._usual, patience)
+        wait = await self._control.explain_wait(job_id, can_see, self._load_usual_durations, patience)
         if wait is None or record.summary.state is not JobState.PENDING:
             return wait
-        missing = await self._missing(record)
+        missing = await self._find_missing_resources(record)
         return replace(
             wait,
             blockers=(*wait.blockers, *(each.blocker for each in missing)),
             helps=(*wait.helps, *dict.fromkeys(each.help for each in missing)),
         )
 
-    async def reasons(self, record: JobDetail) -> tuple[str, ...] | None:
-        """The same in a line for each, found at once; None when it does not wait."""
+    async def list_wait_reasons(self, record: JobDetail) -> tuple[str, ...] | None:
+        """Return one line for each reason, without delay; None if the job is not pending."""
         if record.summary.state is not JobState.PENDING:
             return None
-        missing = (each.text for each in await self._missing(record))
-        return (*self._control.waiting(record.summary.id), *missing)
+        missing = (each.text for each in await self._find_missing_resources(record))
+        return (*self._control.list_wait_reasons(record.summary.id), *missing)
 
-    async def _missing(self, record: JobDetail) -> list[_Missing]:
-        """What it will miss once it starts."""
-        return [*await self._images(record.job), *await self._datasets(record), *await self._folders(record.job)]
+    async def _find_missing_resources(self, record: JobDetail) -> list[_MissingResource]:
+        """Return what will be missing when the job starts."""
+        return [
+            *await self._find_missing_images(record.job),
+            *await self._find_missing_datasets(record),
+            *await self._find_missing_folders(record.job),
+        ]
 
-    async def _usual(self, jobs: Mapping[str, Known]) -> dict[str, float]:
-        """Seconds that jobs of the same user and name took, where there were some."""
+    async def _load_usual_durations(self, jobs: Mapping[str, JobInfo]) -> dict[str, float]:
+        """Return the usual duration in seconds of earlier jobs with the same user and name."""
         if not jobs:
             return {}
         named = {id: (known.user, known.name) for id, known in jobs.items()}
-        took = await self._store.read(past_runs.usual_seconds, named.values())
+        took = await self._store.read(run_times.estimate_run_seconds, named.values())
         return {id: took[pair] for id, pair in named.items() if pair in took}
 
-    async def _images(self, job: Job) -> list[_Missing]:
+    async def _find_missing_images(self, job: Job) -> list[_MissingResource]:
         return [
-            _Missing(
+            _MissingResource(
                 BlockerKind.IMAGE,
                 msg(
-                    "The image {image} is not known here; unless it is imported before, the job will fail.", image=image
+                    "Image {image} is not on this server. The job fails when it starts, unless the image is "
+                    "imported first.",
+                    image=image,
                 ),
                 msg(
-                    "Have an admin import the image, or the job fails: `holdfast image import {image} FILE`.",
+                    "Ask an admin to import the image: `holdfast image import {image} FILE`.",
                     image=image,
                 ),
             )
-            for image in await self._prospects.missing_images(job)
+            for image in await self._prospects.list_missing_images(job)
         ]
 
-    async def _datasets(self, record: JobDetail) -> list[_Missing]:
-        """Those of which it is given variables; folders stay with a job, whatever becomes of their dataset."""
+    async def _find_missing_datasets(self, record: JobDetail) -> list[_MissingResource]:
+        """Check datasets that only set variables. A job keeps its mounted folders even if the dataset is deleted."""
         mounted = {mount.dataset for role in record.job.roles for mount in role.mounts}
         names = [name for name in record.job.datasets if name not in mounted]
         if not names:
             return []
-        return await self._store.read(_not_given, record.summary.user, record.job.group, names)
+        return await self._store.read(_load_missing_datasets, record.summary.user, record.job.group, names)
 
-    async def _folders(self, job: Job) -> list[_Missing]:
+    async def _find_missing_folders(self, job: Job) -> list[_MissingResource]:
         mounts = {mount.source: mount for role in job.roles for mount in role.mounts}
         chosen = list(mounts.values())[:MAX_FOLDERS]
-        answers = await asyncio.gather(*(self._is_there(mount.source) for mount in chosen))
-        goes_without = job.dialect is Dialect.PRIMEHUB
+        answers = await asyncio.gather(*(self._check_folder(mount.source) for mount in chosen))
+        goes_without = job.dialect is JobFormat.PRIMEHUB
         return [
-            _not_there(mount, answer, goes_without and bool(mount.dataset))
+            _build_missing_folder(mount, answer, goes_without and bool(mount.dataset))
             for mount, answer in zip(chosen, answers, strict=True)
             if answer is not True
         ]
 
-    async def _is_there(self, path: str) -> bool | None:
-        """None: it does not answer."""
+    async def _check_folder(self, path: str) -> bool | None:
+        """Return whether the folder exists; None if it is not responding."""
         try:
-            found = await self._reach.look(path, partial(os.path.exists, path), TIMEOUT)
+            found = await self._reach.run_once(path, partial(os.path.exists, path), FOLDER_TIMEOUT)
         except NotResponding:
             return None
         return found if isinstance(found, bool) else None
 
 
-def _not_there(mount: Mount, there: bool | None, goes_without: bool) -> _Missing:
-    what = msg("The folder that it mounts at {target}", target=mount.target)
-    help = msg("See to the folder that it mounts at {target}, or submit the job without it.", target=mount.target)
+def _build_missing_folder(mount: Mount, there: bool | None, goes_without: bool) -> _MissingResource:
+    what = msg("The folder mounted at {target}", target=mount.target)
+    help = msg("Restore the folder mounted at {target}, or submit the job without it.", target=mount.target)
     if mount.dataset is not None:
-        what = msg("The folder of the dataset {dataset}", dataset=mount.dataset)
+        what = msg("The folder of dataset {dataset}", dataset=mount.dataset)
         help = msg(
-            "Have an admin see to the dataset's folder: `holdfast dataset show {dataset}`.", dataset=mount.dataset
+            "Ask an admin to restore the dataset's folder: `holdfast dataset show {dataset}` shows its path.",
+            dataset=mount.dataset,
         )
-    trouble = msg("does not answer") if there is None else msg("is not there")
+    trouble = msg("is not responding") if there is None else msg("does not exist")
     if goes_without:
         text = msg(
-            "{what} {trouble}; unless it is back before, the job will start without it.", what=what, trouble=trouble
+            "{what} {problem}. The job starts without it, unless it is restored first.", what=what, problem=trouble
         )
-        return _Missing(BlockerKind.DATASET, text, help)
-    return _Missing(
-        BlockerKind.DATASET,
-        msg("{what} {trouble}; unless it is back before, the job will fail.", what=what, trouble=trouble),
-        help,
-    )
+    else:
+        text = msg(
+            "{what} {problem}. The job fails when it starts, unless the folder is restored first.",
+            what=what,
+            problem=trouble,
+        )
+    return _MissingResource(BlockerKind.DATASET, text, help)
 
 
-def _not_given(conn: Connection, user: str, group: str, names: Iterable[str]) -> list[_Missing]:
-    return list(_refusals(conn, user, group, names))
-
-
-def _refusals(conn: Connection, user: str, group: str, names: Iterable[str]) -> Iterator[_Missing]:
-    owner = people.get_user(conn, user)
+def _load_missing_datasets(conn: Connection, user: str, group: str, names: Iterable[str]) -> list[_MissingResource]:
+    owner, found = people.get_user(conn, user), []
     for name in names:
         dataset = dataset_rows.get_dataset(conn, name)
         if dataset is None:
-            text = msg("There is no dataset {name} any more; the job will start without its variables.", name=name)
-            help = msg("Have an admin add the dataset again: `holdfast dataset add {name}`.", name=name)
-            yield _Missing(BlockerKind.DATASET, text, help)
+            text = msg("Dataset {name} no longer exists; the job starts without its variables.", name=name)
+            help = msg("Ask an admin to add the dataset again: `holdfast dataset add {name}`.", name=name)
+            found.append(_MissingResource(BlockerKind.DATASET, text, help))
         elif owner is None or not (owner.admin or _is_granted(dataset, owner.groups)):
             text = msg(
-                "The dataset {name} is no longer granted to {user}; the job will start without its variables.",
+                "{user} no longer has access to dataset {name}; the job starts without its variables.",
                 name=name,
                 user=user,
             )
             help = msg(
-                "Have an admin grant the dataset again: `holdfast dataset grant {name} {group}`.",
+                "Ask an admin to grant access again: `holdfast dataset grant {name} {group}`.",
                 name=name,
                 group=group,
             )
-            yield _Missing(BlockerKind.DATASET, text, help)
+            found.append(_MissingResource(BlockerKind.DATASET, text, help))
+    return found
 
 
 def _is_granted(dataset: Dataset, groups: Iterable[str]) -> bool:

@@ -1,4 +1,4 @@
-"""What is concluded of jobs: worked out once when a job ends, and kept; of one that goes on, worked out when asked."""
+"""Diagnoses and efficiency of jobs: computed and stored when a job ends; for active jobs, computed on request."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from .secret_masks import load_masker, mask_diagnosis
 
 log = logging.getLogger(__name__)
 
-MAX_CONCURRENT = 2  # jobs that are looked at in the background
-LOOKED_AT = 6  # at a time, with those that somebody asks for: their logs are in memory meanwhile
-MAX_WAITING = 100_000  # jobs that ended; what is left out is worked out when somebody asks
-FRESH = 5.0  # seconds for which a job that goes on is not looked at again
+MAX_CONCURRENT = 2  # jobs analyzed in the background
+MAX_ANALYZED = 6  # jobs analyzed at a time, including requests; their logs are in memory
+MAX_WAITING = 100_000  # ended jobs; others are analyzed on request
+CACHE_LIFETIME = 5.0  # seconds for which the result of an active job is cached
 CACHE_SIZE = 256
 
 
-class GivesDiagnosis(Protocol):
-    async def of(self, record: JobDetail) -> Diagnosis | None: ...
+class SupportsDiagnosis(Protocol):
+    async def diagnose_job(self, record: JobDetail) -> Diagnosis | None: ...
 
 
-class GivesEfficiency(Protocol):
+class SupportsEfficiency(Protocol):
     min_seconds: float  # jobs that ran for less have no efficiency report
 
-    async def of(self, record: JobDetail) -> tuple[tuple[Finding, ...], Efficiency | None]: ...
+    async def analyze_job(self, record: JobDetail) -> tuple[tuple[Finding, ...], Efficiency | None]: ...
 
 
 class Insights:
     def __init__(
         self,
         store: Store,
-        diagnoses: GivesDiagnosis,
-        efficiencies: GivesEfficiency | None = None,
+        diagnoses: SupportsDiagnosis,
+        efficiencies: SupportsEfficiency | None = None,
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -53,67 +53,66 @@ class Insights:
         self._diagnoses = diagnoses
         self._efficiencies = efficiencies
         self._monotonic = monotonic
-        self._ended: OrderedDict[str, None] = OrderedDict()  # ids of jobs to look at, oldest first
+        self._ended: OrderedDict[str, None] = OrderedDict()  # ids of jobs to analyze, oldest first
         self._more = asyncio.Event()
-        self._known: OrderedDict[tuple[str, int], tuple[float, Insight]] = OrderedDict()  # of jobs that go on
-        self._under_way: dict[str, asyncio.Task[Insight]] = {}
-        self._turns = asyncio.Semaphore(LOOKED_AT)
+        self._known: OrderedDict[tuple[str, int], tuple[float, Insight]] = OrderedDict()  # of active jobs
+        self._running: dict[str, asyncio.Task[Insight]] = {}
+        self._turns = asyncio.Semaphore(MAX_ANALYZED)
 
-    async def of(self, record: JobDetail) -> Insight:
-        """Whoever asks may see the job: that has been checked."""
+    async def load_insight(self, record: JobDetail) -> Insight:
+        """Return the job's insight. The caller has checked permissions."""
         if not record.summary.state.final:
-            return await self._for_now(record)
+            return await self._compute_cached(record)
         try:
-            kept = await self._store.read(insight_rows.find_insight, record.summary.seq)
+            stored = await self._store.read(insight_rows.find_insight, record.summary.seq)
         except ValueError as error:  # damaged, or written by another version
-            said = {"event": "insight", "job": record.summary.id, "error": str(error)}
-            log.warning("what was concluded of a job cannot be read", extra=said)
-            return await self._for_now(record)
-        return await self._masked(record, kept) if kept is not None else await self._once(record)
+            extra = {"event": "insight", "job": record.summary.id, "error": str(error)}
+            log.warning("could not read the stored insight of a job", extra=extra)
+            return await self._compute_cached(record)
+        return await self._mask_insight(record, stored) if stored is not None else await self._compute_once(record)
 
-    async def kept_diagnosis(self, record: JobDetail) -> Diagnosis | None:
-        """Why it failed, where that has been worked out and kept: it is not worked out for this. As for `of`, whoever
-        asks may see the job."""
+    async def find_stored_diagnosis(self, record: JobDetail) -> Diagnosis | None:
+        """Return the stored diagnosis, without computing one. The caller has checked permissions."""
         if record.summary.state is not JobState.FAILED:
             return None
         seq = record.summary.seq
-        kept = (await self._store.read(insight_rows.find_diagnoses, [seq])).get(seq)
-        return None if kept is None else mask_diagnosis(await load_masker(self._store, record.summary.id), kept)
+        stored = (await self._store.read(insight_rows.find_diagnoses, [seq])).get(seq)
+        return None if stored is None else mask_diagnosis(await load_masker(self._store, record.summary.id), stored)
 
-    async def _masked(self, record: JobDetail, kept: Insight) -> Insight:
-        """Earlier versions kept diagnoses with secrets in them."""
-        if kept.diagnosis is None:
-            return kept
+    async def _mask_insight(self, record: JobDetail, stored: Insight) -> Insight:
+        """Mask secrets again: earlier versions stored diagnoses that contain them."""
+        if stored.diagnosis is None:
+            return stored
         masker = await load_masker(self._store, record.summary.id)
-        return replace(kept, diagnosis=mask_diagnosis(masker, kept.diagnosis))
+        return replace(stored, diagnosis=mask_diagnosis(masker, stored.diagnosis))
 
-    def job_ended(self, job: JobSnapshot) -> None:
+    def enqueue_ended_job(self, job: JobSnapshot) -> None:
         if not self._is_short_success(job):
-            self.look_later(job.id)
+            self.enqueue_job(job.id)
 
     def _is_short_success(self, job: JobSnapshot) -> bool:
-        """There is nothing to keep of it: so it is not read from the disk to find that out."""
+        """Return whether the job has no insight, without reading it from disk."""
         if job.state is not JobState.SUCCEEDED or job.attempt_started_at is None or job.finished_at is None:
             return False
         seconds = (job.finished_at - job.attempt_started_at).total_seconds()
         return 0 <= seconds < (self._efficiencies.min_seconds if self._efficiencies else 0)
 
-    def look_later(self, job_id: str) -> None:
+    def enqueue_job(self, job_id: str) -> None:
         if len(self._ended) < MAX_WAITING:
             self._ended[job_id] = None
             self._more.set()
 
     async def run(self) -> None:
-        """Looks at jobs that ended, a few at a time. Until cancelled."""
+        """Analyze ended jobs, a few at a time, until cancelled."""
         try:
             async with asyncio.TaskGroup() as workers:
                 for _ in range(MAX_CONCURRENT):
-                    workers.create_task(self._work())
+                    workers.create_task(self._run_worker())
         finally:
-            for task in list(self._under_way.values()):
+            for task in list(self._running.values()):
                 task.cancel()
 
-    async def _work(self) -> None:
+    async def _run_worker(self) -> None:
         while True:
             while not self._ended:
                 self._more.clear()
@@ -121,75 +120,75 @@ class Insights:
             job_id, _ = self._ended.popitem(last=False)
             began = self._monotonic()
             try:
-                await self._once(await self._store.read(job_rows.get, job_id))
+                await self._compute_once(await self._store.read(job_rows.load_job_detail, job_id))
             except NotFound:
                 continue
-            except Exception as error:  # it is worked out again when somebody asks
-                _tell(job_id, error)
-            await asyncio.sleep(min(self._monotonic() - began, 1.0))  # leave others half of the time
+            except Exception as error:  # it is analyzed again on request
+                _log_failure(job_id, error)
+            await asyncio.sleep(min(self._monotonic() - began, 1.0))  # leave half of the time to requests
 
-    async def _once(self, record: JobDetail) -> Insight:
-        """Several who ask for the same at the same time get the same."""
+    async def _compute_once(self, record: JobDetail) -> Insight:
+        """Share one computation between concurrent requests for the same job."""
         job_id = record.summary.id
-        task = self._under_way.get(job_id)
+        task = self._running.get(job_id)
         if task is None:
-            task = self._under_way[job_id] = asyncio.create_task(self._work_out_and_keep(record))
-            task.add_done_callback(lambda _: self._under_way.pop(job_id, None))
+            task = self._running[job_id] = asyncio.create_task(self._compute_and_save(record))
+            task.add_done_callback(lambda _: self._running.pop(job_id, None))
         return await asyncio.shield(task)
 
-    async def _work_out_and_keep(self, record: JobDetail) -> Insight:
-        insight, whole = await self._work_out(record)
-        if whole and _tells(insight):
-            await self._keep(record, insight)
+    async def _compute_and_save(self, record: JobDetail) -> Insight:
+        insight, complete = await self._compute_insight(record)
+        if complete and _is_worth_saving(insight):
+            await self._save_insight(record, insight)
         return insight
 
-    async def _keep(self, record: JobDetail, insight: Insight) -> None:
+    async def _save_insight(self, record: JobDetail, insight: Insight) -> None:
         try:
             await self._store.write(insight_rows.save_insight, record.summary.seq, record.summary.attempt, insight)
-        except Exception as error:  # whoever asked has it all the same
-            _tell(record.summary.id, error)
+        except Exception as error:  # the request still gets the result
+            _log_failure(record.summary.id, error)
 
-    async def _for_now(self, record: JobDetail) -> Insight:
-        """Worked out, and not kept."""
+    async def _compute_cached(self, record: JobDetail) -> Insight:
+        """Compute the insight of an active job; cached for a short time, not stored."""
         key, now = (record.summary.id, record.version), self._monotonic()
         known = self._known.get(key)
-        if known is not None and now - known[0] < FRESH:
+        if known is not None and now - known[0] < CACHE_LIFETIME:
             return known[1]
-        insight, _ = await self._work_out(record)
+        insight, _ = await self._compute_insight(record)
         self._known[key] = now, insight
         self._known.move_to_end(key)
         while len(self._known) > CACHE_SIZE:
             self._known.popitem(last=False)
         return insight
 
-    async def _work_out(self, record: JobDetail) -> tuple[Insight, bool]:
-        """And whether it is all there: a fault of ours leaves out what it hit, and nobody's page fails for it."""
+    async def _compute_insight(self, record: JobDetail) -> tuple[Insight, bool]:
+        """Return the insight, and whether it is complete: an internal error leaves out only the part it affects."""
         async with self._turns:
-            return await self._look(record)
+            return await self._analyze_job(record)
 
-    async def _look(self, record: JobDetail) -> tuple[Insight, bool]:
+    async def _analyze_job(self, record: JobDetail) -> tuple[Insight, bool]:
         diagnosis: Diagnosis | None = None
         used: tuple[tuple[Finding, ...], Efficiency | None] = ((), None)
-        whole = True
+        complete = True
         try:
-            diagnosis = await self._diagnoses.of(record)
+            diagnosis = await self._diagnoses.diagnose_job(record)
         except Exception as error:
-            whole = _tell(record.summary.id, error)
+            complete = _log_failure(record.summary.id, error)
         try:
-            used = await self._efficiencies.of(record) if self._efficiencies else used
+            used = await self._efficiencies.analyze_job(record) if self._efficiencies else used
         except Exception as error:
-            whole = _tell(record.summary.id, error)
-        return Insight(diagnosis=diagnosis, findings=tuple(used[0]), efficiency=used[1]), whole
+            complete = _log_failure(record.summary.id, error)
+        return Insight(diagnosis=diagnosis, findings=tuple(used[0]), efficiency=used[1]), complete
 
 
-def _tells(insight: Insight) -> bool:
-    """There is something to keep: of most jobs that were short and went well there is not."""
+def _is_worth_saving(insight: Insight) -> bool:
+    """Return whether there is anything to store: most short, successful jobs have nothing."""
     used = insight.efficiency.whole if insight.efficiency else None
     return bool(insight.diagnosis or insight.findings or (used and used.cpu_used is not None))
 
 
-def _tell(job_id: str, error: Exception) -> bool:
-    """False, for what is not whole then."""
-    said = {"event": "insight", "job": job_id, "error": f"{type(error).__name__}: {error}"}
-    log.warning("could not judge a job", extra=said, exc_info=error)
+def _log_failure(job_id: str, error: Exception) -> bool:
+    """Log an error. Return False: the insight is not complete."""
+    extra = {"event": "insight", "job": job_id, "error": f"{type(error).__name__}: {error}"}
+    log.warning("could not analyze a job", extra=extra, exc_info=error)
     return False

@@ -1,4 +1,4 @@
-"""Hides a job's secrets in what is concluded from its logs, or kept beyond them."""
+"""Masks a job's secrets in its logs and in results derived from them."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from holdfast.core.errors import UserError
 from holdfast.core.exits.exit import Exit
 from holdfast.core.masking import SecretMasker, shorten_stars
 from holdfast.core.messages import map_text
-from holdfast.core.verdicts import Diagnosis, Evidence, Frame
-from holdfast.diagnosis.case import Case, Piece, TaskCase
+from holdfast.core.verdicts import Diagnosis, Frame
+from holdfast.diagnosis.case import JobCase, LogPiece, TaskCase
 from holdfast.store.database import Store
-from holdfast.store.jobs.job_secrets import values_given_to
+from holdfast.store.jobs.job_secrets import list_job_secret_values
 
 log = logging.getLogger(__name__)
 
 
 async def load_masker(store: Store, job_id: str) -> SecretMasker:
-    """For the texts of this job. Where its secrets cannot be read, it hides everything."""
+    """Return a masker for this job. If its secrets cannot be read, it masks everything."""
     try:
-        return SecretMasker(await store.read(values_given_to, job_id))
+        return SecretMasker(await store.read(list_job_secret_values, job_id))
     except UserError as error:
         log.warning("cannot read the secrets of a job", extra={"event": "secrets", "job": job_id, "error": str(error)})
         return SecretMasker((), hides_all=True)
 
 
-def mask_case(masker: SecretMasker, case: Case) -> Case:
-    """With stars in place of secrets; every byte of a log stays where it is."""
+def mask_case(masker: SecretMasker, case: JobCase) -> JobCase:
+    """Replace secrets by stars, without moving any byte of a log."""
     return replace(
         case,
         exit=_mask_exit(masker, case.exit) if case.exit else None,
@@ -40,10 +40,10 @@ def mask_diagnosis(masker: SecretMasker, found: Diagnosis) -> Diagnosis:
     frame = found.frame
     return replace(
         found,
-        title=_mask(masker, found.title),
-        explanation=_mask(masker, found.explanation),
-        evidence=tuple(_mask_evidence(masker, each) for each in found.evidence),
-        remedies=tuple(_mask(masker, each) for each in found.remedies),
+        title=_mask_text(masker, found.title),
+        explanation=_mask_text(masker, found.explanation),
+        evidence=tuple(replace(each, text=_mask_text(masker, each.text)) for each in found.evidence),
+        remedies=tuple(_mask_text(masker, each) for each in found.remedies),
         frame=_mask_frame(masker, frame) if frame else None,
     )
 
@@ -57,10 +57,10 @@ def _mask_task(masker: SecretMasker, task: TaskCase) -> TaskCase:
     )
 
 
-def _mask_pieces(masker: SecretMasker, pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
+def _mask_pieces(masker: SecretMasker, pieces: tuple[LogPiece, ...]) -> tuple[LogPiece, ...]:
     last = len(pieces) - 1
     return tuple(
-        Piece(piece.start, masker.mask_bytes(piece.data, cut_start=piece.start > 0, cut_end=number < last))
+        LogPiece(piece.start, masker.mask_bytes(piece.data, cut_start=piece.start > 0, cut_end=number < last))
         for number, piece in enumerate(pieces)
     )
 
@@ -69,20 +69,16 @@ def _mask_exit(masker: SecretMasker, exit: Exit) -> Exit:
     return replace(exit, message=masker.mask_text(exit.message))
 
 
-def _mask_evidence(masker: SecretMasker, evidence: Evidence) -> Evidence:
-    return replace(evidence, text=_mask(masker, evidence.text))
-
-
 def _mask_frame(masker: SecretMasker, frame: Frame) -> Frame:
     return replace(
         frame,
-        file=_mask(masker, frame.file),
-        function=_mask(masker, frame.function),
-        code=_mask(masker, frame.code),
+        file=_mask_text(masker, frame.file),
+        function=_mask_text(masker, frame.function),
+        code=_mask_text(masker, frame.code),
     )
 
 
-def _mask(masker: SecretMasker, text: str) -> str:
-    """Also what was masked with as many stars as the value has bytes, before it was judged."""
+def _mask_text(masker: SecretMasker, text: str) -> str:
+    """Mask secrets, and shorten the stars of earlier masking, which show the length of a secret."""
     masked = masker.mask_text(text)
     return map_text(masked, shorten_stars) if masker.has_values else masked

@@ -1,11 +1,11 @@
-"""Why a job is as it is: why it waits, why it failed, what slows it down, what it used of what it asked for."""
+"""Explanations of jobs: why a job is pending, failed or slow, and how much of its request it used."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 from holdfast.core.access import Actor
-from holdfast.core.scheduling.blockers import Wait
+from holdfast.core.scheduling.blockers import WaitExplanation
 from holdfast.core.states import JobState
 from holdfast.core.verdicts import Diagnosis, Efficiency, Finding
 from holdfast.store.database import Store
@@ -14,26 +14,26 @@ from holdfast.store.jobs.records import JobDetail
 
 from ..control import Control
 from ..inside.debuggers import Debuggers
-from ..inside.holds import with_hold
+from ..inside.holds import add_held_until
 from ..job_lookup import find_job
-from .blockers import LONG, Blockers
+from .blockers import EXPLAIN_TIMEOUT, Blockers
 from .insights import Insights
 
-SHORT = 2.0  # seconds that a page waits
+PAGE_TIMEOUT = 2.0  # seconds; for pages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Why:
+class JobExplanation:
     job: JobDetail
-    waiting: Wait | None = None
+    waiting: WaitExplanation | None = None
     failure: Diagnosis | None = None
     slow: tuple[Finding, ...] = ()
     efficiency: Efficiency | None = None
-    debugger: str | None = None  # where one waits for somebody: train.py:42 in worker-3
+    debugger: str | None = None  # where one is waiting: train.py:42 in worker-3
 
     @property
     def verdict(self) -> str:
-        """Which of these is to be read first."""
+        """The most important of these."""
         if self.failure is not None:
             return "failed"
         if self.waiting is not None and self.job.summary.state is JobState.PENDING:
@@ -43,7 +43,7 @@ class Why:
         return "slow" if self.slow else "fine"
 
 
-class Reasons:
+class JobExplanations:
     def __init__(
         self, store: Store, control: Control, blockers: Blockers, insights: Insights, debuggers: Debuggers
     ) -> None:
@@ -53,21 +53,23 @@ class Reasons:
         self._insights = insights
         self._debuggers = debuggers
 
-    async def of(self, actor: Actor, ref: str) -> Why:
-        """NotFound when there is none that the actor may see."""
+    async def explain_job(self, actor: Actor, ref: str) -> JobExplanation:
+        """Explain a job. NotFound if the actor cannot read it."""
         found = await find_job(self._store, actor, ref)
-        return await self.of_record(actor, await self._store.read(job_rows.get, found.id), LONG)
+        return await self.explain_record(
+            actor, await self._store.read(job_rows.load_job_detail, found.id), EXPLAIN_TIMEOUT
+        )
 
-    async def of_record(self, actor: Actor, record: JobDetail, patience: float = SHORT) -> Why:
-        """Of a job that whoever asks may see: that has been checked. `patience`: seconds for all that keeps it waiting
-        to be worked out; after that it is told in short."""
-        record = replace(record, summary=with_hold(record.summary, self._control))
-        insight = await self._insights.of(record)
-        return Why(
+    async def explain_record(self, actor: Actor, record: JobDetail, patience: float = PAGE_TIMEOUT) -> JobExplanation:
+        """Explain a loaded job. The caller has checked permissions. `patience`: seconds for the full list of blockers;
+        after that a short one is returned."""
+        record = replace(record, summary=add_held_until(record.summary, self._control))
+        insight = await self._insights.load_insight(record)
+        return JobExplanation(
             job=record,
-            waiting=await self._blockers.of(actor, record, patience),
+            waiting=await self._blockers.explain_wait(actor, record, patience),
             failure=insight.diagnosis,
             slow=insight.findings,
             efficiency=insight.efficiency,
-            debugger=self._debuggers.waits_at(record.summary),
+            debugger=self._debuggers.describe_waiting_debuggers(record.summary),
         )

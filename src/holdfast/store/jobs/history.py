@@ -1,4 +1,4 @@
-"""Every try of every task and of whole jobs, and which logs are due to go."""
+"""Tries of tasks, attempts of jobs, and expired logs."""
 
 from __future__ import annotations
 
@@ -12,30 +12,22 @@ from sqlalchemy import Connection, Row, String, bindparam, text
 from holdfast.core.attempt_id import AttemptId
 from holdfast.core.records import JobAttempt, TaskRecord
 
-from ..rows import attempt_of, maybe_instant, micros, storable, task_of
+from ..rows import from_optional_micros, make_storable, to_micros
+from .rows import attempt_from_row, task_from_row
 
 _TASK_NAME = re.compile(r"(.+)-(0|[1-9][0-9]{0,8})", re.DOTALL)
 
-_TASKS = text(
-    "SELECT t.* FROM task_attempts t WHERE t.job_seq = (SELECT seq FROM jobs WHERE id = :job_id)"
-    " ORDER BY t.attempt, t.role, t.task_index, t.number"
-)
-_TASKS_OF_ATTEMPT = text(
-    "SELECT t.* FROM task_attempts t WHERE t.job_seq = (SELECT seq FROM jobs WHERE id = :job_id)"
-    " AND t.attempt = :attempt ORDER BY t.role, t.task_index, t.number"
-)
-_TASK = text(
-    "SELECT t.* FROM task_attempts t WHERE t.job_seq = (SELECT seq FROM jobs WHERE id = :job_id)"
-    " AND t.attempt = :attempt AND t.role = :role AND t.task_index = :task_index AND t.number = :number"
-)
-_TRIES = text(
-    "SELECT t.* FROM task_attempts t WHERE t.job_seq = (SELECT seq FROM jobs WHERE id = :job_id)"
-    " AND t.role = :role AND t.task_index = :task_index ORDER BY t.attempt, t.number"
-)
-_PAST = text(
+TRIES_OF_JOB = "SELECT t.* FROM task_attempts t WHERE t.job_seq = (SELECT seq FROM jobs WHERE id = :job_id)"
+TRIES_OF_TASK = f"{TRIES_OF_JOB} AND t.role = :role AND t.task_index = :task_index"
+PAST_ATTEMPTS = (
     "SELECT a.* FROM job_attempts a JOIN jobs j ON j.seq = a.job_seq WHERE j.id = :job_id"
-    " AND (a.attempt < j.attempt OR j.retry_at IS NOT NULL) ORDER BY a.attempt"
+    " AND (a.attempt < j.attempt OR j.retry_at IS NOT NULL)"
 )
+_TASKS = text(f"{TRIES_OF_JOB} ORDER BY t.attempt, t.role, t.task_index, t.number")
+_TASKS_OF_ATTEMPT = text(f"{TRIES_OF_JOB} AND t.attempt = :attempt ORDER BY t.role, t.task_index, t.number")
+_TASK = text(f"{TRIES_OF_TASK} AND t.attempt = :attempt AND t.number = :number")
+_TRIES = text(f"{TRIES_OF_TASK} ORDER BY t.attempt, t.number")
+_PAST_ATTEMPTS = text(f"{PAST_ATTEMPTS} ORDER BY a.attempt")
 _LOGS_DUE = text(
     "SELECT j.id, t.attempt, t.role, t.task_index, t.number FROM task_attempts t JOIN jobs j ON j.seq = t.job_seq"
     " WHERE t.job_finished_at IS NOT NULL AND t.logs_removed_at IS NULL AND t.job_finished_at < :before"
@@ -46,77 +38,79 @@ _MARK_REMOVED = text(
     " AND attempt = :attempt AND role = :role AND task_index = :task_index AND number = :number"
     " AND logs_removed_at IS NULL"
 )
-_KNOWN = text("SELECT id FROM jobs WHERE id IN :ids").bindparams(bindparam("ids", expanding=True, type_=String))
+_EXISTING_JOBS = text("SELECT id FROM jobs WHERE id IN :ids").bindparams(bindparam("ids", expanding=True, type_=String))
 
 
-def known(conn: Connection, job_ids: Sequence[str]) -> set[str]:
-    """Which of these jobs there are."""
-    return {row.id for row in conn.execute(_KNOWN, {"ids": [storable(id) for id in job_ids]})}
+def filter_existing_jobs(conn: Connection, job_ids: Sequence[str]) -> set[str]:
+    """Return the jobs that exist."""
+    return {row.id for row in conn.execute(_EXISTING_JOBS, {"ids": [make_storable(id) for id in job_ids]})}
 
 
-def tasks(conn: Connection, job_id: str, attempt: int | None = None) -> list[TaskRecord]:
-    """All tries of all tasks in all attempts of a job, in that order; or those of one attempt."""
+def list_task_tries(conn: Connection, job_id: str, attempt: int | None = None) -> list[TaskRecord]:
+    """Return all tries of all tasks of a job, sorted by attempt; or those of one attempt."""
     statement, key = (_TASKS, {}) if attempt is None else (_TASKS_OF_ATTEMPT, {"attempt": attempt})
-    return [record_of(job_id, row) for row in conn.execute(statement, {"job_id": storable(job_id), **key})]
+    return [
+        task_record_from_row(job_id, row) for row in conn.execute(statement, {"job_id": make_storable(job_id), **key})
+    ]
 
 
-def tries(conn: Connection, job_id: str, task: str) -> list[TaskRecord]:
-    """All tries of one task, such as worker-3, in all attempts of a job, in that order."""
-    name = split_task(task)
+def list_tries(conn: Connection, job_id: str, task: str) -> list[TaskRecord]:
+    """Return all tries of one task, such as worker-3, in all attempts of a job, in order."""
+    name = parse_task_name(task)
     if name is None:
         return []
-    key = {"job_id": storable(job_id), "role": name[0], "task_index": name[1]}
-    return [record_of(job_id, row) for row in conn.execute(_TRIES, key)]
+    key = {"job_id": make_storable(job_id), "role": name[0], "task_index": name[1]}
+    return [task_record_from_row(job_id, row) for row in conn.execute(_TRIES, key)]
 
 
-def split_task(task: str) -> tuple[str, int] | None:
-    """worker-3 -> its role and index; None for what no task is called."""
+def parse_task_name(task: str) -> tuple[str, int] | None:
+    """Split worker-3 into role and index; None if it is not a task name."""
     match = _TASK_NAME.fullmatch(task)
-    return None if match is None or storable(task) != task else (match[1], int(match[2]))
+    return None if match is None or make_storable(task) != task else (match[1], int(match[2]))
 
 
-def task(conn: Connection, attempt_id: str) -> TaskRecord | None:
-    key = _key(attempt_id)
+def find_task_try(conn: Connection, attempt_id: str) -> TaskRecord | None:
+    key = _parse_attempt_key(attempt_id)
     row = conn.execute(_TASK, key).one_or_none() if key else None
-    return record_of(key["job_id"], row) if key and row else None
+    return task_record_from_row(key["job_id"], row) if key and row else None
 
 
-def past_attempts(conn: Connection, job_id: str) -> list[JobAttempt]:
-    """Tries of the whole job before the newest one, and that one too while the next is waited for; oldest first.
+def list_past_attempts(conn: Connection, job_id: str) -> list[JobAttempt]:
+    """Return attempts before the newest one, and that one too while the next is pending; oldest first.
 
-    Of jobs from older releases some are not known.
+    Some attempts of jobs from older releases are not recorded.
     """
-    return [attempt_of(row) for row in conn.execute(_PAST, {"job_id": storable(job_id)})]
+    return [attempt_from_row(row) for row in conn.execute(_PAST_ATTEMPTS, {"job_id": make_storable(job_id)})]
 
 
-def logs_due(conn: Connection, before: datetime, limit: int = 1000) -> list[str]:
-    """Attempts whose job ended before then and whose logs are still there, longest ended first."""
-    rows = conn.execute(_LOGS_DUE, {"before": micros(before), "limit": limit})
+def list_expired_logs(conn: Connection, before: datetime, limit: int = 1000) -> list[str]:
+    """Return task attempts whose job ended before a time and whose logs exist, longest ended first."""
+    rows = conn.execute(_LOGS_DUE, {"before": to_micros(before), "limit": limit})
     return [str(AttemptId(row.id, row.attempt, row.role, row.task_index, row.number)) for row in rows]
 
 
 def mark_logs_removed(conn: Connection, ids: Sequence[str], at: datetime) -> None:
-    keys = [key for key in map(_key, ids) if key]
+    keys = [key for key in map(_parse_attempt_key, ids) if key]
     if keys:
-        conn.execute(_MARK_REMOVED, [{**key, "at": micros(at)} for key in keys])
+        conn.execute(_MARK_REMOVED, [{**key, "at": to_micros(at)} for key in keys])
 
 
-def _key(attempt_id: str) -> dict[str, Any] | None:
+def _parse_attempt_key(attempt_id: str) -> dict[str, Any] | None:
     try:
         id = AttemptId.parse(attempt_id)
     except ValueError:
         return None
-    if storable(attempt_id) != attempt_id:
+    if make_storable(attempt_id) != attempt_id:
         return None
     numbers = {"attempt": id.attempt, "task_index": id.index, "number": id.number}
     return {"job_id": id.job_id, "role": id.role, **numbers}
 
 
-def record_of(job_id: str, row: Row[Any]) -> TaskRecord:
+def task_record_from_row(job_id: str, row: Row[Any]) -> TaskRecord:
     return TaskRecord(
         job_id=job_id,
         attempt=row.attempt,
-        task=task_of(row),
+        task=task_from_row(row),
         attempt_id=str(AttemptId(job_id, row.attempt, row.role, row.task_index, row.number)),
-        logs_removed_at=maybe_instant(row.logs_removed_at),
+        logs_removed_at=from_optional_micros(row.logs_removed_at),
     )

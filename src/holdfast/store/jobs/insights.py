@@ -1,31 +1,30 @@
-"""What was concluded of jobs that have ended; and which of their tasks failed, the first of them first."""
+"""Insights of finished jobs, and their failed tasks in order of failure."""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 from sqlalchemy import Connection, bindparam, text
 
-from holdfast.core.messages import map_texts, pack, unpack
+from holdfast.core.messages import map_texts, pack_message, unpack_message
 from holdfast.core.records import TaskRecord
 from holdfast.core.states import TaskState
 from holdfast.core.verdicts import Diagnosis, Efficiency, Finding, Insight
 
-from ..rows import storable
-from .history import record_of
+from ..rows import make_storable
+from ..statements import build_upsert
+from ..tables import job_insights
+from .history import task_record_from_row
+
+T = TypeVar("T")
 
 _DIAGNOSIS = TypeAdapter(Diagnosis | None)
 _EFFICIENCY = TypeAdapter(Efficiency | None)
 _FINDINGS = TypeAdapter(tuple[Finding, ...])
 
-_SAVE = text(
-    "INSERT INTO job_insights (job_seq, attempt, diagnosis_json, efficiency_json, findings_json)"
-    " VALUES (:job_seq, :attempt, :diagnosis, :efficiency, :findings)"
-    " ON CONFLICT (job_seq) DO UPDATE SET attempt = excluded.attempt, diagnosis_json = excluded.diagnosis_json,"
-    " efficiency_json = excluded.efficiency_json, findings_json = excluded.findings_json"
-)
+_SAVE = build_upsert(job_insights)
 _GET = text("SELECT * FROM job_insights WHERE job_seq = :job_seq")
 _MANY = text("SELECT job_seq, diagnosis_json FROM job_insights WHERE job_seq IN :seqs").bindparams(
     bindparam("seqs", expanding=True)
@@ -39,49 +38,53 @@ _ENDED = text(
 
 
 def save_insight(conn: Connection, job_seq: int, attempt: int, insight: Insight) -> None:
-    """In place of what was kept before."""
+    """Save an insight, replacing an earlier one."""
     values = {
         "job_seq": job_seq,
         "attempt": attempt,
-        "diagnosis": _json(_DIAGNOSIS, insight.diagnosis),
-        "efficiency": _json(_EFFICIENCY, insight.efficiency),
-        "findings": _json(_FINDINGS, insight.findings),
+        "diagnosis_json": _dump_json(_DIAGNOSIS, insight.diagnosis),
+        "efficiency_json": _dump_json(_EFFICIENCY, insight.efficiency),
+        "findings_json": _dump_json(_FINDINGS, insight.findings),
     }
     conn.execute(_SAVE, values)
 
 
 def find_insight(conn: Connection, job_seq: int) -> Insight | None:
-    """None when nothing is kept of that job. ValueError where it cannot be read."""
+    """Return the insight of a job, or None. ValueError if it cannot be read."""
     row = conn.execute(_GET, {"job_seq": job_seq}).one_or_none()
     if row is None:
         return None
     return Insight(
-        diagnosis=map_texts(_DIAGNOSIS.validate_json(row.diagnosis_json), unpack) if row.diagnosis_json else None,
-        findings=map_texts(_FINDINGS.validate_json(row.findings_json), unpack) if row.findings_json else (),
-        efficiency=map_texts(_EFFICIENCY.validate_json(row.efficiency_json), unpack) if row.efficiency_json else None,
+        diagnosis=_load_json(_DIAGNOSIS, row.diagnosis_json),
+        findings=_load_json(_FINDINGS, row.findings_json) or (),
+        efficiency=_load_json(_EFFICIENCY, row.efficiency_json),
     )
 
 
 def find_diagnoses(conn: Connection, job_seqs: list[int]) -> dict[int, Diagnosis]:
-    """Of those jobs that have one that is kept and can be read."""
+    """Map each job that has a readable diagnosis to it."""
     if not job_seqs:
         return {}
     found: dict[int, Diagnosis] = {}
     for row in conn.execute(_MANY, {"seqs": job_seqs}):
         with suppress(ValueError):  # damaged, or written by another version
-            diagnosis = map_texts(_DIAGNOSIS.validate_json(row.diagnosis_json or "null"), unpack)
+            diagnosis = _load_json(_DIAGNOSIS, row.diagnosis_json)
             if diagnosis is not None:
                 found[row.job_seq] = diagnosis
     return found
 
 
-def ended_tasks(
+def list_ended_tasks(
     conn: Connection, job_id: str, job_seq: int, attempt: int, states: tuple[TaskState, ...], limit: int
 ) -> list[TaskRecord]:
-    """The newest try of each task of one attempt that ended so, those that ended first first."""
+    """Return the newest try of each task of one attempt that ended in these states, earliest end first."""
     key = {"job_seq": job_seq, "attempt": attempt, "states": [state.value for state in states], "limit": limit}
-    return [record_of(job_id, row) for row in conn.execute(_ENDED, key)]
+    return [task_record_from_row(job_id, row) for row in conn.execute(_ENDED, key)]
 
 
-def _json(adapter: TypeAdapter[Any], value: Any) -> str | None:
-    return storable(adapter.dump_json(map_texts(value, pack)).decode()) if value else None
+def _dump_json(adapter: TypeAdapter[Any], value: Any) -> str | None:
+    return make_storable(adapter.dump_json(map_texts(value, pack_message)).decode()) if value else None
+
+
+def _load_json(adapter: TypeAdapter[T], text: str | None) -> T | None:
+    return map_texts(adapter.validate_json(text), unpack_message) if text else None

@@ -1,33 +1,33 @@
-"""The secret values that a job was given: its own, and the variables of datasets and of its group's MLflow."""
+"""Secret values of a job: its own, and the variables of datasets and of its group's MLflow."""
 
 from __future__ import annotations
 
 from sqlalchemy import Connection
 
 from holdfast.core.job import Job
-from holdfast.core.masking import secret_values, variable_values
+from holdfast.core.masking import list_secret_values, list_variable_values
 
 from .. import datasets, people
 from .records import load_job
 
 
-def values_given_to(conn: Connection, job_id: str) -> list[str]:
-    """Those long enough to be hidden, as of now; none when there is no such job."""
+def list_job_secret_values(conn: Connection, job_id: str) -> list[str]:
+    """Return the current values that are long enough to be masked; none if the job does not exist."""
     job = load_job(conn, job_id)
     if job is None:
         return []
-    return [*secret_values(job.secrets), *_variables(conn, job)]
+    return [*list_secret_values(job.secrets), *_list_variable_values(conn, job)]
 
 
-def _variables(conn: Connection, job: Job) -> list[str]:
-    """A variable that was changed since the job ran is not among them."""
+def _list_variable_values(conn: Connection, job: Job) -> list[str]:
+    """Return current values only: a variable that was changed since the job ran is not included."""
     names = [
         each.name
         for each in datasets.list_datasets(conn)
         if each.kind == "env" and (each.everyone or job.group in each.groups or each.name in job.datasets)
     ]
-    given = list(datasets.variables_of(conn, names).values()) if names else []
-    mlflow = people.group_mlflow(conn, job.group)
+    given = list(datasets.load_dataset_variables(conn, names).values()) if names else []
+    mlflow = people.load_group_mlflow(conn, job.group)
     if mlflow is not None:
         given += [dict(mlflow.tracking_envs), dict(mlflow.artifact_envs)]
-    return [value for each in given for value in variable_values(each)]
+    return [value for each in given for value in list_variable_values(each)]

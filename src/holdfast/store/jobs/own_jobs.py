@@ -1,4 +1,4 @@
-"""How many jobs a user has in each state: ranges of one index, read no further than anybody would count."""
+"""Number of a user's jobs in each state: ranges of one index, counted up to a limit."""
 
 from __future__ import annotations
 
@@ -9,28 +9,32 @@ from sqlalchemy import Connection, text
 
 from holdfast.core.states import JobState
 
-from ..rows import HOUR, micros, storable
-from ..statements import MAX_INT, any_of, list_value, marked
+from ..rows import MICROS_PER_HOUR, make_storable, to_micros
+from ..statements import MAX_INT, build_any_of, format_placeholders, to_list_value
 
 _FIRST_SINCE = text("SELECT min(first_seq) FROM job_hours WHERE hour >= :hour")
 
 
-def count_own(
+def count_own_jobs(
     conn: Connection, user: str, groups: Sequence[str] | None, since: datetime, most: int
 ) -> dict[JobState, int]:
-    """Jobs that are not final, and final ones submitted since the hour of `since`; of these groups, or of all. Counts
-    end at `most`."""
-    low = conn.scalar(_FIRST_SINCE, {"hour": micros(since) // HOUR})
+    """Count jobs that are not final, and final ones submitted since the hour of `since`, of these groups or of all.
+    Counts end at `most`."""
+    low = conn.scalar(_FIRST_SINCE, {"hour": to_micros(since) // MICROS_PER_HOUR})
     recent = MAX_INT if low is None else low
-    return {state: _count(conn, user, groups, state, recent if state.final else 0, most) for state in JobState}
+    return {
+        state: _count_jobs_in_state(conn, user, groups, state, recent if state.final else 0, most) for state in JobState
+    }
 
 
-def _count(conn: Connection, user: str, groups: Sequence[str] | None, state: JobState, low: int, most: int) -> int:
-    within = "" if groups is None else f" AND {any_of(conn, 'group_name')}"
+def _count_jobs_in_state(
+    conn: Connection, user: str, groups: Sequence[str] | None, state: JobState, low: int, most: int
+) -> int:
+    within = "" if groups is None else f" AND {build_any_of(conn, 'group_name')}"
     sql = (
         "SELECT count(*) FROM (SELECT 1 FROM jobs WHERE user_name = {} AND state = {} AND seq >= {}"  # noqa: S608
         f"{within} LIMIT {{}}) AS found"
     )
-    chosen = () if groups is None else (list_value(conn, groups),)
-    values = (storable(user), state.value, low, *chosen, most)
-    return int(conn.exec_driver_sql(marked(conn, sql), values).scalar_one())
+    chosen = () if groups is None else (to_list_value(conn, groups),)
+    values = (make_storable(user), state.value, low, *chosen, most)
+    return int(conn.exec_driver_sql(format_placeholders(conn, sql), values).scalar_one())

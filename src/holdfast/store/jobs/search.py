@@ -1,12 +1,12 @@
-"""Which jobs have this text in their name or id: from an index of letter triples, which both databases have."""
+"""Text search in names and ids of jobs, by the trigram index of both databases."""
 
 from __future__ import annotations
 
 from sqlalchemy import Connection, text
 
-_TRIPLE = 3
-_MAX_TRIPLES = 5  # of a long text
-_MAX_BEGINNINGS = 200  # triples that may begin with a shorter text
+_TRIGRAM_SIZE = 3
+_MAX_TRIGRAMS = 5  # of a long text
+_MAX_PREFIX_TERMS = 200  # trigrams that begin with a shorter text
 
 _SQLITE = text(
     "SELECT rowid FROM job_search WHERE job_search MATCH :query AND rowid >= :low AND rowid < :high"
@@ -19,41 +19,41 @@ _POSTGRES = text(
 )
 
 
-def newest_hits(conn: Connection, needle: str, low: int, high: int, most: int) -> list[int] | None:
-    """The newest jobs with low <= seq < high that may have the text: look again at each. None when the index is no
+def find_newest_hits(conn: Connection, needle: str, low: int, high: int, most: int) -> list[int] | None:
+    """Return the newest jobs with low <= seq < high that may contain the text: check each. None if the index cannot
     help. `needle` is folded and storable.
     """
     values = {"low": low, "high": high, "most": most}
     if conn.dialect.name != "sqlite":
-        if len(needle) < _TRIPLE:
+        if len(needle) < _TRIGRAM_SIZE:
             return None
-        return list(conn.scalars(_POSTGRES, {**values, "pattern": like_pattern(needle)}))
-    query = match_query(needle) if len(needle) >= _TRIPLE else _beginnings_query(conn, needle)
+        return list(conn.scalars(_POSTGRES, {**values, "pattern": build_like_pattern(needle)}))
+    query = build_match_query(needle) if len(needle) >= _TRIGRAM_SIZE else _build_prefix_query(conn, needle)
     if not query:
         return [] if query == "" else None
     return list(conn.scalars(_SQLITE, {**values, "query": query}))
 
 
-def match_query(needle: str) -> str:
-    """A few triples side by side, from the end, where names and ids differ most; more would cost more than they rule
-    out. Each is quoted: nothing in it has a meaning of its own.
+def build_match_query(needle: str) -> str:
+    """Build a query of a few trigrams from the end, where names and ids differ most; more would cost more than they
+    exclude. Each is quoted, so that nothing in it is an operator.
     """
-    ends = range(len(needle), _TRIPLE - 1, -_TRIPLE)[:_MAX_TRIPLES]
-    return " AND ".join(_quoted(needle[end - _TRIPLE : end]) for end in ends)
+    ends = range(len(needle), _TRIGRAM_SIZE - 1, -_TRIGRAM_SIZE)[:_MAX_TRIGRAMS]
+    return " AND ".join(_quote_term(needle[end - _TRIGRAM_SIZE : end]) for end in ends)
 
 
-def like_pattern(needle: str) -> str:
+def build_like_pattern(needle: str) -> str:
     for special in "!%_":
         needle = needle.replace(special, "!" + special)
     return f"%{needle}%"
 
 
-def _beginnings_query(conn: Connection, needle: str) -> str | None:
-    """A text too short to be looked up is the beginning of some triples. Empty: of none; None: of too many."""
-    values = {"first": needle, "last": needle + "\U0010ffff", "limit": _MAX_BEGINNINGS + 1}
+def _build_prefix_query(conn: Connection, needle: str) -> str | None:
+    """Build a query for a text shorter than a trigram. Empty: no trigram begins with it; None: too many do."""
+    values = {"first": needle, "last": needle + "\U0010ffff", "limit": _MAX_PREFIX_TERMS + 1}
     terms = list(conn.scalars(_TERMS, values))
-    return None if len(terms) > _MAX_BEGINNINGS else " OR ".join(map(_quoted, terms))
+    return None if len(terms) > _MAX_PREFIX_TERMS else " OR ".join(map(_quote_term, terms))
 
 
-def _quoted(term: str) -> str:
+def _quote_term(term: str) -> str:
     return '"' + term.replace('"', '""') + '"'

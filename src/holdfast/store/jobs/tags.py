@@ -1,5 +1,5 @@
-"""Tags of jobs. A job's own row has them in order, for showing; `job_tags` has them the other way round, for finding.
-Both are written here, together.
+"""Tags of jobs. The row of a job has them in order, for display; `job_tags` maps tags to jobs, for search. Both are
+written here, together.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
-from holdfast.core.errors import NotFound, UserError
+from holdfast.core.errors import JobNotFound, UserError
 from holdfast.core.messages import msg
 from holdfast.core.records import NewEvent
 
-from ..rows import event_values, storable, to_json
+from ..rows import make_storable, to_json
 from .events import insert_events
+from .rows import event_to_row
 
 MAX_TAGS = 100  # of one job
 
@@ -26,39 +27,41 @@ _DELETE = text("DELETE FROM job_tags WHERE tag = :tag AND job_seq = :seq")
 
 
 def insert_tags(conn: Connection, job_seq: int, tags: Sequence[str]) -> None:
-    """For a job that was just inserted with these tags."""
-    conn.execute(_INSERT, [{"tag": storable(tag), "seq": job_seq} for tag in tags])
+    """Insert the tags of a new job."""
+    conn.execute(_INSERT, [{"tag": make_storable(tag), "seq": job_seq} for tag in tags])
 
 
 def add_tag(conn: Connection, job_id: str, tag: str, *, event: NewEvent) -> bool:
-    """With its event. False, and nothing written, when the job has the tag."""
-    row, tags = _tags_of(conn, job_id)
+    """Add a tag and its event; return False if the job already has the tag."""
+    row, tags = _load_tags(conn, job_id)
     if tag in tags:
         return False
     if len(tags) >= MAX_TAGS:
-        raise UserError(msg("A job has at most {most_tags} tags", most_tags=MAX_TAGS), hint=msg("Remove one first."))
+        raise UserError(
+            msg("A job can have at most {max_tags} tags", max_tags=MAX_TAGS), hint=msg("Remove a tag first.")
+        )
     insert_tags(conn, row.seq, [tag])
-    _set_tags(conn, row.seq, [*tags, tag], event)
+    _update_tags(conn, row.seq, [*tags, tag], event)
     return True
 
 
 def remove_tag(conn: Connection, job_id: str, tag: str, *, event: NewEvent) -> bool:
-    """With its event. False, and nothing written, when the job does not have the tag."""
-    row, tags = _tags_of(conn, job_id)
+    """Remove a tag and record the event; return False if the job does not have the tag."""
+    row, tags = _load_tags(conn, job_id)
     if tag not in tags:
         return False
-    conn.execute(_DELETE, {"tag": storable(tag), "seq": row.seq})
-    _set_tags(conn, row.seq, [each for each in tags if each != tag], event)
+    conn.execute(_DELETE, {"tag": make_storable(tag), "seq": row.seq})
+    _update_tags(conn, row.seq, [each for each in tags if each != tag], event)
     return True
 
 
-def _tags_of(conn: Connection, job_id: str) -> tuple[Row[Any], list[str]]:
-    row = conn.execute(_TAGS_OF, {"id": storable(job_id)}).one_or_none()
+def _load_tags(conn: Connection, job_id: str) -> tuple[Row[Any], list[str]]:
+    row = conn.execute(_TAGS_OF, {"id": make_storable(job_id)}).one_or_none()
     if row is None:
-        raise NotFound(msg("There is no job {job_id}", job_id=job_id))
+        raise JobNotFound(msg("Job {job_id} not found", job_id=job_id))
     return row, json.loads(row.tags_json) if row.tags_json else []
 
 
-def _set_tags(conn: Connection, seq: int, tags: Sequence[str], event: NewEvent) -> None:
+def _update_tags(conn: Connection, seq: int, tags: Sequence[str], event: NewEvent) -> None:
     conn.execute(_SET_TAGS, {"seq": seq, "tags_json": to_json(tags) if tags else None})
-    insert_events(conn, [event_values(seq, event)])
+    insert_events(conn, [event_to_row(seq, event)])

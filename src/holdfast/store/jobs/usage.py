@@ -1,7 +1,7 @@
-"""Which tries of tasks ran in a span of time, one by one or summed up.
+"""Tries of tasks that ran in a time range, as a list or as totals.
 
-They are found by when they started: those of the span and of some weeks before it. The few that began earlier still are
-either longer than those weeks, and have an index of their own, or belong to a job that is not over.
+They are found by start time: within the range and some weeks before it. The few that started earlier either ran longer
+than those weeks, and have their own index, or belong to a job that has not ended.
 """
 
 from __future__ import annotations
@@ -15,19 +15,22 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, text
 
 from holdfast.core.job import GIB, Resources
-from holdfast.core.metrics.usage import HOUR, Span, TaskUse, Total
-from holdfast.core.states import FINAL, JobState
+from holdfast.core.metrics.usage import HOUR, TaskUsage, TimeSpan, UsageTotal
+from holdfast.core.states import FINAL_STATES, JobState
 
-from ..rows import duration_micros, instant, maybe_instant, micros
-from ..tables import LONG_TRY
+from ..mapping import record_from_row
+from ..rows import duration_to_micros, from_optional_micros, to_micros
+from ..tables import LONG_TRY_MICROS
 
-_BEFORE = timedelta(microseconds=LONG_TRY)
+_LOOKBACK = timedelta(microseconds=LONG_TRY_MICROS)
 
-_FROM = "task_attempts t JOIN jobs j ON j.seq = t.job_seq"
-_RECENT = "t.started_at >= :early AND t.started_at < :end AND coalesce(t.finished_at, j.finished_at, :now) > :start"
-_LONG = f"t.finished_at - t.started_at > {LONG_TRY} AND t.started_at < :early AND t.finished_at > :start"
-_OPEN = "j.state IN :open AND t.started_at < :early AND t.finished_at IS NULL"
-_BRANCHES = (_RECENT, _LONG, _OPEN)
+_FROM_CLAUSE = "task_attempts t JOIN jobs j ON j.seq = t.job_seq"
+_RECENT_TRIES = (
+    "t.started_at >= :early AND t.started_at < :end AND coalesce(t.finished_at, j.finished_at, :now) > :start"
+)
+_LONG_TRIES = f"t.finished_at - t.started_at > {LONG_TRY_MICROS} AND t.started_at < :early AND t.finished_at > :start"
+_OPEN_TRIES = "j.state IN :open AND t.started_at < :early AND t.finished_at IS NULL"
+_BRANCHES = (_RECENT_TRIES, _LONG_TRIES, _OPEN_TRIES)
 
 _COLUMNS = (
     "t.job_seq, t.attempt, t.role, t.task_index, t.number, t.started_at,"
@@ -39,29 +42,31 @@ _AFTER = "(:at, :job_seq, :attempt, :role, :task_index, :number)"
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
-    """Some of a span's tries, and how to go on; None: these were the last."""
+class TaskUsagePage:
+    """A page of tries, and the key of the next page; None: this is the last page."""
 
-    uses: tuple[TaskUse, ...]
+    uses: tuple[TaskUsage, ...]
     next: tuple[Any, ...] | None
 
 
-def first_start(conn: Connection) -> datetime | None:
-    """When anything ever started."""
-    return maybe_instant(conn.scalar(text("SELECT min(started_at) FROM task_attempts WHERE started_at IS NOT NULL")))
+def find_first_start(conn: Connection) -> datetime | None:
+    """Return when the first task ever started."""
+    return from_optional_micros(
+        conn.scalar(text("SELECT min(started_at) FROM task_attempts WHERE started_at IS NOT NULL"))
+    )
 
 
-def any_use(conn: Connection, span: Span, now: datetime) -> bool:
-    """Whether anything ran within the span."""
+def has_usage(conn: Connection, span: TimeSpan, now: datetime) -> bool:
+    """Whether a task ran within the time range."""
     quick = text("SELECT 1 FROM task_attempts WHERE started_at >= :start AND started_at < :end LIMIT 1")
-    values = _values(span, now)
+    values = _build_query_values(span, now)
     if conn.scalar(quick, {key: values[key] for key in ("start", "end")}):
         return True
-    return any(conn.scalar(_select("1", branch, "LIMIT 1"), values) for branch in _BRANCHES)
+    return any(conn.scalar(_build_usage_query("1", branch, "LIMIT 1"), values) for branch in _BRANCHES)
 
 
-def totals(conn: Connection, span: Span, now: datetime) -> list[Total]:
-    """Summed up by the database. Only jobs of one role: what each task of the others had is in their specs."""
+def compute_usage_totals(conn: Connection, span: TimeSpan, now: datetime) -> list[UsageTotal]:
+    """Sum up usage in the database, of jobs with one role only: requests of other roles are in the specs."""
     least, most = ("min", "max") if conn.dialect.name == "sqlite" else ("least", "greatest")
     lasted = (
         f"CAST({most}(0, {least}(coalesce(t.finished_at, j.finished_at, :now), :until)"
@@ -69,60 +74,72 @@ def totals(conn: Connection, span: Span, now: datetime) -> list[Total]:
     )
     sums = ", ".join(f"sum({lasted} * j.{what} / j.task_count) AS {what}" for what in ("cpu", "gpu", "memory"))
     columns = f"j.group_name, j.user_name, count(*) AS tasks, {sums}"
-    found: list[Total] = []
+    found: list[UsageTotal] = []
     for branch in _BRANCHES:
         rest = "AND j.role_count = 1 GROUP BY j.group_name, j.user_name"
-        rows = conn.execute(_select(columns, branch, rest), _values(span, now))
-        found.extend(map(_total, rows))
+        rows = conn.execute(_build_usage_query(columns, branch, rest), _build_query_values(span, now))
+        found.extend(map(_total_from_row, rows))
     return found
 
 
-def uses(
-    conn: Connection, span: Span, now: datetime, after: tuple[Any, ...] | None, limit: int, *, many_roles: bool = False
-) -> Portion:
-    """Tries that ran within the span, in portions; `many_roles`: only those of jobs with several."""
+def list_task_usage(
+    conn: Connection,
+    span: TimeSpan,
+    now: datetime,
+    after: tuple[Any, ...] | None,
+    limit: int,
+    *,
+    many_roles: bool = False,
+) -> TaskUsagePage:
+    """Return a page of tries that ran within the range; `many_roles`: only of jobs with several roles."""
     only = "AND j.role_count > 1 " if many_roles else ""
     rows: list[Row[Any]] = []
     if after is None:
-        for branch in (_LONG, _OPEN):
-            rows.extend(conn.execute(_select(_COLUMNS, branch, f"{only}ORDER BY {_KEY}"), _values(span, now)))
-    recent = _recent(conn, span, now, after, limit, only)
+        for branch in (_LONG_TRIES, _OPEN_TRIES):
+            rows.extend(
+                conn.execute(
+                    _build_usage_query(_COLUMNS, branch, f"{only}ORDER BY {_KEY}"), _build_query_values(span, now)
+                )
+            )
+    recent = _select_recent_tries(conn, span, now, after, limit, only)
     more = tuple(recent[-1][5:6]) + tuple(recent[-1][:5]) if len(recent) == limit else None
-    roles = _Roles(conn)
-    return Portion(tuple(_use(row, roles) for row in [*rows, *recent]), more)
+    roles = _RoleResources(conn)
+    return TaskUsagePage(tuple(_task_use_from_row(row, roles) for row in [*rows, *recent]), more)
 
 
-def _recent(
-    conn: Connection, span: Span, now: datetime, after: tuple[Any, ...] | None, limit: int, only: str
+def _select_recent_tries(
+    conn: Connection, span: TimeSpan, now: datetime, after: tuple[Any, ...] | None, limit: int, only: str
 ) -> Sequence[Row[Any]]:
-    values = {**_values(span, now), "limit": limit}
+    values = {**_build_query_values(span, now), "limit": limit}
     behind = ""
     if after is not None:
         behind = f"AND ({_KEY}) > {_AFTER} "
         names = ("at", "job_seq", "attempt", "role", "task_index", "number")
         values |= dict(zip(names, after, strict=True)) | {"early": after[0]}
-    return conn.execute(_select(_COLUMNS, _RECENT, f"{only}{behind}ORDER BY {_KEY} LIMIT :limit"), values).all()
+    return conn.execute(
+        _build_usage_query(_COLUMNS, _RECENT_TRIES, f"{only}{behind}ORDER BY {_KEY} LIMIT :limit"), values
+    ).all()
 
 
-def _select(columns: str, branch: str, rest: str) -> Any:
-    sql = f"SELECT {columns} FROM {_FROM} WHERE {branch} {rest}"  # noqa: S608
-    return text(sql).bindparams(bindparam("open", expanding=True)) if branch is _OPEN else text(sql)
+def _build_usage_query(columns: str, branch: str, rest: str) -> Any:
+    sql = f"SELECT {columns} FROM {_FROM_CLAUSE} WHERE {branch} {rest}"  # noqa: S608
+    return text(sql).bindparams(bindparam("open", expanding=True)) if branch is _OPEN_TRIES else text(sql)
 
 
-def _values(span: Span, now: datetime) -> dict[str, Any]:
+def _build_query_values(span: TimeSpan, now: datetime) -> dict[str, Any]:
     return {
-        "start": micros(span.start),
-        "end": micros(span.end),
-        "early": micros(span.start - _BEFORE),
-        "now": micros(now),
-        "until": micros(min(span.end, now)),
-        "open": [state.value for state in JobState if state not in FINAL],
+        "start": to_micros(span.start),
+        "end": to_micros(span.end),
+        "early": to_micros(span.start - _LOOKBACK),
+        "now": to_micros(now),
+        "until": to_micros(min(span.end, now)),
+        "open": [state.value for state in JobState if state not in FINAL_STATES],
     }
 
 
-def _total(row: Row[Any]) -> Total:
-    hour = duration_micros(HOUR)
-    return Total(
+def _total_from_row(row: Row[Any]) -> UsageTotal:
+    hour = duration_to_micros(HOUR)
+    return UsageTotal(
         group=row.group_name,
         user=row.user_name,
         tasks=row.tasks,
@@ -132,8 +149,8 @@ def _total(row: Row[Any]) -> Total:
     )
 
 
-class _Roles:
-    """What a task of each role is given; of jobs with several it is read from what was submitted, once each."""
+class _RoleResources:
+    """Resources of a task of each role; for jobs with several roles, read once from the spec."""
 
     def __init__(self, conn: Connection) -> None:
         self._conn = conn
@@ -154,16 +171,12 @@ class _Roles:
 _SPEC = text("SELECT spec_json FROM job_specs WHERE job_seq = :seq")
 
 
-def _use(row: Row[Any], roles: _Roles) -> TaskUse:
-    return TaskUse(
+def _task_use_from_row(row: Row[Any], roles: _RoleResources) -> TaskUsage:
+    return record_from_row(
+        TaskUsage,
+        row,
         job_id=row.id,
         job_name=row.name,
-        user=row.user_name,
-        group=row.group_name,
         task=f"{row.role}-{row.task_index}",
-        attempt=row.attempt,
-        number=row.number,
-        started_at=instant(row.started_at),
-        finished_at=maybe_instant(row.finished_at),
         resources=roles.resources(row),
     )

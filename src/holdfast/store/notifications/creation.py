@@ -1,7 +1,7 @@
-"""Making notices, within what one user is told of in an hour.
+"""Creates notifications within the hourly limit of each user.
 
-What happens is counted, not the notices of it: one event that three recipients are told of counts once. Above the
-limit events are left out for a while; every recipient that misses some is told so at once, and how many afterwards.
+Events are counted, not notifications: an event with three recipients counts once. Above the limit, events are
+suppressed for a while; each affected recipient gets a warning at once, and the number of events afterwards.
 """
 
 from __future__ import annotations
@@ -15,176 +15,172 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection, func, select, update
 
 from holdfast.core.messages import msg
-from holdfast.core.notifications import URGENT, NotificationEvent, Way
+from holdfast.core.notifications import URGENT_EVENTS, Channel, NotificationEvent
 
-from ..rows import instant, micros, storable, to_json
+from ..mapping import record_from_row
+from ..rows import from_micros, make_storable, to_json, to_micros
 from ..tables import notices
-from .occurrences import Mark, move_mark
-from .records import NewNotification, address_of, insert_notification
+from .event_scan import ScanPosition, move_scan_position
+from .records import NewNotification, insert_notification, unseal_notification_address
 
-SPAN = timedelta(hours=1)
-URGENT_TIMES = 10  # as many of those that somebody has to act upon
-MAX_WARNED = 100  # addresses of one user that are told of what they miss
+RATE_PERIOD = timedelta(hours=1)
+URGENT_LIMIT_FACTOR = 10  # times the limit, for events that need an action
+MAX_WARNED_ADDRESSES = 100  # addresses of one user that get a warning
 
-Target = tuple[Way, str]
+Target = tuple[Channel, str]
 
 
-def make_notifications(
-    conn: Connection, before: Mark, after: Mark, made: Sequence[NewNotification], most_per_hour: int
+def create_notifications(
+    conn: Connection, before: ScanPosition, after: ScanPosition, made: Sequence[NewNotification], most_per_hour: int
 ) -> int | None:
-    """How many there are, with how far was looked; None, and nothing is done, when somebody else did it before."""
-    if not move_mark(conn, before, after):
+    """Create notifications and move the scan position; return how many. None: another scan did it before."""
+    if not move_scan_position(conn, before, after):
         return None
-    hours: dict[str, _Hour] = {}
+    hours: dict[str, _HourlyLimit] = {}
     for notification in made:
         if notification.user not in hours:
-            hours[notification.user] = _Hour(conn, notification.user, notification.created_at, most_per_hour)
-        hours[notification.user].take(notification)
+            hours[notification.user] = _HourlyLimit(conn, notification.user, notification.created_at, most_per_hour)
+        hours[notification.user].take_slot(notification)
     return sum(hour.made for hour in hours.values())
 
 
-def count_recent(conn: Connection, user: str, now: datetime) -> int:
-    """What a user was told of in the last hour, but for what somebody has to act upon."""
-    return len(_moments(conn, user, now)[False])
+def count_recent_events(conn: Connection, user: str, now: datetime) -> int:
+    """Count the events that a user was notified of in the last hour, without urgent ones."""
+    return len(_load_event_times(conn, user, now)[False])
 
 
 @dataclass(slots=True)
-class _Summary:
-    """A notice that waits until events are told again, and says then how many were not."""
+class _SuppressionSummary:
+    """A notification that is sent after a suppression, with the number of suppressed events."""
 
     seq: int
     notification: NewNotification
     count: int
 
 
-class _Hour:
-    """The last one of a user."""
+class _HourlyLimit:
+    """The hourly limit of a user."""
 
     def __init__(self, conn: Connection, user: str, now: datetime, most: int) -> None:
         self._conn = conn
-        self._bounds = {False: most, True: most * URGENT_TIMES}
-        self._moments = _moments(conn, user, now)
-        self._told: dict[str, bool] = {}  # what happened -> whether it is told
-        self._until, self._summaries = _pause(conn, user, now)
+        self._bounds = {False: most, True: most * URGENT_LIMIT_FACTOR}
+        self._event_times = _load_event_times(conn, user, now)
+        self._decisions: dict[str, bool] = {}  # event -> whether its notifications are sent
+        self._until, self._summaries = _load_suppression(conn, user, now)
         self.made = 0
 
-    def take(self, notification: NewNotification) -> None:
-        if notification.happening not in self._told:
-            self._told[notification.happening] = self._has_room(notification)
-        if self._told[notification.happening]:
-            self._insert(notification)
+    def take_slot(self, notification: NewNotification) -> None:
+        if notification.happening not in self._decisions:
+            self._decisions[notification.happening] = self._reserve_event(notification)
+        if self._decisions[notification.happening]:
+            self._insert_notification(notification)
         else:
-            self._leave_out(notification)
+            self._suppress_notification(notification)
 
-    def _has_room(self, notification: NewNotification) -> bool:
-        urgent, now = notification.event in URGENT, notification.created_at
-        moments = self._moments[urgent]
+    def _reserve_event(self, notification: NewNotification) -> bool:
+        urgent, now = notification.event in URGENT_EVENTS, notification.created_at
+        moments = self._event_times[urgent]
         if len(moments) < self._bounds[urgent] and (urgent or self._until is None or self._until <= now):
             moments.append(now)
             return True
         if self._until is None or self._until <= now:
-            # When half of them are an hour old: so there is one pause for many events, not one for each.
-            self._until = moments[(len(moments) - 1) // 2] + SPAN
+            # When half of them are an hour old: so there is one suppression for many events, not one for each.
+            self._until = moments[(len(moments) - 1) // 2] + RATE_PERIOD
         return False
 
-    def _leave_out(self, notification: NewNotification) -> None:
+    def _suppress_notification(self, notification: NewNotification) -> None:
         target = (notification.way, notification.address)
         known = self._summaries.get(target)
         assert self._until is not None
         if known is not None:
             known.count += 1
-            self._count(known)
-        elif len(self._summaries) < MAX_WARNED:
-            self._insert(_warning(notification, self._until, self._bounds[notification.event in URGENT]))
-            summary = _summary(notification, self._until, 1)
-            self._summaries[target] = _Summary(self._insert(summary, self._until), summary, 1)
+            self._update_summary_count(known)
+        elif len(self._summaries) < MAX_WARNED_ADDRESSES:
+            self._insert_notification(
+                _build_warning(notification, self._until, self._bounds[notification.event in URGENT_EVENTS])
+            )
+            summary = _build_summary(notification, self._until, 1)
+            self._summaries[target] = _SuppressionSummary(self._insert_notification(summary, self._until), summary, 1)
 
-    def _count(self, known: _Summary) -> None:
+    def _update_summary_count(self, known: _SuppressionSummary) -> None:
         assert self._until is not None
-        counted = _summary(known.notification, self._until, known.count)
-        values = {"subject": storable(counted.subject), "body_json": to_json(dict(counted.body))}
+        counted = _build_summary(known.notification, self._until, known.count)
+        values = {"subject": make_storable(counted.subject), "body_json": to_json(dict(counted.body))}
         self._conn.execute(update(notices).where(notices.c.seq == known.seq).values(values))
 
-    def _insert(self, notification: NewNotification, due_at: datetime | None = None) -> int:
+    def _insert_notification(self, notification: NewNotification, due_at: datetime | None = None) -> int:
         self.made += 1
         return insert_notification(self._conn, notification, due_at=due_at)
 
 
-def _moments(conn: Connection, user: str, now: datetime) -> dict[bool, list[datetime]]:
-    """When what a user was told of was noticed, oldest first; and the same of what is urgent."""
+def _load_event_times(conn: Connection, user: str, now: datetime) -> dict[bool, list[datetime]]:
+    """Load the times of recent events, oldest first, by whether they are urgent."""
     first = func.min(notices.c.created_at).label("first")
     recent = select(notices.c.happening, notices.c.event, first).where(
-        notices.c.user_name == storable(user),
-        notices.c.created_at > micros(now - SPAN),
+        notices.c.user_name == make_storable(user),
+        notices.c.created_at > to_micros(now - RATE_PERIOD),
         notices.c.event != NotificationEvent.LEFT_OUT.value,
     )
     found: dict[bool, list[datetime]] = {False: [], True: []}
     for row in conn.execute(recent.group_by(notices.c.happening, notices.c.event).order_by(first)):
-        found[NotificationEvent(row.event) in URGENT].append(instant(row.first))
+        found[NotificationEvent(row.event) in URGENT_EVENTS].append(from_micros(row.first))
     return found
 
 
-def _pause(conn: Connection, user: str, now: datetime) -> tuple[datetime | None, dict[Target, _Summary]]:
-    """Until when events are left out, and who will be told how many were; None: they are told."""
-    told = select(notices).where(
-        notices.c.user_name == storable(user),
-        notices.c.created_at > micros(now - SPAN),
+def _load_suppression(
+    conn: Connection, user: str, now: datetime
+) -> tuple[datetime | None, dict[Target, _SuppressionSummary]]:
+    """Load the end of the current suppression, or None, and its summaries by recipient."""
+    query = select(notices).where(
+        notices.c.user_name == make_storable(user),
+        notices.c.created_at > to_micros(now - RATE_PERIOD),
         notices.c.event == NotificationEvent.LEFT_OUT.value,
     )
     until: datetime | None = None
-    found: dict[Target, _Summary] = {}
-    for row in conn.execute(told).all():
+    found: dict[Target, _SuppressionSummary] = {}
+    for row in conn.execute(query).all():
         body = json.loads(row.body_json)
         ends = datetime.fromisoformat(body["left_out"]["until"])
         if ends <= now:
             continue
         until = max(ends, until or ends)
-        address = address_of(conn, row)
+        address = unseal_notification_address(conn, row)
         if body["left_out"]["count"] is not None and address is not None:
-            notification = NewNotification(
-                id=row.id,
-                user=row.user_name,
-                way=Way(row.way),
-                address=address,
-                event=NotificationEvent.LEFT_OUT,
-                happening=row.happening,
-                job_id=None,
-                subject=row.subject,
-                body=body,
-                created_at=instant(row.created_at),
-            )
-            found[notification.way, address] = _Summary(row.seq, notification, body["left_out"]["count"])
+            notification = record_from_row(NewNotification, row, address=address, job_id=None)
+            found[notification.way, address] = _SuppressionSummary(row.seq, notification, body["left_out"]["count"])
     return until, found
 
 
-# -- what is said
+# -- texts
 
 
-def _warning(notification: NewNotification, until: datetime, most: int) -> NewNotification:
+def _build_warning(notification: NewNotification, until: datetime, most: int) -> NewNotification:
     subject = msg(
-        "More than {most} events in an hour: others are left out here until {until}", most=most, until=_show(until)
+        "More than {limit} events in an hour: further notifications are suppressed until {until}",
+        limit=most,
+        until=_format_time(until),
     )
     but = (
         ""
-        if notification.event in URGENT
-        else msg(" Held tasks and debuggers that wait for you are told of all the same.")
+        if notification.event in URGENT_EVENTS
+        else msg(" You still get notifications about held tasks and waiting debuggers.")
     )
-    text = msg("{subject}.{but} Afterwards you are told how many were left out.", subject=subject, but=but)
-    return _of_left_out(notification, subject, text, until, None)
+    text = msg("{subject}.{but} You then get a summary with the number of suppressed events.", subject=subject, but=but)
+    return _build_suppression_notification(notification, subject, text, until, None)
 
 
-def _summary(notification: NewNotification, until: datetime, count: int) -> NewNotification:
+def _build_summary(notification: NewNotification, until: datetime, count: int) -> NewNotification:
     what = msg("1 event was") if count == 1 else msg("{count} events were", count=count)
     subject = msg(
-        "{what} left out here from {created_at} until {until}",
+        "{what} suppressed from {created_at} to {until}",
         what=what,
-        created_at=_show(notification.created_at),
-        until=_show(until),
+        created_at=_format_time(notification.created_at),
+        until=_format_time(until),
     )
-    return _of_left_out(notification, subject, f"{subject}.\nNext: holdfast ls", until, count)
+    return _build_suppression_notification(notification, subject, f"{subject}.\nNext: holdfast ls", until, count)
 
 
-def _of_left_out(
+def _build_suppression_notification(
     notification: NewNotification, subject: str, text: str, until: datetime, count: int | None
 ) -> NewNotification:
     id = f"notice-{secrets.token_hex(8)}" if notification.event is not NotificationEvent.LEFT_OUT else notification.id
@@ -205,5 +201,5 @@ def _of_left_out(
     )
 
 
-def _show(moment: datetime) -> str:
+def _format_time(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M} UTC"

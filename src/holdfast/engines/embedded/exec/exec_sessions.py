@@ -1,7 +1,7 @@
-"""Letting people into tasks: commands run beside the task's own, connections to its ports, a look at its processes.
+"""Exec sessions in tasks: commands that run beside the task's own, connections to its ports, lists of its processes.
 
-What goes in is a small program, runtime/enter.py, one for each session. Nothing is kept of sessions on disk: they end
-with the server.
+Each session is one helper process, runtime/exec_helper. Nothing of a session is stored on disk: it ends with the
+server.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ from typing import Any, NamedTuple, TypeVar
 
 from holdfast.core.attempt_id import AttemptId
 from holdfast.core.messages import msg
-from holdfast.engines.base import Command, ExecRefused, Inside, Isolation, ProcessInfo, Session
+from holdfast.engines.base import ExecCommand, ExecKind, ExecRefused, ExecSession, Isolation, ProcessInfo
 from holdfast.tcp_listeners import list_listeners
 
 from .. import libc
 from ..folder_content import Claim, StartNote
-from ..libc import Dup, Open
-from ..lifecycle import ending
-from ..lifecycle.live_tasks import pids_of
-from ..lifecycle.places import Places
-from ..lifecycle.reviving import revived_of
-from ..processes import COOKIE
+from ..libc import DupAction, OpenAction
+from ..lifecycle import killing
+from ..lifecycle.live_tasks import get_sandbox_pids
+from ..lifecycle.task_folders import TaskFolders
+from ..lifecycle.task_reviver import get_revived_folder
+from ..processes import COOKIE, is_in_namespace
 from ..sandbox.interpreter import Interpreter
 from ..sandbox.render import CAPABILITIES
-from ..sandbox.site import Site
-from ..sandbox.spawning import memory_file
+from ..sandbox.site import SandboxSite
+from ..sandbox.spawning import make_memory_file
 from ..sandbox_paths import HOME, PATH
 from ..task_folder import TaskFolder, is_safe_id
 from . import py_spy as spy
-from .session import EmbeddedSession, Helper, bounded
-from .task_listeners import list_namespace_pids, own_hosts
+from .session import EmbeddedSession, HelperProcess, clamp_size
+from .task_listeners import find_own_hosts, list_namespace_pids
 from .task_processes import list_task_processes
 
 T = TypeVar("T")
 
 _RUNTIME = str(Path(__file__).parents[3] / "runtime")
-_ENTER = "import sys; sys.path.append(sys.argv[1]); import enter; enter.main()"
-_CONTROL_FD, _REQUEST_FD, _PROGRAM_FD = 3, 4, 5  # as runtime/enter.py knows them
-_HIGH = 100  # sources of descriptors lie above every target
-_TIMEOUT = 30.0  # seconds a helper may take until it is inside
-_AGAIN = 0.02  # seconds between two tries to enter a task that is still being set up
-_CONNECT = 10.0  # seconds
-_LARGE_PIPE = 256 * 1024  # bytes; all pipes of a user together may hold only so much
-_MAX_WORD_LENGTH = 128 * 1024 - 1  # of the kernel, for one argument or variable
-_MAX_WORDS = 1024 * 1024
-_NUMBERS = {
+_START_HELPER = "import sys; sys.path.append(sys.argv[1]); from exec_helper.main import main; main()"
+_CONTROL_FD, _REQUEST_FD, _PROGRAM_FD = 3, 4, 5  # as in runtime/exec_helper
+_FIRST_SOURCE_FD = 100  # source descriptors are above every target
+_TIMEOUT = 30.0  # seconds until a helper must be inside the task
+_RETRY_INTERVAL = 0.02  # seconds between two attempts on a task that is still starting
+_CONNECT_TIMEOUT = 10.0  # seconds
+_LARGE_PIPE_SIZE = 256 * 1024  # bytes; the kernel limits the total of a user's pipes
+_MAX_WORD_LENGTH = 128 * 1024 - 1  # the kernel's limit for one argument or variable
+_MAX_WORDS_LENGTH = 1024 * 1024
+_CAPABILITY_NUMBERS = {
     name: number
     for number, name in enumerate(
         (
@@ -64,11 +64,11 @@ _NUMBERS = {
         )
     )
 }  # fmt: skip
-_ALLOWED = sum(1 << _NUMBERS[name.removeprefix("CAP_")] for name in CAPABILITIES)
+_ALLOWED_CAPABILITIES = sum(1 << _CAPABILITY_NUMBERS[name.removeprefix("CAP_")] for name in CAPABILITIES)
 
 
-class Door(NamedTuple):
-    """A task that can be entered."""
+class ExecTarget(NamedTuple):
+    """A task that accepts sessions."""
 
     folder: TaskFolder
     note: StartNote
@@ -78,81 +78,83 @@ class Door(NamedTuple):
     home: str
 
 
-class Spawned(NamedTuple):
-    """A helper on its way into a task."""
+class SpawnedHelper(NamedTuple):
+    """A helper process that is joining a task."""
 
     pid: int
     control: socket.socket
-    ends: list[int]  # ours, of the command's stdin, stdout and stderr; none with a terminal
+    ends: list[int]  # our ends of stdin, stdout and stderr; none with a terminal
 
 
-class StillSettingUp(ExecRefused):
-    """It will be there in a moment."""
+class TaskNotReady(ExecRefused):
+    """The task is still starting."""
 
 
-class Entering:
-    def __init__(self, places: Places, site: Site, in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]) -> None:
+class ExecSessions:
+    def __init__(
+        self, places: TaskFolders, site: SandboxSite, in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]
+    ) -> None:
         self._places = places
         self._site = site
         self._in_thread = in_thread
         self._interpreter = Interpreter()
-        self._spy = spy.Spy()
-        self._sessions: dict[EmbeddedSession, str] = {}  # those whose command runs -> attempt id
+        self._spy = spy.PySpy()
+        self._sessions: dict[EmbeddedSession, str] = {}  # sessions with a running command -> attempt id
 
-    def use_site(self, site: Site) -> None:
+    def use_site(self, site: SandboxSite) -> None:
         self._site = site
 
-    async def enter(self, attempt_id: str, command: Command) -> Session:
+    async def open_session(self, attempt_id: str, command: ExecCommand) -> ExecSession:
         _check_command(command)
-        helper, ends = await _soon(lambda: self._send_in(attempt_id, command))
+        helper, ends = await _retry_until_ready(lambda: self._start_helper(attempt_id, command))
         try:
-            word, terminal = await helper.first_word(_TIMEOUT)
+            word, terminal = await helper.read_first_message(_TIMEOUT)
             if word != "ready":
-                raise ExecRefused(_why(word))
+                raise ExecRefused(_describe_refusal(word))
         except BaseException as error:
             helper.kill()
-            _close(ends)
+            _close_all(ends)
             if isinstance(error, TimeoutError):
-                raise ExecRefused(msg("The task does not answer: it may be stopped, or short of memory.")) from error
+                raise ExecRefused(msg("The task is not responding. It may be paused or out of memory.")) from error
             raise
-        session = self._session(helper, ends, terminal)
+        session = self._make_session(helper, ends, terminal)
         self._sessions[session] = attempt_id
         helper.ended.add_done_callback(lambda _: self._sessions.pop(session, None))
-        await self._see_that_it_stays(attempt_id, session)
+        await self._check_still_running(attempt_id, session)
         return session
 
-    async def _send_in(self, attempt_id: str, command: Command) -> tuple[Helper, list[int]]:
-        """A helper on its way, and our ends of the command's pipes; also when nobody waits for it any more."""
-        work = asyncio.ensure_future(self._in_thread(lambda: self._spawn(attempt_id, command)))
+    async def _start_helper(self, attempt_id: str, command: ExecCommand) -> tuple[HelperProcess, list[int]]:
+        """Return a started helper and our ends of the command's pipes; kill it if the caller is cancelled."""
+        work = asyncio.ensure_future(self._in_thread(lambda: self._spawn_helper(attempt_id, command)))
         try:
             pid, control, ends = await asyncio.shield(work)
         except asyncio.CancelledError:
-            work.add_done_callback(_give_up)
+            work.add_done_callback(_kill_spawned)
             raise
         except OSError as error:
             raise ExecRefused(
-                msg("The task cannot be entered: {strerror}.", strerror=error.strerror or error)
+                msg("Cannot open a session in the task: {error}.", error=error.strerror or error)
             ) from error
-        return Helper(pid, control), ends
+        return HelperProcess(pid, control), ends
 
-    async def _see_that_it_stays(self, attempt_id: str, session: EmbeddedSession) -> None:
-        """Without a namespace that ends with the task, who came in while the others were ended would stay behind."""
+    async def _check_still_running(self, attempt_id: str, session: EmbeddedSession) -> None:
+        """Close the session if the task has ended. Without a PID namespace it would outlive the task."""
         if self._site.isolation is Isolation.NONE:
             try:
-                await self._in_thread(lambda: self._door(attempt_id))
+                await self._in_thread(lambda: self._find_target(attempt_id))
             except BaseException:
                 session.close()
                 raise
 
-    def _session(self, helper: Helper, ends: Sequence[int], terminal: int | None) -> EmbeddedSession:
+    def _make_session(self, helper: HelperProcess, ends: Sequence[int], terminal: int | None) -> EmbeddedSession:
         if terminal is not None:
             return EmbeddedSession(helper, terminal, os.dup(terminal), None, terminal)
         stdin, stdout, stderr = ends
         return EmbeddedSession(helper, stdout, stdin, stderr, None)
 
-    def helpers(self, attempt_id: str) -> tuple[int, ...]:
-        """The processes outside that wait for what sessions of this server run in a task. Safe in a thread."""
-        found = [session.helper for session, entered in list(self._sessions.items()) if entered == attempt_id]
+    def list_helpers(self, attempt_id: str) -> tuple[int, ...]:
+        """Return the pids of the helpers of this task's sessions. Thread-safe."""
+        found = [session.helper_pid for session, entered in list(self._sessions.items()) if entered == attempt_id]
         return tuple(pid for pid in found if pid is not None)
 
     def close(self) -> None:
@@ -161,200 +163,201 @@ class Entering:
         self._interpreter.close()
         self._spy.close()
 
-    # --- in a thread ----------------------------------------------------------------------------------------------
+    # --- blocking, in a thread ----------------------------------------------------------------------------------------
 
-    def _spawn(self, attempt_id: str, command: Command) -> Spawned:
-        door = self._door(attempt_id)
-        request = marshal.dumps(self._request(attempt_id, door, command))
+    def _spawn_helper(self, attempt_id: str, command: ExecCommand) -> SpawnedHelper:
+        task = self._find_target(attempt_id)
+        request = marshal.dumps(self._build_request(attempt_id, task, command))
         with ExitStack() as ours, ExitStack() as theirs:
 
-            def give(fd: int, target: int) -> Dup:
-                """One of its descriptors, moved out of the way of the numbers they will have there."""
-                source = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH)
+            def duplicate_fd(fd: int, target: int) -> DupAction:
+                """Return a descriptor of the child, moved above the target numbers."""
+                source = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_SOURCE_FD)
                 theirs.callback(os.close, source)
                 os.close(fd)
-                return Dup(source, target)
+                return DupAction(source, target)
 
             control, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.callback(control.close)
-            actions: list[Dup | Open] = [give(far.detach(), _CONTROL_FD), give(memory_file(request), _REQUEST_FD)]
-            if command.kind is Inside.STACKS:
-                actions.append(give(self._spy.open(), _PROGRAM_FD))
+            actions: list[DupAction | OpenAction] = [
+                duplicate_fd(far.detach(), _CONTROL_FD),
+                duplicate_fd(make_memory_file(request), _REQUEST_FD),
+            ]
+            if command.kind is ExecKind.STACK_DUMP:
+                actions.append(duplicate_fd(self._spy.open(), _PROGRAM_FD))
             ends: list[int] = []
             for target in range(3):
                 if command.terminal is not None:
-                    actions.append(Open(target, "/dev/null", os.O_RDWR))
+                    actions.append(OpenAction(target, "/dev/null", os.O_RDWR))
                     continue
-                end, far_end = _pipe(target, large=command.kind is Inside.SFTP)
+                end, far_end = _make_pipe(target, large=command.kind is ExecKind.SFTP)
                 ours.callback(os.close, end)
                 ends.append(end)
-                actions.append(give(far_end, target))
+                actions.append(duplicate_fd(far_end, target))
             program = self._interpreter.open()
             theirs.callback(os.close, program)
-            argv = [sys.executable, "-I", "-S", "-c", _ENTER, _RUNTIME]
+            argv = [sys.executable, "-I", "-S", "-c", _START_HELPER, _RUNTIME]
             pid = libc.spawn(argv, self._interpreter.env, actions, f"/proc/self/fd/{program}")
             ours.pop_all()
-            return Spawned(pid, control, ends)
+            return SpawnedHelper(pid, control, ends)
 
-    def _door(self, attempt_id: str) -> Door:
+    def _find_target(self, attempt_id: str) -> ExecTarget:
         if not is_safe_id(attempt_id):
-            raise ExecRefused(msg("There is no such task."))
-        task = self._places.folder(attempt_id)
+            raise ExecRefused(msg("Task not found."))
+        task = self._places.get_folder(attempt_id)
         if task.read_start() is None:
-            raise ExecRefused(msg("The task has not started, or nothing is left of it."))
-        folder = next((each for each in (task, revived_of(task)) if each.is_alive()), None)
+            raise ExecRefused(msg("The task has not started, or its files were deleted."))
+        folder = next((each for each in (task, get_revived_folder(task)) if each.is_alive()), None)
         note = folder.read_start() if folder is not None else None
         if folder is None or note is None:
             raise ExecRefused(msg("The task has ended."))
         claim = folder.read_claim()
-        found = pids_of(claim) if note.sandbox else (0, 0)
+        found = get_sandbox_pids(claim) if note.sandbox else (0, 0)
         if found is None or claim.pid is None:
-            raise StillSettingUp(msg("The task is still being set up. Try again in a moment."))
-        return Door(folder, note, claim, *found, HOME if note.sandbox else task["scratch"])
+            raise TaskNotReady(msg("The task is still being set up. Try again in a moment."))
+        return ExecTarget(folder, note, claim, *found, HOME if note.sandbox else task["scratch"])
 
-    def _request(self, attempt_id: str, door: Door, command: Command) -> dict[str, Any]:
+    def _build_request(self, attempt_id: str, task: ExecTarget, command: ExecCommand) -> dict[str, Any]:
         env = dict(command.env)
         if command.terminal is not None:
             env["TERM"] = command.terminal.term
         plain = {
             "PATH": PATH,
-            "HOME": door.home,
+            "HOME": task.home,
             "LANG": "C.UTF-8",
             "USER": self._site.user,
             "LOGNAME": self._site.user,
         }
         plain["HOLDFAST_ATTEMPT"] = attempt_id
-        if not door.note.sandbox:
-            env[COOKIE] = self._places.machine_name(attempt_id)
+        if not task.note.sandbox:
+            env[COOKIE] = self._places.get_machine_name(attempt_id)
         terminal = command.terminal
-        argv = spy.argv(command.process) if command.kind is Inside.STACKS else command.argv
+        argv = spy.build_argv(command.process) if command.kind is ExecKind.STACK_DUMP else command.argv
         return {
             "kind": str(command.kind),
-            "argv": [_bytes(word) for word in argv],
-            "script": _bytes(command.script),
-            "env": _bytes_of(env),
-            "plain_env": _bytes_of(plain),
-            "mark": (b"HOLDFAST_ATTEMPT", _bytes(attempt_id)),
-            "terminal": (bounded(terminal.columns), bounded(terminal.rows)) if terminal else None,
-            "init": door.init,
-            "namespace": door.namespace,
-            "runner": door.claim.pid,
-            "joins": [f"{group}/cgroup.procs" for group in door.note.cgroups],
-            "capabilities": _ALLOWED,
-            "max_processes": door.note.max_processes,
+            "argv": [_encode(word) for word in argv],
+            "script": _encode(command.script),
+            "env": _encode_variables(env),
+            "plain_env": _encode_variables(plain),
+            "mark": (b"HOLDFAST_ATTEMPT", _encode(attempt_id)),
+            "terminal": (clamp_size(terminal.columns), clamp_size(terminal.rows)) if terminal else None,
+            "init": task.init,
+            "namespace": task.namespace,
+            "runner": task.claim.pid,
+            "joins": [f"{group}/cgroup.procs" for group in task.note.cgroups],
+            "capabilities": _ALLOWED_CAPABILITIES,
+            "max_processes": task.note.max_processes,
             "seccomp": self._site.seccomp,
         }
 
-    # --- besides --------------------------------------------------------------------------------------------------
+    # --- ports and processes ------------------------------------------------------------------------------------------
 
-    async def connect(self, attempt_id: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Tasks share the machine's network, so only what a process of the task itself listens on is reached."""
+    async def connect_port(self, attempt_id: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to a port. Tasks share the machine's network, so only listeners of the task's own processes count."""
         if not 0 < port < 65536:
-            raise ExecRefused(msg("There is no port {port}: ports go from 1 to 65535.", port=port))
-        hosts = await _soon(lambda: self._in_thread(lambda: self._listening_hosts(attempt_id, port)))
+            raise ExecRefused(msg("Port {port} is not valid. Use a port from 1 to 65535.", port=port))
+        hosts = await _retry_until_ready(lambda: self._in_thread(lambda: self._find_listening_hosts(attempt_id, port)))
         for host in hosts:
             try:
-                return await asyncio.wait_for(asyncio.open_connection(host, port), _CONNECT)
+                return await asyncio.wait_for(asyncio.open_connection(host, port), _CONNECT_TIMEOUT)
             except (OSError, TimeoutError):
                 continue
         raise ExecRefused(
-            msg("Nothing listens on port {port} of {attempt_id}.", port=port, attempt_id=_task_of(attempt_id))
+            msg("Nothing listens on port {port} of {attempt_id}.", port=port, attempt_id=_get_task_name(attempt_id))
         )
 
-    def _listening_hosts(self, attempt_id: str, port: int) -> list[str]:
-        """Where to connect to reach what the task itself listens on."""
-        door = self._door(attempt_id)
+    def _find_listening_hosts(self, attempt_id: str, port: int) -> list[str]:
+        """Return the addresses on which the task itself listens."""
+        task = self._find_target(attempt_id)
         listeners = list_listeners(port)
-        return own_hosts(listeners, self._pids(attempt_id, door)) if listeners else []
+        return find_own_hosts(listeners, self._list_pids(attempt_id, task)) if listeners else []
 
-    def _pids(self, attempt_id: str, door: Door) -> list[int]:
-        if door.init:
-            return list_namespace_pids(door.namespace)
-        return ending.plain_pids(self._target(attempt_id, door))
+    def _list_pids(self, attempt_id: str, task: ExecTarget) -> list[int]:
+        if task.init:
+            return list_namespace_pids(task.namespace)
+        cookie = self._places.get_machine_name(attempt_id)
+        return killing.list_plain_pids(killing.KillTarget(cookie, task.folder, task.note, task.claim.pid or 0))
 
-    def _target(self, attempt_id: str, door: Door) -> ending.Target:
-        return ending.Target(self._places.machine_name(attempt_id), door.folder, door.note, door.claim.pid or 0)
-
-    async def processes(self, attempt_id: str) -> Sequence[ProcessInfo]:
-        found: list[ProcessInfo] = await _soon(lambda: self._in_thread(lambda: self._processes(attempt_id)))
+    async def list_processes(self, attempt_id: str) -> Sequence[ProcessInfo]:
+        found: list[ProcessInfo] = await _retry_until_ready(
+            lambda: self._in_thread(lambda: self._list_processes(attempt_id))
+        )
         return found
 
-    def _processes(self, attempt_id: str) -> list[ProcessInfo]:
-        door = self._door(attempt_id)
-        if door.init:
-            return list_task_processes(door.init, door.namespace)
-        return list_task_processes(0, 0, ending.plain_pids(self._target(attempt_id, door)))
+    def _list_processes(self, attempt_id: str) -> list[ProcessInfo]:
+        task = self._find_target(attempt_id)
+        found = list_task_processes(pid for pid in self._list_pids(attempt_id, task) if pid != task.init)
+        # A pid may be reused after it was listed: never show a process of another task.
+        return [info for info in found if not task.init or is_in_namespace(info.pid, task.namespace)]
 
 
-async def _soon(reach: Callable[[], Awaitable[T]]) -> T:
-    """What reaches a task, which may have been started just now."""
+async def _retry_until_ready(reach: Callable[[], Awaitable[T]]) -> T:
+    """Await `reach()`, and retry while the task is still starting."""
     loop = asyncio.get_running_loop()
     until = loop.time() + _TIMEOUT
     while True:
         try:
             return await reach()
-        except StillSettingUp:
+        except TaskNotReady:
             if loop.time() > until:
                 raise
-            await asyncio.sleep(_AGAIN)
+            await asyncio.sleep(_RETRY_INTERVAL)
 
 
-def _why(word: str) -> str:
-    """What a helper said that is not inside."""
+def _describe_refusal(word: str) -> str:
+    """Return why a helper could not join the task."""
     if word.startswith("exit "):
-        return msg("The session was ended by the task, or the task has just ended.")
-    return word.removeprefix("refused ") or msg(
-        "The task could not be entered: what was to go in was killed on its way."
-    )
+        return msg("The task ended the session, or the task itself has ended.")
+    return word.removeprefix("refused ") or msg("The session did not start: its helper process was killed.")
 
 
-def _give_up(work: asyncio.Future[Spawned]) -> None:
+def _kill_spawned(work: asyncio.Future[SpawnedHelper]) -> None:
     if not work.cancelled() and work.exception() is None:
         pid, control, ends = work.result()
-        Helper(pid, control).kill()
-        _close(ends)
+        HelperProcess(pid, control).kill()
+        _close_all(ends)
 
 
-def _close(fds: Iterable[int]) -> None:
+def _close_all(fds: Iterable[int]) -> None:
     for fd in fds:
         os.close(fd)
 
 
-def _check_command(command: Command) -> None:
+def _check_command(command: ExecCommand) -> None:
     words = [*command.argv, command.script, *command.env, *command.env.values()]
     if command.terminal is not None:
         words.append(command.terminal.term)
-    sizes = [len(_bytes(word)) for word in words]
+    sizes = [len(_encode(word)) for word in words]
     if any("\0" in word for word in words):
-        raise ExecRefused(msg("The command contains a NUL byte, which nothing can run."))
-    if max(sizes) > _MAX_WORD_LENGTH or sum(sizes) > _MAX_WORDS:
+        raise ExecRefused(msg("The command contains a NUL byte. Remove it."))
+    if max(sizes) > _MAX_WORD_LENGTH or sum(sizes) > _MAX_WORDS_LENGTH:
         raise ExecRefused(msg("The command is too long."))
     for name in command.env:
         if not name or "=" in name:
-            raise ExecRefused(msg("The environment variable {name} cannot be set.", name=repr(name)))
-    if command.kind is Inside.SFTP and command.terminal is not None:
-        raise ExecRefused(msg("Files are not transferred by a terminal."))
+            raise ExecRefused(msg("The environment variable name {name} is not valid.", name=repr(name)))
+    if command.kind is ExecKind.SFTP and command.terminal is not None:
+        raise ExecRefused(msg("SFTP sessions do not support a terminal."))
 
 
-def _pipe(target: int, *, large: bool) -> tuple[int, int]:
-    """Our end and the command's, of one of its three streams."""
+def _make_pipe(target: int, *, large: bool) -> tuple[int, int]:
+    """Return our end and the command's end of one of its three streams."""
     reader, writer = os.pipe()
     if large:
-        with suppress(OSError):  # the user has very many already
-            fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _LARGE_PIPE)
+        with suppress(OSError):  # the user has reached the limit of pipe buffers
+            fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _LARGE_PIPE_SIZE)
     return (writer, reader) if target == 0 else (reader, writer)
 
 
-def _task_of(attempt_id: str) -> str:
+def _get_task_name(attempt_id: str) -> str:
     try:
         return AttemptId.parse(attempt_id).task
     except ValueError:
         return msg("the task")
 
 
-def _bytes(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _bytes_of(variables: Mapping[str, str]) -> dict[bytes, bytes]:
-    return {_bytes(name): _bytes(value) for name, value in variables.items()}
+def _encode_variables(variables: Mapping[str, str]) -> dict[bytes, bytes]:
+    return {_encode(name): _encode(value) for name, value in variables.items()}

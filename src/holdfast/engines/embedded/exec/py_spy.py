@@ -1,7 +1,7 @@
-"""py-spy, which tells the Python stacks of a process from outside of it. Blocking.
+"""py-spy, which reads the Python stacks of a process from outside. Blocking.
 
-It believes what the process says of its files, and follows their links. So it is run inside the task, where they lead
-to nothing but the task's own files; from a copy in memory, for the image need not have it.
+It trusts the paths that the process reports, and follows their links. So it runs inside the task, where they lead only
+to the task's own files; from a copy in memory, since the image need not contain it.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from pathlib import Path
 from holdfast.core.messages import msg
 from holdfast.engines.base import ExecRefused
 
-from ..sandbox.sealed import SealedCopy
+from ..sandbox.sealed_copy import SealedCopy
 
 
-class Spy:
+class PySpy:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._copy: SealedCopy | None = None
 
     def open(self) -> int:
-        """A descriptor of the program, for the caller to close."""
+        """Return a descriptor of the program, for the caller to close."""
         with self._lock:
             if self._copy is None:
-                self._copy = SealedCopy(_find())
+                self._copy = SealedCopy(_find_program())
             return self._copy.open()
 
     def close(self) -> None:
@@ -35,13 +35,13 @@ class Spy:
                 self._copy.close()
 
 
-def argv(process: int) -> tuple[str, ...]:
+def build_argv(process: int) -> tuple[str, ...]:
     return ("py-spy", "dump", "--json", "--full-filenames", "--pid", str(process))
 
 
-def _find() -> str:
+def _find_program() -> str:
     beside = Path(sys.executable).with_name("py-spy")
     found = str(beside) if beside.is_file() else shutil.which("py-spy")
     if found is None:
-        raise ExecRefused(msg("The program py-spy is not installed where the server runs"))
+        raise ExecRefused(msg("py-spy is not installed on the server"))
     return found

@@ -1,36 +1,36 @@
-"""Which listening sockets of the machine are a task's own. Blocking: call it from a thread."""
+"""Finds out which listening sockets of the machine belong to a task. Blocking: call it from a thread."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from holdfast.tcp_listeners import TcpListener
 
-from ..metrics.process_metrics import TooMany, open_files, socket_number
-from ..processes import in_namespace
+from ..metrics.process_metrics import TooManyProcesses, list_open_files, parse_socket_inode
+from ..processes import is_in_namespace, list_all_pids
 
-MAX_OPEN_FILES = 200_000  # of one task, that are looked at
+MAX_OPEN_FILES = 200_000  # of one task, that are checked
 _ALL_ADDRESSES = {"0.0.0.0": ("127.0.0.1",), "::": ("::1", "127.0.0.1")}
 
 
-def own_hosts(listeners: Sequence[TcpListener], pids: Iterable[int]) -> list[str]:
-    """The addresses to connect to for those that one of these processes has open. Each is the listener's own address:
-    another program may listen on the same port of another one."""
+def find_own_hosts(listeners: Sequence[TcpListener], pids: Iterable[int]) -> list[str]:
+    """Return the addresses of the listeners that one of these processes has open. Each is the listener's own address:
+    another program may listen on the same port of another address."""
     wanted = {each.inode: each for each in listeners}
     found: dict[str, None] = {}
     for pid in pids:
-        with suppress(TooMany, PermissionError):
-            for opened in open_files([pid], MAX_OPEN_FILES):
-                listener = wanted.get(socket_number(opened) or 0)
+        with suppress(TooManyProcesses, PermissionError):
+            for opened in list_open_files([pid], MAX_OPEN_FILES):
+                listener = wanted.get(parse_socket_inode(opened) or 0)
                 if listener is not None:
-                    found.update(dict.fromkeys(_hosts(listener, listeners)))
+                    found.update(dict.fromkeys(_list_hosts(listener, listeners)))
     return list(found)
 
 
-def _hosts(listener: TcpListener, listeners: Sequence[TcpListener]) -> list[str]:
-    """For one on all addresses: those loopback addresses where no other socket listens by itself."""
+def _list_hosts(listener: TcpListener, listeners: Sequence[TcpListener]) -> list[str]:
+    """Return the addresses to connect to; of a wildcard listener, the loopback addresses without a listener of their
+    own."""
     others = {each.address for each in listeners if each.inode != listener.inode}
     hosts = _ALL_ADDRESSES.get(listener.address)
     if hosts is None:
@@ -39,5 +39,5 @@ def _hosts(listener: TcpListener, listeners: Sequence[TcpListener]) -> list[str]
 
 
 def list_namespace_pids(namespace: int) -> list[int]:
-    """All processes of a PID namespace."""
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and in_namespace(int(name), namespace)]
+    """Return all processes of a PID namespace."""
+    return [pid for pid in list_all_pids() if is_in_namespace(pid, namespace)]

@@ -1,4 +1,4 @@
-"""The processes of a task, for people to look at. Blocking: runs in a thread."""
+"""Lists the processes of a task for display. Blocking: runs in a thread."""
 
 from __future__ import annotations
 
@@ -8,31 +8,28 @@ from contextlib import suppress
 
 from holdfast.engines.base import ProcessInfo
 
-from ..processes import in_namespace
+from ..descriptors import closing_fd
 
 _MAX_COUNT = 2000  # processes
 _MAX_COMMAND_LENGTH = 4096  # bytes
-_SMALL_FILE = 16 * 1024
+_MAX_FILE_SIZE = 16 * 1024
 
 
-def list_task_processes(init: int, namespace: int, pids: Iterable[int] | None = None) -> list[ProcessInfo]:
-    """Those of a PID namespace without its first one, or the ones named; parents before children."""
-    if pids is None:
-        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+def list_task_processes(pids: Iterable[int]) -> list[ProcessInfo]:
+    """Describe these processes of a task, parents before children."""
     found: dict[int, ProcessInfo] = {}
     for pid in pids:
-        if pid != init and (not namespace or in_namespace(pid, namespace)):
-            with suppress(OSError, ValueError, IndexError):
-                found[pid] = _look(pid)
+        with suppress(OSError, ValueError, IndexError):
+            found[pid] = _read_process(pid)
         if len(found) >= _MAX_COUNT:
             break
-    return _in_order(found)
+    return _sort_by_parent(found)
 
 
-def _look(pid: int) -> ProcessInfo:
-    lines = _read(pid, "status").decode("utf-8", "replace").splitlines()
+def _read_process(pid: int) -> ProcessInfo:
+    lines = _read_proc_file(pid, "status").decode("utf-8", "replace").splitlines()
     status = dict(line.split(":", 1) for line in lines if ":" in line)
-    words = _read(pid, "cmdline")[:_MAX_COMMAND_LENGTH].split(b"\0")
+    words = _read_proc_file(pid, "cmdline")[:_MAX_COMMAND_LENGTH].split(b"\0")
     command = tuple(word.decode("utf-8", "replace") for word in (words[:-1] if words[-1] == b"" else words))
     return ProcessInfo(
         pid=pid,
@@ -50,15 +47,12 @@ def _is_python(pid: int) -> bool:
         return False
 
 
-def _read(pid: int, name: str) -> bytes:
-    fd = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(fd, _SMALL_FILE)
-    finally:
-        os.close(fd)
+def _read_proc_file(pid: int, name: str) -> bytes:
+    with closing_fd(os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)) as fd:
+        return os.read(fd, _MAX_FILE_SIZE)
 
 
-def _in_order(found: dict[int, ProcessInfo]) -> list[ProcessInfo]:
+def _sort_by_parent(found: dict[int, ProcessInfo]) -> list[ProcessInfo]:
     below: dict[int, list[ProcessInfo]] = {}
     for info in sorted(found.values(), key=lambda info: info.inner_pid):
         below.setdefault(info.parent if info.parent in found else 0, []).append(info)

@@ -1,4 +1,4 @@
-"""What kind of image archive a file is, and the layers and settings in it. Blocking: call it from a thread."""
+"""Detects the kind of an image archive, and reads its layers and configuration. Blocking: call it from a thread."""
 
 from __future__ import annotations
 
@@ -9,92 +9,86 @@ import platform
 import re
 import tarfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 from holdfast.core.messages import msg
 
-from .tars import BadArchive, Tar
+from .tars import BadArchive, ImageTar
 from .unpacking import Unpacker
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _MAX_JSON_SIZE = 16 * 1024 * 1024
-_MAX_PARTS = 100_000  # files of an archive of layers
+_MAX_ENTRIES = 100_000  # files in an archive of layers
 _ROOTFS = frozenset({"bin", "etc", "lib", "usr", "sbin", "var", "home", "root", "opt", "dev", "proc", "sys"})
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
-_KINDS = msg("a tar made by docker save, an OCI layout, or a tar of a root filesystem")
+_SUPPORTED_KINDS = msg("a `docker save` archive, an OCI layout, or a tar archive of a root filesystem")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageConfig:
-    """What an image says of itself. Entrypoint, command and user are not for us: tasks bring their own commands."""
+    """The configuration of an image. Entrypoint, command and user are ignored: tasks have their own commands."""
 
     env: dict[str, str] = field(default_factory=dict)
     workdir: str = ""
     kind: str = msg("root filesystem archive")
 
 
-class Shelf(Protocol):
+class FileBundle(Protocol):
     """A bundle of named files: a tar, or a folder."""
 
     def open(self, name: str) -> IO[bytes]: ...
 
 
 def unpack_image(file: Path, unpacker: Unpacker) -> ImageConfig:
-    """Unpack whatever `file` is; BadArchive when it is nothing we know."""
+    """Unpack an image of any supported kind; BadArchive if it is none."""
     if file.is_dir():
-        return _unpack_layout(_Folder(file), unpacker)
+        return _unpack_layout(_FolderBundle(file), unpacker)
     try:
-        _refuse_zstd(file)
-        with _open(file) as outer:
-            kind = _kind(outer)
+        with open(file, "rb") as stream:
+            _check_compression(stream.read(4))
+        with _open_tar(file) as outer:
+            kind = _detect_kind(outer)
             if kind == "docker":
-                return _unpack_docker(_Tar(outer), unpacker)
+                return _unpack_docker(_TarBundle(outer), unpacker)
             if kind == "oci":
-                return _unpack_layout(_Tar(outer), unpacker)
+                return _unpack_layout(_TarBundle(outer), unpacker)
         with open(file, "rb") as stream:
             unpacker.add_layer(stream, whiteouts=False)
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, RecursionError) as error:
         raise BadArchive(
-            msg("The file is not an image: {error}", error=error), hint=msg("Give {kinds}.", kinds=_KINDS)
+            msg("The file is not an image: {error}", error=error), hint=msg("Use {kinds}.", kinds=_SUPPORTED_KINDS)
         ) from error
     return ImageConfig()
 
 
-def _open(file: Path) -> Tar:
-    """What Python says of a file that is no tar is a list of all that it tried."""
+def _open_tar(file: Path) -> ImageTar:
+    """Open a tar. Python's own error for other files is a long list of all formats it tried."""
     try:
-        return Tar.open(file, "r:*")
+        return ImageTar.open(file, "r:*")
     except tarfile.ReadError as error:
         raise BadArchive(
-            msg("The file is not an image: it is no tar archive."), hint=msg("Give {kinds}.", kinds=_KINDS)
+            msg("The file is not an image: it is not a tar archive."), hint=msg("Use {kinds}.", kinds=_SUPPORTED_KINDS)
         ) from error
-
-
-def _refuse_zstd(file: Path) -> None:
-    with open(file, "rb") as stream:
-        _check_compression(stream.read(4))
 
 
 def _check_compression(head: bytes) -> None:
     if head == _ZSTD:
-        hint = msg("Save it with gzip, or without compression.")
-        raise BadArchive(msg("The image is compressed with zstd, which cannot be read here."), hint=hint)
+        hint = msg("Save the image with gzip or without compression.")
+        raise BadArchive(msg("zstd compression is not supported for images."), hint=hint)
 
 
-def _kind(outer: tarfile.TarFile) -> str:
-    """By the first telling name. A root filesystem tells at once; the others have few files to go through."""
+def _detect_kind(outer: tarfile.TarFile) -> str:
+    """Detect the kind by the first known name. A root filesystem shows at once; the others have few files."""
     layout = False
     for count, entry in enumerate(outer):
-        if count > _MAX_PARTS:
+        if count > _MAX_ENTRIES:
             raise BadArchive(
                 msg(
-                    "The archive has more than {most_parts} parts, and none of them says what it is.",
-                    most_parts=_MAX_PARTS,
+                    "The archive has more than {max_parts} entries, but no image manifest.",
+                    max_parts=_MAX_ENTRIES,
                 )
             )
         name = entry.name.removeprefix("./").strip("/")
@@ -105,120 +99,120 @@ def _kind(outer: tarfile.TarFile) -> str:
             return "rootfs"
     if layout:
         return "oci"
-    raise BadArchive(msg("The file holds no image."), hint=msg("Give {kinds}.", kinds=_KINDS))
+    raise BadArchive(msg("The file does not contain an image."), hint=msg("Use {kinds}.", kinds=_SUPPORTED_KINDS))
 
 
-class _Tar:
+class _TarBundle:
     def __init__(self, archive: tarfile.TarFile) -> None:
         self._archive = archive
         self._names: dict[str, tarfile.TarInfo] = {}
         for count, entry in enumerate(archive):
             self._names[entry.name.removeprefix("./")] = entry
-            if count > _MAX_PARTS:
-                raise BadArchive(msg("The archive has more than {most_parts} parts.", most_parts=_MAX_PARTS))
+            if count > _MAX_ENTRIES:
+                raise BadArchive(msg("The archive has more than {max_parts} entries.", max_parts=_MAX_ENTRIES))
 
     def open(self, name: str) -> IO[bytes]:
         entry = self._names.get(name)
         try:
             found = self._archive.extractfile(entry) if entry is not None else None
-        except KeyError:  # a link within the archive that leads nowhere
+        except KeyError:  # a link within the archive to a missing file
             found = None
         if found is None:
-            raise BadArchive(msg("The archive is not complete: {name} is missing.", name=name))
+            raise BadArchive(msg("The archive is incomplete: {name} is missing.", name=name))
         return found
 
 
-class _Folder:
+class _FolderBundle:
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
 
     def open(self, name: str) -> IO[bytes]:
         path = (self._folder / name).resolve()
         if not path.is_relative_to(self._folder) or not path.is_file():
-            raise BadArchive(msg("The layout is not complete: {name} is missing.", name=name))
+            raise BadArchive(msg("The OCI layout is incomplete: {name} is missing.", name=name))
         return open(path, "rb")
 
 
-def _unpack_docker(shelf: Shelf, unpacker: Unpacker) -> ImageConfig:
-    manifests = _read_json(shelf, "manifest.json")
+def _unpack_docker(bundle: FileBundle, unpacker: Unpacker) -> ImageConfig:
+    manifests = _read_json(bundle, "manifest.json")
     try:
         manifest = manifests[0]
         layers, config = list(map(str, manifest["Layers"])), str(manifest["Config"])
     except (LookupError, TypeError) as error:
         raise BadArchive(msg("manifest.json does not describe an image.")) from error
-    return replace(_unpack_layers(shelf, layers, config, unpacker), kind=msg("docker archive"))
+    return replace(_unpack_layers(bundle, layers, config, unpacker), kind=msg("Docker archive"))
 
 
-def _unpack_layout(shelf: Shelf, unpacker: Unpacker) -> ImageConfig:
-    manifest = _find_manifest(shelf, _read_json(shelf, "index.json"), depth=0)
+def _unpack_layout(bundle: FileBundle, unpacker: Unpacker) -> ImageConfig:
+    manifest = _find_manifest(bundle, _read_json(bundle, "index.json"), depth=0)
     try:
-        layers = [_blob(layer["digest"]) for layer in manifest["layers"]]
-        config = _blob(manifest["config"]["digest"])
+        layers = [_get_blob_path(layer["digest"]) for layer in manifest["layers"]]
+        config = _get_blob_path(manifest["config"]["digest"])
     except (LookupError, TypeError) as error:
-        raise BadArchive(msg("The image manifest names no layers.")) from error
-    return replace(_unpack_layers(shelf, layers, config, unpacker), kind=msg("OCI layout"))
+        raise BadArchive(msg("The image manifest lists no layers.")) from error
+    return replace(_unpack_layers(bundle, layers, config, unpacker), kind=msg("OCI layout"))
 
 
-def _find_manifest(shelf: Shelf, index: Any, depth: int) -> Any:
-    """The manifest for this machine; an index may point to another index."""
+def _find_manifest(bundle: FileBundle, index: Any, depth: int) -> Any:
+    """Return the manifest for this machine; an index may point to another index."""
     try:
-        entries = [entry for entry in index["manifests"] if _fits(entry)]
+        entries = [entry for entry in index["manifests"] if _fits_machine(entry)]
         digest = entries[0]["digest"]
     except (LookupError, TypeError) as error:
-        raise BadArchive(msg("The layout has no image for this machine ({x1}).", x1=_machine())) from error
-    document = _read_json(shelf, _blob(digest))
+        raise BadArchive(
+            msg("The OCI layout has no image for this machine ({architecture}).", architecture=_get_architecture())
+        ) from error
+    document = _read_json(bundle, _get_blob_path(digest))
     if isinstance(document, dict) and "manifests" in document and depth < 3:
-        return _find_manifest(shelf, document, depth + 1)
+        return _find_manifest(bundle, document, depth + 1)
     return document
 
 
-def _fits(entry: Any) -> bool:
-    kind = entry.get("platform", {}).get("architecture", _machine())
-    return kind in (_machine(), "") and "attestation" not in str(entry.get("annotations", ""))
+def _fits_machine(entry: Any) -> bool:
+    kind = entry.get("platform", {}).get("architecture", _get_architecture())
+    return kind in (_get_architecture(), "") and "attestation" not in str(entry.get("annotations", ""))
 
 
-def _machine() -> str:
+def _get_architecture() -> str:
     return _MACHINES.get(platform.machine(), platform.machine())
 
 
-def _blob(digest: Any) -> str:
+def _get_blob_path(digest: Any) -> str:
     if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-        raise BadArchive(msg("{digest} is not a digest.", digest=repr(str(digest)[:100])))
+        raise BadArchive(msg("{digest} is not a valid digest.", digest=repr(str(digest)[:100])))
     return f"blobs/sha256/{digest.partition(':')[2]}"
 
 
-def _read_json(shelf: Shelf, name: str) -> Any:
-    with shelf.open(name) as file:
+def _read_json(bundle: FileBundle, name: str) -> Any:
+    with bundle.open(name) as file:
         data = file.read(_MAX_JSON_SIZE + 1)
     if len(data) > _MAX_JSON_SIZE:
-        raise BadArchive(msg("{name} is far too large.", name=name))
+        raise BadArchive(msg("{name} is too large.", name=name))
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
         raise BadArchive(msg("{name} is damaged: {error}", name=name, error=error)) from error
 
 
-def _unpack_layers(shelf: Shelf, layers: list[str], config: str, unpacker: Unpacker) -> ImageConfig:
-    settings = _read_json(shelf, config)
+def _unpack_layers(bundle: FileBundle, layers: list[str], config: str, unpacker: Unpacker) -> ImageConfig:
+    settings = _read_json(bundle, config)
     if not isinstance(settings, dict) or not layers:
-        raise BadArchive(msg("The archive describes an image without layers or settings."))
+        raise BadArchive(msg("The image in this archive has no layers or no configuration."))
     built_for = settings.get("architecture")
-    if built_for not in (None, "", _machine()):
+    if built_for not in (None, "", _get_architecture()):
         raise BadArchive(
-            msg("The image is built for {built_for}, and this machine is {x1}.", built_for=built_for, x1=_machine())
+            msg(
+                "The image is built for {built_for}, but this machine is {architecture}.",
+                built_for=built_for,
+                architecture=_get_architecture(),
+            )
         )
     for layer in layers:
-        with _opened(shelf, layer) as stream:
+        with bundle.open(layer) as stream:
+            _check_compression(stream.read(4))
+            stream.seek(0)
             unpacker.add_layer(stream)
     return _parse_config(settings)
-
-
-@contextmanager
-def _opened(shelf: Shelf, layer: str) -> Iterator[IO[bytes]]:
-    with shelf.open(layer) as stream:
-        _check_compression(stream.read(4))
-        stream.seek(0)
-        yield stream
 
 
 def _parse_config(settings: dict[str, Any]) -> ImageConfig:

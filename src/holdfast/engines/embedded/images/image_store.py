@@ -1,7 +1,7 @@
-"""Images on the shelf: unpacked root filesystems in home/images, and what their archives said of them.
+"""Stored images: unpacked root filesystems in home/images, with their configuration.
 
-`NAME.json` names a folder in `roots/`; a new import of the same name makes a new folder and then replaces the file,
-so a name is always whole. Folders no name points to are garbage, removed once no task stands on them.
+`NAME.json` names a folder in `roots/`; a new import of the same name creates a new folder and then replaces the file,
+so an image is always complete. Folders without a name are garbage, removed once no task uses them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from urllib.parse import quote
 from holdfast.core.errors import UserError
 from holdfast.core.job import HOST_IMAGE
 from holdfast.core.messages import msg
-from holdfast.disk_space import DiskMarks, is_disk_full
+from holdfast.disk_space import DiskThresholds, is_disk_full
 from holdfast.engines.base import ImageInfo
 
 from ..image import Image
@@ -28,7 +28,7 @@ from ..sandbox.roots import find_shell
 from ..tree_removal import remove_tree
 from .archives import unpack_image
 from .tars import BadArchive
-from .unpacking import Unpacker, no_room
+from .unpacking import Unpacker, make_space_error
 
 _MAX_FILE_LENGTH = 200
 _DRAFT = "new-"
@@ -37,57 +37,58 @@ _DRAFT = "new-"
 class ImageStore:
     """Blocking: call it from a thread."""
 
-    def __init__(self, folder: Path, marks: DiskMarks | None = None) -> None:
+    def __init__(self, folder: Path, marks: DiskThresholds | None = None) -> None:
         self._folder = folder
-        self._marks = marks or DiskMarks()
+        self._marks = marks or DiskThresholds()
         self._roots = folder / "roots"
         self._lock = threading.Lock()
 
-    def find(self, name: str) -> Image | None:
-        """By its name; as elsewhere, no tag means `latest`."""
+    def find_image(self, name: str) -> Image | None:
+        """Find it by its name; a missing tag means `latest`."""
         bare = name.removesuffix(":latest")
         for candidate in dict.fromkeys((name, f"{name}:latest", bare)):
-            path = self._index_file(candidate)
-            if path is not None and (image := self._read(path)) is not None:
+            path = self._get_index_file(candidate)
+            if path is not None and (image := self._read_image(path)) is not None:
                 return image
         return None
 
-    def names(self) -> list[str]:
-        return [HOST_IMAGE, *sorted(image.name for image in self._all())]
+    def list_names(self) -> list[str]:
+        return [HOST_IMAGE, *sorted(image.name for image in self._list_images())]
 
-    def infos(self) -> list[ImageInfo]:
+    def list_infos(self) -> list[ImageInfo]:
         host = ImageInfo(name=HOST_IMAGE, size=None, created_at=None, source=msg("this machine"))
-        return [host, *sorted((image.info for image in self._all()), key=lambda info: info.name)]
+        return [host, *sorted((image.info for image in self._list_images()), key=lambda info: info.name)]
 
     def add(self, name: str, file: Path, *, needs_shell: bool = False) -> ImageInfo:
-        index = self._index_file(name)
+        index = self._get_index_file(name)
         if index is None or name == HOST_IMAGE:
-            raise UserError(msg("{name} cannot be the name of an image.", name=repr(name[:100])), field="name")
+            raise UserError(msg("{name} is not a valid image name.", name=repr(name[:100])), field="name")
         self._roots.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder = self._roots / f"{_DRAFT}{secrets.token_hex(8)}"
         try:
-            image = self._unpack(name, file, folder)
+            image = self._unpack_image(name, file, folder)
             if needs_shell and image.shell is None:
-                raise _no_shell()
+                raise BadArchive(
+                    msg("The image has no shell: it contains neither bash nor sh. Jobs run their commands in a shell."),
+                    hint=msg("Use a base image with a shell, such as debian:stable-slim or alpine."),
+                )
             final = self._roots / folder.name.removeprefix(_DRAFT)
             image = replace(image, rootfs=str(final / "rootfs"))
             with self._lock:
                 folder.rename(final)
-                self._write(index, image)
+                self._write_image(index, image)
         except OSError as error:
             remove_tree(str(folder))
             if is_disk_full(error):
-                raise no_room() from error
-            raise BadArchive(
-                msg("The image could not be unpacked: {strerror}.", strerror=error.strerror or error)
-            ) from error
+                raise make_space_error() from error
+            raise BadArchive(msg("Cannot unpack the image: {error}.", error=error.strerror or error)) from error
         except BaseException:
             remove_tree(str(folder))
             raise
         return image.info
 
     def remove(self, name: str) -> bool:
-        path = self._index_file(name)
+        path = self._get_index_file(name)
         try:
             if path is not None:
                 path.unlink()
@@ -96,29 +97,29 @@ class ImageStore:
             pass
         return False
 
-    def clean(self, in_use: Collection[str]) -> None:
-        """Remove folders no image points to and no task in `in_use` stands on."""
+    def remove_unused_images(self, in_use: Collection[str]) -> None:
+        """Remove folders that no image points to and no task in `in_use` uses."""
         with self._lock:
-            wanted = {image.rootfs for image in self._all()} | set(in_use)
-            folders = [folder for folder in self._folders() if not folder.name.startswith(_DRAFT)]
+            wanted = {image.rootfs for image in self._list_images()} | set(in_use)
+            folders = [folder for folder in self._list_folders() if not folder.name.startswith(_DRAFT)]
         for folder in folders:
             if str(folder / "rootfs") not in wanted:
                 remove_tree(str(folder))
 
-    def unfinished(self) -> list[str]:
-        """Half imports. Of a server that died, as long as none has been begun by this one."""
-        return [str(folder) for folder in self._folders() if folder.name.startswith(_DRAFT)]
+    def list_unfinished_images(self) -> list[str]:
+        """Return unfinished imports, left by a server that died. Call it before any import."""
+        return [str(folder) for folder in self._list_folders() if folder.name.startswith(_DRAFT)]
 
-    def _folders(self) -> list[Path]:
+    def _list_folders(self) -> list[Path]:
         return list(self._roots.iterdir()) if self._roots.is_dir() else []
 
-    def _unpack(self, name: str, file: Path, folder: Path) -> Image:
+    def _unpack_image(self, name: str, file: Path, folder: Path) -> Image:
         rootfs = folder / "rootfs"
         rootfs.mkdir(parents=True)
         rootfs.chmod(0o755)
         unpacker = Unpacker(str(rootfs), self._marks)
         config = unpack_image(file, unpacker)
-        unpacker.finish()
+        unpacker.set_folder_modes()
         return Image(
             name=name,
             rootfs=str(rootfs),
@@ -130,18 +131,18 @@ class ImageStore:
             workdir=config.workdir,
         )
 
-    def _all(self) -> list[Image]:
+    def _list_images(self) -> list[Image]:
         files = self._folder.glob("*.json") if self._folder.is_dir() else ()
-        return [image for path in files if (image := self._read(path)) is not None]
+        return [image for path in files if (image := self._read_image(path)) is not None]
 
-    def _index_file(self, name: str) -> Path | None:
-        """None for what cannot be a name here."""
+    def _get_index_file(self, name: str) -> Path | None:
+        """Return None if it is not a valid name."""
         if not name or name == HOST_IMAGE or "\0" in name:
             return None
         file = quote(name, safe="").replace(".", "%2E")
         return self._folder / f"{file}.json" if len(file) <= _MAX_FILE_LENGTH else None
 
-    def _read(self, path: Path) -> Image | None:
+    def _read_image(self, path: Path) -> Image | None:
         try:
             fields: dict[str, Any] = json.loads(path.read_bytes())
             fields["created_at"] = datetime.fromisoformat(fields["created_at"])
@@ -149,7 +150,7 @@ class ImageStore:
         except (OSError, ValueError, TypeError, KeyError):
             return None
 
-    def _write(self, path: Path, image: Image) -> None:
+    def _write_image(self, path: Path, image: Image) -> None:
         fields = {name: getattr(image, name) for name in Image.__dataclass_fields__}
         fields["created_at"] = image.created_at.isoformat()
         draft = path.with_suffix(".draft")
@@ -158,10 +159,3 @@ class ImageStore:
             file.flush()
             os.fsync(file.fileno())
         draft.rename(path)
-
-
-def _no_shell() -> BadArchive:
-    return BadArchive(
-        msg("The image has no shell: neither bash nor sh was found in it, and the commands of jobs run in one."),
-        hint=msg("Build it on an image that has one, such as debian:stable-slim or alpine."),
-    )

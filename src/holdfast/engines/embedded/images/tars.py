@@ -1,7 +1,7 @@
-"""Reading tars that may mean harm: what tarfile would take into memory whole is bounded, sparse files are refused.
+"""Reads hostile tar archives: limits what tarfile loads into memory, and rejects sparse files.
 
-tarfile has no setting for either. It hands every header to the entry's own methods, and those are overridden here;
-the tests would tell if a new Python called them otherwise.
+tarfile has no setting for either. It passes every header to methods of the entry, which are overridden here; the tests
+would fail if a new Python called them differently.
 """
 
 from __future__ import annotations
@@ -23,48 +23,49 @@ _HEADERS = (
 
 
 class BadArchive(UserError):
-    """An archive that cannot be unpacked, and why."""
+    """An archive that cannot be unpacked; the text says why."""
 
     code = "bad_image"
 
 
 def _refuse_sparse(*_: Any) -> NoReturn:
     raise BadArchive(
-        msg("The archive holds a sparse file, which images do not."), hint=msg("Make it anew without --sparse.")
+        msg("The archive contains a sparse file, which is not supported."),
+        hint=msg("Create the archive again without `--sparse`."),
     )
 
 
-class Entry(tarfile.TarInfo):
-    def _proc_member(self, archive: Tar) -> Any:
+class TarEntry(tarfile.TarInfo):
+    def _proc_member(self, archive: ImageTar) -> Any:
         if self.type in _HEADERS:
             self._check_header(archive)
         return super()._proc_member(archive)  # type: ignore[misc]
 
-    def _check_header(self, archive: Tar) -> None:
+    def _check_header(self, archive: ImageTar) -> None:
         size = self.size
-        if self.type == tarfile.XGLTYPE:  # copied into every entry after it, so all of them count together
+        if self.type == tarfile.XGLTYPE:  # copied into every later entry, so all of them count together
             archive.shared += max(0, size)
             size = archive.shared
         if not 0 <= self.size <= size <= _MAX_HEADER_SIZE:
             raise BadArchive(
                 msg(
-                    "The archive is damaged: a header has more than {largest_header} bytes.",
-                    largest_header=_MAX_HEADER_SIZE,
+                    "The archive is damaged: a header is larger than {max_header_size} bytes.",
+                    max_header_size=_MAX_HEADER_SIZE,
                 )
             )
 
-    # The old way, and three ways of describing one in a header of names and attributes.
+    # The old format, and three formats with extended headers.
     _proc_sparse = _refuse_sparse
     _proc_gnusparse_00 = _refuse_sparse
     _proc_gnusparse_01 = _refuse_sparse
     _proc_gnusparse_10 = _refuse_sparse
 
 
-class Tar(tarfile.TarFile):
-    tarinfo = Entry
-    shared = 0  # bytes of headers that hold for all entries
+class ImageTar(tarfile.TarFile):
+    tarinfo = TarEntry
+    shared = 0  # bytes of headers that apply to all entries
     members: list[tarfile.TarInfo]
 
-    def forget(self) -> None:
-        """The entries read so far, which tarfile keeps."""
+    def drop_entries(self) -> None:
+        """Drop the entries read so far, which tarfile keeps in memory."""
         self.members.clear()

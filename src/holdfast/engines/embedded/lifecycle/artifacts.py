@@ -1,7 +1,7 @@
-"""What an ended task left in the folder `artifacts` of its home. Blocking: runs in a thread.
+"""Collects the folder `artifacts` of an ended task's home. Blocking: runs in a thread.
 
-The task is gone, but a link may lead to a folder that others write to meanwhile: so every name is opened as what it is,
-in the open folder it was found in.
+The task has ended, but a link may lead to a folder that others still write to: so every entry is opened relative to its
+open folder, as the type it was.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from functools import partial
 from typing import BinaryIO
 
 from holdfast.core.messages import msg
-from holdfast.engines.base import ArtifactSink, ArtifactsUnavailable, LeftOut
+from holdfast.engines.base import ArtifactSink, ArtifactsUnavailable, SkipReason
 
 from ..folder_content import StartNote
 from ..task_folder import TaskFolder
-from .task_paths import Inside
+from .task_paths import TaskFiles
 
-NAME = "artifacts"
+ARTIFACTS_FOLDER = "artifacts"
 MAX_DEPTH = 60  # folders within folders
-MAX_LOOKS = 100_000  # names looked at; of more it is only said that there are more
-_MAX_NAMES = 1_000_000  # read of one folder, to find those that come first
+MAX_LOOKS = 100_000  # names read; of further ones only their existence is reported
+_MAX_NAMES = 1_000_000  # read of one folder, to find the first in order
 
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -35,87 +35,89 @@ Path = tuple[bytes, ...]
 
 
 def may_have_artifacts(folder: TaskFolder, note: StartNote | None) -> bool:
-    """Looks at names only, each in its turn: a link on the way could lead to a disk that does not answer."""
+    """Check names only, one by one: a link in the path could lead to a disk that does not respond."""
     if note is None or not note.home:
         return note is not None and os.path.lexists(folder["mounts"])
-    own, *parts = note.home.split("/")  # the first is a folder of ours
+    own, *parts = note.home.split("/")  # the first is our own folder
     path = folder[own]
-    for part in (*parts, NAME):
+    for part in (*parts, ARTIFACTS_FOLDER):
         path = f"{path}/{part}"
         try:
             mode = os.lstat(path).st_mode
         except OSError:
             return False
         if not stat.S_ISDIR(mode):
-            return True  # `collect` finds out what it is
+            return True  # `collect` checks what it is
     return True
 
 
-def collect(folder: TaskFolder, note: StartNote, sink: ArtifactSink) -> None:
-    inside = Inside(folder, note)
+def collect_artifacts(folder: TaskFolder, note: StartNote, sink: ArtifactSink) -> None:
+    inside = TaskFiles(folder, note)
     try:
-        top = inside.open_folder(f"{inside.home}/{NAME}")
+        top = inside.open_folder(f"{inside.home}/{ARTIFACTS_FOLDER}")
     except ArtifactsUnavailable as problem:
-        raise ArtifactsUnavailable(msg("{name} in the task's home {problem}", name=NAME, problem=problem)) from problem
+        raise ArtifactsUnavailable(
+            msg("{name} in the task's home folder {problem}", name=ARTIFACTS_FOLDER, problem=problem)
+        ) from problem
     if top is not None:
-        _Walk(sink).offer_all(top)
+        _ArtifactWalk(sink).offer_all_files(top)
 
 
 @dataclass(slots=True)
-class _Level:
+class _FolderLevel:
     fd: int
     path: Path
     names: Iterator[bytes]
 
 
-class _Walk:
+class _ArtifactWalk:
     def __init__(self, sink: ArtifactSink) -> None:
         self._sink = sink
         self._looks = 0
 
-    def offer_all(self, top: int) -> None:
-        """Closes `top`. Folders are gone through in the order of their names, without recursion."""
-        levels = [_Level(top, (), iter(()))]
+    def offer_all_files(self, top: int) -> None:
+        """Offer all files and close `top`. Folders are walked in the order of their names, without recursion."""
+        levels = [_FolderLevel(top, (), iter(()))]
         try:
-            levels[0].names = self._names(top, ())
+            levels[0].names = self._list_names(top, ())
             while levels:
                 level = levels[-1]
-                name = next(level.names, None) if self._goes_on() else None
+                name = next(level.names, None) if self._has_budget() else None
                 if name is None:
                     os.close(levels.pop().fd)
-                elif (below := self._offer(level, name)) is not None:
+                elif (below := self._offer_entry(level, name)) is not None:
                     path = (*level.path, name)
-                    levels.append(_Level(below, path, iter(())))
-                    levels[-1].names = self._names(below, path)
-        finally:  # whoever takes them may fail
+                    levels.append(_FolderLevel(below, path, iter(())))
+                    levels[-1].names = self._list_names(below, path)
+        finally:  # the sink may fail
             for level in levels:
                 os.close(level.fd)
 
-    def _goes_on(self) -> bool:
+    def _has_budget(self) -> bool:
         if self._looks > MAX_LOOKS:
-            self._sink.not_counted()
+            self._sink.mark_incomplete()
             return False
-        return not self._sink.ended
+        return not self._sink.is_cancelled
 
-    def _names(self, folder: int, path: Path) -> Iterator[bytes]:
-        """In order; of a folder with too many, those that come first."""
+    def _list_names(self, folder: int, path: Path) -> Iterator[bytes]:
+        """Yield the names in order; of a folder with too many, the first ones."""
         try:
-            found = heapq.nsmallest(MAX_LOOKS + 1, self._read(folder))
+            found = heapq.nsmallest(MAX_LOOKS + 1, self._read_names(folder))
         except OSError:
-            self._sink.leave(path, LeftOut.UNREADABLE)
+            self._sink.skip_entry(path, SkipReason.UNREADABLE)
             return iter(())
         return iter(found if path else [name for name in found if not name.startswith(b".")])
 
-    def _read(self, folder: int) -> Iterator[bytes]:
+    def _read_names(self, folder: int) -> Iterator[bytes]:
         with os.scandir(folder) as entries:
             for count, entry in enumerate(entries):
-                if count == _MAX_NAMES or (not count % 1024 and self._sink.ended):
-                    self._sink.not_counted()
+                if count == _MAX_NAMES or (not count % 1024 and self._sink.is_cancelled):
+                    self._sink.mark_incomplete()
                     return
                 yield os.fsencode(entry.name)
 
-    def _offer(self, level: _Level, name: bytes) -> int | None:
-        """A descriptor of it if it is a folder to go into."""
+    def _offer_entry(self, level: _FolderLevel, name: bytes) -> int | None:
+        """Offer it; return a descriptor if it is a folder to walk."""
         self._looks += 1
         path = (*level.path, name)
         try:
@@ -123,37 +125,37 @@ class _Walk:
             if stat.S_ISDIR(status.st_mode) and len(path) <= MAX_DEPTH:
                 return os.open(name, _OPEN_FOLDER, dir_fd=level.fd)
         except OSError:
-            self._sink.leave(path, LeftOut.UNREADABLE)
+            self._sink.skip_entry(path, SkipReason.UNREADABLE)
             return None
         if stat.S_ISREG(status.st_mode):
-            self._sink.take(path, status.st_size, partial(_open_file, level.fd, name))
+            self._sink.add_file(path, status.st_size, partial(_open_file, level.fd, name))
         elif not _is_whiteout(status):
-            self._sink.leave(path, _why_not(status.st_mode))
+            self._sink.skip_entry(path, _get_skip_reason(status.st_mode))
         return None
 
 
 def _is_whiteout(status: os.stat_result) -> bool:
-    """How an overlay remembers what was deleted."""
+    """Return whether an overlay recorded a deletion here."""
     return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
 
 
-def _why_not(mode: int) -> LeftOut:
+def _get_skip_reason(mode: int) -> SkipReason:
     if stat.S_ISDIR(mode):
-        return LeftOut.DEEP
-    return LeftOut.LINK if stat.S_ISLNK(mode) else LeftOut.SPECIAL
+        return SkipReason.DEEP
+    return SkipReason.LINK if stat.S_ISLNK(mode) else SkipReason.SPECIAL
 
 
 def _open_file(folder: int, name: bytes) -> BinaryIO:
-    """It may have become something else since it was looked at."""
+    """Open a regular file; it may have been replaced since it was listed."""
     fd = os.open(name, _OPEN_FILE, dir_fd=folder)
-    if not stat.S_ISREG(os.fstat(fd).st_mode) or _is_without_content(fd):
+    if not stat.S_ISREG(os.fstat(fd).st_mode) or _lacks_content(fd):
         os.close(fd)
-        raise OSError(errno.EINVAL, msg("It is no plain file"))
+        raise OSError(errno.EINVAL, msg("Not a regular file"))
     return open(fd, "rb", buffering=0)
 
 
-def _is_without_content(fd: int) -> bool:
-    """Where an overlay is set up to copy only what changed, the content may have stayed in the image."""
+def _lacks_content(fd: int) -> bool:
+    """Return whether the content is still in the image, as in an overlay with metacopy."""
     try:
         return not set(os.listxattr(fd)).isdisjoint(_METACOPY)
     except OSError:

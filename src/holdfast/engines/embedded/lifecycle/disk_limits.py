@@ -1,7 +1,7 @@
 """Limits on what tasks write to the state folder's disk: measured from outside, enforced by stopping the task.
 
-The kernel counts no folder's size unless the filesystem has project quotas, which few have: so each task's files are
-walked now and then. Between two walks the whole disk is watched by controller/disk_monitor.py.
+The kernel does not count a folder's size unless the filesystem has project quotas, which few have: so each task's files
+are walked periodically. Between two walks controller/disk_monitor.py watches the whole disk.
 """
 
 from __future__ import annotations
@@ -16,88 +16,89 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from holdfast.core.attempt_id import job_id_of
-from holdfast.disk_space import DiskMarks, read_disk_space
+from holdfast.core.attempt_id import parse_job_id
+from holdfast.disk_space import DiskThresholds, read_disk_space
 from holdfast.engines.base import DiskUse, LogUse
 
 from ..folder_content import DiskExcess, ExcessKind
 from ..options import EmbeddedOptions
 from ..task_folder import TaskFolder
-from .ending import Target, list_pids
+from .disk_usage import MeasureSchedule, has_home_limit, measure_home_with_timeout, measure_task
+from .killing import KillTarget, list_pids
 from .live_tasks import LiveTask
-from .places import Places
-from .recorder import Recorder, stream_size
-from .scratch import Pace, has_home_limit, measure_task, timed
+from .recorder import Recorder, read_stream_size
+from .task_folders import TaskFolders
 from .timeline import MAX_OFFSET
-from .unlinked_files import measure_unlinked
+from .unlinked_files import measure_unlinked_files
 
 T = TypeVar("T")
 
 _BLOCK_SIZE = 512  # unit of st_blocks
-FULL_MARGIN = 2.0  # seconds after a full disk was seen
+FULL_MARGIN = 2.0  # seconds after a full disk was detected
 MEASURE_TIMEOUT = 3.0  # seconds for all tasks together, when the disk is nearly full
 TASK_MEASURE_TIMEOUT = 1.0  # seconds for one of them
-MAX_UNLINKED_SECONDS = 1.0  # for the files that one task has removed and holds open
+MAX_UNLINKED_SECONDS = 1.0  # for the files that one task has deleted but keeps open
 
 
 class TaskHost(Protocol):
-    """What is needed of the engine."""
+    """What the limits need of the engine."""
 
-    def live_tasks(self) -> Iterable[LiveTask]: ...
+    def list_live_tasks(self) -> Iterable[LiveTask]: ...
 
     def is_live(self, task: LiveTask) -> bool: ...
 
     async def stop(self, attempt_id: str, grace: float) -> None: ...
 
-    def target_of(self, task: LiveTask) -> Target: ...
+    def get_target(self, task: LiveTask) -> KillTarget: ...
 
 
-class InThread(Protocol):
+class RunInThread(Protocol):
     def __call__(self, call: Callable[[], T]) -> Awaitable[T]: ...
 
 
 class DiskLimits:
-    def __init__(self, host: TaskHost, options: EmbeddedOptions, in_thread: InThread) -> None:
+    def __init__(self, host: TaskHost, options: EmbeddedOptions, in_thread: RunInThread) -> None:
         self._host = host
         self._options = options
         self._limits = DiskUse(options.task_bytes, options.task_files)
         self._in_thread = in_thread
-        self.full_at = float("-inf")  # seconds after boot when programs could not write, last
+        self.full_at = float("-inf")  # seconds after boot of the last failed write
 
     def was_disk_full(self, home: Path, ended: float) -> bool:
-        """When a task ended, in seconds after boot. Blocking."""
+        """Return whether the disk was full when a task ended, in seconds after boot. Blocking."""
         return ended < self.full_at + FULL_MARGIN or _is_disk_critical(home, self._options.marks)
 
-    async def watch(self) -> None:
-        """Stop each task that wrote more than it may. Until cancelled."""
+    async def run(self) -> None:
+        """Stop each task that exceeds its limits. Runs until cancelled."""
         interval = self._options.scratch_every
-        pace = Pace(interval, asyncio.get_running_loop().time, self._is_limited)
+        pace = MeasureSchedule(interval, asyncio.get_running_loop().time, self._is_limited)
         while True:
             await asyncio.sleep(min(1.0, interval))
-            for task in pace.due(self._host.live_tasks()):
+            for task in pace.list_due_tasks(self._host.list_live_tasks()):
                 if self._host.is_live(task):
-                    pace.looked(task, await self._check(task))
+                    pace.record_measurement(task, await self._check_task(task))
 
     def _is_limited(self, task: LiveTask) -> bool:
         return task.note is not None and (has_home_limit(task) or self._limits != DiskUse())
 
-    async def _check(self, task: LiveTask) -> float:
-        """Returns the seconds it took. One that was found too large stays so, also for a server that comes later."""
+    async def _check_task(self, task: LiveTask) -> float:
+        """Stop it if it exceeds its limits; return the seconds that measuring took. The excess stays recorded, also for
+        a later server."""
         excess, took = task.folder.read_full(), 0.0
         if excess is None:
             excess, task.disk_use, took = await self._in_thread(
-                functools.partial(self._find_excess, task, self._host.target_of(task))
+                functools.partial(self._find_excess, task, self._host.get_target(task))
             )
         if excess is not None and self._host.is_live(task):
-            await self._stop(task, excess, self._options.scratch_grace)
+            await self._stop_task(task, excess, self._options.scratch_grace)
         return took
 
-    def _find_excess(self, task: LiveTask, target: Target) -> tuple[DiskExcess | None, DiskUse, float]:
-        """What is too much, what there is, and the seconds of this thread's work that counting took."""
+    def _find_excess(self, task: LiveTask, target: KillTarget) -> tuple[DiskExcess | None, DiskUse, float]:
+        """Return the excess, the usage, and the seconds of this thread's CPU time that counting took."""
         note, began = task.note, time.thread_time()
         assert note is not None
         if has_home_limit(task):
-            held, took = timed(task.folder.path, note.home, note.scratch)
+            held, took = measure_home_with_timeout(task.folder.path, note.home, note.scratch)
             if held > note.scratch:
                 return DiskExcess(ExcessKind.HOME, held, note.scratch), DiskUse(held), took
         use, limits = DiskUse(), self._limits
@@ -110,37 +111,37 @@ class DiskLimits:
             excess = DiskExcess(ExcessKind.FILES, use.files, limits.files)
         return excess, use, time.thread_time() - began
 
-    async def _stop(self, task: LiveTask, excess: DiskExcess, grace: float) -> None:
-        with suppress(OSError):  # the disk itself may be full: stop it all the more
+    async def _stop_task(self, task: LiveTask, excess: DiskExcess, grace: float) -> None:
+        with suppress(OSError):  # the disk itself may be full: stop it anyway
             task.folder.mark_full(excess)
         await self._host.stop(task.attempt_id, grace)
 
     # --- for the disk monitor
 
-    async def measure(self) -> Mapping[str, DiskUse]:
-        """Of every task that runs, those that had written most before first: time may be short."""
-        tasks = sorted(self._host.live_tasks(), key=lambda task: task.disk_use.bytes, reverse=True)
-        targets = [(task, self._host.target_of(task)) for task in tasks]
+    async def measure_tasks(self) -> Mapping[str, DiskUse]:
+        """Measure every running task, the largest first: time may be short."""
+        tasks = sorted(self._host.list_live_tasks(), key=lambda task: task.disk_use.bytes, reverse=True)
+        targets = [(task, self._host.get_target(task)) for task in tasks]
         return await self._in_thread(lambda: _measure_all(targets))
 
     async def cut_logs(self, keep: int, wanted: int) -> int:
-        tasks = sorted(self._host.live_tasks(), key=lambda task: task.recorder.kept_bytes(), reverse=True)
+        tasks = sorted(self._host.list_live_tasks(), key=lambda task: task.recorder.count_kept_bytes(), reverse=True)
         freed = 0
         for task in tasks:
             if freed >= wanted or not self._host.is_live(task):
                 break
-            freed += task.recorder.cut(keep)
+            freed += task.recorder.cut_streams(keep)
         return freed
 
     async def stop_for_disk(self, attempt_id: str, use: DiskUse, free: int, grace: float, *, files: bool) -> None:
         kind = ExcessKind.SERVER_FILES if files else ExcessKind.SERVER
         excess = DiskExcess(kind, use.files if files else use.bytes, free)
-        for task in self._host.live_tasks():
+        for task in self._host.list_live_tasks():
             if task.attempt_id == attempt_id:
-                await self._stop(task, excess, grace)
+                await self._stop_task(task, excess, grace)
 
 
-def _measure_all(targets: Iterable[tuple[LiveTask, Target]]) -> dict[str, DiskUse]:
+def _measure_all(targets: Iterable[tuple[LiveTask, KillTarget]]) -> dict[str, DiskUse]:
     deadline = time.monotonic() + MEASURE_TIMEOUT
     found: dict[str, DiskUse] = {}
     for task, target in targets:
@@ -157,27 +158,29 @@ def _measure_all(targets: Iterable[tuple[LiveTask, Target]]) -> dict[str, DiskUs
     return found
 
 
-def measure_all_files(target: Target, most: DiskUse, deadline: float = float("inf"), *, logs: bool = False) -> DiskUse:
-    """As `measure_task`, with the files that the task holds open and has removed. Those are counted first and have half
-    of the time: a folder with very many files must not hide them. Blocking."""
+def measure_all_files(
+    target: KillTarget, most: DiskUse, deadline: float = float("inf"), *, logs: bool = False
+) -> DiskUse:
+    """Like `measure_task`, with the files that the task has deleted but keeps open. Those are counted first, in half of
+    the time: a folder with very many files must not hide them. Blocking."""
     now = time.monotonic()
     until = now + min(MAX_UNLINKED_SECONDS, max(0.0, deadline - now) / 2)
-    unlinked = measure_unlinked(list_pids(target), target.folder.path, until)
+    unlinked = measure_unlinked_files(list_pids(target), target.folder.path, until)
     named = measure_task(target.folder.path, most, deadline, logs=logs)
     return DiskUse(named.bytes + unlinked.bytes, named.files + unlinked.files)
 
 
 def cap_logs(folder: TaskFolder, cap: int) -> None:
-    """Of an ended task: it may have written more than it may keep while no server watched it. Blocking."""
-    if max(stream_size(folder, "stdout"), stream_size(folder, "stderr")) > cap:
+    """Cap the logs of an ended task, which may have grown while no server watched it. Blocking."""
+    if max(read_stream_size(folder, "stdout"), read_stream_size(folder, "stderr")) > cap:
         Recorder(folder, cap).record(final=True)
 
 
-def cut_ended_logs(places: Places, keep: int, wanted: int) -> int:
-    """The largest of those that there was time to look at. Blocking."""
+def cut_ended_logs(places: TaskFolders, keep: int, wanted: int) -> int:
+    """Cut the largest logs found before the timeout. Blocking."""
     deadline = time.monotonic() + MEASURE_TIMEOUT
     found: list[tuple[int, str]] = []
-    for folder in places.shelved():
+    for folder in places.list_archived_tasks():
         if time.monotonic() > deadline:
             break
         size = measure_logs(folder.path)
@@ -189,40 +192,40 @@ def cut_ended_logs(places: Places, keep: int, wanted: int) -> int:
             break
         recorder = Recorder(TaskFolder(path), MAX_OFFSET)
         recorder.record(final=True)
-        freed += recorder.cut(keep)
+        freed += recorder.cut_streams(keep)
     return freed
 
 
-def _is_disk_critical(home: Path, marks: DiskMarks) -> bool:
-    """Programs can hardly write any more. Blocking."""
+def _is_disk_critical(home: Path, marks: DiskThresholds) -> bool:
+    """Return whether programs can hardly write any more. Blocking."""
     try:
         space = read_disk_space(home)
     except OSError:
         return False
-    lacks_files = space.total_files > 0 and space.free_files < marks.critical_files(space)
-    return space.free < marks.critical(space) or lacks_files
+    lacks_files = space.total_files > 0 and space.free_files < marks.get_critical_files(space)
+    return space.free < marks.get_critical_bytes(space) or lacks_files
 
 
-def measure_ended(places: Places, ids: Iterable[str]) -> dict[str, int]:
-    """Logs and all. Blocking."""
+def measure_ended(places: TaskFolders, ids: Iterable[str]) -> dict[str, int]:
+    """Measure ended tasks, including logs. Blocking."""
     deadline = time.monotonic() + MEASURE_TIMEOUT
-    return {id: measure_task(places.folder(id).path, DiskUse(), deadline, logs=True).bytes for id in ids}
+    return {id: measure_task(places.get_folder(id).path, DiskUse(), deadline, logs=True).bytes for id in ids}
 
 
-def scan_logs(places: Places, timeout: float) -> tuple[dict[str, LogUse], bool]:
-    """By job; with whether there was time for all. Blocking."""
+def scan_logs(places: TaskFolders, timeout: float) -> tuple[dict[str, LogUse], bool]:
+    """Measure logs by job; also return whether all were counted. Blocking."""
     deadline, found = time.monotonic() + timeout, dict[str, LogUse]()
-    for folder in places.shelved():
+    for folder in places.list_archived_tasks():
         if time.monotonic() > deadline:
             return found, False
-        job_id = job_id_of(folder.path.rpartition("/")[2])
+        job_id = parse_job_id(folder.path.rpartition("/")[2])
         before = found.get(job_id, LogUse())
         found[job_id] = LogUse(before.bytes + measure_logs(folder.path), before.tasks + 1)
     return found, True
 
 
 def measure_logs(folder: str) -> int:
-    """Bytes that the logs of a removed task take on the disk. Blocking."""
+    """Return the bytes on disk of a removed task's logs. Blocking."""
     size = 0
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:

@@ -1,4 +1,4 @@
-"""Tasks that run: what the engine remembers of each while it watches."""
+"""Running tasks, as the engine watches them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class LiveTask:
     note: StartNote | None
     recorder: Recorder
     pid: int  # of the runner
-    pidfd: int | None  # what is being waited for: the runner, then the last of the sandbox
-    claim: Claim = field(default_factory=Claim)  # as it was when the runner ended
-    waited: struct_rusage | None = None  # what the runner and all that were waited for below it used, once it has ended
-    runner_ended: bool = False  # the last of the sandbox may still be going
-    init_pid: int | None = None  # of the sandbox, known once the runner has ended
+    pidfd: int | None  # awaited: the runner, then the last process of the sandbox
+    claim: Claim = field(default_factory=Claim)  # read when the runner exited
+    waited: struct_rusage | None = None  # usage of the runner and its waited-for descendants, once it has exited
+    runner_ended: bool = False  # the last processes of the sandbox may still run
+    init_pid: int | None = None  # of the sandbox, known once the runner has exited
     started_at: float  # seconds after boot
-    watch: int | None = None  # number of its file notices
-    notes_watch: int | None = None  # the same, of its folder of notes
-    notes: Notes = field(default_factory=Notes)  # what it told last
-    scratch_at: float | None = None  # when its home is to be looked at next, in the event loop's time
-    disk_use: DiskUse = field(default_factory=DiskUse)  # as it was measured last
+    watch: int | None = None  # inotify watch of its files
+    notes_watch: int | None = None  # inotify watch of its notes
+    notes: Notes = field(default_factory=Notes)  # as last read
+    scratch_at: float | None = None  # next time to measure its home, in the event loop's time
+    disk_use: DiskUse = field(default_factory=DiskUse)  # as last measured
     kill_at: float | None = None  # set by stop, in the event loop's time
     kill_timer: asyncio.TimerHandle | None = None
     watch_timer: asyncio.TimerHandle | None = None
@@ -44,8 +44,8 @@ class LiveTask:
                 timer.cancel()
 
 
-def pids_of(claim: Claim) -> tuple[int, int] | None:
-    """The sandbox's first process and its namespace, once bubblewrap has reported them."""
+def get_sandbox_pids(claim: Claim) -> tuple[int, int] | None:
+    """Return the sandbox's first process and its PID namespace, once bubblewrap has reported them."""
     if claim.init_pid is None or claim.pid_namespace is None:
         return None
     return claim.init_pid, claim.pid_namespace

@@ -1,51 +1,53 @@
-"""A task's logs as random-access streams. Sizes are looked up when asked; bytes are read in threads."""
+"""A task's logs as random-access streams. Sizes are read on demand; bytes are read in threads."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Protocol, TypeVar
 
-from holdfast.engines.base import Stream, Written
+from holdfast.engines.base import Stream, WrittenRange
 
-from ..task_folder import TaskFolder
-from .recorder import Recorder, read_at, read_first, stream_size
-from .timeline import MAX_OFFSET, ZERO, Mark, Piece, Timeline, joined, pieces, times
+from ..descriptors import closing_fd
+from ..task_folder import TaskFolder, read_at
+from .recorder import Recorder, read_first, read_stream_size
+from .timeline import MAX_OFFSET, ZERO_MARK, LogMark, StreamSlice, Timeline, iterate_pieces, iterate_times, join_pieces
 
 T = TypeVar("T")
 
 _MAX_READ_SIZE = 8 * 1024 * 1024
-_UNWATCHED = 0.02  # seconds between two looks at a task that is not watched yet
+_UNWATCHED_INTERVAL = 0.02  # seconds between two checks of a task that is not watched yet
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LATEST = 250_000_000_000_000  # ms: the clock of a machine may be wrong, but years have four digits
-READERS = 4  # threads; with more of them, hundreds who follow a long log would keep everybody else waiting
+_MAX_TIME = 250_000_000_000_000  # ms: the machine's clock may be wrong, but years have four digits
+MAX_LOG_READERS = 4  # threads; with more, hundreds of readers of a long log would delay everything else
 
 
 class LogHost(Protocol):
-    """What a log needs of the engine that has it."""
+    """What a log needs of its engine."""
 
     @property
     def log_readers(self) -> asyncio.Semaphore:
-        """Of all logs together."""
+        """Shared by all logs."""
         ...
 
-    def log_folder(self, attempt_id: str) -> TaskFolder | None: ...
+    def find_log_folder(self, attempt_id: str) -> TaskFolder | None: ...
 
-    def recorder(self, attempt_id: str) -> Recorder | None:
-        """That of a task that is watched, with its notices switched on; None also for one that runs unwatched, as
-        right after its start."""
+    def get_recorder(self, attempt_id: str) -> Recorder | None:
+        """Return the recorder of a watched task, with notifications on; None also for a running task that is not
+        watched yet."""
         ...
 
     def is_unsettled(self, attempt_id: str) -> bool:
-        """Unwatched for a moment, and about to be watched or to have its last processes killed."""
+        """Return whether it is about to be watched, or its last processes are about to be killed."""
         ...
 
 
-class _Log:
-    """What both kinds share: finding the files, wherever they lie by now, and waiting for more."""
+class _TaskLog:
+    """Base of both kinds: finds the files, also after they were archived, and waits for growth."""
 
     def __init__(self, host: LogHost, attempt_id: str) -> None:
         self._host = host
@@ -55,49 +57,49 @@ class _Log:
     async def size(self) -> int:
         raise NotImplementedError
 
-    async def grown(self, size: int, timeout: float) -> bool:
+    async def wait_for_growth(self, size: int, timeout: float) -> bool:
         end = asyncio.get_running_loop().time() + timeout
-        while not await self.complete():
+        while not await self.is_complete():
             if await self.size() > size:
                 return True
             left = end - asyncio.get_running_loop().time()
-            if left <= 0 or not await self._news(left):
+            if left <= 0 or not await self._wait_for_news(left):
                 break
         return await self.size() > size
 
-    async def complete(self) -> bool:
-        """Once over, over for good. That nobody watches a task does not say that it has ended: its claim does."""
-        if not self._over and self._host.recorder(self._id) is None and not self._host.is_unsettled(self._id):
-            self._over = await self._look(lambda folder: not folder.is_alive(), True)
+    async def is_complete(self) -> bool:
+        """Return whether the log is final. An unwatched task may still run: only its claim shows that it has ended."""
+        if not self._over and self._host.get_recorder(self._id) is None and not self._host.is_unsettled(self._id):
+            self._over = await self._call_on_folder(lambda folder: not folder.is_alive(), True)
         return self._over
 
-    async def _news(self, timeout: float) -> bool:
-        """Wait until there may be more. False when nothing came in time."""
-        recorder = self._host.recorder(self._id)
+    async def _wait_for_news(self, timeout: float) -> bool:
+        """Wait until the log may have grown. False on timeout."""
+        recorder = self._host.get_recorder(self._id)
         if recorder is not None:
-            return await recorder.wait(timeout)
-        await asyncio.sleep(min(timeout, _UNWATCHED))
+            return await recorder.wait_for_growth(timeout)
+        await asyncio.sleep(min(timeout, _UNWATCHED_INTERVAL))
         return True
 
-    async def _look(self, call: Callable[[TaskFolder], T], nothing: T) -> T:
-        """Run `call` on the folder; again when the folder was put away meanwhile, for it then saw only part of it."""
-        folder = self._host.log_folder(self._id)
+    async def _call_on_folder(self, call: Callable[[TaskFolder], T], nothing: T) -> T:
+        """Run `call` on the folder; again if the folder was archived in the meantime, since it saw only a part."""
+        folder = self._host.find_log_folder(self._id)
         while folder is not None:
             async with self._host.log_readers:
-                found, there = await asyncio.to_thread(_look_into, folder, call)
+                found, there = await asyncio.to_thread(_call_and_check_folder, folder, call)
             if there:
                 return found
-            folder = self._host.log_folder(self._id)
+            folder = self._host.find_log_folder(self._id)
         return nothing
 
 
-def _look_into(folder: TaskFolder, call: Callable[[TaskFolder], T]) -> tuple[T, bool]:
-    """What it found, and whether the folder is still there."""
+def _call_and_check_folder(folder: TaskFolder, call: Callable[[TaskFolder], T]) -> tuple[T, bool]:
+    """Return the result, and whether the folder still exists."""
     return call(folder), folder.exists()
 
 
-class FileLog(_Log):
-    """Stdout or stderr: one file, written by the task itself."""
+class FileLog(_TaskLog):
+    """Stdout or stderr: one file, written by the task."""
 
     def __init__(self, host: LogHost, attempt_id: str, stream: Stream) -> None:
         super().__init__(host, attempt_id)
@@ -105,131 +107,126 @@ class FileLog(_Log):
         self._index = 0 if stream is Stream.STDOUT else 1
 
     async def size(self) -> int:
-        return await self._look(lambda folder: max(stream_size(folder, self._name), self._first(folder)), 0)
+        return await self._call_on_folder(
+            lambda folder: max(read_stream_size(folder, self._name), self._read_first_offset(folder)), 0
+        )
 
-    async def first(self) -> int:
-        return await self._look(self._first, 0)
+    async def find_first_offset(self) -> int:
+        return await self._call_on_folder(self._read_first_offset, 0)
 
     async def read(self, start: int, count: int) -> bytes:
         if start >= MAX_OFFSET:
             return b""
-        return await self._look(lambda folder: read_at(folder[self._name], start, min(count, _MAX_READ_SIZE)), b"")
+        return await self._call_on_folder(
+            lambda folder: read_at(folder[self._name], start, min(count, _MAX_READ_SIZE)), b""
+        )
 
-    async def offset_at(self, when: datetime) -> int:
-        mark = await self._look(lambda folder: _mark_before(folder, when), ZERO)
-        return max(mark.err if self._index else mark.out, await self.first())
+    async def find_offset(self, when: datetime) -> int:
+        mark = await self._call_on_folder(lambda folder: _find_mark_before(folder, when), ZERO_MARK)
+        return max(mark.err if self._index else mark.out, await self.find_first_offset())
 
-    async def times(self, start: int, end: int, most: int) -> Sequence[Written]:
-        start = max(start, await self.first())
-        if (recorder := self._host.recorder(self._id)) is not None:
+    async def list_write_times(self, start: int, end: int, most: int) -> Sequence[WrittenRange]:
+        start = max(start, await self.find_first_offset())
+        if (recorder := self._host.get_recorder(self._id)) is not None:
             recorder.record()  # so that the newest bytes have a time
-        return await self._look(lambda folder: _times(folder, self._place, start, end, most), [])
+        return await self._call_on_folder(
+            lambda folder: _list_write_times(folder, self._get_offset, start, end, most), []
+        )
 
-    def _place(self, mark: Mark) -> int:
+    def _get_offset(self, mark: LogMark) -> int:
         return mark.err if self._index else mark.out
 
-    def _first(self, folder: TaskFolder) -> int:
+    def _read_first_offset(self, folder: TaskFolder) -> int:
         return read_first(folder)[self._index]
 
 
-class MergedLog(_Log):
-    """Both streams in the order in which they grew, as the timeline tells it."""
+class MergedLog(_TaskLog):
+    """Both streams in the order of the timeline."""
 
     async def size(self) -> int:
-        recorder = self._host.recorder(self._id)
+        recorder = self._host.get_recorder(self._id)
         if recorder is not None:
-            return recorder.record().merged
-        # One that runs unwatched is left alone: whoever takes it up writes its timeline.
-        return (await self._look(_final_mark if await self.complete() else _last_mark, ZERO)).merged
+            return recorder.record().merged_offset
+        # A running task that is not watched is left alone: the watcher writes its timeline.
+        return (
+            await self._call_on_folder(_read_final_mark if await self.is_complete() else _read_last_mark, ZERO_MARK)
+        ).merged_offset
 
-    async def first(self) -> int:
-        return await self._look(_merged_first, 0)
+    async def find_first_offset(self) -> int:
+        return await self._call_on_folder(_find_merged_first, 0)
 
     async def read(self, start: int, count: int) -> bytes:
-        await self.size()  # so that what has been written until now is recorded
-        return await self._look(lambda folder: _read_merged(folder, start, min(count, _MAX_READ_SIZE)), b"")
+        await self.size()  # so that all bytes written until now are recorded
+        return await self._call_on_folder(lambda folder: _read_merged(folder, start, min(count, _MAX_READ_SIZE)), b"")
 
-    async def offset_at(self, when: datetime) -> int:
-        mark = await self._look(lambda folder: _mark_before(folder, when), ZERO)
-        return max(mark.merged, await self.first())
+    async def find_offset(self, when: datetime) -> int:
+        mark = await self._call_on_folder(lambda folder: _find_mark_before(folder, when), ZERO_MARK)
+        return max(mark.merged_offset, await self.find_first_offset())
 
-    async def times(self, start: int, end: int, most: int) -> Sequence[Written]:
-        start = max(start, await self.first())
+    async def list_write_times(self, start: int, end: int, most: int) -> Sequence[WrittenRange]:
+        start = max(start, await self.find_first_offset())
         await self.size()  # as in read
-        return await self._look(lambda folder: _times(folder, lambda mark: mark.merged, start, end, most), [])
+        return await self._call_on_folder(
+            lambda folder: _list_write_times(folder, lambda mark: mark.merged_offset, start, end, most), []
+        )
 
 
-def _open_timeline(folder: TaskFolder) -> int | None:
+@contextmanager
+def _open_timeline(folder: TaskFolder) -> Iterator[Timeline]:
+    """Yield the timeline; an empty one if it cannot be read."""
     try:
-        return os.open(folder["timeline"], os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = os.open(folder["timeline"], os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
-        return None
+        yield Timeline(None)
+        return
+    with closing_fd(fd):
+        yield Timeline(fd)
 
 
-def _mark_before(folder: TaskFolder, when: datetime) -> Mark:
-    """The last record of an earlier time; the zero one when there is none."""
-    fd = _open_timeline(folder)
-    if fd is None:
-        return Mark(0, 0, 0)
-    try:
-        timeline = Timeline(fd)
-        wanted = int(when.timestamp() * 1000)
-        return timeline.mark(timeline.first_where(lambda mark: mark.at_ms >= wanted) - 1)
-    finally:
-        os.close(fd)
+def _find_mark_before(folder: TaskFolder, when: datetime) -> LogMark:
+    """Return the last record of an earlier time; the zero mark if there is none."""
+    at_ms = int(when.timestamp() * 1000)
+    with _open_timeline(folder) as timeline:
+        return timeline.read_mark(timeline.find_first(lambda mark: mark.at_ms >= at_ms) - 1)
 
 
-def _times(folder: TaskFolder, place: Callable[[Mark], int], start: int, end: int, most: int) -> list[Written]:
-    fd = _open_timeline(folder)
-    if fd is None:
-        return []
-    try:
-        found = islice(times(Timeline(fd), place, start, end), most)
-        return [Written(begin, upto, _EPOCH + timedelta(milliseconds=at)) for begin, upto, at in found if at < _LATEST]
-    finally:
-        os.close(fd)
+def _list_write_times(
+    folder: TaskFolder, get_offset: Callable[[LogMark], int], start: int, end: int, most: int
+) -> list[WrittenRange]:
+    with _open_timeline(folder) as timeline:
+        return [
+            WrittenRange(begin, upto, _EPOCH + timedelta(milliseconds=at))
+            for begin, upto, at in islice(iterate_times(timeline, get_offset, start, end), most)
+            if at < _MAX_TIME
+        ]
 
 
-def _last_mark(folder: TaskFolder) -> Mark:
-    fd = _open_timeline(folder)
-    if fd is None:
-        return ZERO
-    try:
-        return Timeline(fd).last
-    finally:
-        os.close(fd)
+def _read_last_mark(folder: TaskFolder) -> LogMark:
+    with _open_timeline(folder) as timeline:
+        return timeline.last_mark
 
 
-def _final_mark(folder: TaskFolder) -> Mark:
-    """The last record of an ended task; writes the one a dead server could not."""
+def _read_final_mark(folder: TaskFolder) -> LogMark:
+    """Return the last record of an ended task; write it if the server died before."""
     return Recorder(folder, cap=MAX_OFFSET).record(final=True)
 
 
-def _merged_first(folder: TaskFolder) -> int:
-    """From the first record on that lies wholly in what the cap has left."""
+def _find_merged_first(folder: TaskFolder) -> int:
+    """Return the offset of the first record that lies entirely in the kept bytes."""
     out, err = read_first(folder)
-    fd = _open_timeline(folder) if out or err else None
-    if fd is None:
+    if not out and not err:
         return 0
-    try:
-        timeline = Timeline(fd)
-        index = timeline.first_where(lambda mark: mark.out >= out and mark.err >= err)
-        return timeline.mark(min(index, timeline.count - 1)).merged
-    finally:
-        os.close(fd)
+    with _open_timeline(folder) as timeline:
+        index = timeline.find_first(lambda mark: mark.out >= out and mark.err >= err)
+        return timeline.read_mark(min(index, timeline.count - 1)).merged_offset
 
 
 def _read_merged(folder: TaskFolder, start: int, count: int) -> bytes:
-    fd = _open_timeline(folder)
-    if fd is None:
-        return b""
-    try:
-        return b"".join(_bytes_of(folder, piece) for piece in joined(pieces(Timeline(fd), start, count)))
-    finally:
-        os.close(fd)
+    with _open_timeline(folder) as timeline:
+        return b"".join(_read_piece(folder, piece) for piece in join_pieces(iterate_pieces(timeline, start, count)))
 
 
-def _bytes_of(folder: TaskFolder, piece: Piece) -> bytes:
-    """A piece in its full length: where the task has cut its own log short, offsets must still be right."""
+def _read_piece(folder: TaskFolder, piece: StreamSlice) -> bytes:
+    """Return a piece in its full length: offsets stay right even if the task truncated its log."""
     data = read_at(folder["stderr" if piece.stderr else "stdout"], piece.start, piece.end - piece.start)
     return data.ljust(piece.end - piece.start, b"\0")

@@ -1,8 +1,7 @@
-"""What a task tells the platform by files in its folder of notes: that its command failed and it stands still, and
-which debuggers wait in it.
+"""Notes of a task to the platform, as files in its notes folder: that its command failed and it is held, and which
+debuggers wait in it.
 
-The task may write anything there, at any time: only so much is read, nothing is followed, and what is not as it should
-be is not there.
+The task may write anything there, at any time: reads are limited, no link is followed, and invalid notes are ignored.
 """
 
 from __future__ import annotations
@@ -19,25 +18,26 @@ from typing import Any
 
 from holdfast.core.attempt import Debugger
 
+from ..descriptors import closing_fd
 from ..folder_content import Notes
 from ..task_folder import TaskFolder
 
-FOLDER = "notes"
-HELD = "held"
+NOTES_FOLDER = "notes"
+HELD_FILE = "held"
 _DEBUGGER = re.compile(r"debugger-[A-Za-z0-9_-]{1,60}\.json\Z")
-_MAX_NAMES = 256  # that are looked at
+_MAX_NAMES = 256  # that are read
 _MAX_DEBUGGERS = 16
 _MAX_SIZE = 4096  # bytes of one note
 _MAX_PATH_LENGTH = 1024
 _MAX_TOKEN_LENGTH = 128
-_WHYS = ("start", "breakpoint", "crash")
+_DEBUGGER_REASONS = ("start", "breakpoint", "crash")
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_OLDEST, _NEWEST = 0.0, 32503680000.0  # the year 3000
+_MIN_TIMESTAMP, _MAX_TIMESTAMP = 0.0, 32503680000.0  # the year 3000
 
 
-def make_notes(folder: TaskFolder) -> str:
-    """Whoever the task's processes run as may write there, and remove only what is theirs."""
-    path = folder[FOLDER]
+def make_notes_folder(folder: TaskFolder) -> str:
+    """Create the notes folder. All users of the task may write there, and delete only their own files."""
+    path = folder[NOTES_FOLDER]
     with suppress(FileExistsError):
         os.mkdir(path)
     os.chmod(path, 0o1777)
@@ -46,78 +46,69 @@ def make_notes(folder: TaskFolder) -> str:
 
 def read_notes(folder: TaskFolder) -> Notes:
     try:
-        fd = os.open(folder[FOLDER], _OPEN | os.O_DIRECTORY)
+        fd = os.open(folder[NOTES_FOLDER], _OPEN | os.O_DIRECTORY)
     except OSError:
         return Notes()
-    try:
-        return Notes(_read_held(fd), tuple(islice(_debuggers(fd), _MAX_DEBUGGERS)))
-    finally:
-        os.close(fd)
+    with closing_fd(fd):
+        return Notes(_read_hold_code(fd), tuple(islice(_list_debuggers(fd), _MAX_DEBUGGERS)))
 
 
-def _read_held(folder: int) -> int | None:
-    found = re.fullmatch(rb"held ([0-9]{1,3})\n", _read(folder, HELD))
+def _read_hold_code(folder: int) -> int | None:
+    found = re.fullmatch(rb"held ([0-9]{1,3})\n", _read_note(folder, HELD_FILE))
     code = int(found[1]) if found else 0
     return code if 0 < code < 256 else None
 
 
-def _debuggers(folder: int) -> Iterator[Debugger]:
+def _list_debuggers(folder: int) -> Iterator[Debugger]:
     with os.scandir(folder) as entries:
         names = sorted(entry.name for entry in islice(entries, _MAX_NAMES) if _DEBUGGER.match(entry.name))
     for name in names:
         with suppress(ValueError, TypeError, KeyError, RecursionError, OverflowError):
-            yield _debugger(name.removesuffix(".json"), json.loads(_read(folder, name)))
+            yield _parse_debugger(name.removesuffix(".json"), json.loads(_read_note(folder, name)))
 
 
-def _debugger(id: str, said: dict[str, Any]) -> Debugger:
-    until = said["until"]
+def _parse_debugger(id: str, data: dict[str, Any]) -> Debugger:
+    until = data["until"]
     return Debugger(
         id=id,
-        pid=_number(said["pid"], 1 << 22),
-        file=_text(said["file"], _MAX_PATH_LENGTH),
-        line=_number(said["line"], 1 << 31),
-        function=_text(said.get("function", ""), 200),
-        why=said["why"] if said["why"] in _WHYS else "",
-        port=_number(said["port"], 65535),
-        local=said.get("local") is True,
-        token=_text(said.get("token", ""), _MAX_TOKEN_LENGTH),
-        since=_instant(said["since"]),
-        until=None if until is None else _instant(until),
-        attached=said.get("attached") is True,
-        waits=said.get("waits", True) is True,
+        pid=_parse_number(data["pid"], 1 << 22),
+        file=_parse_text(data["file"], _MAX_PATH_LENGTH),
+        line=_parse_number(data["line"], 1 << 31),
+        function=_parse_text(data.get("function", ""), 200),
+        why=data["why"] if data["why"] in _DEBUGGER_REASONS else "",
+        port=_parse_number(data["port"], 65535),
+        local=data.get("local") is True,
+        token=_parse_text(data.get("token", ""), _MAX_TOKEN_LENGTH),
+        since=_parse_time(data["since"]),
+        until=None if until is None else _parse_time(until),
+        attached=data.get("attached") is True,
+        waits=data.get("waits", True) is True,
     )
 
 
-def _number(value: Any, most: int) -> int:
+def _parse_number(value: Any, most: int) -> int:
     if not isinstance(value, int) or not 0 <= value <= most:
         raise ValueError
     return value
 
 
-def _text(value: Any, most: int) -> str:
-    """Shown to people, and passed on in lines."""
+def _parse_text(value: Any, most: int) -> str:
+    """Return printable text on one line."""
     if not isinstance(value, str) or len(value) > most or not value.isprintable():
         raise ValueError
     return value
 
 
-def _instant(value: Any) -> datetime:
-    if not isinstance(value, int | float) or not _OLDEST <= value <= _NEWEST:
+def _parse_time(value: Any) -> datetime:
+    if not isinstance(value, int | float) or not _MIN_TIMESTAMP <= value <= _MAX_TIMESTAMP:
         raise ValueError
     return datetime.fromtimestamp(value, UTC)
 
 
-def _read(folder: int, name: str) -> bytes:
-    """A plain file's bytes; nothing when it is anything else, or larger than any note."""
-    try:
-        fd = os.open(name, _OPEN, dir_fd=folder)
-    except OSError:
-        return b""
-    try:
+def _read_note(folder: int, name: str) -> bytes:
+    """Return the bytes of a regular file; empty if it is not one, or too large."""
+    with suppress(OSError), closing_fd(os.open(name, _OPEN, dir_fd=folder)) as fd:
         status = os.fstat(fd)
-        plain = stat.S_ISREG(status.st_mode) and status.st_size <= _MAX_SIZE
-        return os.pread(fd, _MAX_SIZE, 0) if plain else b""
-    except OSError:
-        return b""
-    finally:
-        os.close(fd)
+        if stat.S_ISREG(status.st_mode) and status.st_size <= _MAX_SIZE:
+            return os.pread(fd, _MAX_SIZE, 0)
+    return b""

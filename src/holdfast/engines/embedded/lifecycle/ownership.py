@@ -1,52 +1,42 @@
-"""Which task a process belongs to. Blocking."""
+"""Finds the task of a process. Blocking."""
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from pathlib import Path
 
 from holdfast.core.attempt_id import AttemptId
 from holdfast.core.messages import msg
 
-from ..processes import COOKIE
+from ..processes import COOKIE, read_variable
 from ..task_folder import TaskFolder
-from .live_tasks import pids_of
-from .places import REVIVED, Places
+from .live_tasks import get_sandbox_pids
+from .task_folders import REVIVED_FOLDER, TaskFolders
 
 
-def find_task_of(home: Path, pid: int) -> str | None:
-    """The attempt id of the task of this state folder that the process is in; None where it is in none."""
-    places = Places(home)
+def find_task_of_process(home: Path, pid: int) -> str | None:
+    """Return the attempt id of the process's task in this state folder; None if there is none."""
+    places = TaskFolders(home)
     try:
-        namespace, names = os.stat(f"/proc/{pid}/ns/pid").st_ino, places.tasks()
+        namespace, names = os.stat(f"/proc/{pid}/ns/pid").st_ino, places.list_tasks()
     except OSError:
         return None
-    cookie = _cookie(pid)
+    cookie = read_variable(pid, COOKIE)  # of a task without a PID namespace
     for name in names:
-        if cookie == places.machine_name(name) or namespace in _namespaces(places.folder(name)):
+        if cookie == places.get_machine_name(name) or namespace in _list_namespaces(places.get_folder(name)):
             return name
     return None
 
 
-def describe_task_of(home: Path, pid: int) -> str | None:
-    """`task main-0 of job 7`, for messages."""
+def describe_task_of_process(home: Path, pid: int) -> str | None:
+    """Return text such as `task main-0 of job 7`."""
     try:
-        found = AttemptId.parse(find_task_of(home, pid) or "")
+        found = AttemptId.parse(find_task_of_process(home, pid) or "")
     except ValueError:
         return None
     return msg("task {task} of job {job_id}", task=found.task, job_id=found.job_id)
 
 
-def _namespaces(folder: TaskFolder) -> set[int]:
-    found = (pids_of(each.read_claim()) for each in (folder, TaskFolder(folder[REVIVED])))
+def _list_namespaces(folder: TaskFolder) -> set[int]:
+    found = (get_sandbox_pids(each.read_claim()) for each in (folder, TaskFolder(folder[REVIVED_FOLDER])))
     return {pids[1] for pids in found if pids is not None}
-
-
-def _cookie(pid: int) -> str:
-    """What marks the processes of a task that has no namespace of its own."""
-    with suppress(OSError):
-        for word in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-            if word.startswith(f"{COOKIE}=".encode()):
-                return os.fsdecode(word.partition(b"=")[2])
-    return ""

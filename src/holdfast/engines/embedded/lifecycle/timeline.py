@@ -1,7 +1,7 @@
-"""The timeline of a task's two streams: when each had grown to where.
+"""The timeline of a task's two streams: their sizes over time.
 
-A file of 24-byte records (unix ms, end of stdout, end of stderr). Record i says that the merged stream holds, from
-the sum of record i-1 to its own sum, first what stdout gained and then what stderr gained. So merged offsets never
+A file of 24-byte records (unix ms, end of stdout, end of stderr). In the merged stream, the bytes from the sum of
+record i-1 to the sum of record i are first the new bytes of stdout and then those of stderr. So merged offsets never
 change their meaning, and finding one is a binary search.
 """
 
@@ -12,80 +12,82 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-RECORD = struct.Struct("<QQQ")
-MAX_OFFSET = 1 << 61  # a task may make its log look absurdly large; sums must still fit
+RECORD_FORMAT = struct.Struct("<QQQ")
+MAX_OFFSET = 1 << 61  # a task may make its log appear absurdly large; sums must still fit
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class LogMark:
     at_ms: int
     out: int
     err: int
 
     @property
-    def merged(self) -> int:
+    def merged_offset(self) -> int:
         return self.out + self.err
 
 
-ZERO = Mark(0, 0, 0)
+ZERO_MARK = LogMark(0, 0, 0)
 
 
 class Timeline:
-    """Reads the record file behind `fd`; keeps nothing in memory."""
+    """Reads the record file of `fd`; caches nothing. Without a file it is empty."""
 
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self.count = os.fstat(fd).st_size // RECORD.size
+    def __init__(self, fd: int | None) -> None:
+        self._fd = -1 if fd is None else fd
+        self.count = 0 if fd is None else os.fstat(fd).st_size // RECORD_FORMAT.size
 
-    def mark(self, index: int) -> Mark:
-        """Record `index`; before the first, and where none can be read, nothing was written."""
+    def read_mark(self, index: int) -> LogMark:
+        """Return record `index`; the zero mark before the first, or if it cannot be read."""
         if index < 0:
-            return ZERO
-        data = os.pread(self._fd, RECORD.size, index * RECORD.size)
-        return Mark(*RECORD.unpack(data)) if len(data) == RECORD.size else ZERO
+            return ZERO_MARK
+        data = os.pread(self._fd, RECORD_FORMAT.size, index * RECORD_FORMAT.size)
+        return LogMark(*RECORD_FORMAT.unpack(data)) if len(data) == RECORD_FORMAT.size else ZERO_MARK
 
     @property
-    def last(self) -> Mark:
-        return self.mark(self.count - 1)
+    def last_mark(self) -> LogMark:
+        return self.read_mark(self.count - 1)
 
-    def first_where(self, holds: Callable[[Mark], bool]) -> int:
-        """The first index whose record fulfils a condition that, once true, stays true; `count` if none."""
+    def find_first(self, holds: Callable[[LogMark], bool]) -> int:
+        """Return the first index whose record fulfils a monotonic condition; `count` if none."""
         low, high = 0, self.count
         while low < high:
             middle = (low + high) // 2
-            if holds(self.mark(middle)):
+            if holds(self.read_mark(middle)):
                 high = middle
             else:
                 low = middle + 1
         return low
 
-    def marks(self, index: int, batch: int = 512) -> Iterator[Mark]:
-        """Records from `index` on."""
+    def iterate_marks(self, index: int, batch: int = 512) -> Iterator[LogMark]:
+        """Yield the records from `index` on."""
         while index < self.count:
-            data = os.pread(self._fd, batch * RECORD.size, index * RECORD.size)
-            whole = len(data) - len(data) % RECORD.size
+            data = os.pread(self._fd, batch * RECORD_FORMAT.size, index * RECORD_FORMAT.size)
+            whole = len(data) - len(data) % RECORD_FORMAT.size
             if not whole:
                 return
-            for fields in RECORD.iter_unpack(data[:whole]):
-                yield Mark(*fields)
-            index += whole // RECORD.size
+            for fields in RECORD_FORMAT.iter_unpack(data[:whole]):
+                yield LogMark(*fields)
+            index += whole // RECORD_FORMAT.size
 
 
-def times(timeline: Timeline, place: Callable[[Mark], int], start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """(from, to, unix ms) for the bytes from `start` to `end` of the stream whose length `place` tells."""
-    index = timeline.first_where(lambda mark: place(mark) > start)
+def iterate_times(
+    timeline: Timeline, get_offset: Callable[[LogMark], int], start: int, end: int
+) -> Iterator[tuple[int, int, int]]:
+    """Yield (from, to, unix ms) for the bytes from `start` to `end` of the stream whose size is `get_offset(mark)`."""
+    index = timeline.find_first(lambda mark: get_offset(mark) > start)
     while start < end and index < timeline.count:
-        mark = timeline.mark(index)
-        upto = min(end, place(mark))
+        mark = timeline.read_mark(index)
+        upto = min(end, get_offset(mark))
         if upto > start:
             yield start, upto, mark.at_ms
             start, index = upto, index + 1
         else:  # only the other stream grew, perhaps for long
-            index = max(index + 1, timeline.first_where(lambda mark, at=start: place(mark) > at))  # type: ignore[misc]
+            index = max(index + 1, timeline.find_first(lambda mark, at=start: get_offset(mark) > at))  # type: ignore[misc]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class StreamSlice:
     """Bytes `start` to `end` of one of the two streams."""
 
     stderr: bool
@@ -93,22 +95,22 @@ class Piece:
     end: int
 
 
-def pieces(timeline: Timeline, start: int, count: int) -> Iterator[Piece]:
-    """What makes up `count` bytes of the merged stream from `start`, in order."""
-    index = timeline.first_where(lambda mark: mark.merged > start)
-    before = timeline.mark(index - 1)
-    for mark in timeline.marks(index):
-        offset = before.merged
+def iterate_pieces(timeline: Timeline, start: int, count: int) -> Iterator[StreamSlice]:
+    """Yield the pieces of `count` bytes of the merged stream from `start`, in order."""
+    index = timeline.find_first(lambda mark: mark.merged_offset > start)
+    before = timeline.read_mark(index - 1)
+    for mark in timeline.iterate_marks(index):
+        offset = before.merged_offset
         spans = (
-            Piece(False, before.out, max(before.out, mark.out)),
-            Piece(True, before.err, max(before.err, mark.err)),
+            StreamSlice(False, before.out, max(before.out, mark.out)),
+            StreamSlice(True, before.err, max(before.err, mark.err)),
         )
         for span in spans:
             size = span.end - span.start
             skip = max(0, start - offset)
             take = min(size - skip, count)
             if take > 0:
-                yield Piece(span.stderr, span.start + skip, span.start + skip + take)
+                yield StreamSlice(span.stderr, span.start + skip, span.start + skip + take)
                 count -= take
             offset += size
         if count <= 0:
@@ -116,12 +118,12 @@ def pieces(timeline: Timeline, start: int, count: int) -> Iterator[Piece]:
         before = mark
 
 
-def joined(parts: Iterator[Piece]) -> Iterator[Piece]:
-    """Neighbours of the same stream as one: a long quiet stderr must not chop up stdout."""
-    held: Piece | None = None
+def join_pieces(parts: Iterator[StreamSlice]) -> Iterator[StreamSlice]:
+    """Join neighbours of the same stream: a silent stderr must not split stdout."""
+    held: StreamSlice | None = None
     for part in parts:
         if held is not None and part.stderr == held.stderr and part.start == held.end:
-            held = Piece(held.stderr, held.start, part.end)
+            held = StreamSlice(held.stderr, held.start, part.end)
             continue
         if held is not None:
             yield held

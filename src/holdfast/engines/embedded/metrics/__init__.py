@@ -1,1 +1,1 @@
-"""Resource usage of tasks: control groups, processes, GPUs and TCP traffic."""
+"""Resource usage of tasks: cgroups, processes, GPUs and TCP traffic."""

@@ -1,4 +1,4 @@
-"""What GPUs are doing, by NVML. The driver may be missing, go away or never answer: then nothing is told."""
+"""Reads the state of GPUs by NVML. The driver may be missing, disappear or hang: then the result is empty."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ T = TypeVar("T")
 _TIMEOUT = 2.0  # seconds
 
 
-class Seen(NamedTuple):
+class GpuObservation(NamedTuple):
     state: GpuState
-    pids: frozenset[int] | None  # of what computes on it; None: it does not tell
+    pids: frozenset[int] | None  # of processes that compute on it; None: unknown
 
 
 class GpuMetrics:
-    """Belongs to the event loop; NVML is asked in a thread of its own, by one at a time. It stays initialised."""
+    """Belongs to the event loop; NVML runs in its own thread, one call at a time, and stays initialised."""
 
     def __init__(self, patience: float = _TIMEOUT) -> None:
         self._patience = patience
@@ -31,47 +31,47 @@ class GpuMetrics:
         self._asked: asyncio.Future[Any] | None = None
         self._ready = False
 
-    async def read(self, indices: Collection[int]) -> Mapping[int, GpuReading]:
-        """Of those devices; without any that does not tell. While an earlier question is not answered, nothing is."""
-        return await self._answer(partial(self._ask, sorted(indices)), {}) if indices else {}
+    async def read_devices(self, indices: Collection[int]) -> Mapping[int, GpuReading]:
+        """Read those devices, without any that fails. Returns nothing while an earlier call is pending."""
+        return await self._call_nvml(partial(self._read_devices, sorted(indices)), {}) if indices else {}
 
-    async def read_all(self) -> tuple[Seen, ...]:
-        """Of every device the driver lists."""
-        return await self._answer(self._ask_all, ())
+    async def read_states(self) -> tuple[GpuObservation, ...]:
+        """Read every device that the driver lists."""
+        return await self._call_nvml(self._read_states, ())
 
-    async def _answer(self, ask: Callable[[], T], nothing: T) -> T:
+    async def _call_nvml(self, ask: Callable[[], T], nothing: T) -> T:
         async with self._turn:
             if self._asked is not None and not self._asked.done():
                 return nothing
-            asked = self._asked = self._reach.begin(ask)
-            with suppress(Exception):  # no answer in time, no thread to be had, no driver: all the same here
+            asked = self._asked = self._reach.start(ask)
+            with suppress(Exception):  # timeout, no thread or no driver: all the same here
                 async with asyncio.timeout(self._patience):
                     return await asyncio.shield(asked)
             return nothing
 
-    def _ask(self, indices: list[int]) -> Mapping[int, GpuReading]:
-        nvml = self._begin()
+    def _read_devices(self, indices: list[int]) -> Mapping[int, GpuReading]:
+        nvml = self._init_nvml()
         found = {}
         for index in indices:
             try:
-                found[index] = _read(nvml, index)
+                found[index] = _read_device(nvml, index)
             except nvml.NVMLError as error:
                 if error.value != nvml.NVML_ERROR_NOT_SUPPORTED:
                     self._ready = False
         if not self._ready:
-            _end(nvml)
+            _shut_down_nvml(nvml)
         return found
 
-    def _ask_all(self) -> tuple[Seen, ...]:
-        nvml = self._begin()
+    def _read_states(self) -> tuple[GpuObservation, ...]:
+        nvml = self._init_nvml()
         try:
-            return tuple(_look(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
+            return tuple(_read_state(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
         except nvml.NVMLError:
             self._ready = False
-            _end(nvml)
+            _shut_down_nvml(nvml)
             return ()
 
-    def _begin(self) -> Any:
+    def _init_nvml(self) -> Any:
         import pynvml
 
         if not self._ready:
@@ -80,15 +80,15 @@ class GpuMetrics:
         return pynvml
 
 
-def _end(nvml: Any) -> None:
-    """Begin afresh next time: the driver may be back by then."""
+def _shut_down_nvml(nvml: Any) -> None:
+    """Initialise it again next time: the driver may be back."""
     with suppress(nvml.NVMLError):
         nvml.nvmlShutdown()
 
 
-def _read(nvml: Any, index: int) -> GpuReading:
+def _read_device(nvml: Any, index: int) -> GpuReading:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    memory = _memory(nvml, handle)
+    memory = _read_memory(nvml, handle)
     return GpuReading(
         index=index,
         percent=float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu),
@@ -97,37 +97,37 @@ def _read(nvml: Any, index: int) -> GpuReading:
     )
 
 
-def _memory(nvml: Any, handle: Any) -> Any:
-    """The second version leaves out what the driver keeps for itself, as nvidia-smi does."""
+def _read_memory(nvml: Any, handle: Any) -> Any:
+    """Read the second version, which excludes the driver's own memory, as nvidia-smi does."""
     try:
         return nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
     except nvml.NVMLError:
         return nvml.nvmlDeviceGetMemoryInfo(handle)
 
 
-def _look(nvml: Any, index: int) -> Seen:
+def _read_state(nvml: Any, index: int) -> GpuObservation:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
 
-    def told(name: str, *more: int) -> Any:
+    def query_nvml(name: str, *more: int) -> Any:
         try:
             return getattr(nvml, name)(handle, *more)
         except nvml.NVMLError:
             return None
 
-    def errors(kind: int) -> Any:
-        return told("nvmlDeviceGetTotalEccErrors", kind, nvml.NVML_VOLATILE_ECC)
+    def count_ecc_errors(kind: int) -> Any:
+        return query_nvml("nvmlDeviceGetTotalEccErrors", kind, nvml.NVML_VOLATILE_ECC)
 
-    busy, memory = told("nvmlDeviceGetUtilizationRates"), _memory(nvml, handle)
-    performance = told("nvmlDeviceGetPerformanceState")
+    busy, memory = query_nvml("nvmlDeviceGetUtilizationRates"), _read_memory(nvml, handle)
+    performance = query_nvml("nvmlDeviceGetPerformanceState")
     state = GpuState(
         index=index,
         percent=None if busy is None else float(busy.gpu),
         memory=int(memory.used),
         memory_total=int(memory.total),
-        temperature=told("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
-        ecc_single=errors(nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
-        ecc_double=errors(nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
+        temperature=query_nvml("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
+        ecc_single=count_ecc_errors(nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
+        ecc_double=count_ecc_errors(nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
         performance=None if performance == nvml.NVML_PSTATE_UNKNOWN else performance,
     )
-    processes = told("nvmlDeviceGetComputeRunningProcesses")
-    return Seen(state, None if processes is None else frozenset(each.pid for each in processes))
+    processes = query_nvml("nvmlDeviceGetComputeRunningProcesses")
+    return GpuObservation(state, None if processes is None else frozenset(each.pid for each in processes))

@@ -1,8 +1,8 @@
-"""Which processes are a task's, where no control group tells: those that descend from its runner. Blocking.
+"""Finds a task's processes without cgroups: the descendants of its runner. Blocking.
 
-One look at all processes of the machine serves all tasks. In a sandbox nobody can leave the tree, for orphans become
-children of its first process. Without one they may: such are known because they were in the tree before, or carry
-the attempt's cookie in their environment.
+One scan of all processes of the machine serves all tasks. In a sandbox no process can leave the tree, since orphans
+become children of its first process. Without one they can: those are found because they were in the tree before, or
+have the attempt's cookie in their environment.
 """
 
 from __future__ import annotations
@@ -11,16 +11,13 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from ..folder_content import StartNote
-from ..processes import COOKIE
-from .cgroup_metrics import read_file
-from .process_metrics import Scan, scan
+from ..processes import COOKIE, read_variable
+from .process_metrics import ProcessScan, scan_processes
 
-_MAX_ENVIRONMENT_LENGTH = 2 << 20
-
-Key = tuple[int, int]  # pid and start: of one process, and no other
+Key = tuple[int, int]  # pid and start time: unique
 
 
-class Rooted(Protocol):
+class ProcessRoot(Protocol):
     @property
     def attempt_id(self) -> str: ...
     @property
@@ -33,68 +30,68 @@ class Rooted(Protocol):
     def cookie(self) -> str: ...
 
 
-class Forest:
+class ProcessTrees:
     def __init__(self) -> None:
-        self._scan = Scan({}, set())
-        self._members: dict[str, list[Key]] = {}  # of tasks without a sandbox, when they were last looked at
-        self._cookies: dict[Key, str] = {}  # of processes outside of all trees; empty: it carries none
+        self._scan = ProcessScan({}, set())
+        self._members: dict[str, list[Key]] = {}  # of tasks without a sandbox, at the last scan
+        self._cookies: dict[Key, str] = {}  # of processes outside all trees; empty: no cookie
 
-    def grow(self, tasks: Sequence[Rooted], most: int) -> dict[str, list[int]]:
-        """The processes of each, without its runner; those without any are left out, and all when the machine has too
-        many."""
-        found = scan(most)
+    def find_processes(self, tasks: Sequence[ProcessRoot], most: int) -> dict[str, list[int]]:
+        """Return the processes of each, without its runner; tasks without any are left out, and all if the machine has
+        too many."""
+        found = scan_processes(most)
         if found is None:
             return {}
         self._scan = found
         below: dict[int, list[int]] = {}
         for pid, stat in found.found.items():
             below.setdefault(stat.parent, []).append(pid)
-        trees = {task.attempt_id: _descend((task.runner, *task.helpers), below) for task in tasks}
+        trees = {task.attempt_id: _list_descendants((task.runner, *task.helpers), below) for task in tasks}
         plain = {task.cookie: task.attempt_id for task in tasks if not task.note.sandbox}
         if plain:
             outside = {pid for task in tasks for pid in (task.runner, *task.helpers)}
-            self._find_lost(plain, trees, below, outside)
+            self._add_detached_processes(plain, trees, below, outside)
         return {name: tree for name, tree in trees.items() if tree}
 
-    def _find_lost(
+    def _add_detached_processes(
         self, plain: dict[str, str], trees: dict[str, list[int]], below: dict[int, list[int]], outside: set[int]
     ) -> None:
-        """Add those that have left their trees. `outside`: they may carry a cookie, and are none of the task's own."""
+        """Add the processes that have left their trees. `outside`: may have a cookie, but are not the task's own."""
         here = self._scan.found
         for name in plain.values():
             lost = [pid for pid, started in self._members.get(name, ()) if pid in here and here[pid].started == started]
-            trees[name] = _add(trees[name], lost, below)
+            trees[name] = _add_subtrees(trees[name], lost, below)
         self._read_cookies(outside.union(*trees.values()))
         found: dict[str, list[int]] = {}
         for (pid, _), cookie in self._cookies.items():
             if cookie in plain:
                 found.setdefault(plain[cookie], []).append(pid)
         for name, pids in found.items():
-            trees[name] = _add(trees[name], pids, below)
+            trees[name] = _add_subtrees(trees[name], pids, below)
         for name in plain.values():
             self._members[name] = [(pid, here[pid].started) for pid in trees[name]]
             if not trees[name]:
-                self.drop(name)
+                self.drop_task(name)
 
     def _read_cookies(self, placed: Collection[int]) -> None:
-        """Of all that have no place yet, each once: whose cookie nobody knows now may be a task's that comes later."""
+        """Read the cookie of each process without a tree, once: an unknown cookie may belong to a later task."""
         strange = {(pid, stat.started) for pid, stat in self._scan.found.items() if pid not in placed}
         self._cookies = {key: cookie for key, cookie in self._cookies.items() if key in strange}
         for key in strange.difference(self._cookies):
-            self._cookies[key] = _cookie(key[0])
+            self._cookies[key] = read_variable(key[0], COOKIE)
 
-    def drop(self, name: str) -> None:
-        """It has ended. From any thread."""
+    def drop_task(self, name: str) -> None:
+        """Drop an ended task. Thread-safe."""
         self._members.pop(name, None)
 
-    def cpu(self, pids: Iterable[int], before: Collection[int]) -> tuple[float, bool]:
-        """Seconds, as of the last look; and whether none of those `before` ended during it."""
+    def sum_cpu(self, pids: Iterable[int], before: Collection[int]) -> tuple[float, bool]:
+        """Return the CPU seconds at the last scan, and whether none of those `before` exited during it."""
         found = self._scan.found
         return sum(found[pid].cpu for pid in pids if pid in found), self._scan.missed.isdisjoint(before)
 
 
-def _descend(roots: Iterable[int], below: dict[int, list[int]]) -> list[int]:
-    """All below these, without themselves."""
+def _list_descendants(roots: Iterable[int], below: dict[int, list[int]]) -> list[int]:
+    """Return all descendants of these."""
     ahead = list(roots)
     tree: dict[int, None] = {}
     while ahead:
@@ -105,15 +102,7 @@ def _descend(roots: Iterable[int], below: dict[int, list[int]]) -> list[int]:
     return list(tree)
 
 
-def _add(tree: list[int], more: Iterable[int], below: dict[int, list[int]]) -> list[int]:
+def _add_subtrees(tree: list[int], more: Iterable[int], below: dict[int, list[int]]) -> list[int]:
     members = set(tree)
     new = [pid for pid in more if pid not in members]
-    return list(dict.fromkeys([*tree, *new, *_descend(new, below)]))
-
-
-def _cookie(pid: int) -> str:
-    start = f"{COOKIE}=".encode()
-    for variable in read_file(f"/proc/{pid}/environ", _MAX_ENVIRONMENT_LENGTH).split(b"\0"):
-        if variable.startswith(start):
-            return variable[len(start) :].decode("utf-8", "replace")
-    return ""
+    return list(dict.fromkeys([*tree, *new, *_list_descendants(new, below)]))

@@ -1,4 +1,4 @@
-"""NVIDIA devices: which there are, and how a task gets those it was given and no others."""
+"""NVIDIA devices: finds them, and gives a task exactly its own."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pathlib import Path
 from .render import Bind
 
 _CONTROL = Path("/dev/nvidiactl")
-_SHARED = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")  # nvidia-caps would let a task divide up devices
+_SHARED_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")  # nvidia-caps would let a task partition devices
 _LIBRARY = re.compile(r"\s*(lib(?:cuda|nvidia|nvcuvid|nvoptix|cudadebugger)[^ ]*) .*=> (/\S+)")
 
-# Where CUDA images expect the driver; their own LD_LIBRARY_PATH names it.
-LIBRARIES = "/usr/local/nvidia/lib64"
-PROGRAMS = "/usr/local/nvidia/bin"
+# Where CUDA images expect the driver; their own LD_LIBRARY_PATH contains it.
+LIBRARIES_FOLDER = "/usr/local/nvidia/lib64"
+PROGRAMS_FOLDER = "/usr/local/nvidia/bin"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Gpu:
 
 
 def find_gpus() -> tuple[Gpu, ...]:
-    """Every device the driver lists. None where there is no driver, or it does not answer."""
+    """Return every device that the driver lists; none if there is no driver, or it does not respond."""
     if not _CONTROL.exists():
         return ()
     import pynvml
@@ -41,7 +41,7 @@ def find_gpus() -> tuple[Gpu, ...]:
     except pynvml.NVMLError:
         return ()
     try:
-        return tuple(_describe(index) for index in range(pynvml.nvmlDeviceGetCount()))
+        return tuple(_describe_gpu(index) for index in range(pynvml.nvmlDeviceGetCount()))
     except pynvml.NVMLError:
         return ()
     finally:
@@ -49,7 +49,7 @@ def find_gpus() -> tuple[Gpu, ...]:
             pynvml.nvmlShutdown()
 
 
-def _describe(index: int) -> Gpu:
+def _describe_gpu(index: int) -> Gpu:
     import pynvml
 
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
@@ -62,15 +62,15 @@ def _describe(index: int) -> Gpu:
     )
 
 
-def device_binds(given: Sequence[int], gpus: Sequence[Gpu]) -> list[Bind]:
-    """The nodes of those devices, and what all devices share."""
+def make_device_binds(given: Sequence[int], gpus: Sequence[Gpu]) -> list[Bind]:
+    """Return the nodes of those devices, and those shared by all devices."""
     nodes = {gpu.index: gpu.node for gpu in gpus}
-    paths = [nodes[index] for index in given] + [f"/dev/{name}" for name in _SHARED]
+    paths = [nodes[index] for index in given] + [f"/dev/{name}" for name in _SHARED_DEVICES]
     return [Bind(source=path, target=path, device=True) for path in paths if os.path.exists(path)]
 
 
 def find_driver() -> tuple[Bind, ...]:
-    """The driver's libraries and tools, for images that come without."""
+    """Return the driver's libraries and tools, for images without them."""
     if not _CONTROL.exists():
         return ()
     ldconfig = shutil.which("ldconfig", path="/sbin:/usr/sbin:/bin:/usr/bin")
@@ -81,22 +81,22 @@ def find_driver() -> tuple[Bind, ...]:
     binds = parse_libraries(listing)
     smi = shutil.which("nvidia-smi")
     if smi is not None:
-        binds.append(Bind(source=os.path.realpath(smi), target=f"{PROGRAMS}/nvidia-smi"))
+        binds.append(Bind(source=os.path.realpath(smi), target=f"{PROGRAMS_FOLDER}/nvidia-smi"))
     return tuple(binds)
 
 
 def parse_libraries(listing: str) -> list[Bind]:
-    """From what `ldconfig -p` prints; the first of each name is the one programs get."""
+    """Parse the output of `ldconfig -p`; programs use the first of each name."""
     found: dict[str, Bind] = {}
     for line in listing.splitlines():
         match = _LIBRARY.match(line)
         if match and match[1] not in found and os.path.exists(match[2]):
-            found[match[1]] = Bind(source=os.path.realpath(match[2]), target=f"{LIBRARIES}/{match[1]}")
+            found[match[1]] = Bind(source=os.path.realpath(match[2]), target=f"{LIBRARIES_FOLDER}/{match[1]}")
     return list(found.values())
 
 
-def gpu_variables(given: Sequence[int], *, renumbered: bool) -> Mapping[str, str]:
-    """What frameworks read. `renumbered`: the task sees only its own devices, so they count from 0."""
+def make_gpu_variables(given: Sequence[int], *, renumbered: bool) -> Mapping[str, str]:
+    """Return the variables that frameworks read. `renumbered`: the task only sees its own devices, counted from 0."""
     if not given:
         return {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
     numbers = range(len(given)) if renumbered else given

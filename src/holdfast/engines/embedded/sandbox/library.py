@@ -1,4 +1,4 @@
-"""Python packages that every task finds without fetching them: read once, laid down where tasks can have them."""
+"""Python packages available in every task: read once, copied to where tasks can import them."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-DEBUG_TOOLS = "/pai_data/debug"  # where OpenPAI's debugging guide has them, besides
+DEBUG_TOOLS = "/pai_data/debug"  # additional path, from OpenPAI's debugging guide
 
 
 @dataclass(frozen=True)
-class Library:
-    """Files of some packages as they were when the server started: an upgrade does not change a task's own."""
+class PackageLibrary:
+    """Files of some packages at the server's start: an upgrade does not change them in tasks."""
 
     packages: tuple[str, ...] = ()  # their folders on this machine
 
     @cached_property
     def files(self) -> tuple[tuple[str, bytes], ...]:
-        """Paths within the library, with what is in them."""
-        return tuple(sorted(_sources(self.packages)))
+        """Paths within the library, with their content."""
+        return tuple(sorted(_read_sources(self.packages)))
 
-    def files_at(self, folder: str) -> list[tuple[str, bytes, int]]:
-        """As layers take them: path, content, mode."""
+    def list_files(self, folder: str) -> list[tuple[str, bytes, int]]:
+        """Return the files for layers: path, content, mode."""
         return [(f"{folder}/{path}", content, 0o644) for path, content in self.files]
 
 
-def _sources(packages: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+def _read_sources(packages: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     for package in map(Path, packages):
         for folder, below, names in os.walk(package):
             below[:] = [name for name in below if name != "__pycache__"]

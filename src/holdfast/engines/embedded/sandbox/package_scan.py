@@ -1,8 +1,8 @@
 """Remembers which of the machine's package files are private, for all engines of this process.
 
-The first scan is a full one, unless an earlier server made one a short time ago. After it, only folders that have
-changed are listed, and none is looked at when merely something outside was mounted. A full scan follows in the
-background when the last one is old: it finds files whose mode was changed in place. Blocking: call it from a thread.
+The first scan is a full one, unless an earlier server made one recently. After it, only changed folders are listed, and
+none if only something outside was mounted. A full scan follows in the background when the last one is old: it finds
+files whose mode was changed in place. Blocking: call it from a thread.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from holdfast.core.messages import msg
 
 from ..mount_table import Mount
 from . import host
-from .private_files import Listing, PrivateFiles
+from .private_files import FolderListing, PrivateFiles
 from .saved_scan import load_scan, save_scan
 
 FULL_SCAN_INTERVAL = 600.0  # seconds
-_AFTER_START = 5.0  # seconds until the full scan of a server that began with a saved one
+_FULL_SCAN_DELAY = 5.0  # seconds until the full scan of a server that started with a saved one
 
 logger = logging.getLogger(__name__)
 
@@ -30,18 +30,21 @@ class PackageScan:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._found: PrivateFiles | None = None
-        self._mounts: Sequence[Mount] = ()  # in folders of packages, at the last look
+        self._mounts: Sequence[Mount] = ()  # in package folders, at the last scan
         self._full_at = 0.0
         self._background: threading.Thread | None = None
-        self.generation = 0  # changes when a full scan has ended
+        self.generation = 0  # changes after each full scan
 
-    def find(self, mounts: Sequence[Mount], saved: Path, *, only_mounts_changed: bool = False) -> PrivateFiles:
-        """What is private now, as far as folders show it. `saved`: where the scan is kept for the next server."""
+    def find_private_files(
+        self, mounts: Sequence[Mount], saved: Path, *, only_mounts_changed: bool = False
+    ) -> PrivateFiles:
+        """Return the private files as far as folder changes show them. `saved`: file of the scan for the next
+        server."""
         within = host.filter_package_mounts(mounts)
         with self._lock:
             if only_mounts_changed and self._found is not None and within == self._mounts:
                 return self._found
-            known = self._found.memory if self._found is not None else self._load(saved)
+            known = self._found.memory if self._found is not None else self._load_saved(saved)
             is_old = time.monotonic() - self._full_at > FULL_SCAN_INTERVAL
             if known is not None and is_old and self._background is None:
                 self._full_at = time.monotonic()
@@ -55,14 +58,14 @@ class PackageScan:
                 saving.start()
             return found
 
-    def _load(self, saved: Path) -> dict[str, Listing] | None:
+    def _load_saved(self, saved: Path) -> dict[str, FolderListing] | None:
         known = load_scan(saved, FULL_SCAN_INTERVAL)
         if known is not None:
-            self._full_at = time.monotonic() - FULL_SCAN_INTERVAL + _AFTER_START
+            self._full_at = time.monotonic() - FULL_SCAN_INTERVAL + _FULL_SCAN_DELAY
         return known
 
-    def wait(self) -> None:
-        """Until no scan runs in the background."""
+    def wait_for_scan(self) -> None:
+        """Wait until no scan runs in the background."""
         background = self._background
         if background is not None:
             background.join()
@@ -73,7 +76,7 @@ class PackageScan:
         try:
             found = host.scan_packages(mounts)
         except OSError:
-            logger.exception(msg("The system folders could not be searched for private files"))
+            logger.exception(msg("Cannot search the system folders for private files"))
         with self._lock:
             self._background = None
             self._found = found or self._found

@@ -1,4 +1,4 @@
-"""A `Launch` and what the machine allows -> bubblewrap's arguments and the task's environment. Pure."""
+"""Renders bubblewrap's arguments and the task's environment from a `Launch` and the machine's guard. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.engines.base import POSIX_OPTIONS, Launch
 
 from ..sandbox_paths import CGROUP_POINT, ENTRY, HOLD, HOME, LIBRARY, NOTES, PATH, SCRIPT
 
-# File descriptors the runner hands through.
+# File descriptors that the runner passes on.
 HOLD_FD = 3
 ENTRY_FD = 4
 SCRIPT_FD = 5
@@ -19,9 +19,9 @@ REPORT_FD = 8
 BWRAP_FD = 10
 MOUNT_FD = 20  # and following, one for each mount
 
-# Docker's default set, less MKNOD (no device may appear), and less what reaches beyond the sandbox because tasks share
-# the machine's network: NET_RAW would let a task listen to everyone's traffic, NET_BIND_SERVICE serve the machine's
-# ports below 1024, AUDIT_WRITE forge records in its audit log.
+# Docker's default set, less MKNOD (no new devices), and less what reaches beyond the sandbox because tasks share the
+# machine's network: NET_RAW would let a task read all traffic, NET_BIND_SERVICE serve the machine's ports below 1024,
+# AUDIT_WRITE forge records in its audit log.
 CAPABILITIES = (
     "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_SETGID", "CAP_SETUID",
     "CAP_SETPCAP", "CAP_SYS_CHROOT", "CAP_SETFCAP",
@@ -44,58 +44,58 @@ class Bind:
     target: str
     read_only: bool = True
     device: bool = False
-    fd: int | None = None  # an open descriptor instead of the source's name
+    fd: int | None = None  # an open descriptor instead of the source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Root:
-    """How the root filesystem of one task is put together."""
+class SandboxRoot:
+    """The parts of one task's root filesystem."""
 
     overlays: tuple[Overlay, ...] = ()
     binds: tuple[Bind, ...] = ()
-    links: tuple[tuple[str, str], ...] = ()  # (where to, name)
+    links: tuple[tuple[str, str], ...] = ()  # (target, name)
     shell: str = "/bin/sh"  # a path inside
     env: Mapping[str, str] | None = None  # the image's own
     workdir: str = ""  # the image's own
-    lower: str = "/"  # where on the machine its unchanged files lie
-    devices: tuple[Bind, ...] = ()  # device files of its own in place of the machine's
-    locked: bool = False  # read-only from the moment everything is mounted
-    warning: str = ""  # it is not quite what was asked for
-    user: str = "root"  # whom the task runs as
-    stands_on: tuple[str, ...] = ()  # folders of ours that must stay while it is mounted
-    as_root: bool = False  # inside a user namespace, let the task's user look like root
-    library: str = ""  # the folder on the machine with the packages that every task has; empty: none
+    lower: str = "/"  # path of its unchanged files on the machine
+    devices: tuple[Bind, ...] = ()  # its own device files in place of the machine's
+    locked: bool = False  # read-only once everything is mounted
+    warning: str = ""  # it differs from the request
+    user: str = "root"  # user of the task
+    stands_on: tuple[str, ...] = ()  # shared folders that must stay while it is mounted
+    as_root: bool = False  # inside a user namespace, map the task's user to root
+    library: str = ""  # folder on the machine with the packages of every task; empty: none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guard:
-    """What shields the machine from a task; found out once, the same for all."""
+class SandboxGuard:
+    """Protection of the machine from tasks; the same for all."""
 
     privileged: bool  # we are root, and so is the task
-    read_only: tuple[str, ...] = ()  # below /proc, and the like
+    read_only: tuple[str, ...] = ()  # such as paths below /proc
     empty_folders: tuple[str, ...] = ()
     empty_files: tuple[str, ...] = ()
     show_sys: bool = True
     sys_folders: tuple[str, ...] = ()  # below /sys, covered by empty ones
     sys_files: tuple[str, ...] = ()
-    groups: tuple[Bind, ...] = ()  # the task's own control groups
+    groups: tuple[Bind, ...] = ()  # the task's own cgroups
     seccomp: bool = False
 
 
 def render_args(
-    launch: Launch, root: Root, guard: Guard, env: Mapping[str, str], shm: int, binds: Iterable[Bind]
+    launch: Launch, root: SandboxRoot, guard: SandboxGuard, env: Mapping[str, str], shm: int, binds: Iterable[Bind]
 ) -> list[str]:
-    """Everything for `bwrap --args`, up to and without the command."""
+    """Return the arguments for `bwrap --args`, without the command."""
     args = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--die-with-parent"]
-    args += ["--new-session", "--hostname", hostname(launch.task), "--json-status-fd", str(REPORT_FD)]
-    args += _user(guard, root)
-    args += _root(root)
-    args += _system(guard, shm, root.devices)
+    args += ["--new-session", "--hostname", make_hostname(launch.task), "--json-status-fd", str(REPORT_FD)]
+    args += _render_user(guard, root)
+    args += _render_root(root)
+    args += _render_system(guard, shm, root.devices)
     for bind in binds:
-        args += _bind(bind)
+        args += _render_bind(bind)
     args += ["--perms", "0555", "--ro-bind-data", str(SCRIPT_FD), SCRIPT]
     if launch.entry:
-        args += ["--perms", "0500", "--ro-bind-data", str(ENTRY_FD), ENTRY]  # it may hold a key
+        args += ["--perms", "0500", "--ro-bind-data", str(ENTRY_FD), ENTRY]  # it may contain a key
     if launch.hold:
         args += ["--perms", "0555", "--ro-bind-data", str(HOLD_FD), HOLD]
     if root.locked:
@@ -106,31 +106,31 @@ def render_args(
     for name, value in env.items():
         args += ["--setenv", name, value]
     if launch.workdir:
-        return [*args, "--chdir", "/"]  # render_entry goes on from there
-    # The image's own is made where it is missing, as containers do; HOME is always there.
+        return [*args, "--chdir", "/"]  # render_entry changes it from there
+    # The image's own is created if missing, as containers do; HOME always exists.
     return [*args, "--dir", root.workdir, "--chdir", root.workdir] if root.workdir else [*args, "--chdir", HOME]
 
 
-# What a user names is made and entered inside the sandbox, where no link leads out of it.
-_ENTER = '[ -d "$0" ] || mkdir -p -- "$0" || exit 1; cd -- "$0" || exit 1; exec "$@"'
+# A user's working folder is created and entered inside the sandbox, where no link leads outside.
+_CHANGE_FOLDER = '[ -d "$0" ] || mkdir -p -- "$0" || exit 1; cd -- "$0" || exit 1; exec "$@"'
 
 
-def render_entry(launch: Launch, root: Root, command: list[str]) -> list[str]:
-    """The command, run in the working directory that the job asks for."""
-    return [root.shell, "-c", _ENTER, launch.workdir, *command] if launch.workdir else command
+def render_entry(launch: Launch, root: SandboxRoot, command: list[str]) -> list[str]:
+    """Return the command, run in the job's working folder."""
+    return [root.shell, "-c", _CHANGE_FOLDER, launch.workdir, *command] if launch.workdir else command
 
 
-# The limit counts the processes of a user in a user namespace, so it must be set where only the task's own are counted.
-# Shells call it -u, or -p. One that can do neither, or that has a lower limit already, goes on.
+# The limit counts a user's processes in a user namespace, so it must be set where only the task's own are counted.
+# Shells call it -u, or -p. A shell with neither, or with a lower limit, continues.
 _LIMIT_PROCESSES = 'ulimit -u "$0" 2>/dev/null || ulimit -p "$0" 2>/dev/null; exec "$@"'
 
 
-def limit_processes(root: Root, count: int, command: list[str]) -> list[str]:
-    """The command, with a limit of its processes and threads. 0: as it is."""
+def render_process_limit(root: SandboxRoot, count: int, command: list[str]) -> list[str]:
+    """Return the command with a limit of its processes and threads. 0: unchanged."""
     return [root.shell, "-c", _LIMIT_PROCESSES, str(count), *command] if count else command
 
 
-def render_command(root: Root, options: Iterable[str], script: str = SCRIPT, entry: str = "") -> list[str]:
+def render_command(root: SandboxRoot, options: Iterable[str], script: str = SCRIPT, entry: str = "") -> list[str]:
     if entry:
         return [root.shell, entry, script]
     bash = root.shell.endswith("bash")
@@ -141,42 +141,42 @@ def render_command(root: Root, options: Iterable[str], script: str = SCRIPT, ent
     return [*command, script]
 
 
-def render_hold(root: Root, command: list[str], script: str = HOLD, notes: str = NOTES) -> list[str]:
-    """The same, run by what keeps the task when it fails."""
+def render_hold(root: SandboxRoot, command: list[str], script: str = HOLD, notes: str = NOTES) -> list[str]:
+    """Return the command, run by the script that holds the task when it fails."""
     return [root.shell, script, notes, *command]
 
 
-def task_env(
-    launch: Launch, root: Root, home: str, gpus: Mapping[str, str], notes: str = NOTES, library: str = LIBRARY
+def make_task_env(
+    launch: Launch, root: SandboxRoot, home: str, gpus: Mapping[str, str], notes: str = NOTES, library: str = LIBRARY
 ) -> dict[str, str]:
-    """What the task finds in its environment. Nothing of the server's own gets through."""
+    """Return the task's environment, without any variable of the server."""
     env = {"PATH": PATH, "HOME": home, "LANG": "C.UTF-8", "USER": root.user, "LOGNAME": root.user}
     env["SHELL"] = root.shell
     env.update(root.env or {})
-    env["HOSTNAME"] = hostname(launch.task)
+    env["HOSTNAME"] = make_hostname(launch.task)
     env.update(gpus)
     for label, numbers in launch.ports.items():
-        env[f"HOLDFAST_PORT_{variable_name(label)}"] = ",".join(map(str, numbers))
+        env[f"HOLDFAST_PORT_{make_variable_name(label)}"] = ",".join(map(str, numbers))
     env.update(launch.env)
     env["HOLDFAST_ATTEMPT"] = launch.attempt_id
     env["HOLDFAST_NOTES"] = notes
-    if root.library:  # behind whatever else is to be found
+    if root.library:  # after all other paths
         own = env.get("PYTHONPATH")
         env["PYTHONPATH"] = f"{own}:{library}" if own else library
     return env
 
 
-def hostname(task: str) -> str:
-    """At most 63 letters, digits and dashes."""
+def make_hostname(task: str) -> str:
+    """Return at most 63 letters, digits and dashes."""
     kept = "".join(char if char.isascii() and char.isalnum() else "-" for char in task).strip("-")
     return kept[:63].rstrip("-") or "task"
 
 
-def variable_name(label: str) -> str:
+def make_variable_name(label: str) -> str:
     return "".join(char if char.isascii() and char.isalnum() else "_" for char in label).upper()
 
 
-def _user(guard: Guard, root: Root) -> Iterator[str]:
+def _render_user(guard: SandboxGuard, root: SandboxRoot) -> Iterator[str]:
     if not guard.privileged:
         yield "--unshare-user"
         if root.as_root:
@@ -187,7 +187,7 @@ def _user(guard: Guard, root: Root) -> Iterator[str]:
             yield from ("--cap-add", capability)
 
 
-def _root(root: Root) -> Iterator[str]:
+def _render_root(root: SandboxRoot) -> Iterator[str]:
     for overlay in root.overlays:
         for lower in overlay.lowers:
             yield from ("--overlay-src", lower)
@@ -196,36 +196,36 @@ def _root(root: Root) -> Iterator[str]:
         else:
             yield from ("--tmp-overlay", overlay.target)
     for bind in root.binds:
-        yield from _bind(bind)
+        yield from _render_bind(bind)
     for target, name in root.links:
         yield from ("--symlink", target, name)
 
 
-def _system(guard: Guard, shm: int, devices: Iterable[Bind]) -> Iterator[str]:
+def _render_system(guard: SandboxGuard, shm: int, devices: Iterable[Bind]) -> Iterator[str]:
     yield from ("--proc", "/proc")
     for path in guard.read_only:
         yield from ("--ro-bind", path, path)
     yield from ("--dev", "/dev", "--perms", "1777", "--size", str(shm), "--tmpfs", "/dev/shm")
     for bind in devices:
-        yield from _bind(bind)
+        yield from _render_bind(bind)
     if guard.show_sys:
         yield from ("--ro-bind", "/sys", "/sys")
-        yield from _cover(guard.sys_folders, guard.sys_files)
+        yield from _render_masks(guard.sys_folders, guard.sys_files)
         for bind in guard.groups:
-            yield from _bind(bind)
-        if CGROUP_POINT in guard.sys_folders:  # the others can stay writable: they are the task's own, and of one page
+            yield from _render_bind(bind)
+        if CGROUP_POINT in guard.sys_folders:  # others stay writable: they belong to the task, and have one page
             yield from ("--remount-ro", CGROUP_POINT)
-    yield from _cover(guard.empty_folders, guard.empty_files)
+    yield from _render_masks(guard.empty_folders, guard.empty_files)
 
 
-def _cover(folders: Iterable[str], files: Iterable[str]) -> Iterator[str]:
+def _render_masks(folders: Iterable[str], files: Iterable[str]) -> Iterator[str]:
     for path in folders:
         yield from ("--perms", "0555", "--size", "4096", "--tmpfs", path)
     for path in files:
         yield from ("--ro-bind", "/dev/null", path)
 
 
-def _bind(bind: Bind) -> tuple[str, str, str]:
+def _render_bind(bind: Bind) -> tuple[str, str, str]:
     if bind.fd is not None:
         return "--ro-bind-fd" if bind.read_only else "--bind-fd", str(bind.fd), bind.target
     if bind.device:

@@ -1,6 +1,6 @@
-"""A filter of system calls no task has business with: a BPF program for bubblewrap. Pure.
+"""A filter of system calls that no task needs: a BPF program for bubblewrap. Pure.
 
-The list follows what containers usually refuse. Everything a debugger or a profiler of one's own processes needs
+The list follows the usual defaults of containers. Everything that a debugger or a profiler of one's own processes needs
 stays allowed.
 """
 
@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 
 _INSTRUCTION = struct.Struct("HBBI")
-_LOAD = 0x20  # a word of seccomp_data into the accumulator
+_LOAD = 0x20  # load a word of seccomp_data into the accumulator
 _IF_EQUAL = 0x15
 _IF_AT_LEAST = 0x35
 _IF_ANY_BIT = 0x45
@@ -18,19 +18,19 @@ _RETURN = 0x06
 
 _NUMBER, _ARCH, _ARG0, _ARG1, _ARG2 = 0, 4, 16, 24, 32  # offsets of low words; both machines are little-endian
 _ALLOW = 0x7FFF0000
-_REFUSE = 0x00050001  # EPERM
-_UNKNOWN = 0x00050026  # ENOSYS: callers fall back to an older call
+_RETURN_EPERM = 0x00050001  # EPERM
+_RETURN_ENOSYS = 0x00050026  # ENOSYS: callers fall back to an older call
 _NO_PROTOCOL = 0x0005005D  # EPROTONOSUPPORT
 _NO_FAMILY = 0x00050061  # EAFNOSUPPORT
 
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 _X32 = 0x40000000
 _TERMINAL_INJECTION = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
-# AF_ALG, which has let tasks write to files they may only read; AF_VSOCK, which leads to the hypervisor.
+# AF_ALG, which has let tasks write to read-only files; AF_VSOCK, which leads to the hypervisor.
 _REFUSED_FAMILIES = (38, 40)
 _NETLINK, _AUDIT = 16, 9  # AF_NETLINK; NETLINK_AUDIT
 
-# Newer calls have the same number everywhere.
+# Newer calls have the same number on all architectures.
 _EVERYWHERE = {
     "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428, "move_mount": 429,
     "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "mount_setattr": 442, "quotactl_fd": 443,
@@ -61,31 +61,31 @@ _MACHINES = {
 
 
 def render_filter(machine: str) -> bytes | None:
-    """The program for a machine as `platform.machine()` names it; None for one we have no table of."""
+    """Return the program for a `platform.machine()`; None if we have no table for it."""
     if machine not in _MACHINES:
         return None
-    return b"".join(_INSTRUCTION.pack(*step) for step in _program(machine))
+    return b"".join(_INSTRUCTION.pack(*step) for step in _make_program(machine))
 
 
-def _program(machine: str) -> Iterator[tuple[int, int, int, int]]:
+def _make_program(machine: str) -> Iterator[tuple[int, int, int, int]]:
     arch, table, ioctl, clone, unshare, *sockets = _MACHINES[machine]
     yield _LOAD, 0, 0, _ARCH
     yield _IF_EQUAL, 1, 0, arch
-    yield _RETURN, 0, 0, _UNKNOWN
+    yield _RETURN, 0, 0, _RETURN_ENOSYS
     yield _LOAD, 0, 0, _NUMBER
     if machine == "x86_64":
         yield _IF_AT_LEAST, 0, 1, _X32
-        yield _RETURN, 0, 0, _UNKNOWN
+        yield _RETURN, 0, 0, _RETURN_ENOSYS
     for number in sorted({**table, **_EVERYWHERE}.values()):
         yield _IF_EQUAL, 0, 1, number
-        yield _RETURN, 0, 0, _REFUSE
-    yield _IF_EQUAL, 0, 1, _CLONE3  # its flags lie in memory, where a filter cannot look
-    yield _RETURN, 0, 0, _UNKNOWN
+        yield _RETURN, 0, 0, _RETURN_EPERM
+    yield _IF_EQUAL, 0, 1, _CLONE3  # its flags are in memory, which a filter cannot read
+    yield _RETURN, 0, 0, _RETURN_ENOSYS
     for number in (clone, unshare):
         yield _IF_EQUAL, 0, 4, number
         yield _LOAD, 0, 0, _ARG0
         yield _IF_ANY_BIT, 0, 1, _NEW_NAMESPACES
-        yield _RETURN, 0, 0, _REFUSE
+        yield _RETURN, 0, 0, _RETURN_EPERM
         yield _RETURN, 0, 0, _ALLOW
     for number in sockets:
         yield _IF_EQUAL, 0, 10, number
@@ -94,13 +94,13 @@ def _program(machine: str) -> Iterator[tuple[int, int, int, int]]:
     yield _LOAD, 0, 0, _ARG1
     for request in _TERMINAL_INJECTION:
         yield _IF_EQUAL, 0, 1, request
-        yield _RETURN, 0, 0, _REFUSE
+        yield _RETURN, 0, 0, _RETURN_EPERM
     yield _RETURN, 0, 0, _ALLOW
 
 
 def _filter_socket() -> Iterator[tuple[int, int, int, int]]:
-    """Ten steps. A refused socket looks like one that the kernel was built without: programs that would only like to
-    write to the audit log, such as sudo, go on without it."""
+    """Yield ten steps. A denied socket looks like one that the kernel does not support: programs that optionally write
+    to the audit log, such as sudo, continue without it."""
     yield _LOAD, 0, 0, _ARG0
     for family in _REFUSED_FAMILIES:
         yield _IF_EQUAL, 0, 1, family

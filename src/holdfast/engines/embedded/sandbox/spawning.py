@@ -1,4 +1,4 @@
-"""Starts the runner of one task: detached, with the claim's lock in its hands and nothing else of ours."""
+"""Starts the runner of one task: detached, with the claim's lock and none of our other descriptors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .. import libc
-from ..libc import Dup, Open
+from ..descriptors import closing_fd
+from ..libc import DupAction, OpenAction
 from ..sandbox_paths import PATH
 from ..task_folder import TaskFolder
 from .bubblewrap import Bwrap
@@ -17,56 +18,59 @@ from .render import ARGS_FD, BWRAP_FD, ENTRY_FD, HOLD_FD, MOUNT_FD, SCRIPT_FD, S
 
 RUNNER = str(Path(__file__).parents[3] / "runtime" / "runner.sh")
 _CLAIM_FD = 9
-_HIGH = 100  # sources of descriptors lie above every target
+_FIRST_SOURCE_FD = 100  # source descriptors are above every target
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What the runner is to run. Arguments and script hold secrets: they are handed over in memory, never on disk."""
+class RunOrder:
+    """What the runner runs. Arguments and scripts contain secrets: they are passed in memory, never on disk."""
 
     command: Sequence[str]
-    bwrap: Bwrap | None = None  # without it, run the command as it is
+    bwrap: Bwrap | None = None  # without it, run the command directly
     args: Sequence[str] = ()  # for bwrap
     script: str = ""
     entry: str = ""
-    hold: str = ""  # the script that keeps a failed task
+    hold: str = ""  # the script that holds a failed task
     env: Mapping[str, str] = field(default_factory=lambda: {"PATH": PATH})  # of the runner
     workdir: str = "/"
-    base: str = ""  # for bwrap: a folder of the server's user alone
+    base: str = ""  # for bwrap: a private folder of the server's user
     joins: Sequence[str] = ()  # cgroup.procs files
-    seccomp: bytes = b""  # the filter of system calls
-    mounts: Sequence[int] = ()  # descriptors of what is mounted, in order from MOUNT_FD; closed by whoever opened them
+    seccomp: bytes = b""  # the system call filter
+    mounts: Sequence[int] = ()  # descriptors of the mounts, in order from MOUNT_FD; closed by their opener
 
 
-def spawn(folder: TaskFolder, claim: int, order: Order) -> int:
-    """The pid of the runner. `claim` is locked by us; from here on the lock is the runner's too."""
+def spawn_runner(folder: TaskFolder, claim: int, order: RunOrder) -> int:
+    """Return the pid of the runner. `claim` is locked by us; the runner inherits the lock."""
     command, env = list(order.command), dict(order.env)
-    sources = {_CLAIM_FD: fcntl.fcntl(claim, fcntl.F_DUPFD_CLOEXEC, _HIGH)}
+    sources = {_CLAIM_FD: fcntl.fcntl(claim, fcntl.F_DUPFD_CLOEXEC, _FIRST_SOURCE_FD)}
     try:
         if order.bwrap:
             command = [*_open_bwrap(order.bwrap, sources), "--args", str(ARGS_FD), *command]
             env.update(order.bwrap.link_libraries(order.base))
-            sources[ARGS_FD] = memory_file("\0".join(order.args).encode("utf-8", "surrogateescape"))
+            sources[ARGS_FD] = make_memory_file("\0".join(order.args).encode("utf-8", "surrogateescape"))
             if order.seccomp:
-                sources[SECCOMP_FD] = memory_file(order.seccomp)
-            sources[SCRIPT_FD] = memory_file(order.script.encode("utf-8", "surrogateescape"))
+                sources[SECCOMP_FD] = make_memory_file(order.seccomp)
+            sources[SCRIPT_FD] = make_memory_file(order.script.encode("utf-8", "surrogateescape"))
             if order.entry:
-                sources[ENTRY_FD] = memory_file(order.entry.encode("utf-8", "surrogateescape"))
+                sources[ENTRY_FD] = make_memory_file(order.entry.encode("utf-8", "surrogateescape"))
             if order.hold:
-                sources[HOLD_FD] = memory_file(order.hold.encode())
-            sources[0] = memory_file(b"")  # not the machine's /dev/null, which a task of root could close to others
+                sources[HOLD_FD] = make_memory_file(order.hold.encode())
+            sources[0] = make_memory_file(
+                b""
+            )  # not the machine's /dev/null, which a task of root could close to others
             for target, mount in enumerate(order.mounts, MOUNT_FD):
-                sources[target] = fcntl.fcntl(mount, fcntl.F_DUPFD_CLOEXEC, _HIGH)
+                sources[target] = fcntl.fcntl(mount, fcntl.F_DUPFD_CLOEXEC, _FIRST_SOURCE_FD)
         argv = ["/bin/sh", RUNNER, order.workdir, folder["claim"], "\n".join(order.joins), *command]
-        return libc.spawn(argv, env, _file_actions(folder, sources))
+        return libc.spawn(argv, env, _make_file_actions(folder, sources))
     finally:
         for source in sources.values():
             os.close(source)
 
 
 def _open_bwrap(bwrap: Bwrap, sources: dict[int, int]) -> list[str]:
-    """How to run it. What it is told is a synchronisation descriptor it closes before it runs the task's command."""
+    """Return how to execute it. Its report uses a synchronisation descriptor that it closes before the task's
+    command."""
     copy = bwrap.open_copy()
     if copy is None:
         return [bwrap.path]
@@ -74,30 +78,27 @@ def _open_bwrap(bwrap: Bwrap, sources: dict[int, int]) -> list[str]:
     return [f"/proc/self/fd/{BWRAP_FD}", "--sync-fd", str(BWRAP_FD)]
 
 
-def _file_actions(folder: TaskFolder, sources: Mapping[int, int]) -> list[Dup | Open]:
-    actions: list[Dup | Open] = [Dup(source, target) for target, source in sources.items()]
+def _make_file_actions(folder: TaskFolder, sources: Mapping[int, int]) -> list[DupAction | OpenAction]:
+    actions: list[DupAction | OpenAction] = [DupAction(source, target) for target, source in sources.items()]
     if 0 not in sources:
-        actions.append(Open(0, "/dev/null", os.O_RDONLY))
-    actions.append(Open(1, folder["stdout"], _APPEND, 0o600))
-    actions.append(Open(2, folder["stderr"], _APPEND, 0o600))
+        actions.append(OpenAction(0, "/dev/null", os.O_RDONLY))
+    actions.append(OpenAction(1, folder["stdout"], _APPEND, 0o600))
+    actions.append(OpenAction(2, folder["stderr"], _APPEND, 0o600))
     return actions
 
 
-def memory_file(data: bytes) -> int:
-    """A file that is nowhere on disk, ready to be read from its start."""
-    fd = os.memfd_create("holdfast")
-    try:
+def make_memory_file(data: bytes) -> int:
+    """Return a file that exists only in memory, at its start."""
+    with closing_fd(os.memfd_create("holdfast")) as fd:
         view = memoryview(data)
         while view:
             view = view[os.write(fd, view) :]
         os.lseek(fd, 0, os.SEEK_SET)
-        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH)
-    finally:
-        os.close(fd)
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_SOURCE_FD)
 
 
 def keep_descriptors_private() -> None:
-    """Descriptors we were started with and know nothing of must not reach the tasks."""
+    """Close descriptors inherited from our parent to the tasks."""
     for name in os.listdir("/proc/self/fd"):
         fd = int(name)
         if fd > 2:

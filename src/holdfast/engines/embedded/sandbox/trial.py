@@ -1,7 +1,7 @@
-"""Runs an empty task in a sandbox to see whether that sandbox works here. Blocking.
+"""Runs an empty task in a sandbox to check whether that sandbox works. Blocking.
 
-The trial's own files lie in memory where that is possible, so that a job which fills the disk cannot make it fail. A
-failure is temporary when it says nothing about what the kernel can do: a full disk, too many open files, no time.
+The trial's own files are in memory if possible, so that a job which fills the disk cannot make it fail. A failure is
+temporary if it does not depend on the kernel's features: a full disk, too many open files, a timeout.
 """
 
 from __future__ import annotations
@@ -19,59 +19,60 @@ from holdfast.core.job import Resources
 from holdfast.core.messages import msg
 from holdfast.engines.base import Launch
 
+from ..descriptors import closing_fd
 from ..task_folder import TaskFolder
 from ..temporary_errors import TEMPORARY_ERRORS
 from ..tree_removal import remove_tree
 from . import roots
 from .bubblewrap import Bwrap
-from .render import Guard, Root, render_args, render_command, task_env
-from .spawning import Order, spawn
+from .render import SandboxGuard, SandboxRoot, make_task_env, render_args, render_command
+from .spawning import RunOrder, spawn_runner
 
 TRIAL_TIMEOUT = 30.0  # seconds
 _POLL_INTERVAL = 0.001  # seconds
 _PREFIX = "holdfast-trial-"
-_MEMORY = ("/dev/shm", "/run")
-_LEFTOVER_AGE = 3600.0  # seconds after which a folder was left by a server that died
+_MEMORY_FOLDERS = ("/dev/shm", "/run")
+_LEFTOVER_AGE = 3600.0  # seconds after which a folder counts as left by a server that died
 _SHM_SIZE = 1 << 20
 
 _TEMPORARY_TEXTS = tuple(os.strerror(number) for number in TEMPORARY_ERRORS)
-_NAMESPACE_LIMIT = msg("max_*_namespaces exceeded")  # how bubblewrap words an ENOSPC of clone or unshare
+_NAMESPACE_LIMIT = msg("max_*_namespaces exceeded")  # bubblewrap's text for an ENOSPC of clone or unshare
 _NAMESPACE_LIMITS = Path("/proc/sys/user")
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a sandbox did not come up."""
+class SandboxFailure:
+    """Why a sandbox did not start."""
 
     reason: str  # of the program or the system, for admins
     temporary: bool
 
     @property
     def summary(self) -> str:
-        """The last words of it, which name no path."""
+        """The last part of the reason, without paths."""
         return self.reason.splitlines()[-1].rpartition(": ")[2].strip(". ")
 
     @classmethod
-    def from_error(cls, error: OSError) -> Failure:
+    def from_error(cls, error: OSError) -> SandboxFailure:
         return cls(str(error), error.errno in TEMPORARY_ERRORS)
 
     @classmethod
-    def from_output(cls, text: str) -> Failure:
+    def from_output(cls, text: str) -> SandboxFailure:
         if _NAMESPACE_LIMIT in text:
-            return cls(text, not _namespaces_disabled())
+            return cls(text, not _are_namespaces_disabled())
         return cls(text, any(known in text for known in _TEMPORARY_TEXTS))
 
 
 class TemporaryFailure(Exception):
-    """Whether a sandbox is possible cannot be found out now."""
+    """Whether a sandbox is possible is unknown now."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: SandboxFailure) -> None:
         super().__init__(failure.reason)
         self.failure = failure
 
 
-def _namespaces_disabled() -> bool:
-    """An admin set a limit of 0: the same error as for a limit that is used up."""
+def _are_namespaces_disabled() -> bool:
+    """Return whether an admin set a limit to 0: the same error as for an exhausted limit."""
     for path in _NAMESPACE_LIMITS.glob("max_*_namespaces"):
         with suppress(OSError, ValueError):
             if int(path.read_text()) == 0:
@@ -81,34 +82,34 @@ def _namespaces_disabled() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sandbox:
-    """What of a site a trial needs."""
+    """The parts of a site that a trial needs."""
 
     bwrap: Bwrap | None
-    guard: Guard
+    guard: SandboxGuard
     seccomp: bytes
 
 
-MakeRoot = Callable[[TaskFolder], Root]
+MakeRoot = Callable[[TaskFolder], SandboxRoot]
 
 
-def run_trial(sandbox: Sandbox, make_root: MakeRoot, base: Path) -> Failure | None:
-    """None when an empty task ran in this sandbox, with its folder below `base`."""
+def run_trial(sandbox: Sandbox, make_root: MakeRoot, base: Path) -> SandboxFailure | None:
+    """Run an empty task in this sandbox, with its folder below `base`; return None if it succeeds."""
     folder = TaskFolder(f"{base}/trial-{os.getpid()}/task")  # as deep as real ones
     try:
         remove_tree(os.path.dirname(folder.path))
         os.makedirs(folder.path, 0o700)
-        return _run(sandbox, make_root(folder), folder, base)
+        return _run_empty_task(sandbox, make_root(folder), folder, base)
     except OSError as error:
-        return Failure.from_error(error)
+        return SandboxFailure.from_error(error)
     finally:
         with suppress(OSError):
             remove_tree(os.path.dirname(folder.path))
 
 
 @contextmanager
-def memory_folder(home: Path) -> Iterator[Path]:
-    """A private folder in memory that no job can fill; `home` where there is none."""
-    for place in _MEMORY:
+def make_memory_folder(home: Path) -> Iterator[Path]:
+    """Yield a private folder in memory that no job can fill; `home` if there is none."""
+    for place in _MEMORY_FOLDERS:
         _remove_leftovers(Path(place))
         with suppress(OSError):
             folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
@@ -131,43 +132,39 @@ def _remove_leftovers(place: Path) -> None:
                 remove_tree(str(left))
 
 
-def _run(sandbox: Sandbox, root: Root, folder: TaskFolder, base: Path) -> Failure | None:
-    """Start an empty task exactly as real ones are started."""
+def _run_empty_task(sandbox: Sandbox, root: SandboxRoot, folder: TaskFolder, base: Path) -> SandboxFailure | None:
+    """Start an empty task exactly like real ones."""
     launch = Launch(
         attempt_id="trial", job_id="trial", task="trial", user="", group="", image="host",
         script="", shell_options=(), env={}, resources=Resources(),
     )  # fmt: skip
-    claim = folder.open_claim()
-    try:
+    with closing_fd(folder.open_claim()) as claim:
         roots.make_folders(folder, root)
-        args = render_args(launch, root, sandbox.guard, task_env(launch, root, "/", {}), _SHM_SIZE, ())
-        command = render_command(root, ())
-        order = Order(
+        args = render_args(launch, root, sandbox.guard, make_task_env(launch, root, "/", {}), _SHM_SIZE, ())
+        order = RunOrder(
             bwrap=sandbox.bwrap,
             base=str(base),
             args=args,
-            command=command,
+            command=render_command(root, ()),
             script="exit 0\n",
             seccomp=sandbox.seccomp,
         )
-        pid = spawn(folder, claim, order)
-    finally:
-        os.close(claim)
-    return _wait(pid, folder)
+        pid = spawn_runner(folder, claim, order)
+    return _wait_for_end(pid, folder)
 
 
-def _wait(pid: int, folder: TaskFolder) -> Failure | None:
+def _wait_for_end(pid: int, folder: TaskFolder) -> SandboxFailure | None:
     end = time.monotonic() + TRIAL_TIMEOUT
     while os.waitpid(pid, os.WNOHANG)[0] == 0:
         if time.monotonic() > end:
-            os.killpg(pid, signal.SIGKILL)  # it leads a session of its own
+            os.killpg(pid, signal.SIGKILL)  # it leads its own session
             os.waitpid(pid, 0)
-            return Failure(msg("a sandbox does not start in time"), temporary=True)
+            return SandboxFailure(msg("a sandbox does not start before the timeout"), temporary=True)
         time.sleep(_POLL_INTERVAL)
     claim = folder.read_claim()
     if claim.command_code == 0:
         return None
-    said = folder.read_head("stderr", 1000).decode(errors="replace").strip()
-    if said:
-        return Failure.from_output(said)
-    return Failure(msg("a sandbox does not start"), temporary=claim.code is None or claim.code > 128)
+    output = folder.read_head("stderr", 1000).decode(errors="replace").strip()
+    if output:
+        return SandboxFailure.from_output(output)
+    return SandboxFailure(msg("a sandbox does not start"), temporary=claim.code is None or claim.code > 128)

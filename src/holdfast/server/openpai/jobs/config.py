@@ -20,16 +20,16 @@ from .lookup import find_framework
     "GET",
     "/v2/jobs/{framework}/config",
     who=Who.READER,
-    note="any job, also one written as v1 or in another dialect, as a v2 file; secrets are masked in every layout",
+    note="every job as a v2 file, also if it was submitted in another format; secrets are always masked",
 )
 async def get_config(call: Call) -> Response:
-    found = await find_framework(call, call.path("framework"))
-    job = (await call.services.jobs.record(call.actor, found.id)).job
-    text = await asyncio.to_thread(write_config, job)
+    found = await find_framework(call, call.get_path_text("framework"))
+    job = (await call.services.jobs.load_record(call.actor, found.id)).job
+    text = await asyncio.to_thread(config_to_text, job)
     return Response(text.encode(), media_type="text/yaml")
 
 
-def write_config(job: Job) -> str:
-    """JSON text, which is YAML as well. It never holds a secret."""
+def config_to_text(job: Job) -> str:
+    """Return JSON text, which is also YAML. It never contains a secret."""
     config: dict[str, Any] = render_openpai(job)
     return json.dumps(config, indent=2)

@@ -2,110 +2,111 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from starlette.responses import Response
 
-from holdfast.core.identity import attempt_uid, debug_id
+from holdfast.core.identity import build_attempt_uid, build_debug_id
 from holdfast.engines.base import Stream
-from holdfast.services.logs.service import Chosen
+from holdfast.services.logs.service import TaskLog
 
-from ..big_answers import answer_big
 from ..call import Call
 from ..endpoints import Who, endpoint
-from ..times import millis
-from .error_logs import NOTHING, ErrorLogs, read_error_logs
-from .exit_shapes import NO_EXIT, app_exit, runtime_report
-from .listing import job_part, tags_of
-from .lookup import find_framework, full_name, no_attempt
-from .shown_attempt import ShownAttempt, load_attempt, load_newest
-from .task_shapes import task_status
+from ..large_responses import respond_large
+from ..times import to_milliseconds
+from .error_logs import NO_ERROR_LOGS, ErrorLogs, read_error_logs
+from .exit_shapes import NO_EXIT, app_exit_to_json, build_runtime_report
+from .listing import build_job_fields, list_tags
+from .lookup import build_no_attempt_error, find_framework, get_full_name
+from .shown_attempt import ShownAttempt, Tries, load_attempt, load_newest_attempt
+from .task_shapes import build_task_status
 
 
-@endpoint("GET", "/v2/jobs/{framework}", who=Who.READER, note="tasks and their ports are shown from the first moment")
+@endpoint("GET", "/v2/jobs/{framework}", who=Who.READER, note="tasks and their ports are shown from the start")
 async def get_job(call: Call) -> Response:
-    shown = await load_newest(call, await find_framework(call, call.path("framework")))
-    error_logs = await find_error_logs(call, shown)
-    return await answer_big(lambda: describe(shown, error_logs), shown.task_count)
+    shown = await load_newest_attempt(call, await find_framework(call, call.get_path_text("framework")))
+    error_logs = await load_error_logs(call, shown)
+    return await respond_large(lambda: describe_detail(shown, error_logs), shown.task_count)
 
 
 @endpoint("GET", "/v2/jobs/{framework}/attempts/{attempt}", who=Who.READER)
 async def get_job_attempt(call: Call) -> Response:
-    shown = await find_attempt(call)
-    error_logs = await find_error_logs(call, shown)
-    return await answer_big(lambda: describe(shown, error_logs), shown.task_count)
+    shown = await load_named_attempt(call)
+    error_logs = await load_error_logs(call, shown)
+    return await respond_large(lambda: describe_detail(shown, error_logs), shown.task_count)
 
 
-async def find_attempt(call: Call) -> ShownAttempt:
-    """The attempt of a job that an address names."""
-    summary = await find_framework(call, call.path("framework"))
-    number = call.number("attempt")
+async def load_named_attempt(call: Call) -> ShownAttempt:
+    """Return the attempt that the URL names."""
+    summary = await find_framework(call, call.get_path_text("framework"))
+    number = call.get_path_number("attempt")
     shown = await load_attempt(call, summary, number) if number is not None else None
     if shown is None:
-        raise no_attempt(call.path("attempt"), full_name(summary))
+        raise build_no_attempt_error(call.get_path_text("attempt"), get_full_name(summary))
     return shown
 
 
-async def find_error_logs(call: Call, shown: ShownAttempt) -> ErrorLogs:
-    """Of the task whose program made the attempt fail."""
+async def load_error_logs(call: Call, shown: ShownAttempt) -> ErrorLogs:
+    """Return the error log of the task that caused the failure."""
     outcome = shown.outcome
-    if shown.exit is None or outcome is None or outcome.role is None or runtime_report(shown.exit) is None:
-        return NOTHING
+    if shown.exit is None or outcome is None or outcome.role is None or build_runtime_report(shown.exit) is None:
+        return NO_ERROR_LOGS
     tries = shown.tasks.get(outcome.role, {}).get(outcome.index if outcome.index is not None else -1)
     if not tries:
-        return NOTHING
-    chosen = Chosen(job=shown.summary, record=tries[-1], stream=Stream.MERGED)
+        return NO_ERROR_LOGS
+    chosen = TaskLog(job=shown.summary, record=tries[-1], stream=Stream.MERGED)
     return await read_error_logs(call.services.logs, chosen)
 
 
-def describe(shown: ShownAttempt, error_logs: ErrorLogs = NOTHING) -> dict[str, Any]:
-    """The whole detail. Job fields tell of the newest attempt; attempt and app fields and tasks of the one shown."""
+def describe_detail(shown: ShownAttempt, error_logs: ErrorLogs = NO_ERROR_LOGS) -> dict[str, Any]:
+    """Return the whole detail. Job fields describe the newest attempt; all others the shown one."""
     summary = shown.summary
     return {
-        "debugId": debug_id(summary.user, summary.name),
+        "debugId": build_debug_id(summary.user, summary.name),
         "name": summary.name,
-        "tags": tags_of(summary),
+        "tags": list_tags(summary),
         "jobStatus": describe_status(shown, error_logs),
-        "taskRoles": describe_roles(shown),
+        "taskRoles": describe_roles(shown, lambda tries: build_task_status(shown, tries)),
     }
 
 
-def describe_status(shown: ShownAttempt, error_logs: ErrorLogs = NOTHING) -> dict[str, Any]:
+def describe_status(shown: ShownAttempt, error_logs: ErrorLogs = NO_ERROR_LOGS) -> dict[str, Any]:
     return {
         "username": shown.summary.user,
-        **job_part(shown.summary),
+        **build_job_fields(shown.summary),
         **describe_attempt(shown, error_logs),
         "virtualCluster": shown.summary.group,
     }
 
 
-def describe_attempt(shown: ShownAttempt, error_logs: ErrorLogs = NOTHING) -> dict[str, Any]:
+def describe_attempt(shown: ShownAttempt, error_logs: ErrorLogs = NO_ERROR_LOGS) -> dict[str, Any]:
     return {
         "attemptId": shown.number,
         "attemptState": shown.state,
-        "appId": f"{shown.number}_{attempt_uid(shown.summary.id, shown.number)}",
+        "appId": f"{shown.number}_{build_attempt_uid(shown.summary.id, shown.number)}",
         "appProgress": 0 if shown.exit is None else 1,
         "appTrackingUrl": "",
-        "appCreatedTime": millis(shown.created_at),
-        "appLaunchedTime": millis(shown.started_at or shown.finished_at),
-        "appCompletedTime": millis(shown.finished_at),
+        "appCreatedTime": to_milliseconds(shown.created_at),
+        "appLaunchedTime": to_milliseconds(shown.started_at or shown.finished_at),
+        "appCompletedTime": to_milliseconds(shown.finished_at),
         **describe_exit(shown, error_logs),
     }
 
 
-def describe_exit(shown: ShownAttempt, error_logs: ErrorLogs = NOTHING) -> dict[str, Any]:
-    """The appExit fields; all empty until the attempt is over."""
+def describe_exit(shown: ShownAttempt, error_logs: ErrorLogs = NO_ERROR_LOGS) -> dict[str, Any]:
+    """Return the appExit fields; all empty until the attempt has ended."""
     if shown.exit is None:
         return NO_EXIT
     role = shown.outcome.role if shown.outcome else None
-    return app_exit(shown.exit, shown.outcome, shown.keys.get(role) if role else None, error_logs)
+    return app_exit_to_json(shown.exit, shown.outcome, shown.keys.get(role) if role else None, error_logs)
 
 
-def describe_roles(shown: ShownAttempt) -> dict[str, Any]:
+def describe_roles(shown: ShownAttempt, describe_task: Callable[[Tries], dict[str, Any]]) -> dict[str, Any]:
     return {
         shown.keys.get(role, role): {
             "taskRoleStatus": {"name": shown.keys.get(role, role)},
-            "taskStatuses": [task_status(shown, tries) for tries in tasks.values()],
+            "taskStatuses": [describe_task(tries) for tries in tasks.values()],
         }
         for role, tasks in shown.tasks.items()
     }

@@ -1,4 +1,4 @@
-"""The last lines that the task which made an attempt fail has written, without the job's secrets."""
+"""The last log lines of the task that caused an attempt to fail, without the job's secrets."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ import re
 from dataclasses import dataclass
 
 from holdfast.core.masking import shorten_stars
-from holdfast.services.logs.service import Chosen, Logs
+from holdfast.services.logs.service import Logs, TaskLog
 
 USER_LINES, PLATFORM_LINES = 15, 10
-MAX_COUNT = 16384  # bytes looked at
+MAX_READ_SIZE = 16384  # bytes to read
 
-_PLATFORM = re.compile(r"\[[^\]]{0,40}\] \[openpai-runtime\] (.*)")
+_PLATFORM_LINE = re.compile(r"\[[^\]]{0,40}\] \[openpai-runtime\] (.*)")
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorLogs:
     user: str = ""
-    platform: str = ""  # what was written around its commands
+    platform: str = ""  # lines of the platform around its commands
 
 
-NOTHING = ErrorLogs()
+NO_ERROR_LOGS = ErrorLogs()
 
 
-async def read_error_logs(logs: Logs, chosen: Chosen) -> ErrorLogs:
-    """Nothing, when there is no log or it is no longer kept."""
-    if chosen.record.logs_removed_at is not None or (source := logs.source_if_any(chosen)) is None:
-        return NOTHING
-    span = await logs.span(source)
-    start = max(span.start, span.end - MAX_COUNT)
+async def read_error_logs(logs: Logs, chosen: TaskLog) -> ErrorLogs:
+    """Return nothing when there is no log or it was deleted."""
+    if chosen.record.logs_removed_at is not None or (source := logs.find_source(chosen)) is None:
+        return NO_ERROR_LOGS
+    span = await logs.load_span(source)
+    start = max(span.start, span.end - MAX_READ_SIZE)
     data = await source.read(start, span.end - start)
     cut = start > span.start
     return pick_lines(await logs.mask_secrets(chosen, data, cut=cut), whole=not cut)
 
 
 def pick_lines(data: bytes, *, whole: bool) -> ErrorLogs:
-    """Of the end of a log; unless it is `whole`, its first line has lost its beginning."""
+    """Return lines from the end of a log; unless it is `whole`, its first line is cut."""
     lines = data.decode("utf-8", "replace").removesuffix("\n").split("\n") if data else []
     user: list[str] = []
     platform: list[str] = []
     for line in lines if whole or len(lines) == 1 else lines[1:]:
-        ours = _PLATFORM.fullmatch(line)
+        ours = _PLATFORM_LINE.fullmatch(line)
         (platform if ours else user).append(ours[1] if ours else line)
-    said = ("\n".join(user[-USER_LINES:]), "\n".join(platform[-PLATFORM_LINES:]))
-    return ErrorLogs(*map(shorten_stars, said))
+    texts = ("\n".join(user[-USER_LINES:]), "\n".join(platform[-PLATFORM_LINES:]))
+    return ErrorLogs(*map(shorten_stars, texts))

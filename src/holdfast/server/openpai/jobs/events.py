@@ -1,4 +1,4 @@
-"""GET /v2/jobs/<user>~<job>/events: what happened to a job, newest first."""
+"""GET /v2/jobs/<user>~<job>/events: the events of a job, newest first."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from starlette.responses import Response
 
 from holdfast.core.attempt_id import AttemptId
 from holdfast.core.exits.exit import Exit, ExitKind
-from holdfast.core.exits.table import spec_of
-from holdfast.core.identity import container_uid, debug_id
+from holdfast.core.exits.table import find_spec
+from holdfast.core.identity import build_container_uid, build_debug_id
 from holdfast.core.records import Event, JobSummary
 
-from ..big_answers import answer_big
 from ..call import Call
 from ..endpoints import Who, endpoint
-from ..times import iso
-from .lookup import find_framework, role_keys
+from ..large_responses import respond_large
+from ..times import to_iso_text
+from .lookup import find_framework, map_role_keys
 
-MAX_SHOWN = 10_000  # the newest; older ones are counted
-_PAGE = 1000
+MAX_EVENTS = 10_000  # the newest; older ones are only counted
+_PAGE_SIZE = 1000
 _WARNINGS = frozenset({"failed", "task-failed", "retry", "task-retry", "time-limit", "warning"})
 _REASONS = {
     "submitted": "Created",
@@ -40,81 +40,81 @@ _REASONS = {
 }
 
 
-@endpoint("GET", "/v2/jobs/{framework}/events", who=Who.READER, note="Normal events are kept, too")
+@endpoint("GET", "/v2/jobs/{framework}/events", who=Who.READER, note="events of type Normal are included")
 async def list_job_events(call: Call) -> Response:
-    found = await find_framework(call, call.path("framework"))
-    await call.wait_for_slots(large=True)  # a job that is retried for ever has ever more of them
+    found = await find_framework(call, call.get_path_text("framework"))
+    await call.wait_for_slots(large=True)  # a job with unlimited retries has ever more of them
     jobs = call.services.jobs
-    record = await jobs.record(call.actor, found.id)
-    name, roles = debug_id(found.user, found.name), role_keys(record.job)
-    history = _History(record.summary, record.exit, name, roles, wanted=call.query("type") or None)
+    record = await jobs.load_record(call.actor, found.id)
+    name, roles = build_debug_id(found.user, found.name), map_role_keys(record.job)
+    history = _EventHistory(record.summary, record.exit, name, roles, wanted=call.get_query_text("type") or None)
     after = 0
-    while events := await jobs.events(call.actor, found.id, after=after, limit=_PAGE):
+    while events := await jobs.list_events(call.actor, found.id, after=after, limit=_PAGE_SIZE):
         await asyncio.to_thread(history.add, events)
         after = events[-1].seq
-    history.add_waiting(jobs.waiting(record) or ())
-    return await answer_big(history.answer, len(history.newest))
+    history.add_waiting(jobs.list_wait_reasons(record) or ())
+    return await respond_large(history.answer, len(history.newest))
 
 
 @dataclass(slots=True)
-class _History:
-    """Events as they come, oldest first; the newest are kept in the shape of the answer."""
+class _EventHistory:
+    """Collects events, oldest first; keeps the newest in the shape of the response."""
 
     summary: JobSummary
     exit: Exit | None  # of the job
     framework: str  # its name in events
     spelled: Mapping[str, str]  # its roles
     wanted: str | None  # Warning or Normal
-    newest: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=MAX_SHOWN))
+    newest: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=MAX_EVENTS))
     total: int = 0
-    retried: Counter[tuple[int | None, str | None]] = field(default_factory=Counter)  # which try a task is at
+    retried: Counter[tuple[int | None, str | None]] = field(default_factory=Counter)  # current try of each task
 
     def add(self, events: Iterable[Event]) -> None:
         for event in events:
-            self._keep(self._item(event))
+            self._keep_item(self._event_to_json(event))
             if event.kind == "task-retry":
                 self.retried[event.attempt, event.task] += 1
 
     def add_waiting(self, reasons: Iterable[str]) -> None:
-        """Waiting is no event of ours, but clients look for its reasons here."""
+        """Add the reasons for waiting: they are no events, but clients expect them here."""
         now = datetime.now(UTC)
         for reason in reasons:
-            item = self._shape(f"waiting-{reason}", "Warning", "FailedScheduling", reason, now)
-            self._keep({**item, "firstTimestamp": iso(min(self.summary.submitted_at, now))})
+            item = self._build_item(f"waiting-{reason}", "Warning", "FailedScheduling", reason, now)
+            self._keep_item({**item, "firstTimestamp": to_iso_text(min(self.summary.submitted_at, now))})
 
     def answer(self) -> dict[str, Any]:
         data = list(reversed(self.newest))
-        data.sort(key=lambda item: str(item["lastTimestamp"]), reverse=True)  # equal times stay as they are
+        data.sort(key=lambda item: str(item["lastTimestamp"]), reverse=True)  # stable for equal times
         return {"totalCount": self.total, "data": data}
 
-    def _keep(self, item: dict[str, Any]) -> None:
+    def _keep_item(self, item: dict[str, Any]) -> None:
         if self.wanted in (None, item["type"]):
             self.total += 1
             self.newest.append(item)
 
-    def _item(self, event: Event) -> dict[str, Any]:
+    def _event_to_json(self, event: Event) -> dict[str, Any]:
         kind = "Warning" if event.kind in _WARNINGS else "Normal"
-        item = self._shape(str(event.seq), kind, self._reason(event), event.message, event.at)
-        return {**item, **self._about_task(event)} if event.task else item
+        item = self._build_item(str(event.seq), kind, self._get_reason(event), event.message, event.at)
+        return {**item, **self._task_to_json(event)} if event.task else item
 
-    def _reason(self, event: Event) -> str:
+    def _get_reason(self, event: Event) -> str:
         if event.kind == "failed" and self.exit is not None and self.exit.kind is ExitKind.REFUSED:
-            return spec_of(self.exit).phrase
+            return find_spec(self.exit).phrase
         return _REASONS.get(event.kind, event.kind.title().replace("-", ""))
 
-    def _about_task(self, event: Event) -> dict[str, Any]:
+    def _task_to_json(self, event: Event) -> dict[str, Any]:
         role, _, index = (event.task or "").rpartition("-")
         spelled = self.spelled.get(role, role)
         number = self.retried[event.attempt, event.task]
         attempt = event.attempt if event.attempt is not None else self.summary.attempt
         return {
-            "podUid": container_uid(str(AttemptId(self.summary.id, attempt, role, int(index), number))),
+            "podUid": build_container_uid(str(AttemptId(self.summary.id, attempt, role, int(index), number))),
             "taskroleName": spelled,
             "taskName": f"{self.framework}-{spelled}-{index}",
             "taskIndex": int(index),
         }
 
-    def _shape(self, key: str, kind: str, reason: str, message: str, at: datetime) -> dict[str, Any]:
+    def _build_item(self, key: str, kind: str, reason: str, message: str, at: datetime) -> dict[str, Any]:
         return {
             "uid": str(uuid5(NAMESPACE_OID, f"{self.summary.id} {key}")),
             "frameworkName": self.framework,
@@ -125,8 +125,8 @@ class _History:
             "type": kind,
             "reason": reason,
             "message": message,
-            "firstTimestamp": iso(at),
-            "lastTimestamp": iso(at),
+            "firstTimestamp": to_iso_text(at),
+            "lastTimestamp": to_iso_text(at),
             "count": 1,
             "sourceComponent": "holdfast",
             "sourceHost": None,

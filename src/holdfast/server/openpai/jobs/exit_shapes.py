@@ -1,14 +1,14 @@
-"""How something ended, in the shapes of OpenPAI's answers."""
+"""Exits in the shapes of OpenPAI's responses."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from holdfast.core.attempt import Outcome, Result
+from holdfast.core.attempt import Outcome, OutcomeResult
 from holdfast.core.exits.exit import Exit
-from holdfast.core.exits.table import spec_of
+from holdfast.core.exits.table import find_spec
 
-from .error_logs import NOTHING, ErrorLogs
+from .error_logs import NO_ERROR_LOGS, ErrorLogs
 
 NO_EXIT: dict[str, Any] = {
     "appExitCode": None,
@@ -22,14 +22,14 @@ NO_EXIT: dict[str, Any] = {
 }
 
 
-def exit_code(exit: Exit | None) -> int | None:
-    return None if exit is None else spec_of(exit).code
+def get_exit_code(exit: Exit | None) -> int | None:
+    return None if exit is None else find_spec(exit).code
 
 
-def exit_spec(exit: Exit | None) -> dict[str, Any] | None:
+def exit_spec_to_json(exit: Exit | None) -> dict[str, Any] | None:
     if exit is None:
         return None
-    spec = spec_of(exit)
+    spec = find_spec(exit)
     return {
         "code": spec.code,
         "phrase": spec.phrase,
@@ -45,44 +45,46 @@ def exit_spec(exit: Exit | None) -> dict[str, Any] | None:
     }
 
 
-def app_exit(exit: Exit, outcome: Outcome | None, role: str | None, error_logs: ErrorLogs = NOTHING) -> dict[str, Any]:
-    """How a whole attempt ended. `role`: the role that decided it, as answers spell it."""
+def app_exit_to_json(
+    exit: Exit, outcome: Outcome | None, role: str | None, error_logs: ErrorLogs = NO_ERROR_LOGS
+) -> dict[str, Any]:
+    """Return the exit of a whole attempt. `role`: the role that decided it, as spelled in responses."""
     return {
-        "appExitCode": exit_code(exit),
-        "appExitSpec": exit_spec(exit),
+        "appExitCode": get_exit_code(exit),
+        "appExitSpec": exit_spec_to_json(exit),
         "appExitDiagnostics": outcome.message if outcome else exit.message,
-        "appExitMessages": exit_messages(exit, error_logs),
-        "appExitTriggerMessage": outcome and trigger_message(outcome),
+        "appExitMessages": build_exit_messages(exit, error_logs),
+        "appExitTriggerMessage": outcome and build_trigger_message(outcome),
         "appExitTriggerTaskRoleName": role,
         "appExitTriggerTaskIndex": outcome.index if outcome else None,
-        "appExitType": exit_type(exit),
+        "appExitType": get_exit_type(exit),
     }
 
 
-def exit_type(exit: Exit) -> str:
-    return "Succeeded" if exit_code(exit) == 0 else "Failed"
+def get_exit_type(exit: Exit) -> str:
+    return "Succeeded" if get_exit_code(exit) == 0 else "Failed"
 
 
-def exit_messages(exit: Exit, error_logs: ErrorLogs = NOTHING) -> dict[str, Any]:
-    """A program's own failure is told under `runtime`, everything else under `launcher`."""
-    runtime = runtime_report(exit, error_logs)
+def build_exit_messages(exit: Exit, error_logs: ErrorLogs = NO_ERROR_LOGS) -> dict[str, Any]:
+    """Return messages: a failure of the program under `runtime`, everything else under `launcher`."""
+    runtime = build_runtime_report(exit, error_logs)
     return {"container": None, "runtime": runtime, "launcher": None if runtime else exit.message}
 
 
-def runtime_report(exit: Exit, error_logs: ErrorLogs = NOTHING) -> dict[str, Any] | None:
-    """The program's own exit code, unless it was stopped: codes below 0 are for what others did to it."""
-    if not exit.code or (exit_code(exit) or 0) <= 0:
+def build_runtime_report(exit: Exit, error_logs: ErrorLogs = NO_ERROR_LOGS) -> dict[str, Any] | None:
+    """Return the program's own exit code, unless it was stopped: codes below 0 are for external causes."""
+    if not exit.code or (get_exit_code(exit) or 0) <= 0:
         return None
     return {
         "name": "app",
-        "exitCode": exit_code(exit),
+        "exitCode": get_exit_code(exit),
         "originUserExitCode": exit.code,
         "errorLogs": {"user": error_logs.user, "platform": error_logs.platform},
     }
 
 
-def trigger_message(outcome: Outcome) -> str | None:
-    """Which rule ended the attempt; None when none did, as with a time limit."""
+def build_trigger_message(outcome: Outcome) -> str | None:
+    """Return the rule that ended the attempt; None if there is none, as with a time limit."""
     reached, needed = outcome.reached, outcome.needed
     if reached is None:
         return None
@@ -91,5 +93,5 @@ def trigger_message(outcome: Outcome) -> str | None:
             f"CompletedTaskCount {reached} has reached TotalTaskCount {reached} and no user specified conditions in "
             "FrameworkAttemptCompletionPolicy have ever been triggered"
         )
-    word = "Failed" if outcome.result is Result.FAILED else "Succeeded"
+    word = "Failed" if outcome.result is OutcomeResult.FAILED else "Succeeded"
     return f"{word}TaskCount {reached} has reached Min{word}TaskCount {needed} in the TaskRole"

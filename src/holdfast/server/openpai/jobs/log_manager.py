@@ -1,4 +1,4 @@
-"""/log-manager: the logs behind the addresses that lists of logs give out. The token in them is all it takes."""
+"""/log-manager: the logs behind the URLs in log lists. The token in the URL is the only credential."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from starlette.routing import Route
 
 from holdfast.core.errors import Expired, Forbidden, NotFound, UserError
 from holdfast.engines.base import LogSource
-from holdfast.server.access_guard import AccessGuard, require_job
-from holdfast.server.auth import services_of
-from holdfast.server.log_bytes import answer_log
-from holdfast.server.streams import Stream
+from holdfast.server.access_guard import AccessGuard, require_job_access
+from holdfast.server.auth import get_services
+from holdfast.server.log_responses import respond_with_log
+from holdfast.server.streams import StreamedResponse
 from holdfast.services.logs.reading import Span, read_span
-from holdfast.services.logs.service import Chosen, LinkedLog
+from holdfast.services.logs.service import LinkedLog, TaskLog
 
-from ..errors import PaiError, answer_error, no_api, render, say
-from .log_links import STREAMS
-from .task_logs import NO_LOG, no_log
+from ..errors import PaiError, build_no_api_error, error_to_line, render_pai_error, respond_error
+from .log_links import LINK_STREAMS
+from .task_logs import NO_LOG, build_no_log_error
 
-TAIL = 16384  # bytes
-OLD_TAIL = 4096  # bytes, of a page whose start nobody gave
+TAIL_SIZE = 16384  # bytes
+DEFAULT_PAGE_SIZE = 4096  # bytes, of a page without `start`
 
 _NUMBER = re.compile(r"-?\d{1,18}")
 _ALL_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -38,68 +38,68 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 def log_routes() -> list[Route]:
     return [
-        Route("/log-manager/pages/{link}/{file}", _answering(show_page)),
-        Route("/log-manager/pages/{link}/{file}/", _answering(show_page)),
-        Route("/log-manager/{machine}/api/v1/logs/{file}", _answering(send_log)),
-        Route("/log-manager/{path:path}", _answering(refuse), methods=_ALL_METHODS),
+        Route("/log-manager/pages/{link}/{file}", _wrap_handler(show_log_page)),
+        Route("/log-manager/pages/{link}/{file}/", _wrap_handler(show_log_page)),
+        Route("/log-manager/{machine}/api/v1/logs/{file}", _wrap_handler(send_linked_log)),
+        Route("/log-manager/{path:path}", _wrap_handler(refuse_request), methods=_ALL_METHODS),
     ]
 
 
-async def send_log(request: Request) -> Response:
-    """The whole log as a file, or its end with tail-mode."""
-    linked = await _open(request, "user-", request.query_params.get("token", ""))
-    chosen, guard = linked.chosen, _guard(request, linked)
-    source, span = await _source(request, chosen)
+async def send_linked_log(request: Request) -> Response:
+    """Send the whole log as a file, or its end with tail-mode."""
+    linked = await _open_linked_log(request, "user-", request.query_params.get("token", ""))
+    chosen, guard = linked.log, _guard_linked_log(request, linked)
+    source, span = await _open_source(request, chosen)
     asked = request.headers.get("range", "")
     if "true" not in (request.query_params.get("tail-mode"), request.query_params.get("tailMode")):
         headers = {"Content-Disposition": f'attachment; filename="{chosen.file_name}"'}
-        return answer_log(source, span, guard, asked, headers)
-    end = replace(span, start=max(span.start, span.end - TAIL))
-    return answer_log(source, end, guard, asked, {}, partial=end.start < end.end)
+        return respond_with_log(source, span, guard, asked, headers)
+    end = replace(span, start=max(span.start, span.end - TAIL_SIZE))
+    return respond_with_log(source, end, guard, asked, {}, partial=end.start < end.end)
 
 
-async def show_page(request: Request) -> Response:
-    """The log within a page, from `start` on; below 0 it counts from the end."""
-    linked = await _open(request, "user.pai.", request.path_params["link"])
-    chosen, guard = linked.chosen, _guard(request, linked)
-    source, span = await _source(request, chosen)
+async def show_log_page(request: Request) -> Response:
+    """Show the log in a page, from `start` on; a negative value counts from the end."""
+    linked = await _open_linked_log(request, "user.pai.", request.path_params["link"])
+    chosen, guard = linked.log, _guard_linked_log(request, linked)
+    source, span = await _open_source(request, chosen)
     title = html.escape(f"{request.path_params['file']} of {chosen.record.task.task}")
-    begun = replace(span, start=_start(span, request.query_params.get("start", "")))
-    return Stream(_page(title, source, begun), guard=guard, media_type="text/html; charset=utf-8")
+    begun = replace(span, start=_parse_start(span, request.query_params.get("start", "")))
+    return StreamedResponse(_render_page(title, source, begun), guard=guard, media_type="text/html; charset=utf-8")
 
 
-async def refuse(request: Request) -> Response:
-    raise no_api(request.url.path)
+async def refuse_request(request: Request) -> Response:
+    raise build_no_api_error(request.url.path)
 
 
-async def _open(request: Request, prefix: str, link: str) -> LinkedLog:
+async def _open_linked_log(request: Request, prefix: str, link: str) -> LinkedLog:
     start, found, stream = request.path_params["file"].partition(prefix)
-    if start or not found or stream not in STREAMS:
-        raise no_log()
-    return await services_of(request).logs.linked(link, STREAMS[stream])
+    if start or not found or stream not in LINK_STREAMS:
+        raise build_no_log_error()
+    return await get_services(request).logs.open_link(link, LINK_STREAMS[stream])
 
 
-def _guard(request: Request, linked: LinkedLog) -> AccessGuard:
-    """For as long as the maker of the link may read the log."""
-    services = services_of(request)
+def _guard_linked_log(request: Request, linked: LinkedLog) -> AccessGuard:
+    """Guard access for as long as the creator of the link can read the log."""
+    services = get_services(request)
     return AccessGuard(
-        services.tokens, lambda: services.logs.link_maker(linked.token_id), require_job(linked.chosen.job)
+        services.tokens, lambda: services.logs.load_link_maker(linked.token_id), require_job_access(linked.log.job)
     )
 
 
-async def _source(request: Request, chosen: Chosen) -> tuple[LogSource, Span]:
-    logs = services_of(request).logs
-    source = logs.source(chosen)
-    return source, await logs.span(source)
+async def _open_source(request: Request, chosen: TaskLog) -> tuple[LogSource, Span]:
+    logs = get_services(request).logs
+    source = logs.open_source(chosen)
+    return source, await logs.load_span(source)
 
 
-def _start(span: Span, text: str) -> int:
-    asked = int(text) if _NUMBER.fullmatch(text) else -OLD_TAIL
+def _parse_start(span: Span, text: str) -> int:
+    asked = int(text) if _NUMBER.fullmatch(text) else -DEFAULT_PAGE_SIZE
     first = asked if asked >= 0 else span.end + asked
     return min(max(span.start, first), span.end)
 
 
-async def _page(title: str, source: LogSource, span: Span) -> AsyncGenerator[bytes, None]:
+async def _render_page(title: str, source: LogSource, span: Span) -> AsyncGenerator[bytes, None]:
     yield f'<!DOCTYPE html>\n<html><head><meta charset="utf-8"><title>{title}</title></head><body><pre>'.encode()
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     async with aclosing(read_span(source, span)) as chunks:
@@ -109,23 +109,23 @@ async def _page(title: str, source: LogSource, span: Span) -> AsyncGenerator[byt
     yield b"</pre></body></html>\n"
 
 
-def _answering(handler: Handler) -> Handler:
-    async def answer(request: Request) -> Response:
+def _wrap_handler(handler: Handler) -> Handler:
+    async def handle_request(request: Request) -> Response:
         try:
             return await handler(request)
         except PaiError as error:
-            return render(error)
+            return render_pai_error(error)
         except UserError as error:
-            return render(_translate(error))
-        except HTTPException as error:  # a range that holds nothing
-            return answer_error(error.status_code, "InvalidParametersError", error.detail, error.headers)
+            return render_pai_error(_translate_error(error))
+        except HTTPException as error:  # an empty range
+            return respond_error(error.status_code, "InvalidParametersError", error.detail, error.headers)
 
-    return answer
+    return handle_request
 
 
-def _translate(error: UserError) -> PaiError | UserError:
+def _translate_error(error: UserError) -> PaiError | UserError:
     if isinstance(error, Forbidden):
-        return PaiError(403, "ForbiddenUserError", say(error))
+        return PaiError(403, "ForbiddenUserError", error_to_line(error))
     if isinstance(error, NotFound | Expired):
         return PaiError(404, "NoTaskLogError", NO_LOG)
     return error

@@ -1,14 +1,14 @@
-"""Which job an address means: <user>~<job>, taken apart at the first tilde. The newest of that name is meant."""
+"""Finds the job of a URL: <user>~<job>, split at the first tilde; the newest job with that name."""
 
 from __future__ import annotations
 
 from holdfast.core.errors import NotFound
-from holdfast.core.identity import framework_name, plain_roles
+from holdfast.core.identity import build_framework_name, normalize_roles
 from holdfast.core.job import Job
 from holdfast.core.records import JobSummary
 
 from ..call import Call
-from ..errors import PaiError, telling
+from ..errors import PaiError, translate_errors
 
 MAX_SHOWN_LENGTH = 300
 
@@ -16,39 +16,39 @@ MAX_SHOWN_LENGTH = 300
 async def find_framework(call: Call, framework: str) -> JobSummary:
     user, tilde, name = framework.partition("~")
     if not tilde:
-        raise no_job(framework)
-    return await find_named(call, user, name)
+        raise build_no_job_error(framework)
+    return await find_job_by_name(call, user, name)
 
 
-async def find_named(call: Call, user: str, name: str) -> JobSummary:
-    """What one may not see is not there."""
-    framework = framework_name(user, name)
+async def find_job_by_name(call: Call, user: str, name: str) -> JobSummary:
+    """Find a job by user and name. A job that the caller cannot see is not found."""
+    framework = build_framework_name(user, name)
     if not user or not name or len(framework) > 2 * MAX_SHOWN_LENGTH:
-        raise no_job(framework)
-    with telling((NotFound, 404, "NoJobError", no_job(framework).message)):
-        return await call.services.jobs.named(call.actor, user, name)
+        raise build_no_job_error(framework)
+    with translate_errors((NotFound, 404, "NoJobError", build_no_job_error(framework).message)):
+        return await call.services.jobs.find_by_name(call.actor, user, name)
 
 
-def no_job(framework: str) -> PaiError:
+def build_no_job_error(framework: str) -> PaiError:
     return PaiError(404, "NoJobError", f"Job {framework[:MAX_SHOWN_LENGTH]} is not found.")
 
 
-def no_attempt(number: str | int, framework: str) -> PaiError:
+def build_no_attempt_error(number: str | int, framework: str) -> PaiError:
     message = f"JobAttemptId {str(number)[:50]} is not found in {framework[:MAX_SHOWN_LENGTH]}."
     return PaiError(404, "NoJobError", message)
 
 
-def full_name(summary: JobSummary) -> str:
-    return framework_name(summary.user, summary.name)
+def get_full_name(summary: JobSummary) -> str:
+    return build_framework_name(summary.user, summary.name)
 
 
-def role_keys(job: Job) -> dict[str, str]:
-    """Role -> how answers and addresses spell it: as the variables in its tasks do."""
-    return plain_roles(role.name for role in job.roles)
+def map_role_keys(job: Job) -> dict[str, str]:
+    """Map each role to its spelling in responses and URLs, which is that of the task variables."""
+    return normalize_roles(role.name for role in job.roles)
 
 
 def find_role(job: Job, spelled: str) -> str | None:
-    """The role somebody means, by either spelling; the one in answers comes first."""
-    keys = role_keys(job)
+    """Return the role with this spelling or name; the spelling takes precedence."""
+    keys = map_role_keys(job)
     meant = next((role for role, key in keys.items() if key == spelled), None)
     return meant or (spelled if spelled in keys else None)

@@ -1,8 +1,8 @@
-"""What is wrong with a job file, in the words of the validator that OpenPAI's clients know.
+"""Problems of a job file, with the messages of OpenPAI's validator.
 
-OpenPAI checks in steps: the text, its shape, then names and references. Only the second step tells everything it
-found, as a list in the message; so we answer a file in which nothing but names is wrong with one sentence. `problems`
-beside the message always has all of it, with lines.
+OpenPAI validates in steps: the text, its shape, then names and references. Only the second step reports all problems,
+as a list in the message; so a file with wrong names only gets one sentence. `problems` beside the message always has
+all of them, with lines.
 """
 
 from __future__ import annotations
@@ -15,99 +15,99 @@ from typing import Any
 from holdfast.core.errors import InvalidJob, Problem
 
 # Rules of the later steps, in their order.
-_SENTENCES = ("uniqueNames", "reference", "placement")
+_LATER_RULES = ("uniqueNames", "reference", "placement")
 
-_STEP = re.compile(r'\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]|\.?([\w$~-]+)')
-_PLAIN = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
+_STEP_PATTERN = re.compile(r'\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]|\.?([\w$~-]+)')
+_PLAIN_NAME = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
 
-_Words = Callable[[Any], tuple[dict[str, Any], str]]
+_DescribeRule = Callable[[Any], tuple[dict[str, Any], str]]
 
 
-def _limit(words: str) -> _Words:
+def _describe_limit(words: str) -> _DescribeRule:
     return lambda limit: ({"limit": limit}, words.format(limit))
 
 
-def _compare(sign: str) -> _Words:
+def _describe_comparison(sign: str) -> _DescribeRule:
     return lambda limit: ({"comparison": sign, "limit": limit, "exclusive": False}, f"should be {sign} {limit}")
 
 
-# Rule -> what is said of it, by what it asks for. All others keep our words.
-_WORDS: dict[str, _Words] = {
+# Rule -> OpenPAI's message. Other rules keep our message.
+_RULE_MESSAGES: dict[str, _DescribeRule] = {
     "required": lambda key: ({"missingProperty": key}, f"should have required property '{key}'"),
     "additionalProperties": lambda key: ({"additionalProperty": key}, "should NOT have additional properties"),
     "type": lambda wanted: ({"type": wanted}, f"should be {wanted}"),
     "enum": lambda words: ({"allowedValues": list(words)}, "should be equal to one of the allowed values"),
     "pattern": lambda pattern: ({"pattern": pattern}, f'should match pattern "{pattern}"'),
-    "minimum": _compare(">="),
-    "maximum": _compare("<="),
-    "minItems": _limit("should NOT have fewer than {} items"),
-    "maxItems": _limit("should NOT have more than {} items"),
-    "minProperties": _limit("should NOT have fewer than {} properties"),
-    "maxProperties": _limit("should NOT have more than {} properties"),
-    "minLength": _limit("should NOT be shorter than {} characters"),
-    "maxLength": _limit("should NOT be longer than {} characters"),
+    "minimum": _describe_comparison(">="),
+    "maximum": _describe_comparison("<="),
+    "minItems": _describe_limit("should NOT have fewer than {} items"),
+    "maxItems": _describe_limit("should NOT have more than {} items"),
+    "minProperties": _describe_limit("should NOT have fewer than {} properties"),
+    "maxProperties": _describe_limit("should NOT have more than {} properties"),
+    "minLength": _describe_limit("should NOT be shorter than {} characters"),
+    "maxLength": _describe_limit("should NOT be longer than {} characters"),
 }
-_ABOUT_PARENT = ("required", "additionalProperties")
+_PARENT_RULES = ("required", "additionalProperties")
 
 
-def tell(invalid: InvalidJob) -> dict[str, Any]:
-    """The body of the answer."""
-    shown = [show(problem) for problem in invalid.problems]
-    return {"code": "InvalidProtocolError", "message": _message(invalid.problems, shown), "problems": shown}
+def build_problem_body(invalid: InvalidJob) -> dict[str, Any]:
+    """Return the response body."""
+    shown = [problem_to_json(problem) for problem in invalid.problems]
+    return {"code": "InvalidProtocolError", "message": _build_message(invalid.problems, shown), "problems": shown}
 
 
-def show(problem: Problem) -> dict[str, Any]:
-    steps = list(_steps(problem.field))
-    if problem.rule in _ABOUT_PARENT:
+def problem_to_json(problem: Problem) -> dict[str, Any]:
+    steps = list(_split_field(problem.field))
+    if problem.rule in _PARENT_RULES:
         steps = steps[:-1]
-    words = _WORDS.get(problem.rule)
-    params, said = words(problem.expected) if words else ({}, problem.message)
+    words = _RULE_MESSAGES.get(problem.rule)
+    params, description = words(problem.expected) if words else ({}, problem.message)
     return {
         "keyword": problem.rule or "rule",
-        "dataPath": "".join(map(_data_step, steps)),
-        "schemaPath": "#" + "".join(map(_schema_step, steps)) + f"/{problem.rule or 'rule'}",
+        "dataPath": "".join(map(_format_data_step, steps)),
+        "schemaPath": "#" + "".join(map(_format_schema_step, steps)) + f"/{problem.rule or 'rule'}",
         "params": params,
-        "message": said,
+        "message": description,
         "line": problem.line,
-        "hint": " ".join(filter(None, (sentence(problem) if words else None, problem.hint))) or None,
+        "hint": " ".join(filter(None, (problem_to_sentence(problem) if words else None, problem.hint))) or None,
     }
 
 
-def sentence(problem: Problem) -> str:
-    """A problem by itself, in our words."""
-    said = problem.message if problem.message.endswith((".", "?", "!")) else f"{problem.message}."
-    if not problem.field or said[:1].isupper():
-        return said
-    return f"{problem.field} {said}"
+def problem_to_sentence(problem: Problem) -> str:
+    """Return one problem as a sentence of our own."""
+    message = problem.message if problem.message.endswith((".", "?", "!")) else f"{problem.message}."
+    if not problem.field or message[:1].isupper():
+        return message
+    return f"{problem.field} {message}"
 
 
-def _message(problems: Sequence[Problem], shown: list[dict[str, Any]]) -> str:
+def _build_message(problems: Sequence[Problem], shown: list[dict[str, Any]]) -> str:
     first = problems[0]
     if first.rule == "syntax":
         where = f"Line {first.line}: " if first.line is not None else ""
-        return " ".join(filter(None, (f"{where}{sentence(first)}", first.hint)))
-    if all(problem.rule in _SENTENCES for problem in problems):
-        return sentence(min(problems, key=lambda problem: _SENTENCES.index(problem.rule)))
+        return " ".join(filter(None, (f"{where}{problem_to_sentence(first)}", first.hint)))
+    if all(problem.rule in _LATER_RULES for problem in problems):
+        return problem_to_sentence(min(problems, key=lambda problem: _LATER_RULES.index(problem.rule)))
     return json.dumps(shown, ensure_ascii=False)
 
 
 # -- paths: taskRoles.worker.commands[2] -> .taskRoles.worker.commands[2], #/properties/taskRoles/…
 
 
-def _steps(field: str) -> Iterator[str | int]:
-    for number, quoted, plain in _STEP.findall(field):
+def _split_field(field: str) -> Iterator[str | int]:
+    for number, quoted, plain in _STEP_PATTERN.findall(field):
         yield int(number) if number else json.loads(quoted) if quoted else plain
 
 
-def _data_step(step: str | int) -> str:
+def _format_data_step(step: str | int) -> str:
     if isinstance(step, int):
         return f"[{step}]"
-    if _PLAIN.fullmatch(step):
+    if _PLAIN_NAME.fullmatch(step):
         return f".{step}"
     return "['" + step.replace("\\", "\\\\").replace("'", "\\'") + "']"
 
 
-def _schema_step(step: str | int) -> str:
+def _format_schema_step(step: str | int) -> str:
     if isinstance(step, int):
         return "/items"
     return "/properties/" + step.replace("~", "~0").replace("/", "~1")

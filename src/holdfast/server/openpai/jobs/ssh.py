@@ -1,4 +1,4 @@
-"""GET /v2/jobs/<user>~<job>/ssh: how to log in to a job's tasks."""
+"""GET /v2/jobs/<user>~<job>/ssh: SSH access to a job's tasks."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 from starlette.responses import Response
 
 from holdfast.core.errors import UserError
-from holdfast.core.identity import container_uid
+from holdfast.core.identity import build_container_uid
 from holdfast.core.records import JobSummary
-from holdfast.services.inside.service import Entrance
+from holdfast.services.inside.service import ExecTarget
 
-from ...answers import answer
-from ...origin import host_of
+from ...origin import get_host
+from ...responses import respond_json
 from ..call import Call
 from ..endpoints import Who, endpoint
 from ..errors import PaiError
-from .lookup import find_framework, full_name
+from .lookup import find_framework, get_full_name
 
-# A pair to download belonged to it once. Here people come with keys of their own.
-_NO_PAIR = {
+# OpenPAI had a key pair to download. Users of Holdfast have their own keys.
+_EMPTY_KEY_PAIR = {
     "folderPath": "",
     "publicKeyFileName": "",
     "privateKeyFileName": "",
@@ -31,25 +31,29 @@ _NO_PAIR = {
     "GET",
     "/v2/jobs/{framework}/ssh",
     who=Who.READER,
-    note="tasks that run or are held, for those who may enter them, with sshUser and sshCommand besides; the keys are "
-    "the user's own, so keyPair is empty. Else 404 NoJobSshInfoError, which says why",
+    note="tasks that run or are on hold, for users with shell access; adds sshUser and sshCommand. The keys are "
+    "the user's own, so keyPair is empty. Otherwise 404 NoJobSshInfoError with the reason",
 )
 async def get_ssh(call: Call) -> Response:
-    return await answer_ssh(call, await find_framework(call, call.path("framework")))
+    return await respond_ssh_info(call, await find_framework(call, call.get_path_text("framework")))
 
 
-async def answer_ssh(call: Call, summary: JobSummary) -> Response:
-    gate = call.services.ssh_gate
-    entrances = call.services.entering.tasks_of(call.actor, summary) if gate.is_open and not call.guest else []
+async def respond_ssh_info(call: Call, summary: JobSummary) -> Response:
+    gate = call.services.ssh_gateway
+    entrances = (
+        call.services.task_access.list_job_targets(call.actor, summary) if gate.is_open and not call.is_guest else []
+    )
     if not entrances:
-        raise await _no_ssh_info(call, summary)
-    return answer({"containers": [_container(call, entrance) for entrance in entrances], "keyPair": _NO_PAIR})
+        raise await _build_no_ssh_error(call, summary)
+    return respond_json(
+        {"containers": [_container_to_json(call, entrance) for entrance in entrances], "keyPair": _EMPTY_KEY_PAIR}
+    )
 
 
-def _container(call: Call, entrance: Entrance) -> dict[str, Any]:
-    line = call.services.ssh_gate.line(entrance, host_of(call.request))
+def _container_to_json(call: Call, entrance: ExecTarget) -> dict[str, Any]:
+    line = call.services.ssh_gateway.build_command(entrance, get_host(call.request))
     return {
-        "id": container_uid(entrance.attempt_id),
+        "id": build_container_uid(entrance.attempt_id),
         "sshIp": line.host,
         "sshPort": str(line.port),
         "sshUser": line.user,
@@ -57,16 +61,16 @@ def _container(call: Call, entrance: Entrance) -> dict[str, Any]:
     }
 
 
-async def _no_ssh_info(call: Call, summary: JobSummary) -> PaiError:
-    why = call.services.ssh_gate.trouble or "The SSH gateway is off."
-    if call.services.ssh_gate.is_open:
-        why = "Log in first." if call.guest else await _why_not(call, summary)
-    return PaiError(404, "NoJobSshInfoError", f"SSH info of job {full_name(summary)} is not found: {why}")
+async def _build_no_ssh_error(call: Call, summary: JobSummary) -> PaiError:
+    why = call.services.ssh_gateway.trouble or "The SSH gateway is disabled."
+    if call.services.ssh_gateway.is_open:
+        why = "Log in first." if call.is_guest else await _explain_no_ssh(call, summary)
+    return PaiError(404, "NoJobSshInfoError", f"SSH info of job {get_full_name(summary)} is not found: {why}")
 
 
-async def _why_not(call: Call, summary: JobSummary) -> str:
+async def _explain_no_ssh(call: Call, summary: JobSummary) -> str:
     try:
-        await call.services.entering.find(call.actor, summary.id)
+        await call.services.task_access.find_target(call.actor, summary.id)
     except UserError as error:
         return f"{error.message}."
-    return "it began just now, try again."
+    return "it has just started; try again."

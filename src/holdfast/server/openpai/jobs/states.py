@@ -1,4 +1,4 @@
-"""How far a job or task is, in OpenPAI's words: ours -> its controller's state -> the state people see."""
+"""States of jobs and tasks in OpenPAI: our state -> its controller's state -> the state that users see."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Mapping
 
 from holdfast.core.attempt import TaskAttempt
 from holdfast.core.exits.exit import Exit, ExitKind
-from holdfast.core.exits.table import spec_of
+from holdfast.core.exits.table import find_spec
 from holdfast.core.records import JobSummary
 from holdfast.core.states import JobState, TaskState
 
-STOP_CODE = -210  # somebody asked for it
-ATTEMPT_OVER_CODE = -220  # other tasks decided
+STOP_CODE = -210  # a user stopped it
+ATTEMPT_OVER_CODE = -220  # other tasks ended the attempt
 _STOP_CODES = frozenset({STOP_CODE, ATTEMPT_OVER_CODE})
 _FIRST_STOP_CODES = frozenset({-7351, -7400})  # of the first servers
 
-_PLAIN = {
+_SHOWN_STATES = {
     "AttemptCreationPending": "WAITING",
     "AttemptCreationRequested": "WAITING",
     "AttemptPreparing": "WAITING",
     "AttemptRunning": "RUNNING",
-    # the words of the first servers
+    # names of the first servers
     "FRAMEWORK_WAITING": "WAITING",
     "APPLICATION_CREATED": "WAITING",
     "APPLICATION_LAUNCHED": "WAITING",
@@ -34,29 +34,31 @@ _PLAIN = {
     "CONTAINER_COMPLETED": "WAITING",
     "CONTAINER_RUNNING": "RUNNING",
 }
-_ENDING = frozenset({"AttemptDeletionPending", "AttemptDeletionRequested", "AttemptDeleting", "AttemptCompleted"})
-_ENDED: Mapping[str, frozenset[int]] = {
+_STOPPING_STATES = frozenset(
+    {"AttemptDeletionPending", "AttemptDeletionRequested", "AttemptDeleting", "AttemptCompleted"}
+)
+_STOP_CODES_BY_STATE: Mapping[str, frozenset[int]] = {
     "Completed": _STOP_CODES,
     "FRAMEWORK_COMPLETED": _FIRST_STOP_CODES,
     "TASK_COMPLETED": _FIRST_STOP_CODES,
 }
 
 
-def state_of(sub_state: str, code: int | None) -> str:
-    """What people see, of a controller's state and the exit code known so far."""
-    if sub_state in _ENDING:
+def get_shown_state(sub_state: str, code: int | None) -> str:
+    """Return the user-visible state for a controller's state and the exit code so far."""
+    if sub_state in _STOPPING_STATES:
         return "STOPPING" if code in _STOP_CODES else "RUNNING"
-    if sub_state in _ENDED:
-        return _end_state(code, _ENDED[sub_state])
-    return _PLAIN.get(sub_state, "UNKNOWN")
+    if sub_state in _STOP_CODES_BY_STATE:
+        return _get_end_state(code, _STOP_CODES_BY_STATE[sub_state])
+    return _SHOWN_STATES.get(sub_state, "UNKNOWN")
 
 
-def attempt_state_of(sub_state: str, code: int | None) -> str:
-    """The same for one attempt: it is over while its job may still be tried again."""
-    return state_of("Completed" if sub_state == "AttemptCompleted" else sub_state, code)
+def get_attempt_state(sub_state: str, code: int | None) -> str:
+    """Return the state of one attempt: it can have ended while its job will be retried."""
+    return get_shown_state("Completed" if sub_state == "AttemptCompleted" else sub_state, code)
 
 
-def _end_state(code: int | None, stops: frozenset[int]) -> str:
+def _get_end_state(code: int | None, stops: frozenset[int]) -> str:
     if code == 0:
         return "SUCCEEDED"
     return "STOPPED" if code in stops else "FAILED"
@@ -79,7 +81,7 @@ _STOPPING_SUB_STATES = {
 }
 
 
-def job_sub_state(summary: JobSummary) -> str:
+def get_job_sub_state(summary: JobSummary) -> str:
     if summary.stopping:
         return _STOPPING_SUB_STATES.get(summary.state, "AttemptDeleting")
     if summary.state is JobState.PENDING and summary.retry_at is not None:
@@ -87,23 +89,23 @@ def job_sub_state(summary: JobSummary) -> str:
     return _JOB_SUB_STATES.get(summary.state, "Unknown")
 
 
-def job_state(summary: JobSummary) -> str:
-    return state_of(job_sub_state(summary), STOP_CODE if summary.stopping else exit_code(summary))
+def get_job_state(summary: JobSummary) -> str:
+    return get_shown_state(get_job_sub_state(summary), STOP_CODE if summary.stopping else get_job_exit_code(summary))
 
 
-def exit_code(summary: JobSummary) -> int | None:
-    """The code OpenPAI's clients see; the program's own one may be another."""
+def get_job_exit_code(summary: JobSummary) -> int | None:
+    """Return the exit code for OpenPAI's clients; the program's own code can differ."""
     if not summary.state.final:
         return None
     if summary.exit_kind is None:
         return {JobState.SUCCEEDED: 0, JobState.CANCELLED: STOP_CODE}.get(summary.state, -8000)
     known = Exit(kind=ExitKind(summary.exit_kind), message="", code=summary.exit_code, cause=summary.exit_cause)
-    return spec_of(known).code
+    return find_spec(known).code
 
 
-def ended_state(exit: Exit) -> str:
-    """Of an attempt that is over."""
-    return attempt_state_of("AttemptCompleted", spec_of(exit).code)
+def get_ended_state(exit: Exit) -> str:
+    """Return the state of an ended attempt."""
+    return get_attempt_state("AttemptCompleted", find_spec(exit).code)
 
 
 # -- tasks
@@ -119,8 +121,8 @@ _TASK_SUB_STATES = {
 }
 
 
-def task_sub_state(task: TaskAttempt) -> str:
-    """Of a task whose newest try this is."""
+def get_task_sub_state(task: TaskAttempt) -> str:
+    """Return the sub-state of a task by its newest try."""
     if task.state.live and task.stop is not None:
         return "AttemptDeletionRequested" if task.state is TaskState.PREPARING else "AttemptDeleting"
     if task.state is TaskState.WAITING and task.retry_at is not None:
@@ -128,18 +130,18 @@ def task_sub_state(task: TaskAttempt) -> str:
     return _TASK_SUB_STATES[task.state]
 
 
-def task_code(task: TaskAttempt) -> int | None:
-    """The code it has, or will have once it has stopped."""
+def get_task_exit_code(task: TaskAttempt) -> int | None:
+    """Return its exit code, or the one it will have once stopped."""
     reason = task.exit or (task.stop if task.state.live else None)
-    return spec_of(reason).code if reason is not None else None
+    return find_spec(reason).code if reason is not None else None
 
 
-def task_state(task: TaskAttempt) -> str:
-    return state_of(task_sub_state(task), task_code(task))
+def get_task_state(task: TaskAttempt) -> str:
+    return get_shown_state(get_task_sub_state(task), get_task_exit_code(task))
 
 
-def try_state(task: TaskAttempt) -> str:
-    """Of one try by itself, whatever comes after it."""
+def get_try_state(task: TaskAttempt) -> str:
+    """Return the state of one try, without regard to later ones."""
     if task.state is TaskState.WAITING:
         return "WAITING"
-    return attempt_state_of(task_sub_state(task), task_code(task))
+    return get_attempt_state(get_task_sub_state(task), get_task_exit_code(task))

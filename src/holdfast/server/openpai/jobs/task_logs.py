@@ -1,4 +1,4 @@
-"""GET …/logs: where the log of one try of a task is read."""
+"""GET …/logs: links to the log of one try of a task."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from starlette.responses import Response
 from holdfast.core.errors import Expired, NotFound
 from holdfast.core.records import JobSummary
 from holdfast.engines.base import Stream
-from holdfast.server.answers import answer
-from holdfast.services.logs.service import Chosen, Selection
+from holdfast.server.responses import respond_json
+from holdfast.services.logs.service import Selection, TaskLog
 
 from ..call import Call
 from ..endpoints import Who, endpoint
-from ..errors import PaiError, telling
-from .log_links import find_maker, list_links
-from .lookup import find_framework, find_role, role_keys
+from ..errors import PaiError, translate_errors
+from .log_links import build_log_links, find_link_maker
+from .lookup import find_framework, find_role, map_role_keys
+from .shown_attempt import load_node_addresses
 
 NO_LOG = "Log of task is not found."
 
@@ -25,49 +26,42 @@ NO_LOG = "Log of task is not found."
     "GET",
     "/v2/jobs/{framework}/attempts/{attempt}/taskRoles/{role}/taskIndex/{index}/attempts/{number}/logs",
     who=Who.READER,
-    note="`tail-mode` and `tailMode` mean the same; there are no rotated files: stdout, stderr and all are whole",
+    note="`tail-mode` and `tailMode` are the same; log files are not rotated: stdout, stderr and all are complete",
 )
 async def list_task_logs(call: Call) -> Response:
-    summary = await find_framework(call, call.path("framework"))
-    job = (await call.services.jobs.record(call.actor, summary.id)).job
-    role = find_role(job, call.path("role"))
+    summary = await find_framework(call, call.get_path_text("framework"))
+    job = (await call.services.jobs.load_record(call.actor, summary.id)).job
+    role = find_role(job, call.get_path_text("role"))
     if role is None:
-        raise no_log()
-    chosen = await _choose(call, summary, role)
-    links = list_links(
+        raise build_no_log_error()
+    chosen = await _choose_try(call, summary, role)
+    links = build_log_links(
         call.services,
         chosen.job,
         chosen.record,
-        maker=await find_maker(call),
-        role=role_keys(job)[role],
-        machine=await _address(call, chosen),
-        tail=_asks_tail(call),
+        maker=await find_link_maker(call),
+        role=map_role_keys(job)[role],
+        machine=(await load_node_addresses(call)).get(chosen.record.task.node or "") or "localhost",
+        tail=_is_tail_mode(call),
     )
-    return answer({"locations": links})
+    return respond_json({"locations": links})
 
 
-async def _choose(call: Call, summary: JobSummary, role: str) -> Chosen:
-    """A try that was started and whose log is kept."""
-    attempt, index, number = (call.number(name) for name in ("attempt", "index", "number"))
+async def _choose_try(call: Call, summary: JobSummary, role: str) -> TaskLog:
+    """Choose a try that was started and whose log still exists."""
+    attempt, index, number = (call.get_path_number(name) for name in ("attempt", "index", "number"))
     if attempt is None or index is None or number is None:
-        raise no_log()
+        raise build_no_log_error()
     wanted = Selection(ref=summary.id, task=f"{role}-{index}", attempt=attempt, number=number)
-    with telling((NotFound, 404, "NoTaskLogError", NO_LOG), (Expired, 404, "NoTaskLogError", NO_LOG)):
-        chosen = await call.services.logs.choose(call.actor, wanted)
-        call.services.logs.source(replace(chosen, stream=Stream.STDOUT))
+    with translate_errors((NotFound, 404, "NoTaskLogError", NO_LOG), (Expired, 404, "NoTaskLogError", NO_LOG)):
+        chosen = await call.services.logs.choose_log(call.actor, wanted)
+        call.services.logs.open_source(replace(chosen, stream=Stream.STDOUT))
     return chosen
 
 
-async def _address(call: Call, chosen: Chosen) -> str:
-    """Of the machine it ran on, as far as it is still known."""
-    capacity = await call.services.place.capacity(call.actor)
-    known = {use.node.name: use.node.address for use in capacity.nodes}
-    return known.get(chosen.record.task.node or "") or "localhost"
+def _is_tail_mode(call: Call) -> bool:
+    return "true" in (call.get_query_text("tail-mode"), call.get_query_text("tailMode"))
 
 
-def _asks_tail(call: Call) -> bool:
-    return "true" in (call.query("tail-mode"), call.query("tailMode"))
-
-
-def no_log() -> PaiError:
+def build_no_log_error() -> PaiError:
     return PaiError(404, "NoTaskLogError", NO_LOG)

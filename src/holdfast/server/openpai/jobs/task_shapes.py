@@ -1,4 +1,4 @@
-"""One task, and one try of it, in the shapes of OpenPAI's answers."""
+"""A task, and one try of it, in the shapes of OpenPAI's responses."""
 
 from __future__ import annotations
 
@@ -8,69 +8,73 @@ from typing import Any
 from urllib.parse import quote
 
 from holdfast.core.attempt import TaskAttempt
-from holdfast.core.identity import container_uid, task_uid
+from holdfast.core.identity import build_container_uid, build_task_uid
 from holdfast.core.records import TaskRecord
 
-from ..times import millis
+from ..times import to_milliseconds
 from . import states
-from .exit_shapes import exit_code, exit_spec
+from .exit_shapes import exit_spec_to_json, get_exit_code
 from .shown_attempt import ShownAttempt, Tries
 
 
-def task_status(shown: ShownAttempt, tries: Tries) -> dict[str, Any]:
-    """A task in a job's detail: the task, and the newest try of it."""
+def build_task_status(shown: ShownAttempt, tries: Tries) -> dict[str, Any]:
+    """Return a task of a job's detail, with its newest try."""
     newest = tries[-1]
-    return {**task_part(shown, tries), **container_part(shown, newest), **try_part(shown, newest)}
+    return {
+        **build_task_fields(shown, tries),
+        **build_container_fields(shown, newest),
+        **build_try_fields(shown, newest),
+    }
 
 
-def task_part(shown: ShownAttempt, tries: Tries) -> dict[str, Any]:
-    """What holds for all tries together."""
+def build_task_fields(shown: ShownAttempt, tries: Tries) -> dict[str, Any]:
+    """Return the fields that all tries share."""
     newest = tries[-1].task
     return {
         "taskIndex": newest.index,
-        "taskUid": task_uid(shown.summary.id, shown.number, newest.role, newest.index),
-        "taskState": states.task_state(newest),
+        "taskUid": build_task_uid(shown.summary.id, shown.number, newest.role, newest.index),
+        "taskState": states.get_task_state(newest),
         "retries": newest.number,
         "accountableRetries": newest.user_retries,
-        "createdTime": millis(shown.created_at),
-        "launchedTime": millis(_first_start(tries)),
-        "completedTime": millis(_completed(newest)),
+        "createdTime": to_milliseconds(shown.created_at),
+        "launchedTime": to_milliseconds(_get_first_start(tries)),
+        "completedTime": to_milliseconds(_get_completed_at(newest)),
     }
 
 
-def try_part(shown: ShownAttempt, record: TaskRecord) -> dict[str, Any]:
+def build_try_fields(shown: ShownAttempt, record: TaskRecord) -> dict[str, Any]:
     task = record.task
     return {
         "attemptId": task.number,
-        "attemptState": states.try_state(task),
-        "currentAttemptCreatedTime": millis(task.placed_at if task.number else shown.created_at),
-        "currentAttemptLaunchedTime": millis(task.started_at or task.finished_at),
-        "currentAttemptCompletedTime": millis(_completed(task)),
+        "attemptState": states.get_try_state(task),
+        "currentAttemptCreatedTime": to_milliseconds(task.placed_at if task.number else shown.created_at),
+        "currentAttemptLaunchedTime": to_milliseconds(task.started_at or task.finished_at),
+        "currentAttemptCompletedTime": to_milliseconds(_get_completed_at(task)),
     }
 
 
-def container_part(shown: ShownAttempt, record: TaskRecord) -> dict[str, Any]:
-    """Where it runs and how it ended. Known as soon as it has a place, before its command starts."""
+def build_container_fields(shown: ShownAttempt, record: TaskRecord) -> dict[str, Any]:
+    """Return where it runs and how it ended. Known as soon as it is scheduled, before its command starts."""
     task = record.task
     placed = task.node is not None
     return {
-        "containerId": container_uid(record.attempt_id) if placed else None,
+        "containerId": build_container_uid(record.attempt_id) if placed else None,
         "containerIp": shown.addresses.get(task.node) if task.node is not None else None,
         "containerNodeName": task.node,
-        "containerPorts": show_ports(task.ports),
+        "containerPorts": ports_to_json(task.ports),
         "containerGpus": None,
-        "containerLog": log_path(shown, record),
-        "containerExitCode": exit_code(task.exit),
-        "containerExitSpec": exit_spec(task.exit),
+        "containerLog": build_log_path(shown, record),
+        "containerExitCode": get_exit_code(task.exit),
+        "containerExitSpec": exit_spec_to_json(task.exit),
         "containerExitDiagnostics": task.exit.message if task.exit else None,
     }
 
 
-def show_ports(ports: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
+def ports_to_json(ports: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
     return {label: ",".join(map(str, numbers)) for label, numbers in ports.items()}
 
 
-def log_path(shown: ShownAttempt, record: TaskRecord) -> str:
+def build_log_path(shown: ShownAttempt, record: TaskRecord) -> str:
     task = record.task
     role = quote(shown.keys.get(task.role, task.role), safe="~")
     job = quote(shown.framework, safe="~")
@@ -80,12 +84,12 @@ def log_path(shown: ShownAttempt, record: TaskRecord) -> str:
     )
 
 
-def _completed(task: TaskAttempt) -> datetime | None:
-    """One that is held runs on, as OpenPAI's clients know it."""
+def _get_completed_at(task: TaskAttempt) -> datetime | None:
+    """Return the end time. A task on hold counts as running for OpenPAI's clients."""
     return task.finished_at if task.state.ended else None
 
 
-def _first_start(tries: Tries) -> Any:
-    """When it first ran; if it never did, when it ended."""
+def _get_first_start(tries: Tries) -> Any:
+    """Return the first start time; if it never started, the end time."""
     started = (record.task.started_at for record in tries if record.task.started_at)
     return next(started, tries[-1].task.finished_at)

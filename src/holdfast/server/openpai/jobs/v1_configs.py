@@ -1,4 +1,4 @@
-"""Job configs of OpenPAI's first protocol as they arrive: JSON, or a form in which every value is text."""
+"""Job configs of OpenPAI's protocol v1: JSON, or a form in which every value is text."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 from starlette.requests import Request
 
-from ..bodies import parse_json, read_text
+from ..bodies import parse_json, read_body_text
 from ..errors import PaiError
 from ..forms import parse_form
 
-_NUMBERS = ("retryCount", "killAllOnCompletedTaskNumber")
+_JOB_NUMBERS = ("retryCount", "killAllOnCompletedTaskNumber")
 _ROLE_NUMBERS = (
     "taskNumber", "cpuNumber", "memoryMB", "gpuNumber", "shmMB", "minFailedTaskCount", "minSucceededTaskCount",
 )  # fmt: skip
@@ -21,42 +21,42 @@ _PORT_NUMBERS = ("beginAt", "portNumber")
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
-async def read_config(request: Request, name: str | None) -> str:
-    """As JSON text. With `name`, the address says which job it is; the config may leave that out, but not differ."""
-    text = await read_text(request)
+async def read_job_config(request: Request, name: str | None) -> str:
+    """Return the config as JSON text. With `name`, the URL names the job; jobName can be omitted, but not differ."""
+    text = await read_body_text(request)
     form = _is_form(request, text)
     if not form and name is None:
-        return text  # as it came, so that what is said about it has lines
-    config = from_form(parse_form(text)) if form else parse_json(text)
+        return text  # unchanged, so that problems have line numbers
+    config = convert_form(parse_form(text)) if form else parse_json(text)
     if name is not None and isinstance(config, dict):
-        _check_name(config.setdefault("jobName", name), name)
+        _check_job_name(config.setdefault("jobName", name), name)
     return json.dumps(config)
 
 
-def from_form(form: dict[str, Any]) -> dict[str, Any]:
-    """Text becomes a number where a number belongs, and nowhere else: a "true" stays text."""
-    config = _with_numbers(form, _NUMBERS)
+def convert_form(form: dict[str, Any]) -> dict[str, Any]:
+    """Convert text to numbers where numbers are expected only: a "true" stays text."""
+    config = _convert_numbers(form, _JOB_NUMBERS)
     if isinstance(config.get("taskRoles"), list):
-        config["taskRoles"] = [_role(role) if isinstance(role, dict) else role for role in config["taskRoles"]]
+        config["taskRoles"] = [_convert_role(role) if isinstance(role, dict) else role for role in config["taskRoles"]]
     return config
 
 
-def _role(role: dict[str, Any]) -> dict[str, Any]:
-    read = _with_numbers(role, _ROLE_NUMBERS)
+def _convert_role(role: dict[str, Any]) -> dict[str, Any]:
+    read = _convert_numbers(role, _ROLE_NUMBERS)
     ports = read.get("portList")
     if isinstance(ports, list):
-        read["portList"] = [_with_numbers(port, _PORT_NUMBERS) if isinstance(port, dict) else port for port in ports]
-    elif ports == "":  # how a form says that a list is empty
+        read["portList"] = [_convert_numbers(port, _PORT_NUMBERS) if isinstance(port, dict) else port for port in ports]
+    elif ports == "":  # an empty list in a form
         read["portList"] = []
     return read
 
 
-def _with_numbers(fields: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
-    return {key: _number(value) if key in names else value for key, value in fields.items()}
+def _convert_numbers(fields: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {key: _to_number(value) if key in names else value for key, value in fields.items()}
 
 
-def _number(value: Any) -> Any:
-    """What is no number stays as it is, for the reader of configs to say so. Nothing is null."""
+def _to_number(value: Any) -> Any:
+    """Convert to a number; other values stay, for the validator to report. An empty text is null."""
     if value == "":
         return None
     return int(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
@@ -67,7 +67,7 @@ def _is_form(request: Request, text: str) -> bool:
     return kind == "application/x-www-form-urlencoded" and not text.lstrip().startswith("{")
 
 
-def _check_name(written: Any, name: str) -> None:
+def _check_job_name(written: Any, name: str) -> None:
     if written != name:
-        message = f"jobName must be {name[:255]}, as in the address."
+        message = f"jobName must be {name[:255]}, as in the URL."
         raise PaiError(400, "InvalidParametersError", message)

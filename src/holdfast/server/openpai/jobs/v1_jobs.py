@@ -1,4 +1,4 @@
-"""The job addresses of OpenPAI's first servers, which VS Code and the first SDKs still call."""
+"""The job endpoints of OpenPAI's first servers, which VS Code and the first SDKs still use."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from holdfast.core.job import Dialect, Job
+from holdfast.core.job import Job, JobFormat
 from holdfast.core.records import JobSummary, TaskRecord
 from holdfast.jobspec.openpai_render import render_openpai
 from holdfast.jobspec.render import dump_yaml
-from holdfast.server.answers import answer
-from holdfast.server.origin import origin_of
+from holdfast.server.origin import get_origin
+from holdfast.server.responses import respond_json
 
-from ..big_answers import answer_big
 from ..call import Call
 from ..endpoints import Who, endpoint
-from ..rates import Limited
-from .actions import check_owner, execute
-from .detail import describe_status, find_error_logs
+from ..large_responses import respond_large
+from ..rate_limits import RateLimitedAction
+from .actions import apply_execution_type, check_job_owner
+from .detail import describe_roles, describe_status, load_error_logs
 from .error_logs import ErrorLogs
-from .listing import find_page, list_item, read_query
-from .log_links import find_maker, pages_base
-from .lookup import find_framework, find_named
-from .shown_attempt import ShownAttempt, load_newest
-from .ssh import answer_ssh
-from .task_shapes import container_part, task_part
+from .listing import job_to_item, load_page, parse_query
+from .log_links import build_pages_url, find_link_maker
+from .lookup import find_framework, find_job_by_name
+from .shown_attempt import ShownAttempt, load_newest_attempt
+from .ssh import respond_ssh_info
+from .task_shapes import build_container_fields, build_task_fields
 
 _ITEM_KEYS = (
     "name", "username", "state", "subState", "executionType", "retries", "retryDetails", "createdTime",
@@ -39,129 +39,126 @@ _TASK_KEYS = (
 )  # fmt: skip
 _ATTEMPT_KEYS = ("attemptId", "attemptState")
 
-_USERS_JOB = "/v1/user/{user}/jobs/{job}"
-_FRAMEWORK = "/v1/jobs/{framework}"
+_USER_JOB_PATH = "/v1/user/{user}/jobs/{job}"
+_FRAMEWORK_PATH = "/v1/jobs/{framework}"
 
 
-# -- looking
+# -- queries
 
 
-@endpoint("GET", "/v1/jobs", who=Who.READER, limited=Limited.LIST, note="filters and pages as GET /v2/jobs")
+@endpoint("GET", "/v1/jobs", who=Who.READER, limited=RateLimitedAction.LIST, note="filters and pages as GET /v2/jobs")
 async def list_jobs(call: Call) -> Response:
-    return await _list(call, None)
+    return await _respond_job_list(call, None)
 
 
-@endpoint("GET", "/v1/user/{user}/jobs", who=Who.READER, limited=Limited.LIST, note="filters and pages as GET /v2/jobs")
-async def list_jobs_of_user(call: Call) -> Response:
-    return await _list(call, call.path("user"))
+@endpoint(
+    "GET",
+    "/v1/user/{user}/jobs",
+    who=Who.READER,
+    limited=RateLimitedAction.LIST,
+    note="filters and pages as GET /v2/jobs",
+)
+async def list_user_jobs(call: Call) -> Response:
+    return await _respond_job_list(call, call.get_path_text("user"))
 
 
-async def _list(call: Call, user: str | None) -> Response:
-    query = read_query(call)
+async def _respond_job_list(call: Call, user: str | None) -> Response:
+    query = parse_query(call)
     if query is not None and user is not None:
         query = replace(query, users=(user,))
-    page = await find_page(call, query, count=False)
-    return await answer_big(lambda: [_item(summary) for summary in page.items], len(page.items))
+    page = await load_page(call, query, count=False)
+    return await respond_large(lambda: [_job_to_item(summary) for summary in page.items], len(page.items))
 
 
-def _item(summary: JobSummary) -> dict[str, Any]:
-    item = list_item(summary)
+def _job_to_item(summary: JobSummary) -> dict[str, Any]:
+    item = job_to_item(summary)
     return {key: item[key] for key in _ITEM_KEYS}
 
 
 @endpoint(
     "GET",
-    _USERS_JOB,
-    _FRAMEWORK,
+    _USER_JOB_PATH,
+    _FRAMEWORK_PATH,
     who=Who.READER,
-    note="containerLog is the beginning of an address that opens without a login for as long as a log link is good",
+    note="containerLog is a base URL that works without a login until the log link expires",
 )
 async def get_job(call: Call) -> Response:
-    shown = await load_newest(call, await _find(call))
-    error_logs = await find_error_logs(call, shown)
-    maker = await find_maker(call)
-    return await answer_big(lambda: _detail(call, shown, error_logs, maker), shown.task_count)
+    shown = await load_newest_attempt(call, await _find_job(call))
+    error_logs = await load_error_logs(call, shown)
+    maker = await find_link_maker(call)
+    return await respond_large(lambda: _detail_to_json(call, shown, error_logs, maker), shown.task_count)
 
 
-def _detail(call: Call, shown: ShownAttempt, error_logs: ErrorLogs, maker: str) -> dict[str, Any]:
+def _detail_to_json(call: Call, shown: ShownAttempt, error_logs: ErrorLogs, maker: str) -> dict[str, Any]:
     status = {key: value for key, value in describe_status(shown, error_logs).items() if key not in _ATTEMPT_KEYS}
-    status["appTrackingUrl"] = f"{origin_of(call.request)}/rest-server/api/v2/jobs/{quote(shown.framework)}"
-    return {"name": shown.summary.name, "jobStatus": status, "taskRoles": _roles(call, shown, maker)}
+    status["appTrackingUrl"] = f"{get_origin(call.request)}/rest-server/api/v2/jobs/{quote(shown.framework)}"
+    roles = describe_roles(shown, lambda tries: _task_to_json(call, shown, tries, maker))
+    return {"name": shown.summary.name, "jobStatus": status, "taskRoles": roles}
 
 
-def _roles(call: Call, shown: ShownAttempt, maker: str) -> dict[str, Any]:
-    return {
-        shown.keys.get(role, role): {
-            "taskRoleStatus": {"name": shown.keys.get(role, role)},
-            "taskStatuses": [_task(call, shown, tries, maker) for tries in tasks.values()],
-        }
-        for role, tasks in shown.tasks.items()
-    }
-
-
-def _task(call: Call, shown: ShownAttempt, tries: list[TaskRecord], maker: str) -> dict[str, Any]:
+def _task_to_json(call: Call, shown: ShownAttempt, tries: list[TaskRecord], maker: str) -> dict[str, Any]:
     newest = tries[-1]
-    known = {**task_part(shown, tries), **container_part(shown, newest)}
+    known = {**build_task_fields(shown, tries), **build_container_fields(shown, newest)}
     placed = newest.task.node is not None
-    log = pages_base(call.request, call.services, newest, maker) if placed else None
+    log = build_pages_url(call.request, call.services, newest, maker) if placed else None
     return {**{key: known[key] for key in _TASK_KEYS}, "containerLog": log}
 
 
 @endpoint(
     "GET",
-    f"{_USERS_JOB}/config",
-    f"{_FRAMEWORK}/config",
-    "/v1/jobs/{user}/jobs/{job}/config",  # where the JavaScript SDK asks
+    f"{_USER_JOB_PATH}/config",
+    f"{_FRAMEWORK_PATH}/config",
+    "/v1/jobs/{user}/jobs/{job}/config",  # used by the JavaScript SDK
     who=Who.READER,
-    note="a v1 job as it was written, others as v2; JSON, or YAML when Accept says so",
+    note="a v1 job as it was submitted, others as v2; JSON, or YAML if requested by Accept",
 )
 async def get_config(call: Call) -> Response:
-    found = await _find(call)
-    job = (await call.services.jobs.record(call.actor, found.id)).job
-    config = await asyncio.to_thread(_config, job)
+    found = await _find_job(call)
+    job = (await call.services.jobs.load_record(call.actor, found.id)).job
+    config = await asyncio.to_thread(_config_to_json, job)
     if "yaml" not in call.request.headers.get("accept", "").lower():
-        return answer(config)
+        return respond_json(config)
     text = await asyncio.to_thread(dump_yaml, config)
     return Response(text.encode(), media_type="text/yaml")
 
 
-def _config(job: Job) -> dict[str, Any]:
-    written = job.extras.get("openpai", {}).get("config") if job.dialect is Dialect.OPENPAI_V1 else None
+def _config_to_json(job: Job) -> dict[str, Any]:
+    written = job.extras.get("openpai", {}).get("config") if job.dialect is JobFormat.OPENPAI_V1 else None
     return dict(written) if isinstance(written, dict) else render_openpai(job)
 
 
 @endpoint(
     "GET",
-    f"{_USERS_JOB}/ssh",
-    f"{_FRAMEWORK}/ssh",
+    f"{_USER_JOB_PATH}/ssh",
+    f"{_FRAMEWORK_PATH}/ssh",
     who=Who.READER,
-    note="as of the second protocol",
+    note="as in protocol v2",
 )
 async def get_ssh(call: Call) -> Response:
-    return await answer_ssh(call, await _find(call))
+    return await respond_ssh_info(call, await _find_job(call))
 
 
-# -- acting
+# -- actions
 
 
-@endpoint("PUT", f"{_USERS_JOB}/executionType", f"{_FRAMEWORK}/executionType", note="START changes nothing")
+@endpoint("PUT", f"{_USER_JOB_PATH}/executionType", f"{_FRAMEWORK_PATH}/executionType", note="START is ignored")
 async def set_execution_type(call: Call) -> Response:
-    summary = await _find(call)
-    check_owner(call, summary)
-    await execute(call, summary, (await call.body()).get("value"))
-    return answer({"message": f"execute job {summary.name} successfully"}, 202)
+    summary = await _find_job(call)
+    check_job_owner(call, summary)
+    await apply_execution_type(call, summary, (await call.read_object()).get("value"))
+    return respond_json({"message": f"execute job {summary.name} successfully"}, 202)
 
 
-@endpoint("DELETE", _USERS_JOB, note="stops the job; its record, events and logs stay, and so does its name")
+@endpoint("DELETE", _USER_JOB_PATH, note="stops the job; its name, record, events and logs are kept")
 async def delete_job(call: Call) -> Response:
-    summary = await _find(call)
-    check_owner(call, summary)
+    summary = await _find_job(call)
+    check_job_owner(call, summary)
     await call.services.jobs.stop(call.actor, summary.id)
-    return answer({"message": f"deleted job {summary.name} successfully"}, 202)
+    return respond_json({"message": f"deleted job {summary.name} successfully"}, 202)
 
 
-async def _find(call: Call) -> JobSummary:
+async def _find_job(call: Call) -> JobSummary:
     given = call.request.path_params
     if "framework" in given:
         return await find_framework(call, given["framework"])
-    return await find_named(call, given["user"], given["job"])
+    return await find_job_by_name(call, given["user"], given["job"])

@@ -1,4 +1,4 @@
-"""POST and PUT below /v1/user/<user>/jobs: jobs in OpenPAI's first protocol."""
+"""POST and PUT below /v1/user/<user>/jobs: submit jobs of OpenPAI's protocol v1."""
 
 from __future__ import annotations
 
@@ -7,85 +7,87 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from holdfast.core.errors import InvalidJob, NotFound, UserError
-from holdfast.core.job import DEFAULT_GROUP, Dialect
-from holdfast.server.answers import answer
-from holdfast.services.jobs.service import Submitted
-from holdfast.services.refusals import NameTaken, NotInGroup, TooManyRequests, Unavailable
+from holdfast.core.job import DEFAULT_GROUP, JobFormat
+from holdfast.server.responses import respond_json
+from holdfast.services.errors import NameTaken, NotInGroup, TooManyRequests, Unavailable
+from holdfast.services.jobs.service import SubmitResult
 
 from ..call import Call
 from ..endpoints import endpoint
-from ..errors import PaiError, say
-from ..rates import Limited
-from .problems import sentence, show
-from .v1_configs import read_config
+from ..errors import PaiError, error_to_line
+from ..rate_limits import RateLimitedAction
+from .problems import problem_to_json, problem_to_sentence
+from .v1_configs import read_job_config
 
-_OBSOLETE = "killAllOnCompletedTaskNumber"
-_MAX_TOLD = 5  # problems in one message
+_OBSOLETE_FIELD = "killAllOnCompletedTaskNumber"
+_MAX_PROBLEMS = 5  # problems in one message
 
 
 @endpoint(
     "POST",
     "/v1/user/{user}/jobs",
-    limited=Limited.SUBMIT,
-    note="a v1 config as JSON or as a form; a job is submitted by its own user only",
+    limited=RateLimitedAction.SUBMIT,
+    note="a v1 config as JSON or as a form; users can submit only their own jobs",
 )
 async def submit_config(call: Call) -> Response:
-    return await _submit(call, None)
+    return await _submit_config(call, None)
 
 
-@endpoint("PUT", "/v1/user/{user}/jobs/{job}", limited=Limited.SUBMIT, note="as POST; the config may leave jobName out")
+@endpoint("PUT", "/v1/user/{user}/jobs/{job}", limited=RateLimitedAction.SUBMIT, note="as POST; jobName can be omitted")
 async def put_config(call: Call) -> Response:
-    return await _submit(call, call.path("job"))
+    return await _submit_config(call, call.get_path_text("job"))
 
 
-async def _submit(call: Call, name: str | None) -> Response:
+async def _submit_config(call: Call, name: str | None) -> Response:
     user = call.actor.name
-    if call.path("user") != user:
-        message = f"User {user} is not allowed to submit jobs as {call.path('user')[:255]}."
+    if call.get_path_text("user") != user:
+        message = f"User {user} is not allowed to submit jobs as {call.get_path_text('user')[:255]}."
         raise PaiError(403, "ForbiddenUserError", message)
-    text = await read_config(call.request, name)
+    text = await read_job_config(call.request, name)
     try:
-        made = await call.services.jobs.submit(call.actor, text, dialect=Dialect.OPENPAI_V1, unique=True)
+        made = await call.services.jobs.submit(call.actor, text, dialect=JobFormat.OPENPAI_V1, unique=True)
     except InvalidJob as invalid:
-        return answer(_tell(invalid), 400)
+        return respond_json(_build_problem_body(invalid), 400)
     except (TooManyRequests, Unavailable):
         raise
     except UserError as refusal:
-        raise await _translate(call, refusal) from refusal
-    return _accepted(made)
+        raise await _translate_refusal(call, refusal) from refusal
+    return _respond_accepted(made)
 
 
-def _accepted(made: Submitted) -> Response:
+def _respond_accepted(made: SubmitResult) -> Response:
     job = made.summary
-    response = answer({"message": f"update job {job.name} successfully"}, 202)
+    response = respond_json({"message": f"update job {job.name} successfully"}, 202)
     response.headers["Location"] = f"/rest-server/api/v1/user/{quote(job.user)}/jobs/{quote(job.name)}"
-    if any(warning.startswith(_OBSOLETE) for warning in made.warnings):
-        response.headers["X-Warning"] = f"{_OBSOLETE} is obsolete: it is ignored"
+    if any(warning.startswith(_OBSOLETE_FIELD) for warning in made.warnings):
+        response.headers["X-Warning"] = f"{_OBSOLETE_FIELD} is obsolete: it is ignored"
     return response
 
 
-def _tell(invalid: InvalidJob) -> dict[str, object]:
+def _build_problem_body(invalid: InvalidJob) -> dict[str, object]:
     problems = invalid.problems
-    told = [" ".join(filter(None, (sentence(problem), problem.hint))) for problem in problems[:_MAX_TOLD]]
-    if len(problems) > len(told):
-        told.append(f"And {len(problems) - len(told)} more.")
-    shown = [show(problem) for problem in problems]
-    return {"code": "InvalidParametersError", "message": "\n".join(told), "problems": shown}
+    sentences = [
+        " ".join(filter(None, (problem_to_sentence(problem), problem.hint))) for problem in problems[:_MAX_PROBLEMS]
+    ]
+    if len(problems) > len(sentences):
+        sentences.append(f"And {len(problems) - len(sentences)} more.")
+    shown = [problem_to_json(problem) for problem in problems]
+    return {"code": "InvalidParametersError", "message": "\n".join(sentences), "problems": shown}
 
 
-async def _translate(call: Call, refusal: UserError) -> PaiError:
+async def _translate_refusal(call: Call, refusal: UserError) -> PaiError:
     if isinstance(refusal, NameTaken):
         return PaiError(409, "ConflictJobError", f"Job name {refusal.name} already exists")
     if isinstance(refusal, NotInGroup):
-        return await _no_group(call, refusal.group)
-    if refusal.field == "group":  # none is named, and there is no usual one
-        message = f"Virtual cluster {DEFAULT_GROUP} is not found. Name one of yours as virtualCluster."
+        return await _build_no_group_error(call, refusal.group)
+    if refusal.field == "group":  # no group is set, and there is no default
+        message = f"Virtual cluster {DEFAULT_GROUP} is not found. Set virtualCluster to one of your groups."
         return PaiError(404, "NoVirtualClusterError", message)
-    return PaiError(400, "InvalidParametersError", say(refusal))
+    return PaiError(400, "InvalidParametersError", error_to_line(refusal))
 
 
-async def _no_group(call: Call, group: str) -> PaiError:
-    """A group that one cannot see is not there."""
+async def _build_no_group_error(call: Call, group: str) -> PaiError:
+    """Return the error for a group. A group that the user cannot see is not found."""
     try:
         await call.services.groups.get(call.actor, group)
     except NotFound:

@@ -1,4 +1,4 @@
-"""Groups. Each is a virtual cluster, too, so a group's list of those is itself and cannot be set to more."""
+"""Groups. Each is also a virtual cluster, so a group's list of virtual clusters is always itself."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from starlette.responses import Response
 
 from holdfast.core.errors import Conflict, NotFound
 from holdfast.core.records import Group
-from holdfast.server.answers import answer
+from holdfast.server.responses import respond_json
 from holdfast.services.people.groups import UNSET, GroupChange
 
 from ..call import Call
 from ..endpoints import Who, endpoint
-from ..errors import PaiError, telling
-from ..values import bad, names_in, need_object, need_text, object_in, text_in, truth_in
-from .shapes import ACLS, EXTERNAL_NAME, show_group
+from ..errors import PaiError, translate_errors
+from ..values import build_bad_value_error, get_boolean, get_names, get_object, get_text, require_object, require_text
+from .shapes import ACLS, EXTERNAL_NAME, group_to_json, respond_done
 
-_ACLS = "Of `acls` only `storageConfigs` can be set: it grants datasets to the group and takes them back."
+_ACLS_NOTE = "Of `acls` only `storageConfigs` can be set: it grants and revokes datasets of the group."
 
 
 @endpoint("GET", "/v2/groups", "/v2/group")
 async def list_groups(call: Call) -> Response:
     datasets = await call.services.datasets.list(call.actor)
-    return answer([show_group(group, datasets) for group in await call.services.groups.list(call.actor)])
+    return respond_json([group_to_json(group, datasets) for group in await call.services.groups.list(call.actor)])
 
 
 @endpoint("GET", "/v2/groups/{group}", "/v2/group/{group}")
 async def get_group(call: Call) -> Response:
-    found = await _find(call, 400)
-    return answer(show_group(found, await call.services.datasets.list(call.actor)))
+    found = await _find_group(call, 400)
+    return respond_json(group_to_json(found, await call.services.datasets.list(call.actor)))
 
 
 @endpoint(
@@ -37,58 +37,64 @@ async def get_group(call: Call) -> Response:
     "/v2/groups/{group}/userlist",
     "/v2/group/{group}/userlist",
     who=Who.ADMIN,
-    note="A group that is not there has no users.",
+    note="A group that does not exist has no users.",
 )
 async def list_members(call: Call) -> Response:
-    name = call.path("group")
+    name = call.get_path_text("group")
     users = await call.services.users.list(call.actor)
-    return answer([{"username": u.name, "clusterAdmin": u.admin} for u in users if name in u.groups])
+    return respond_json([{"username": u.name, "clusterAdmin": u.admin} for u in users if name in u.groups])
 
 
-@endpoint("POST", "/v2/groups", "/v2/group", who=Who.ADMIN, note=_ACLS)
+@endpoint("POST", "/v2/groups", "/v2/group", who=Who.ADMIN, note=_ACLS_NOTE)
 async def create_group(call: Call) -> Response:
-    body = await call.body()
-    name = need_text(body, "groupname")
-    extension, datasets = await _extension_in(call, object_in(body, "extension") or {}, name)
-    kept = _with_external_name(extension, text_in(body, "externalName"))
+    body = await call.read_object()
+    name = require_text(body, "groupname")
+    extension, datasets = await _parse_extension(call, get_object(body, "extension") or {}, name)
+    kept = _set_external_name(extension, get_text(body, "externalName"))
     try:
-        group = Group(name=name, description=text_in(body, "description") or "", extension=kept)
+        group = Group(name=name, description=get_text(body, "description") or "", extension=kept)
         await call.services.groups.create(call.actor, group)
     except Conflict as error:
         raise PaiError(409, "ConflictVcError", error.message) from error
-    await _grant(call, name, datasets)
-    return answer({"message": "group is created successfully"}, 201)
+    await _set_granted_datasets(call, name, datasets)
+    return respond_json({"message": "group is created successfully"}, 201)
 
 
-@endpoint("PUT", "/v2/groups", "/v2/group", who=Who.ADMIN, note=_ACLS)
+@endpoint("PUT", "/v2/groups", "/v2/group", who=Who.ADMIN, note=_ACLS_NOTE)
 async def update_group(call: Call) -> Response:
-    body = await call.body()
-    data = need_object(body, "data")
-    name = need_text(data, "groupname")
-    if not truth_in(body, "patch"):
+    body = await call.read_object()
+    data = require_object(body, "data")
+    name = require_text(data, "groupname")
+    if not get_boolean(body, "patch"):
         for field in ("description", "externalName", "extension"):
             if data.get(field) is None:
-                raise bad(f"{field} is missing. With patch: true only what is given is changed.")
-    extension = object_in(data, "extension")
-    await _change(call, name, extension, description=text_in(data, "description"), external=_external(data))
-    return _done("update group successfully")
+                raise build_bad_value_error(f"{field} is missing. With patch: true only the given fields are changed.")
+    extension = get_object(data, "extension")
+    await _change_group(
+        call, name, extension, description=get_text(data, "description"), external=_read_external_name(data)
+    )
+    return respond_done("update group successfully")
 
 
-@endpoint("DELETE", "/v2/groups/{group}", "/v2/group/{group}", who=Who.ADMIN, note="Not the group default.")
+@endpoint("DELETE", "/v2/groups/{group}", "/v2/group/{group}", who=Who.ADMIN, note="Not for the group default.")
 async def delete_group(call: Call) -> Response:
-    name = call.path("group")
+    name = call.get_path_text("group")
     no_group = f"Group {name[:100]} is not found."
-    with telling((NotFound, 404, "NoGroupError", no_group), (Conflict, 403, "ForbiddenUserError", None)):
+    with translate_errors((NotFound, 404, "NoGroupError", no_group), (Conflict, 403, "ForbiddenUserError", None)):
         await call.services.groups.delete(call.actor, name)
-    return answer({"message": "group is removed successfully"})
+    return respond_json({"message": "group is removed successfully"})
 
 
 @endpoint(
-    "PUT", "/v2/groups/{group}/extension", "/v2/group/{group}/extension", who=Who.ADMIN, note=f"Merged by key. {_ACLS}"
+    "PUT",
+    "/v2/groups/{group}/extension",
+    "/v2/group/{group}/extension",
+    who=Who.ADMIN,
+    note=f"Merged by key. {_ACLS_NOTE}",
 )
 async def update_extension(call: Call) -> Response:
-    await _change(call, call.path("group"), need_object(await call.body(), "extension"))
-    return _done("update group extension data successfully")
+    await _change_group(call, call.get_path_text("group"), require_object(await call.read_object(), "extension"))
+    return respond_done("update group extension data successfully")
 
 
 @endpoint(
@@ -96,28 +102,28 @@ async def update_extension(call: Call) -> Response:
     "/v2/groups/{group}/extension/{attribute:path}",
     "/v2/group/{group}/extension/{attribute:path}",
     who=Who.ADMIN,
-    note="Sets what `data` says at the place that the rest of the address names, such as acls/storageConfigs.",
+    note="Sets `data` at the path in the rest of the URL, such as acls/storageConfigs.",
 )
 async def update_attribute(call: Call) -> Response:
-    body = await call.body()
+    body = await call.read_object()
     if "data" not in body:
-        raise bad("data is missing.")
-    first, *inner = call.path("attribute").split("/")
+        raise build_bad_value_error("data is missing.")
+    first, *inner = call.get_path_text("attribute").split("/")
     if len(inner) > 10:
-        raise bad("The address goes too deep.")
-    found = await _find(call, 404)
-    shown = show_group(found, ())["extension"] if first != ACLS else {}
-    await _change(call, found.name, {first: _put(shown.get(first), inner, body["data"])})
-    return _done("update group extension attribute successfully")
+        raise build_bad_value_error("The path is nested too deeply.")
+    found = await _find_group(call, 404)
+    shown = group_to_json(found, ())["extension"] if first != ACLS else {}
+    await _change_group(call, found.name, {first: _set_at_path(shown.get(first), inner, body["data"])})
+    return respond_done("update group extension attribute successfully")
 
 
 @endpoint("PUT", "/v2/groups/{group}/description", "/v2/group/{group}/description", who=Who.ADMIN)
 async def update_description(call: Call) -> Response:
-    description = text_in(await call.body(), "description")
+    description = get_text(await call.read_object(), "description")
     if description is None:
-        raise bad("description is missing.")
-    await _change(call, call.path("group"), None, description=description)
-    return _done("update group description successfully")
+        raise build_bad_value_error("description is missing.")
+    await _change_group(call, call.get_path_text("group"), None, description=description)
+    return respond_done("update group description successfully")
 
 
 @endpoint(
@@ -125,26 +131,26 @@ async def update_description(call: Call) -> Response:
     "/v2/groups/{group}/externalname",
     "/v2/group/{group}/externalname",
     who=Who.ADMIN,
-    note="Kept and shown; nothing here comes from a directory.",
+    note="Stored and shown only; groups are not synced from a directory.",
 )
 async def update_external_name(call: Call) -> Response:
-    external = _external(await call.body())
+    external = _read_external_name(await call.read_object())
     if external is None:
-        raise bad("externalName is missing.")
-    await _change(call, call.path("group"), None, external=external)
-    return _done("update group external name successfully")
+        raise build_bad_value_error("externalName is missing.")
+    await _change_group(call, call.get_path_text("group"), None, external=external)
+    return respond_done("update group external name successfully")
 
 
-# -- parts
+# -- helpers
 
 
-async def _find(call: Call, status: int) -> Group:
-    name = call.path("group")
-    with telling((NotFound, status, "NoGroupError", f"Group {name[:100]} is not found.")):
+async def _find_group(call: Call, status: int) -> Group:
+    name = call.get_path_text("group")
+    with translate_errors((NotFound, status, "NoGroupError", f"Group {name[:100]} is not found.")):
         return await call.services.groups.get(call.actor, name)
 
 
-async def _change(
+async def _change_group(
     call: Call,
     name: str,
     extension: dict[str, Any] | None,
@@ -152,28 +158,32 @@ async def _change(
     description: str | None = None,
     external: str | None = None,
 ) -> None:
-    with telling((NotFound, 404, "NoGroupError", f"Group {name[:100]} is not found.")):
+    with translate_errors((NotFound, 404, "NoGroupError", f"Group {name[:100]} is not found.")):
         await call.services.groups.get(call.actor, name)
-        kept, datasets = await _extension_in(call, extension or {}, name)
-        kept = _with_external_name(kept, external)
+        kept, datasets = await _parse_extension(call, extension or {}, name)
+        kept = _set_external_name(kept, external)
         change = GroupChange(
             description=UNSET if description is None else description, extension=kept if kept else UNSET
         )
         await call.services.groups.change(call.actor, name, change)
-    await _grant(call, name, datasets)
+    await _set_granted_datasets(call, name, datasets)
 
 
-async def _extension_in(call: Call, given: dict[str, Any], group: str) -> tuple[dict[str, Any], frozenset[str] | None]:
-    """What is to be kept, and the datasets that are to be granted (None: as they are)."""
+async def _parse_extension(
+    call: Call, given: dict[str, Any], group: str
+) -> tuple[dict[str, Any], frozenset[str] | None]:
+    """Return the extension to store, and the datasets to grant (None: no change)."""
     kept = {key: value for key, value in given.items() if key not in (ACLS, EXTERNAL_NAME)}
-    acls = object_in(given, ACLS) or {}
+    acls = get_object(given, ACLS) or {}
     for key in acls.keys() - {"admin", "virtualClusters", "storageConfigs"}:
-        raise bad(f"acls.{key[:50]} is not known.")
-    if truth_in(acls, "admin"):
-        raise bad("acls.admin cannot be set: admins are made one by one, by PUT /api/v2/users/<user>/admin.")
-    if names_in(acls, "virtualClusters") not in (None, [], [group]):
-        raise bad(f"acls.virtualClusters cannot be set: group {group} is virtual cluster {group}, and no other.")
-    wanted = names_in(acls, "storageConfigs")
+        raise build_bad_value_error(f"acls.{key[:50]} is not a known field.")
+    if get_boolean(acls, "admin"):
+        raise build_bad_value_error("acls.admin cannot be set. Use PUT /api/v2/users/<user>/admin for each admin.")
+    if get_names(acls, "virtualClusters") not in (None, [], [group]):
+        raise build_bad_value_error(
+            f"acls.virtualClusters cannot be set: group {group} is virtual cluster {group} only."
+        )
+    wanted = get_names(acls, "storageConfigs")
     if wanted is None:
         return kept, None
     known = {dataset.name for dataset in await call.services.datasets.list(call.actor)}
@@ -182,7 +192,7 @@ async def _extension_in(call: Call, given: dict[str, Any], group: str) -> tuple[
     return kept, frozenset(wanted)
 
 
-async def _grant(call: Call, group: str, wanted: frozenset[str] | None) -> None:
+async def _set_granted_datasets(call: Call, group: str, wanted: frozenset[str] | None) -> None:
     if wanted is None:
         return
     service = call.services.datasets
@@ -193,22 +203,18 @@ async def _grant(call: Call, group: str, wanted: frozenset[str] | None) -> None:
             await service.revoke(call.actor, dataset.name, group)
 
 
-def _external(body: dict[str, Any]) -> str | None:
-    found = text_in(body, EXTERNAL_NAME)
-    return text_in(body, "externalname") if found is None else found
+def _read_external_name(body: dict[str, Any]) -> str | None:
+    found = get_text(body, EXTERNAL_NAME)
+    return get_text(body, "externalname") if found is None else found
 
 
-def _with_external_name(extension: dict[str, Any], external: str | None) -> dict[str, Any]:
+def _set_external_name(extension: dict[str, Any], external: str | None) -> dict[str, Any]:
     return extension if external is None else {**extension, EXTERNAL_NAME: external or None}
 
 
-def _put(before: Any, path: list[str], value: Any) -> Any:
-    """What `before` is once `value` is at `path` in it."""
+def _set_at_path(before: Any, path: list[str], value: Any) -> Any:
+    """Return a copy of `before` with `value` at `path`."""
     if not path:
         return value
     outer = dict(before) if isinstance(before, dict) else {}
-    return {**outer, path[0]: _put(outer.get(path[0]), path[1:], value)}
-
-
-def _done(message: str) -> Response:
-    return answer({"message": message}, 201)
+    return {**outer, path[0]: _set_at_path(outer.get(path[0]), path[1:], value)}

@@ -1,19 +1,19 @@
-"""Logging in and out."""
+"""Login and logout."""
 
 from __future__ import annotations
 
 from starlette.responses import Response
 
 from holdfast.core.errors import NotLoggedIn
-from holdfast.server.answers import answer
-from holdfast.server.auth import address_of
-from holdfast.server.sessions import device_of
+from holdfast.server.auth import get_client_address
+from holdfast.server.responses import respond_json
+from holdfast.server.sessions import read_device_cookie
 
-from ..auth import token_of
+from ..auth import read_token
 from ..call import Call
 from ..endpoints import Who, endpoint
 from ..errors import PaiError
-from ..values import need_text
+from ..values import require_text
 
 
 @endpoint(
@@ -23,21 +23,23 @@ from ..values import need_text
     "/v1/token",
     "/v2/tokens",
     who=Who.ANYONE,
-    note="`expiration` is not looked at: server.login_days says how long a login lasts.",
+    note="`expiration` is ignored: server.login_days sets the lifetime of a login.",
 )
 async def log_in(call: Call) -> Response:
-    body = await call.body()
-    user, password = need_text(body, "username"), need_text(body, "password")
+    body = await call.read_object()
+    user, password = require_text(body, "username"), require_text(body, "password")
     tokens = call.services.tokens
     try:
-        made = await tokens.login(user, password, address_of(call.request), device=device_of(call.request))
+        made = await tokens.login(
+            user, password, get_client_address(call.request), device=read_device_cookie(call.request)
+        )
     except NotLoggedIn:
-        if await tokens.knows(user):
+        if await tokens.has_user(user):
             raise PaiError(400, "IncorrectPasswordError", "Password is incorrect.") from None
         raise PaiError(400, "NoUserError", f"User {user[:100]} is not found.") from None
-    actor = await tokens.actor(made.text)
+    actor = await tokens.resolve_actor(made.text)
     found = await call.services.users.get(actor, actor.name)
-    return answer(
+    return respond_json(
         {
             "user": actor.name,
             "token": made.text,
@@ -47,7 +49,7 @@ async def log_in(call: Call) -> Response:
     )
 
 
-@endpoint("DELETE", "/v1/authn/basic/logout", "/v2/authn/basic/logout", note="Ends the token it came with.")
+@endpoint("DELETE", "/v1/authn/basic/logout", "/v2/authn/basic/logout", note="Revokes the token of the request.")
 async def log_out(call: Call) -> Response:
-    await call.services.tokens.logout(token_of(call.request))
-    return answer({"message": "Logout successfully"})
+    await call.services.tokens.logout(read_token(call.request))
+    return respond_json({"message": "Logout successfully"})

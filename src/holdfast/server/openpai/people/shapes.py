@@ -1,61 +1,63 @@
-"""Users and groups as OpenPAI's clients see them. A group is what they call a virtual cluster, too."""
+"""Users and groups as OpenPAI's clients see them. A group is also a virtual cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from starlette.responses import Response
+
 from holdfast.core.access import Actor
 from holdfast.core.records import Dataset, Group, User
+from holdfast.server.responses import respond_json
 
-EXTERNAL_NAME = "externalName"  # beside what is shown as extension
-ACLS = "acls"  # made of what is so; never kept
+EXTERNAL_NAME = "externalName"  # in the extension, but not shown as part of it
+ACLS = "acls"  # derived; never stored
 
-_SECRET = ("githubPAT", "boundedClusters", "jobSSH")  # the second has tokens for other clusters in it
+_SECRET_FIELDS = ("githubPAT", "boundedClusters", "jobSSH")  # boundedClusters contains tokens for other clusters
 
 
-def show_user(user: User, *, to: Actor, groups: Iterable[str], datasets: Iterable[Dataset]) -> dict[str, Any]:
-    """`groups` and `datasets`: all there are that `to` may see."""
+def user_to_json(user: User, *, to: Actor, groups: Iterable[str], datasets: Iterable[Dataset]) -> dict[str, Any]:
+    """Return a user. `groups` and `datasets`: all that `to` can see."""
     reach = list(groups) if user.admin else list(user.groups)
     return {
         "username": user.name,
         "grouplist": list(user.groups),
         "email": user.email,
-        "extension": _shown_extension(user, to),
+        "extension": _filter_extension(user, to),
         "admin": user.admin,
         "virtualCluster": reach,
-        "storageConfig": [dataset.name for dataset in datasets if _granted(dataset, user)],
+        "storageConfig": [dataset.name for dataset in datasets if _is_granted(dataset, user)],
     }
 
 
-def _granted(dataset: Dataset, user: User) -> bool:
+def _is_granted(dataset: Dataset, user: User) -> bool:
     return user.admin or dataset.everyone or any(group in user.groups for group in dataset.groups)
 
 
-def _shown_extension(user: User, to: Actor) -> dict[str, Any]:
-    """All of one's own. Clients keep what they like in there: others see public keys, and admins what is not known to
-    be secret.
-    """
+def _filter_extension(user: User, to: Actor) -> dict[str, Any]:
+    """Return the extension of a user: everything for the user; others see public keys, and admins everything but known
+    secrets."""
     if to.name == user.name:
         return dict(user.extension)
-    shown = {key: value for key, value in user.extension.items() if to.admin and key not in _SECRET}
-    return {**shown, **_public_keys(user.extension)}
+    shown = {key: value for key, value in user.extension.items() if to.admin and key not in _SECRET_FIELDS}
+    return {**shown, **_pick_public_keys(user.extension)}
 
 
-def _public_keys(extension: Mapping[str, Any]) -> dict[str, Any]:
+def _pick_public_keys(extension: Mapping[str, Any]) -> dict[str, Any]:
     public: dict[str, Any] = {}
     if "sshKeys" in extension:
-        public["sshKeys"] = [_only(key, "title", "value", "time") for key in extension["sshKeys"]]
+        public["sshKeys"] = [_pick_keys(key, "title", "value", "time") for key in extension["sshKeys"]]
     if "jobSSH" in extension:
-        public["jobSSH"] = _only(extension["jobSSH"], "pubKey")
+        public["jobSSH"] = _pick_keys(extension["jobSSH"], "pubKey")
     return public
 
 
-def _only(value: Any, *keys: str) -> dict[str, Any]:
+def _pick_keys(value: Any, *keys: str) -> dict[str, Any]:
     return {key: value[key] for key in keys if key in value} if isinstance(value, Mapping) else {}
 
 
-def show_group(group: Group, datasets: Iterable[Dataset]) -> dict[str, Any]:
+def group_to_json(group: Group, datasets: Iterable[Dataset]) -> dict[str, Any]:
     kept = {key: value for key, value in group.extension.items() if key not in (EXTERNAL_NAME, ACLS)}
     granted = [dataset.name for dataset in datasets if group.name in dataset.groups]
     return {
@@ -64,3 +66,7 @@ def show_group(group: Group, datasets: Iterable[Dataset]) -> dict[str, Any]:
         "externalName": str(group.extension.get(EXTERNAL_NAME) or ""),
         "extension": {**kept, ACLS: {"admin": False, "virtualClusters": [group.name], "storageConfigs": granted}},
     }
+
+
+def respond_done(message: str) -> Response:
+    return respond_json({"message": message}, 201)

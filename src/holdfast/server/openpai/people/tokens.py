@@ -1,4 +1,4 @@
-"""One's own tokens. Only a hash of each is kept, so a list shows handles (hf_ and the id) in place of their texts."""
+"""Tokens of the user. Only a hash of each is stored, so lists show handles (hf_ and the ID) instead of tokens."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 from starlette.responses import Response
 
-from holdfast.server.answers import answer
+from holdfast.server.responses import respond_json
 
-from ..auth import token_of
+from ..auth import read_token
 from ..call import Call
 from ..endpoints import Who, endpoint
 from ..errors import PaiError
 
-APPLICATION = "application"
+APPLICATION_TOKEN = "application"  # noqa: S105 - a kind of token
 
 
 @endpoint(
@@ -22,31 +22,31 @@ APPLICATION = "application"
     "/v1/token",
     "/v2/tokens",
     who=Who.PERSON,
-    note="Handles, `hf_` and the token's id, in place of texts that are kept nowhere; DELETE takes them.",
+    note="Handles (`hf_` and the token ID), because tokens are not stored; DELETE accepts them.",
 )
 async def list_tokens(call: Call) -> Response:
     found = await call.services.tokens.list(call.actor, call.actor.name)
-    return answer({"tokens": [f"hf_{token.id}" for token in found] or {}})
+    return respond_json({"tokens": [f"hf_{token.id}" for token in found] or {}})
 
 
-@endpoint("POST", "/v1/token/application", "/v2/tokens/application", who=Who.PERSON, note="Lasts until it is revoked.")
-async def make_application_token(call: Call) -> Response:
-    made = await call.services.tokens.create(call.actor, name=APPLICATION)
-    return answer({"token": made.text, "application": True})
+@endpoint("POST", "/v1/token/application", "/v2/tokens/application", who=Who.PERSON, note="Valid until it is revoked.")
+async def create_application_token(call: Call) -> Response:
+    made = await call.services.tokens.create(call.actor, name=APPLICATION_TOKEN)
+    return respond_json({"token": made.text, "application": True})
 
 
 @endpoint("GET", "/v1/token/check", "/v2/tokens/check")
 async def check_token(call: Call) -> Response:
-    token = await call.services.tokens.which(token_of(call.request))
+    token = await call.services.tokens.find_token(read_token(call.request))
     shown: dict[str, Any] = {
         "username": call.actor.name,
         "application": call.actor.application,
         "jobSpecific": False,
-        "iat": _seconds(token.created_at),
+        "iat": _to_timestamp(token.created_at),
     }
     if token.expires_at is not None:
-        shown["exp"] = _seconds(token.expires_at)
-    return answer({**shown, "admin": call.actor.admin})
+        shown["exp"] = _to_timestamp(token.expires_at)
+    return respond_json({**shown, "admin": call.actor.admin})
 
 
 @endpoint(
@@ -54,20 +54,20 @@ async def check_token(call: Call) -> Response:
     "/v1/token/{token}",
     "/v2/tokens/{token}",
     who=Who.PERSON,
-    note="Takes the token's text or its handle; one's own only.",
+    note="Accepts a token or its handle; your own tokens only.",
 )
 async def revoke_token(call: Call) -> Response:
-    token_id = _id_of(call.path("token"))
+    token_id = _parse_token_id(call.get_path_text("token"))
     mine = await call.services.tokens.list(call.actor, call.actor.name)
     if token_id not in {token.id for token in mine}:
-        raise PaiError(403, "ForbiddenUserError", "This is not a token of yours.")
+        raise PaiError(403, "ForbiddenUserError", "This is not one of your tokens.")
     await call.services.tokens.delete(call.actor, token_id)
-    return answer({"message": "revoke successfully"})
+    return respond_json({"message": "revoke successfully"})
 
 
-def _id_of(text: str) -> str:
+def _parse_token_id(text: str) -> str:
     return text.removeprefix("hf_").partition("_")[0]
 
 
-def _seconds(instant: datetime) -> int:
+def _to_timestamp(instant: datetime) -> int:
     return int(instant.timestamp())

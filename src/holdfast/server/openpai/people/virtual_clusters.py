@@ -1,4 +1,4 @@
-"""Virtual clusters: our groups, with what they use and may use. A quota is what a cluster is guaranteed."""
+"""Virtual clusters: our groups, with their usage and quota. A quota is the cluster's guaranteed capacity."""
 
 from __future__ import annotations
 
@@ -7,135 +7,141 @@ from typing import Any
 from starlette.responses import Response
 
 from holdfast.core.job import DEFAULT_GROUP, MIB
-from holdfast.core.records import NumberedQuery, Phase
-from holdfast.core.scheduling.placement import Amount, GroupUse, NodeUse
-from holdfast.server.answers import answer
-from holdfast.services.catalogue.instance_types import is_for
+from holdfast.core.records import JobPhase, NumberedQuery
+from holdfast.core.scheduling.placement import Amount, GroupUsage, NodeUsage
+from holdfast.server.responses import respond_json
+from holdfast.services.catalogue.instance_types import is_type_for
 
 from ..call import Call
 from ..endpoints import Support, Who, endpoint
 from ..errors import PaiError
 
-_PERCENT = "Capacities are percents of the GPUs, or of the cores where there is no GPU."
-_FIXED = "Make and remove groups in its place, below /api/v2/groups; `holdfast group` sets their quotas."
+_CAPACITY_NOTE = "Capacities are percentages of the GPUs, or of the cores if there are no GPUs."
+_NOT_SUPPORTED_NOTE = "Create and delete groups instead, below /api/v2/groups; set quotas with `holdfast group`."
 
 
-@endpoint("GET", "/v2/virtual-clusters", note=f"{_PERCENT} With `?nodes`: the GPUs of each machine.")
+@endpoint("GET", "/v2/virtual-clusters", note=f"{_CAPACITY_NOTE} With `?nodes`: the GPUs of each node.")
 async def list_clusters(call: Call) -> Response:
-    capacity = await call.services.place.capacity(call.actor)
+    capacity = await call.services.installation.get_capacity(call.actor)
     if "nodes" in call.request.query_params:
-        return answer({use.node.name: _show_gpus(use) for use in capacity.nodes})
-    total = _total(capacity.nodes)
-    return answer({use.group: _show(use, total) for use in capacity.groups})
+        return respond_json({use.node.name: _gpus_to_json(use) for use in capacity.nodes})
+    total = _sum_capacity(capacity.nodes)
+    return respond_json({use.group: _cluster_to_json(use, total) for use in capacity.groups})
 
 
-@endpoint("GET", "/v2/virtual-clusters/{vc}", note=_PERCENT)
+@endpoint("GET", "/v2/virtual-clusters/{vc}", note=_CAPACITY_NOTE)
 async def get_cluster(call: Call) -> Response:
-    capacity = await call.services.place.capacity(call.actor)
-    return answer(_show(_need(capacity.groups, call.path("vc")), _total(capacity.nodes)))
+    capacity = await call.services.installation.get_capacity(call.actor)
+    return respond_json(
+        _cluster_to_json(_find_cluster(capacity.groups, call.get_path_text("vc")), _sum_capacity(capacity.nodes))
+    )
 
 
-@endpoint("GET", "/v1/virtual-clusters", note=f"{_PERCENT} Also how many jobs there are.")
+@endpoint("GET", "/v1/virtual-clusters", note=f"{_CAPACITY_NOTE} Includes the number of jobs.")
 async def list_clusters_v1(call: Call) -> Response:
-    capacity = await call.services.place.capacity(call.actor)
-    return answer({use.group: await _show_v1(call, use, capacity.nodes) for use in capacity.groups})
+    capacity = await call.services.installation.get_capacity(call.actor)
+    return respond_json({use.group: await _cluster_to_json_v1(call, use, capacity.nodes) for use in capacity.groups})
 
 
-@endpoint("GET", "/v1/virtual-clusters/{vc}", note=f"{_PERCENT} Also how many jobs there are.")
+@endpoint("GET", "/v1/virtual-clusters/{vc}", note=f"{_CAPACITY_NOTE} Includes the number of jobs.")
 async def get_cluster_v1(call: Call) -> Response:
-    capacity = await call.services.place.capacity(call.actor)
-    return answer(await _show_v1(call, _need(capacity.groups, call.path("vc")), capacity.nodes))
+    capacity = await call.services.installation.get_capacity(call.actor)
+    return respond_json(
+        await _cluster_to_json_v1(call, _find_cluster(capacity.groups, call.get_path_text("vc")), capacity.nodes)
+    )
 
 
-_ONE = ("/v1/virtual-clusters/{vc}", "/v2/virtual-clusters/{vc}")
-_STATUS = tuple(f"{path}/status" for path in _ONE)
+_CLUSTER_PATHS = ("/v1/virtual-clusters/{vc}", "/v2/virtual-clusters/{vc}")
+_STATUS_PATHS = tuple(f"{path}/status" for path in _CLUSTER_PATHS)
 
 
-@endpoint("PUT", *_ONE, *_STATUS, who=Who.ADMIN, support=Support.ABSENT, note=_FIXED)
-@endpoint("DELETE", *_ONE, who=Who.ADMIN, support=Support.ABSENT, note=_FIXED)
+@endpoint("PUT", *_CLUSTER_PATHS, *_STATUS_PATHS, who=Who.ADMIN, support=Support.ABSENT, note=_NOT_SUPPORTED_NOTE)
+@endpoint("DELETE", *_CLUSTER_PATHS, who=Who.ADMIN, support=Support.ABSENT, note=_NOT_SUPPORTED_NOTE)
 async def change_cluster(call: Call) -> Response:
-    if call.path("vc") == DEFAULT_GROUP:
-        raise PaiError(403, "ForbiddenUserError", f"The virtual cluster {DEFAULT_GROUP} stays as it is.")
-    raise PaiError(400, "NotImplementedError", _FIXED)
+    if call.get_path_text("vc") == DEFAULT_GROUP:
+        raise PaiError(403, "ForbiddenUserError", f"Virtual cluster {DEFAULT_GROUP} cannot be changed.")
+    raise PaiError(400, "NotImplementedError", _NOT_SUPPORTED_NOTE)
 
 
 @endpoint(
     "GET",
     "/v2/cluster/sku-types",
     "/v2/virtual-clusters/{vc}/sku-types",
-    note="Instance types; with a virtual cluster, those that are for its group.",
+    note="Instance types; with a virtual cluster, those of its group.",
 )
 async def list_skus(call: Call) -> Response:
-    vc = call.request.path_params.get("vc") or call.query("vc")
+    vc = call.request.path_params.get("vc") or call.get_query_text("vc")
     if vc:
-        _need((await call.services.place.capacity(call.actor)).groups, vc)
-    types = [type for type in await call.services.instance_types.list(call.actor) if not vc or is_for(type, vc)]
-    return answer({t.name: {"cpu": _plain(t.cpu), "memory": t.memory // MIB, "gpu": t.gpu} for t in types})
+        _find_cluster((await call.services.installation.get_capacity(call.actor)).groups, vc)
+    types = [type for type in await call.services.instance_types.list(call.actor) if not vc or is_type_for(type, vc)]
+    return respond_json(
+        {t.name: {"cpu": _to_plain_number(t.cpu), "memory": t.memory // MIB, "gpu": t.gpu} for t in types}
+    )
 
 
-def _need(groups: tuple[GroupUse, ...], name: str) -> GroupUse:
+def _find_cluster(groups: tuple[GroupUsage, ...], name: str) -> GroupUsage:
     for use in groups:
         if use.group == name:
             return use
     raise PaiError(404, "NoVirtualClusterError", f"Virtual cluster {name[:100]} is not found.")
 
 
-def _total(nodes: tuple[NodeUse, ...]) -> Amount:
+def _sum_capacity(nodes: tuple[NodeUsage, ...]) -> Amount:
     total = Amount()
     for use in nodes:
         total = total.plus(Amount(cpu=use.node.cpu, memory=use.node.memory, gpu=len(use.node.gpus)))
     return total
 
 
-def _show(use: GroupUse, total: Amount) -> dict[str, Any]:
+def _cluster_to_json(use: GroupUsage, total: Amount) -> dict[str, Any]:
     quota = use.quota
     guaranteed = Amount(
         cpu=total.cpu if quota.cpu is None else quota.cpu,
         memory=total.memory if quota.memory is None else quota.memory,
         gpu=total.gpu if quota.gpu is None else quota.gpu,
     )
-    capacity = _percent(guaranteed, total)
+    capacity = _get_percent(guaranteed, total)
     return {
         "capacity": capacity,
-        "usedCapacity": _percent(use.used, total),
+        "usedCapacity": _get_percent(use.used, total),
         "maxCapacity": capacity,
         "dedicated": False,
-        "resourcesUsed": _show_amount(use.used),
-        "resourcesGuaranteed": _show_amount(guaranteed),
-        "resourcesTotal": _show_amount(_least(guaranteed, total)),
+        "resourcesUsed": _amount_to_json(use.used),
+        "resourcesGuaranteed": _amount_to_json(guaranteed),
+        "resourcesTotal": _amount_to_json(_get_minimum(guaranteed, total)),
     }
 
 
-def _least(a: Amount, b: Amount) -> Amount:
+def _get_minimum(a: Amount, b: Amount) -> Amount:
     return Amount(cpu=min(a.cpu, b.cpu), memory=min(a.memory, b.memory), gpu=min(a.gpu, b.gpu))
 
 
-def _percent(part: Amount, total: Amount) -> float:
-    """Of the GPUs; of the cores where there are none."""
+def _get_percent(part: Amount, total: Amount) -> float:
+    """Return the percentage of the GPUs, or of the cores if there are no GPUs."""
     one, all_of_it = (part.gpu, total.gpu) if total.gpu else (part.cpu, total.cpu)
     return min(100.0, round(100 * one / all_of_it, 2)) if all_of_it else 0.0
 
 
-def _show_amount(amount: Amount) -> dict[str, float]:
-    cpu = _plain(amount.cpu)
+def _amount_to_json(amount: Amount) -> dict[str, float]:
+    cpu = _to_plain_number(amount.cpu)
     return {"cpu": cpu, "memory": amount.memory // MIB, "gpu": amount.gpu, "vCores": cpu, "GPUs": amount.gpu}
 
 
-def _plain(cores: float) -> float:
-    """Whole numbers as clients know them: 2, not 2.0."""
+def _to_plain_number(cores: float) -> float:
+    """Return integers as clients expect them: 2, not 2.0."""
     return int(cores) if cores == int(cores) else round(cores, 3)
 
 
-def _show_gpus(use: NodeUse) -> dict[str, int]:
+def _gpus_to_json(use: NodeUsage) -> dict[str, int]:
     total = len(use.node.gpus)
     return {"gpuUsed": total - use.free.gpu, "gpuAvailable": use.free.gpu, "gpuTotal": total}
 
 
-async def _show_v1(call: Call, use: GroupUse, nodes: tuple[NodeUse, ...]) -> dict[str, Any]:
-    running = await _count(call, use.group, Phase.RUNNING, Phase.STOPPING)
-    waiting = await _count(call, use.group, Phase.WAITING)
+async def _cluster_to_json_v1(call: Call, use: GroupUsage, nodes: tuple[NodeUsage, ...]) -> dict[str, Any]:
+    running = await _count_jobs(call, use.group, JobPhase.RUNNING, JobPhase.STOPPING)
+    waiting = await _count_jobs(call, use.group, JobPhase.WAITING)
     return {
-        **_show(use, _total(nodes)),
+        **_cluster_to_json(use, _sum_capacity(nodes)),
         "numActiveJobs": running,
         "numPendingJobs": waiting,
         "numJobs": running + waiting,
@@ -144,6 +150,6 @@ async def _show_v1(call: Call, use: GroupUse, nodes: tuple[NodeUse, ...]) -> dic
     }
 
 
-async def _count(call: Call, group: str, *phases: Phase) -> int:
+async def _count_jobs(call: Call, group: str, *phases: JobPhase) -> int:
     query = NumberedQuery(named_groups=(group,), phases=phases, limit=0)
-    return (await call.services.jobs.numbered(call.actor, query, count=True)).total or 0
+    return (await call.services.jobs.list_numbered(call.actor, query, count=True)).total or 0

@@ -1,1 +1,1 @@
-"""Job files and job rows as pages show them."""
+"""Job files and job rows for pages."""

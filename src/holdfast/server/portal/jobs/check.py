@@ -1,4 +1,4 @@
-"""What a page tells of a job file before it is submitted: every problem with its place, and whether it would run."""
+"""Check of a job file before submission: its problems with their positions, and whether it could run."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from holdfast.core.errors import NotLoggedIn, Problem, TooLarge, UserError
-from holdfast.core.job import Dialect
+from holdfast.core.job import JobFormat
 from holdfast.core.messages import msg
-from holdfast.jobspec.locating import with_lines_of
-from holdfast.services.jobs.service import Planned
-from holdfast.services.jobs.validation import problems_of
+from holdfast.jobspec.problem_lines import add_problem_lines
+from holdfast.services.jobs.service import PlanResult
+from holdfast.services.jobs.validation import list_problems
 
 from ..visit import Visit
 
@@ -20,87 +20,87 @@ MAX_REASONS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
-    field: str  # as a job file names it: roles.worker.resources.cpu; empty: the whole file
+class FileProblem:
+    field: str  # path in the job file: roles.worker.resources.cpu; empty: the whole file
     line: int | None
     message: str
     hint: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    problems: tuple[Trouble, ...] = ()
+class FileCheck:
+    problems: tuple[FileProblem, ...] = ()
     more: int = 0  # problems that are not shown
     warnings: tuple[str, ...] = ()
-    verdict: str = ""  # now, wait, never; empty when the file is refused
+    verdict: str = ""  # now, wait, never; empty if the file is invalid
     headline: str = ""
     reasons: tuple[str, ...] = ()
     dialect: str = ""
     name: str = ""  # of the job
     group: str = ""
-    yaml: str = ""  # of another format: the same in ours, secrets masked
+    yaml: str = ""  # of another format: converted to YAML, secrets masked
 
-    def for_scripts(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
-async def check(visit: Visit, text: str, group: str) -> Checked:
+async def check_job_file(visit: Visit, text: str, group: str) -> FileCheck:
     try:
-        need_size(visit, text)
-        planned = await visit.services.jobs.plan(visit.who, text, group=group or None)
+        require_allowed_size(visit, text)
+        planned = await visit.services.jobs.plan(visit.current_actor, text, group=group or None)
     except NotLoggedIn:
         raise
     except UserError as error:
-        return await refused(visit, error, text)
-    return _accepted(visit, planned)
+        return await build_refused_check(visit, error, text)
+    return _build_accepted_check(visit, planned)
 
 
-def need_size(visit: Visit, text: str) -> None:
+def require_allowed_size(visit: Visit, text: str) -> None:
     most = visit.services.settings.server.max_job_bytes
     if len(text.encode("utf-8", "replace")) > most:
-        raise TooLarge(msg("A job file may have at most {most} bytes", most=most))
+        raise TooLarge(msg("A job file can have at most {limit} bytes", limit=most))
 
 
-async def refused(visit: Visit, error: UserError, text: str) -> Checked:
-    problems = await asyncio.to_thread(_located, error, text)
+async def build_refused_check(visit: Visit, error: UserError, text: str) -> FileCheck:
+    problems = await asyncio.to_thread(_locate_problems, error, text)
     listed = [
-        Trouble(
+        FileProblem(
             field=problem.field,
             line=problem.line,
-            message=visit.tell(problem.message),
-            hint=visit.tell(problem.hint or ""),
+            message=visit.translate_message(problem.message),
+            hint=visit.translate_message(problem.hint or ""),
         )
         for problem in problems[:MAX_PROBLEMS]
     ]
     count = len(problems)
-    return Checked(
+    return FileCheck(
         problems=tuple(listed),
         more=count - len(listed),
-        headline=visit.words.count("{count} thing to mend", "{count} things to mend", count).format(count=count),
+        headline=visit.translate_plural("{count} error", "{count} errors", count, count=count),
     )
 
 
-def _located(error: UserError, text: str) -> list[Problem]:
-    """With the lines they are about, also of what was refused after the file was read."""
-    problems = problems_of(error)
+def _locate_problems(error: UserError, text: str) -> list[Problem]:
+    """Return the problems with their line numbers, also those found after parsing."""
+    problems = list_problems(error)
     if isinstance(error, TooLarge) or not any(problem.field and problem.line is None for problem in problems):
         return problems
-    return list(with_lines_of(text, problems))
+    return list(add_problem_lines(text, problems))
 
 
-def _accepted(visit: Visit, planned: Planned) -> Checked:
+def _build_accepted_check(visit: Visit, planned: PlanResult) -> FileCheck:
     headlines = {
-        "now": visit.say("It would start now."),
-        "wait": visit.say("It would wait."),
-        "never": visit.say("It can never run here."),
+        "now": visit.translate_text("It would start now."),
+        "wait": visit.translate_text("It would wait in the queue."),
+        "never": visit.translate_text("It can never run on this server."),
     }
-    return Checked(
-        warnings=tuple(visit.tell(warning) for warning in planned.warnings[:MAX_REASONS]),
+    return FileCheck(
+        warnings=tuple(visit.translate_message(warning) for warning in planned.warnings[:MAX_REASONS]),
         verdict=planned.verdict.answer,
         headline=headlines.get(planned.verdict.answer, ""),
-        reasons=tuple(visit.tell(reason) for reason in planned.verdict.reasons[:MAX_REASONS]),
+        reasons=tuple(visit.translate_message(reason) for reason in planned.verdict.reasons[:MAX_REASONS]),
         dialect=planned.job.dialect.value,
         name=planned.job.name,
         group=planned.job.group,
-        yaml="" if planned.job.dialect is Dialect.HOLDFAST else planned.yaml,
+        yaml="" if planned.job.dialect is JobFormat.HOLDFAST else planned.yaml,
     )

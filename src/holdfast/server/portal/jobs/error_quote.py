@@ -1,4 +1,4 @@
-"""The line of a failed task's log that tells most: its first error, of a Python traceback the exception itself."""
+"""The most relevant line of a failed task's log: its first error; for a Python traceback, the exception."""
 
 from __future__ import annotations
 
@@ -9,62 +9,62 @@ from typing import NamedTuple
 
 from holdfast.services.logs.first_error import ERROR_SIGNS, FIRST_ERROR
 
-from .log_text import readable
+from .log_text import render_log_text
 
-MAX_LENGTH = 300  # characters that are quoted
-_LOOKED_AT = 4096  # bytes of a line
+MAX_QUOTE_LENGTH = 300  # characters that are quoted
+_MAX_LINE_BYTES = 4096  # bytes read of a line
 _MAX_TRACEBACK_LENGTH = 500  # lines
-_MAX_WALKED = 10  # tracebacks without an end: somebody wrote them to keep us busy
-_SIGN = re.compile(b"|".join(map(re.escape, ERROR_SIGNS)))
+_MAX_TRACEBACKS = 10  # limit for unfinished tracebacks, which could be written on purpose
+_ERROR_SIGN = re.compile(b"|".join(map(re.escape, ERROR_SIGNS)))
 _ERROR = re.compile(FIRST_ERROR)
 _TRACEBACK = "Traceback (most recent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quote:
-    text: str  # harmless, and short
-    start: int  # where in the log it stands, in bytes: of a traceback, its beginning
+class ErrorQuote:
+    text: str  # escaped and shortened
+    start: int  # byte offset in the log; of a traceback, its beginning
 
 
-class _Line(NamedTuple):
+class _LogLine(NamedTuple):
     start: int
     data: bytes
 
     @property
     def text(self) -> str:
-        """What a terminal shows of it: what a progress bar wrote over is gone."""
-        return readable(self.data.rstrip(b"\r").rpartition(b"\r")[2][:_LOOKED_AT])
+        """The text that a terminal shows, without text overwritten by a progress bar."""
+        return render_log_text(self.data.rstrip(b"\r").rpartition(b"\r")[2][:_MAX_LINE_BYTES])
 
     @property
-    def may_tell(self) -> bool:
-        return _SIGN.search(self.data) is not None
+    def may_be_error(self) -> bool:
+        return _ERROR_SIGN.search(self.data) is not None
 
 
-def first_error(data: bytes, start: int) -> Quote | None:
-    """In the whole lines of `data`, which stands at `start` of the log. None where nothing looks like an error."""
-    lines = list(_lines(data, start)) if _SIGN.search(data) else []
+def find_first_error(data: bytes, start: int) -> ErrorQuote | None:
+    """Find the first error in the whole lines of `data`, which is at offset `start` of the log; or None."""
+    lines = list(_iter_lines(data, start)) if _ERROR_SIGN.search(data) else []
     walked = 0
     for number, line in enumerate(lines):
-        text = line.text if line.may_tell else ""
+        text = line.text if line.may_be_error else ""
         found = _ERROR.search(text)
         if found is None:
             continue
         if found[0] == _TRACEBACK:
-            text = _exception(lines[number + 1 : number + 1 + _MAX_TRACEBACK_LENGTH], text[: found.start()])
+            text = _find_exception_line(lines[number + 1 : number + 1 + _MAX_TRACEBACK_LENGTH], text[: found.start()])
             walked += 1
-        if text or walked == _MAX_WALKED:
-            return Quote(text=_short(text.strip()), start=line.start) if text else None
+        if text or walked == _MAX_TRACEBACKS:
+            return ErrorQuote(text=_shorten_quote(text.strip()), start=line.start) if text else None
     return None
 
 
-def _lines(data: bytes, start: int) -> Iterator[_Line]:
+def _iter_lines(data: bytes, start: int) -> Iterator[_LogLine]:
     for line in data.split(b"\n"):
-        yield _Line(start, line)
+        yield _LogLine(start, line)
         start += len(line) + 1
 
 
-def _exception(lines: list[_Line], prefix: str) -> str:
-    """The first line after a traceback's own, which are indented. `prefix`: what a launcher puts before each line."""
+def _find_exception_line(lines: list[_LogLine], prefix: str) -> str:
+    """Return the first line after the indented traceback lines. `prefix`: added to each line by a launcher."""
     for line in lines:
         text = line.text.removeprefix(prefix)
         if text.strip() and not text[0].isspace():
@@ -72,5 +72,5 @@ def _exception(lines: list[_Line], prefix: str) -> str:
     return ""
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= MAX_LENGTH else f"{text[: MAX_LENGTH - 1]}…"
+def _shorten_quote(text: str) -> str:
+    return text if len(text) <= MAX_QUOTE_LENGTH else f"{text[: MAX_QUOTE_LENGTH - 1]}…"

@@ -1,4 +1,4 @@
-"""Which jobs a list shows: all of it stands in the address, so that a list can be kept, sent and come back to."""
+"""Filters of the job list. All of them are in the URL, so that a list can be bookmarked and shared."""
 
 from __future__ import annotations
 
@@ -17,133 +17,137 @@ from holdfast.core.states import JobState
 
 from ..visit import Visit
 
-SPANS = {"1d": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
-CUSTOM = "custom"  # from a day to a day
-LIMITS = (50, 100, 200)
-MAX_LENGTH = 200  # characters of a text, a user or a group
+TIME_RANGES = {"1d": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
+CUSTOM_RANGE = "custom"  # from one day to another
+PAGE_SIZES = (50, 100, 200)
+MAX_FILTER_LENGTH = 200  # characters of a text, a user or a group
 MAX_GROUPS = 100
 PATH = "/jobs"
-_STATES = {state.lower(): state for state in JobState}
+_STATES_BY_NAME = {state.lower(): state for state in JobState}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filters:
+class JobListFilters:
     groups: tuple[str, ...] = ()
     mine: bool = False
     user: str = ""
     states: tuple[JobState, ...] = ()
     text: str = ""
-    span: str = ""  # of SPANS, or CUSTOM; empty: any time
+    span: str = ""  # of TIME_RANGES, or CUSTOM_RANGE; empty: any time
     first: date | None = None
-    last: date | None = None  # with that day
-    limit: int = LIMITS[0]
+    last: date | None = None  # including that day
+    limit: int = PAGE_SIZES[0]
     cursor: str = ""
 
     @property
     def any(self) -> bool:
-        """It leaves jobs out."""
+        """Whether any filter is set."""
         return bool(self.groups or self.mine or self.user or self.states or self.text or self.span)
 
-    def pairs(self) -> Iterator[tuple[str, str]]:
-        """As they stand in the address: only what differs from a plain list."""
+    def iter_query_pairs(self) -> Iterator[tuple[str, str]]:
+        """Yield the query parameters, without defaults."""
         yield from (("group", group) for group in self.groups)
         yield from (("state", state) for state in self.states)
         named: dict[str, Any] = {"mine": "on" if self.mine else "", "user": self.user, "text": self.text}
-        named["since"] = self.span if self.span in SPANS else ""
-        if self.span == CUSTOM:
+        named["since"] = self.span if self.span in TIME_RANGES else ""
+        if self.span == CUSTOM_RANGE:
             named |= {"from": self.first or "", "to": self.last or ""}
-        named |= {"limit": self.limit if self.limit != LIMITS[0] else "", "cursor": self.cursor}
+        named |= {"limit": self.limit if self.limit != PAGE_SIZES[0] else "", "cursor": self.cursor}
         yield from ((name, str(value)) for name, value in named.items() if value)
 
     @property
     def address(self) -> str:
-        query = urlencode(list(self.pairs()))
+        query = urlencode(list(self.iter_query_pairs()))
         return f"{PATH}?{query}" if query else PATH
 
-    def but(self, **changes: Any) -> str:
-        """The address of the same list with something else; from its beginning, unless that says where."""
+    def build_address(self, **changes: Any) -> str:
+        """Return the URL of the list with changed filters, from the first page unless a cursor is given."""
         return replace(self, **{"cursor": "", **changes}).address
 
-    def job_filter(self, actor: str, now: datetime, zone: ZoneInfo) -> JobFilter:
-        after = now - SPANS[self.span] if self.span in SPANS else _midnight(self.first, zone)
+    def to_job_filter(self, actor: str, now: datetime, zone: ZoneInfo) -> JobFilter:
+        after = now - TIME_RANGES[self.span] if self.span in TIME_RANGES else _compute_midnight(self.first, zone)
         return JobFilter(
             groups=self.groups or None,
             user=actor if self.mine else self.user or None,
             states=self.states or None,
             text=self.text or None,
             submitted_after=after,
-            submitted_before=_midnight(self.last, zone, days=1),
+            submitted_before=_compute_midnight(self.last, zone, days=1),
         )
 
 
-def _midnight(day: date | None, zone: ZoneInfo, days: int = 0) -> datetime | None:
+def _compute_midnight(day: date | None, zone: ZoneInfo, days: int = 0) -> datetime | None:
     return datetime.combine(day + timedelta(days=days), time(), zone) if day else None
 
 
 @dataclass(slots=True)
-class Reading:
-    """What an address asks for, and what nobody can make sense of."""
+class FilterParser:
+    """Parses the filters of a URL and collects problems."""
 
     visit: Visit
-    asked: QueryParams
+    query: QueryParams
     problems: list[str] = field(default_factory=list)
 
-    def filters(self) -> Filters:
-        user = self._short("user")
-        mine = bool(self.asked.get("mine")) or user == self.visit.who.name
-        span, first, last = self._time()
-        return Filters(
-            groups=self._groups(),
+    def parse_filters(self) -> JobListFilters:
+        user = self._get_short_text("user")
+        mine = bool(self.query.get("mine")) or user == self.visit.current_actor.name
+        span, first, last = self._parse_time_range()
+        return JobListFilters(
+            groups=self._parse_groups(),
             mine=mine,
             user="" if mine else user,
-            states=self._states(),
-            text=self._short("text"),
+            states=self._parse_states(),
+            text=self._get_short_text("text"),
             span=span,
             first=first,
             last=last,
-            limit=self._limit(),
-            cursor=self._short("cursor"),
+            limit=self._parse_limit(),
+            cursor=self._get_short_text("cursor"),
         )
 
-    def _all(self, *names: str) -> list[str]:
-        """Given several times, or with commas between them."""
-        given = [part.strip() for name in names for text in self.asked.getlist(name) for part in text.split(",")]
+    def _list_values(self, *names: str) -> list[str]:
+        """Return values that are repeated or separated by commas."""
+        given = [part.strip() for name in names for text in self.query.getlist(name) for part in text.split(",")]
         return list(dict.fromkeys(filter(None, given)))
 
-    def _short(self, name: str) -> str:
-        text = self.asked.get(name, "").strip()
-        if len(text) > MAX_LENGTH:
+    def _get_short_text(self, name: str) -> str:
+        text = self.query.get(name, "").strip()
+        if len(text) > MAX_FILTER_LENGTH:
             self.problems.append(
-                self.visit.say("{name} is longer than {number} characters", name=name, number=MAX_LENGTH)
+                self.visit.translate_text(
+                    "{name} is longer than {number} characters", name=name, number=MAX_FILTER_LENGTH
+                )
             )
-        return text[:MAX_LENGTH]
+        return text[:MAX_FILTER_LENGTH]
 
-    def _groups(self) -> tuple[str, ...]:
-        groups = self._all("group")
+    def _parse_groups(self) -> tuple[str, ...]:
+        groups = self._list_values("group")
         if len(groups) > MAX_GROUPS:
-            self.problems.append(self.visit.say("A list shows at most {number} groups at once", number=MAX_GROUPS))
-        return tuple(group[:MAX_LENGTH] for group in groups[:MAX_GROUPS])
+            self.problems.append(
+                self.visit.translate_text("At most {number} groups can be selected", number=MAX_GROUPS)
+            )
+        return tuple(group[:MAX_FILTER_LENGTH] for group in groups[:MAX_GROUPS])
 
-    def _states(self) -> tuple[JobState, ...]:
-        given = self._all("state", "status")[:MAX_LENGTH]
+    def _parse_states(self) -> tuple[JobState, ...]:
+        given = self._list_values("state", "status")[:MAX_FILTER_LENGTH]
         for word in given:
-            if word.lower() not in _STATES:
-                self.problems.append(self.visit.say("There is no state {name}", name=word[:40]))
-        return tuple(state for word, state in _STATES.items() if word in map(str.lower, given))
+            if word.lower() not in _STATES_BY_NAME:
+                self.problems.append(self.visit.translate_text("Unknown state {name}", name=word[:40]))
+        return tuple(state for word, state in _STATES_BY_NAME.items() if word in map(str.lower, given))
 
-    def _time(self) -> tuple[str, date | None, date | None]:
-        span = self.asked.get("since", "").strip()
-        if span in SPANS:
+    def _parse_time_range(self) -> tuple[str, date | None, date | None]:
+        span = self.query.get("since", "").strip()
+        if span in TIME_RANGES:
             return span, None, None
-        if span not in ("", CUSTOM):
-            self.problems.append(self.visit.say("There is no span of time {name}", name=span[:40]))
-        first, last = self._day("from"), self._day("to")
+        if span not in ("", CUSTOM_RANGE):
+            self.problems.append(self.visit.translate_text("Time range {name} is not supported", name=span[:40]))
+        first, last = self._parse_day("from"), self._parse_day("to")
         if first and last and last < first:
-            self.problems.append(self.visit.say("The last day is before the first"))
-        return CUSTOM if first or last or span == CUSTOM else "", first, last
+            self.problems.append(self.visit.translate_text("The end date is before the start date"))
+        return CUSTOM_RANGE if first or last or span == CUSTOM_RANGE else "", first, last
 
-    def _day(self, name: str) -> date | None:
-        text = self.asked.get(name, "").strip()
+    def _parse_day(self, name: str) -> date | None:
+        text = self.query.get(name, "").strip()
         if not text:
             return None
         try:
@@ -151,25 +155,25 @@ class Reading:
         except ValueError:
             day = date.min
         if not 1970 <= day.year <= 9000:
-            self.problems.append(self.visit.say("{name} is not a day such as 2026-03-01", name=text[:40]))
+            self.problems.append(self.visit.translate_text("{name} is not a date such as 2026-03-01", name=text[:40]))
             return None
         return day
 
-    def _limit(self) -> int:
-        text = self.asked.get("limit", "").strip() or str(LIMITS[0])
-        if text not in map(str, LIMITS):
-            allowed = ", ".join(map(str, LIMITS))
-            self.problems.append(self.visit.say("limit is one of {numbers}", numbers=allowed))
-            return LIMITS[0]
+    def _parse_limit(self) -> int:
+        text = self.query.get("limit", "").strip() or str(PAGE_SIZES[0])
+        if text not in map(str, PAGE_SIZES):
+            allowed = ", ".join(map(str, PAGE_SIZES))
+            self.problems.append(self.visit.translate_text("limit must be one of {numbers}", numbers=allowed))
+            return PAGE_SIZES[0]
         return int(text)
 
 
-def read_filters(visit: Visit) -> tuple[Filters, list[str]]:
-    reading = Reading(visit, visit.request.query_params)
-    return reading.filters(), reading.problems
+def read_filters(visit: Visit) -> tuple[JobListFilters, list[str]]:
+    reading = FilterParser(visit, visit.query)
+    return reading.parse_filters(), reading.problems
 
 
-def need_sense(problems: list[str]) -> None:
-    """Told above the list that is there already, which stays as it is."""
+def raise_filter_problem(problems: list[str]) -> None:
+    """Raise the first problem, which is shown above the current list."""
     if problems:
         raise UserError(problems[0])

@@ -1,4 +1,4 @@
-"""The first job of somebody who has none yet: it shows what a job is, and that all works."""
+"""An example job for users without jobs: it shows what a job is, and that everything works."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from holdfast.core.access import Actor
 from holdfast.core.job import DEFAULT_GROUP
 
-TEXT = """\
+FIRST_JOB_TEXT = """\
 name: hello
 command: |
   echo "Hello from $(hostname)"
@@ -24,9 +24,9 @@ time_limit: 1m
 @dataclass(frozen=True, slots=True)
 class FirstJob:
     text: str
-    groups: tuple[str, ...]  # it can run in, the usual one first; none: there is nowhere to run it
+    groups: tuple[str, ...]  # groups it can run in, default group first; empty: none
 
 
-def first_job(actor: Actor) -> FirstJob:
+def build_first_job(actor: Actor) -> FirstJob:
     groups = sorted(actor.groups, key=lambda name: (name != DEFAULT_GROUP, name))
-    return FirstJob(TEXT, tuple(groups or ([DEFAULT_GROUP] if actor.admin else [])))
+    return FirstJob(FIRST_JOB_TEXT, tuple(groups or ([DEFAULT_GROUP] if actor.admin else [])))

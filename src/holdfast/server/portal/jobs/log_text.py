@@ -1,6 +1,6 @@
-"""What a job printed, as plain text for a page: nothing in it can colour, move, hide or reorder anything.
+"""Log output as plain text for a page, without control characters.
 
-The scripts of the log view show colours (static/js/ansi.js); this is what is read without them.
+The scripts of the log view show colours (static/js/ansi.js); this text is for reading without scripts.
 """
 
 from __future__ import annotations
@@ -8,49 +8,55 @@ from __future__ import annotations
 import re
 from itertools import islice
 
-FOLD = 4096  # characters of a line, before it goes on below
-MAX_NAMED = 20_000  # odd characters of a text; where there are more it is no text, and a sign stands for each
+MAX_LINE_LENGTH = 4096  # characters after which a line is wrapped
+MAX_NAMED_CHARACTERS = 20_000  # control characters of a text; with more, it is binary, and each is replaced by a sign
 _ESCAPES = re.compile(
     "\x1b\\[[0-?]*[ -/]*[@-~]"  # colours, cursor movement
     "|\x1b[\\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\\\)?"  # titles, links and the like
     "|\x1b[ -/]*[0-~]?"
 )
-# What changes how other characters are shown, or is not seen at all.
-_ODD = re.compile(
+# Characters that are invisible or change how others are shown.
+_CONTROL_CHARACTER = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f]"
 )
-_ODDS = re.compile(_ODD.pattern + "+")
+_CONTROL_CHARACTERS = re.compile(_CONTROL_CHARACTER.pattern + "+")
 
 
-def readable(data: bytes) -> str:
-    """Lines as a terminal would leave them, without its colours."""
+def render_log_text(data: bytes) -> str:
+    """Render lines as a terminal would show them, without colours."""
     text = _ESCAPES.sub("", data.decode("utf-8", "replace"))
-    text = "\n".join(_overwritten(line) if "\r" in line or "\b" in line else line for line in text.split("\n"))
-    return "\n".join(map(_folded, _named(text).split("\n")))
+    text = "\n".join(
+        _apply_carriage_returns(line) if "\r" in line or "\b" in line else line for line in text.split("\n")
+    )
+    return "\n".join(map(_fold_long_lines, _name_control_characters(text).split("\n")))
 
 
-def _named(text: str) -> str:
-    odd = next(islice(_ODD.finditer(text), MAX_NAMED, None), None)
-    return _ODD.sub(_name, text) if odd is None else _ODDS.sub(_signs, text)
+def _name_control_characters(text: str) -> str:
+    odd = next(islice(_CONTROL_CHARACTER.finditer(text), MAX_NAMED_CHARACTERS, None), None)
+    return (
+        _CONTROL_CHARACTER.sub(_format_character_name, text)
+        if odd is None
+        else _CONTROL_CHARACTERS.sub(_replace_characters, text)
+    )
 
 
-def _folded(shown: str) -> str:
-    if len(shown) <= FOLD:
+def _fold_long_lines(shown: str) -> str:
+    if len(shown) <= MAX_LINE_LENGTH:
         return shown
-    return "\n↪ ".join(shown[at : at + FOLD] for at in range(0, len(shown), FOLD))
+    return "\n↪ ".join(shown[at : at + MAX_LINE_LENGTH] for at in range(0, len(shown), MAX_LINE_LENGTH))
 
 
-def _overwritten(line: str) -> str:
-    """A carriage return goes back to the beginning of the line: what follows is written over it."""
+def _apply_carriage_returns(line: str) -> str:
+    """Apply carriage returns: the text after one overwrites the beginning of the line."""
     shown: list[str] = []
     for part in line.split("\r"):
-        new = _backspaced(part)
+        new = _apply_backspaces(part)
         shown[: len(new)] = new
     return "".join(shown)
 
 
-def _backspaced(part: str) -> list[str]:
+def _apply_backspaces(part: str) -> list[str]:
     new: list[str] = []
     at = 0
     for character in part:
@@ -62,9 +68,9 @@ def _backspaced(part: str) -> list[str]:
     return new
 
 
-def _name(found: re.Match[str]) -> str:
+def _format_character_name(found: re.Match[str]) -> str:
     return f"⟨U+{ord(found[0]):04X}⟩"
 
 
-def _signs(found: re.Match[str]) -> str:
+def _replace_characters(found: re.Match[str]) -> str:
     return "\ufffd" * len(found[0])

@@ -1,4 +1,4 @@
-"""The text a new job begins with: one that exists, an example, or a first line to go on from."""
+"""Initial text of a new job: an existing job, an example, or a first line."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import secrets
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.core.access import may_run_again
+from holdfast.core.access import can_rerun
 from holdfast.core.errors import UserError
-from holdfast.core.job import Dialect, Job
+from holdfast.core.job import Job, JobFormat
 from holdfast.jobspec.render import dump_yaml
-from holdfast.services.why.feasibility import image_names
+from holdfast.services.why.feasibility import list_image_names
 
 from ..visit import Visit
-from .choices import Choices
+from .choices import JobChoices
 
 MAX_NAME_LENGTH = 255
 _SUFFIX = re.compile(r"_[0-9a-f]{8}\Z")
@@ -29,21 +29,21 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class JobDraft:
     text: str
-    job: Job | None = None  # that it is made of
+    job: Job | None = None  # the copied job
     ref: str = ""
-    may_rerun: bool = False  # as it was, with the secrets it had
+    can_rerun: bool = False  # can be rerun unchanged, with its secrets
 
 
-def first_text(group: str) -> str:
+def build_first_text(group: str) -> str:
     line = dump_yaml({"group": group}) if group else ""
     return f'name: hello\n{line}command: |\n  echo "Hello from $HOLDFAST_JOB_NAME"\n'
 
 
-def usual_group(visit: Visit, wanted: str = "") -> tuple[str, bool]:
-    """The group a new job is for, and whether its file has to say so."""
-    mine = sorted(visit.who.groups)
+def choose_group(visit: Visit, wanted: str = "") -> tuple[str, bool]:
+    """Return the group of a new job, and whether its file must name the group."""
+    mine = sorted(visit.current_actor.groups)
     if wanted:
         return wanted, True
     if "default" in mine or not mine:
@@ -51,84 +51,92 @@ def usual_group(visit: Visit, wanted: str = "") -> tuple[str, bool]:
     return mine[0], len(mine) > 1
 
 
-async def start_from(visit: Visit, ref: str, *, rename: bool) -> Start:
-    """A job as a file to change, secrets masked. NotFound for one that is not for this visitor's eyes."""
-    record = await visit.services.jobs.record(visit.who, ref)
-    text = await _as_written(visit, record.job, record.source) or await visit.services.jobs.yaml(visit.who, ref)
-    if rename and record.job.dialect.openpai:  # whose users have a name once only
-        text = _NAME_LINE.sub(lambda _: dump_yaml({"name": fresh_name(record.job.name)}).rstrip("\n"), text, count=1)
+async def build_draft_from_job(visit: Visit, ref: str, *, rename: bool) -> JobDraft:
+    """Build a draft from a job, secrets masked. NotFound if the visitor cannot see the job."""
+    record = await visit.services.jobs.load_record(visit.current_actor, ref)
+    text = await _find_original_text(visit, record.job, record.source) or await visit.services.jobs.export_yaml(
+        visit.current_actor, ref
+    )
+    if rename and record.job.dialect.is_openpai:  # OpenPAI job names are unique per user
+        text = _NAME_LINE.sub(
+            lambda _: dump_yaml({"name": generate_clone_name(record.job.name)}).rstrip("\n"), text, count=1
+        )
     summary, secrets = record.summary, bool(record.job.secrets)
-    may_rerun = may_run_again(visit.who, summary.group, summary.user, secrets=secrets)
-    return Start(text=text, job=record.job, ref=summary.id, may_rerun=may_rerun)
+    rerunnable = can_rerun(visit.current_actor, summary.group, summary.user, secrets=secrets)
+    return JobDraft(text=text, job=record.job, ref=summary.id, can_rerun=rerunnable)
 
 
-async def _as_written(visit: Visit, job: Job, source: str) -> str:
-    """The text that was submitted, with its comments, where it still means the same to this visitor; else empty."""
-    if job.dialect is not Dialect.HOLDFAST or job.secrets or not source:
+async def _find_original_text(visit: Visit, job: Job, source: str) -> str:
+    """Return the submitted text, with comments, if it still gives the same job for this visitor; else empty."""
+    if job.dialect is not JobFormat.HOLDFAST or job.secrets or not source:
         return ""
     try:
-        again = (await visit.services.jobs.plan(visit.who, source)).job
-    except UserError:  # it names something that is gone
+        again = (await visit.services.jobs.plan(visit.current_actor, source)).job
+    except UserError:  # it refers to something deleted
         return ""
     same = (again.dialect, again.group, again.name) == (job.dialect, job.group, job.name)
     return source if same else ""
 
 
-def fresh_name(name: str) -> str:
-    """As OpenPAI's portal names a clone: an older mark goes, a new one comes."""
+def generate_clone_name(name: str) -> str:
+    """Generate a name like OpenPAI's portal for clones: replace the random suffix."""
     bare = _SUFFIX.sub("", name)
     return f"{bare[: MAX_NAME_LENGTH - 9]}_{secrets.token_hex(4)}"
 
 
-def notes_on(visit: Visit, job: Job, choices: Choices) -> list[str]:
-    """What the job named that is no longer there."""
+def list_missing_references(visit: Visit, job: Job, choices: JobChoices) -> list[str]:
+    """Return notes on references of the job that no longer exist."""
     if not choices.group:
         return []
     types = {choice.name for choice in choices.types}
     gone = sorted({role.instance_type for role in job.roles if role.instance_type and role.instance_type not in types})
-    notes = [_gone_type(visit, name, job) for name in gone]
-    images = {name for choice in choices.images for name in image_names(choice.name)}
-    missing = sorted({role.image for role in job.roles if not image_names(role.image) & images})
-    return notes + [visit.say("The image {name} is not here any more.", name=name) for name in missing]
+    notes = [_describe_missing_type(visit, name, job) for name in gone]
+    images = {name for choice in choices.images for name in list_image_names(choice.name)}
+    missing = sorted({role.image for role in job.roles if not list_image_names(role.image) & images})
+    return notes + [visit.translate_text("The image {name} no longer exists.", name=name) for name in missing]
 
 
-def _gone_type(visit: Visit, name: str, job: Job) -> str:
-    if job.dialect is Dialect.HOLDFAST:
-        return visit.say(
-            "The instance type {name} was deleted: the file now asks for the CPU, memory and GPUs it had.", name=name
+def _describe_missing_type(visit: Visit, name: str, job: Job) -> str:
+    if job.dialect is JobFormat.HOLDFAST:
+        return visit.translate_text(
+            "The instance type {name} was deleted. The file now requests the same CPU, memory and GPUs.", name=name
         )
-    return visit.say("The instance type {name} was deleted.", name=name)
+    return visit.translate_text("The instance type {name} was deleted.", name=name)
 
 
-def secret_names(job: Job) -> list[str]:
-    """Every secret that has to be filled in again."""
-    return list(_leaves(job.secrets, ""))
+def list_secret_names(job: Job) -> list[str]:
+    """Return the secrets that must be entered again."""
+    return list(_list_leaf_paths(job.secrets, ""))
 
 
-def _leaves(value: Any, path: str) -> list[str]:
+def _list_leaf_paths(value: Any, path: str) -> list[str]:
     if isinstance(value, dict):
-        return [leaf for key, inner in value.items() for leaf in _leaves(inner, f"{path}.{key}" if path else str(key))]
+        return [
+            leaf
+            for key, inner in value.items()
+            for leaf in _list_leaf_paths(inner, f"{path}.{key}" if path else str(key))
+        ]
     if isinstance(value, list | tuple):
-        return [leaf for number, inner in enumerate(value) for leaf in _leaves(inner, f"{path}[{number}]")]
+        return [leaf for number, inner in enumerate(value) for leaf in _list_leaf_paths(inner, f"{path}[{number}]")]
     return [path]
 
 
-def examples(visit: Visit) -> list[Example]:
+def list_examples(visit: Visit) -> list[Example]:
     return [
         Example(
-            title=visit.say("Hello"),
-            about=visit.say("The smallest job: a name and a command."),
+            title=visit.translate_text("Hello"),
+            about=visit.translate_text("The smallest job: a name and a command."),
             text='name: hello\ncommand: |\n  echo "Hello from $HOLDFAST_JOB_NAME"\n  sleep 5\n  echo done\n',
         ),
         Example(
-            title=visit.say("Two roles"),
-            about=visit.say("A server, and two workers that end the job."),
+            title=visit.translate_text("Two roles"),
+            about=visit.translate_text("A server and two workers; the job ends when the workers end."),
             text=_ROLES,
         ),
-        Example(title=visit.say("GPU"), about=visit.say("One GPU, and a time limit."), text=_GPU),
+        Example(title=visit.translate_text("GPU"), about=visit.translate_text("One GPU and a time limit."), text=_GPU),
         Example(
-            title=visit.say("Tried again, results kept"),
-            about=visit.say("Retried after a failure; what is left in artifacts stays with the job."),
+            title=visit.translate_text("Retries and artifacts"),
+            about=visit.translate_text("The job is retried after a failure. Files in artifacts are kept with it."),
             text=_RETRY,
         ),
     ]

@@ -1,19 +1,20 @@
-"""One module per place in the portal: its pages' data, what fills them, and its `routes`."""
+"""Pages of the portal: each module has the data of its pages, their handlers and `routes`."""
 
 from . import (
+    account,
     admin,
+    attention,
     audit,
-    calls,
     debugger,
     groups,
     home,
     installation,
+    job,
     keys,
     live,
     log,
     log_live,
     login,
-    me,
     new_job,
     notifications,
     old_addresses,
@@ -26,29 +27,22 @@ from . import (
     tokens,
     translation,
 )
-from .job import actions as job_acts
-from .job import holds as job_holds
-from .job import listing as job_list
-from .job import page as job
 
-# new_job comes first, job last: its /jobs/{ref} takes what the others leave.
+# new_job is first and job last, because /jobs/{ref} also matches the paths of the others.
 PAGES = (
     new_job,
     admin,
     audit,
-    calls,
+    attention,
     debugger,
     groups,
     home,
-    job_acts,
-    job_holds,
-    job_list,
     keys,
     live,
     log,
     log_live,
     login,
-    me,
+    account,
     notifications,
     old_addresses,
     installation,

@@ -1,4 +1,4 @@
-"""Who changed what about the place, for admins."""
+"""The audit log, for admins."""
 
 from __future__ import annotations
 
@@ -9,89 +9,89 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from holdfast.core.audit import Act, AuditEvent, AuditKind, AuditQuery
+from holdfast.core.audit import AuditAction, AuditEvent, AuditKind, AuditQuery
 
-from ..languages import N_
-from ..routes import page
+from ..routes import build_page_route
+from ..translations import N_
 from ..visit import Visit
 
-PER_PAGE = 50
+ENTRIES_PER_PAGE = 50
 
 KINDS = {
     AuditKind.LOGIN: N_("Logins"),
     AuditKind.PASSWORD: N_("Passwords"),
     AuditKind.TOKEN: N_("Tokens"),
     AuditKind.KEY: N_("SSH keys"),
-    AuditKind.RECIPIENT: N_("Recipients of notifications"),
+    AuditKind.RECIPIENT: N_("Notification recipients"),
     AuditKind.USER: N_("Users"),
     AuditKind.GROUP: N_("Groups"),
-    AuditKind.MEMBER: N_("Members of groups"),
+    AuditKind.MEMBER: N_("Group members"),
     AuditKind.INSTANCE_TYPE: N_("Instance types"),
     AuditKind.IMAGE: N_("Images"),
     AuditKind.IMAGE_ALIAS: N_("Image aliases"),
     AuditKind.DATASET: N_("Datasets"),
     AuditKind.SECRET: N_("Secrets"),
-    AuditKind.SCHEDULE: N_("Recurring jobs"),
+    AuditKind.SCHEDULE: N_("Schedules"),
     AuditKind.STORAGE: N_("Storage"),
 }
-# What was done, said of the one thing it was done to.
-DEEDS: Mapping[tuple[AuditKind, Act], str] = {
-    (AuditKind.LOGIN, Act.BEGUN): N_("logged in"),
-    (AuditKind.LOGIN, Act.FAILED): N_("login failed"),
-    (AuditKind.LOGIN, Act.ENDED): N_("logged out"),
-    (AuditKind.LOGIN, Act.CREATED): N_("one-time link made"),
-    (AuditKind.PASSWORD, Act.CHANGED): N_("password changed"),
-    (AuditKind.TOKEN, Act.CREATED): N_("token created"),
-    (AuditKind.TOKEN, Act.REMOVED): N_("token revoked"),
-    (AuditKind.KEY, Act.CREATED): N_("SSH key added"),
-    (AuditKind.KEY, Act.REMOVED): N_("SSH key removed"),
-    (AuditKind.RECIPIENT, Act.CREATED): N_("recipient of notifications added"),
-    (AuditKind.RECIPIENT, Act.CHANGED): N_("recipient of notifications changed"),
-    (AuditKind.RECIPIENT, Act.REMOVED): N_("recipient of notifications removed"),
-    (AuditKind.USER, Act.CREATED): N_("user created"),
-    (AuditKind.USER, Act.CHANGED): N_("user changed"),
-    (AuditKind.USER, Act.REMOVED): N_("user removed"),
-    (AuditKind.GROUP, Act.CREATED): N_("group created"),
-    (AuditKind.GROUP, Act.CHANGED): N_("group changed"),
-    (AuditKind.GROUP, Act.REMOVED): N_("group removed"),
-    (AuditKind.MEMBER, Act.CHANGED): N_("member set"),
-    (AuditKind.MEMBER, Act.REMOVED): N_("member removed"),
-    (AuditKind.INSTANCE_TYPE, Act.CREATED): N_("instance type created"),
-    (AuditKind.INSTANCE_TYPE, Act.CHANGED): N_("instance type changed"),
-    (AuditKind.INSTANCE_TYPE, Act.REMOVED): N_("instance type removed"),
-    (AuditKind.INSTANCE_TYPE, Act.GRANTED): N_("instance type granted"),
-    (AuditKind.INSTANCE_TYPE, Act.REVOKED): N_("instance type revoked"),
-    (AuditKind.STORAGE, Act.REMOVED): N_("storage pruned"),
-    (AuditKind.IMAGE, Act.CREATED): N_("image imported"),
-    (AuditKind.IMAGE, Act.REMOVED): N_("image removed"),
-    (AuditKind.IMAGE_ALIAS, Act.CREATED): N_("image alias created"),
-    (AuditKind.IMAGE_ALIAS, Act.CHANGED): N_("image alias changed"),
-    (AuditKind.IMAGE_ALIAS, Act.REMOVED): N_("image alias removed"),
-    (AuditKind.IMAGE_ALIAS, Act.GRANTED): N_("image alias granted"),
-    (AuditKind.IMAGE_ALIAS, Act.REVOKED): N_("image alias revoked"),
-    (AuditKind.DATASET, Act.CREATED): N_("dataset created"),
-    (AuditKind.DATASET, Act.CHANGED): N_("dataset changed"),
-    (AuditKind.DATASET, Act.REMOVED): N_("dataset removed"),
-    (AuditKind.DATASET, Act.GRANTED): N_("dataset granted"),
-    (AuditKind.DATASET, Act.REVOKED): N_("dataset revoked"),
-    (AuditKind.SECRET, Act.CREATED): N_("secret created"),
-    (AuditKind.SECRET, Act.CHANGED): N_("secret changed"),
-    (AuditKind.SECRET, Act.REMOVED): N_("secret removed"),
-    (AuditKind.SCHEDULE, Act.CREATED): N_("recurring job created"),
-    (AuditKind.SCHEDULE, Act.CHANGED): N_("recurring job changed"),
-    (AuditKind.SCHEDULE, Act.REMOVED): N_("recurring job removed"),
+# Text of each action, about its target.
+ACTION_TEXTS: Mapping[tuple[AuditKind, AuditAction], str] = {
+    (AuditKind.LOGIN, AuditAction.BEGUN): N_("logged in"),
+    (AuditKind.LOGIN, AuditAction.FAILED): N_("login failed"),
+    (AuditKind.LOGIN, AuditAction.ENDED): N_("logged out"),
+    (AuditKind.LOGIN, AuditAction.CREATED): N_("one-time link created"),
+    (AuditKind.PASSWORD, AuditAction.CHANGED): N_("password changed"),
+    (AuditKind.TOKEN, AuditAction.CREATED): N_("token created"),
+    (AuditKind.TOKEN, AuditAction.REMOVED): N_("token revoked"),
+    (AuditKind.KEY, AuditAction.CREATED): N_("SSH key added"),
+    (AuditKind.KEY, AuditAction.REMOVED): N_("SSH key deleted"),
+    (AuditKind.RECIPIENT, AuditAction.CREATED): N_("notification recipient added"),
+    (AuditKind.RECIPIENT, AuditAction.CHANGED): N_("notification recipient changed"),
+    (AuditKind.RECIPIENT, AuditAction.REMOVED): N_("notification recipient deleted"),
+    (AuditKind.USER, AuditAction.CREATED): N_("user created"),
+    (AuditKind.USER, AuditAction.CHANGED): N_("user changed"),
+    (AuditKind.USER, AuditAction.REMOVED): N_("user deleted"),
+    (AuditKind.GROUP, AuditAction.CREATED): N_("group created"),
+    (AuditKind.GROUP, AuditAction.CHANGED): N_("group changed"),
+    (AuditKind.GROUP, AuditAction.REMOVED): N_("group deleted"),
+    (AuditKind.MEMBER, AuditAction.CHANGED): N_("member added or changed"),
+    (AuditKind.MEMBER, AuditAction.REMOVED): N_("member removed"),
+    (AuditKind.INSTANCE_TYPE, AuditAction.CREATED): N_("instance type created"),
+    (AuditKind.INSTANCE_TYPE, AuditAction.CHANGED): N_("instance type changed"),
+    (AuditKind.INSTANCE_TYPE, AuditAction.REMOVED): N_("instance type deleted"),
+    (AuditKind.INSTANCE_TYPE, AuditAction.GRANTED): N_("instance type granted"),
+    (AuditKind.INSTANCE_TYPE, AuditAction.REVOKED): N_("instance type revoked"),
+    (AuditKind.STORAGE, AuditAction.REMOVED): N_("storage pruned"),
+    (AuditKind.IMAGE, AuditAction.CREATED): N_("image imported"),
+    (AuditKind.IMAGE, AuditAction.REMOVED): N_("image deleted"),
+    (AuditKind.IMAGE_ALIAS, AuditAction.CREATED): N_("image alias created"),
+    (AuditKind.IMAGE_ALIAS, AuditAction.CHANGED): N_("image alias changed"),
+    (AuditKind.IMAGE_ALIAS, AuditAction.REMOVED): N_("image alias deleted"),
+    (AuditKind.IMAGE_ALIAS, AuditAction.GRANTED): N_("image alias granted"),
+    (AuditKind.IMAGE_ALIAS, AuditAction.REVOKED): N_("image alias revoked"),
+    (AuditKind.DATASET, AuditAction.CREATED): N_("dataset created"),
+    (AuditKind.DATASET, AuditAction.CHANGED): N_("dataset changed"),
+    (AuditKind.DATASET, AuditAction.REMOVED): N_("dataset deleted"),
+    (AuditKind.DATASET, AuditAction.GRANTED): N_("dataset granted"),
+    (AuditKind.DATASET, AuditAction.REVOKED): N_("dataset revoked"),
+    (AuditKind.SECRET, AuditAction.CREATED): N_("secret created"),
+    (AuditKind.SECRET, AuditAction.CHANGED): N_("secret changed"),
+    (AuditKind.SECRET, AuditAction.REMOVED): N_("secret deleted"),
+    (AuditKind.SCHEDULE, AuditAction.CREATED): N_("schedule created"),
+    (AuditKind.SCHEDULE, AuditAction.CHANGED): N_("schedule changed"),
+    (AuditKind.SCHEDULE, AuditAction.REMOVED): N_("schedule deleted"),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class AuditRow:
     event: AuditEvent
     what: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditListPage:
-    rows: tuple[Row, ...]
+    rows: tuple[AuditRow, ...]
     kinds: Mapping[str, str]
     asked: Mapping[str, str]
     is_filtered: bool
@@ -102,33 +102,33 @@ class AuditListPage:
 
 
 async def show_audit(visit: Visit) -> Response:
-    params = visit.request.query_params
+    params = visit.query
     asked = {key: params.get(key, "").strip()[:200] for key in ("user", "kind", "subject", "since", "until")}
-    query, problems = _query(visit, asked)
-    before = visit.number("before") or None
-    found = await visit.services.audit.list(visit.who, replace(query, before=before, limit=PER_PAGE))
+    query, problems = _build_audit_query(visit, asked)
+    before = visit.get_query_integer("before") or None
+    found = await visit.services.audit.list(visit.current_actor, replace(query, before=before, limit=ENTRIES_PER_PAGE))
     given = {key: value for key, value in asked.items() if value}
     result = AuditListPage(
-        rows=tuple(Row(event=event, what=_what(visit, event)) for event in found.items),
-        kinds={kind.value: visit.say(name) for kind, name in KINDS.items()},
+        rows=tuple(AuditRow(event=event, what=_describe_entry(visit, event)) for event in found.items),
+        kinds={kind.value: visit.translate_text(name) for kind, name in KINDS.items()},
         asked=asked,
         is_filtered=bool(given),
         keep_days=visit.services.settings.server.audit_days,
-        newer=_address(given) if before else "",
-        older=_address({**given, "before": str(found.next_before)}) if found.next_before else "",
+        newer=_build_audit_address(given) if before else "",
+        older=_build_audit_address({**given, "before": str(found.next_before)}) if found.next_before else "",
         problems=problems,
     )
-    return await visit.show("audit/list.html", result)
+    return await visit.respond("audit/list.html", result)
 
 
-def _query(visit: Visit, asked: Mapping[str, str]) -> tuple[AuditQuery, dict[str, str]]:
-    """What cannot be understood is told, and left out."""
+def _build_audit_query(visit: Visit, asked: Mapping[str, str]) -> tuple[AuditQuery, dict[str, str]]:
+    """Build the query; invalid filters are reported and ignored."""
     problems: dict[str, str] = {}
     days: dict[str, datetime | None] = {}
-    for name, later in (("since", timedelta()), ("until", timedelta(days=1))):  # until: that day and no longer
-        days[name] = _day(asked[name], later)
+    for name, later in (("since", timedelta()), ("until", timedelta(days=1))):  # until: including that day
+        days[name] = _parse_day(asked[name], later)
         if asked[name] and days[name] is None:
-            problems[name] = visit.say("This is not a day such as 2026-01-31.")
+            problems[name] = visit.translate_text("This is not a date such as 2026-01-31.")
     kind = AuditKind(asked["kind"]) if asked["kind"] in set(AuditKind) else None
     query = AuditQuery(
         actor=asked["user"] or None,
@@ -140,20 +140,20 @@ def _query(visit: Visit, asked: Mapping[str, str]) -> tuple[AuditQuery, dict[str
     return query, problems
 
 
-def _day(text: str, later: timedelta) -> datetime | None:
+def _parse_day(text: str, later: timedelta) -> datetime | None:
     try:
         return datetime.combine(date.fromisoformat(text), time(), UTC) + later
     except (ValueError, OverflowError):
         return None
 
 
-def _address(given: Mapping[str, str]) -> str:
+def _build_audit_address(given: Mapping[str, str]) -> str:
     return f"/admin/audit?{urlencode(given)}" if given else "/admin/audit"
 
 
-def _what(visit: Visit, event: AuditEvent) -> str:
-    known = DEEDS.get((event.kind, event.act))
-    return visit.say(known) if known else f"{event.kind} {event.act}"
+def _describe_entry(visit: Visit, event: AuditEvent) -> str:
+    known = ACTION_TEXTS.get((event.kind, event.act))
+    return visit.translate_text(known) if known else f"{event.kind} {event.act}"
 
 
-routes = [page("/admin/audit", show_audit, admin=True)]
+routes = [build_page_route("/admin/audit", show_audit, admin=True)]

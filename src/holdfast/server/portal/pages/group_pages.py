@@ -1,10 +1,10 @@
-"""What the pages of one group have in common: their addresses, the tabs above them, and whom some are for."""
+"""Shared parts of the pages of a group: paths, tabs and access control."""
 
 from __future__ import annotations
 
 from urllib.parse import quote
 
-from holdfast.core.access import Verb, may
+from holdfast.core.access import Permission, has_permission
 from holdfast.core.errors import NotFound
 from holdfast.core.messages import msg
 
@@ -12,24 +12,24 @@ from ..fields import Tab
 from ..visit import Visit
 
 
-def group_path_of(name: str, rest: str = "") -> str:
-    """The address of a group's page."""
+def build_group_path(name: str, rest: str = "") -> str:
+    """Return the path of a page of the group."""
     return f"/groups/{quote(name, safe='')}{rest}"
 
 
-def need_manager(visit: Visit, name: str) -> None:
-    """Whoever does not look after the group need not know that there is such a page."""
-    if not may(visit.who, Verb.MANAGE_GROUP, name):
-        raise NotFound(msg("There is nothing at this address"))
+def require_manager(visit: Visit, name: str) -> None:
+    """Raise NotFound for users who do not manage the group, to hide the page."""
+    if not has_permission(visit.current_actor, Permission.MANAGE_GROUP, name):
+        raise NotFound(msg("Not found: no resource has this URL"))
 
 
-def tabs_of(visit: Visit, name: str, here: str) -> tuple[Tab, ...]:
-    say, path = visit.say, group_path_of(name)
-    found = [("overview", path, say("Overview"))]
-    if may(visit.who, Verb.USE_FILES, name):
-        found.append(("files", f"{path}/files", say("Shared files")))
-    if may(visit.who, Verb.MANAGE_GROUP, name):
-        found.append(("settings", f"{path}/settings", say("Members and settings")))
-    if may(visit.who, Verb.MANAGE_PLACE):
-        found.append(("quotas", f"/admin{path}/edit", say("Quotas and volume")))
+def build_group_tabs(visit: Visit, name: str, here: str) -> tuple[Tab, ...]:
+    _, path = visit.translate_text, build_group_path(name)
+    found = [("overview", path, _("Overview"))]
+    if has_permission(visit.current_actor, Permission.USE_FILES, name):
+        found.append(("files", f"{path}/files", _("Shared files")))
+    if has_permission(visit.current_actor, Permission.MANAGE_GROUP, name):
+        found.append(("settings", f"{path}/settings", _("Members and settings")))
+    if has_permission(visit.current_actor, Permission.MANAGE_INSTALLATION):
+        found.append(("quotas", f"/admin{path}/edit", _("Quotas and volume")))
     return tuple(Tab(href=href, label=label, here=key == here) for key, href, label in found)

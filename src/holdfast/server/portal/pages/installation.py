@@ -1,4 +1,4 @@
-"""Machines and health, for admins: what there is, what is in use, and what is not as it should be."""
+"""Machines and health, for admins: capacity, usage and problems."""
 
 from __future__ import annotations
 
@@ -6,27 +6,20 @@ from dataclasses import dataclass
 
 from starlette.responses import Response
 
-from holdfast.core.scheduling.placement import NodeUse
+from holdfast.core.scheduling.placement import Amount, Node, NodeUsage
 from holdfast.services.installation.status import Disk, Inspection
 
-from ..routes import page
+from ..routes import build_page_route
 from ..visit import Visit
 
-LITTLE = 0.05  # of a disk; less is told
+LOW_DISK_SHARE = 0.05  # free share of a disk; less is shown as low
 GIB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    name: str
-    address: str
-    cpu: float
-    cpu_used: float
-    memory: int
-    memory_used: int
-    gpu: int
-    gpu_used: int
-    ports: str
+class MachineRow:
+    node: Node
+    used: Amount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,39 +29,28 @@ class DiskRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlacePage:
-    found: Inspection
-    machines: tuple[Machine, ...]
+class InstallationPage:
+    inspection: Inspection
+    machines: tuple[MachineRow, ...]
     disks: tuple[DiskRow, ...]
 
 
-async def show_place(visit: Visit) -> Response:
-    found = await visit.services.place.inspect(visit.who)
-    shown = PlacePage(
-        found=found,
-        machines=tuple(_machine(use) for use in found.nodes),
+async def show_installation(visit: Visit) -> Response:
+    found = await visit.services.installation.inspect_server(visit.current_actor)
+    shown = InstallationPage(
+        inspection=found,
+        machines=tuple(MachineRow(node=use.node, used=_compute_used(use)) for use in found.nodes),
         disks=tuple(DiskRow(disk=disk, low=_is_low(disk)) for disk in found.disks),
     )
-    return await visit.show("place/_state.html" if visit.wants_part else "place/detail.html", shown)
+    return await visit.respond("installation/_state.html" if visit.wants_part else "installation/detail.html", shown)
 
 
-def _machine(use: NodeUse) -> Machine:
-    node, free = use.node, use.free
-    return Machine(
-        name=node.name,
-        address=node.address,
-        cpu=node.cpu,
-        cpu_used=max(0.0, node.cpu - free.cpu),
-        memory=node.memory,
-        memory_used=max(0, node.memory - free.memory),
-        gpu=len(node.gpus),
-        gpu_used=max(0, len(node.gpus) - free.gpu),
-        ports=f"{node.port_start}–{node.port_end - 1}",
-    )
+def _compute_used(use: NodeUsage) -> Amount:
+    return use.node.capacity.minus(use.free).elementwise_max(Amount())
 
 
 def _is_low(disk: Disk) -> bool:
-    return disk.free is not None and (disk.free < GIB or disk.free < LITTLE * (disk.total or 0))
+    return disk.free is not None and (disk.free < GIB or disk.free < LOW_DISK_SHARE * (disk.total or 0))
 
 
-routes = [page("/admin/place", show_place, admin=True)]
+routes = [build_page_route("/admin/installation", show_installation, admin=True)]

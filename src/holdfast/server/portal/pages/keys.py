@@ -1,4 +1,4 @@
-"""One's own SSH keys."""
+"""SSH keys of the user."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.core.errors import UserError
 from holdfast.services.people.ssh_keys import SshKey
 
 from ..forms import Form
-from ..routes import act, page
+from ..routes import build_form_route, build_page_route
 from ..visit import Visit
 
 
@@ -24,32 +24,32 @@ class KeysPage:
 
 
 async def show_keys(visit: Visit) -> Response:
-    return await visit.show("me/keys.html", KeysPage(keys=await visit.services.keys.list(visit.who)))
+    return await visit.respond("me/keys.html", KeysPage(keys=await visit.services.keys.list(visit.current_actor)))
 
 
 async def add_key(visit: Visit, form: Form) -> Response:
-    title, value = form.text("title"), form.text("value")
+    title, value = form.get_text("title"), form.get_text("value")
     try:
-        made = await visit.services.keys.add(visit.who, value, title=title)
+        made = await visit.services.keys.add(visit.current_actor, value, title=title)
     except UserError as error:
-        kept = "" if "PRIVATE KEY" in value else value[:20_000]  # such a thing goes back to nobody
+        kept = "" if "PRIVATE KEY" in value else value[:20_000]  # never send a private key back
         found = KeysPage(
-            keys=await visit.services.keys.list(visit.who),
+            keys=await visit.services.keys.list(visit.current_actor),
             title=title[:200],
             value=kept,
-            problems={error.field if error.field in ("title", "value") else "value": visit.tell_error(error)},
+            problems={error.field if error.field in ("title", "value") else "value": visit.translate_error(error)},
         )
-        return await visit.show("me/keys.html", found, 400)
-    return visit.go("/me/keys", visit.say("The key {name} is added.", name=made.title))
+        return await visit.respond("me/keys.html", found, 400)
+    return visit.redirect("/me/keys", visit.translate_text("The key {name} was added.", name=made.title))
 
 
 async def remove_key(visit: Visit, form: Form) -> Response:
-    removed = await visit.services.keys.remove(visit.who, visit.request.path_params["id"])
-    return visit.go("/me/keys", visit.say("The key {name} is removed.", name=removed.title))
+    removed = await visit.services.keys.remove(visit.current_actor, visit.path_params["id"])
+    return visit.redirect("/me/keys", visit.translate_text("The key {name} was deleted.", name=removed.title))
 
 
 routes = [
-    page("/me/keys", show_keys),
-    act("/me/keys", add_key),
-    act("/me/keys/{id}/remove", remove_key),
+    build_page_route("/me/keys", show_keys),
+    build_form_route("/me/keys", add_key),
+    build_form_route("/me/keys/{id}/remove", remove_key),
 ]

@@ -1,13 +1,13 @@
-"""`/live/jobs`: which jobs have changed, told to a page that shows some. The page then looks at them again.
+"""`/live/jobs`: sends the changed jobs to a page, which then reloads them.
 
-A message is {"mark": "...", "jobs": ["job-...", ...]}, or {"mark": "...", "all": true} when more happened than is
-remembered. With "waiting": true in it, why jobs wait may be another now ("jobs" may then be empty).
+A message is {"mark": "...", "jobs": ["job-...", ...]}, or {"mark": "...", "all": true} if more changed than is
+remembered. "waiting": true means that the reasons of pending jobs may have changed ("jobs" may then be empty).
 
-"calls": ["job-...", ...] names jobs of the reader's own that are held, or in which a debugger waits for somebody;
-/jobs/ID/calls says what to tell of one.
+"attention": ["job-...", ...] lists jobs of the user that are on hold, or in which a debugger waits; /jobs/ID/attention
+has the details.
 
-`?since=MARK` goes on where an earlier message, or the page itself (<body data-mark>), stopped, so that nothing is
-missed and nothing has to be asked twice. `?job=ID` tells of that job alone, and of calls.
+`?since=MARK` continues after an earlier message or the page itself (<body data-mark>), so that nothing is missed or
+sent twice. `?job=ID` limits the messages to that job and to attention.
 """
 
 from __future__ import annotations
@@ -15,40 +15,40 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from holdfast.core.access import Actor, Verb, may
+from holdfast.core.access import Actor, Permission, has_permission
 from holdfast.services import Services
-from holdfast.services.job_changes import News
+from holdfast.services.job_changes import ChangeSet
 
-from ..sockets import Line, socket
+from ..sockets import PortalSocket, build_socket_route
 
-INTERVAL = 0.3  # seconds between two messages: what happens meanwhile comes together
-MAX_NAMED = 500  # jobs in one message
+MESSAGE_INTERVAL = 0.3  # seconds between two messages; changes are batched
+MAX_NAMED_JOBS = 500  # jobs in one message
 
 
-async def tell_changes(line: Line) -> None:
-    changes = line.services.changes
-    mark = line.query.get("since") or line.mark
+async def serve_changes(socket: PortalSocket) -> None:
+    changes = socket.services.changes
+    mark = socket.query.get("since") or socket.mark
     while True:
-        news = await changes.after(mark)
+        news = await changes.wait_for_changes(mark)
         mark = news.mark
-        actor = await line.actor()
-        message = message_of(news, actor, line.query.get("job"))
-        calls = calls_of(news, actor, line.services)
-        if calls:
-            message = (message or {"mark": news.mark, "jobs": []}) | {"calls": calls}
+        actor = await socket.load_actor()
+        message = build_message(news, actor, socket.query.get("job"))
+        attention = list_jobs_needing_attention(news, actor, socket.services)
+        if attention:
+            message = (message or {"mark": news.mark, "jobs": []}) | {"attention": attention}
         if message is not None:
-            await line.send(message)
-        await asyncio.sleep(INTERVAL)
+            await socket.send(message)
+        await asyncio.sleep(MESSAGE_INTERVAL)
 
 
-def message_of(news: News, actor: Actor, only: str | None) -> dict[str, Any] | None:
-    """What this reader may know of it; None: nothing."""
+def build_message(news: ChangeSet, actor: Actor, only: str | None) -> dict[str, Any] | None:
+    """Build the message with the changes that the user can see; None: there are none."""
     if news.everything:
         return {"mark": news.mark, "all": True}
-    seen = {change.job for change in news.jobs if may(actor, Verb.SEE_JOB, change.group)}
+    seen = {change.job for change in news.jobs if has_permission(actor, Permission.SEE_JOB, change.group)}
     if only is not None:
         seen &= {only}
-    if len(seen) > MAX_NAMED:
+    if len(seen) > MAX_NAMED_JOBS:
         return {"mark": news.mark, "all": True}
     if not seen and not news.waiting:
         return None
@@ -56,12 +56,15 @@ def message_of(news: News, actor: Actor, only: str | None) -> dict[str, Any] | N
     return message | {"waiting": True} if news.waiting else message
 
 
-def calls_of(news: News, actor: Actor, services: Services) -> list[str]:
-    """Jobs of the reader's own that changed and call for them. From memory alone."""
+def list_jobs_needing_attention(news: ChangeSet, actor: Actor, services: Services) -> list[str]:
+    """Return the changed jobs of the user that need attention. Reads memory only."""
     own = {change.job for change in news.jobs if change.user == actor.name}
     return sorted(
-        job for job in own if services.holds.of(job) or any(each.is_free for each in services.debuggers.of(job))
+        job
+        for job in own
+        if services.holds.list_held_tasks(job)
+        or any(each.is_free for each in services.debuggers.list_job_debuggers(job))
     )
 
 
-routes = [socket("/live/jobs", tell_changes)]
+routes = [build_socket_route("/live/jobs", serve_changes)]

@@ -1,9 +1,9 @@
-"""/live/log: a log as it grows, to a page that shows it.
+"""/live/log: follows a log for a page.
 
-From us, bytes: 8 bytes of offset, then what was written there. As JSON: {"kind": "waiting"} while the task has not
-started, {"kind": "skip", "start", "end"} for what was left out because it came faster than anyone reads, and last
-{"kind": "end", "job", "task", "exit_code", "final"}. From the page {"seen": offset}: it has shown what was before;
-only a little more than that is sent.
+The server sends binary messages: 8 bytes of offset, then the bytes of the log. As JSON: {"kind": "waiting"} while the
+task has not started, {"kind": "skip", "start", "end"} for a part that was skipped because the log grew too fast, and
+last {"kind": "end", "job", "task", "exit_code", "final"}. The page sends {"seen": offset} when it has shown the log up
+to there; the server sends only a little more than that.
 """
 
 from __future__ import annotations
@@ -13,134 +13,123 @@ import json
 from contextlib import aclosing
 from typing import Any
 
-from holdfast.core.access import Verb, may
-from holdfast.core.errors import NotFound, UserError
+from holdfast.core.access import Permission, has_permission
+from holdfast.core.errors import JobNotFound, UserError
 from holdfast.core.messages import msg
-from holdfast.engines.base import LogSource, Stream
-from holdfast.services.logs.service import Chosen, Selection
+from holdfast.engines.base import LogSource
+from holdfast.services.logs.service import Selection, TaskLog
 
-from ...access_guard import require_job
-from ..sockets import Line, socket, until_one_ends
+from ...access_guard import require_job_access
+from ..sockets import PortalSocket, build_socket_route, run_until_first_ends
+from .log import parse_log_number, parse_log_options
 
-FRAME = 64 * 1024  # bytes sent at one time
-PACE = 0.1  # seconds between two of them: more than that nobody can read
-HASTE = 0.5  # seconds between two where most is left out anyway
-IN_FLIGHT = 4 * FRAME  # bytes that the page has not shown yet
-BACKLOG = 1024 * 1024  # bytes behind the end of the log, above which they are left out
-LONG_LINE = 4096  # bytes within which the beginning of a line is looked for
-BIG = 2**62
+FRAME_SIZE = 64 * 1024  # bytes per message
+FRAME_INTERVAL = 0.1  # seconds between two messages
+SKIP_INTERVAL = 0.5  # seconds between two messages while skipping
+MAX_IN_FLIGHT_SIZE = 4 * FRAME_SIZE  # bytes that the page has not confirmed
+MAX_BACKLOG_SIZE = 1024 * 1024  # bytes; if the page is further behind, they are skipped
+MAX_LINE_SIZE = 4096  # bytes searched for the beginning of a line
 
 
-async def serve_log(line: Line) -> None:
-    logs = line.services.logs
-    chosen = await logs.choose(await line.actor(), _selection(line.query))
+async def serve_log(socket: PortalSocket) -> None:
+    logs = socket.services.logs
+    chosen = await logs.choose_log(
+        await socket.load_actor(), Selection(ref=socket.query.get("job", ""), **parse_log_options(socket.query))
+    )
     logs.check_follow(chosen)
-    watcher = Watcher(line, chosen, _number(line.query.get("start", "")) or 0)
-    guard = line.guard(require_job(chosen.job))
-    for result in await until_one_ends(watcher.listen(), watcher.show(), guard.watch()):
+    watcher = LogFollower(socket, chosen, parse_log_number(socket.query, "start") or 0)
+    guard = socket.create_guard(require_job_access(chosen.job))
+    for result in await run_until_first_ends(
+        watcher.receive_progress(), watcher.send_log(), guard.wait_for_revocation()
+    ):
         if isinstance(result, Exception):
             raise result
 
 
-class Watcher:
-    """One page that follows one log."""
+class LogFollower:
+    """Sends one log to one page."""
 
-    def __init__(self, line: Line, chosen: Chosen, start: int) -> None:
-        self._line = line
-        self._logs = line.services.logs
+    def __init__(self, socket: PortalSocket, chosen: TaskLog, start: int) -> None:
+        self._socket = socket
+        self._logs = socket.services.logs
         self._chosen = chosen
-        self._position = start  # what is before it was sent, or left out
+        self._position = start  # everything before was sent or skipped
         self._seen = start
         self._news = asyncio.Event()
 
-    async def listen(self) -> None:
-        """Until the page is gone, or talks nonsense."""
+    async def receive_progress(self) -> None:
+        """Receive messages until the page is closed or sends an invalid one."""
         while True:
             try:
-                seen = json.loads(await self._line.receive())["seen"]
+                seen = json.loads(await self._socket.receive())["seen"]
             except (ValueError, TypeError, KeyError, RecursionError):
-                raise UserError(msg("A page says what it has seen")) from None
+                raise UserError(msg("The WebSocket message has no `seen` value")) from None
             if isinstance(seen, int):
                 self._seen = max(self._seen, seen)
                 self._news.set()
 
-    async def show(self) -> None:
-        if self._logs.source_if_any(self._chosen) is None:
-            await self._tell(kind="waiting")
-        while not await self._follow():
-            await self._leave_out()
-        ended = await self._logs.end(self._chosen)
+    async def send_log(self) -> None:
+        if self._logs.find_source(self._chosen) is None:
+            await self._send_message(kind="waiting")
+        while not await self._follow_log():
+            await self._skip_to_newest()
+        ended = await self._logs.load_end_state(self._chosen)
         job, task = ended.job_state, ended.task_state
-        await self._tell(kind="end", job=job.value, task=task.value, exit_code=ended.exit_code, final=job.final)
+        await self._send_message(kind="end", job=job.value, task=task.value, exit_code=ended.exit_code, final=job.final)
 
-    async def _follow(self) -> bool:
-        """True at the end of the log, False as soon as the end is too far ahead."""
+    async def _follow_log(self) -> bool:
+        """Send the log; return True at its end, False if the page is too far behind."""
         async with aclosing(self._logs.follow(self._chosen, self._position)) as pieces:
             async for offset, data in pieces:
-                await self._check()
-                if data and offset > self._position:  # the cap dropped what was between
-                    await self._skip(offset)
-                for at in range(0, len(data), FRAME):
+                await self._check_access()
+                if data and offset > self._position:  # the size limit dropped the part between
+                    await self._send_skip(offset)
+                for at in range(0, len(data), FRAME_SIZE):
                     if await self._is_behind():
                         return False
-                    await self._send(data[at : at + FRAME])
+                    await self._send_bytes(data[at : at + FRAME_SIZE])
         return True
 
     async def _is_behind(self) -> bool:
-        source = self._logs.source_if_any(self._chosen)
-        return source is not None and await source.size() - self._position > BACKLOG
+        source = self._logs.find_source(self._chosen)
+        return source is not None and await source.size() - self._position > MAX_BACKLOG_SIZE
 
-    async def _leave_out(self) -> None:
-        """Go on with the newest lines."""
-        source = self._logs.source_if_any(self._chosen)
+    async def _skip_to_newest(self) -> None:
+        """Skip to the newest lines."""
+        source = self._logs.find_source(self._chosen)
         if source is None:
             return
-        await self._skip(await _line_near(source, max(self._position, await source.size() - FRAME)))
-        await self._send(await source.read(self._position, FRAME))
-        await asyncio.sleep(HASTE)
+        await self._send_skip(await _find_next_line(source, max(self._position, await source.size() - FRAME_SIZE)))
+        await self._send_bytes(await source.read(self._position, FRAME_SIZE))
+        await asyncio.sleep(SKIP_INTERVAL)
 
-    async def _skip(self, to: int) -> None:
-        await self._tell(kind="skip", start=self._position, end=to)
+    async def _send_skip(self, to: int) -> None:
+        await self._send_message(kind="skip", start=self._position, end=to)
         self._position = to
 
-    async def _send(self, data: bytes) -> None:
-        """A page that is slow to show what it has is waited for."""
-        while self._position - self._seen >= IN_FLIGHT:
+    async def _send_bytes(self, data: bytes) -> None:
+        """Send bytes; wait for a slow page."""
+        while self._position - self._seen >= MAX_IN_FLIGHT_SIZE:
             self._news.clear()
             await self._news.wait()
-        await self._check()
-        await self._line.send_bytes(self._position.to_bytes(8, "big") + data)
+        await self._check_access()
+        await self._socket.send_bytes(self._position.to_bytes(8, "big") + data)
         self._position += len(data)
-        await asyncio.sleep(PACE)
+        await asyncio.sleep(FRAME_INTERVAL)
 
-    async def _tell(self, **message: Any) -> None:
-        await self._check()
-        await self._line.send(message)
+    async def _send_message(self, **message: Any) -> None:
+        await self._check_access()
+        await self._socket.send(message)
 
-    async def _check(self) -> None:
-        """Logged in, and still in the group whose job it is."""
-        if not may(await self._line.actor(), Verb.SEE_JOB, self._chosen.job.group):
-            raise NotFound(msg("There is no job {id}", id=self._chosen.job.id))
-
-
-async def _line_near(source: LogSource, offset: int) -> int:
-    """Where the next line begins, if it is not far."""
-    return offset + (await source.read(offset, LONG_LINE)).find(b"\n") + 1
+    async def _check_access(self) -> None:
+        """Raise unless the user is logged in and can still see the job."""
+        if not has_permission(await self._socket.load_actor(), Permission.SEE_JOB, self._chosen.job.group):
+            raise JobNotFound(msg("Job {id} not found", id=self._chosen.job.id))
 
 
-def _selection(query: dict[str, str]) -> Selection:
-    stream = query.get("stream", "")
-    return Selection(
-        ref=query.get("job", ""),
-        task=query.get("task", "")[:300] or None,
-        attempt=_number(query.get("attempt", "")),
-        number=_number(query.get("try", "")),
-        stream=Stream(stream) if stream in set(Stream) else Stream.MERGED,
-    )
+async def _find_next_line(source: LogSource, offset: int) -> int:
+    """Return the offset of the next line, if it is near."""
+    return offset + (await source.read(offset, MAX_LINE_SIZE)).find(b"\n") + 1
 
 
-def _number(text: str) -> int | None:
-    return min(int(text), BIG) if text.isascii() and text.isdigit() and len(text) < 20 else None
-
-
-routes = [socket("/live/log", serve_log, listens=True)]
+routes = [build_socket_route("/live/log", serve_log, listens=True)]

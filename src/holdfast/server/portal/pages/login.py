@@ -1,4 +1,4 @@
-"""Logging in, by password or by a link that works once, and out."""
+"""Login by password or by a one-time link, and logout."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from starlette.responses import Response
 
 from holdfast.core.errors import NotLoggedIn, UserError
 from holdfast.core.messages import msg
+from holdfast.services.errors import TooManyRequests
 from holdfast.services.people.tokens import NewToken
-from holdfast.services.refusals import TooManyRequests
 
 from ... import sessions
-from ...auth import address_of
+from ...auth import get_client_address
 from ..forms import Form
-from ..preferences import bring_back, keep_in_browser, preferences_in
-from ..routes import act, page
-from ..visit import Visit, own_path
+from ..preferences import read_preferences, restore_preferences, set_preference_cookies
+from ..routes import build_form_route, build_page_route
+from ..visit import Visit, sanitize_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginPage:
-    here: str  # this page's own address, for choosing a language on it
+    here: str  # this page's path, to return to after a language choice
     next: str = "/"
     user: str = ""
     problem: str = ""
@@ -32,104 +32,107 @@ class LoginPage:
 class LinkPage:
     here: str
     code: str
-    user: str  # who one will be
-    now: str  # who one is; empty: nobody yet
+    user: str  # the user to log in as
+    now: str  # the current user; empty: not logged in
 
 
 async def show_login(visit: Visit) -> Response:
-    code = visit.request.query_params.get("code")
+    code = visit.query.get("code")
     if code:
         return await _show_link(visit, code)
-    target = own_path(visit.request.query_params.get("next", "/"))
-    return visit.go(target) if visit.actor else await visit.show("login.html", LoginPage(next=target, here=_at(target)))
+    target = sanitize_path(visit.query.get("next", "/"))
+    return (
+        visit.redirect(target)
+        if visit.actor
+        else await visit.respond("login.html", LoginPage(next=target, here=_build_login_path(target)))
+    )
 
 
 async def _show_link(visit: Visit, code: str) -> Response:
-    """Shown, not done: what fetches links ahead of people, and other sites' hidden requests, log nobody in."""
+    """Show a confirmation, so that link prefetching and requests of other sites do not log in."""
     try:
-        user = await visit.services.codes.who(code)
+        user = await visit.services.codes.find_code_user(code)
     except NotLoggedIn:
-        return await _refused(visit, "/", _spent())
+        return await _show_login_problem(visit, "/", _build_link_used_error())
     now = visit.actor.name if visit.actor else ""
     here = f"/login?code={quote(code, safe='')}"
-    return await visit.show("login_link.html", LinkPage(here=here, code=code, user=user, now=now))
+    return await visit.respond("login_link.html", LinkPage(here=here, code=code, user=user, now=now))
 
 
 async def log_in(visit: Visit, form: Form) -> Response:
-    target = own_path(form.text("next", "/"))
-    user = form.text("user")
+    target = sanitize_path(form.get_text("next", "/"))
+    user = form.get_text("user")
     try:
         made = await visit.services.tokens.login(
-            user, form.raw("password"), address_of(visit.request), device=sessions.device_of(visit.request)
+            user,
+            form.get_raw_text("password"),
+            get_client_address(visit.request),
+            device=sessions.read_device_cookie(visit.request),
         )
     except (NotLoggedIn, TooManyRequests) as error:
-        return await _refused(visit, target, error, user)
-    return await _begin(visit, made, target)
+        return await _show_login_problem(visit, target, error, user)
+    return await _start_session(visit, made, target)
 
 
 async def log_in_by_link(visit: Visit, form: Form) -> Response:
     try:
-        made = await visit.services.codes.log_in(form.text("code"))
+        made = await visit.services.codes.log_in(form.get_text("code"))
     except NotLoggedIn:
-        return await _refused(visit, "/", _spent())
-    return await _begin(visit, made, "/")
+        return await _show_login_problem(visit, "/", _build_link_used_error())
+    return await _start_session(visit, made, "/")
 
 
-def _spent() -> NotLoggedIn:
+def _build_link_used_error() -> NotLoggedIn:
     return NotLoggedIn(
-        msg("This link was used already, or is too old"),
-        hint=msg("Get a new one with `holdfast portal`, or log in by password."),
+        msg("This link has expired or was already used"),
+        hint=msg("Run `holdfast portal` for a new link, or log in with a password."),
     )
 
 
-async def _refused(visit: Visit, target: str, error: UserError, user: str = "") -> Response:
-    found = LoginPage(
-        next=target,
-        here=_at(target),
-        user=user[:200],
-        problem=visit.tell_error(error),
-    )
-    return await visit.show("login.html", found, 401 if isinstance(error, NotLoggedIn) else 429)
+async def _show_login_problem(visit: Visit, target: str, error: UserError, user: str = "") -> Response:
+    here, problem = _build_login_path(target), visit.translate_error(error)
+    found = LoginPage(next=target, here=here, user=user[:200], problem=problem)
+    return await visit.respond("login.html", found, 401 if isinstance(error, NotLoggedIn) else 429)
 
 
-async def _begin(visit: Visit, made: NewToken, target: str) -> Response:
-    """A login of this browser's own; one that it had before is over."""
+async def _start_session(visit: Visit, made: NewToken, target: str) -> Response:
+    """Start a session of this browser; an earlier one ends."""
     if visit.session is not None and visit.actor is not None:
         await visit.services.tokens.logout(visit.session)
-    response = visit.go(target)
-    sessions.begin(visit.request, response, made)
-    device = await visit.services.tokens.issue_device(made.token.user, sessions.device_of(visit.request))
+    response = visit.redirect(target)
+    sessions.set_session_cookie(visit.request, response, made)
+    device = await visit.services.tokens.issue_device_token(made.token.user, sessions.read_device_cookie(visit.request))
     sessions.remember_device(visit.request, response, device)
-    await bring_back(visit, response, made.token.user)
+    await restore_preferences(visit, response, made.token.user)
     return response
 
 
 async def log_out(visit: Visit, form: Form) -> Response:
     if visit.session:
         await visit.services.tokens.logout(visit.session)
-    response = visit.go("/login", visit.say("You are logged out."))
-    sessions.end(visit.request, response)
+    response = visit.redirect("/login", visit.translate_text("You are logged out."))
+    sessions.delete_session_cookie(visit.request, response)
     return response
 
 
-async def choose(visit: Visit, form: Form) -> Response:
-    """Language or theme: also for whoever is about to log in."""
-    chosen = preferences_in(form)
+async def save_preferences(visit: Visit, form: Form) -> Response:
+    """Save language or theme, also before login."""
+    chosen = read_preferences(form)
     if visit.actor is not None:
         await visit.services.users.set_preferences(visit.actor, chosen)
-    response = visit.go(own_path(form.text("next", "/")))
-    keep_in_browser(visit, response, chosen)
+    response = visit.redirect(sanitize_path(form.get_text("next", "/")))
+    set_preference_cookies(visit, response, chosen)
     return response
 
 
-def _at(target: str) -> str:
+def _build_login_path(target: str) -> str:
     return "/login" if target == "/" else f"/login?next={quote(target, safe='/')}"
 
 
 routes = [
-    page("/login", show_login, public=True),
-    act("/login", log_in, public=True),
-    act("/login/link", log_in_by_link, public=True),
-    act("/logout", log_out),
-    act("/me/preferences", choose, public=True),
+    build_page_route("/login", show_login, public=True),
+    build_form_route("/login", log_in, public=True),
+    build_form_route("/login/link", log_in_by_link, public=True),
+    build_form_route("/logout", log_out),
+    build_form_route("/me/preferences", save_preferences, public=True),
 ]

@@ -1,4 +1,4 @@
-"""A new job: a form and its file, side by side. The text is what counts; scripts keep the form in step with it."""
+"""The page for a new job: a form and the job file. The file is submitted; scripts keep the form in sync."""
 
 from __future__ import annotations
 
@@ -13,76 +13,85 @@ from starlette.responses import JSONResponse, Response
 
 from holdfast.core.errors import NotLoggedIn, UserError
 from holdfast.core.records import Group
-from holdfast.services.jobs.service import Submitted
+from holdfast.services.jobs.service import SubmitResult
 
-from ...errors import STATUS
-from ..amounts import duration_text
+from ...errors import STATUS_CODES
+from ..form_values import format_duration_input
 from ..forms import Form
-from ..jobs.check import Checked, check, need_size, refused
-from ..jobs.choices import Choices, choices_of, groups_to_choose
-from ..jobs.templates import Example, Start, examples, first_text, notes_on, secret_names, start_from, usual_group
-from ..routes import act, page
+from ..jobs.check import FileCheck, build_refused_check, check_job_file, require_allowed_size
+from ..jobs.choices import JobChoices, list_submit_groups, load_job_choices
+from ..jobs.templates import (
+    Example,
+    JobDraft,
+    build_draft_from_job,
+    build_first_text,
+    choose_group,
+    list_examples,
+    list_missing_references,
+    list_secret_names,
+)
+from ..routes import build_form_route, build_page_route
 from ..visit import Visit
 
 PATH = "/jobs/new"
-MAX_KEY_LENGTH = 64  # of what makes one page differ from another
+MAX_KEY_LENGTH = 64  # of the random key of a page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJobPage:
     title: str
     text: str
-    key: str  # with the text, tells a form sent twice from two jobs
-    group: str  # submit to this one, whatever the file says; empty: as it says
+    key: str  # with the text, detects a form that is sent twice
+    group: str  # overrides the group of the file; empty: use the file
     groups: tuple[Group, ...]
-    choices: Choices
+    choices: JobChoices
     choices_json: str
     examples: tuple[Example, ...]
-    checked: Checked | None = None  # of a file that was refused
+    checked: FileCheck | None = None  # of an invalid file
     notes: tuple[str, ...] = ()
-    secrets: tuple[str, ...] = ()  # to be filled in again
-    source: str = ""  # id of the job it is made of
-    rerun: str = ""  # id of the job that can be run again as it was
-    fresh: bool = False  # nobody gave this text: a draft that the browser kept may take its place
+    secrets: tuple[str, ...] = ()  # to enter again
+    source: str = ""  # id of the copied job
+    rerun: str = ""  # id of the job that can be rerun unchanged
+    fresh: bool = False  # the text is a default: a draft in the browser can replace it
     most_bytes: int = 0
-    hold_for: str = ""  # how long a failed task is kept where its job does not say
+    hold_for: str = ""  # default hold time of a failed task
     hold_longest: str = ""
 
 
 async def show_new_job(visit: Visit) -> Response:
-    query = visit.request.query_params
+    query = visit.query
     ref = query.get("clone") or query.get("rerun")
-    groups = await groups_to_choose(visit)
+    groups = await list_submit_groups(visit)
     if not ref:
-        return await _show_fresh(visit, groups, query.get("group", ""))
-    start = await start_from(visit, ref, rename="clone" in query)
+        return await _show_empty_form(visit, groups, query.get("group", ""))
+    start = await build_draft_from_job(visit, ref, rename="clone" in query)
     assert start.job is not None
-    choices = await choices_of(visit, start.job.group, groups)
-    title = visit.say("Clone of {name}") if "clone" in query else visit.say("Rerun {name}")
-    found = _page(
+    choices = await load_job_choices(visit, start.job.group, groups)
+    title = visit.translate_text("Clone of {name}") if "clone" in query else visit.translate_text("Rerun {name}")
+    found = _build_page(
         visit,
         start,
         groups,
         choices,
         title=title.format(name=start.job.name),
-        notes=tuple(notes_on(visit, start.job, choices)),
-        secrets=tuple(secret_names(start.job)),
-        rerun=start.ref if start.may_rerun and "clone" not in query else "",
+        notes=tuple(list_missing_references(visit, start.job, choices)),
+        secrets=tuple(list_secret_names(start.job)),
+        rerun=start.ref if start.can_rerun and "clone" not in query else "",
     )
-    return await visit.show("jobs/new.html", found)
+    return await visit.respond("jobs/new.html", found)
 
 
-async def _show_fresh(visit: Visit, groups: list[Group], wanted: str) -> Response:
+async def _show_empty_form(visit: Visit, groups: list[Group], wanted: str) -> Response:
     known = {group.name for group in groups}
-    group, named = usual_group(visit, wanted if wanted in known else "")
-    choices = await choices_of(visit, group, groups)
-    start = Start(text=first_text(group if named else ""))
-    return await visit.show("jobs/new.html", _page(visit, start, groups, choices, fresh=True))
+    group, named = choose_group(visit, wanted if wanted in known else "")
+    choices = await load_job_choices(visit, group, groups)
+    start = JobDraft(text=build_first_text(group if named else ""))
+    return await visit.respond("jobs/new.html", _build_page(visit, start, groups, choices, fresh=True))
 
 
-def _page(visit: Visit, start: Start, groups: list[Group], choices: Choices, **more: object) -> NewJobPage:
+def _build_page(visit: Visit, start: JobDraft, groups: list[Group], choices: JobChoices, **more: object) -> NewJobPage:
     values: dict[str, object] = {
-        "title": visit.say("New job"),
+        "title": visit.translate_text("New job"),
         "key": secrets.token_urlsafe(16),
         "group": "",
         **more,
@@ -93,78 +102,80 @@ def _page(visit: Visit, start: Start, groups: list[Group], choices: Choices, **m
         source=start.ref,
         groups=tuple(groups),
         choices=choices,
-        choices_json=json.dumps(choices.for_scripts()),
-        examples=tuple(examples(visit)),
+        choices_json=json.dumps(choices.to_json()),
+        examples=tuple(list_examples(visit)),
         most_bytes=visit.services.settings.server.max_job_bytes,
-        hold_for=duration_text(timedelta(seconds=hold.duration)),
-        hold_longest=duration_text(timedelta(seconds=hold.longest)),
+        hold_for=format_duration_input(timedelta(seconds=hold.duration)),
+        hold_longest=format_duration_input(timedelta(seconds=hold.longest)),
         **values,  # type: ignore[arg-type]
     )
 
 
-# -- while somebody types
+# -- while typing
 
 
 async def check_job(visit: Visit, form: Form) -> Response:
-    """For scripts: what is wrong with the text, or what would happen to it."""
-    found = await check(visit, form.raw("text"), form.text("group"))
-    return JSONResponse(found.for_scripts())
+    """For scripts: return the problems of the file, or when it would run."""
+    found = await check_job_file(visit, form.get_raw_text("text"), form.get_text("group"))
+    return JSONResponse(found.to_json())
 
 
 async def show_choices(visit: Visit) -> Response:
-    """For scripts, when another group is chosen: what its jobs can name, and its panel."""
-    choices = await choices_of(visit, visit.request.query_params.get("group", ""), await groups_to_choose(visit))
-    return JSONResponse({**choices.for_scripts(), "panel": visit.render("jobs/_group_panel.html", choices)})
+    """For scripts, when another group is chosen: return its choices and its panel."""
+    choices = await load_job_choices(visit, visit.query.get("group", ""), await list_submit_groups(visit))
+    return JSONResponse({**choices.to_json(), "panel": visit.render("jobs/_group_panel.html", choices)})
 
 
 # -- submitting
 
 
 async def submit_job(visit: Visit, form: Form) -> Response:
-    text, group, key = form.raw("text"), form.text("group"), form.text("key")[:MAX_KEY_LENGTH]
+    text, group, key = form.get_raw_text("text"), form.get_text("group"), form.get_text("key")[:MAX_KEY_LENGTH]
     try:
-        need_size(visit, text)
-        made = await visit.services.jobs.submit(visit.who, text, group=group or None, key=_key(key, text, group))
+        require_allowed_size(visit, text)
+        made = await visit.services.jobs.submit(
+            visit.current_actor, text, group=group or None, key=_build_idempotency_key(key, text, group)
+        )
     except NotLoggedIn:
         raise
     except UserError as error:
-        return await _show_refused(visit, form, error)
-    return visit.go(f"/jobs/{quote(made.summary.id)}", _said(visit, made))
+        return await _show_refused_form(visit, form, error)
+    return visit.redirect(f"/jobs/{quote(made.summary.id)}", _format_submitted(visit, made))
 
 
-def _key(key: str, text: str, group: str) -> str | None:
-    """The same page with the same text is the same job; going back and changing it makes another."""
+def _build_idempotency_key(key: str, text: str, group: str) -> str | None:
+    """Build the idempotency key: the same page with the same text is the same job."""
     if not key:
         return None
     mark = hashlib.sha256("\0".join((key, group, text)).encode("utf-8", "replace")).hexdigest()
     return f"portal:{mark}"
 
 
-def _said(visit: Visit, made: Submitted) -> str:
+def _format_submitted(visit: Visit, made: SubmitResult) -> str:
     if not made.created:
-        return visit.say("This page had submitted that text before: this is its job.")
-    return visit.say("{name} is submitted.", name=made.summary.name)  # the job's page tells its warnings
+        return visit.translate_text("This page already submitted this job file. This is the job.")
+    return visit.translate_text("{name} is submitted.", name=made.summary.name)  # the job's page shows its warnings
 
 
-async def _show_refused(visit: Visit, form: Form, error: UserError) -> Response:
-    groups = await groups_to_choose(visit)
-    group = form.text("group")
-    choices = await choices_of(visit, group or usual_group(visit)[0], groups)
-    found = _page(
+async def _show_refused_form(visit: Visit, form: Form, error: UserError) -> Response:
+    groups = await list_submit_groups(visit)
+    group = form.get_text("group")
+    choices = await load_job_choices(visit, group or choose_group(visit)[0], groups)
+    found = _build_page(
         visit,
-        Start(text=form.raw("text"), ref=form.text("source")),
+        JobDraft(text=form.get_raw_text("text"), ref=form.get_text("source")),
         groups,
         choices,
-        key=form.text("key")[:MAX_KEY_LENGTH],
+        key=form.get_text("key")[:MAX_KEY_LENGTH],
         group=group,
-        checked=await refused(visit, error, form.raw("text")),
+        checked=await build_refused_check(visit, error, form.get_raw_text("text")),
     )
-    return await visit.show("jobs/new.html", found, STATUS.get(error.code, 400))
+    return await visit.respond("jobs/new.html", found, STATUS_CODES.get(error.code, 400))
 
 
 routes = [
-    page(PATH, show_new_job),
-    act(PATH, submit_job),
-    act(f"{PATH}/check", check_job),
-    page(f"{PATH}/choices", show_choices),
+    build_page_route(PATH, show_new_job),
+    build_form_route(PATH, submit_job),
+    build_form_route(f"{PATH}/check", check_job),
+    build_page_route(f"{PATH}/choices", show_choices),
 ]

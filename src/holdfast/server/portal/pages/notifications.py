@@ -1,41 +1,42 @@
-"""Who is told of one's jobs, of what, and what became of the notifications."""
+"""Notification recipients of the user, and the notifications sent."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from starlette.responses import Response
 
 from holdfast.core.errors import UserError
 from holdfast.core.notifications import (
-    CHOICES,
+    DEFAULT_EVENTS,
     MAX_ADDRESS_LENGTH,
-    USUAL,
-    KnownRecipient,
+    SELECTABLE_EVENTS,
+    Channel,
     NotificationEvent,
     NotificationRecord,
     NotificationState,
-    Way,
-    shown_address,
+    StoredRecipient,
+    mask_address,
 )
 from holdfast.services.notifications.delivery import DeliveryResult
 
 from ..forms import Form
-from ..routes import act, page
+from ..routes import build_form_route, build_page_route
 from ..visit import Visit
 
-SHOWN = 50  # notifications
+MAX_SHOWN_NOTIFICATIONS = 50  # notifications
+_PATH = "/me/notifications"
 _FIELDS = ("way", "address", "events")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipientView:
-    known: KnownRecipient
-    address: str  # as it may be shown
+    known: StoredRecipient
+    address: str  # masked for display
     events: tuple[str, ...]
-    chosen: Collection[str]  # the same, as forms send them
-    problem: str = ""  # with what was just chosen
+    chosen: Collection[str]  # the values of the form
+    problem: str = ""  # of the chosen events
     problem_of_address: str = ""
 
 
@@ -54,84 +55,85 @@ class NotificationsPage:
     notifications: tuple[NotificationView, ...]
     older: str
     mail_ready: bool
-    choices: Mapping[str, str]  # event -> in words
-    ways: Mapping[str, str]
-    way: str = Way.WEBHOOK.value
+    choices: Mapping[str, str]  # event -> label
+    channels: Mapping[str, str]
+    way: str = Channel.WEBHOOK.value
     address: str = ""
-    events: Collection[str] = field(default_factory=lambda: {event.value for event in USUAL})
+    events: Collection[str] = field(default_factory=lambda: {event.value for event in DEFAULT_EVENTS})
     problems: Mapping[str, str] = field(default_factory=dict)
 
 
 async def show_notifications(visit: Visit) -> Response:
-    return await visit.show("me/notifications.html", await _page(visit))
+    return await visit.respond("me/notifications.html", await _build_notifications_page(visit))
 
 
-async def _page(visit: Visit) -> NotificationsPage:
+async def _build_notifications_page(visit: Visit) -> NotificationsPage:
     notifications = visit.services.notifications
-    found = await notifications.list(visit.who, before=visit.number("before"), limit=SHOWN)
-    known = await notifications.recipients(visit.who)
+    found = await notifications.list(
+        visit.current_actor, before=visit.get_query_integer("before"), limit=MAX_SHOWN_NOTIFICATIONS
+    )
+    known = await notifications.list_recipients(visit.current_actor)
     return NotificationsPage(
-        recipients=tuple(_recipient(visit, each) for each in known),
-        notifications=tuple(_notification(visit, each) for each in found.items),
+        recipients=tuple(_build_recipient_view(visit, each) for each in known),
+        notifications=tuple(_build_notification_view(visit, each) for each in found.items),
         older=f"/me/notifications?before={found.next_before}" if found.next_before else "",
         mail_ready=notifications.mail_ready,
-        choices={event.value: event_words(visit)[event] for event in CHOICES},
-        ways=_way_words(visit),
+        choices={event.value: list_event_labels(visit)[event] for event in SELECTABLE_EVENTS},
+        channels=_list_channel_labels(visit),
     )
 
 
-def _recipient(visit: Visit, known: KnownRecipient) -> RecipientView:
-    words, recipient = event_words(visit), known.recipient
-    told = tuple(words[event] for event in NotificationEvent if event in recipient.events)
-    hint = visit.say("Its address cannot be read any more. Remove it, and add it again.")
+def _build_recipient_view(visit: Visit, known: StoredRecipient) -> RecipientView:
+    labels, recipient = list_event_labels(visit), known.recipient
+    hint = visit.translate_text("Its address cannot be read. Delete the recipient and add it again.")
     return RecipientView(
         known=known,
-        address=shown_address(recipient.way, recipient.address),
-        events=told,
+        address=mask_address(recipient.way, recipient.address),
+        events=tuple(labels[event] for event in NotificationEvent if event in recipient.events),
         chosen={event.value for event in recipient.events},
         problem_of_address="" if known.readable else hint,
     )
 
 
-def _notification(visit: Visit, record: NotificationRecord) -> NotificationView:
-    state, tone = _state_words(visit)[record.state]
-    address = shown_address(record.way, record.address)
+def _build_notification_view(visit: Visit, record: NotificationRecord) -> NotificationView:
+    state, tone = _list_state_labels(visit)[record.state]
+    address = mask_address(record.way, record.address)
     return NotificationView(
-        record=record, address=address, event=event_words(visit)[record.event], state=state, tone=tone
+        record=record, address=address, event=list_event_labels(visit)[record.event], state=state, tone=tone
     )
 
 
-def event_words(visit: Visit) -> dict[NotificationEvent, str]:
+def list_event_labels(visit: Visit) -> dict[NotificationEvent, str]:
     return {
-        NotificationEvent.STARTED: visit.say("A job started"),
-        NotificationEvent.SUCCEEDED: visit.say("A job succeeded"),
-        NotificationEvent.FAILED: visit.say("A job failed"),
-        NotificationEvent.STOPPED: visit.say("A job was stopped"),
-        NotificationEvent.RETRIED: visit.say("A job is tried again"),
-        NotificationEvent.HELD: visit.say("A failed task is held"),
-        NotificationEvent.DEBUGGER_WAITING: visit.say("A debugger waits"),
-        NotificationEvent.HOLD_ENDING: visit.say("A hold ends soon"),
-        NotificationEvent.SCHEDULE_SKIPPED: visit.say("A recurring run was skipped"),
-        NotificationEvent.TEST: visit.say("A test"),
-        NotificationEvent.LEFT_OUT: visit.say("Further notifications were left out"),
+        NotificationEvent.STARTED: visit.translate_text("A job started"),
+        NotificationEvent.SUCCEEDED: visit.translate_text("A job succeeded"),
+        NotificationEvent.FAILED: visit.translate_text("A job failed"),
+        NotificationEvent.STOPPED: visit.translate_text("A job was stopped"),
+        NotificationEvent.RETRIED: visit.translate_text("A job is retried"),
+        NotificationEvent.HELD: visit.translate_text("A failed task is on hold"),
+        NotificationEvent.DEBUGGER_WAITING: visit.translate_text("A debugger is waiting"),
+        NotificationEvent.HOLD_ENDING: visit.translate_text("A hold expires soon"),
+        NotificationEvent.SCHEDULE_SKIPPED: visit.translate_text("A scheduled run was skipped"),
+        NotificationEvent.TEST: visit.translate_text("Test notification"),
+        NotificationEvent.LEFT_OUT: visit.translate_text("Further notifications were suppressed"),
     }
 
 
-def _way_words(visit: Visit) -> dict[str, str]:
+def _list_channel_labels(visit: Visit) -> dict[str, str]:
     return {
-        Way.WEBHOOK.value: visit.say("Webhook (JSON)"),
-        Way.SLACK.value: visit.say("Slack (or compatible)"),
-        Way.MAIL.value: visit.say("Email"),
+        Channel.WEBHOOK.value: visit.translate_text("Webhook (JSON)"),
+        Channel.SLACK.value: visit.translate_text("Slack (or compatible)"),
+        Channel.MAIL.value: visit.translate_text("Email"),
     }
 
 
-def _state_words(visit: Visit) -> dict[NotificationState, tuple[str, str]]:
+def _list_state_labels(visit: Visit) -> dict[NotificationState, tuple[str, str]]:
     return {
-        NotificationState.WAITING: (visit.say("waiting"), "state-pending"),
-        NotificationState.SENDING: (visit.say("being sent"), "state-running"),
-        NotificationState.SENT: (visit.say("sent"), "state-succeeded"),
-        NotificationState.UNCONFIRMED: (visit.say("unconfirmed"), "state-unknown"),
-        NotificationState.FAILED: (visit.say("not delivered"), "state-failed"),
+        NotificationState.WAITING: (visit.translate_text("waiting"), "state-pending"),
+        NotificationState.SENDING: (visit.translate_text("sending"), "state-running"),
+        NotificationState.SENT: (visit.translate_text("sent"), "state-succeeded"),
+        NotificationState.UNCONFIRMED: (visit.translate_text("unconfirmed"), "state-unknown"),
+        NotificationState.FAILED: (visit.translate_text("not delivered"), "state-failed"),
     }
 
 
@@ -140,64 +142,66 @@ def _state_words(visit: Visit) -> dict[NotificationState, tuple[str, str]]:
 
 async def add_recipient(visit: Visit, form: Form) -> Response:
     try:
-        made = await visit.services.notifications.add(visit.who, form.text("way"), form.text("address"), _chosen(form))
+        made = await visit.services.notifications.add_recipient(
+            visit.current_actor, form.get_text("way"), form.get_text("address"), form.get_all("events")
+        )
     except UserError as error:
         name = error.field if error.field in _FIELDS else "address"
         found = replace(
-            await _page(visit),
-            way=form.text("way"),
-            address=form.text("address")[:MAX_ADDRESS_LENGTH],
-            events=_chosen(form),
-            problems={name: visit.tell_error(error)},
+            await _build_notifications_page(visit),
+            way=form.get_text("way"),
+            address=form.get_text("address")[:MAX_ADDRESS_LENGTH],
+            events=form.get_all("events"),
+            problems={name: visit.translate_error(error)},
         )
-        return await visit.show("me/notifications.html", found, 400)
-    address = shown_address(made.recipient.way, made.recipient.address)
-    return visit.go(
-        "/me/notifications", visit.say("{address} is told from now on. Send a test to see it arrive.", address=address)
+        return await visit.respond("me/notifications.html", found, 400)
+    address = mask_address(made.recipient.way, made.recipient.address)
+    return visit.redirect(
+        _PATH,
+        visit.translate_text(
+            "{address} now receives notifications. Send a test to check the delivery.", address=address
+        ),
     )
 
 
 async def choose_events(visit: Visit, form: Form) -> Response:
-    id = visit.request.path_params["id"]
+    id = visit.path_params["id"]
     try:
-        changed = await visit.services.notifications.choose(visit.who, id, _chosen(form))
+        changed = await visit.services.notifications.set_events(visit.current_actor, id, form.get_all("events"))
     except UserError as error:
         if error.field != "events":
             raise
-        return await _show_wrong_choice(visit, form, id, visit.tell_error(error))
-    address = shown_address(changed.recipient.way, changed.recipient.address)
-    return visit.go("/me/notifications", visit.say("What {address} is told of is changed.", address=address))
+        return await _show_event_problem(visit, form, id, visit.translate_error(error))
+    address = mask_address(changed.recipient.way, changed.recipient.address)
+    return visit.redirect(_PATH, visit.translate_text("The events for {address} were changed.", address=address))
 
 
-async def _show_wrong_choice(visit: Visit, form: Form, id: str, problem: str) -> Response:
-    found = await _page(visit)
+async def _show_event_problem(visit: Visit, form: Form, id: str, problem: str) -> Response:
+    found = await _build_notifications_page(visit)
     shown = tuple(
-        replace(each, chosen=_chosen(form), problem=problem) if each.known.id == id else each
+        replace(each, chosen=form.get_all("events"), problem=problem) if each.known.id == id else each
         for each in found.recipients
     )
-    return await visit.show("me/notifications.html", replace(found, recipients=shown), 400)
+    return await visit.respond("me/notifications.html", replace(found, recipients=shown), 400)
 
 
 async def remove_recipient(visit: Visit, form: Form) -> Response:
-    await visit.services.notifications.remove(visit.who, visit.request.path_params["id"])
-    return visit.go("/me/notifications", visit.say("The recipient is removed."))
+    await visit.services.notifications.remove_recipient(visit.current_actor, visit.path_params["id"])
+    return visit.redirect(_PATH, visit.translate_text("The recipient was deleted."))
 
 
 async def test_recipient(visit: Visit, form: Form) -> Response:
-    attempt = await visit.services.notifications.test(visit.who, visit.request.path_params["id"])
+    attempt = await visit.services.notifications.send_test(visit.current_actor, visit.path_params["id"])
     if attempt.result is DeliveryResult.SENT:
-        return visit.go("/me/notifications", visit.say("The test arrived."))
-    return visit.go("/me/notifications", visit.say("The test did not arrive: {why}", why=visit.tell(attempt.said)))
-
-
-def _chosen(form: Form) -> Sequence[str]:
-    return form.all("events")
+        return visit.redirect(_PATH, visit.translate_text("The test notification was delivered."))
+    why = visit.translate_message(attempt.message)
+    return visit.redirect(_PATH, visit.translate_text("The test notification was not delivered: {why}", why=why))
 
 
 routes = [
-    page("/me/notifications", show_notifications),
-    act("/me/notifications", add_recipient),
-    act("/me/notifications/{id}/events", choose_events),
-    act("/me/notifications/{id}/remove", remove_recipient),
-    act("/me/notifications/{id}/test", test_recipient),
+    build_page_route("/me/notifications", show_notifications),
+    build_form_route("/me/notifications", add_recipient),
+    build_form_route("/me/notifications/{id}/events", choose_events),
+    build_form_route("/me/notifications/{id}/remove", remove_recipient),
+    build_form_route("/me/notifications/{id}/test", test_recipient),
 ]

@@ -1,4 +1,4 @@
-"""The form of a recurring job, new or changed: it tells when it would run and whether it could, before it is saved."""
+"""The form of a schedule. It shows the next runs and checks the job file before saving."""
 
 from __future__ import annotations
 
@@ -7,25 +7,32 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from holdfast.core.access import Verb, may
+from holdfast.core.access import Permission, has_permission
 from holdfast.core.errors import InvalidJob, UserError
-from holdfast.core.schedule import PRESETS, Missed, Overlap, RecurrenceKind, Schedule
+from holdfast.core.schedule import PRESETS, MissedRunPolicy, OverlapPolicy, RecurrenceKind, Schedule
 from holdfast.services.people.groups import UNSET
 from holdfast.services.schedules.service import ScheduleChange
 
 from ..forms import Form
-from ..jobs.check import Checked, check
-from ..routes import act, page
-from ..schedule_typed import FIELDS, Typed, same_text, times_of, typed_in, typed_of
-from ..schedule_views import UPCOMING, DueTime, due_times, zone_names
+from ..jobs.check import FileCheck, check_job_file
+from ..routes import build_form_route, build_page_route
+from ..schedule_values import (
+    FIELDS,
+    TypedSchedule,
+    is_same_text,
+    parse_schedule_times,
+    read_typed_schedule,
+    typed_from_schedule,
+)
+from ..schedule_views import MAX_UPCOMING_RUNS, DueTime, build_due_times, list_zone_names
 from ..visit import Visit
 
-KEPT = "kept"  # the verdict on a file that stays as it is, with secrets nobody can check from here
+UNCHANGED = "kept"  # the verdict on an unchanged file, whose secrets cannot be checked here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preview:
-    """When it would run."""
+class RunPreview:
+    """The next runs of the form."""
 
     times: tuple[DueTime, ...] = ()
     zone: str = ""
@@ -34,178 +41,189 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FormPage:
-    schedule: Schedule | None  # None: a new one
-    typed: Typed
+class ScheduleFormPage:
+    schedule: Schedule | None  # None: a new schedule
+    typed: TypedSchedule
     groups: tuple[str, ...]
     zones: tuple[str, ...]
     server_zone: str
-    presets: dict[str, str]  # kind -> its cron text
-    preview: Preview
-    check: Checked
+    presets: dict[str, str]  # kind -> cron expression
+    preview: RunPreview
+    check: FileCheck
     problems: dict[str, str] = field(default_factory=dict)
-    problem: str = ""  # of no field
+    problem: str = ""  # of the whole form
     hint: str = ""
 
 
 # -- pages
 
 
-async def show_new(visit: Visit) -> Response:
-    """`?from=JOB` fills in a job's file; its secrets are asked for again."""
-    source = visit.request.query_params.get("from", "")
-    typed = Typed()
+async def show_new_schedule(visit: Visit) -> Response:
+    """Show the form. `?from=JOB` fills in a job's file, whose secrets must be entered again."""
+    source = visit.query.get("from", "")
+    typed = TypedSchedule()
     if source:
-        text = await visit.services.jobs.yaml(visit.who, source)
-        typed = replace(typed, text=text, group=(await visit.services.jobs.record(visit.who, source)).summary.group)
-    return await _show(visit, None, typed)
+        text = await visit.services.jobs.export_yaml(visit.current_actor, source)
+        typed = replace(
+            typed, text=text, group=(await visit.services.jobs.load_record(visit.current_actor, source)).summary.group
+        )
+    return await _show_form(visit, None, typed)
 
 
-async def post_new(visit: Visit, form: Form) -> Response:
-    """With `do=create` it is made. Without, the form opens with the text that another page sent."""
-    typed = typed_in(form)
-    if form.text("do") != "create":
-        return await _show(visit, None, typed)
+async def submit_new_schedule(visit: Visit, form: Form) -> Response:
+    """Create the schedule if `do=create`; else open the form with the text that another page sent."""
+    typed = read_typed_schedule(form)
+    if form.get_text("do") != "create":
+        return await _show_form(visit, None, typed)
     try:
-        times = times_of(visit, typed)
+        times = parse_schedule_times(visit, typed)
         made = await visit.services.schedules.create(
-            visit.who,
+            visit.current_actor,
             typed.text,
             times.recurrence,
             group=typed.group or None,
-            overlap=Overlap(typed.overlap),
-            missed=Missed(typed.missed),
+            overlap=OverlapPolicy(typed.overlap),
+            missed=MissedRunPolicy(typed.missed),
             ends_at=times.ends_at,
         )
     except UserError as error:
-        return await _show(visit, None, typed, error)
-    return await _made(visit, typed, made.schedule, made.warnings)
+        return await _show_form(visit, None, typed, error)
+    return await _redirect_to_created(visit, typed, made.schedule, made.warnings)
 
 
-async def _made(visit: Visit, typed: Typed, schedule: Schedule, warnings: tuple[str, ...]) -> Response:
-    said, link = [visit.say("{name} is a recurring job now.", name=schedule.name)], ""
+async def _redirect_to_created(
+    visit: Visit, typed: TypedSchedule, schedule: Schedule, warnings: tuple[str, ...]
+) -> Response:
+    messages, link = [visit.translate_text("The schedule {name} was created.", name=schedule.name)], ""
     if typed.now:
         try:
-            done = await visit.services.schedules.run_now(visit.who, schedule.id)
-            said.append(visit.say("It also runs now, as the job {job}.", job=done.summary.id))
+            done = await visit.services.schedules.run_schedule_now(visit.current_actor, schedule.id)
+            messages.append(visit.translate_text("It also runs now as job {job}.", job=done.summary.id))
             link = f"/jobs/{done.summary.id}"
         except UserError as error:
-            said += [visit.say("It could not be run now."), visit.tell(error.message)]
-    said += [visit.tell(warning) for warning in warnings]
-    return visit.go(f"/schedules/{quote(schedule.id, safe='')}", " ".join(said), link=link)
+            messages += [visit.translate_text("It could not be started now."), visit.translate_message(error.message)]
+    messages += [visit.translate_message(warning) for warning in warnings]
+    return visit.redirect(f"/schedules/{quote(schedule.id, safe='')}", " ".join(messages), link=link)
 
 
-async def show_edit(visit: Visit) -> Response:
-    schedule = await visit.services.schedules.get_own(visit.who, visit.request.path_params["id"])
-    return await _show(visit, schedule, typed_of(visit, schedule))
+async def show_schedule_form(visit: Visit) -> Response:
+    schedule = await visit.services.schedules.get_changeable(visit.current_actor, visit.path_params["id"])
+    return await _show_form(visit, schedule, typed_from_schedule(visit, schedule))
 
 
-async def post_edit(visit: Visit, form: Form) -> Response:
-    schedule = await visit.services.schedules.get_own(visit.who, visit.request.path_params["id"])
-    typed = typed_in(form)
-    if form.text("do") != "save":
-        return await _show(visit, schedule, typed)
+async def submit_schedule_form(visit: Visit, form: Form) -> Response:
+    schedule = await visit.services.schedules.get_changeable(visit.current_actor, visit.path_params["id"])
+    typed = read_typed_schedule(form)
+    if form.get_text("do") != "save":
+        return await _show_form(visit, schedule, typed)
     try:
-        changed = await visit.services.schedules.change(visit.who, schedule.id, _change(visit, schedule, typed))
+        changed = await visit.services.schedules.change(
+            visit.current_actor, schedule.id, _build_schedule_change(visit, schedule, typed)
+        )
     except UserError as error:
-        return await _show(visit, schedule, typed, error)
-    said = [visit.say("{name} is changed.", name=changed.schedule.name), *map(visit.tell, changed.warnings)]
-    return visit.go(f"/schedules/{quote(schedule.id, safe='')}", " ".join(said))
+        return await _show_form(visit, schedule, typed, error)
+    messages = [
+        visit.translate_text("{name} was changed.", name=changed.schedule.name),
+        *map(visit.translate_message, changed.warnings),
+    ]
+    return visit.redirect(f"/schedules/{quote(schedule.id, safe='')}", " ".join(messages))
 
 
-def _change(visit: Visit, schedule: Schedule, typed: Typed) -> ScheduleChange:
-    """A job file that was not touched is not sent: its secrets stay as they are."""
-    before, times = typed_of(visit, schedule), times_of(visit, typed)
+def _build_schedule_change(visit: Visit, schedule: Schedule, typed: TypedSchedule) -> ScheduleChange:
+    """Build the change. An unchanged job file is not sent, so that its secrets are kept."""
+    before, times = typed_from_schedule(visit, schedule), parse_schedule_times(visit, typed)
     return ScheduleChange(
-        text=None if same_text(typed.text, before.text) else typed.text,
+        text=None if is_same_text(typed.text, before.text) else typed.text,
         group=None if typed.group in ("", before.group) else typed.group,
         recurrence=None if times.recurrence == schedule.recurrence else times.recurrence,
-        overlap=Overlap(typed.overlap),
-        missed=Missed(typed.missed),
+        overlap=OverlapPolicy(typed.overlap),
+        missed=MissedRunPolicy(typed.missed),
         ends_at=UNSET if typed.ends_at == before.ends_at else times.ends_at,
     )
 
 
-async def _show(visit: Visit, schedule: Schedule | None, typed: Typed, error: UserError | None = None) -> Response:
-    problems, problem, hint = _placed(visit, error)
+async def _show_form(
+    visit: Visit, schedule: Schedule | None, typed: TypedSchedule, error: UserError | None = None
+) -> Response:
+    problems, problem, hint = _sort_problems(visit, error)
     services = visit.services
-    found = FormPage(
+    found = ScheduleFormPage(
         schedule=schedule,
         typed=typed,
-        groups=await _groups(visit, typed.group),
-        zones=zone_names(),
+        groups=await _list_group_choices(visit, typed.group),
+        zones=list_zone_names(),
         server_zone=services.schedules.timing.timezone,
         presets={kind.value: cron for kind, cron in PRESETS.items()},
-        preview=await _preview(visit, typed),
-        check=await _check(visit, typed, schedule),
+        preview=await _build_preview(visit, typed),
+        check=await _check_file(visit, typed, schedule),
         problems=problems,
         problem=problem,
         hint=hint,
     )
-    return await visit.show("schedules/form.html", found, 200 if error is None else 400)
+    return await visit.respond("schedules/form.html", found, 200 if error is None else 400)
 
 
-# -- parts, as one types
+# -- parts, while typing
 
 
 async def show_preview(visit: Visit) -> Response:
-    given = visit.request.query_params
-    form = Form({name: [given[name]] for name in FIELDS if name in given})
-    return await visit.show("schedules/_preview.html", await _preview(visit, typed_in(form)))
+    query = visit.query
+    form = Form({name: [query[name]] for name in FIELDS if name in query})
+    return await visit.respond("schedules/_preview.html", await _build_preview(visit, read_typed_schedule(form)))
 
 
-async def check_text(visit: Visit, form: Form) -> Response:
-    id = form.text("id")
-    schedule = await visit.services.schedules.get(visit.who, id) if id else None
-    return await visit.show("schedules/_check.html", await _check(visit, typed_in(form), schedule))
+async def check_schedule_file(visit: Visit, form: Form) -> Response:
+    id = form.get_text("id")
+    schedule = await visit.services.schedules.get(visit.current_actor, id) if id else None
+    return await visit.respond("schedules/_check.html", await _check_file(visit, read_typed_schedule(form), schedule))
 
 
-async def _preview(visit: Visit, typed: Typed) -> Preview:
+async def _build_preview(visit: Visit, typed: TypedSchedule) -> RunPreview:
     timing = visit.services.schedules.timing
     try:
-        times = times_of(visit, typed)
+        times = parse_schedule_times(visit, typed)
         if times.recurrence.kind is RecurrenceKind.INACTIVE:
-            return Preview(on_demand=True)
-        due = await visit.services.schedules.preview(times.recurrence, UPCOMING, ends_at=times.ends_at)
+            return RunPreview(on_demand=True)
+        due = await visit.services.schedules.preview_times(times.recurrence, MAX_UPCOMING_RUNS, ends_at=times.ends_at)
     except UserError as error:
-        return Preview(problems={error.field or "cron": visit.tell_error(error)})
-    zone = timing.zone(times.recurrence)
-    return Preview(times=due_times(due, zone, visit.words.code), zone=str(zone))
+        return RunPreview(problems={error.field or "cron": visit.translate_error(error)})
+    zone = timing.resolve_zone(times.recurrence)
+    return RunPreview(times=build_due_times(due, zone, visit.words.code), zone=str(zone))
 
 
-async def _check(visit: Visit, typed: Typed, schedule: Schedule | None) -> Checked:
-    """The file of a schedule that was not touched may have secrets, which are not here to be checked."""
-    if schedule is not None and schedule.job.secrets and same_text(typed.text, schedule.source):
-        return Checked(verdict=KEPT, name=schedule.name, group=schedule.group)
-    return await check(visit, typed.text, typed.group)
+async def _check_file(visit: Visit, typed: TypedSchedule, schedule: Schedule | None) -> FileCheck:
+    """Check the file, unless it is unchanged: its secrets are not available here."""
+    if schedule is not None and schedule.job.secrets and is_same_text(typed.text, schedule.source):
+        return FileCheck(verdict=UNCHANGED, name=schedule.name, group=schedule.group)
+    return await check_job_file(visit, typed.text, typed.group)
 
 
-async def _groups(visit: Visit, chosen: str) -> tuple[str, ...]:
-    """Where a job may be submitted to; with the one that it is in."""
-    known = [group.name for group in await visit.services.groups.list(visit.who)]
-    mine = {name for name in known if may(visit.who, Verb.SUBMIT_JOB, name)}
+async def _list_group_choices(visit: Visit, chosen: str) -> tuple[str, ...]:
+    """Return the groups that the user can submit to, and the current one."""
+    known = [group.name for group in await visit.services.groups.list(visit.current_actor)]
+    mine = {name for name in known if has_permission(visit.current_actor, Permission.SUBMIT_JOB, name)}
     return tuple(sorted(mine | ({chosen} if chosen in known else set())))
 
 
-# -- what is wrong with it
+# -- problems
 
 
-def _placed(visit: Visit, error: UserError | None) -> tuple[dict[str, str], str, str]:
-    """Problems by field; else one for the top of the form, with its hint."""
+def _sort_problems(visit: Visit, error: UserError | None) -> tuple[dict[str, str], str, str]:
+    """Return problems by field, or one problem and its hint for the top of the form."""
     if error is None:
         return {}, "", ""
     if isinstance(error, InvalidJob):
-        return {"text": visit.say("The job file has mistakes: see below it.")}, "", ""
+        return {"text": visit.translate_text("The job file has errors. See the list below it.")}, "", ""
     if error.field in FIELDS:
-        return {error.field: visit.tell_error(error)}, "", ""
-    return {}, visit.tell(error.message), visit.tell(error.hint or "")
+        return {error.field: visit.translate_error(error)}, "", ""
+    return {}, visit.translate_message(error.message), visit.translate_message(error.hint or "")
 
 
 routes = [
-    page("/schedules/new", show_new),
-    act("/schedules/new", post_new),
-    page("/schedules/preview", show_preview),
-    act("/schedules/check", check_text),
-    page("/schedules/{id}/edit", show_edit),
-    act("/schedules/{id}/edit", post_edit),
+    build_page_route("/schedules/new", show_new_schedule),
+    build_form_route("/schedules/new", submit_new_schedule),
+    build_page_route("/schedules/preview", show_preview),
+    build_form_route("/schedules/check", check_schedule_file),
+    build_page_route("/schedules/{id}/edit", show_schedule_form),
+    build_form_route("/schedules/{id}/edit", submit_schedule_form),
 ]

@@ -1,4 +1,4 @@
-"""Recurring jobs: the list, one of them with its history, and what can be done with them."""
+"""Schedules: the list, the page of one with its history, and actions."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from urllib.parse import quote, urlencode
 
 from starlette.responses import Response
 
-from holdfast.core.schedule import Run, ScheduleOrder, ScheduleQuery
+from holdfast.core.schedule import ScheduleOrder, ScheduleQuery, ScheduleRun
 
 from ..forms import Form
-from ..routes import act, page
-from ..schedule_views import DueTime, ScheduleView, next_runs, view_of
-from ..visit import Visit, own_path
+from ..routes import build_form_route, build_page_route
+from ..schedule_views import DueTime, ScheduleView, build_schedule_view, list_next_runs
+from ..visit import Visit, sanitize_path
 
-PAGE = 25  # schedules
-RUNS = 20  # of the history, on one page
+SCHEDULES_PER_PAGE = 25  # schedules
+RUNS_PER_PAGE = 20  # of the history
 MAX_FILTER_LENGTH = 200
-MAX_PAGES = 1_000_000 // PAGE
-ORDERS = {  # as a column is asked for -> what it sorts by, and whether it begins with the greatest
+MAX_PAGES = 1_000_000 // SCHEDULES_PER_PAGE
+SORT_COLUMNS = {  # column -> sort order, and whether it is descending by default
     "name": (ScheduleOrder.NAME, False),
     "group": (ScheduleOrder.GROUP, False),
     "next": (ScheduleOrder.NEXT_RUN, False),
@@ -29,8 +29,8 @@ ORDERS = {  # as a column is asked for -> what it sorts by, and whether it begin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sorting:
-    """A column's link, and which way it sorts now."""
+class SortLink:
+    """The link of a column and its current direction."""
 
     href: str
     aria: str  # ascending, descending or none
@@ -38,38 +38,32 @@ class Sorting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulesPage:
+    options: ListOptions
     items: tuple[ScheduleView, ...]
-    total: int
-    groups: tuple[str, ...]  # to choose from
+    groups: tuple[str, ...]  # choices
+    sorting: dict[str, SortLink]
+    pages: int
+    previous: str  # address; empty: none
+    next: str
+    here: str  # this address, to return to
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOptions:
+    """The options of the URL."""
+
     group: str
     mine: bool
     text: str
     order: str
     reverse: bool
-    sorting: dict[str, Sorting]
-    number: int  # of this page, from 1
-    pages: int
-    previous: str  # address; empty when there is none
-    following: str
-    here: str  # this very address, to come back to
+    number: int  # of the page, from 1
 
     @property
     def filtered(self) -> bool:
         return bool(self.group or self.mine or self.text)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """What an address asks for."""
-
-    group: str
-    mine: bool
-    text: str
-    order: str
-    reverse: bool
-    number: int
-
-    def address(self, **changes: object) -> str:
+    def build_address(self, **changes: object) -> str:
         values = {
             "group": self.group,
             "mine": "on" if self.mine else "",
@@ -84,136 +78,136 @@ class Choice:
 
 
 async def show_schedules(visit: Visit) -> Response:
-    choice = _choice(visit)
-    by, descending = ORDERS[choice.order]
+    options = _parse_list_options(visit)
+    by, descending = SORT_COLUMNS[options.order]
     query = ScheduleQuery(
-        groups=(choice.group,) if choice.group else None,
-        user=visit.who.name if choice.mine else None,
-        text=choice.text or None,
+        groups=(options.group,) if options.group else None,
+        user=visit.current_actor.name if options.mine else None,
+        text=options.text or None,
         order=by,
-        descending=descending != choice.reverse,
-        offset=(choice.number - 1) * PAGE,
-        limit=PAGE,
+        descending=descending != options.reverse,
+        offset=(options.number - 1) * SCHEDULES_PER_PAGE,
+        limit=SCHEDULES_PER_PAGE,
     )
     services = visit.services
-    found = await services.schedules.list(visit.who, query)
-    last = await services.schedules.newest_runs(visit.who, found.items)
-    items = tuple(view_of(each, services, visit.who, last.get(each.id)) for each in found.items)
-    shown = await _list_page(visit, choice, items, found.total)
-    return await visit.show("schedules/_list.html" if visit.wants_part else "schedules/list.html", shown)
+    found = await services.schedules.list(visit.current_actor, query)
+    last = await services.schedules.load_newest_runs(visit.current_actor, found.items)
+    items = tuple(build_schedule_view(each, services, visit.current_actor, last.get(each.id)) for each in found.items)
+    shown = await _build_list_page(visit, options, items, found.total)
+    return await visit.respond("schedules/_list.html" if visit.wants_part else "schedules/list.html", shown)
 
 
-async def _list_page(visit: Visit, choice: Choice, items: tuple[ScheduleView, ...], total: int) -> SchedulesPage:
-    number, pages = choice.number, max(1, -(-total // PAGE))
-    groups = [group.name for group in await visit.services.groups.list(visit.who)]
+async def _build_list_page(
+    visit: Visit, options: ListOptions, items: tuple[ScheduleView, ...], total: int
+) -> SchedulesPage:
+    number, pages = options.number, max(1, -(-total // SCHEDULES_PER_PAGE))
+    groups = [group.name for group in await visit.services.groups.list(visit.current_actor)]
     return SchedulesPage(
+        options=options,
         items=items,
-        total=total,
-        groups=tuple(sorted({*groups, *([choice.group] if choice.group else ())})),
-        group=choice.group,
-        mine=choice.mine,
-        text=choice.text,
-        order=choice.order,
-        reverse=choice.reverse,
-        sorting={name: _sorting(choice, name) for name in ORDERS},
-        number=number,
+        groups=tuple(sorted({*groups, *([options.group] if options.group else ())})),
+        sorting={name: _build_sort_link(options, name) for name in SORT_COLUMNS},
         pages=pages,
-        previous=choice.address(page=min(number - 1, pages)) if number > 1 else "",
-        following=choice.address(page=number + 1) if number < pages else "",
-        here=choice.address(),
+        previous=options.build_address(page=min(number - 1, pages)) if number > 1 else "",
+        next=options.build_address(page=number + 1) if number < pages else "",
+        here=options.build_address(),
     )
 
 
-def _choice(visit: Visit) -> Choice:
-    """Whatever an address may hold that we did not write is as if it was not there."""
-    given = visit.request.query_params
-    order = given.get("order", "")
-    return Choice(
-        group=given.get("group", "")[:MAX_FILTER_LENGTH],
-        mine=bool(given.get("mine")),
-        text=given.get("text", "").strip()[:MAX_FILTER_LENGTH],
-        order=order if order in ORDERS else "updated",
-        reverse=bool(given.get("reverse")),
-        number=visit.number("page", MAX_PAGES) or 1,
+def _parse_list_options(visit: Visit) -> ListOptions:
+    """Parse the options; invalid ones are ignored."""
+    query = visit.query
+    order = query.get("order", "")
+    return ListOptions(
+        group=query.get("group", "")[:MAX_FILTER_LENGTH],
+        mine=bool(query.get("mine")),
+        text=query.get("text", "").strip()[:MAX_FILTER_LENGTH],
+        order=order if order in SORT_COLUMNS else "updated",
+        reverse=bool(query.get("reverse")),
+        number=visit.get_query_integer("page", MAX_PAGES) or 1,
     )
 
 
-def _sorting(choice: Choice, column: str) -> Sorting:
-    here = choice.order == column
-    reverse = here and not choice.reverse
-    href = choice.address(order="" if column == "updated" else column, reverse="on" if reverse else "", page="")
-    descending = ORDERS[column][1] != choice.reverse
-    return Sorting(href=href, aria=("descending" if descending else "ascending") if here else "none")
+def _build_sort_link(options: ListOptions, column: str) -> SortLink:
+    here = options.order == column
+    reverse = here and not options.reverse
+    href = options.build_address(order="" if column == "updated" else column, reverse="on" if reverse else "", page="")
+    descending = SORT_COLUMNS[column][1] != options.reverse
+    return SortLink(href=href, aria=("descending" if descending else "ascending") if here else "none")
 
 
-# -- one of them
+# -- one schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulePage:
     view: ScheduleView
     next_runs: tuple[DueTime, ...]
-    runs: Sequence[Run]
-    older: int | None  # the history goes on before this one
-    newest: bool  # it begins here
+    runs: Sequence[ScheduleRun]
+    older: int | None  # start of the older history; None: there is none
+    newest: bool  # this is the newest part
 
 
 async def show_schedule(visit: Visit) -> Response:
-    id = visit.request.path_params["id"]
+    id = visit.path_params["id"]
     services = visit.services
-    schedule = await services.schedules.get(visit.who, id)
-    start = visit.number("before")
-    runs = await services.schedules.runs(visit.who, id, before=start, limit=RUNS + 1)
+    schedule = await services.schedules.get(visit.current_actor, id)
+    start = visit.get_query_integer("before")
+    runs = await services.schedules.list_runs(visit.current_actor, id, before=start, limit=RUNS_PER_PAGE + 1)
     found = SchedulePage(
-        view=view_of(schedule, services, visit.who, runs[0] if runs and start is None else None),
-        next_runs=await next_runs(services, schedule, visit.words.code),
-        runs=runs[:RUNS],
-        older=runs[RUNS - 1].seq if len(runs) > RUNS else None,
+        view=build_schedule_view(schedule, services, visit.current_actor, runs[0] if runs and start is None else None),
+        next_runs=await list_next_runs(services, schedule, visit.words.code),
+        runs=runs[:RUNS_PER_PAGE],
+        older=runs[RUNS_PER_PAGE - 1].seq if len(runs) > RUNS_PER_PAGE else None,
         newest=start is None,
     )
-    return await visit.show("schedules/_detail.html" if visit.wants_part else "schedules/detail.html", found)
+    return await visit.respond("schedules/_detail.html" if visit.wants_part else "schedules/detail.html", found)
 
 
-# -- doing something with it
+# -- actions
 
 
-async def run_now(visit: Visit, form: Form) -> Response:
-    id = visit.request.path_params["id"]
-    done = await visit.services.schedules.run_now(visit.who, id)
-    said = visit.say("{name} runs now, as the job {job}.", name=done.summary.name, job=done.summary.id)
-    warnings = [visit.say("Warning: {what}.", what=visit.tell(text).rstrip(".。")) for text in done.warnings]
-    return visit.go(_back(form, id), " ".join([said, *warnings]), link=f"/jobs/{done.summary.id}")
+async def run_schedule_now(visit: Visit, form: Form) -> Response:
+    id = visit.path_params["id"]
+    done = await visit.services.schedules.run_schedule_now(visit.current_actor, id)
+    message = visit.translate_text("{name} runs now as job {job}.", name=done.summary.name, job=done.summary.id)
+    warnings = [
+        visit.translate_text("Warning: {what}.", what=visit.translate_message(text).rstrip(".。"))
+        for text in done.warnings
+    ]
+    return visit.redirect(_get_return_path(form, id), " ".join([message, *warnings]), link=f"/jobs/{done.summary.id}")
 
 
-async def pause(visit: Visit, form: Form) -> Response:
-    found = await visit.services.schedules.pause(visit.who, visit.request.path_params["id"])
-    said = visit.say("{name} is paused: nothing runs until it is resumed.", name=found.name)
-    return visit.go(_back(form, found.id), said)
+async def pause_schedule(visit: Visit, form: Form) -> Response:
+    found = await visit.services.schedules.pause(visit.current_actor, visit.path_params["id"])
+    message = visit.translate_text("{name} is paused and does not run until it is resumed.", name=found.name)
+    return visit.redirect(_get_return_path(form, found.id), message)
 
 
-async def resume(visit: Visit, form: Form) -> Response:
-    found = await visit.services.schedules.resume(visit.who, visit.request.path_params["id"])
-    return visit.go(_back(form, found.id), visit.say("{name} goes on from its next time.", name=found.name))
+async def resume_schedule(visit: Visit, form: Form) -> Response:
+    found = await visit.services.schedules.resume(visit.current_actor, visit.path_params["id"])
+    message = visit.translate_text("{name} is resumed and runs at its next due time.", name=found.name)
+    return visit.redirect(_get_return_path(form, found.id), message)
 
 
-async def delete(visit: Visit, form: Form) -> Response:
-    found = await visit.services.schedules.delete(visit.who, visit.request.path_params["id"])
-    target = own_path(form.text("back", "/schedules"))
+async def delete_schedule(visit: Visit, form: Form) -> Response:
+    found = await visit.services.schedules.delete(visit.current_actor, visit.path_params["id"])
+    target = sanitize_path(form.get_text("back", "/schedules"))
     target = target if target.startswith("/schedules?") else "/schedules"
-    return visit.go(target, visit.say("{name} is deleted. Its jobs stay.", name=found.name))
+    return visit.redirect(target, visit.translate_text("{name} was deleted. Its jobs are kept.", name=found.name))
 
 
-def _back(form: Form, id: str) -> str:
-    """To where it was asked for: the list, as it was, or the schedule."""
-    target = own_path(form.text("back"))
+def _get_return_path(form: Form, id: str) -> str:
+    """Return the path of the list or schedule with the form."""
+    target = sanitize_path(form.get_text("back"))
     return target if target.startswith("/schedules") else f"/schedules/{quote(id, safe='')}"
 
 
 routes = [
-    page("/schedules", show_schedules),
-    page("/schedules/{id}", show_schedule),
-    act("/schedules/{id}/run", run_now),
-    act("/schedules/{id}/pause", pause),
-    act("/schedules/{id}/resume", resume),
-    act("/schedules/{id}/delete", delete),
+    build_page_route("/schedules", show_schedules),
+    build_page_route("/schedules/{id}", show_schedule),
+    build_form_route("/schedules/{id}/run", run_schedule_now),
+    build_form_route("/schedules/{id}/pause", pause_schedule),
+    build_form_route("/schedules/{id}/resume", resume_schedule),
+    build_form_route("/schedules/{id}/delete", delete_schedule),
 ]

@@ -1,4 +1,4 @@
-"""The settings in force, for admins. They are read at the start, so this page shows them and says how to change one."""
+"""The current settings, for admins. They are read at startup, so the page is read-only and shows how to change one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from holdfast.services.installation.configuration import SettingView
 
-from ..routes import page
+from ..routes import build_page_route
 from ..visit import Visit
 
 
@@ -23,19 +23,19 @@ class Section:
 class SettingsPage:
     file: str
     sections: tuple[Section, ...]
-    changed: int  # how many are not at their default
+    changed: int  # number of settings that differ from their default
 
 
 async def show_settings(visit: Visit) -> Response:
-    found = visit.services.configuration.in_force(visit.who)
+    found = visit.services.configuration.list_settings(visit.current_actor)
     sections = tuple(
         Section(name=name, settings=tuple(group))
         for name, group in groupby(found.settings, key=lambda setting: setting.section)
     )
     changed = sum(setting.source != "default" for setting in found.settings)
-    return await visit.show(
+    return await visit.respond(
         "settings/list.html", SettingsPage(file=str(found.file), sections=sections, changed=changed)
     )
 
 
-routes = [page("/admin/settings", show_settings, admin=True)]
+routes = [build_page_route("/admin/settings", show_settings, admin=True)]

@@ -1,4 +1,4 @@
-"""A terminal into a task that runs or is held. The page is a box; js/terminal.js opens the line and draws."""
+"""A terminal in a running or held task. js/terminal.js opens the WebSocket and draws it."""
 
 from __future__ import annotations
 
@@ -9,51 +9,50 @@ from starlette.responses import RedirectResponse, Response
 
 from holdfast.core.records import JobSummary
 
-from ..routes import page
-from ..visit import Visit, own_path
-from .job.inside import Inside, inside
+from ..routes import build_page_route
+from ..visit import Visit, sanitize_path
+from .job.inside import TaskAccess, build_task_access
 
-MAX_LENGTH = 300  # characters of a task's name
+MAX_NAME_LENGTH = 300  # characters of a task's name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminalPage:
     job: JobSummary
     task: str
-    tasks: tuple[str, ...]  # that can be entered
-    inside: Inside | None = None  # None in the part that is fetched again
+    tasks: tuple[str, ...]  # tasks with shell access
+    inside: TaskAccess | None = None  # None in the part that scripts reload
 
     @property
-    def line(self) -> str:
-        """Where the browser opens it."""
+    def websocket_path(self) -> str:
+        """The path of the WebSocket."""
         return f"/api/v1/jobs/{self.job.id}/tasks/{quote(self.task, safe='')}/exec"
 
 
 async def show_terminal(visit: Visit) -> Response:
-    """A script that looks again is told of the job alone: a line that is open stays."""
-    ref, task = visit.request.path_params["ref"], visit.request.query_params.get("task", "")[:MAX_LENGTH]
-    entering = visit.services.entering
+    """Show the page. A script that reloads gets only the state of the job: an open WebSocket is kept."""
+    ref, task = visit.path_params["ref"], visit.query.get("task", "")[:MAX_NAME_LENGTH]
     if visit.wants_part:
-        job = (await visit.services.jobs.record(visit.who, ref)).summary
-        found = TerminalPage(job=job, task=task, tasks=_names(visit, job, task))
-        return await visit.show("terminal/_head.html", found)
-    entrance = await entering.find(visit.who, ref, task or None)
-    if (ref, task) != (entrance.job.id, entrance.task):
-        address = f"/jobs/{entrance.job.id}/terminal?task={quote(entrance.task, safe='')}"
-        return RedirectResponse(own_path(address), 302)
+        job = (await visit.services.jobs.load_record(visit.current_actor, ref)).summary
+        found = TerminalPage(job=job, task=task, tasks=_list_tasks(visit, job, task))
+        return await visit.respond("terminal/_head.html", found)
+    target = await visit.services.task_access.find_target(visit.current_actor, ref, task or None)
+    if (ref, task) != (target.job.id, target.task):
+        address = f"/jobs/{target.job.id}/terminal?task={quote(target.task, safe='')}"
+        return RedirectResponse(sanitize_path(address), 302)
     found = TerminalPage(
-        job=entrance.job,
-        task=entrance.task,
-        tasks=_names(visit, entrance.job, entrance.task),
-        inside=inside(visit, entrance),
+        job=target.job,
+        task=target.task,
+        tasks=_list_tasks(visit, target.job, target.task),
+        inside=build_task_access(visit, target),
     )
-    return await visit.show("terminal/detail.html", found)
+    return await visit.respond("terminal/detail.html", found)
 
 
-def _names(visit: Visit, job: JobSummary, shown: str) -> tuple[str, ...]:
-    """With the one that is shown, which may have ended by now."""
-    names = [entrance.task for entrance in visit.services.entering.tasks_of(visit.who, job)]
+def _list_tasks(visit: Visit, job: JobSummary, shown: str) -> tuple[str, ...]:
+    """Return the tasks, including the shown one, which may have ended."""
+    names = [target.task for target in visit.services.task_access.list_job_targets(visit.current_actor, job)]
     return tuple(names if shown in names or not shown else [shown, *names])
 
 
-routes = [page("/jobs/{ref}/terminal", show_terminal)]
+routes = [build_page_route("/jobs/{ref}/terminal", show_terminal)]

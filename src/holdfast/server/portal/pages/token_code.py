@@ -1,4 +1,4 @@
-"""The code that `primehub config generate-token` asks for: shown to whoever is logged in, or logs in here."""
+"""The code for `primehub config generate-token`, shown after login."""
 
 from __future__ import annotations
 
@@ -7,42 +7,47 @@ from dataclasses import dataclass
 from starlette.responses import Response
 
 from holdfast.core.errors import NotLoggedIn
-from holdfast.services.refusals import TooManyRequests
+from holdfast.services.errors import TooManyRequests
 
-from ...auth import address_of
-from ...primehub.people.auth_flow import PAGES, TOKEN_NAME
-from ...sessions import device_of
+from ...auth import get_client_address
+from ...primehub.people.auth_flow import LOGIN_PATHS, TOKEN_NAME
+from ...sessions import read_device_cookie
 from ..forms import Form
-from ..routes import act, page
+from ..routes import build_form_route, build_page_route
 from ..visit import Visit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodePage:
-    action: str = PAGES[0]
-    user: str = ""  # as it was typed
+    action: str = LOGIN_PATHS[0]
+    user: str = ""  # as typed
     problem: str = ""
     code: str = ""
     token_name: str = TOKEN_NAME
 
 
-async def show_form(visit: Visit) -> Response:
-    return await visit.show("token_code.html", CodePage())
+async def show_code_form(visit: Visit) -> Response:
+    return await visit.respond("token_code.html", CodePage())
 
 
-async def give_code(visit: Visit, form: Form) -> Response:
-    codes, user = visit.services.codes, form.raw("username")
+async def show_code(visit: Visit, form: Form) -> Response:
+    codes, user = visit.services.codes, form.get_raw_text("username")
     if visit.actor is not None:
-        return await visit.show("token_code.html", CodePage(code=await codes.issue_for(visit.actor)))
+        return await visit.respond("token_code.html", CodePage(code=await codes.issue_actor_code(visit.actor)))
     try:
-        code = await codes.issue(user, form.raw("password"), address_of(visit.request), device=device_of(visit.request))
+        code = await codes.issue_token_code(
+            user,
+            form.get_raw_text("password"),
+            get_client_address(visit.request),
+            device=read_device_cookie(visit.request),
+        )
     except (NotLoggedIn, TooManyRequests) as error:
-        found = CodePage(user=user[:200], problem=visit.tell_error(error))
-        return await visit.show("token_code.html", found, 401 if isinstance(error, NotLoggedIn) else 429)
-    return await visit.show("token_code.html", CodePage(code=code, user=user[:200]))
+        found = CodePage(user=user[:200], problem=visit.translate_error(error))
+        return await visit.respond("token_code.html", found, 401 if isinstance(error, NotLoggedIn) else 429)
+    return await visit.respond("token_code.html", CodePage(code=code, user=user[:200]))
 
 
 routes = [
-    *(page(path, show_form, public=True) for path in PAGES),
-    *(act(path, give_code, public=True) for path in PAGES),
+    *(build_page_route(path, show_code_form, public=True) for path in LOGIN_PATHS),
+    *(build_form_route(path, show_code, public=True) for path in LOGIN_PATHS),
 ]

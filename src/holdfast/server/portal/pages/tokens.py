@@ -1,4 +1,4 @@
-"""One's own tokens: for programs, and the logins one has."""
+"""API tokens and logins of the user."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from starlette.responses import Response
 
 from holdfast.core.errors import Forbidden, UserError
 from holdfast.core.messages import msg
-from holdfast.services.people.access_tokens import Kind, kind_of
+from holdfast.services.people.access_tokens import TokenKind, get_token_kind
 
-from ...origin import origin_of
-from ...primehub.errors import GRAPHQL
+from ...origin import get_origin
+from ...primehub.errors import GRAPHQL_PATH
 from ..forms import Form
-from ..routes import act, page
-from ..token_rows import TokenRow, token_rows
+from ..routes import build_form_route, build_page_route
+from ..token_rows import TokenRow, list_token_rows, remove_token
 from ..visit import Visit
 
-LIFETIMES = (7, 30, 90, 365)  # days; and for ever
+LIFETIMES = (7, 30, 90, 365)  # days; or unlimited
 DEFAULT_LIFETIME = 90
 
 
@@ -43,68 +43,66 @@ class NewTokenPage:
 
 
 async def show_tokens(visit: Visit) -> Response:
-    return await visit.show("me/tokens.html", await _page(visit))
+    return await visit.respond("me/tokens.html", await _build_tokens_page(visit))
 
 
-async def _page(
+async def _build_tokens_page(
     visit: Visit, problems: Mapping[str, str] | None = None, name: str = "", lifetime: str = str(DEFAULT_LIFETIME)
 ) -> TokensPage:
-    rows, left = await token_rows(visit, visit.who.name)
+    rows, left = await list_token_rows(visit, visit.current_actor.name)
     return TokensPage(rows=rows, left_out=left, name=name, lifetime=lifetime, problems=problems or {})
 
 
-async def make_token(visit: Visit, form: Form) -> Response:
-    name, lifetime = form.text("name"), form.text("lifetime")
+async def create_token(visit: Visit, form: Form) -> Response:
+    name, lifetime = form.get_text("name"), form.get_text("lifetime")
     try:
-        made = await visit.services.tokens.create(visit.who, name=_named(name), expires_in=_length(lifetime))
+        made = await visit.services.tokens.create(
+            visit.current_actor, name=_validate_token_name(name), expires_in=_parse_lifetime(lifetime)
+        )
     except UserError as error:
-        problems = {error.field or "name": visit.tell_error(error)}
-        return await visit.show("me/tokens.html", await _page(visit, problems, name, lifetime), 400)
+        problems = {error.field or "name": visit.translate_error(error)}
+        return await visit.respond("me/tokens.html", await _build_tokens_page(visit, problems, name, lifetime), 400)
     shown = NewTokenPage(
-        name=made.token.name, text=made.text, origin=origin_of(visit.request), expires_at=made.token.expires_at
+        name=made.token.name, text=made.text, origin=get_origin(visit.request), expires_at=made.token.expires_at
     )
-    return await visit.show("me/new_token.html", shown)
+    return await visit.respond("me/new_token.html", shown)
 
 
-def _named(name: str) -> str:
+def _validate_token_name(name: str) -> str:
     if not name:
-        raise UserError(msg("Say what it is for"), field="name")
+        raise UserError(msg("Enter a description"), field="name")
     return name
 
 
-def _length(text: str) -> timedelta | None:
+def _parse_lifetime(text: str) -> timedelta | None:
     if text == "ever":
         return None
     if not text.isascii() or not text.isdigit() or not 0 < int(text[:6]) <= 3650:
-        raise UserError(msg("Choose how long it lasts"), field="lifetime")
+        raise UserError(msg("Choose an expiration"), field="lifetime")
     return timedelta(days=int(text[:6]))
 
 
-async def remove_token(visit: Visit, form: Form) -> Response:
-    """One's own alone, also for admins: those of others are on the pages about users."""
-    token_id = visit.request.path_params["id"]
-    mine = {token.id for token in await visit.services.tokens.list(visit.who, visit.who.name)}
-    if token_id in mine:
-        await visit.services.tokens.delete(visit.who, token_id)
-    return visit.go("/me/tokens", visit.say("It is worthless now."))
+async def remove_own_token(visit: Visit, form: Form) -> Response:
+    """Remove a token of the user, also for admins: tokens of others are on the admin pages."""
+    return await remove_token(visit, visit.current_actor.name, "/me/tokens")
 
 
-async def give_config(visit: Visit, form: Form) -> Response:
-    """What the primehub command reads, for a token that was just shown."""
-    text = form.raw("token")
-    token = await visit.services.tokens.which(text)
-    if token.user != visit.who.name or kind_of(token.id) is not Kind.API:
-        raise Forbidden(msg("This token is not yours"))
-    data = {"api-token": text, "endpoint": f"{origin_of(visit.request)}{GRAPHQL}"}
-    if visit.who.groups:
-        data["group"] = {"name": next(iter(sorted(visit.who.groups)))}  # type: ignore[assignment]
+async def download_config(visit: Visit, form: Form) -> Response:
+    """Download the configuration file of the primehub command for a new token."""
+    text = form.get_raw_text("token")
+    token = await visit.services.tokens.find_token(text)
+    if token.user != visit.current_actor.name or get_token_kind(token.id) is not TokenKind.API:
+        raise Forbidden(msg("This token belongs to another user"))
+    data = {"api-token": text, "endpoint": f"{get_origin(visit.request)}{GRAPHQL_PATH}"}
+    if visit.current_actor.groups:
+        data["group"] = {"name": next(iter(sorted(visit.current_actor.groups)))}  # type: ignore[assignment]
     headers = {"Content-Disposition": 'attachment; filename="config.json"'}
     return Response(json.dumps(data, indent=2, sort_keys=True) + "\n", headers=headers, media_type="application/json")
 
 
 routes = [
-    page("/me/tokens", show_tokens),
-    act("/me/tokens", make_token),
-    act("/me/tokens/config", give_config),
-    act("/me/tokens/{id}/remove", remove_token),
+    build_page_route("/me/tokens", show_tokens),
+    build_form_route("/me/tokens", create_token),
+    build_form_route("/me/tokens/config", download_config),
+    build_form_route("/me/tokens/{id}/remove", remove_own_token),
 ]

@@ -1,4 +1,4 @@
-"""For scripts: what the API said, in the visitor's language."""
+"""For scripts: messages of the API in the visitor's language."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import json
 from starlette.responses import JSONResponse, Response
 
 from holdfast.core.errors import UserError
-from holdfast.core.messages import Message, from_data
+from holdfast.core.messages import Message, message_from_data
 
-from ..routes import page
+from ..routes import build_page_route
 from ..visit import Visit
 
 MAX_DATA_LENGTH = 16_000  # characters of a message as JSON
 MAX_TEXT_LENGTH = 2000
 
 
-async def show_told(visit: Visit) -> Response:
-    """?message= and ?hint= of an error, as the API's `message_data` and `hint_data`, or as plain texts."""
-    query = visit.request.query_params
-    message, hint = (_read(query.get(name, "")) for name in ("message", "hint"))
-    return JSONResponse({"text": visit.tell_error(UserError(message, hint=hint or None))})
+async def show_translation(visit: Visit) -> Response:
+    """Translate ?message= and ?hint= of an error, given as `message_data` and `hint_data` or as plain text."""
+    query = visit.query
+    message, hint = (_parse_message(query.get(name, "")) for name in ("message", "hint"))
+    return JSONResponse({"text": visit.translate_error(UserError(message, hint=hint or None))})
 
 
-def _read(text: str) -> str:
+def _parse_message(text: str) -> str:
     try:
-        said = from_data(json.loads(text)) if text.startswith("{") and len(text) <= MAX_DATA_LENGTH else text
+        message = message_from_data(json.loads(text)) if text.startswith("{") and len(text) <= MAX_DATA_LENGTH else text
     except (ValueError, RecursionError):
-        said = text
-    return said if isinstance(said, Message) else said[:MAX_TEXT_LENGTH]
+        message = text
+    return message if isinstance(message, Message) else message[:MAX_TEXT_LENGTH]
 
 
-routes = [page("/told", show_told)]
+routes = [build_page_route("/translation", show_translation)]

@@ -1,4 +1,4 @@
-"""Images: those of the place, for admins; those of a group, for its admins too."""
+"""Images: of the installation, for admins; of a group, also for its admins."""
 
 from __future__ import annotations
 
@@ -7,153 +7,125 @@ from typing import Any
 from ariadne import MutationType, QueryType
 
 from holdfast.core.catalogue import ImageAlias, ImageKind, SecretKind
-from holdfast.core.errors import Conflict, NotFound
-from holdfast.services.catalogue.image_aliases import ImageAliasChange, may_keep
+from holdfast.core.errors import NotFound
+from holdfast.services.catalogue.image_aliases import ImageAliasChange, can_manage_aliases
 
-from ..errors import NOT_AUTH, NOT_FOUND, PhError, not_found, resource_exists
-from ..graphql.call import Call, Info, call_of
-from ..graphql.lists import show_all, show_page
-from ..people.relations import check_groups, keep_name, read_links, relink
-from .shapes import read_secret_id, show_image
+from ..errors import NOT_AUTH, PhError, build_missing_error, translate_conflict, translate_missing
+from ..graphql.call import Call, Info, get_call
+from ..graphql.lists import bind_lists
+from ..people.relations import apply_change, check_groups, check_name_unchanged, parse_links
+from .shapes import image_to_json, parse_secret_id
 
 Shape = dict[str, Any]
 
 query, mutation = QueryType(), MutationType()
 BINDABLES = (query, mutation)
 
-SEARCHED = ("name", "displayName", "description")
 
-
-# -- looking
+# -- queries
 
 
 @query.field("image")
 async def get_image(_: Any, info: Info, where: Shape) -> Shape | None:
-    call = call_of(info)
+    call = get_call(info)
     try:
-        return show_image(await call.services.image_aliases.get(call.actor, where["id"]))
+        return image_to_json(await call.services.image_aliases.get(call.actor, where["id"]))
     except NotFound:
         return None
 
 
-@query.field("images")
-async def list_images(
-    _: Any, info: Info, where: Shape | None = None, orderBy: Shape | None = None, mode: str | None = None
-) -> Any:
-    call = call_of(info)
-    return show_all(call, await _all(call, mode), where, orderBy, *SEARCHED)
-
-
-@query.field("imagesConnection")
-async def page_images(
-    _: Any,
-    info: Info,
-    where: Shape | None = None,
-    orderBy: Shape | None = None,
-    mode: str | None = None,
-    **paging: Any,
-) -> Shape:
-    call = call_of(info)
-    return show_page(call, await _all(call, mode), where, orderBy, paging, *SEARCHED)
-
-
-async def _all(call: Call, mode: str | None) -> list[Shape]:
-    """Those that whoever asks may see."""
-    found = await call.services.image_aliases.list(call.actor)
+async def _list_image_shapes(call: Call, args: Shape) -> list[Shape]:
+    """Return the images that the caller can see."""
+    found, mode = await call.services.image_aliases.list(call.actor), args.get("mode")
     if mode in ("SYSTEM_ONLY", "GROUP_ONLY"):
         found = [image for image in found if (image.owner is not None) is (mode == "GROUP_ONLY")]
-    return [show_image(image) for image in found]
+    return [image_to_json(image) for image in found]
 
 
-# -- changing
+bind_lists(query, "images", _list_image_shapes, "name", "displayName", "description")
+
+
+# -- mutations
 
 
 @mutation.field("createImage")
 async def create_image(_: Any, info: Info, data: Shape) -> Shape:
-    call, links, owner = call_of(info), read_links(data), data.get("groupName") or None
-    _need_keeper(call, owner)
-    given = read_fields(data)
+    call, links, owner = get_call(info), parse_links(data), data.get("groupName") or None
+    _require_owner_admin(call, owner)
+    given = parse_image_fields(data)
     if not given.get("url"):
-        raise PhError("An image needs a url: the name by which it was imported, or that of a registry")
-    made = ImageAlias(
+        raise PhError("An image needs a url: the name of an imported image or of one in a registry")
+    image = ImageAlias(
         name=data["name"], **given, owner=owner, everyone=bool(links.everyone), groups=tuple(links.connect)
     )
-    try:
-        return show_image(await call.services.image_aliases.create(call.actor, made))
-    except Conflict:
-        raise resource_exists() from None
+    with translate_conflict():
+        return image_to_json(await call.services.image_aliases.create(call.actor, image))
 
 
 @mutation.field("updateImage")
 async def update_image(_: Any, info: Info, data: Shape, where: Shape) -> Shape:
-    call, images, name = call_of(info), call_of(info).services.image_aliases, where["id"]
-    before = await _need(call, name)
-    keep_name(data, "name", name)
+    call, name = get_call(info), where["id"]
+    before = await _find_own_image(call, name)
+    check_name_unchanged(data, "name", name)
     if (data.get("groupName") or before.owner) != before.owner:
-        raise PhError(f"{name} cannot be given to another group. Make a new image there.")
-    links, given = read_links(data), read_fields(data)
+        raise PhError(f"{name} cannot be moved to another group. Create a new image there.")
+    links, given = parse_links(data), parse_image_fields(data)
     await check_groups(call, list(links.connect))
-    if links.everyone is not None and links.everyone != before.everyone:
-        given["everyone"] = links.everyone
-    if given:
-        await images.change(call.actor, name, ImageAliasChange(**given))
-    await relink(call, images, name, before.groups, links)
-    return show_image(await _need(call, name))
+    await apply_change(call, call.services.image_aliases, before, ImageAliasChange, given, links)
+    return image_to_json(await _find_own_image(call, name))
 
 
 @mutation.field("deleteImage")
 async def delete_image(_: Any, info: Info, where: Shape) -> Shape:
-    call = call_of(info)
-    found = await _need(call, where["id"])
+    call = get_call(info)
+    found = await _find_own_image(call, where["id"])
     await call.services.image_aliases.delete(call.actor, found.name)
-    return show_image(found)
+    return image_to_json(found)
 
 
-async def _need(call: Call, name: str) -> ImageAlias:
-    """One that whoever asks may change."""
-    try:
+async def _find_own_image(call: Call, name: str) -> ImageAlias:
+    """Return an image that the caller can change."""
+    with translate_missing("images", name):
         found = await call.services.image_aliases.get(call.actor, name)
-    except NotFound:
-        raise not_found("images", name) from None
-    _need_keeper(call, found.owner)
+    _require_owner_admin(call, found.owner)
     return found
 
 
-def _need_keeper(call: Call, owner: str | None) -> None:
-    if not may_keep(call.actor, owner):
+def _require_owner_admin(call: Call, owner: str | None) -> None:
+    if not can_manage_aliases(call.actor, owner):
         raise PhError("Not authorise", NOT_AUTH)
 
 
-# -- reading what was sent
+# -- input
 
 
-def read_fields(data: Shape) -> Shape:
-    """What is given, under our names. Null leaves it as it was, but for the secret, which it takes away."""
+def parse_image_fields(data: Shape) -> Shape:
+    """Return the given fields, with our names. Null changes nothing, except that it removes the secret."""
     if data.get("imageSpec") is not None:
         raise PhError(
-            "Holdfast builds no images. Build it elsewhere, import it, and give its url in place of imageSpec."
+            "Building images is not supported. Build and import the image, and set its url instead of imageSpec."
         )
     found = {name: data[key] for key, name in _FIELDS.items() if data.get(key) is not None}
     if data.get("type") is not None:
-        found["kind"] = _kind(data["type"])
+        found["kind"] = _parse_image_kind(data["type"])
     if "useImagePullSecret" in data:
-        found["pull_secret"] = _pull_secret(data["useImagePullSecret"])
+        found["pull_secret"] = _parse_pull_secret(data["useImagePullSecret"])
     return found
 
 
-def _kind(text: str) -> ImageKind:
+def _parse_image_kind(text: str) -> ImageKind:
     try:
         return ImageKind(text)
     except ValueError:
-        raise PhError(f"type is cpu, gpu or both, not {text[:50]!r}") from None
+        raise PhError(f"type must be cpu, gpu or both, not {text[:50]!r}") from None
 
 
-def _pull_secret(id: str | None) -> str | None:
+def _parse_pull_secret(id: str | None) -> str | None:
     if not id:
         return None
-    name = read_secret_id(id, SecretKind.REGISTRY)
+    name = parse_secret_id(id, SecretKind.REGISTRY)
     if name is None:
-        raise PhError(f"There is no secret {id[:100]} to pull images with", NOT_FOUND)
+        raise build_missing_error("Image pull secret", id)
     return name
 
 

@@ -1,4 +1,4 @@
-"""Instance types, for admins. Members see those of their groups with these."""
+"""Instance types, for admins. Members see those of their groups through the group."""
 
 from __future__ import annotations
 
@@ -8,108 +8,87 @@ from typing import Any
 from ariadne import MutationType, QueryType
 
 from holdfast.core.catalogue import InstanceType
-from holdfast.core.errors import Conflict, NotFound
+from holdfast.core.errors import NotFound
 from holdfast.core.job import GIB
 from holdfast.services.catalogue.instance_types import InstanceTypeChange
 
-from ..errors import PhError, not_found, resource_exists
-from ..graphql.call import Call, Info, call_of
-from ..graphql.lists import show_all, show_page
-from ..graphql.scalars import size_in_bytes
-from ..people.relations import check_groups, keep_name, need_admin, read_links, relink
-from .sizes import show_type
+from ..errors import PhError, translate_conflict, translate_missing
+from ..graphql.call import Call, Info, get_call
+from ..graphql.lists import bind_lists
+from ..graphql.scalars import gigabytes_to_bytes
+from ..people.relations import apply_change, check_groups, check_name_unchanged, parse_links, require_admin
+from .instance_type_shapes import type_to_json
 
 Shape = dict[str, Any]
 
 query, mutation = QueryType(), MutationType()
 BINDABLES = (query, mutation)
 
-SEARCHED = ("name", "displayName", "description")
 
-
-# -- looking
+# -- queries
 
 
 @query.field("instanceType")
 async def get_type(_: Any, info: Info, where: Shape) -> Shape | None:
-    call = call_of(info)
-    need_admin(call)
+    call = get_call(info)
+    require_admin(call)
     try:
-        return show_type(await call.services.instance_types.get(call.actor, where["id"]))
+        return type_to_json(await call.services.instance_types.get(call.actor, where["id"]))
     except NotFound:
         return None
 
 
-@query.field("instanceTypes")
-async def list_types(_: Any, info: Info, where: Shape | None = None, orderBy: Shape | None = None) -> Any:
-    call = call_of(info)
-    return show_all(call, await _all(call), where, orderBy, *SEARCHED)
+async def _list_type_shapes(call: Call, args: Shape) -> list[Shape]:
+    require_admin(call)
+    return [type_to_json(each) for each in await call.services.instance_types.list(call.actor)]
 
 
-@query.field("instanceTypesConnection")
-async def page_types(
-    _: Any, info: Info, where: Shape | None = None, orderBy: Shape | None = None, **paging: Any
-) -> Shape:
-    call = call_of(info)
-    return show_page(call, await _all(call), where, orderBy, paging, *SEARCHED)
+bind_lists(query, "instanceTypes", _list_type_shapes, "name", "displayName", "description")
 
 
-async def _all(call: Call) -> list[Shape]:
-    need_admin(call)
-    return [show_type(each) for each in await call.services.instance_types.list(call.actor)]
-
-
-# -- changing
+# -- mutations
 
 
 @mutation.field("createInstanceType")
 async def create_type(_: Any, info: Info, data: Shape) -> Shape:
-    call = call_of(info)
-    need_admin(call)
-    links, size = read_links(data), {"cpu": 1.0, "memory": GIB, **read_fields(data)}
-    made = InstanceType(name=data["name"], **size, everyone=bool(links.everyone), groups=tuple(links.connect))
-    try:
-        return show_type(await call.services.instance_types.create(call.actor, made))
-    except Conflict:
-        raise resource_exists() from None
+    call = get_call(info)
+    require_admin(call)
+    links, size = parse_links(data), {"cpu": 1.0, "memory": GIB, **parse_type_fields(data)}
+    type = InstanceType(name=data["name"], **size, everyone=bool(links.everyone), groups=tuple(links.connect))
+    with translate_conflict():
+        return type_to_json(await call.services.instance_types.create(call.actor, type))
 
 
 @mutation.field("updateInstanceType")
 async def update_type(_: Any, info: Info, data: Shape, where: Shape) -> Shape:
-    call, types, name = call_of(info), call_of(info).services.instance_types, where["id"]
-    before = await _need(call, name)
-    keep_name(data, "name", name)
-    links, given = read_links(data), read_fields(data)
+    call, name = get_call(info), where["id"]
+    before = await _find_type(call, name)
+    check_name_unchanged(data, "name", name)
+    links, given = parse_links(data), parse_type_fields(data)
     await check_groups(call, list(links.connect))
-    if links.everyone is not None and links.everyone != before.everyone:
-        given["everyone"] = links.everyone
-    if given:
-        await types.change(call.actor, name, InstanceTypeChange(**given))
-    await relink(call, types, name, before.groups, links)
-    return show_type(await _need(call, name))
+    await apply_change(call, call.services.instance_types, before, InstanceTypeChange, given, links)
+    return type_to_json(await _find_type(call, name))
 
 
 @mutation.field("deleteInstanceType")
 async def delete_type(_: Any, info: Info, where: Shape) -> Shape:
-    call = call_of(info)
-    found = await _need(call, where["id"])
+    call = get_call(info)
+    found = await _find_type(call, where["id"])
     await call.services.instance_types.delete(call.actor, found.name)
-    return show_type(found)
+    return type_to_json(found)
 
 
-async def _need(call: Call, name: str) -> InstanceType:
-    need_admin(call)
-    try:
+async def _find_type(call: Call, name: str) -> InstanceType:
+    require_admin(call)
+    with translate_missing("instancetypes", name):
         return await call.services.instance_types.get(call.actor, name)
-    except NotFound:
-        raise not_found("instancetypes", name) from None
 
 
-# -- reading what was sent
+# -- input
 
 
-def read_fields(data: Shape) -> Shape:
-    """What is given, under our names. Null takes a request back, and leaves the rest as it was."""
+def parse_type_fields(data: Shape) -> Shape:
+    """Return the given fields, with our names. Null removes a request, and changes nothing else."""
     found = {name: read(data[key]) for key, (name, read) in _FIELDS.items() if data.get(key) is not None}
     for key, name in (("cpuRequest", "cpu_request"), ("memoryRequest", "memory_request")):
         if key in data and data[key] is None:
@@ -117,18 +96,18 @@ def read_fields(data: Shape) -> Shape:
     return found
 
 
-def _tolerations(given: Shape) -> tuple[Shape, ...]:
-    """Equal unless they say otherwise, as in Kubernetes."""
-    return tuple({"operator": "Equal", **_told(each)} for each in given.get("set") or ())
+def _parse_tolerations(given: Shape) -> tuple[Shape, ...]:
+    """Return tolerations; the default operator is Equal, as in Kubernetes."""
+    return tuple({"operator": "Equal", **_toleration_to_json(each)} for each in given.get("set") or ())
 
 
-def _told(toleration: Shape) -> Shape:
+def _toleration_to_json(toleration: Shape) -> Shape:
     return {key: value for key, value in toleration.items() if value is not None}
 
 
-def _labels(given: Any) -> Shape:
+def _parse_labels(given: Any) -> Shape:
     if not isinstance(given, dict):
-        raise PhError('nodeSelector is made of labels and their values, such as {"gpu": "v100"}')
+        raise PhError('nodeSelector must be an object of labels and values, such as {"gpu": "v100"}')
     return given
 
 
@@ -136,11 +115,11 @@ _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "displayName": ("display_name", str),
     "description": ("description", str),
     "cpuLimit": ("cpu", float),
-    "memoryLimit": ("memory", size_in_bytes),
+    "memoryLimit": ("memory", gigabytes_to_bytes),
     "gpuLimit": ("gpu", int),
     "gpuResourceName": ("gpu_resource", str),
     "cpuRequest": ("cpu_request", float),
-    "memoryRequest": ("memory_request", size_in_bytes),
-    "tolerations": ("tolerations", _tolerations),
-    "nodeSelector": ("node_selector", _labels),
+    "memoryRequest": ("memory_request", gigabytes_to_bytes),
+    "tolerations": ("tolerations", _parse_tolerations),
+    "nodeSelector": ("node_selector", _parse_labels),
 }

@@ -1,27 +1,122 @@
-"""Secrets, by what they are called: what they keep is never told."""
+"""Secrets: queries, and mutations for admins. Their values are write-only."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ariadne import QueryType
+from ariadne import MutationType, QueryType
 
-from holdfast.core.catalogue import SecretKind
+from holdfast.core.catalogue import Secret, SecretKind
+from holdfast.core.errors import NotFound
+from holdfast.services.catalogue.secrets import SecretChange
+from holdfast.services.people.groups import UNSET
 
-from ..graphql.call import Info, call_of
-from .shapes import show_secret
+from ..errors import PhError, build_missing_error, translate_conflict
+from ..graphql.call import Call, Info, get_call
+from ..graphql.lists import page_nodes
+from ..graphql.paging import build_numbered_page, has_cursor
+from ..people.relations import require_admin
+from .shapes import SECRET_TYPES, parse_secret_id, secret_to_json
 
 Shape = dict[str, Any]
 
-query = QueryType()
-BINDABLES = (query,)
+query, mutation = QueryType(), MutationType()
+BINDABLES = (query, mutation)
+
+SECRET_KINDS = {type: kind for kind, type in SECRET_TYPES.items()}
+VALUE_FIELDS = {SecretKind.OPAQUE: "secret", SecretKind.REGISTRY: "password"}
+
+
+@query.field("secret")
+async def get_secret(_: Any, info: Info, where: Shape) -> Shape:
+    """Return a secret. Clients read its fields without a null check, so a missing one is an error."""
+    return secret_to_json(await _find_secret(get_call(info), where["id"]))
 
 
 @query.field("secrets")
 async def list_secrets(_: Any, info: Info, where: Shape | None = None) -> list[Shape]:
-    call = call_of(info)
+    call = get_call(info)
+    found = await _list_secret_shapes(call, where)
+    call.spend_rows(len(found))
+    return found
+
+
+@query.field("secretsConnection")
+async def page_secrets(_: Any, info: Info, where: Shape | None = None, **paging: Any) -> Shape:
+    """Return a page of secrets; without a page number all of them, because clients send one request only."""
+    call = get_call(info)
+    require_admin(call)
+    nodes = await _list_secret_shapes(call, where)
+    if paging.get("page") is not None or has_cursor(paging):
+        return page_nodes(call, nodes, None, None, paging)
+    call.spend_rows(len(nodes))
+    return build_numbered_page(nodes, page=1, total=1)
+
+
+async def _list_secret_shapes(call: Call, where: Shape | None) -> list[Shape]:
     found = await call.services.secrets.list(call.actor)
     if (where or {}).get("ifDockerConfigJson"):
         found = [secret for secret in found if secret.kind is SecretKind.REGISTRY]
-    call.spend(len(found))
-    return [show_secret(secret) for secret in found]
+    return [secret_to_json(secret) for secret in found]
+
+
+@mutation.field("createSecret")
+async def create_secret(_: Any, info: Info, data: Shape) -> Shape:
+    call, kind = get_call(info), SECRET_KINDS[data["type"]]
+    require_admin(call)
+    secret = Secret(
+        name=data["name"],
+        display_name=data.get("displayName") or "",
+        kind=kind,
+        registry_host=data.get("registryHost") or "",
+        username=data.get("username") or "",
+    )
+    value = _require_value(kind, data.get(VALUE_FIELDS[kind]))
+    with translate_conflict():
+        return secret_to_json(await call.services.secrets.create(call.actor, secret, value))
+
+
+@mutation.field("updateSecret")
+async def update_secret(_: Any, info: Info, data: Shape, where: Shape) -> Shape:
+    call = get_call(info)
+    require_admin(call)
+    found = await _find_secret(call, where["id"])
+    if data.get("type") not in (None, SECRET_TYPES[found.kind]):
+        raise PhError("The type of a secret cannot be changed")
+    given = {name: data[key] for key, name in _FIELDS.items() if data.get(key) is not None}
+    value = data.get(VALUE_FIELDS[found.kind])
+    change = SecretChange(**given, value=UNSET if value is None else _require_value(found.kind, value))
+    return secret_to_json(await call.services.secrets.change(call.actor, found.name, change))
+
+
+@mutation.field("deleteSecret")
+async def delete_secret(_: Any, info: Info, where: Shape) -> Shape:
+    call = get_call(info)
+    require_admin(call)
+    found = await _find_secret(call, where["id"])
+    await call.services.secrets.delete(call.actor, found.name)
+    return secret_to_json(found)
+
+
+def _require_value(kind: SecretKind, value: str | None) -> str:
+    if value is None or not value.strip():
+        raise PhError(f"`{VALUE_FIELDS[kind]}` is empty: it must contain the secret value")
+    return value
+
+
+async def _find_secret(call: Call, id: str) -> Secret:
+    """Return a secret: any for admins, those for pulling images for others."""
+    for kind in SecretKind:
+        name = parse_secret_id(id, kind)
+        if name is None:
+            continue
+        try:
+            found = await call.services.secrets.get(call.actor, name)
+        except NotFound:
+            break
+        if found.kind is kind:
+            return found
+    raise build_missing_error("Secret", id)
+
+
+_FIELDS = {"displayName": "display_name", "registryHost": "registry_host", "username": "username"}

@@ -1,5 +1,5 @@
-"""Images, volumes and secrets as PrimeHub shows them; `sizes` has instance types. Their ids are their names, but for
-secrets, whose ids begin with what they are for."""
+"""Images, volumes and secrets in PrimeHub's shapes; instance types are in `instance_type_shapes`. Their IDs are their
+names, except that the IDs of secrets have a prefix for their purpose."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECRET_PREFIXES = {SecretKind.OPAQUE: "gitsync-secret-", SecretKind.REGISTRY: "i
 SECRET_TYPES = {SecretKind.OPAQUE: "opaque", SecretKind.REGISTRY: "kubernetes"}
 
 
-def show_image(image: ImageAlias) -> Shape:
+def image_to_json(image: ImageAlias) -> Shape:
     pull_secret = None if image.pull_secret is None else SECRET_PREFIXES[SecretKind.REGISTRY] + image.pull_secret
     gpu_url = (image.gpu_url or image.url) if image.kind is ImageKind.BOTH else image.url
     spec = {
@@ -38,8 +38,8 @@ def show_image(image: ImageAlias) -> Shape:
     }
 
 
-def show_volume(volume: Dataset, *, group: str | None = None, paths: bool = True) -> Shape:
-    """`group`: the one it is listed in, whose jobs may or may not write it. `paths`: say where it lies here."""
+def volume_to_json(volume: Dataset, *, group: str | None = None, paths: bool = True) -> Shape:
+    """Return a volume. `group`: the group it is listed in, for its write permission. `paths`: include its path."""
     data = volume.data
     type = VOLUME_TYPES.get(volume.kind, volume.kind)
     secret = data.get("secret")
@@ -51,7 +51,7 @@ def show_volume(volume: Dataset, *, group: str | None = None, paths: bool = True
         "type": type,
         "url": data.get("url"),
         "pvProvisioning": "auto" if type == "pv" else None,
-        "volumeSize": _whole(data.get("size")),
+        "volumeSize": _to_graphql_int(data.get("size")),
         "nfsServer": data.get("server"),
         "nfsPath": data.get("path") if type == "nfs" else None,
         "hostPath": volume.path if paths and type == "hostPath" else None,
@@ -64,18 +64,18 @@ def show_volume(volume: Dataset, *, group: str | None = None, paths: bool = True
     }
 
 
-def _whole(size: str | None) -> int | None:
-    """None: more than GraphQL can say."""
+def _to_graphql_int(size: str | None) -> int | None:
+    """Return a size as an integer; None if it is too large for GraphQL."""
     return int(size) if size and len(size) < 10 else None
 
 
-def read_secret_id(id: str, kind: SecretKind) -> str | None:
-    """The name in an id; None: it is not that of a secret of this kind."""
+def parse_secret_id(id: str, kind: SecretKind) -> str | None:
+    """Return the name in an ID; None if it is not that of a secret of this kind."""
     prefix = SECRET_PREFIXES[kind]
     return id.removeprefix(prefix) if id.startswith(prefix) else None
 
 
-def show_secret(secret: Secret) -> Shape:
+def secret_to_json(secret: Secret) -> Shape:
     return {
         "id": SECRET_PREFIXES[secret.kind] + secret.name,
         "name": secret.name,

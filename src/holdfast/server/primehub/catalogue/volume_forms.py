@@ -1,4 +1,4 @@
-"""What clients send of a volume -> a dataset. What Holdfast does not do as PrimeHub did is refused, not passed over."""
+"""Converts a volume from clients to a dataset. Unsupported features are rejected, not ignored."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from holdfast.core.records import Dataset
 from holdfast.services.datasets import kinds
 from holdfast.services.datasets.service import DatasetChange
 
-from ..errors import NOT_FOUND, PhError
-from ..people.relations import Links
-from .shapes import VOLUME_TYPES, read_secret_id
+from ..errors import PhError, build_missing_error
+from ..people.relations import GroupLinkChanges
+from .shapes import VOLUME_TYPES, parse_secret_id
 
 Shape = dict[str, Any]
 
-KINDS = {type: kind for kind, type in VOLUME_TYPES.items()}
+VOLUME_KINDS = {type: kind for kind, type in VOLUME_TYPES.items()}
 MOUNT_ROOT = "/datasets"
-# What each kind is told in; `variables` aside, which are kept elsewhere.
-TOLD_IN = {
+# Fields of each kind; without `variables`, which are stored separately.
+KIND_FIELDS = {
     kinds.FOLDER: ("hostPath",),
     kinds.NFS: ("nfsServer", "nfsPath"),
     kinds.VOLUME: ("volumeSize",),
@@ -29,16 +29,16 @@ TOLD_IN = {
 }
 
 
-def read_volume(data: Shape, links: Links) -> Dataset:
-    refuse_other_ways(data)
-    kind = _kind(data.get("type"))
+def parse_volume(data: Shape, links: GroupLinkChanges) -> Dataset:
+    reject_unsupported_fields(data)
+    kind = _parse_kind(data.get("type"))
     return Dataset(
         name=data["name"],
-        path=_path(kind, data),
+        path=_parse_host_path(kind, data),
         display_name=data.get("displayName") or "",
         description=data.get("description") or "",
         kind=kind,
-        data=_data(kind, {}, data),
+        data=_parse_kind_data(kind, {}, data),
         read_only=not links.everyone_writes,
         everyone=bool(links.everyone),
         groups=tuple(links.connect),
@@ -46,31 +46,31 @@ def read_volume(data: Shape, links: Links) -> Dataset:
     )
 
 
-def read_change(volume: Dataset, data: Shape, links: Links, *, nfs_folder: str) -> DatasetChange:
-    """What is given and not null."""
-    refuse_other_ways(data)
-    given: Shape = {name: data[key] for key, name in _TEXTS.items() if data.get(key) is not None}
-    kind = volume.kind if data.get("type") is None else _kind(data["type"])
-    if kind != volume.kind or any(data.get(key) is not None for key in TOLD_IN[kind]):
-        given |= _place(volume, kind, data, nfs_folder)
-    if (variables := read_variables(data)) is not None:
+def parse_volume_change(volume: Dataset, data: Shape, links: GroupLinkChanges, *, nfs_folder: str) -> DatasetChange:
+    """Return the given fields that are not null."""
+    reject_unsupported_fields(data)
+    given: Shape = {name: data[key] for key, name in _TEXT_FIELDS.items() if data.get(key) is not None}
+    kind = volume.kind if data.get("type") is None else _parse_kind(data["type"])
+    if kind != volume.kind or any(data.get(key) is not None for key in KIND_FIELDS[kind]):
+        given |= _parse_location(volume, kind, data, nfs_folder)
+    if (variables := parse_variables(data)) is not None:
         given["variables"] = variables
-    return DatasetChange(**given, **_for_all(volume, links))
+    return DatasetChange(**given, **_parse_everyone_link(volume, links))
 
 
-def _place(volume: Dataset, kind: str, data: Shape, nfs_folder: str) -> Shape:
-    told = _data(kind, volume.data if kind == volume.kind else {}, data)
-    found: Shape = {"kind": kind, "data": told}
+def _parse_location(volume: Dataset, kind: str, data: Shape, nfs_folder: str) -> Shape:
+    location = _parse_kind_data(kind, volume.data if kind == volume.kind else {}, data)
+    found: Shape = {"kind": kind, "data": location}
     if kind == kinds.FOLDER:
-        found["path"] = _path(kind, {"hostPath": volume.path, **data})
+        found["path"] = _parse_host_path(kind, {"hostPath": volume.path, **data})
     if kind == kinds.NFS:
-        kinds.check(replace(volume, kind=kind, data=told))
-        found["path"] = kinds.nfs_path(told, nfs_folder)
+        kinds.check_dataset(replace(volume, kind=kind, data=location))
+        found["path"] = kinds.build_nfs_path(location, nfs_folder)
     return found
 
 
-def _for_all(volume: Dataset, links: Links) -> Shape:
-    """The link to `everyone`; with it goes the right to write that came with it."""
+def _parse_everyone_link(volume: Dataset, links: GroupLinkChanges) -> Shape:
+    """Link the volume to `everyone`, or unlink it together with the write permission of that link."""
     if links.everyone is None:
         return {}
     found: Shape = {"everyone": links.everyone}
@@ -81,72 +81,72 @@ def _for_all(volume: Dataset, links: Links) -> Shape:
     return found
 
 
-def read_variables(data: Shape) -> Mapping[str, str] | None:
+def parse_variables(data: Shape) -> Mapping[str, str] | None:
     given = data.get("variables")
     if given is None:
         return None
     if not isinstance(given, dict):
-        raise PhError('variables are names and values, such as {"KEY": "value"}')
+        raise PhError('variables must be an object of names and values, such as {"KEY": "value"}')
     return given
 
 
-def refuse_other_ways(data: Shape) -> None:
+def reject_unsupported_fields(data: Shape) -> None:
     if data.get("enableUploadServer"):
-        raise no_upload_server()
+        raise build_no_upload_server_error()
     if data.get("pvProvisioning") == "manual":
         raise PhError(
-            "Volumes that somebody made in Kubernetes cannot be found from here. "
-            "Let Holdfast make one (pvProvisioning: auto), or name a folder with hostPath or nfs."
+            "Existing Kubernetes volumes are not supported. "
+            "Let Holdfast create one (pvProvisioning: auto), or set a folder with hostPath or nfs."
         )
     if (data.get("mountRoot") or MOUNT_ROOT).rstrip("/") != MOUNT_ROOT:
-        raise PhError(f"Jobs find volumes below {MOUNT_ROOT}. Leave out mountRoot.")
+        raise PhError(f"Volumes are mounted below {MOUNT_ROOT}. Omit mountRoot.")
 
 
-def no_upload_server() -> PhError:
+def build_no_upload_server_error() -> PhError:
     return PhError(
-        "Holdfast has no upload server. Put files into the group's shared files with `primehub files upload`, "
+        "Holdfast has no upload server. Copy files to the group's shared files with `primehub files upload`, "
         "or into the folder of the volume."
     )
 
 
-def _kind(type: str | None) -> str:
-    if type not in KINDS:
-        raise PhError(f"type is {', '.join(KINDS)}, not {str(type)[:50]!r}")
-    return KINDS[type]
+def _parse_kind(type: str | None) -> str:
+    if type not in VOLUME_KINDS:
+        raise PhError(f"type must be one of {', '.join(VOLUME_KINDS)}, not {str(type)[:50]!r}")
+    return VOLUME_KINDS[type]
 
 
-def _path(kind: str, data: Shape) -> str:
-    """Of other kinds it follows from what is told of them."""
+def _parse_host_path(kind: str, data: Shape) -> str:
+    """Return the path; for other kinds it follows from their fields."""
     if kind != kinds.FOLDER:
         return ""
     if not data.get("hostPath"):
-        raise PhError("A volume of the type hostPath needs its hostPath")
+        raise PhError("A volume of type hostPath requires hostPath")
     return str(data["hostPath"])
 
 
-def _data(kind: str, before: Mapping[str, Any], given: Shape) -> Shape:
-    """`before`: of the same kind."""
+def _parse_kind_data(kind: str, before: Mapping[str, Any], given: Shape) -> Shape:
+    """Return the data of a volume; `before` is that of the same kind."""
     after = dict(before)
-    for key, name in _DATA.get(kind, {}).items():
+    for key, name in _DATA_FIELDS.get(kind, {}).items():
         if given.get(key) is not None:
             after[name] = str(given[key])
     relation = given.get("secret") if kind == kinds.GIT else None
     if relation and relation.get("disconnect"):
         after.pop("secret", None)
     if relation and relation.get("connect"):
-        after["secret"] = _secret(relation["connect"]["id"])
+        after["secret"] = _parse_git_secret(relation["connect"]["id"])
     return after
 
 
-def _secret(id: str) -> str:
-    name = read_secret_id(id, SecretKind.OPAQUE)
+def _parse_git_secret(id: str) -> str:
+    name = parse_secret_id(id, SecretKind.OPAQUE)
     if name is None:
-        raise PhError(f"There is no secret {id[:100]} for git", NOT_FOUND)
+        raise build_missing_error("Git secret", id)
     return name
 
 
-_TEXTS = {"displayName": "display_name", "description": "description"}
-_DATA = {
+_TEXT_FIELDS = {"displayName": "display_name", "description": "description"}
+_DATA_FIELDS = {
     kinds.NFS: {"nfsServer": "server", "nfsPath": "path"},
     kinds.VOLUME: {"volumeSize": "size"},
     kinds.GIT: {"url": "url"},

@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from holdfast.core.access import Actor
 from holdfast.core.states import JobState
-from holdfast.server.origin import origin_of
+from holdfast.server.origin import get_origin
 from holdfast.services import Services
 from holdfast.store.jobs.records import JobDetail
 
@@ -21,13 +21,13 @@ from ..errors import PhError
 T = TypeVar("T")
 Info = GraphQLResolveInfo[Any]
 
-BUDGET = 400_000  # values that one answer may be made of
-MAX_IN_LIST = 100_000  # of them in one list: what is made of it in one go, while everybody else waits
-A_STEP = 500  # of them; more in one go wait until others have had theirs
-LOOK_UP = 10  # values; about what it costs to look for something that may be there already
-BATCH_SIZE = 2000  # values an answer is made of before it has to wait for its turn
-MAX_EXPLAINED = 20  # jobs of one answer; each is compared with the queue and the machines
-MAX_TASKS = 200  # of a job that is explained
+MAX_RESPONSE_VALUES = 400_000  # values in one response
+MAX_IN_LIST = 100_000  # of them in one list, which is built without a break while other requests wait
+STEP_SIZE = 500  # of them; a larger step waits until other requests had a turn
+LOOKUP_COST = 10  # values; about the cost of a cached lookup
+BATCH_SIZE = 2000  # values in a response before it waits for its turn
+MAX_EXPLAINED = 20  # jobs in one response; each is compared with the queue and the nodes
+MAX_TASKS = 200  # of a job whose wait is explained
 
 
 @dataclass(slots=True)
@@ -35,63 +35,63 @@ class Call:
     request: Request
     services: Services
     actor: Actor
-    fields: int  # that the query names
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # of all requests together
+    fields: int  # fields in the query
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # of all requests
     _spent: int = 0
     _explained: int = 0
     _made: dict[Hashable, asyncio.Future[Any]] = field(default_factory=dict)
 
     @property
     def origin(self) -> str:
-        """Scheme and host as the client wrote them."""
-        return origin_of(self.request)
+        """Scheme and host from the request."""
+        return get_origin(self.request)
 
-    def spend(self, rows: int) -> None:
-        """Before this many rows are shown. Lists within lists grow without end, whatever a query looks like."""
-        self._spend(BUDGET + 1 if rows * self.fields > MAX_IN_LIST else rows * self.fields)
+    def spend_rows(self, rows: int) -> None:
+        """Count rows before they are rendered, because nested lists have no other limit."""
+        self._spend_budget(MAX_RESPONSE_VALUES + 1 if rows * self.fields > MAX_IN_LIST else rows * self.fields)
 
     def spend_values(self, values: int) -> None:
-        """The same for what has no fields to choose from."""
-        self._spend(values)
+        """Count values of a field without subfields."""
+        self._spend_budget(values)
 
-    async def take(self, rows: int) -> None:
-        """The same, and wait for one's turn if it is much: what follows is done in one go."""
-        self.spend(rows)
-        if rows * self.fields > A_STEP:
-            await self._wait()
+    async def spend_rows_fairly(self, rows: int) -> None:
+        """Count rows, and wait for a turn if they are many: what follows blocks other requests."""
+        self.spend_rows(rows)
+        if rows * self.fields > STEP_SIZE:
+            await self._wait_for_turn()
 
-    async def _wait(self) -> None:
+    async def _wait_for_turn(self) -> None:
         async with self.turn:
             await asyncio.sleep(0)
 
-    def _spend(self, values: int) -> None:
+    def _spend_budget(self, values: int) -> None:
         self._spent += values
-        if self._spent > BUDGET:
-            raise PhError("The query asks for too much at once. Ask for fewer lists within lists, or for fewer fields.")
+        if self._spent > MAX_RESPONSE_VALUES:
+            raise PhError("The query requests too much data. Request fewer nested lists or fewer fields.")
 
     @property
-    def is_long(self) -> bool:
-        """Of so many values that others should not wait for it."""
+    def is_long_response(self) -> bool:
+        """Whether the response has so many values that other requests should go first."""
         return self._spent > BATCH_SIZE
 
-    def waiting(self, detail: JobDetail) -> Sequence[str]:
-        """Why a job waits; of the first few in an answer."""
+    def list_wait_reasons(self, detail: JobDetail) -> Sequence[str]:
+        """Return why a job waits; only for the first few in a response."""
         if detail.summary.state is not JobState.PENDING or detail.summary.task_count > MAX_TASKS:
             return ()
         self._explained += 1
-        return (self.services.jobs.waiting(detail) or ()) if self._explained <= MAX_EXPLAINED else ()
+        return (self.services.jobs.list_wait_reasons(detail) or ()) if self._explained <= MAX_EXPLAINED else ()
 
-    async def once(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
-        """What was looked up for one field of this request is there for the others. Once there are many, they go on one
-        after the other, and whoever else asks for anything in between."""
-        self._spend(LOOK_UP)
-        if self.is_long:
-            await self._wait()
+    async def load_once(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
+        """Cache a lookup for all fields of this request. After many lookups they run one by one, so that other requests
+        get a turn."""
+        self._spend_budget(LOOKUP_COST)
+        if self.is_long_response:
+            await self._wait_for_turn()
         found = self._made.get(key)
         if found is None:
             found = self._made[key] = asyncio.ensure_future(make())
         return cast(T, await asyncio.shield(found))
 
 
-def call_of(info: Info) -> Call:
+def get_call(info: Info) -> Call:
     return cast(Call, info.context)

@@ -1,4 +1,4 @@
-"""Errors of single fields in a GraphQL answer."""
+"""Errors of single fields in a GraphQL response."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from graphql import GraphQLError
 from holdfast.core.errors import UserError
 from holdfast.store.errors import StoreError
 
-from ..errors import BAD_QUERY, MAX_LENGTH, PhError, internal, store_failed, translate
+from ..errors import BAD_QUERY, MAX_MESSAGE_LENGTH, PhError, build_internal_error, build_store_error, translate_error
 
 log = logging.getLogger(__name__)
 
 
-def describe(error: GraphQLError, request_id: str) -> dict[str, Any]:
-    """One of the list. What we did not foresee is logged, and told by its number alone."""
-    found = _foreseen(error, request_id)
-    shown: dict[str, Any] = {"message": found.message[:MAX_LENGTH]}
+def field_error_to_json(error: GraphQLError, request_id: str) -> dict[str, Any]:
+    """Return one error of the list. Unexpected errors are logged and shown by request ID only."""
+    found = _translate_cause(error, request_id)
+    shown: dict[str, Any] = {"message": found.message[:MAX_MESSAGE_LENGTH]}
     if error.locations:
         shown["locations"] = [{"line": place.line, "column": place.column} for place in error.locations[:10]]
     if error.path:
@@ -26,20 +26,20 @@ def describe(error: GraphQLError, request_id: str) -> dict[str, Any]:
     return {**shown, "extensions": {"code": found.code}}
 
 
-def _foreseen(error: GraphQLError, request_id: str) -> PhError:
+def _translate_cause(error: GraphQLError, request_id: str) -> PhError:
     cause = error.original_error
-    while isinstance(cause, GraphQLError):  # one within another
+    while isinstance(cause, GraphQLError):  # nested exceptions
         cause = cause.original_error
     if cause is None:
         return PhError(error.message, BAD_QUERY)
     if isinstance(cause, PhError):
         return cause
     if isinstance(cause, UserError):
-        return translate(cause)
+        return translate_error(cause)
     if isinstance(cause, StoreError):
-        log.error("the store could not do it", extra={"event": "store", "error": str(cause)})
-        return store_failed(cause)
+        log.error("database error", extra={"event": "store", "error": str(cause)})
+        return build_store_error(cause)
     log.error(
-        "a field failed", exc_info=cause, extra={"event": "internal-error", "request_id": request_id, "at": error.path}
+        "field failed", exc_info=cause, extra={"event": "internal-error", "request_id": request_id, "at": error.path}
     )
-    return internal(request_id)
+    return build_internal_error(request_id)

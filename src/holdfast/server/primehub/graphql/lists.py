@@ -1,26 +1,48 @@
-"""Lists of what admins look after: narrowed, in order, whole or by page."""
+"""Lists for admins: filtered, sorted, complete or by page."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from .call import Call
-from .paging import Node, arrange, connect, narrow
+from ariadne import QueryType
+
+from .call import Call, Info, get_call
+from .paging import Node, filter_nodes, paginate_nodes, sort_nodes
 
 Shape = dict[str, Any]
+LoadNodes = Callable[[Call, Shape], Awaitable[Sequence[Node]]]  # with further arguments of the query
 
 
-def show_all(
+def bind_lists(query: QueryType, name: str, load: LoadNodes, *searched: str) -> None:
+    """Add the queries `name` for all rows and `nameConnection` for a page. `searched`: fields that `search` matches."""
+
+    async def list_all(
+        _: Any, info: Info, where: Shape | None = None, orderBy: Shape | None = None, **args: Any
+    ) -> list[Node]:
+        call = get_call(info)
+        return list_nodes(call, await load(call, args), where, orderBy, *searched)
+
+    async def list_page(
+        _: Any, info: Info, where: Shape | None = None, orderBy: Shape | None = None, **args: Any
+    ) -> Shape:
+        call = get_call(info)
+        return page_nodes(call, await load(call, args), where, orderBy, args, *searched)
+
+    query.set_field(name, list_all)
+    query.set_field(f"{name}Connection", list_page)
+
+
+def list_nodes(
     call: Call, nodes: Sequence[Node], where: Mapping[str, Any] | None, order: Mapping[str, Any] | None, *searched: str
 ) -> list[Node]:
-    """`searched`: the fields that `search` looks into."""
-    found = arrange(narrow(nodes, where, *searched), order)
-    call.spend(len(found))
+    """`searched`: the fields that `search` matches."""
+    found = sort_nodes(filter_nodes(nodes, where, *searched), order)
+    call.spend_rows(len(found))
     return found
 
 
-def show_page(
+def page_nodes(
     call: Call,
     nodes: Sequence[Node],
     where: Mapping[str, Any] | None,
@@ -28,6 +50,6 @@ def show_page(
     paging: Mapping[str, Any],
     *searched: str,
 ) -> Shape:
-    page = connect(arrange(narrow(nodes, where, *searched), order), paging)
-    call.spend(len(page["edges"]))
+    page = paginate_nodes(sort_nodes(filter_nodes(nodes, where, *searched), order), paging)
+    call.spend_rows(len(page["edges"]))
     return page

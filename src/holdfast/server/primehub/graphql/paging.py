@@ -1,4 +1,4 @@
-"""Lists as PrimeHub gives them: pages by number, or rows around a cursor, which is a row's id."""
+"""PrimeHub's pagination: numbered pages, or rows around a cursor, which is a row's ID."""
 
 from __future__ import annotations
 
@@ -10,106 +10,110 @@ from ..errors import PhError
 
 T = TypeVar("T")
 
-ROWS = 10  # of a page
+DEFAULT_ROWS = 10  # of a page
 MAX_ROWS = 100  # around a cursor
-LAST_PAGE = 10**9
-MAX_LENGTH = 5000  # letters of what is looked for; nothing that lists look into has as many
+MAX_PAGE = 10**9
+MAX_SEARCH_LENGTH = 5000  # characters of a search text; no searched field is longer
 
 Node = Mapping[str, Any]
 
 
-def page_number(page: int | None) -> int:
-    return min(max(page or 1, 1), LAST_PAGE)
+def check_page_number(page: int | None) -> int:
+    return min(max(page or 1, 1), MAX_PAGE)
 
 
-def asks_cursor(args: Mapping[str, Any]) -> bool:
+def has_cursor(args: Mapping[str, Any]) -> bool:
     return args.get("page") is None and any(args.get(name) is not None for name in ("first", "last", "after", "before"))
 
 
-def rows_asked(args: Mapping[str, Any]) -> int:
-    """How many rows around a cursor."""
+def get_row_count(args: Mapping[str, Any]) -> int:
+    """Return the number of rows around a cursor."""
     asked = args.get("first") if args.get("first") is not None else args.get("last")
     if asked is None:
-        return ROWS
+        return DEFAULT_ROWS
     if not 0 <= asked <= MAX_ROWS:
-        raise PhError(f"first and last are between 0 and {MAX_ROWS}")
+        raise PhError(f"first and last must be between 0 and {MAX_ROWS}")
     return int(asked)
 
 
-def numbered(nodes: Sequence[Node], *, page: int, total: int) -> dict[str, Any]:
-    """A page by its number. Past the end it is empty: clients ask on until one is."""
-    pages = max(1, math.ceil(total / ROWS))
+def build_numbered_page(nodes: Sequence[Node], *, page: int, total: int) -> dict[str, Any]:
+    """Return a page by number. After the last one it is empty: clients stop there."""
+    pages = max(1, math.ceil(total / DEFAULT_ROWS))
     info = {"currentPage": page, "totalPage": pages, "hasNextPage": page < pages, "hasPreviousPage": page > 1}
-    return _connection(nodes, info)
+    return _build_connection(nodes, info)
 
 
-def around(nodes: Sequence[Node], *, more_before: bool, more_after: bool) -> dict[str, Any]:
-    return _connection(nodes, {"hasNextPage": more_after, "hasPreviousPage": more_before})
+def build_cursor_page(nodes: Sequence[Node], *, more_before: bool, more_after: bool) -> dict[str, Any]:
+    return _build_connection(nodes, {"hasNextPage": more_after, "hasPreviousPage": more_before})
 
 
-def _connection(nodes: Sequence[Node], info: Mapping[str, Any]) -> dict[str, Any]:
+def _build_connection(nodes: Sequence[Node], info: Mapping[str, Any]) -> dict[str, Any]:
     edges = [{"cursor": node["id"], "node": node} for node in nodes]
     ends = {"startCursor": nodes[0]["id"], "endCursor": nodes[-1]["id"]} if nodes else {}
     return {"edges": edges, "pageInfo": {**info, **ends}}
 
 
-def connect(nodes: Sequence[Node], args: Mapping[str, Any]) -> dict[str, Any]:
-    """A list that is all there, as a page by number or around a cursor."""
-    if not asks_cursor(args):
-        page = page_number(args.get("page"))
-        return numbered(nodes[(page - 1) * ROWS : page * ROWS], page=page, total=len(nodes))
+def paginate_nodes(nodes: Sequence[Node], args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a page of a complete list, by number or around a cursor."""
+    if not has_cursor(args):
+        page = check_page_number(args.get("page"))
+        return build_numbered_page(nodes[(page - 1) * DEFAULT_ROWS : page * DEFAULT_ROWS], page=page, total=len(nodes))
     ids = [node["id"] for node in nodes]
-    low = _place(ids, args.get("after")) + 1 if args.get("after") is not None else 0
-    high = _place(ids, args.get("before")) if args.get("before") is not None else len(ids)
-    high, count = max(low, high), rows_asked(args)
+    low = _find_cursor(ids, args.get("after")) + 1 if args.get("after") is not None else 0
+    high = _find_cursor(ids, args.get("before")) if args.get("before") is not None else len(ids)
+    high, count = max(low, high), get_row_count(args)
     if args.get("last") is not None and args.get("first") is None:
         low = max(low, high - count)
     else:
         high = min(high, low + count)
-    return around(nodes[low:high], more_before=low > 0, more_after=high < len(ids))
+    return build_cursor_page(nodes[low:high], more_before=low > 0, more_after=high < len(ids))
 
 
-def _place(ids: Sequence[str], cursor: str | None) -> int:
+def _find_cursor(ids: Sequence[str], cursor: str | None) -> int:
     try:
         return ids.index(cursor or "")
     except ValueError:
-        raise PhError(f"There is no row {str(cursor)[:100]!r} to begin at") from None
+        raise PhError(f"Cursor {str(cursor)[:100]!r} not found") from None
 
 
-# -- conditions and orders of lists that are all there
+# -- filters and sorting of complete lists
 
 
-def first_order(order: Mapping[str, Any] | None) -> tuple[str, bool] | None:
-    """The first key and whether it is descending; None when there is none."""
+def parse_order(order: Mapping[str, Any] | None) -> tuple[str, bool] | None:
+    """Return the first key and whether it is descending; None when there is none."""
     for key, direction in (order or {}).items():
         if direction not in ("asc", "desc"):
-            raise PhError(f"orderBy.{key} is asc or desc, not {str(direction)[:50]!r}")
+            raise PhError(f"orderBy.{key} must be asc or desc, not {str(direction)[:50]!r}")
         return key, direction == "desc"
     return None
 
 
-def arrange(nodes: Sequence[Node], order: Mapping[str, Any] | None) -> list[Node]:
-    """Sorted by the first key; what has no value comes last."""
-    chosen = first_order(order)
+def sort_nodes(nodes: Sequence[Node], order: Mapping[str, Any] | None) -> list[Node]:
+    """Sort by the first key; rows without a value come last."""
+    chosen = parse_order(order)
     if chosen is None:
         return list(nodes)
     key, descending = chosen
     known = [node for node in nodes if node.get(key) is not None]
-    return [*sorted(known, key=_sortable(key), reverse=descending), *(n for n in nodes if n.get(key) is None)]
+    return [*sorted(known, key=_build_sort_key(key), reverse=descending), *(n for n in nodes if n.get(key) is None)]
 
 
-def _sortable(key: str) -> Callable[[Node], Any]:
+def _build_sort_key(key: str) -> Callable[[Node], Any]:
     return lambda node: node[key]
 
 
-def narrow(nodes: Sequence[Node], where: Mapping[str, Any] | None, *searched: str) -> list[Node]:
-    """Rows that meet every condition; `searched` are the fields that `search` looks into."""
-    if any(isinstance(value, str) and len(value) > MAX_LENGTH for value in (where or {}).values()):
+def filter_nodes(nodes: Sequence[Node], where: Mapping[str, Any] | None, *searched: str) -> list[Node]:
+    """Return the rows that match every condition; `searched` are the fields that `search` matches."""
+    if any(isinstance(value, str) and len(value) > MAX_SEARCH_LENGTH for value in (where or {}).values()):
         return []
-    return [node for node in nodes if all(_meets(node, name, value, searched) for name, value in (where or {}).items())]
+    return [
+        node
+        for node in nodes
+        if all(_matches_condition(node, name, value, searched) for name, value in (where or {}).items())
+    ]
 
 
-def _meets(node: Node, name: str, wanted: Any, searched: Sequence[str]) -> bool:
+def _matches_condition(node: Node, name: str, wanted: Any, searched: Sequence[str]) -> bool:
     if wanted is None:
         return True
     if name == "search":

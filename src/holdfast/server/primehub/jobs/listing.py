@@ -1,4 +1,4 @@
-"""Which jobs a list asks for, in which order, from where on."""
+"""Job lists: filters, sorting and pages."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.core.errors import NotFound
-from holdfast.core.records import NumberedQuery, Order
+from holdfast.core.records import JobOrder, NumberedQuery
 from holdfast.store.jobs.records import JobDetail
 
 from ..errors import PhError
 from ..graphql.call import Call
-from ..graphql.paging import ROWS, asks_cursor, first_order, page_number, rows_asked
+from ..graphql.paging import DEFAULT_ROWS, check_page_number, get_row_count, has_cursor, parse_order
 
-ORDERS = {
-    "displayName": Order.NAME,
-    "schedule": Order.SCHEDULE,
-    "createTime": Order.SUBMITTED,
-    "userName": Order.USER,
-    "groupName": Order.GROUP,
-    "phase": Order.SHOWN_STATE,
+JOB_ORDERS = {
+    "displayName": JobOrder.NAME,
+    "schedule": JobOrder.SCHEDULE,
+    "createTime": JobOrder.SUBMITTED,
+    "userName": JobOrder.USER,
+    "groupName": JobOrder.GROUP,
+    "phase": JobOrder.SHOWN_STATE,
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class JobPage:
     rows: Sequence[JobDetail]
     number: int = 1
     total: int | None = None  # None: around a cursor
@@ -36,53 +36,53 @@ class Found:
 class JobList:
     def __init__(self, call: Call, where: Mapping[str, Any] | None, order: Mapping[str, Any] | None) -> None:
         self._call = call
-        self._query = _query(call, where or {}, order)
+        self._query = _build_query(call, where or {}, order)
 
-    async def from_number(self, offset: int, limit: int) -> tuple[Sequence[JobDetail], int]:
+    async def load_rows(self, offset: int, limit: int) -> tuple[Sequence[JobDetail], int]:
         query = replace(self._query, offset=offset, limit=limit)
-        rows, total = await self._call.services.jobs.numbered_details(self._call.actor, query, count=True)
+        rows, total = await self._call.services.jobs.list_numbered_details(self._call.actor, query, count=True)
         return rows, total or 0
 
-    async def page(self, args: Mapping[str, Any]) -> Found:
-        if asks_cursor(args):
-            return await self._around(args)
-        number = page_number(args.get("page"))
-        rows, total = await self.from_number((number - 1) * ROWS, ROWS)
-        return Found(rows=rows, number=number, total=total)
+    async def load_page(self, args: Mapping[str, Any]) -> JobPage:
+        if has_cursor(args):
+            return await self._load_around_cursor(args)
+        number = check_page_number(args.get("page"))
+        rows, total = await self.load_rows((number - 1) * DEFAULT_ROWS, DEFAULT_ROWS)
+        return JobPage(rows=rows, number=number, total=total)
 
-    async def _around(self, args: Mapping[str, Any]) -> Found:
-        """Cursors are places in the order of submission; in other orders there are pages."""
-        if self._query.order is not Order.SUBMITTED:
-            raise PhError("Cursors go with the order by createTime only. Ask for a page by its number.")
+    async def _load_around_cursor(self, args: Mapping[str, Any]) -> JobPage:
+        """Return rows around a cursor. Cursors follow the order of submission; other orders have numbered pages."""
+        if self._query.order is not JobOrder.SUBMITTED:
+            raise PhError("Cursors require the order by createTime. Use numbered pages for other orders.")
         backwards = args.get("last") is not None and args.get("first") is None
         query = self._query
         for name in ("after", "before"):
             if args.get(name) is not None:
-                query = _beyond(query, await self._place(str(args[name])), after=name == "after")
-        count = rows_asked(args)
+                query = _narrow_to_side(query, await self._find_cursor_seq(str(args[name])), after=name == "after")
+        count = get_row_count(args)
         query = replace(query, limit=count + 1, descending=query.descending is not backwards)
-        rows, _ = await self._call.services.jobs.numbered_details(self._call.actor, query, count=False)
+        rows, _ = await self._call.services.jobs.list_numbered_details(self._call.actor, query, count=False)
         more, shown = len(rows) > count, list(rows[:count])
         if backwards:
-            return Found(rows=shown[::-1], more_before=more, more_after=args.get("before") is not None)
-        return Found(rows=shown, more_before=args.get("after") is not None, more_after=more)
+            return JobPage(rows=shown[::-1], more_before=more, more_after=args.get("before") is not None)
+        return JobPage(rows=shown, more_before=args.get("after") is not None, more_after=more)
 
-    async def _place(self, cursor: str) -> int:
+    async def _find_cursor_seq(self, cursor: str) -> int:
         try:
-            found = await self._call.services.jobs.record(self._call.actor, cursor)
+            found = await self._call.services.jobs.load_record(self._call.actor, cursor)
         except NotFound:
             found = None
         if found is None or found.summary.id != cursor:
-            raise PhError(f"There is no job {cursor[:100]!r} to begin at")
+            raise PhError(f"Cursor {cursor[:100]!r} not found")
         return found.summary.seq
 
 
-def _query(call: Call, where: Mapping[str, Any], order: Mapping[str, Any] | None) -> NumberedQuery:
-    chosen = first_order(order)
-    by, descending = (ORDERS[chosen[0]], chosen[1]) if chosen else (Order.SUBMITTED, True)
+def _build_query(call: Call, where: Mapping[str, Any], order: Mapping[str, Any] | None) -> NumberedQuery:
+    chosen = parse_order(order)
+    by, descending = (JOB_ORDERS[chosen[0]], chosen[1]) if chosen else (JobOrder.SUBMITTED, True)
     return NumberedQuery(
-        named_groups=_names(where.get("groupId_in")),
-        users=(call.actor.name,) if where.get("mine") else _names(where.get("userId_in")),
+        named_groups=_parse_names(where.get("groupId_in")),
+        users=(call.actor.name,) if where.get("mine") else _parse_names(where.get("userId_in")),
         name_or_id=where.get("search") or None,
         in_name=where.get("displayName_contains") or None,
         order=by,
@@ -90,12 +90,12 @@ def _query(call: Call, where: Mapping[str, Any], order: Mapping[str, Any] | None
     )
 
 
-def _names(given: Sequence[str | None] | None) -> tuple[str, ...] | None:
-    """None and an empty list both mean any."""
+def _parse_names(given: Sequence[str | None] | None) -> tuple[str, ...] | None:
+    """Return names; None and an empty list both mean any."""
     return tuple(name for name in given if name is not None) if given else None
 
 
-def _beyond(query: NumberedQuery, seq: int, *, after: bool) -> NumberedQuery:
-    """Later in the list is earlier in time, when the newest come first."""
+def _narrow_to_side(query: NumberedQuery, seq: int, *, after: bool) -> NumberedQuery:
+    """Return the query for rows before or after a position; with the newest first, later rows are older."""
     earlier = after is query.descending
     return replace(query, before_seq=seq) if earlier else replace(query, after_seq=seq)

@@ -1,5 +1,5 @@
-"""Logs as plain text, below /api/logs. Clients take an answer apart every 8192 bytes and read each piece by itself, so
-every piece that is sent ends with a line, or at least with a whole character."""
+"""Logs as plain text, below /api/logs. Clients decode a response in pieces of 8192 bytes, so every piece that is sent
+ends with a line, or at least with a whole character."""
 
 from __future__ import annotations
 
@@ -13,102 +13,102 @@ from starlette.responses import Response
 from holdfast.core.access import Actor
 from holdfast.core.errors import NotFound, UserError
 from holdfast.engines.base import LogSource
-from holdfast.server.access_guard import guard_request, require_job
-from holdfast.server.auth import actor_of, services_of
-from holdfast.server.log_bytes import PLAIN
-from holdfast.server.streams import Stream
+from holdfast.server.access_guard import guard_request, require_job_access
+from holdfast.server.auth import authenticate_request, get_services
+from holdfast.server.log_responses import PLAIN_TEXT
+from holdfast.server.streams import StreamedResponse
+from holdfast.services.errors import LogNotFound
 from holdfast.services.logs.reading import Span, read_span
-from holdfast.services.logs.service import Chosen, Selection
-from holdfast.services.refusals import NoLog
+from holdfast.services.logs.service import Selection, TaskLog
 
-from ..errors import NOT_FOUND, PhError, not_found
+from ..errors import NOT_FOUND, PhError, build_not_found_error
 
-PIECE = 8192  # bytes
+PIECE_SIZE = 8192  # bytes
 MAX_LINES = 10**9
 
 
 async def send_job_log(request: Request) -> Response:
-    """`persist` makes no difference: logs are kept here as they are written."""
-    actor, id = await actor_of(request), request.path_params["id"]
-    chosen = await _choose(request, actor, id)
-    lines = _lines(request.query_params.get("tailLines"))
+    """Send the log of a job. `persist` is ignored: logs are always stored."""
+    actor, id = await authenticate_request(request), request.path_params["id"]
+    chosen = await _choose_task_log(request, actor, id)
+    lines = _parse_line_count(request.query_params.get("tailLines"))
     if request.query_params.get("follow") == "true":
-        services_of(request).logs.check_follow(chosen)
-        return _send(request, chosen, _follow(request, chosen, lines))
-    source = services_of(request).logs.source(chosen)
-    return _send(request, chosen, _read(source, await _span(request, source, lines)))
+        get_services(request).logs.check_follow(chosen)
+        return _stream_log(request, chosen, _follow_log(request, chosen, lines))
+    source = get_services(request).logs.open_source(chosen)
+    return _stream_log(request, chosen, _read_log(source, await _get_span(request, source, lines)))
 
 
 async def send_notebook_log(request: Request) -> Response:
-    await actor_of(request)
-    raise PhError("There are no notebooks here, so there is no log of one.", NOT_FOUND)
+    await authenticate_request(request)
+    raise PhError("Notebooks are not supported.", NOT_FOUND)
 
 
 async def refuse_log(request: Request) -> Response:
-    await actor_of(request)
+    await authenticate_request(request)
     raise PhError(
-        "There is no log at this address: no notebooks, images, apps or deployments run here.", "RESOURCE_NOT_FOUND"
+        "Log not found: notebooks, image builds, apps and deployments are not supported.", "RESOURCE_NOT_FOUND"
     )
 
 
-async def _choose(request: Request, actor: Actor, id: str) -> Chosen:
+async def _choose_task_log(request: Request, actor: Actor, id: str) -> TaskLog:
     try:
-        chosen = await services_of(request).logs.choose(actor, Selection(ref=id))
-    except NoLog:
+        chosen = await get_services(request).logs.choose_log(actor, Selection(ref=id))
+    except LogNotFound:
         raise
     except NotFound:
-        raise not_found("phjobs", id) from None
+        raise build_not_found_error("phjobs", id) from None
     if chosen.job.id != id:
-        raise not_found("phjobs", id)
+        raise build_not_found_error("phjobs", id)
     return chosen
 
 
-def _lines(text: str | None) -> int | None:
-    """None: all of them."""
+def _parse_line_count(text: str | None) -> int | None:
+    """Return the number of lines; None for all."""
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 18):
-        raise UserError("tailLines is a whole number", field="tailLines")
+        raise UserError("tailLines must be an integer", field="tailLines")
     return min(int(text), MAX_LINES)
 
 
-async def _span(request: Request, source: LogSource, lines: int | None) -> Span:
-    logs = services_of(request).logs
-    return await (logs.span(source) if lines is None else logs.last_lines(source, lines))
+async def _get_span(request: Request, source: LogSource, lines: int | None) -> Span:
+    logs = get_services(request).logs
+    return await (logs.load_span(source) if lines is None else logs.get_last_lines(source, lines))
 
 
-def _send(request: Request, chosen: Chosen, pieces: AsyncGenerator[bytes, None]) -> Response:
-    guard = guard_request(services_of(request), request, require_job(chosen.job))
-    return Stream(pieces, guard=guard, media_type=PLAIN)
+def _stream_log(request: Request, chosen: TaskLog, pieces: AsyncGenerator[bytes, None]) -> Response:
+    guard = guard_request(get_services(request), request, require_job_access(chosen.job))
+    return StreamedResponse(pieces, guard=guard, media_type=PLAIN_TEXT)
 
 
-async def _read(source: LogSource, span: Span) -> AsyncGenerator[bytes, None]:
-    async with aclosing(read_span(source, span)) as chunks, aclosing(in_pieces(chunks)) as pieces:
+async def _read_log(source: LogSource, span: Span) -> AsyncGenerator[bytes, None]:
+    async with aclosing(read_span(source, span)) as chunks, aclosing(split_into_pieces(chunks)) as pieces:
         async for piece in pieces:
             yield piece
 
 
-async def _follow(request: Request, chosen: Chosen, lines: int | None) -> AsyncGenerator[bytes, None]:
-    logs = services_of(request).logs
-    source = logs.source_if_any(chosen)
-    start = 0 if source is None else (await _span(request, source, lines)).start
+async def _follow_log(request: Request, chosen: TaskLog, lines: int | None) -> AsyncGenerator[bytes, None]:
+    logs = get_services(request).logs
+    source = logs.find_source(chosen)
+    start = 0 if source is None else (await _get_span(request, source, lines)).start
     async with (
         aclosing(logs.follow(chosen, start)) as chunks,
-        aclosing(in_pieces(chunk async for _, chunk in chunks)) as pieces,
+        aclosing(split_into_pieces(chunk async for _, chunk in chunks)) as pieces,
     ):
         async for piece in pieces:
             yield piece
 
 
-async def in_pieces(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """The same text in pieces of at most PIECE bytes. Bytes that are no UTF-8 become U+FFFD, for clients take it for
-    text. An unfinished line is sent once nothing more comes for a while, which an empty chunk tells."""
+async def split_into_pieces(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """Split into pieces of at most PIECE_SIZE bytes. Invalid UTF-8 becomes U+FFFD, as clients decode it as text. An
+    unfinished line is sent after a pause, which an empty chunk signals."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     left = b""
     async for chunk in chunks:
         left += decoder.decode(chunk).encode()
-        while len(left) > PIECE or (left and not chunk):
-            piece, left = cut(left)
+        while len(left) > PIECE_SIZE or (left and not chunk):
+            piece, left = cut_piece(left)
             yield piece
         if b"\n" in left:
             at = left.rindex(b"\n") + 1
@@ -116,17 +116,17 @@ async def in_pieces(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]
             left = left[at:]
     left += decoder.decode(b"", final=True).encode()
     while left:
-        piece, left = cut(left)
+        piece, left = cut_piece(left)
         yield piece
 
 
-def cut(text: bytes) -> tuple[bytes, bytes]:
-    """A piece, as long as it may be: whole lines if there is one, else whole characters; and what is left."""
-    if len(text) <= PIECE:
+def cut_piece(text: bytes) -> tuple[bytes, bytes]:
+    """Return the longest possible piece, with whole lines if there is one, else whole characters; and the rest."""
+    if len(text) <= PIECE_SIZE:
         return text, b""
-    at = text.rfind(b"\n", 0, PIECE) + 1
+    at = text.rfind(b"\n", 0, PIECE_SIZE) + 1
     if not at:
-        at = PIECE
+        at = PIECE_SIZE
         while text[at] & 0xC0 == 0x80:  # within a character
             at -= 1
     return text[:at], text[at:]

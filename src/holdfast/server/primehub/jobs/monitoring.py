@@ -1,4 +1,4 @@
-"""What a job used, in the form that PrimeHub's agent wrote."""
+"""A job's usage in the format of PrimeHub's agent."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from typing import Any
 
 from holdfast.core.job import Job
 from holdfast.core.metrics.samples import RINGS, Sample
-from holdfast.store.metrics.series_files import Series
+from holdfast.store.metrics.database import Series
 
-from ..graphql.scalars import whole_numbers
+from ..graphql.scalars import to_whole_numbers
 
 Shape = dict[str, Any]
 
 
-def show_figures(series: Series, job: Job) -> Shape:
-    """Of one task: PrimeHub's jobs have no more."""
+def metrics_to_json(series: Series, job: Job) -> Shape:
+    """Return the metrics of one task: PrimeHub's jobs have only one."""
     reading = series.reading
     limit = job.roles[0].resources.memory if reading.memory_limit is None else reading.memory_limit
     spec = {
         "mem_total": limit,
         "GPU": [{"index": gpu.index, "mem_total": gpu.memory_total} for gpu in reading.gpus],
     }
-    datasets = {ring.name: [_record(sample) for sample in series.rings[ring.name]] for ring in RINGS}
-    found: Shape = whole_numbers({"spec": spec, "datasets": datasets})
+    datasets = {ring.name: [_sample_to_json(sample) for sample in series.rings[ring.name]] for ring in RINGS}
+    found: Shape = to_whole_numbers({"spec": spec, "datasets": datasets})
     return found
 
 
-def _record(sample: Sample) -> Shape:
+def _sample_to_json(sample: Sample) -> Shape:
     return {
         "timestamp": round(sample.at),
         "cpu_util": round(sample.cpu, 2),

@@ -11,12 +11,12 @@ from holdfast.core.errors import Conflict, NotFound
 from holdfast.core.records import User
 from holdfast.services.people.users import UserChange
 
-from ..errors import USER_NOT_EXIST, PhError, say
-from ..graphql.call import Call, Info, call_of
-from ..graphql.lists import show_all, show_page
-from ..graphql.paging import Node, arrange, narrow, rows_asked
-from .relations import check_groups, keep_name, need_admin, related
-from .shapes import EVERYONE, KEPT, kept_with, show_user
+from ..errors import USER_NOT_EXIST, PhError, error_to_line
+from ..graphql.call import Call, Info, get_call
+from ..graphql.lists import list_nodes, page_nodes
+from ..graphql.paging import Node, filter_nodes, get_row_count, sort_nodes
+from .relations import check_groups, check_name_unchanged, parse_relation, require_admin
+from .shapes import EVERYONE, EXTENSION_KEY, get_kept_fields, user_to_json
 
 Shape = dict[str, Any]
 
@@ -26,16 +26,16 @@ BINDABLES = (query, mutation)
 SEARCHED = ("username", "email", "firstName", "lastName")
 KEPT_FIELDS = ("firstName", "lastName", "volumeCapacity")
 MAX_NAME_LENGTH = 255
-LAST_PAGE = 10**6
+MAX_PAGE = 10**6
 
 
-# -- looking
+# -- queries
 
 
 @query.field("users")
 async def list_users(_: Any, info: Info, where: Shape | None = None, orderBy: Shape | None = None) -> Any:
-    call = call_of(info)
-    return show_all(call, await _all(call), where, orderBy, *SEARCHED)
+    call = get_call(info)
+    return list_nodes(call, await _list_user_shapes(call), where, orderBy, *SEARCHED)
 
 
 @query.field("usersConnection")
@@ -47,28 +47,28 @@ async def page_users(
     orderBy: Shape | None = None,
     **paging: Any,
 ) -> Shape:
-    call, order = call_of(info), userOrderBy or orderBy
-    index = _page_index(paging)
+    call, order = get_call(info), userOrderBy or orderBy
+    index = _parse_page_index(paging)
     if index is None:
-        return show_page(call, await _all(call), where, order, paging, *SEARCHED)
-    found = arrange(narrow(await _all(call), where, *SEARCHED), order)
-    rows = rows_asked(paging)
-    call.spend(rows)
-    return _page(found, index, rows)
+        return page_nodes(call, await _list_user_shapes(call), where, order, paging, *SEARCHED)
+    found = sort_nodes(filter_nodes(await _list_user_shapes(call), where, *SEARCHED), order)
+    rows = get_row_count(paging)
+    call.spend_rows(rows)
+    return _build_page(found, index, rows)
 
 
-def _page_index(paging: Shape) -> int | None:
-    """Of users, and of them alone, `after` is the number of a page, from 0. None: it is asked for in another way."""
+def _parse_page_index(paging: Shape) -> int | None:
+    """Return the page index, if requested: only for users, `after` is a page number from 0."""
     if any(paging.get(name) is not None for name in ("page", "last", "before")):
         return None
     after = paging.get("after")
     if after is None:
         return 0 if paging.get("first") is not None else None
-    return min(int(after), LAST_PAGE) if after.isdecimal() and len(after) < 10 else None
+    return min(int(after), MAX_PAGE) if after.isdecimal() and len(after) < 10 else None
 
 
-def _page(nodes: Sequence[Node], index: int, rows: int) -> Shape:
-    """Past the end it is empty."""
+def _build_page(nodes: Sequence[Node], index: int, rows: int) -> Shape:
+    """Return a page; after the last one it is empty."""
     shown = nodes[index * rows : (index + 1) * rows]
     more = (index + 1) * rows < len(nodes)
     info = {
@@ -80,22 +80,22 @@ def _page(nodes: Sequence[Node], index: int, rows: int) -> Shape:
     return {"edges": [{"cursor": node["id"], "node": node} for node in shown], "pageInfo": info}
 
 
-async def _all(call: Call) -> list[Shape]:
-    need_admin(call)
-    return [show_user(user) for user in await call.services.users.list(call.actor)]
+async def _list_user_shapes(call: Call) -> list[Shape]:
+    require_admin(call)
+    return [user_to_json(user) for user in await call.services.users.list(call.actor)]
 
 
-# -- changing
+# -- mutations
 
 
 @mutation.field("createUser")
 async def create_user(_: Any, info: Info, data: Shape) -> Shape:
-    """Nobody can log in as this user before `resetPassword`. Without groups it gets those that new users get. No mail
-    is sent, as from a PrimeHub without a mail server."""
-    call, name = call_of(info), data["username"]
-    need_admin(call)
-    groups = dict.fromkeys(_groups(data)[0], False)
-    kept = _kept({}, data)
+    """Create a user, who can log in after `resetPassword`. Without groups, the user gets the default groups. No mail is
+    sent, as in PrimeHub without a mail server."""
+    call, name = get_call(info), data["username"]
+    require_admin(call)
+    groups = dict.fromkeys(_parse_groups(data)[0], False)
+    kept = _merge_kept_fields({}, data)
     try:
         user = await call.services.users.create(
             call.actor,
@@ -103,28 +103,28 @@ async def create_user(_: Any, info: Info, data: Shape) -> Shape:
             email=data.get("email") or "",
             admin=bool(data.get("isAdmin")),
             groups=groups or None,
-            extension={KEPT: kept} if kept else None,
+            extension={EXTENSION_KEY: kept} if kept else None,
         )
     except Conflict as error:
-        raise _named(error) from None
+        raise _translate_conflict(error) from None
     if data.get("enabled") is False:
         user = await call.services.users.update(call.actor, name, UserChange(disabled=True))
-    return show_user(user)
+    return user_to_json(user)
 
 
-def _named(error: Conflict) -> PhError | Conflict:
-    return PhError(say(error), "USER_CONFLICT_USERNAME") if error.field == "name" else error
+def _translate_conflict(error: Conflict) -> PhError | Conflict:
+    return PhError(error_to_line(error), "USER_CONFLICT_USERNAME") if error.field == "name" else error
 
 
 @mutation.field("updateUser")
 async def update_user(_: Any, info: Info, data: Shape, where: Shape) -> Shape:
-    call, name = call_of(info), where["id"]
-    before = await _need(call, name)
-    keep_name(data, "username", name)
-    connect, disconnect = _groups(data)
+    call, name = get_call(info), where["id"]
+    before = await _find_user(call, name)
+    check_name_unchanged(data, "username", name)
+    connect, disconnect = _parse_groups(data)
     coming = [group for group in connect if group not in before.groups]
     await check_groups(call, coming)
-    change = _read_change(before, data)
+    change = _parse_change(before, data)
     if change != UserChange():
         await call.services.users.update(call.actor, name, change)
     for group in coming:
@@ -132,64 +132,65 @@ async def update_user(_: Any, info: Info, data: Shape, where: Shape) -> Shape:
     for group in disconnect:
         if group in before.groups:
             await call.services.groups.remove_member(call.actor, group, name)
-    return show_user(await _need(call, name))
+    return user_to_json(await _find_user(call, name))
 
 
 @mutation.field("deleteUser")
 async def delete_user(_: Any, info: Info, where: Shape) -> Shape:
-    call = call_of(info)
-    found = await _need(call, where["id"])
+    call = get_call(info)
+    found = await _find_user(call, where["id"])
     await call.services.users.delete(call.actor, found.name)
-    return show_user(found)
+    return user_to_json(found)
 
 
 @mutation.field("resetPassword")
 async def reset_password(
     _: Any, info: Info, id: str | None = None, password: str | None = None, temporary: bool | None = None
 ) -> Shape:
-    call = call_of(info)
-    found = await _need(call, id or "")
+    call = get_call(info)
+    found = await _find_user(call, id or "")
     if temporary:
-        said = "No password is temporary here. Leave out --temporary, and let the user change it: holdfast user passwd."
-        raise PhError(said)
+        raise PhError(
+            "Temporary passwords are not supported. Omit --temporary; the user can run `holdfast user passwd`."
+        )
     await call.services.users.set_password(call.actor, found.name, password or "")
-    return show_user(found)
+    return user_to_json(found)
 
 
-async def _need(call: Call, name: str) -> User:
-    need_admin(call)
+async def _find_user(call: Call, name: str) -> User:
+    require_admin(call)
     try:
         return await call.services.users.get(call.actor, name)
     except NotFound as error:
-        raise PhError(say(error), USER_NOT_EXIST) from None
+        raise PhError(error_to_line(error), USER_NOT_EXIST) from None
 
 
-# -- reading what was sent
+# -- input
 
 
-def _groups(data: Shape) -> tuple[list[str], list[str]]:
-    """To be in, and to be out of. Everybody is in `everyone`, and stays."""
-    connect, disconnect = related(data, "groups")
+def _parse_groups(data: Shape) -> tuple[list[str], list[str]]:
+    """Return the groups to join and to leave. All users stay in `everyone`."""
+    connect, disconnect = parse_relation(data, "groups")
     coming = [each["id"] for each in connect if each["id"] != EVERYONE]
     return coming, [group for group in disconnect if group not in (*coming, EVERYONE)]
 
 
-def _read_change(user: User, data: Shape) -> UserChange:
-    """Null takes an email or a name away."""
-    kept = _kept(kept_with(user), data)
+def _parse_change(user: User, data: Shape) -> UserChange:
+    """Return the change; null removes an email or a name."""
+    kept = _merge_kept_fields(get_kept_fields(user), data)
     enabled = data.get("enabled")
     return UserChange(
         email=data["email"] or "" if "email" in data else None,
         admin=data.get("isAdmin"),
         disabled=None if enabled is None else not enabled,
-        extension={KEPT: kept} if kept != kept_with(user) else None,
+        extension={EXTENSION_KEY: kept} if kept != get_kept_fields(user) else None,
     )
 
 
-def _kept(before: Shape, data: Shape) -> Shape:
+def _merge_kept_fields(before: Shape, data: Shape) -> Shape:
     after = {**before, **{name: data[name] for name in KEPT_FIELDS if name in data}}
     for name in ("firstName", "lastName"):
         text = after.get(name) or ""
         if len(text) > MAX_NAME_LENGTH or not text.isprintable():
-            raise PhError(f"{name} is a text on one line of at most {MAX_NAME_LENGTH} characters")
+            raise PhError(f"{name} must be a single line of at most {MAX_NAME_LENGTH} characters")
     return {name: value for name, value in after.items() if value is not None}

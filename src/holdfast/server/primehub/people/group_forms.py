@@ -1,4 +1,4 @@
-"""What clients send of a group -> a group."""
+"""Converts a group from clients to a group."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from holdfast.core.scheduling.placement import Quota
 from holdfast.services.people.groups import GroupChange
 
 from ..errors import PhError
-from ..graphql.scalars import size_in_bytes
-from .shapes import KEPT, kept_with
+from ..graphql.scalars import gigabytes_to_bytes
+from .shapes import EXTENSION_KEY, get_kept_fields
 
 Shape = dict[str, Any]
 
 MAX_COUNT = 1_000_000  # cores, GPUs, GB of a quota
 KEPT_FIELDS = ("enabledDeployment", "maxDeploy", "userVolumeCapacity")
-NOT_NULL = {  # what null means nothing for
+NON_NULL_FIELDS = {  # fields for which null means no change
     "displayName": "display_name",
     "enabledSharedVolume": "shared_volume",
     "launchGroupOnly": "launch_only",
     "homeSymlink": "home_symlink",
 }
-CHANGED = (
+CHANGEABLE_FIELDS = (
     "display_name",
     "quota",
     "user_quota",
@@ -37,58 +37,61 @@ CHANGED = (
 )
 
 
-def read_group(group: Group, data: Shape) -> Group:
-    """The group with what is given; who is in it aside."""
-    given: Shape = {name: data[key] for key, name in NOT_NULL.items() if data.get(key) is not None}
+def parse_group(group: Group, data: Shape) -> Group:
+    """Return the group with the given fields, except its members."""
+    given: Shape = {name: data[key] for key, name in NON_NULL_FIELDS.items() if data.get(key) is not None}
     if "jobDefaultActiveDeadlineSeconds" in data:
-        given["time_limit"] = _time_limit(data["jobDefaultActiveDeadlineSeconds"])
+        given["time_limit"] = _parse_time_limit(data["jobDefaultActiveDeadlineSeconds"])
     if "sharedVolumeCapacity" in data:
         given["volume_capacity"] = data["sharedVolumeCapacity"]
-    kept = {**kept_with(group), **{name: data[name] for name in KEPT_FIELDS if name in data}}
+    kept = {**get_kept_fields(group), **{name: data[name] for name in KEPT_FIELDS if name in data}}
     if kept:
-        given["extension"] = {**group.extension, KEPT: {key: each for key, each in kept.items() if each is not None}}
+        given["extension"] = {
+            **group.extension,
+            EXTENSION_KEY: {key: each for key, each in kept.items() if each is not None},
+        }
     return replace(
         group,
         **given,
-        user_quota=_quota(group.user_quota, data, "quota"),
-        quota=_quota(group.quota, data, "projectQuota"),
+        user_quota=_parse_quota(group.user_quota, data, "quota"),
+        quota=_parse_quota(group.quota, data, "projectQuota"),
     )
 
 
-def read_change(group: Group, data: Shape) -> GroupChange:
-    """Only what differs: clients of those who may change little send back all they were told."""
-    after = read_group(group, data)
-    given: Shape = {name: getattr(after, name) for name in CHANGED}
+def parse_group_change(group: Group, data: Shape) -> GroupChange:
+    """Return only changed fields: clients send back all fields, also those that the user cannot change."""
+    after = parse_group(group, data)
+    given: Shape = {name: getattr(after, name) for name in CHANGEABLE_FIELDS}
     given = {name: value for name, value in given.items() if value != getattr(group, name)}
     if after.extension != group.extension:
-        given["extension"] = {KEPT: after.extension[KEPT]}
+        given["extension"] = {EXTENSION_KEY: after.extension[EXTENSION_KEY]}
     return GroupChange(**given)
 
 
-def _quota(now: Quota, data: Shape, prefix: str) -> Quota:
-    """Null: no bound."""
+def _parse_quota(now: Quota, data: Shape, prefix: str) -> Quota:
+    """Return the quota; null means no limit."""
     given = {}
-    for name, (key, read) in _AMOUNTS.items():
+    for name, (key, read) in _QUOTA_FIELDS.items():
         field = f"{prefix}{name}"
         if field in data:
-            given[key] = None if data[field] is None else read(_within(data[field], field))
+            given[key] = None if data[field] is None else read(_check_range(data[field], field))
     return replace(now, **given)
 
 
-def _within(value: float, field: str) -> float:
+def _check_range(value: float, field: str) -> float:
     if not 0 <= value <= MAX_COUNT:
-        raise PhError(f"{field} is between 0 and {MAX_COUNT}, or null for no bound")
+        raise PhError(f"{field} must be between 0 and {MAX_COUNT}, or null for no limit")
     return value
 
 
-def _time_limit(value: int | None) -> timedelta | None:
+def _parse_time_limit(value: int | None) -> timedelta | None:
     if value is not None and value < 0:
         raise PhError("jobDefaultActiveDeadlineSeconds cannot be negative")
     return None if value is None else timedelta(seconds=value)
 
 
-_AMOUNTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+_QUOTA_FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "Cpu": ("cpu", float),
     "Gpu": ("gpu", int),
-    "Memory": ("memory", size_in_bytes),
+    "Memory": ("memory", gigabytes_to_bytes),
 }

@@ -1,4 +1,4 @@
-"""One group: what it has in use, its MLflow, and what its admins change."""
+"""One group: its usage, its MLflow, and the changes of its admins."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 
 from ariadne import MutationType, ObjectType, QueryType
 
-from holdfast.core.access import Verb, may
+from holdfast.core.access import Permission, has_permission
 from holdfast.core.errors import NotFound
 from holdfast.core.job import GIB
 from holdfast.core.records import Group, Mlflow
-from holdfast.core.scheduling.placement import JobUse
+from holdfast.core.scheduling.placement import JobUsage
 from holdfast.services.people.group_rules import check_mlflow
 from holdfast.services.people.groups import GroupChange
 
-from ..errors import NOT_FOUND, PhError, not_auth
-from ..graphql.call import Call, Info, call_of
-from ..graphql.scalars import gigabytes
-from .group_forms import read_change
-from .relations import keep_name, related
-from .shapes import EVERYONE, show_everyone, show_group
+from ..errors import PhError, build_missing_error, build_not_auth_error
+from ..graphql.call import Call, Info, get_call
+from ..graphql.scalars import to_gigabytes
+from .group_forms import parse_group_change
+from .relations import check_name_unchanged, parse_relation
+from .shapes import EVERYONE, everyone_to_json, group_to_json
 
 Shape = dict[str, Any]
 
@@ -28,28 +28,28 @@ query, mutation, group_type = QueryType(), MutationType(), ObjectType("Group")
 BINDABLES = (query, mutation, group_type)
 
 MAX_DETAILS = 500
-MLFLOW = ("trackingUri", "uiUrl", "trackingEnvs", "artifactEnvs")
+MLFLOW_FIELDS = ("trackingUri", "uiUrl", "trackingEnvs", "artifactEnvs")
 
 
 @query.field("group")
 async def get_group(_: Any, info: Info, where: Shape) -> Shape | None:
-    """Admins are told by null that there is none: their clients look for that. Others are refused, alike whether it is
-    another's or nobody's: their clients look into whatever comes."""
-    call = call_of(info)
+    """Return a group. For admins a missing group is null, as their clients expect. Others get an error, also for groups
+    they cannot see."""
+    call = get_call(info)
     if where["id"] == EVERYONE:
-        return show_everyone()
+        return everyone_to_json()
     try:
-        return show_group(await call.services.groups.get(call.actor, where["id"]))
+        return group_to_json(await call.services.groups.get(call.actor, where["id"]))
     except NotFound:
         if call.actor.admin:
             return None
-        raise not_auth() from None
+        raise build_not_auth_error() from None
 
 
 @group_type.field("resourceStatus")
-async def show_use(group: Shape, info: Info) -> Shape:
-    call = call_of(info)
-    capacity = await call.once("capacity", lambda: call.services.place.capacity(call.actor))
+async def resolve_resource_status(group: Shape, info: Info) -> Shape:
+    call = get_call(info)
+    capacity = await call.load_once("capacity", lambda: call.services.installation.get_capacity(call.actor))
     for use in capacity.groups:
         if use.group == group["id"]:
             used = use.used
@@ -58,23 +58,23 @@ async def show_use(group: Shape, info: Info) -> Shape:
 
 
 @group_type.field("resourceDetails")
-async def show_details(group: Shape, info: Info) -> Shape:
-    """A row for each job that has something in use; of the first, where they are many."""
-    call = call_of(info)
-    uses = await call.once("jobs in use", lambda: call.services.place.jobs_in_use(call.actor))
+async def resolve_resource_details(group: Shape, info: Info) -> Shape:
+    """Return a row for each job that uses resources; only the first, if there are many."""
+    call = get_call(info)
+    uses = await call.load_once("jobs in use", lambda: call.services.installation.list_jobs_in_use(call.actor))
     rows = uses.get(group["id"], ())[:MAX_DETAILS]
-    call.spend(len(rows))
-    return {"details": [_job_row(use) for use in rows]}
+    call.spend_rows(len(rows))
+    return {"details": [_usage_to_row(use) for use in rows]}
 
 
-def _job_row(use: JobUse) -> Shape:
+def _usage_to_row(use: JobUsage) -> Shape:
     return {
         "name": use.job,
         "type": "job",
         "user": use.user,
         "instanceType": ", ".join(use.instance_types) or None,
         "cpu": use.used.cpu,
-        "mem": gigabytes(use.used.memory),
+        "mem": to_gigabytes(use.used.memory),
         "gpu": use.used.gpu,
     }
 
@@ -83,73 +83,73 @@ def _job_row(use: JobUse) -> Shape:
 
 
 @group_type.field("mlflow")
-async def mlflow_of_group(group: Shape, info: Info) -> Shape | None:
-    call = call_of(info)
+async def resolve_group_mlflow(group: Shape, info: Info) -> Shape | None:
+    call = get_call(info)
     if group["_group"] is None:
         return None
-    return await call.once(("mlflow", group["id"]), lambda: _mlflow(call, group["id"]))
+    return await call.load_once(("mlflow", group["id"]), lambda: _mlflow_to_json(call, group["id"]))
 
 
 @query.field("mlflow")
 async def get_mlflow(_: Any, info: Info, where: Shape) -> Shape | None:
     try:
-        return await _mlflow(call_of(info), where["group"])
+        return await _mlflow_to_json(get_call(info), where["group"])
     except NotFound:
         return None
 
 
-async def _mlflow(call: Call, group: str) -> Shape | None:
-    found = await call.services.groups.mlflow(call.actor, group)
+async def _mlflow_to_json(call: Call, group: str) -> Shape | None:
+    found = await call.services.groups.get_mlflow(call.actor, group)
     if found is None:
         return None
     return {
         "trackingUri": found.tracking_uri,
         "uiUrl": found.ui_url,
-        "trackingEnvs": _variables(found.tracking_envs),
-        "artifactEnvs": _variables(found.artifact_envs),
+        "trackingEnvs": _variables_to_list(found.tracking_envs),
+        "artifactEnvs": _variables_to_list(found.artifact_envs),
     }
 
 
-def _variables(given: Mapping[str, str]) -> list[Shape]:
+def _variables_to_list(given: Mapping[str, str]) -> list[Shape]:
     return [{"name": name, "value": value} for name, value in given.items()]
 
 
-# -- changing
+# -- mutations
 
 
 @mutation.field("updateGroup")
 async def update_group(_: Any, info: Info, data: Shape, where: Shape) -> Shape:
-    """What is not given stays. What can be known to be wrong is found before anything is changed."""
-    call, name = call_of(info), where["id"]
-    if not may(call.actor, Verb.MANAGE_GROUP, name):
-        raise not_auth()
-    group = await need_group(call, name)
-    keep_name(data, "name", name)
-    change, (members, gone) = read_change(group, data), plan_members(group, data)
+    """Update a group. Fields that are not given stay. All input is validated before anything changes."""
+    call, name = get_call(info), where["id"]
+    if not has_permission(call.actor, Permission.MANAGE_GROUP, name):
+        raise build_not_auth_error()
+    group = await require_group(call, name)
+    check_name_unchanged(data, "name", name)
+    change, (members, gone) = parse_group_change(group, data), plan_members(group, data)
     await check_users(call, group, members)
-    mlflow = await _read_mlflow(call, name, data)
+    mlflow = await _parse_mlflow(call, name, data)
     if change != GroupChange():
         await call.services.groups.change(call.actor, name, change)
     for user, admin in members.items():
         await call.services.groups.set_member(call.actor, name, user, admin=admin)
     for user in gone:
         await call.services.groups.remove_member(call.actor, name, user)
-    if any(key in data for key in MLFLOW):
+    if any(key in data for key in MLFLOW_FIELDS):
         await call.services.groups.set_mlflow(call.actor, name, mlflow)
-    return show_group(await call.services.groups.get(call.actor, name))
+    return group_to_json(await call.services.groups.get(call.actor, name))
 
 
-async def need_group(call: Call, name: str) -> Group:
+async def require_group(call: Call, name: str) -> Group:
     if name == EVERYONE:
-        raise PhError("everyone stands for all users: it cannot be changed or deleted")
+        raise PhError("The group everyone contains all users and cannot be changed or deleted")
     return await call.services.groups.get(call.actor, name)
 
 
 def plan_members(group: Group, data: Shape) -> tuple[dict[str, bool], list[str]]:
-    """Who comes or changes, and whether as an admin; who goes. `admins` names all admins of the group; without it
-    those stay who are."""
-    connect, disconnect = related(data, "users")
-    admins = _admins(group, data.get("admins"))
+    """Return the members to add or change, with their admin flag, and those to remove. `admins` lists all admins of the
+    group; without it they do not change."""
+    connect, disconnect = parse_relation(data, "users")
+    admins = _parse_admins(group, data.get("admins"))
     coming = [each["id"] for each in connect]
     leaving = [name for name in disconnect if name not in coming]
     wanted = {name: name in admins for name in (*group.members, *coming) if name not in leaving}
@@ -162,35 +162,35 @@ def plan_members(group: Group, data: Shape) -> tuple[dict[str, bool], list[str]]
 
 async def check_users(call: Call, group: Group, names: Iterable[str]) -> None:
     for name in names:
-        if name not in group.members and not await call.services.tokens.knows(name):
-            raise PhError(f"There is no user {name[:100]}", NOT_FOUND)
+        if name not in group.members and not await call.services.tokens.has_user(name):
+            raise build_missing_error("User", name)
 
 
-def _admins(group: Group, text: str | None) -> set[str]:
+def _parse_admins(group: Group, text: str | None) -> set[str]:
     if text is None:
         return {name for name, admin in group.members.items() if admin}
     return {name.strip() for name in text.split(",") if name.strip()}
 
 
-async def _read_mlflow(call: Call, group: str, data: Shape) -> Mlflow | None:
-    """Without an address of the tracking server there is none."""
-    if not any(key in data for key in MLFLOW):
+async def _parse_mlflow(call: Call, group: str, data: Shape) -> Mlflow | None:
+    """Return the MLflow settings; None without a tracking server URL."""
+    if not any(key in data for key in MLFLOW_FIELDS):
         return None
-    now = await call.services.groups.mlflow(call.actor, group)
+    now = await call.services.groups.get_mlflow(call.actor, group)
     uri = data.get("trackingUri", now.tracking_uri if now else None)
     if not uri:
         return None
     made = Mlflow(
         tracking_uri=uri,
         ui_url=data.get("uiUrl", now.ui_url if now else "") or "",
-        tracking_envs=_read_variables(data, "trackingEnvs", now.tracking_envs if now else {}),
-        artifact_envs=_read_variables(data, "artifactEnvs", now.artifact_envs if now else {}),
+        tracking_envs=_parse_variables(data, "trackingEnvs", now.tracking_envs if now else {}),
+        artifact_envs=_parse_variables(data, "artifactEnvs", now.artifact_envs if now else {}),
     )
     check_mlflow(made)
     return made
 
 
-def _read_variables(data: Shape, name: str, now: Mapping[str, str]) -> Mapping[str, str]:
+def _parse_variables(data: Shape, name: str, now: Mapping[str, str]) -> Mapping[str, str]:
     if name not in data:
         return now
     given: Sequence[Shape] = data[name] or ()

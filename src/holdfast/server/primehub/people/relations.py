@@ -1,17 +1,19 @@
-"""Which groups a thing is given to, as PrimeHub writes it: groups to connect and to disconnect, with `everyone` for
-all; and who may write that at all."""
+"""The groups an object is granted to, as PrimeHub writes them: groups to connect and to disconnect, with `everyone` for
+all users; and the check for admins."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from holdfast.core.access import Actor, Verb, may
+from holdfast.core.access import Actor, Permission, has_permission
+from holdfast.core.catalogue import ImageAlias, InstanceType
 from holdfast.core.errors import NotFound
+from holdfast.core.records import Dataset
 
-from ..errors import NOT_FOUND, PhError, not_auth
+from ..errors import PhError, build_missing_error, build_not_auth_error
 from ..graphql.call import Call
 from .shapes import EVERYONE
 
@@ -19,36 +21,41 @@ Shape = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Links:
-    connect: Mapping[str, bool | None]  # group -> whether its jobs may write; None: not said
+class GroupLinkChanges:
+    connect: Mapping[str, bool | None]  # group -> whether its jobs can write; None: not set
     disconnect: frozenset[str]
-    everyone: bool | None  # None: not mentioned
+    everyone: bool | None  # None: not set
     everyone_writes: bool | None
 
 
-class Given(Protocol):
-    """What has groups it is for."""
+Granted = InstanceType | ImageAlias | Dataset
+
+
+class GrantService(Protocol):
+    """A service whose objects are granted to groups."""
+
+    async def change(self, actor: Actor, name: str, change: Any) -> Any: ...
 
     async def grant(self, actor: Actor, name: str, group: str) -> Any: ...
 
     async def revoke(self, actor: Actor, name: str, group: str) -> Any: ...
 
 
-def need_admin(call: Call) -> None:
-    if not may(call.actor, Verb.MANAGE_PLACE):
-        raise not_auth()
+def require_admin(call: Call) -> None:
+    if not has_permission(call.actor, Permission.MANAGE_INSTALLATION):
+        raise build_not_auth_error()
 
 
-def related(data: Shape, key: str) -> tuple[list[Shape], list[str]]:
-    """What is to be connected, and ids to be disconnected. Clients may disconnect first and then connect anew, all in
-    one, to have a link changed."""
+def parse_relation(data: Shape, key: str) -> tuple[list[Shape], list[str]]:
+    """Return the objects to connect and the IDs to disconnect. One request can disconnect and connect the same object,
+    to change a link."""
     relation = data.get(key) or {}
     return list(relation.get("connect") or ()), [each["id"] for each in relation.get("disconnect") or ()]
 
 
-def read_links(data: Shape) -> Links:
-    """`global` says it in one word; else it is for all when it is connected to `everyone`."""
-    coming, going = related(data, "groups")
+def parse_links(data: Shape) -> GroupLinkChanges:
+    """Return the links. `global` sets `everyone`; otherwise a connection to the group `everyone` does."""
+    coming, going = parse_relation(data, "groups")
     connect = {each["id"]: each.get("writable") for each in coming}
     connect |= {id: bool(connect[id]) for id in connect.keys() & set(going)}
     disconnect = set(going) - connect.keys()
@@ -57,28 +64,45 @@ def read_links(data: Shape) -> Links:
         everyone = EVERYONE in connect
     writes = connect.pop(EVERYONE, None)
     disconnect.discard(EVERYONE)
-    return Links(connect=connect, disconnect=frozenset(disconnect), everyone=everyone, everyone_writes=writes)
+    return GroupLinkChanges(
+        connect=connect, disconnect=frozenset(disconnect), everyone=everyone, everyone_writes=writes
+    )
 
 
 async def check_groups(call: Call, names: Sequence[str]) -> None:
-    """Before anything is changed."""
+    """Check that all groups exist, before anything is changed."""
     known = {group.name for group in await call.services.groups.list(call.actor)}
     for name in names:
         if name not in known:
-            raise PhError(f"There is no group {name[:100]}", NOT_FOUND)
+            raise build_missing_error("Group", name)
 
 
-async def relink(call: Call, things: Given, name: str, before: Sequence[str], links: Links) -> None:
-    """One group after the other, so that what others connect meanwhile is not lost; doing it again does no harm."""
+async def apply_change(
+    call: Call,
+    service: GrantService,
+    before: Granted,
+    change: Callable[..., Any],
+    fields: Shape,
+    links: GroupLinkChanges,
+) -> None:
+    """Change the fields, then one group after the other, so that concurrent changes are not lost; it is idempotent."""
+    if links.everyone is not None and links.everyone != before.everyone:
+        fields = {**fields, "everyone": links.everyone}
+    if fields:
+        await service.change(call.actor, before.name, change(**fields))
     for group in links.connect:
-        if group not in before:
-            await things.grant(call.actor, name, group)
-    for group in sorted(links.disconnect & set(before)):
-        with suppress(NotFound):  # somebody was faster
-            await things.revoke(call.actor, name, group)
+        if group not in before.groups:
+            await service.grant(call.actor, before.name, group)
+    await revoke_links(call, service, before, links)
 
 
-def keep_name(data: Shape, key: str, name: str) -> None:
-    """Names are ids here; clients that send back all they were told do no harm."""
+async def revoke_links(call: Call, service: GrantService, before: Granted, links: GroupLinkChanges) -> None:
+    for group in sorted(links.disconnect & set(before.groups)):
+        with suppress(NotFound):  # another request was faster
+            await service.revoke(call.actor, before.name, group)
+
+
+def check_name_unchanged(data: Shape, key: str, name: str) -> None:
+    """Reject a changed name: names are IDs. Clients can send back the same name."""
     if data.get(key) not in (None, name):
         raise PhError(f"The {key} of {name[:100]} cannot be changed")

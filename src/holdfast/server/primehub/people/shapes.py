@@ -1,5 +1,5 @@
-"""Users and groups as PrimeHub shows them. Their ids are their names. `everyone` is a group that is only shown: what
-is linked to it is for all."""
+"""Users and groups in PrimeHub's shapes. Their IDs are their names. `everyone` is a virtual group: what is linked to it
+is granted to all users."""
 
 from __future__ import annotations
 
@@ -7,42 +7,42 @@ from typing import Any
 
 from holdfast.core.records import Group, User
 
-from ..graphql.scalars import gigabytes, seconds
+from ..graphql.scalars import to_gigabytes, to_seconds
 
 Shape = dict[str, Any]
 
 EVERYONE = "everyone"
-KEPT = "primehub"  # what PrimeHub knows of a user or a group and we do not, within their extension
+EXTENSION_KEY = "primehub"  # fields that only PrimeHub has, in the extension of a user or group
 
 
-def show_user(user: User) -> Shape:
-    kept = kept_with(user)
+def user_to_json(user: User) -> Shape:
+    kept = get_kept_fields(user)
     return {
-        **name_user(user.name),
+        **user_name_to_json(user.name),
         "firstName": str(kept.get("firstName") or ""),
         "lastName": str(kept.get("lastName") or ""),
         "email": user.email,
         "enabled": not user.disabled,
         "isAdmin": user.admin,
-        "volumeCapacity": whole_number(kept.get("volumeCapacity")),
+        "volumeCapacity": to_whole_number(kept.get("volumeCapacity")),
         "createdTimestamp": round(user.created_at.timestamp() * 1000),
         "_groups": tuple(user.groups),
     }
 
 
-def kept_with(thing: User | Group) -> Shape:
-    kept = thing.extension.get(KEPT)
+def get_kept_fields(thing: User | Group) -> Shape:
+    kept = thing.extension.get(EXTENSION_KEY)
     return kept if isinstance(kept, dict) else {}
 
 
-def name_user(name: str) -> Shape:
-    """All that those may know who share no group with the user."""
+def user_name_to_json(name: str) -> Shape:
+    """Return the fields that users without a common group can see."""
     return {"id": name, "username": name, "_groups": ()}
 
 
-def show_group(group: Group, *, merged: bool = False) -> Shape:
-    """`merged`: with everyone's images, instance types and volumes among its own."""
-    kept = kept_with(group)
+def group_to_json(group: Group, *, merged: bool = False) -> Shape:
+    """Return a group. `merged`: with the images, instance types and volumes of everyone."""
+    kept = get_kept_fields(group)
     return {
         "id": group.name,
         "name": group.name,
@@ -50,28 +50,28 @@ def show_group(group: Group, *, merged: bool = False) -> Shape:
         "admins": ",".join(sorted(name for name, admin in group.members.items() if admin)),
         "quotaCpu": group.user_quota.cpu,
         "quotaGpu": group.user_quota.gpu,
-        "quotaMemory": gigabytes(group.user_quota.memory),
+        "quotaMemory": to_gigabytes(group.user_quota.memory),
         "projectQuotaCpu": group.quota.cpu,
         "projectQuotaGpu": group.quota.gpu,
-        "projectQuotaMemory": gigabytes(group.quota.memory),
-        "userVolumeCapacity": whole_number(kept.get("userVolumeCapacity")),
+        "projectQuotaMemory": to_gigabytes(group.quota.memory),
+        "userVolumeCapacity": to_whole_number(kept.get("userVolumeCapacity")),
         "enabledDeployment": kept.get("enabledDeployment") is True,
-        "maxDeploy": whole_number(kept.get("maxDeploy")) or 0,
+        "maxDeploy": to_whole_number(kept.get("maxDeploy")) or 0,
         "deploymentsUsage": 0,
         "enabledSharedVolume": group.shared_volume,
         "sharedVolumeCapacity": group.volume_capacity,
         "homeSymlink": group.home_symlink,
         "launchGroupOnly": group.launch_only,
-        "jobDefaultActiveDeadlineSeconds": seconds(group.time_limit),
+        "jobDefaultActiveDeadlineSeconds": to_seconds(group.time_limit),
         "_group": group,
         "_merged": merged,
     }
 
 
-def whole_number(value: Any) -> int | None:
-    """Others may have put anything there."""
+def to_whole_number(value: Any) -> int | None:
+    """Return an integer, or None: the extension can contain any value."""
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**31 else None
 
 
-def show_everyone() -> Shape:
-    return {**show_group(Group(name=EVERYONE)), "_group": None}
+def everyone_to_json() -> Shape:
+    return {**group_to_json(Group(name=EVERYONE)), "_group": None}

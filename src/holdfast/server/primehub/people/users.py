@@ -1,4 +1,4 @@
-"""One user, as others may see them."""
+"""One user, as other users see them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from ariadne import ObjectType, QueryType
 
 from holdfast.core.errors import NotFound
 
-from ..errors import USER_NOT_EXIST, PhError, say
-from ..graphql.call import Call, Info, call_of
-from .shapes import name_user, show_user
+from ..errors import USER_NOT_EXIST, PhError, error_to_line
+from ..graphql.call import Call, Info, get_call
+from .shapes import user_name_to_json, user_to_json
 
 Shape = dict[str, Any]
 
@@ -20,23 +20,23 @@ BINDABLES = (query, group_type)
 
 @query.field("user")
 async def get_user(_: Any, info: Info, where: Shape) -> Shape | None:
-    """Admins are told by null that there is none: their clients look for that. Those of others look into whatever
-    comes, so they are told in words, alike of users they may not know of."""
-    call, name = call_of(info), where["id"]
+    """Return a user. For admins a missing user is null, as their clients expect. Others get an error, also for users
+    they cannot see."""
+    call, name = get_call(info), where["id"]
     try:
-        return show_user(await call.services.users.get(call.actor, name))
+        return user_to_json(await call.services.users.get(call.actor, name))
     except NotFound as error:
-        if await _may_name(call, name):
-            return name_user(name)
+        if await _can_look_up(call, name):
+            return user_name_to_json(name)
         if call.actor.admin:
             return None
-        raise PhError(say(error), USER_NOT_EXIST) from None
+        raise PhError(error_to_line(error), USER_NOT_EXIST) from None
 
 
-async def _may_name(call: Call, name: str) -> bool:
-    """Admins of a group take in whom they know by name, and see so whether there is such a user."""
+async def _can_look_up(call: Call, name: str) -> bool:
+    """Return whether the caller can look up a user by name: admins of a group add members that way."""
     if any(call.actor.groups.values()):
-        return await call.services.tokens.knows(name)
+        return await call.services.tokens.has_user(name)
     for group in call.actor.groups:
         if name in (await call.services.groups.get(call.actor, group)).members:
             return True
@@ -44,12 +44,12 @@ async def _may_name(call: Call, name: str) -> bool:
 
 
 @group_type.field("users")
-async def users_of_group(group: Shape, info: Info) -> list[Shape]:
-    """Its members, for each other and for admins."""
-    call = call_of(info)
+async def resolve_group_users(group: Shape, info: Info) -> list[Shape]:
+    """Return the members, for members and admins."""
+    call = get_call(info)
     if group["_group"] is None:
         return []
-    known = await call.once("members", lambda: call.services.users.by_group(call.actor))
+    known = await call.load_once("members", lambda: call.services.users.list_by_group(call.actor))
     found = known.get(group["id"], ())
-    call.spend(len(found))
-    return [show_user(user) for user in found]
+    call.spend_rows(len(found))
+    return [user_to_json(user) for user in found]

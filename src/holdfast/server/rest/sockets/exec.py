@@ -1,10 +1,10 @@
-"""WebSocket /jobs/{ref}/tasks/{task}/exec: a command or a shell inside a task.
+"""WebSocket /jobs/{ref}/tasks/{task}/exec: a command or a shell in a task.
 
-The first message says what to run, {"argv": [...]} or {"script": "..."} or neither for a login shell, with
-{"terminal": {"columns", "rows", "term"}} for a terminal and {"env": {...}} for variables. Then stdin goes in and output
-comes out as bytes, as in `paced`: of a terminal as they are; else each message begins with one byte, 1 for stdout and 2
-for stderr. {"resize": [columns, rows]}, {"signal": 2} and {"end": true} (of stdin) are heard at any time. The last word
-is {"exit": status}.
+The first message sets the command, {"argv": [...]} or {"script": "..."} or neither for a login shell, with {"terminal":
+{"columns", "rows", "term"}} for a terminal and {"env": {...}} for variables. Then stdin and output are sent as bytes,
+see `flow_control`: with a terminal unchanged; else each message begins with one byte, 1 for stdout and 2 for stderr.
+{"resize": [columns, rows]}, {"signal": 2} and {"end": true} (of stdin) are accepted at any time. The last message is
+{"exit": status}.
 """
 
 from __future__ import annotations
@@ -19,154 +19,164 @@ from starlette.websockets import WebSocketDisconnect
 
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
-from holdfast.engines.base import Command, Session, Terminal
+from holdfast.engines.base import ExecCommand, ExecSession, Terminal
 
-from ...sockets import until_one_ends
-from ..addresses import rest_router
-from .flow_control import Paced, Words, is_number, read_words
-from .task_connections import TaskLine, task_socket
+from ...sockets import run_until_first_ends
+from ..routing import build_router
+from .flow_control import ControlMessage, FlowControl, is_number, parse_message
+from .task_connections import TaskWebSocket, build_task_route
 
-QUIET = 0.3  # seconds without output after which a terminal whose command has ended is let go
-TIMEOUT = 30.0  # seconds for the first message
+QUIET_TIMEOUT = 0.3  # seconds without output after which the terminal of an ended command is closed
+FIRST_MESSAGE_TIMEOUT = 30.0  # seconds for the first message
 STDOUT, STDERR = b"\x01", b"\x02"
 MAX_TERMINAL_SIZE = 2000  # columns, rows
-LAST_SIGNAL = 31
-MAX_WORDS = 4096
+MAX_SIGNAL = 31
+MAX_ARGUMENTS = 4096
 MAX_VARIABLES = 64
-WAY = "the API"  # as the job's events name it
+SESSION_SOURCE = "the API"  # name in the job's events
 
-_TERM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
+_TERM_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 
-router = rest_router()
+router = build_router()
 
 
-async def serve_exec(line: TaskLine) -> None:
-    command = read_command(await _first_words(line))
-    entrance = await line.find()
-    session = await line.services.entering.enter(await line.actor(), line.job.id, entrance.task, command, way=WAY)
+async def serve_exec(line: TaskWebSocket) -> None:
+    command = parse_command(await _receive_command(line))
+    entrance = await line.find_task()
+    session = await line.services.task_access.open_session(
+        await line.get_actor(), line.job.id, entrance.task, command, way=SESSION_SOURCE
+    )
     try:
-        await line.welcome(entrance)
-        await _Visit(line, session, command.terminal is not None).run()
+        await line.send_welcome(entrance)
+        await _ExecSession(line, session, command.terminal is not None).run()
     finally:
         session.close()
 
 
-async def _first_words(line: TaskLine) -> Words:
+async def _receive_command(line: TaskWebSocket) -> ControlMessage:
     try:
-        async with asyncio.timeout(TIMEOUT):
-            return read_words(await line.receive())
+        async with asyncio.timeout(FIRST_MESSAGE_TIMEOUT):
+            return parse_message(await line.receive())
     except TimeoutError:
         raise UserError(
-            msg("Nothing was said within {patience} s", patience=f"{TIMEOUT:g}"),
-            hint=msg("The first message says what to run."),
+            msg("Timed out after {timeout} s without a first message", timeout=f"{FIRST_MESSAGE_TIMEOUT:g}"),
+            hint=msg("Send the command to run as the first message."),
         ) from None
 
 
-class _Visit:
-    """One command, while somebody is at it."""
+class _ExecSession:
+    """One running command with its client."""
 
-    def __init__(self, line: TaskLine, session: Session, terminal: bool) -> None:
+    def __init__(self, line: TaskWebSocket, session: ExecSession, terminal: bool) -> None:
         self._line = line
         self._session = session
         self._terminal = terminal
-        self._bytes = Paced(line)
+        self._bytes = FlowControl(line)
         self._moved = 0  # bytes of output
 
     async def run(self) -> None:
-        for ended in await until_one_ends(self._bytes.listen(self._hear), self._pass_in(), self._see_out()):
+        for ended in await run_until_first_ends(
+            self._bytes.receive_messages(self._handle_message), self._relay_input(), self._relay_output()
+        ):
             if isinstance(ended, Exception):
                 raise ended
 
-    def _hear(self, words: Words) -> None:
+    def _handle_message(self, words: ControlMessage) -> None:
         size, number = words.get("resize"), words.get("signal")
         if isinstance(size, list) and len(size) == 2 and all(is_number(each, 1, MAX_TERMINAL_SIZE) for each in size):
             self._session.resize(*size)
-        if is_number(number, 1, LAST_SIGNAL):
-            self._session.signal(number)
+        if is_number(number, 1, MAX_SIGNAL):
+            self._session.send_signal(number)
 
-    async def _pass_in(self) -> None:
-        while data := await self._bytes.take():
+    async def _relay_input(self) -> None:
+        while data := await self._bytes.receive_bytes():
             await self._session.write(data)
         self._session.end_input()
-        await asyncio.Event().wait()  # it may go on without
+        await asyncio.Event().wait()  # the command can continue without stdin
 
-    async def _see_out(self) -> None:
-        """Until it has ended and all that it wrote is sent. What a command left in the background may hold its terminal
-        open; without one, as with any ssh, whatever still may write is waited for."""
-        outputs = [self._pass_out(self._session.read, b"" if self._terminal else STDOUT)]
+    async def _relay_output(self) -> None:
+        """Wait until the command has ended and its output is sent. Background processes can keep the terminal open;
+        without a terminal, as with ssh, all writers of the output are waited for."""
+        outputs = [self._relay_stream(self._session.read, b"" if self._terminal else STDOUT)]
         if not self._terminal:
-            outputs.append(self._pass_out(self._session.read_errors, STDERR))
+            outputs.append(self._relay_stream(self._session.read_stderr, STDERR))
         async with asyncio.TaskGroup() as group:
             showing = [group.create_task(each) for each in outputs]
             status = await self._session.wait()
-            while not await self._is_shown(showing):
+            while not await self._is_output_sent(showing):
                 pass
             for task in showing:
                 task.cancel()
         await self._line.send({"exit": status})
 
-    async def _is_shown(self, showing: list[asyncio.Task[None]]) -> bool:
+    async def _is_output_sent(self, showing: list[asyncio.Task[None]]) -> bool:
         moved = self._moved
-        _, left = await asyncio.wait(showing, timeout=QUIET if self._terminal else None)
-        return not left or (moved == self._moved and self._bytes.clear)
+        _, left = await asyncio.wait(showing, timeout=QUIET_TIMEOUT if self._terminal else None)
+        return not left or (moved == self._moved and self._bytes.is_clear)
 
-    async def _pass_out(self, read: Callable[[], Awaitable[bytes]], mark: bytes) -> None:
-        with suppress(WebSocketDisconnect):  # whoever listens notifications
+    async def _relay_stream(self, read: Callable[[], Awaitable[bytes]], mark: bytes) -> None:
+        with suppress(WebSocketDisconnect):  # the code that receives messages reports it
             while data := await read():
-                await self._bytes.give(data, mark)
+                await self._bytes.send_bytes(data, mark)
                 self._moved += len(data)
 
 
 # -- the first message
 
 
-def read_command(words: Words) -> Command:
+def parse_command(words: ControlMessage) -> ExecCommand:
     argv, script, env, terminal = (words.get(key) for key in ("argv", "script", "env", "terminal"))
     if argv and script:
-        raise UserError(msg("Give argv or script, not both"), field="argv")
-    return Command(
-        argv=_argv(argv),
-        script=_text(script, "script") if script else "",
-        env=_env(env),
-        terminal=_terminal(terminal) if terminal is not None else None,
+        raise UserError(msg("Set argv or script, not both"), field="argv")
+    return ExecCommand(
+        argv=_parse_argv(argv),
+        script=_parse_text(script, "script") if script else "",
+        env=_parse_env(env),
+        terminal=_parse_terminal(terminal) if terminal is not None else None,
     )
 
 
-def _argv(given: Any) -> tuple[str, ...]:
-    if not isinstance(given or [], list) or len(given or ()) > MAX_WORDS:
-        raise UserError(msg("argv is a list of at most {most_words} words", most_words=MAX_WORDS), field="argv")
-    return tuple(_text(word, "argv") for word in given or ())
+def _parse_argv(given: Any) -> tuple[str, ...]:
+    if not isinstance(given or [], list) or len(given or ()) > MAX_ARGUMENTS:
+        raise UserError(
+            msg("argv must be a list of at most {max_words} arguments", max_words=MAX_ARGUMENTS), field="argv"
+        )
+    return tuple(_parse_text(word, "argv") for word in given or ())
 
 
-def _text(given: Any, field: str) -> str:
+def _parse_text(given: Any, field: str) -> str:
     if not isinstance(given, str) or "\0" in given:
-        raise UserError(msg("{field} is text without a NUL", field=field), field=field)
+        raise UserError(msg("{field} must be text without NUL characters", field=field), field=field)
     return given
 
 
-def _env(given: Any) -> dict[str, str]:
+def _parse_env(given: Any) -> dict[str, str]:
     if not isinstance(given or {}, dict) or len(given or ()) > MAX_VARIABLES:
         raise UserError(
-            msg("env is an object of at most {most_variables} variables", most_variables=MAX_VARIABLES), field="env"
+            msg("env must be an object of at most {max_variables} variables", max_variables=MAX_VARIABLES),
+            field="env",
         )
-    wrong = next((name for name in given or () if not _NAME.fullmatch(name)), None)
+    wrong = next((name for name in given or () if not _VARIABLE_NAME.fullmatch(name)), None)
     if wrong is not None:
-        raise UserError(msg("{wrong} is no name of a variable", wrong=repr(wrong[:100])), field="env")
-    return {name: _text(value, "env") for name, value in (given or {}).items()}
+        raise UserError(msg("{name} is not a valid variable name", name=repr(wrong[:100])), field="env")
+    return {name: _parse_text(value, "env") for name, value in (given or {}).items()}
 
 
-def _terminal(given: Any) -> Terminal:
+def _parse_terminal(given: Any) -> Terminal:
     if not isinstance(given, dict):
-        raise UserError(msg("terminal is an object with columns and rows"), field="terminal")
+        raise UserError(msg("terminal must be an object with columns and rows"), field="terminal")
     columns, rows, term = given.get("columns", 80), given.get("rows", 24), given.get("term", "")
     if not is_number(columns, 1, MAX_TERMINAL_SIZE) or not is_number(rows, 1, MAX_TERMINAL_SIZE):
         raise UserError(
-            msg("A terminal has 1 to {largest_terminal} columns and rows", largest_terminal=MAX_TERMINAL_SIZE),
+            msg(
+                "Terminal columns and rows must be between 1 and {max_terminal_size}",
+                max_terminal_size=MAX_TERMINAL_SIZE,
+            ),
             field="terminal",
         )
-    known = isinstance(term, str) and _TERM.fullmatch(term)
+    known = isinstance(term, str) and _TERM_PATTERN.fullmatch(term)
     return Terminal(columns=columns, rows=rows, term=term if known else "xterm-256color")
 
 
-router.routes.append(task_socket("/jobs/{ref}/tasks/{task}/exec", serve_exec))
+router.routes.append(build_task_route("/jobs/{ref}/tasks/{task}/exec", serve_exec))

@@ -1,9 +1,9 @@
-"""Bytes over a socket, both ways, neither faster than the other side takes them.
+"""Bytes over a WebSocket in both directions, with flow control.
 
-Bytes are binary messages; words are JSON objects in text messages. {"taken": N} says that N bytes in all were passed
-on. Whoever is sent {"taken"} has at most WINDOW bytes on their way beyond that: so both sides go on reading, and answer
-pings, while nobody takes what came. A client that never says it gets bytes as fast as the connection takes them. One
-that sends more than WINDOW is not read until some of it is taken. {"end": true} says that no more bytes will come.
+Bytes are binary messages; control messages are JSON objects in text messages. {"taken": N} acknowledges N bytes in
+total. A side that gets {"taken"} has at most WINDOW_SIZE unacknowledged bytes: so both sides keep reading and answer
+pings while the data is not consumed. A client that never sends it gets bytes as fast as the connection allows. One that
+sends more than WINDOW_SIZE is not read until some of it is consumed. {"end": true} marks the end of the bytes.
 """
 
 from __future__ import annotations
@@ -17,48 +17,48 @@ from typing import Any, TypeGuard
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
 
-from ...sockets import Messages
+from ...sockets import WebSocketMessages
 
-WINDOW = 256 * 1024  # bytes
-MAX_SIZE = 64 * 1024  # bytes of one message, its mark included
-TELL_AFTER = 32 * 1024  # bytes taken, of which the other side has not been told
+WINDOW_SIZE = 256 * 1024  # bytes
+MAX_MESSAGE_SIZE = 64 * 1024  # bytes of one message, including its mark
+ACKNOWLEDGE_SIZE = 32 * 1024  # consumed bytes without an acknowledgement
 
-Words = dict[str, Any]
+ControlMessage = dict[str, Any]
 
 
-class Paced:
-    def __init__(self, line: Messages) -> None:
+class FlowControl:
+    def __init__(self, line: WebSocketMessages) -> None:
         self._line = line
         self._inbox: deque[bytes] = deque()
-        self._waiting = 0  # bytes in it
+        self._waiting = 0  # bytes in the queue
         self._ended = False
         self._news = asyncio.Event()
-        self._last = 0  # bytes that were given out, and may not be passed on yet
-        self._taken = 0  # of what came
+        self._last = 0  # bytes returned to the caller, perhaps not yet passed on
+        self._taken = 0  # acknowledged to the other side
         self._told = 0
         self._sent = 0
-        self._seen: int | None = None  # of what was sent; None: the other side does not say
+        self._seen: int | None = None  # acknowledged by the other side; None: it does not acknowledge
 
-    # -- what comes
+    # -- receiving
 
-    async def listen(self, on_words: Callable[[Words], None]) -> None:
-        """Until the other side is gone, or talks nonsense."""
+    async def receive_messages(self, on_words: Callable[[ControlMessage], None]) -> None:
+        """Receive until the other side disconnects, or sends an invalid message."""
         while True:
             message = await self._line.receive()
             if isinstance(message, bytes):
-                self._put(message)
-                while self._waiting > WINDOW:
-                    await self._changed()
+                self._queue_bytes(message)
+                while self._waiting > WINDOW_SIZE:
+                    await self._notify_changed()
             else:
-                self._hear(read_words(message), on_words)
+                self._handle_message(parse_message(message), on_words)
 
-    def _put(self, data: bytes) -> None:
+    def _queue_bytes(self, data: bytes) -> None:
         if data and not self._ended:
             self._inbox.append(data)
             self._waiting += len(data)
             self._news.set()
 
-    def _hear(self, words: Words, on_words: Callable[[Words], None]) -> None:
+    def _handle_message(self, words: ControlMessage, on_words: Callable[[ControlMessage], None]) -> None:
         seen = words.get("taken")
         if is_number(seen, 0, self._sent):
             self._seen = max(self._seen or 0, seen)
@@ -67,14 +67,14 @@ class Paced:
         self._news.set()
         on_words(words)
 
-    async def take(self) -> bytes:
-        """What came next; empty at the end. Whoever comes back has passed on what they took before."""
+    async def receive_bytes(self) -> bytes:
+        """Return the next bytes; empty at the end. The call acknowledges the bytes of the previous one."""
         self._taken, self._last = self._taken + self._last, 0
-        if self._taken - self._told >= TELL_AFTER:
+        if self._taken - self._told >= ACKNOWLEDGE_SIZE:
             self._told = self._taken
             await self._line.send({"taken": self._taken})
         while not self._inbox and not self._ended:
-            await self._changed()
+            await self._notify_changed()
         if not self._inbox:
             return b""
         data = self._inbox.popleft()
@@ -83,35 +83,35 @@ class Paced:
         self._news.set()
         return data
 
-    # -- what goes
+    # -- sending
 
-    async def give(self, data: bytes, mark: bytes = b"") -> None:
-        """Waits while too much is on its way. `mark` goes before each message."""
-        most = MAX_SIZE - len(mark)
+    async def send_bytes(self, data: bytes, mark: bytes = b"") -> None:
+        """Send bytes; wait while too many are unacknowledged. `mark` is put before each message."""
+        most = MAX_MESSAGE_SIZE - len(mark)
         for at in range(0, len(data), most):
-            while self._seen is not None and self._sent - self._seen >= WINDOW:
-                await self._changed()
+            while self._seen is not None and self._sent - self._seen >= WINDOW_SIZE:
+                await self._notify_changed()
             piece = data[at : at + most]
             self._sent += len(piece)
             await self._line.send_bytes(mark + piece)
 
     @property
-    def clear(self) -> bool:
-        """Nobody is being waited for."""
-        return self._seen is None or self._sent - self._seen < WINDOW
+    def is_clear(self) -> bool:
+        """Whether all bytes are acknowledged."""
+        return self._seen is None or self._sent - self._seen < WINDOW_SIZE
 
-    async def _changed(self) -> None:
+    async def _notify_changed(self) -> None:
         self._news.clear()
         await self._news.wait()
 
 
-def read_words(message: str | bytes) -> Words:
+def parse_message(message: str | bytes) -> ControlMessage:
     try:
         found = json.loads(message)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise UserError(msg("A text message is a JSON object; bytes go as binary messages"))
+        raise UserError(msg("A text message must be a JSON object; send bytes as binary messages"))
     return found
 
 

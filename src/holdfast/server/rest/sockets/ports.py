@@ -1,7 +1,7 @@
-"""WebSockets to what listens inside a task: /jobs/{ref}/tasks/{task}/ports/{port}, and .../debugger for one that waits.
+"""WebSockets to ports in a task: /jobs/{ref}/tasks/{task}/ports/{port}, and .../debugger for a waiting debugger.
 
-Bytes go both ways as they are, as in `paced`; {"end": true} stands for the end of one direction. A port is a number, or
-a name that the job gave to one. A debugger's token is shown by us.
+Bytes are passed unchanged in both directions, see `flow_control`; {"end": true} marks the end of one direction. A port
+is a number, or its name in the job. We send the token of a debugger.
 """
 
 from __future__ import annotations
@@ -14,117 +14,122 @@ from typing import Any
 
 from holdfast.core.errors import NotFound, UserError
 from holdfast.core.messages import msg
-from holdfast.services.inside.service import Entrance, PortStream, limit_open
+from holdfast.services.inside.service import ExecTarget, PortStream, build_open_limiter
 
-from ...sockets import until_one_ends
-from ..addresses import rest_router
+from ...sockets import run_until_first_ends
+from ..routing import build_router
 from ..views import show_debugger
-from .flow_control import MAX_SIZE, Paced
-from .task_connections import TaskLine, task_socket
+from .flow_control import MAX_MESSAGE_SIZE, FlowControl
+from .task_connections import TaskWebSocket, build_task_route
 
-MAX_WAIT = 24 * 3600.0  # seconds
-MAX_WAITING = 20  # of one user, for a debugger: whatever changes anywhere, each of them looks whether it has come
+MAX_WAIT_TIME = 24 * 3600.0  # seconds
+MAX_WAITING = 20  # of one user, for a debugger: each checks for it at every change of state
 MAX_WAITING_TOTAL = 1000
 
-router = rest_router()
+router = build_router()
 
-_waiting = limit_open("lines that wait for a debugger", MAX_WAITING, MAX_WAITING_TOTAL)
-
-
-async def serve_port(line: TaskLine) -> None:
-    async def connect() -> _Opened:
-        entrance = await line.find()
-        number = port_of(entrance, line.params["port"])
-        stream = await line.services.entering.connect(await line.actor(), line.job.id, entrance.task, number)
-        return _Opened(stream, entrance, {"port": number})
-
-    await _Relay(line, connect).run()
+_debugger_waits = build_open_limiter("WebSockets that wait for a debugger", MAX_WAITING, MAX_WAITING_TOTAL)
 
 
-async def serve_debugger(line: TaskLine) -> None:
-    """?id= names one of several; ?wait= so many seconds for one to be there."""
-    wait = _seconds(line.query.get("wait", "0"))
-    actor, asked = await line.actor(), line.query.get("id")
+async def serve_port(line: TaskWebSocket) -> None:
+    async def connect_port() -> _PortConnection:
+        entrance = await line.find_task()
+        number = find_port(entrance, line.params["port"])
+        stream = await line.services.task_access.connect_port(
+            await line.get_actor(), line.job.id, entrance.task, number
+        )
+        return _PortConnection(stream, entrance, {"port": number})
 
-    async def attach() -> _Opened:
-        release = _waiting.acquire_now(actor.name) if wait else lambda: None
+    await _PortRelay(line, connect_port).run()
+
+
+async def serve_debugger(line: TaskWebSocket) -> None:
+    """Connect to a debugger. ?id= selects one of several; ?wait= is the time to wait for one, in seconds."""
+    wait = _parse_wait(line.query.get("wait", "0"))
+    actor, asked = await line.get_actor(), line.query.get("id")
+
+    async def attach_debugger() -> _PortConnection:
+        release = _debugger_waits.acquire_now(actor.name) if wait else lambda: None
         try:
             found = await line.services.debuggers.attach(actor, line.job.id, line.wanted, id=asked, wait=wait)
         finally:
             release()
-        shown = show_debugger(found.entrance.task, found.debugger)
-        return _Opened(found.stream, found.entrance, {"debugger": shown})
+        shown = show_debugger(found.target.task, found.debugger)
+        return _PortConnection(found.stream, found.target, {"debugger": shown})
 
-    await _Relay(line, attach).run()
+    await _PortRelay(line, attach_debugger).run()
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
+class _PortConnection:
     stream: PortStream
-    entrance: Entrance
+    entrance: ExecTarget
     told: dict[str, Any]
 
 
-class _Relay:
-    """Until both directions have ended, or somebody is gone."""
+class _PortRelay:
+    """Relays bytes until both directions have ended, or one side has disconnected."""
 
-    def __init__(self, line: TaskLine, opening: Callable[[], Awaitable[_Opened]]) -> None:
+    def __init__(self, line: TaskWebSocket, opening: Callable[[], Awaitable[_PortConnection]]) -> None:
         self._line = line
         self._opening = opening
-        self._bytes = Paced(line)
+        self._bytes = FlowControl(line)
 
     async def run(self) -> None:
-        """What comes is heard from the beginning, so that one who leaves while it is being opened is missed."""
-        for ended in await until_one_ends(self._bytes.listen(lambda _: None), self._both_ways()):
+        """Messages are received from the start, so that a client that disconnects during the connect is noticed."""
+        for ended in await run_until_first_ends(self._bytes.receive_messages(lambda _: None), self._relay_both()):
             if isinstance(ended, Exception):
                 raise ended
 
-    async def _both_ways(self) -> None:
+    async def _relay_both(self) -> None:
         found = await self._opening()
         try:
-            await self._line.welcome(found.entrance, **found.told)
-            await asyncio.gather(self._in(found.stream), self._out(found.stream))
+            await self._line.send_welcome(found.entrance, **found.told)
+            await asyncio.gather(self._relay_input(found.stream), self._relay_output(found.stream))
         finally:
             found.stream.close()
 
-    async def _in(self, stream: PortStream) -> None:
+    async def _relay_input(self, stream: PortStream) -> None:
         writer = stream.writer
         with suppress(OSError):
-            while data := await self._bytes.take():
+            while data := await self._bytes.receive_bytes():
                 writer.write(data)
                 await writer.drain()
             if writer.can_write_eof():
                 writer.write_eof()
 
-    async def _out(self, stream: PortStream) -> None:
+    async def _relay_output(self, stream: PortStream) -> None:
         with suppress(OSError):
-            while data := await stream.reader.read(MAX_SIZE):
-                await self._bytes.give(data)
+            while data := await stream.reader.read(MAX_MESSAGE_SIZE):
+                await self._bytes.send_bytes(data)
         await self._line.send({"end": True})
 
 
-def port_of(entrance: Entrance, asked: str) -> int:
-    """By number, or by the job's own name for it; of several so named the first."""
+def find_port(entrance: ExecTarget, asked: str) -> int:
+    """Return a port by number, or by its name in the job; of several with that name the first."""
     if asked.isascii() and asked.isdigit() and len(asked) <= 5:
         return int(asked)
     if entrance.ports.get(asked):
         return entrance.ports[asked][0]
     known = ", ".join(sorted(entrance.ports)[:10])
-    hint = f"Its ports are {known}; or give a number." if known else "Give a number: the job names no ports."
+    hint = f"Its ports are {known}; or give a number." if known else "Use a port number: this job has no named ports."
     raise NotFound(
-        msg("{task} has no port named {asked}", task=entrance.task, asked=asked[:100]), field="port", hint=hint
+        msg("{task} has no port named {requested}", task=entrance.task, requested=asked[:100]), field="port", hint=hint
     )
 
 
-def _seconds(text: str) -> float:
+def _parse_wait(text: str) -> float:
     try:
         found = float(text)
     except ValueError:
         found = -1.0
-    if not 0 <= found <= MAX_WAIT:
-        raise UserError(msg("wait is seconds, from 0 to {longest_wait}", longest_wait=f"{MAX_WAIT:.0f}"), field="wait")
+    if not 0 <= found <= MAX_WAIT_TIME:
+        raise UserError(
+            msg("wait must be between 0 and {max_wait_length} seconds", max_wait_length=f"{MAX_WAIT_TIME:.0f}"),
+            field="wait",
+        )
     return found
 
 
-router.routes.append(task_socket("/jobs/{ref}/tasks/{task}/ports/{port}", serve_port))
-router.routes.append(task_socket("/jobs/{ref}/tasks/{task}/debugger", serve_debugger))
+router.routes.append(build_task_route("/jobs/{ref}/tasks/{task}/ports/{port}", serve_port))
+router.routes.append(build_task_route("/jobs/{ref}/tasks/{task}/debugger", serve_debugger))

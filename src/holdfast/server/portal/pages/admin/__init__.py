@@ -1,4 +1,4 @@
-"""What admins look after: people, quotas, and what jobs choose from. Others get a 404 here."""
+"""Admin pages: users, quotas, and choices for jobs. Other users get a 404."""
 
 from . import datasets, groups, image_aliases, images, instance_types, secrets, usage, user_import, user_tokens, users
 

@@ -1,27 +1,37 @@
-"""What several forms offer to choose from."""
+"""Choices and fields shared by several forms."""
 
 from __future__ import annotations
 
-from ...fields import Choice, Field, Section
+from holdfast.core.catalogue import SecretKind
+
+from ...fields import Field, Section, SelectOption
 from ...visit import Visit
 
 
-async def group_choices(visit: Visit) -> tuple[Choice, ...]:
-    return tuple(Choice(group.name, group.name) for group in await visit.services.groups.list(visit.who))
+async def list_group_options(visit: Visit) -> tuple[SelectOption, ...]:
+    groups = await visit.services.groups.list(visit.current_actor)
+    return tuple(SelectOption(group.name, group.name) for group in groups)
 
 
-async def who_may(visit: Visit, flag: str = "") -> Section:
-    """Everyone, or these groups."""
-    say = visit.say
-    everyone = Field(name="everyone", label=say("Everyone"), kind="check", help=say("Also groups that come later."))
-    groups = Field(name="groups", label=say("Groups"), kind="grants", choices=await group_choices(visit), flag=flag)
-    return Section(title=say("Who may use it"), fields=(everyone, groups))
+async def list_secret_options(visit: Visit, kind: SecretKind) -> tuple[SelectOption, ...]:
+    secrets = await visit.services.secrets.list(visit.current_actor)
+    names = (secret.name for secret in secrets if secret.kind is kind)
+    return (SelectOption("", visit.translate_text("None")), *(SelectOption(name, name) for name in names))
 
 
-def naming(visit: Visit, *, name_help: str = "", new: bool = True) -> tuple[Field, ...]:
-    """Name (of a new thing: it never changes), display name and description."""
-    say = visit.say
-    name = Field(name="name", label=say("Name"), required=True, help=name_help)
-    shown = Field(name="display_name", label=say("Display name"), help=say("What people read; empty: the name."))
-    about = Field(name="description", label=say("Description"))
+async def build_grant_section(visit: Visit, flag: str = "") -> Section:
+    """Build the section with grants: everyone, or some groups."""
+    _ = visit.translate_text
+    everyone = Field("everyone", _("Everyone"), kind="check", help=_("Includes groups added later."))
+    choices = await list_group_options(visit)
+    groups = Field("groups", _("Groups"), kind="grants", choices=choices, flag=flag)
+    return Section(_("Allowed groups"), (everyone, groups))
+
+
+def build_name_fields(visit: Visit, *, name_help: str = "", new: bool = True) -> tuple[Field, ...]:
+    """Build the fields for name (only of a new record), display name and description."""
+    _ = visit.translate_text
+    name = Field("name", _("Name"), required=True, help=name_help)
+    shown = Field("display_name", _("Display name"), help=_("Shown to users. Empty: the name."))
+    about = Field("description", _("Description"))
     return (name, shown, about) if new else (shown, about)

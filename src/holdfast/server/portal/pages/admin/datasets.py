@@ -1,8 +1,9 @@
-"""Datasets: folders, checkouts and variables with a name, and which groups' jobs are given them."""
+"""Admin pages of datasets: named folders, checkouts and variables, and their groups."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from starlette.responses import Response
@@ -12,19 +13,27 @@ from holdfast.core.messages import msg
 from holdfast.core.records import Dataset
 from holdfast.services.datasets.git_sync import GitState
 from holdfast.services.datasets.kinds import ENV, FOLDER, GIT, NFS, VOLUME
-from holdfast.services.datasets.service import DatasetChange
+from holdfast.services.datasets.service import DatasetChange, Datasets
 
-from ...fields import FORM, ConfirmPage, Field, FormPage, Link, mark_of, try_confirm, try_form
+from ...fields import ConfirmPage, Field, FormPage, Link, Section
 from ...forms import Form
-from ...kind_names import dataset_kinds
-from ...listing import Listed, listed
-from ...routes import act, page
+from ...kind_names import name_dataset_kinds
+from ...listing import ListedPage, filter_and_paginate
+from ...routes import build_form_route, build_page_route
+from ...translations import N_
 from ...visit import Visit
-from .addresses import edit_path, edit_routes
-from .dataset_forms import KINDS, read_dataset, read_variables_of, read_writers, sections_of, values_of
+from .dataset_forms import (
+    KINDS,
+    build_dataset_sections,
+    dataset_to_values,
+    read_dataset,
+    read_dataset_variables,
+    read_writers,
+)
+from .record_forms import RecordForms, RecordTexts, build_edit_path, build_record_routes
 
 HOME = "/admin/datasets"
-_FIRST = {FOLDER: "path", NFS: "data.server", VOLUME: "data.size", GIT: "data.url", ENV: "variables"}  # what data means
+_MAIN_FIELDS = {FOLDER: "path", NFS: "data.server", VOLUME: "data.size", GIT: "data.url", ENV: "variables"}  # of `data`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,193 +45,149 @@ class DatasetRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DatasetListPage:
-    datasets: Listed[DatasetRow]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KindsPage:
-    kinds: tuple[tuple[str, str, str], ...]  # address, what it is called, what it is
+    kinds: tuple[tuple[str, str, str], ...]  # address, name, description
 
 
 async def show_datasets(visit: Visit) -> Response:
-    labels = dataset_kinds(visit)
-    found = listed(
+    labels = name_dataset_kinds(visit)
+    found = filter_and_paginate(
         visit,
-        await visit.services.datasets.list(visit.who),
+        await visit.services.datasets.list(visit.current_actor),
         lambda each: f"{each.name} {each.display_name} {each.description} {each.kind} {each.path}",
     )
     rows = [
         DatasetRow(
             dataset=each,
             kind=labels[each.kind][0],
-            git=await visit.services.datasets.git_state(each),
-            sync=edit_path(HOME, each.name, "sync"),
+            git=await visit.services.datasets.get_git_state(each),
+            sync=build_edit_path(HOME, each.name, "sync"),
         )
         for each in found.items
     ]
-    shown = Listed(items=tuple(rows), text=found.text, total=found.total, previous=found.previous, next=found.next)
-    return await visit.show("admin/datasets.html", DatasetListPage(datasets=shown))
+    shown = ListedPage(items=tuple(rows), text=found.text, total=found.total, previous=found.previous, next=found.next)
+    return await visit.respond("admin/datasets.html", shown)
 
 
-def _back(visit: Visit) -> Link:
-    return Link(HOME, visit.say("Datasets"))
+class DatasetForms(RecordForms[Dataset]):
+    path = HOME
+    texts = RecordTexts(
+        list=N_("Datasets"),
+        add=N_("Add a dataset: {kind}"),
+        added=N_("Dataset {name} was added."),
+        changed=N_("Dataset {name} was changed."),
+        remove=N_("Delete the dataset {name}?"),
+        removed=N_("Dataset {name} was deleted."),
+        about_edit=N_("Jobs that are already submitted are not affected."),
+    )
+
+    @property
+    def service(self) -> Datasets:
+        return self.services.datasets
+
+    @property
+    def requested_kind(self) -> str:
+        """The kind of a new dataset."""
+        kind = self.visit.query.get("kind", "")
+        if kind not in KINDS:
+            raise NotFound(msg("Not found: no resource has this URL"))
+        return kind
+
+    @property
+    def new_path(self) -> str:
+        return _build_new_path(self.requested_kind)
+
+    def get_field_aliases(self, record: Dataset | None) -> Mapping[str, str]:
+        return {"data": _MAIN_FIELDS[record.kind if record else self.requested_kind]}
+
+    async def show_new(self) -> Response:
+        if "kind" in self.visit.query:
+            return await super().show_new()
+        labels = name_dataset_kinds(self.visit)
+        page = KindsPage(kinds=tuple((_build_new_path(kind), *labels[kind]) for kind in KINDS))
+        return await self.visit.respond("admin/dataset_kinds.html", page)
+
+    async def build_form(self, record: Dataset | None) -> FormPage:
+        _, page = self.visit.translate_text, await super().build_form(record)
+        if record is not None:
+            return page
+        label = name_dataset_kinds(self.visit)[self.requested_kind][0]
+        return replace(page, title=_(self.texts.add, kind=label), back=Link(f"{HOME}/new", _("Dataset kinds")))
+
+    async def build_sections(self, record: Dataset | None) -> tuple[Section, ...]:
+        kind = record.kind if record else self.requested_kind
+        return await build_dataset_sections(self.visit, kind, new=record is None)
+
+    async def build_values(self, record: Dataset | None) -> dict[str, Any]:
+        if record is None:
+            return dataset_to_values(Dataset(name="", path="", kind=self.requested_kind), {})
+        variables = await self.service.get_variables(self.actor, record.name) if record.kind == ENV else {}
+        return dataset_to_values(record, variables)
+
+    async def create(self, form: Form) -> Response:
+        kind = self.requested_kind
+        grants, fields = read_writers(form, kind), {"path": "", **read_dataset(form, kind)}
+        writable = tuple(group for group, writes in grants.items() if writes)
+        name = form.get_text("name")
+        dataset = Dataset(name=name, kind=kind, groups=tuple(grants), writable_groups=writable, **fields)
+        variables = read_dataset_variables(form, kind)
+        await self.service.create(self.actor, dataset, variables=variables, adopt=form.is_checked("adopt"))
+        return self.redirect_to_list(self.texts.added, name)
+
+    async def update(self, record: Dataset, form: Form) -> None:
+        fields = _drop_unchanged_fields(read_dataset(form, record.kind), record)
+        fields["grants"] = read_writers(form, record.kind)
+        variables = read_dataset_variables(form, record.kind)
+        if variables is not None:
+            fields["variables"] = variables
+        await self.service.change(self.actor, record.name, DatasetChange(**fields))
+
+    async def delete(self, record: Dataset, form: Form) -> None:
+        purge = record.kind == VOLUME and form.is_checked("purge")
+        await self.service.delete(self.actor, record.name, purge=purge)
+
+    async def describe_removal(self, record: Dataset) -> list[str]:
+        _ = self.visit.translate_text
+        data_texts = {
+            GIT: _("Its checkout will be deleted."),
+            ENV: _("Its variables will be deleted."),
+            VOLUME: _("Its data is kept at {path} unless you delete it as well.", path=record.path),
+        }
+        return [
+            data_texts.get(record.kind) or _("The folder {path} is not changed.", path=record.path),
+            _("Jobs that are already submitted are not affected. New jobs cannot use it."),
+        ]
+
+    async def build_removal(self, record: Dataset) -> ConfirmPage:
+        page, _ = await super().build_removal(record), self.visit.translate_text
+        purge = Field("purge", _("Also delete its data. This cannot be undone."), kind="check")
+        return replace(page, fields=(purge,)) if record.kind == VOLUME else page
 
 
-# -- a new one
-
-
-async def show_new(visit: Visit) -> Response:
-    if "kind" in visit.request.query_params:
-        return await visit.show(FORM, await _new_form(visit, _kind(visit)))
-    labels = dataset_kinds(visit)
-    found = KindsPage(kinds=tuple((_new_path(kind), *labels[kind]) for kind in KINDS))
-    return await visit.show("admin/dataset_kinds.html", found)
-
-
-def _new_path(kind: str) -> str:
+def _build_new_path(kind: str) -> str:
     return f"{HOME}/new?kind={kind}"
 
 
-def _kind(visit: Visit) -> str:
-    kind = visit.request.query_params.get("kind", "")
-    if kind not in KINDS:
-        raise NotFound(msg("There is nothing at this address"))
-    return kind
+def _drop_unchanged_fields(fields: dict[str, Any], dataset: Dataset) -> dict[str, Any]:
+    """Drop unchanged fields, so that a checkout or path check only runs if its URL or path changed."""
+    unchanged = {key for key in ("data", "path") if key in fields and fields[key] == getattr(dataset, key)}
+    return {key: value for key, value in fields.items() if key not in unchanged}
 
 
-async def add(visit: Visit, form: Form) -> Response:
-    kind = _kind(visit)
-
-    async def work() -> Response:
-        grants = read_writers(form, kind)
-        writable = tuple(group for group, writes in grants.items() if writes)
-        given = {"path": "", **read_dataset(form, kind)}
-        made = Dataset(name=form.text("name"), kind=kind, groups=tuple(grants), writable_groups=writable, **given)
-        variables = read_variables_of(form, kind)
-        await visit.services.datasets.create(visit.who, made, variables=variables, adopt=form.is_on("adopt"))
-        return visit.go(HOME, visit.say("Dataset {name} is added.", name=made.name))
-
-    return await try_form(visit, await _new_form(visit, kind), form, work, also={"data": _FIRST[kind]})
-
-
-async def _new_form(visit: Visit, kind: str) -> FormPage:
-    label = dataset_kinds(visit)[kind][0]
-    return FormPage(
-        title=visit.say("Add a dataset: {kind}", kind=label),
-        action=_new_path(kind),
-        back=Link(f"{HOME}/new", visit.say("Kinds of datasets")),
-        submit=visit.say("Add"),
-        sections=await sections_of(visit, kind, new=True),
-        values=values_of(Dataset(name="", path="", kind=kind), {}),
-    )
-
-
-# -- changing
-
-
-async def show_one(visit: Visit) -> Response:
-    return await visit.show(FORM, await _form_of(visit, await _named(visit)))
-
-
-async def change(visit: Visit, form: Form) -> Response:
-    dataset = await _named(visit)
-
-    async def work() -> Response:
-        given = _changed(read_dataset(form, dataset.kind), dataset)
-        given["grants"] = read_writers(form, dataset.kind)
-        variables = read_variables_of(form, dataset.kind)
-        if variables is not None:
-            given["variables"] = variables
-        change = DatasetChange(**given)
-        await visit.services.datasets.change(visit.who, dataset.name, change)
-        return visit.go(HOME, visit.say("Dataset {name} is changed.", name=dataset.name))
-
-    return await try_form(visit, await _form_of(visit, dataset), form, work, also={"data": _FIRST[dataset.kind]})
-
-
-def _changed(given: dict[str, Any], dataset: Dataset) -> dict[str, Any]:
-    """A checkout is made anew for its address, and a path looked at, only when they are other ones."""
-    same = {key for key in ("data", "path") if key in given and given[key] == getattr(dataset, key)}
-    return {key: value for key, value in given.items() if key not in same}
-
-
-async def _named(visit: Visit) -> Dataset:
-    return await visit.services.datasets.get(visit.who, visit.request.path_params["name"])
-
-
-async def _form_of(visit: Visit, dataset: Dataset) -> FormPage:
-    datasets = visit.services.datasets
-    variables = await datasets.variables(visit.who, dataset.name) if dataset.kind == ENV else {}
-    values = values_of(dataset, variables)
-    return FormPage(
-        title=dataset.name,
-        action=edit_path(HOME, dataset.name, "edit"),
-        back=_back(visit),
-        submit=visit.say("Save"),
-        about=visit.say("Jobs that were submitted before keep what they were given."),
-        sections=await sections_of(visit, dataset.kind, new=False),
-        values=values,
-        seen=mark_of(values),
-        links=(Link(edit_path(HOME, dataset.name, "delete"), visit.say("Remove"), "danger"),),
-    )
-
-
-async def sync(visit: Visit, form: Form) -> Response:
-    dataset = await _named(visit)
-    state = await visit.services.datasets.sync(visit.who, dataset.name)
-    if state.error and not state.busy:
-        said = visit.say(
-            "{name} could not be brought up to date: {why}", name=dataset.name, why=visit.tell(state.error)
-        )
-    elif state.busy:
-        said = visit.say("{name} is being brought up to date.", name=dataset.name)
+async def start_dataset_sync(visit: Visit, form: Form) -> Response:
+    _, name = visit.translate_text, visit.path_params["name"]
+    state = await visit.services.datasets.sync_dataset(visit.current_actor, name)
+    if state.busy:
+        message = _("{name} is syncing.", name=name)
+    elif state.error:
+        message = _("Syncing {name} failed: {why}", name=name, why=visit.translate_message(state.error))
     else:
-        said = visit.say("{name} is up to date.", name=dataset.name)
-    return visit.go(HOME, said)
-
-
-# -- removing
-
-
-async def ask_removal(visit: Visit) -> Response:
-    return await visit.show("parts/confirm.html", _removal(visit, await _named(visit)))
-
-
-async def remove(visit: Visit, form: Form) -> Response:
-    dataset = await _named(visit)
-
-    async def work() -> Response:
-        purge = dataset.kind == VOLUME and form.is_on("purge")
-        await visit.services.datasets.delete(visit.who, dataset.name, purge=purge)
-        return visit.go(HOME, visit.say("Dataset {name} is removed.", name=dataset.name))
-
-    return await try_confirm(visit, _removal(visit, dataset), work)
-
-
-def _removal(visit: Visit, dataset: Dataset) -> ConfirmPage:
-    say = visit.say
-    what = {
-        GIT: say("Its checkout is removed."),
-        ENV: say("Its variables are removed."),
-        VOLUME: say("Its data stays at {path}, unless you remove that, too.", path=dataset.path),
-    }
-    purge = Field(name="purge", label=say("Remove its data, too. It cannot be brought back."), kind="check")
-    return ConfirmPage(
-        title=say("Remove the dataset {name}?", name=dataset.name),
-        points=(
-            what.get(dataset.kind) or say("The folder {path} stays as it is.", path=dataset.path),
-            say("Jobs that were submitted before keep what they were given; new ones cannot name it."),
-        ),
-        action=edit_path(HOME, dataset.name, "delete"),
-        submit=say("Remove"),
-        back=Link(edit_path(HOME, dataset.name, "edit"), dataset.name),
-        fields=(purge,) if dataset.kind == VOLUME else (),
-    )
+        message = _("{name} is up to date.", name=name)
+    return visit.redirect(HOME, message)
 
 
 routes = [
-    page(HOME, show_datasets, admin=True),
-    act(HOME + "/{name}/sync", sync, admin=True),
-    *edit_routes(HOME, new=(show_new, add), edit=(show_one, change), delete=(ask_removal, remove)),
+    build_page_route(HOME, show_datasets, admin=True),
+    build_form_route(HOME + "/{name}/sync", start_dataset_sync, admin=True),
+    *build_record_routes(HOME, DatasetForms),
 ]

@@ -1,4 +1,4 @@
-"""Images: those that are imported, and the names that jobs choose them by."""
+"""Admin pages of imported images and image aliases."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from holdfast.core.job import HOST_IMAGE
 from holdfast.core.messages import msg
 from holdfast.engines.base import ImageInfo
 
-from ...fields import ConfirmPage, Link, try_confirm
+from ...fields import ConfirmPage, Link, submit_confirmation
 from ...forms import Form
-from ...kind_names import image_kind
-from ...listing import Listed, listed
-from ...routes import act, page
+from ...kind_names import name_image_kind
+from ...listing import ListedPage, filter_and_paginate
+from ...routes import build_form_route, build_page_route
 from ...visit import Visit
 
 HOME = "/admin/images"
@@ -26,7 +26,7 @@ HOME = "/admin/images"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageRow:
     image: ImageInfo
-    remove: str  # address; empty: it cannot be
+    remove: str  # address; empty: not removable
     name_it: str
 
 
@@ -34,29 +34,32 @@ class ImageRow:
 class AliasRow:
     alias: ImageAlias
     kind: str
-    missing: tuple[str, ...]  # images it stands for that are not here
+    missing: tuple[str, ...]  # images of the alias that are not imported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImagesPage:
     images: tuple[ImageRow, ...]
-    aliases: Listed[AliasRow]
+    aliases: ListedPage[AliasRow]
     most_bytes: int
 
 
 async def show_images(visit: Visit) -> Response:
-    images = await visit.services.images.list(visit.who)
-    here = {_plain(image.name) for image in images}
-    rows = [_alias_row(visit, alias, here) for alias in await visit.services.image_aliases.list(visit.who)]
+    images = await visit.services.images.list(visit.current_actor)
+    imported = {_strip_latest_tag(image.name) for image in images}
+    aliases = await visit.services.image_aliases.list(visit.current_actor)
+    rows = [_build_alias_row(visit, alias, imported) for alias in aliases]
     found = ImagesPage(
-        images=tuple(map(_image_row, sorted(images, key=lambda image: (image.name != HOST_IMAGE, image.name)))),
-        aliases=listed(visit, rows, lambda row: f"{row.alias.name} {row.alias.display_name} {row.alias.url}"),
+        images=tuple(map(_build_image_row, sorted(images, key=lambda image: (image.name != HOST_IMAGE, image.name)))),
+        aliases=filter_and_paginate(
+            visit, rows, lambda row: f"{row.alias.name} {row.alias.display_name} {row.alias.url}"
+        ),
         most_bytes=visit.services.settings.server.max_image_bytes,
     )
-    return await visit.show("admin/images.html", found)
+    return await visit.respond("admin/images.html", found)
 
 
-def _image_row(image: ImageInfo) -> ImageRow:
+def _build_image_row(image: ImageInfo) -> ImageRow:
     name = quote(image.name, safe="")
     return ImageRow(
         image=image,
@@ -65,55 +68,58 @@ def _image_row(image: ImageInfo) -> ImageRow:
     )
 
 
-def _alias_row(visit: Visit, alias: ImageAlias, here: set[str]) -> AliasRow:
+def _build_alias_row(visit: Visit, alias: ImageAlias, imported: set[str]) -> AliasRow:
     urls = dict.fromkeys(url for url in (alias.url, alias.gpu_url) if url)
-    missing = tuple(url for url in urls if _plain(url) not in here)
-    return AliasRow(alias=alias, kind=image_kind(visit, alias.kind), missing=missing)
+    missing = tuple(url for url in urls if _strip_latest_tag(url) not in imported)
+    return AliasRow(alias=alias, kind=name_image_kind(visit, alias.kind), missing=missing)
 
 
-def _plain(name: str) -> str:
-    """Without a tag, the one that is called latest is meant."""
+def _strip_latest_tag(name: str) -> str:
+    """Remove the tag `latest`, which is the default."""
     return name.removesuffix(":latest")
 
 
 # -- removing
 
 
-async def ask_removal(visit: Visit) -> Response:
-    return await visit.show("parts/confirm.html", await _removal(visit, visit.request.query_params.get("name", "")))
+async def show_image_removal(visit: Visit) -> Response:
+    return await visit.respond("parts/confirm.html", await _build_image_removal(visit, visit.query.get("name", "")))
 
 
-async def remove(visit: Visit, form: Form) -> Response:
-    name = form.text("name")
+async def submit_image_removal(visit: Visit, form: Form) -> Response:
+    name = form.get_text("name")
 
-    async def work() -> Response:
-        await visit.services.images.remove(visit.who, name)
-        return visit.go(HOME, visit.say("Image {name} is removed.", name=name))
+    async def delete_image() -> Response:
+        await visit.services.images.remove(visit.current_actor, name)
+        return visit.redirect(HOME, visit.translate_text("Image alias {name} was deleted.", name=name))
 
-    return await try_confirm(visit, await _removal(visit, name), work)
+    return await submit_confirmation(visit, await _build_image_removal(visit, name), delete_image)
 
 
-async def _removal(visit: Visit, name: str) -> ConfirmPage:
-    if name not in {image.name for image in await visit.services.images.list(visit.who)}:
-        raise NotFound(msg("There is no image {name}", name=name[:100]))
-    say = visit.say
-    aliases = await visit.services.image_aliases.list(visit.who)
-    by = [alias.name for alias in aliases if _plain(name) in (_plain(alias.url), _plain(alias.gpu_url))]
-    points = [say("Its files are removed from this machine. Tasks that run on it go on.")]
-    if by:
-        points.append(say("Jobs could not start any more that choose: {names}", names=", ".join(by[:10])))
+async def _build_image_removal(visit: Visit, name: str) -> ConfirmPage:
+    if name not in {image.name for image in await visit.services.images.list(visit.current_actor)}:
+        raise NotFound(msg("Image {name} not found", name=name[:100]))
+    _ = visit.translate_text
+    aliases = await visit.services.image_aliases.list(visit.current_actor)
+    bare = _strip_latest_tag(name)
+    users = [alias.name for alias in aliases if bare in map(_strip_latest_tag, (alias.url, alias.gpu_url))]
+    points = [_("Its files will be deleted from this server. Tasks that use it keep running.")]
+    if users:
+        points.append(
+            _("Jobs that use these names will no longer be able to start: {names}", names=", ".join(users[:10]))
+        )
     return ConfirmPage(
-        title=say("Remove the image {name}?", name=name),
+        title=_("Delete the image {name}?", name=name),
         points=tuple(points),
         action=f"{HOME}/remove",
-        submit=say("Remove"),
-        back=Link(HOME, say("Images")),
+        submit=_("Delete"),
+        back=Link(HOME, _("Images")),
         hidden={"name": name},
     )
 
 
 routes = [
-    page(HOME, show_images, admin=True),
-    page(f"{HOME}/remove", ask_removal, admin=True),
-    act(f"{HOME}/remove", remove, admin=True),
+    build_page_route(HOME, show_images, admin=True),
+    build_page_route(f"{HOME}/remove", show_image_removal, admin=True),
+    build_form_route(f"{HOME}/remove", submit_image_removal, admin=True),
 ]

@@ -1,9 +1,8 @@
-"""Instance types: the sizes that jobs choose from."""
+"""Admin pages of instance types."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import Response
@@ -13,247 +12,172 @@ from holdfast.core.errors import UserError
 from holdfast.core.job import GIB
 from holdfast.core.messages import msg
 from holdfast.services.catalogue.instance_type_rules import GPU_RESOURCES
-from holdfast.services.catalogue.instance_types import InstanceTypeChange
+from holdfast.services.catalogue.instance_types import InstanceTypeChange, InstanceTypes
 
-from ...amounts import number_text, read_size, read_variables, size_text, variables_text
-from ...fields import (
-    FORM,
-    Choice,
-    ConfirmPage,
-    Field,
-    FormPage,
-    Link,
-    Section,
-    mark_of,
-    read_grants,
-    try_confirm,
-    try_form,
+from ...fields import Field, Section, SelectOption, read_grants_field
+from ...form_values import (
+    format_number_input,
+    format_size_input,
+    format_variables,
+    read_size_field,
+    read_variables_field,
 )
 from ...forms import Form
-from ...listing import Listed, listed
-from ...routes import page
+from ...listing import filter_and_paginate
+from ...routes import build_page_route
+from ...translations import N_
 from ...visit import Visit
-from .addresses import edit_path, edit_routes
-from .choices import naming, who_may
+from .choices import build_grant_section, build_name_fields
+from .record_forms import RecordForms, RecordTexts, build_record_routes
 
 HOME = "/admin/instance-types"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceTypeListPage:
-    types: Listed[InstanceType]
+async def show_instance_types(visit: Visit) -> Response:
+    types = await visit.services.instance_types.list(visit.current_actor)
+    found = filter_and_paginate(visit, types, lambda type: f"{type.name} {type.display_name} {type.description}")
+    return await visit.respond("admin/instance_types.html", found)
 
 
-async def show_types(visit: Visit) -> Response:
-    types = await visit.services.instance_types.list(visit.who)
-    found = listed(visit, types, lambda type: f"{type.name} {type.display_name} {type.description}")
-    return await visit.show("admin/instance_types.html", InstanceTypeListPage(types=found))
+class InstanceTypeForms(RecordForms[InstanceType]):
+    path = HOME
+    texts = RecordTexts(
+        list=N_("Instance types"),
+        add=N_("Add an instance type"),
+        added=N_("Instance type {name} was added."),
+        changed=N_("Instance type {name} was changed."),
+        remove=N_("Delete the instance type {name}?"),
+        removed=N_("Instance type {name} was deleted."),
+        about_edit=N_("Jobs that are already submitted keep their size. Reruns use the new one."),
+    )
+
+    @property
+    def service(self) -> InstanceTypes:
+        return self.services.instance_types
+
+    async def build_sections(self, record: InstanceType | None) -> tuple[Section, ...]:
+        visit, _ = self.visit, self.visit.translate_text
+        help = _("Lowercase letters, digits, dashes and dots. It cannot be changed later.")
+        return (
+            Section("", build_name_fields(visit, name_help=help, new=record is None)),
+            Section(_("Size"), _build_size_fields(visit)),
+            await build_grant_section(visit),
+            Section(_("More"), _build_more_fields(visit), folded=True),
+        )
+
+    async def build_values(self, record: InstanceType | None) -> dict[str, Any]:
+        return _type_to_values(record or InstanceType(name="", memory=4 * GIB))
+
+    async def create(self, form: Form) -> Response:
+        type = InstanceType(name=form.get_text("name"), **_read_type_form(form))
+        await self.service.create(self.actor, type)
+        return self.redirect_to_list(self.texts.added, type.name)
+
+    async def update(self, record: InstanceType, form: Form) -> None:
+        await self.service.change(self.actor, record.name, InstanceTypeChange(**_read_type_form(form)))
+
+    async def describe_removal(self, record: InstanceType) -> list[str]:
+        _ = self.visit.translate_text
+        return [
+            _("Jobs that are already submitted are not affected, but cannot be rerun."),
+            _("Schedules that use it will no longer run."),
+        ]
 
 
-# -- the form
+# -- fields
 
 
-async def _sections(visit: Visit, *, new: bool) -> tuple[Section, ...]:
-    say = visit.say
-    help = say("Small letters, digits, dashes and dots. It cannot be changed later.")
+def _build_size_fields(visit: Visit) -> tuple[Field, ...]:
+    _ = visit.translate_text
     return (
-        Section(title="", fields=naming(visit, name_help=help, new=new)),
-        Section(title=say("Size"), fields=_size_fields(visit)),
-        await who_may(visit),
-        Section(title=say("More"), fields=_more_fields(visit), folded=True),
+        Field("cpu", _("CPU cores"), kind="number", required=True),
+        Field("memory", _("Memory"), required=True, help=_("For example 512 MiB or 4 GiB.")),
+        Field("gpu", _("GPUs"), kind="whole"),
     )
 
 
-def _size_fields(visit: Visit) -> tuple[Field, ...]:
-    say = visit.say
+def _build_more_fields(visit: Visit) -> tuple[Field, ...]:
+    _ = visit.translate_text
+    request_help = _("Empty: the full amount. A lower value lets nodes run more tasks than they have resources for.")
     return (
-        Field(name="cpu", label=say("CPU cores"), kind="number", required=True),
-        Field(name="memory", label=say("Memory"), required=True, help=say("Such as 512 MiB or 4 GiB.")),
-        Field(name="gpu", label=say("GPUs"), kind="whole"),
-    )
-
-
-def _more_fields(visit: Visit) -> tuple[Field, ...]:
-    say = visit.say
-    lent = say("Empty: all of it. Less lets a machine take more tasks than it has room for.")
-    return (
-        Field(name="cpu_request", label=say("CPU cores that must be free"), kind="number", help=lent),
-        Field(name="memory_request", label=say("Memory that must be free"), help=lent),
+        Field("cpu_request", _("CPU request (cores)"), kind="number", help=request_help),
+        Field("memory_request", _("Memory request"), help=request_help),
         Field(
-            name="gpu_resource",
-            label=say("Kind of GPU"),
+            "gpu_resource",
+            _("GPU type"),
             kind="select",
-            choices=tuple(Choice(name, name) for name in GPU_RESOURCES),
+            choices=tuple(SelectOption(name, name) for name in GPU_RESOURCES),
         ),
         Field(
-            name="node_selector",
-            label=say("Labels of machines"),
+            "node_selector",
+            _("Node labels"),
             kind="area",
             example="disk=ssd",
-            help=say("NAME=VALUE, one on each line; for engines that know labels."),
+            help=_("NAME=VALUE, one per line. Only for engines that support node labels."),
         ),
         Field(
-            name="tolerations",
-            label=say("Tolerations"),
+            "tolerations",
+            _("Tolerations"),
             kind="area",
             example="dedicated=gpu:NoSchedule",
-            help=say("KEY=VALUE:EFFECT or KEY:EFFECT, one on each line; for engines that know them."),
+            help=_("KEY=VALUE:EFFECT or KEY:EFFECT, one per line. Only for engines that support tolerations."),
         ),
     )
 
 
-def _values(type: InstanceType) -> dict[str, Any]:
+def _type_to_values(type: InstanceType) -> dict[str, Any]:
     return {
         "name": type.name,
         "display_name": type.display_name,
         "description": type.description,
-        "cpu": number_text(type.cpu),
-        "memory": size_text(type.memory),
-        "gpu": number_text(type.gpu),
-        "cpu_request": number_text(type.cpu_request),
-        "memory_request": size_text(type.memory_request),
+        "cpu": format_number_input(type.cpu),
+        "memory": format_size_input(type.memory),
+        "gpu": format_number_input(type.gpu),
+        "cpu_request": format_number_input(type.cpu_request),
+        "memory_request": format_size_input(type.memory_request),
         "gpu_resource": type.gpu_resource,
-        "node_selector": variables_text(type.node_selector),
-        "tolerations": "\n".join(map(toleration_text, type.tolerations)),
+        "node_selector": format_variables(type.node_selector),
+        "tolerations": "\n".join(map(format_toleration, type.tolerations)),
         "everyone": type.everyone,
         "groups": dict.fromkeys(type.groups, False),
     }
 
 
-def _read(form: Form) -> dict[str, Any]:
-    cpu, memory = form.number("cpu"), read_size(form, "memory")
+def _read_type_form(form: Form) -> dict[str, Any]:
+    cpu, memory = form.get_number("cpu"), read_size_field(form, "memory")
     if cpu is None:
-        raise UserError(msg("Say how many cores it has"), field="cpu")
+        raise UserError(msg("Enter the number of CPU cores"), field="cpu")
     if memory is None:
-        raise UserError(msg("Say how much memory it has"), field="memory")
+        raise UserError(msg("Enter the amount of memory"), field="memory")
     return {
-        "display_name": form.text("display_name"),
-        "description": form.text("description"),
+        "display_name": form.get_text("display_name"),
+        "description": form.get_text("description"),
         "cpu": cpu,
         "memory": memory,
-        "gpu": form.whole("gpu") or 0,
-        "cpu_request": form.number("cpu_request"),
-        "memory_request": read_size(form, "memory_request"),
-        "gpu_resource": form.text("gpu_resource"),
-        "node_selector": read_variables(form, "node_selector"),
-        "tolerations": tuple(map(read_toleration, filter(None, map(str.strip, form.raw("tolerations").split("\n"))))),
-        "everyone": form.is_on("everyone"),
-        "groups": tuple(read_grants(form)),
+        "gpu": form.get_integer("gpu") or 0,
+        "cpu_request": form.get_number("cpu_request"),
+        "memory_request": read_size_field(form, "memory_request"),
+        "gpu_resource": form.get_text("gpu_resource"),
+        "node_selector": read_variables_field(form, "node_selector"),
+        "tolerations": tuple(
+            map(parse_toleration, filter(None, map(str.strip, form.get_raw_text("tolerations").split("\n"))))
+        ),
+        "everyone": form.is_checked("everyone"),
+        "groups": tuple(read_grants_field(form)),
     }
 
 
-def read_toleration(line: str) -> dict[str, str]:
-    """As kubectl writes taints: key=value:Effect, key:Effect, key. What it may be, the service says."""
-    rest, _, effect = line.partition(":")
-    key, equal, value = rest.partition("=")
+def parse_toleration(line: str) -> dict[str, str]:
+    """Parse a toleration like kubectl: key=value:Effect, key:Effect, key. The service validates it."""
+    pair, _, effect = line.partition(":")
+    key, equal, value = pair.partition("=")
     found = {"operator": "Equal" if equal else "Exists", "key": key.strip(), "effect": effect.strip()}
     return {**found, "value": value.strip()} if equal else found
 
 
-def toleration_text(toleration: Mapping[str, Any]) -> str:
+def format_toleration(toleration: Mapping[str, Any]) -> str:
     value, effect = toleration.get("value"), toleration.get("effect")
     return f"{toleration.get('key', '')}{f'={value}' if value else ''}{f':{effect}' if effect else ''}"
 
 
-# -- a new one
-
-
-async def show_new(visit: Visit) -> Response:
-    return await visit.show(FORM, await _new_form(visit))
-
-
-async def add(visit: Visit, form: Form) -> Response:
-    async def work() -> Response:
-        made = InstanceType(name=form.text("name"), **_read(form))
-        await visit.services.instance_types.create(visit.who, made)
-        return visit.go(HOME, visit.say("Instance type {name} is added.", name=made.name))
-
-    return await try_form(visit, await _new_form(visit), form, work)
-
-
-async def _new_form(visit: Visit) -> FormPage:
-    return FormPage(
-        title=visit.say("Add an instance type"),
-        action=f"{HOME}/new",
-        back=_back(visit),
-        submit=visit.say("Add"),
-        sections=await _sections(visit, new=True),
-        values=_values(InstanceType(name="", memory=4 * GIB)),
-    )
-
-
-def _back(visit: Visit) -> Link:
-    return Link(HOME, visit.say("Instance types"))
-
-
-# -- changing
-
-
-async def show_one(visit: Visit) -> Response:
-    return await visit.show(FORM, await _form_of(visit, await _named(visit)))
-
-
-async def change(visit: Visit, form: Form) -> Response:
-    type = await _named(visit)
-
-    async def work() -> Response:
-        await visit.services.instance_types.change(visit.who, type.name, InstanceTypeChange(**_read(form)))
-        return visit.go(HOME, visit.say("Instance type {name} is changed.", name=type.name))
-
-    return await try_form(visit, await _form_of(visit, type), form, work)
-
-
-async def _named(visit: Visit) -> InstanceType:
-    return await visit.services.instance_types.get(visit.who, visit.request.path_params["name"])
-
-
-async def _form_of(visit: Visit, type: InstanceType) -> FormPage:
-    values = _values(type)
-    return FormPage(
-        title=type.name,
-        action=edit_path(HOME, type.name, "edit"),
-        back=_back(visit),
-        submit=visit.say("Save"),
-        about=visit.say("Jobs that were submitted before keep the size they had; their reruns get the new one."),
-        sections=await _sections(visit, new=False),
-        values=values,
-        seen=mark_of(values),
-        links=(Link(edit_path(HOME, type.name, "delete"), visit.say("Remove"), "danger"),),
-    )
-
-
-# -- removing
-
-
-async def ask_removal(visit: Visit) -> Response:
-    return await visit.show("parts/confirm.html", _removal(visit, await _named(visit)))
-
-
-async def remove(visit: Visit, form: Form) -> Response:
-    type = await _named(visit)
-
-    async def work() -> Response:
-        await visit.services.instance_types.delete(visit.who, type.name)
-        return visit.go(HOME, visit.say("Instance type {name} is removed.", name=type.name))
-
-    return await try_confirm(visit, _removal(visit, type), work)
-
-
-def _removal(visit: Visit, type: InstanceType) -> ConfirmPage:
-    say = visit.say
-    return ConfirmPage(
-        title=say("Remove the instance type {name}?", name=type.name),
-        points=(
-            say("Jobs that were submitted before stay as they are, and cannot be rerun."),
-            say("Recurring jobs that name it do not run any more."),
-        ),
-        action=edit_path(HOME, type.name, "delete"),
-        submit=say("Remove"),
-        back=Link(edit_path(HOME, type.name, "edit"), type.name),
-    )
-
-
-routes = [
-    page(HOME, show_types, admin=True),
-    *edit_routes(HOME, new=(show_new, add), edit=(show_one, change), delete=(ask_removal, remove)),
-]
+routes = [build_page_route(HOME, show_instance_types, admin=True), *build_record_routes(HOME, InstanceTypeForms)]

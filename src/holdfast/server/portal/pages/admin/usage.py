@@ -1,4 +1,4 @@
-"""Usage reports: what was given to whom, month by month."""
+"""Monthly usage reports by group and user."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from starlette.responses import Response
 from holdfast.core.errors import NotFound
 from holdfast.core.messages import msg
 
-from ...numbers import whole_number
-from ...routes import page
+from ...numbers import parse_integer
+from ...routes import build_page_route
 from ...visit import Visit
 
 HOME = "/admin/usage"
-REST = "/api/v1/usage"
+HOURS = ("cpu_hours", "gpu_hours", "memory_gb_hours")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,50 +58,48 @@ class UsagePage:
     groups: tuple[GroupRows, ...] = ()
 
 
-async def show_newest(visit: Visit) -> Response:
-    months = await _months(visit)
-    return await _show(visit, months, max(months, key=lambda month: (month.year, month.month)) if months else None)
+async def show_newest_month(visit: Visit) -> Response:
+    months = await _list_months(visit)
+    return await _show_usage(visit, months, max(months, key=lambda month: (month.year, month.month), default=None))
 
 
 async def show_month(visit: Visit) -> Response:
-    year, month = (whole_number(visit.request.path_params[name], 9999) for name in ("year", "month"))
+    year, month = (parse_integer(visit.path_params[name], 9999) for name in ("year", "month"))
     if year is None or month is None:
-        raise NotFound(msg("There is nothing at this address"))
-    return await _show(visit, await _months(visit), Month(year=year, month=month))
+        raise NotFound(msg("Not found: no resource has this URL"))
+    return await _show_usage(visit, await _list_months(visit), Month(year=year, month=month))
 
 
-async def _show(visit: Visit, months: tuple[Month, ...], shown: Month | None) -> Response:
-    summary = await visit.services.usage.summary(visit.who, shown.year, shown.month) if shown else ""
-    found = UsagePage(months=months, shown=shown, groups=tuple(_groups(summary)))
-    return await visit.show("admin/usage.html", found)
+async def _show_usage(visit: Visit, months: tuple[Month, ...], shown: Month | None) -> Response:
+    summary = await visit.services.usage.render_summary(visit.current_actor, shown.year, shown.month) if shown else ""
+    found = UsagePage(months=months, shown=shown, groups=tuple(_parse_group_rows(summary)))
+    return await visit.respond("admin/usage.html", found)
 
 
-async def _months(visit: Visit) -> tuple[Month, ...]:
-    return tuple(Month(year=year, month=month) for year, month in await visit.services.usage.months(visit.who))
+async def _list_months(visit: Visit) -> tuple[Month, ...]:
+    months = await visit.services.usage.list_months(visit.current_actor)
+    return tuple(Month(year=year, month=month) for year, month in months)
 
 
-def _groups(summary: str) -> list[GroupRows]:
+def _parse_group_rows(summary: str) -> list[GroupRows]:
     lines = sorted(csv.DictReader(io.StringIO(summary)), key=lambda line: (line["group"], line["user"]))
     found = []
-    for group, same in groupby(lines, lambda line: line["group"]):
-        rows = tuple(_row(line) for line in same)
-        found.append(GroupRows(group=group, rows=rows, total=_sum(rows)))
+    for group, group_lines in groupby(lines, lambda line: line["group"]):
+        rows = tuple(_parse_usage_row(line) for line in group_lines)
+        found.append(GroupRows(group=group, rows=rows, total=_sum_usage(rows)))
     return found
 
 
-def _row(line: dict[str, str]) -> UsageRow:
-    hours = {key: float(line[key]) for key in ("cpu_hours", "gpu_hours", "memory_gb_hours")}
-    return UsageRow(user=line["user"], tasks=int(line["tasks"]), **hours)
+def _parse_usage_row(line: dict[str, str]) -> UsageRow:
+    return UsageRow(user=line["user"], tasks=int(line["tasks"]), **{key: float(line[key]) for key in HOURS})
 
 
-def _sum(rows: Sequence[UsageRow]) -> UsageRow:
-    return UsageRow(
-        user="",
-        tasks=sum(row.tasks for row in rows),
-        cpu_hours=sum(row.cpu_hours for row in rows),
-        gpu_hours=sum(row.gpu_hours for row in rows),
-        memory_gb_hours=sum(row.memory_gb_hours for row in rows),
-    )
+def _sum_usage(rows: Sequence[UsageRow]) -> UsageRow:
+    hours = {key: sum(getattr(row, key) for row in rows) for key in HOURS}
+    return UsageRow(user="", tasks=sum(row.tasks for row in rows), **hours)
 
 
-routes = [page(HOME, show_newest, admin=True), page(HOME + "/{year}/{month}", show_month, admin=True)]
+routes = [
+    build_page_route(HOME, show_newest_month, admin=True),
+    build_page_route(HOME + "/{year}/{month}", show_month, admin=True),
+]

@@ -1,4 +1,4 @@
-"""Many users from a table: CSV as spreadsheets and OpenPAI's batch registration write it."""
+"""Users from CSV, as written by spreadsheets and OpenPAI's batch registration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.core.messages import msg
 from holdfast.services.names import MAX_EMAIL_LENGTH, check_text, check_user_name
 from holdfast.services.people.passwords import check_password
 
-MAX_LINES = 500  # each new password costs the server a moment
+MAX_LINES = 500  # hashing each password takes time
 _COLUMNS = {
     "name": "name",
     "user": "name",
@@ -26,98 +26,100 @@ _COLUMNS = {
     "virtual cluster": "groups",
     "virtualcluster": "groups",
 }
-_TRUE = frozenset({"true", "yes", "y", "1", "admin", "on"})
-_FALSE = frozenset({"", "false", "no", "n", "0", "off"})
+_TRUE_WORDS = frozenset({"true", "yes", "y", "1", "admin", "on"})
+_FALSE_WORDS = frozenset({"", "false", "no", "n", "0", "off"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class UserLine:
     number: int
     name: str
     email: str = ""
-    password: str = ""  # empty: one is made
+    password: str = ""  # empty: generated
     admin: bool = False
     groups: tuple[str, ...] | None = None  # None: the default one
     problem: str = ""
     hint: str = ""
 
 
-def read_lines(text: str, users: Collection[str], groups: Collection[str]) -> list[Line]:
-    """Every line with what is wrong with it. UserError when it is no table of users at all."""
+def parse_user_lines(text: str, users: Collection[str], groups: Collection[str]) -> list[UserLine]:
+    """Parse the lines, each with its problem. UserError if the text is not a table of users."""
     try:
         rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if any(map(str.strip, row))]
     except csv.Error as error:
-        raise UserError(msg("That is not CSV: {error}", error=error), field="text") from None
+        raise UserError(msg("Invalid CSV: {error}", error=error), field="text") from None
     if not rows:
-        raise UserError(msg("There is nothing in it"), field="text", hint=msg("Paste lines, or choose a file."))
-    columns = _columns(rows[0])
+        raise UserError(msg("The input is empty"), field="text", hint=msg("Paste CSV lines or choose a file."))
+    columns = _parse_columns(rows[0])
     if len(rows) - 1 > MAX_LINES:
         raise UserError(
-            msg("At most {most_lines} users at a time", most_lines=MAX_LINES),
+            msg("At most {max_lines} users can be imported at once", max_lines=MAX_LINES),
             field="text",
-            hint=msg("Take several turns."),
+            hint=msg("Import the users in several batches."),
         )
-    return list(_checked(rows[1:], columns, {name.lower() for name in users}, set(groups)))
+    return list(_check_lines(rows[1:], columns, {name.lower() for name in users}, set(groups)))
 
 
-def _columns(first: list[str]) -> dict[str, int]:
+def _parse_columns(first: list[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for number, title in enumerate(first):
         name = _COLUMNS.get(title.strip().lower().lstrip("\ufeff"))
         if name is None:
             hint = "name, email, password, admin, groups."
             raise UserError(
-                msg("There is no column {title}", title=repr(title.strip()[:40])),
+                msg("Unknown column {title}", title=repr(title.strip()[:40])),
                 field="text",
-                hint=msg("The first line names: {hint}", hint=hint),
+                hint=msg("Use these column names in the first line: {hint}", hint=hint),
             )
         found[name] = number
     if "name" not in found:
         raise UserError(
-            msg("There is no column with names"), field="text", hint=msg("The first line is: name,email,groups")
+            msg("The name column is missing"), field="text", hint=msg("Use this as the first line: name,email,groups")
         )
     return found
 
 
-def _checked(rows: list[list[str]], columns: dict[str, int], users: set[str], groups: set[str]) -> Iterator[Line]:
+def _check_lines(
+    rows: list[list[str]], columns: dict[str, int], users: set[str], groups: set[str]
+) -> Iterator[UserLine]:
     taken = set(users)
     for number, row in enumerate(rows, 2):
         cells = {name: row[at].strip() if at < len(row) else "" for name, at in columns.items()}
-        line = Line(
+        line = UserLine(
             number=number,
             name=cells["name"],
             email=cells.get("email", ""),
             password=cells.get("password", ""),
-            admin=cells.get("admin", "").lower() in _TRUE,
-            groups=_groups(cells.get("groups", "")),
+            admin=cells.get("admin", "").lower() in _TRUE_WORDS,
+            groups=_parse_groups(cells.get("groups", "")),
         )
-        yield _with_problem(line, cells.get("admin", "").lower(), taken, groups)
+        yield _add_problem(line, cells.get("admin", "").lower(), taken, groups)
         taken.add(line.name.lower())
 
 
-def _groups(text: str) -> tuple[str, ...] | None:
+def _parse_groups(text: str) -> tuple[str, ...] | None:
     for sign in "|;,":
         text = text.replace(sign, " ")
     return tuple(dict.fromkeys(text.split())) or None
 
 
-def _with_problem(line: Line, admin: str, taken: set[str], groups: set[str]) -> Line:
+def _add_problem(line: UserLine, admin: str, taken: set[str], groups: set[str]) -> UserLine:
     try:
-        _check(line, admin, taken, groups)
+        _validate_user_line(line, admin, taken, groups)
     except UserError as error:
         return replace(line, problem=error.message, hint=error.hint or "")
     return line
 
 
-def _check(line: Line, admin: str, taken: set[str], groups: set[str]) -> None:
+def _validate_user_line(line: UserLine, admin: str, taken: set[str], groups: set[str]) -> None:
     check_user_name(line.name)
     if line.name.lower() in taken:
-        raise UserError(msg("There is a user {name} already", name=line.name))
+        raise UserError(msg("User {name} already exists", name=line.name))
     check_text(line.email, "email", longest=MAX_EMAIL_LENGTH)
     if line.password:
         check_password(line.password, user=line.name)
-    if admin not in _TRUE | _FALSE:
+    if admin not in _TRUE_WORDS | _FALSE_WORDS:
         raise UserError(msg("{admin} is neither true nor false", admin=repr(admin[:20])))
     missing = [group for group in line.groups or () if group not in groups]
     if missing:
-        raise UserError(msg("There is no group {x1}", x1=missing[0][:60]), hint=msg("Add it first."))
+        raise UserError(msg("Group {name} not found", name=missing[0][:60]), hint=msg("Add the group first."))

@@ -1,4 +1,4 @@
-"""Many users at once, from CSV: looked at line by line first, then made."""
+"""Import of users from CSV: a preview of each line, then creation."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from holdfast.core.errors import UserError
 from holdfast.core.job import DEFAULT_GROUP
 from holdfast.services.people.passwords import generate_password
 
-from ...fields import FORM, Field, FormPage, Link, Section, try_form
+from ...fields import FORM_TEMPLATE, Field, FormPage, Link, Section, handle_form
 from ...forms import Form
-from ...routes import act, page
+from ...routes import build_form_route, build_page_route
 from ...visit import Visit
-from .user_csv import MAX_LINES, Line, read_lines
+from .user_csv import MAX_LINES, UserLine, parse_user_lines
 from .users import HOME, PasswordPage
 
 EXAMPLE = "name,email,admin,groups\nada,ada@example.org,false,research|default\n"
@@ -23,87 +23,92 @@ _PATH = f"{HOME}/import"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewPage:
-    lines: tuple[Line, ...]
-    text: str  # to be sent again
+    lines: tuple[UserLine, ...]
+    text: str  # submitted again to create them
 
     @property
-    def good(self) -> int:
+    def valid(self) -> int:
         return sum(not line.problem for line in self.lines)
 
 
 async def show_import(visit: Visit) -> Response:
-    return await visit.show(FORM, _form(visit))
+    return await visit.respond(FORM_TEMPLATE, _build_import_form(visit))
 
 
-def _form(visit: Visit) -> FormPage:
-    say = visit.say
+def _build_import_form(visit: Visit) -> FormPage:
+    _ = visit.translate_text
     text = Field(
-        name="text",
-        label=say("Users as CSV"),
+        "text",
+        _("Users (CSV)"),
         kind="area",
         required=True,
         example=EXAMPLE,
-        help=say(
-            "The first line names the columns: name, and where wanted email, password, admin and groups (several with "
-            "| between them). Without a password one is made. OpenPAI's username and vc are understood. At most {most} "
-            "lines at a time.",
-            most=MAX_LINES,
+        help=_(
+            "The first line names the columns: name, and optionally email, password, admin and groups (separated "
+            "by |). Missing passwords are generated. OpenPAI's username and vc columns are accepted. At most "
+            "{limit} lines.",
+            limit=MAX_LINES,
         ),
     )
     return FormPage(
-        title=say("Add many users"),
+        title=_("Import users"),
         action=f"{_PATH}/preview",
-        back=Link(HOME, say("Users")),
-        submit=say("Look at it first"),
-        sections=(Section(title="", fields=(text,)),),
+        back=Link(HOME, _("Users")),
+        submit=_("Preview"),
+        sections=(Section("", (text,)),),
         script="js/textfile.js",
     )
 
 
-async def preview(visit: Visit, form: Form) -> Response:
-    """Nothing is made yet."""
+async def preview_import(visit: Visit, form: Form) -> Response:
+    """Show a preview; nothing is created yet."""
 
-    async def work() -> Response:
-        lines = await _read(visit, form)
-        return await visit.show("admin/user_import.html", PreviewPage(lines=tuple(lines), text=form.raw("text")))
+    async def show_preview() -> Response:
+        lines = await _read_user_lines(visit, form)
+        return await visit.respond(
+            "admin/user_import.html", PreviewPage(lines=tuple(lines), text=form.get_raw_text("text"))
+        )
 
-    return await try_form(visit, _form(visit), form, work)
-
-
-async def _read(visit: Visit, form: Form) -> list[Line]:
-    users = [user.name for user in await visit.services.users.list(visit.who)]
-    groups = [group.name for group in await visit.services.groups.list(visit.who)]
-    return read_lines(form.raw("text"), users, groups)
+    return await handle_form(visit, _build_import_form(visit), form, show_preview)
 
 
-async def create(visit: Visit, form: Form) -> Response:
-    """The lines that nothing is wrong with, one after the other; what came in between is told."""
-    made, failed, given = list[tuple[str, str]](), list[tuple[str, str]](), 0
-    for line in await _read(visit, form):
-        if line.problem:
-            failed.append((line.name, visit.tell(line.problem)))
-            continue
+async def _read_user_lines(visit: Visit, form: Form) -> list[UserLine]:
+    users = [user.name for user in await visit.services.users.list(visit.current_actor)]
+    groups = [group.name for group in await visit.services.groups.list(visit.current_actor)]
+    return parse_user_lines(form.get_raw_text("text"), users, groups)
+
+
+async def create_users(visit: Visit, form: Form) -> Response:
+    """Create the users of the valid lines one by one, and show which ones failed."""
+    generated, failed, provided = list[tuple[str, str]](), list[tuple[str, str]](), 0
+    for line in await _read_user_lines(visit, form):
         password = line.password or generate_password()
         try:
-            await _create_one(visit, line, password)
+            if line.problem:
+                raise UserError(line.problem)
+            await _create_user(visit, line, password)
         except UserError as error:
-            failed.append((line.name, visit.tell(error.message)))
+            failed.append((line.name, visit.translate_message(error.message)))
             continue
         if line.password:
-            given += 1
+            provided += 1
         else:
-            made.append((line.name, password))
-    count = len(made) + given
-    title = visit.words.count("{count} user is added", "{count} users are added", count).format(count=count)
-    back = Link(HOME, visit.say("Users"))
-    shown = PasswordPage(title=title, made=tuple(made), failed=tuple(failed), without=given, back=back)
-    return await visit.show("admin/passwords.html", shown)
+            generated.append((line.name, password))
+    count = len(generated) + provided
+    page = PasswordPage(
+        title=visit.translate_plural("{count} user was added", "{count} users were added", count, count=count),
+        generated=tuple(generated),
+        failed=tuple(failed),
+        provided=provided,
+        back=Link(HOME, visit.translate_text("Users")),
+    )
+    return await visit.respond("admin/passwords.html", page)
 
 
-async def _create_one(visit: Visit, line: Line, password: str) -> None:
+async def _create_user(visit: Visit, line: UserLine, password: str) -> None:
     groups = line.groups or (DEFAULT_GROUP,)
     await visit.services.users.create(
-        visit.who,
+        visit.current_actor,
         name=line.name,
         password=password,
         email=line.email,
@@ -113,7 +118,7 @@ async def _create_one(visit: Visit, line: Line, password: str) -> None:
 
 
 routes = [
-    page(_PATH, show_import, admin=True),
-    act(f"{_PATH}/preview", preview, admin=True),
-    act(f"{_PATH}/create", create, admin=True),
+    build_page_route(_PATH, show_import, admin=True),
+    build_form_route(f"{_PATH}/preview", preview_import, admin=True),
+    build_form_route(f"{_PATH}/create", create_users, admin=True),
 ]

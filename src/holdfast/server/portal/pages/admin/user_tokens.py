@@ -1,4 +1,4 @@
-"""A user's tokens and logins, for an admin who has to take one away and leave the rest as it is."""
+"""Tokens and logins of a user, which admins can remove one by one."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from starlette.responses import Response
 from holdfast.core.records import User
 
 from ...forms import Form
-from ...routes import act, page
-from ...token_rows import TokenRow, token_rows
+from ...routes import build_form_route, build_page_route
+from ...token_rows import TokenRow, list_token_rows, remove_token
 from ...visit import Visit
 
 PATH = "/admin/users/{name}/tokens"
@@ -25,26 +25,27 @@ class UserTokensPage:
     path: str
 
 
-async def show_tokens(visit: Visit) -> Response:
-    user = await _named(visit)
-    rows, left_out = await token_rows(visit, user.name)
-    found = UserTokensPage(user=user, rows=rows, left_out=left_out, path=_path(user))
-    return await visit.show("admin/user_tokens.html", found)
+async def show_user_tokens(visit: Visit) -> Response:
+    user = await _load_token_user(visit)
+    rows, left_out = await list_token_rows(visit, user.name)
+    found = UserTokensPage(user=user, rows=rows, left_out=left_out, path=_build_tokens_path(user))
+    return await visit.respond("admin/user_tokens.html", found)
 
 
-async def remove_token(visit: Visit, form: Form) -> Response:
-    user, token_id = await _named(visit), visit.request.path_params["id"]
-    if token_id in {token.id for token in await visit.services.tokens.list(visit.who, user.name)}:
-        await visit.services.tokens.delete(visit.who, token_id)
-    return visit.go(_path(user), visit.say("It is worthless now."))
+async def remove_user_token(visit: Visit, form: Form) -> Response:
+    user = await _load_token_user(visit)
+    return await remove_token(visit, user.name, _build_tokens_path(user))
 
 
-async def _named(visit: Visit) -> User:
-    return await visit.services.users.get(visit.who, visit.request.path_params["name"])
+async def _load_token_user(visit: Visit) -> User:
+    return await visit.services.users.get(visit.current_actor, visit.path_params["name"])
 
 
-def _path(user: User) -> str:
+def _build_tokens_path(user: User) -> str:
     return PATH.format(name=quote(user.name, safe=""))
 
 
-routes = [page(PATH, show_tokens, admin=True), act(PATH + "/{id}/remove", remove_token, admin=True)]
+routes = [
+    build_page_route(PATH, show_user_tokens, admin=True),
+    build_form_route(PATH + "/{id}/remove", remove_user_token, admin=True),
+]

@@ -1,8 +1,8 @@
-"""Users: who may come in, in which groups they are, and their passwords."""
+"""Admin pages of users, their groups and passwords."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -11,260 +11,177 @@ from starlette.responses import Response
 from holdfast.core.job import DEFAULT_GROUP
 from holdfast.core.records import User
 from holdfast.services.people.passwords import generate_password
-from holdfast.services.people.users import UserChange
+from holdfast.services.people.users import UserChange, Users
 
-from ...fields import FORM, ConfirmPage, Field, FormPage, Link, Section, mark_of, read_grants, try_confirm, try_form
+from ...fields import FORM_TEMPLATE, Field, FormPage, Link, Section, handle_form, read_grants_field
 from ...forms import Form
-from ...listing import Listed, listed
-from ...routes import act, page
+from ...listing import filter_and_paginate
+from ...routes import build_page_route
+from ...translations import N_
 from ...visit import Visit
-from .addresses import edit_path, edit_routes
-from .choices import group_choices
-from .what_stays import schedules_left, unfinished_jobs
+from .choices import list_group_options
+from .leftovers import describe_schedules, describe_unfinished_jobs
+from .record_forms import RecordForms, RecordTexts, build_form_routes, build_record_routes
 
 HOME = "/admin/users"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UserListPage:
-    users: Listed[User]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PasswordPage:
-    """Passwords that were made just now, and are shown this once."""
+    """New passwords, shown once."""
 
     title: str
-    made: tuple[tuple[str, str], ...]  # user, password
+    generated: tuple[tuple[str, str], ...]  # user, password
     failed: tuple[tuple[str, str], ...] = ()  # user, why
-    without: int = 0  # made with a password that was given
+    provided: int = 0  # number of users created with a password of the admin
     back: Link
 
 
 async def show_users(visit: Visit) -> Response:
-    users = await visit.services.users.list(visit.who)
-    found = listed(visit, users, lambda user: f"{user.name} {user.email} {' '.join(user.groups)}")
-    return await visit.show("admin/users.html", UserListPage(users=found))
+    users = await visit.services.users.list(visit.current_actor)
+    found = filter_and_paginate(visit, users, lambda user: f"{user.name} {user.email} {' '.join(user.groups)}")
+    return await visit.respond("admin/users.html", found)
 
 
-# -- a new one
+class UserForms(RecordForms[User]):
+    path = HOME
+    texts = RecordTexts(
+        list=N_("Users"),
+        add=N_("Add a user"),
+        added=N_("User {name} was added."),
+        changed=N_("User {name} was changed."),
+        remove=N_("Delete the user {name}?"),
+        removed=N_("User {name} was deleted."),
+    )
 
+    @property
+    def service(self) -> Users:
+        return self.services.users
 
-async def show_new(visit: Visit) -> Response:
-    return await visit.show(FORM, await _new_form(visit))
+    async def build_form(self, record: User | None) -> FormPage:
+        _, page = self.visit.translate_text, await super().build_form(record)
+        if record is None:
+            return replace(page, links=(Link(f"{HOME}/import", _("Import users")),))
+        name = quote(record.name, safe="")
+        links = (
+            Link(f"/jobs?user={name}", _("Jobs")),
+            Link(self.build_path(record, "tokens"), _("Tokens")),
+            Link(f"/admin/audit?user={name}", _("Audit log")),
+            Link(self.build_path(record, "password"), _("Set password")),
+        )
+        return replace(page, links=(*links, *page.links))
 
+    async def build_sections(self, record: User | None) -> tuple[Section, ...]:
+        _, new = self.visit.translate_text, record is None
+        name_help = _("Letters, digits, dots, dashes, underscores and @. It cannot be changed later.")
+        name = Field("name", _("Name"), required=True, help=name_help)
+        email = Field("email", _("Email"))
+        admin_help = _("Manages users, groups and everything else.")
+        admin = Field("admin", _("Admin"), kind="check", help=admin_help)
+        enabled_help = _("Disabled users cannot log in, and their tokens do not work. Their jobs keep running.")
+        enabled = Field("enabled", _("Enabled"), kind="check", help=enabled_help)
+        groups = Field(
+            "groups",
+            _("Groups"),
+            kind="grants",
+            flag=_("group admin"),
+            choices=await list_group_options(self.visit),
+            help=_("Jobs run in a group. Group admins manage its members, images and time limit."),
+        )
+        return (
+            *((Section("", (name, _build_password_field(self.visit, _("Password")))),) if new else ()),
+            Section("", (email,)),
+            Section(_("Permissions"), (admin,) if new else (admin, enabled)),
+            Section("", (groups,)),
+        )
 
-async def add(visit: Visit, form: Form) -> Response:
-    async def work() -> Response:
-        given = form.raw("password")
-        password = given or generate_password()
-        name = form.text("name")
-        await visit.services.users.create(
-            visit.who,
+    async def build_values(self, record: User | None) -> dict[str, Any]:
+        if record is None:
+            return {"groups": {DEFAULT_GROUP: False}}
+        return {
+            "name": record.name,
+            "email": record.email,
+            "admin": record.admin,
+            "enabled": not record.disabled,
+            "groups": dict(record.groups),
+        }
+
+    async def create(self, form: Form) -> Response:
+        name, password = form.get_text("name"), form.get_raw_text("password") or generate_password()
+        await self.service.create(
+            self.actor,
             name=name,
             password=password,
-            email=form.text("email"),
-            admin=form.is_on("admin"),
-            groups=read_grants(form),
+            email=form.get_text("email"),
+            admin=form.is_checked("admin"),
+            groups=read_grants_field(form),
         )
-        if given:
-            return visit.go(HOME, visit.say("User {name} is added.", name=name))
-        title = visit.say("User {name} is added", name=name)
-        return await _show_once(visit, title, name, password)
+        if form.get_raw_text("password"):
+            return self.redirect_to_list(self.texts.added, name)
+        return await self._show_password(self.visit.translate_text("User {name} was added", name=name), name, password)
 
-    return await try_form(visit, await _new_form(visit), form, work)
-
-
-async def _new_form(visit: Visit) -> FormPage:
-    say = visit.say
-    name = Field(
-        name="name",
-        label=say("Name"),
-        required=True,
-        help=say("Letters, digits, dots, dashes, underscores and @. It cannot be changed later."),
-    )
-    password = Field(name="password", label=say("Password"), kind="password", help=say("Empty: one is made for you."))
-    return FormPage(
-        title=say("Add a user"),
-        action=f"{HOME}/new",
-        back=_back(visit),
-        submit=say("Add"),
-        sections=(Section(title="", fields=(name, password)), *await _sections(visit)),
-        values={"groups": {DEFAULT_GROUP: False}},
-        links=(Link(f"{HOME}/import", say("Add many at once")),),
-    )
-
-
-async def _sections(visit: Visit, *, enabled: bool = False) -> tuple[Section, ...]:
-    say = visit.say
-    email = Field(name="email", label=say("Email"))
-    rights = [
-        Field(name="admin", label=say("Admin"), kind="check", help=say("Manages users, groups and everything else.")),
-    ]
-    if enabled:
-        help = say("Whoever is disabled cannot log in, and their tokens do not work. Their jobs run on.")
-        rights.append(Field(name="enabled", label=say("Enabled"), kind="check", help=help))
-    groups = Field(
-        name="groups",
-        label=say("Groups"),
-        kind="grants",
-        flag=say("group admin"),
-        choices=await group_choices(visit),
-        help=say("Jobs run in a group. Admins of a group manage its members, images and time limit."),
-    )
-    return (
-        Section(title="", fields=(email,)),
-        Section(title=say("Rights"), fields=tuple(rights)),
-        Section(title="", fields=(groups,)),
-    )
-
-
-def _back(visit: Visit) -> Link:
-    return Link(HOME, visit.say("Users"))
-
-
-# -- changing
-
-
-async def show_one(visit: Visit) -> Response:
-    return await visit.show(FORM, await _form_of(visit, await _named(visit)))
-
-
-async def change(visit: Visit, form: Form) -> Response:
-    user = await _named(visit)
-
-    async def work() -> Response:
-        wanted = UserChange(
-            email=form.text("email"),
-            admin=form.is_on("admin"),
-            disabled=not form.is_on("enabled"),
-            standing=read_grants(form),
+    async def update(self, record: User, form: Form) -> None:
+        change = UserChange(
+            email=form.get_text("email"),
+            admin=form.is_checked("admin"),
+            disabled=not form.is_checked("enabled"),
+            standing=read_grants_field(form),
         )
-        await visit.services.users.update(visit.who, user.name, wanted)
-        return visit.go(HOME, visit.say("User {name} is changed.", name=user.name))
+        await self.service.update(self.actor, record.name, change)
 
-    return await try_form(visit, await _form_of(visit, user), form, work)
+    async def describe_removal(self, record: User) -> list[str]:
+        _ = self.visit.translate_text
+        return [
+            await describe_unfinished_jobs(self.visit, user=record.name),
+            _("Finished jobs are kept under this name, with their logs and artifacts."),
+            await describe_schedules(self.visit, user=record.name),
+            _("Logins and tokens will stop working immediately."),
+            _("To block access without deleting anything, disable the user instead."),
+        ]
 
+    # -- passwords
 
-async def _named(visit: Visit) -> User:
-    return await visit.services.users.get(visit.who, visit.request.path_params["name"])
+    async def show_password_form(self) -> Response:
+        return await self.visit.respond(FORM_TEMPLATE, self._build_password_form(await self.load()))
 
+    async def submit_password_form(self, form: Form) -> Response:
+        user, _ = await self.load(), self.visit.translate_text
 
-async def _form_of(visit: Visit, user: User) -> FormPage:
-    values: dict[str, Any] = {
-        "email": user.email,
-        "admin": user.admin,
-        "enabled": not user.disabled,
-        "groups": dict(user.groups),
-    }
-    return FormPage(
-        title=user.name,
-        action=edit_path(HOME, user.name, "edit"),
-        back=_back(visit),
-        submit=visit.say("Save"),
-        sections=await _sections(visit, enabled=True),
-        values=values,
-        seen=mark_of((values, user.name)),
-        links=(
-            Link(f"/jobs?user={quote(user.name, safe='')}", visit.say("Jobs")),
-            Link(edit_path(HOME, user.name, "tokens"), visit.say("Tokens")),
-            Link(f"/admin/audit?user={quote(user.name, safe='')}", visit.say("Audit")),
-            Link(edit_path(HOME, user.name, "password"), visit.say("Set password")),
-            Link(edit_path(HOME, user.name, "delete"), visit.say("Remove"), "danger"),
-        ),
-    )
+        async def save_password() -> Response:
+            password = form.get_raw_text("password") or generate_password()
+            await self.service.set_password(self.actor, user.name, password)
+            if form.get_raw_text("password"):
+                message = _("The password of {name} was set.", name=user.name)
+                return self.visit.redirect(self.build_path(user, "edit"), message)
+            return await self._show_password(_("The password of {name} was set", name=user.name), user.name, password)
 
+        return await handle_form(self.visit, self._build_password_form(user), form, save_password)
 
-# -- passwords
+    def _build_password_form(self, user: User) -> FormPage:
+        _ = self.visit.translate_text
+        return FormPage(
+            title=_("Set the password of {name}", name=user.name),
+            action=self.build_path(user, "password"),
+            back=Link(self.build_path(user, "edit"), user.name),
+            submit=_("Set password"),
+            about=_("This ends all logins of {name}. API tokens remain valid.", name=user.name),
+            sections=(Section("", (_build_password_field(self.visit, _("New password")),)),),
+        )
 
-
-async def show_password_form(visit: Visit) -> Response:
-    return await visit.show(FORM, _password_form(visit, await _named(visit)))
-
-
-async def set_password(visit: Visit, form: Form) -> Response:
-    user = await _named(visit)
-
-    async def work() -> Response:
-        given = form.raw("password")
-        password = given or generate_password()
-        await visit.services.users.set_password(visit.who, user.name, password)
-        if given:
-            return visit.go(
-                edit_path(HOME, user.name, "edit"), visit.say("The password of {name} is set.", name=user.name)
-            )
-        return await _show_once(visit, visit.say("The password of {name} is set", name=user.name), user.name, password)
-
-    return await try_form(visit, _password_form(visit, user), form, work)
+    async def _show_password(self, title: str, user: str, password: str) -> Response:
+        page = PasswordPage(title=title, generated=((user, password),), back=self.list_link)
+        return await self.visit.respond("admin/passwords.html", page)
 
 
-def _password_form(visit: Visit, user: User) -> FormPage:
-    say = visit.say
-    return FormPage(
-        title=say("Set the password of {name}", name=user.name),
-        action=edit_path(HOME, user.name, "password"),
-        back=Link(edit_path(HOME, user.name, "edit"), user.name),
-        submit=say("Set password"),
-        about=say("All logins of {name} end. Tokens for programs stay.", name=user.name),
-        sections=(
-            Section(
-                title="",
-                fields=(
-                    Field(
-                        name="password",
-                        label=say("New password"),
-                        kind="password",
-                        help=say("Empty: one is made for you."),
-                    ),
-                ),
-            ),
-        ),
-    )
-
-
-async def _show_once(visit: Visit, title: str, user: str, password: str) -> Response:
-    found = PasswordPage(title=title, made=((user, password),), back=_back(visit))
-    return await visit.show("admin/passwords.html", found)
-
-
-# -- removing
-
-
-async def ask_removal(visit: Visit) -> Response:
-    return await visit.show("parts/confirm.html", await _removal(visit, await _named(visit)))
-
-
-async def remove(visit: Visit, form: Form) -> Response:
-    user = await _named(visit)
-
-    async def work() -> Response:
-        await visit.services.users.delete(visit.who, user.name)
-        return visit.go(HOME, visit.say("User {name} is removed.", name=user.name))
-
-    return await try_confirm(visit, await _removal(visit, user), work)
-
-
-async def _removal(visit: Visit, user: User) -> ConfirmPage:
-    say = visit.say
-    points = [
-        await unfinished_jobs(visit, user=user.name),
-        say("Finished jobs stay on record under this name, with their logs and artifacts."),
-        await schedules_left(visit, user=user.name),
-        say("Logins and tokens end at once."),
-        say("To keep somebody out and lose nothing, disable the user instead."),
-    ]
-    return ConfirmPage(
-        title=say("Remove the user {name}?", name=user.name),
-        points=tuple(point for point in points if point),
-        action=edit_path(HOME, user.name, "delete"),
-        submit=say("Remove"),
-        back=Link(edit_path(HOME, user.name, "edit"), user.name),
-    )
+def _build_password_field(visit: Visit, label: str) -> Field:
+    help = visit.translate_text("Empty: a password is generated.")
+    return Field("password", label, kind="password", help=help)
 
 
 routes = [
-    page(HOME, show_users, admin=True),
-    page(HOME + "/{name}/password", show_password_form, admin=True),
-    act(HOME + "/{name}/password", set_password, admin=True),
-    *edit_routes(HOME, new=(show_new, add), edit=(show_one, change), delete=(ask_removal, remove)),
+    build_page_route(HOME, show_users, admin=True),
+    *build_form_routes(
+        HOME + "/{name}/password", UserForms, UserForms.show_password_form, UserForms.submit_password_form
+    ),
+    *build_record_routes(HOME, UserForms),
 ]

@@ -1,5 +1,5 @@
-"""A group's own pages, for its members: what it has, its shared files, and settings for those who look after it."""
+"""Pages of a group for its members: overview, shared files, and settings for group admins."""
 
-from . import deleting, files, overview, settings
+from . import file_removal, files, overview, settings
 
-routes = [*overview.routes, *files.routes, *deleting.routes, *settings.routes]
+routes = [*overview.routes, *files.routes, *file_removal.routes, *settings.routes]

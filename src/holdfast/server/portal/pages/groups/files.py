@@ -1,4 +1,4 @@
-"""A group's shared files: a folder at a time, with ways to look, fetch, put and remove."""
+"""Shared files of a group: one folder per page, with view, download, upload and delete."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from starlette.responses import Response
 
 from holdfast.core.errors import NotFound, UserError
 from holdfast.core.messages import msg
-from holdfast.services.files.walk import Listing
+from holdfast.services.files.folder_scan import Listing
 
 from ...fields import Tab
-from ...routes import page
+from ...routes import build_page_route
 from ...visit import Visit
-from ..group_pages import group_path_of, tabs_of
+from ..group_pages import build_group_path, build_group_tabs
 
-ROWS = 500
-_PICTURES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp"})
-_TEXTS = frozenset({".txt", ".log", ".csv", ".tsv", ".md", ".json", ".yaml", ".yml", ".py", ".sh", ".ipynb", ".toml"})
+MAX_FILE_ROWS = 500
+_IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp"})
+_TEXT_SUFFIXES = frozenset(
+    {".txt", ".log", ".csv", ".tsv", ".md", ".json", ".yaml", ".yml", ".py", ".sh", ".ipynb", ".toml"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +32,7 @@ class FileRow:
     size: int
     modified_at: datetime | None
     open: str  # the folder's page; of a file, itself
-    view: str  # to be looked at in the browser; empty where it is not of such a kind
+    view: str  # to view it in the browser; empty for other file types
     delete: str
     phfs: str
 
@@ -43,89 +45,96 @@ class FilesPage:
     path: str  # "" or "a/b"
     crumbs: tuple[tuple[str, str], ...]  # name, address
     rows: tuple[FileRow, ...]
-    missing: bool  # the folder is not there yet
+    missing: bool  # the folder does not exist yet
     left_out: int
-    next: str  # address of what comes after; empty: that is all
-    upload: str  # address to put files at, with a slash at its end
+    next: str  # address of the next page; empty: this is the last one
+    upload: str  # address for uploads, ending in a slash
     most_bytes: int
 
 
 async def show_files(visit: Visit) -> Response:
-    group = visit.request.path_params["name"]
-    path = visit.request.query_params.get("path", "").strip("/")
-    after = visit.request.query_params.get("after", "")
-    known = await visit.services.groups.get(visit.who, group)  # a group of others is not there at all
-    found, missing = await _list(visit, group, path, after)
+    group = visit.path_params["name"]
+    path = visit.query.get("path", "").strip("/")
+    after = visit.query.get("after", "")
+    known = await visit.services.groups.get(visit.current_actor, group)  # NotFound for a group of other users
+    found, missing = await _list_folder(visit, group, path, after)
     more = not found.complete and found.items
     shown = FilesPage(
         group=group,
         title=known.display_name or group,
-        tabs=tabs_of(visit, group, "files"),
+        tabs=build_group_tabs(visit, group, "files"),
         path=path,
-        crumbs=tuple(_crumbs(group, path)),
-        rows=tuple(_row(group, path, item.name, item.size, item.modified_at) for item in found.items),
+        crumbs=tuple(_build_breadcrumbs(group, path)),
+        rows=tuple(_build_file_row(group, path, item.name, item.size, item.modified_at) for item in found.items),
         missing=missing,
         left_out=found.left_out,
-        next=files_path(group, path, after=found.items[-1].name) if more else "",
-        upload=rest_path(group, f"{path}/" if path else ""),
+        next=build_files_path(group, path, after=found.items[-1].name) if more else "",
+        upload=build_rest_path(group, f"{path}/" if path else ""),
         most_bytes=visit.services.settings.files.max_upload_bytes,
     )
-    return await visit.show("groups/files.html", shown)
+    return await visit.respond("groups/files.html", shown)
 
 
-async def _list(visit: Visit, group: str, path: str, after: str) -> tuple[Listing, bool]:
-    """And whether the folder is not there: it comes about with the first file in it."""
-    await visit.services.files.tree(visit.who, group)  # for members alone, also where everybody sees all groups
+async def _list_folder(visit: Visit, group: str, path: str, after: str) -> tuple[Listing, bool]:
+    """List a folder; and whether it does not exist: the first file in it creates it."""
+    files, actor = visit.services.files, visit.current_actor
+    await files.get_tree(actor, group)  # for members only, even if all users see all groups
     try:
-        return await visit.services.files.list(visit.who, group, path, limit=ROWS, after=after), False
+        return await files.list(actor, group, path, limit=MAX_FILE_ROWS, after=after), False
     except NotFound:
         return Listing((), True, 0), True
 
 
-def files_path(group: str, path: str = "", *, after: str = "") -> str:
-    asked = {key: value for key, value in (("path", path), ("after", after)) if value}
-    return group_path_of(group, "/files") + (f"?{urlencode(asked, safe='/', quote_via=quote)}" if asked else "")
+def build_files_path(group: str, path: str = "", *, after: str = "") -> str:
+    parameters = {key: value for key, value in (("path", path), ("after", after)) if value}
+    return build_group_path(group, "/files") + (
+        f"?{urlencode(parameters, safe='/', quote_via=quote)}" if parameters else ""
+    )
 
 
-def rest_path(group: str, path: str) -> str:
-    """Where the REST API has a file."""
+def build_rest_path(group: str, path: str) -> str:
+    """Return the path of a file in the REST API."""
     return f"/api/v1/groups/{quote(group, safe='')}/files/{quote(path, safe='/')}"
 
 
-def _crumbs(group: str, path: str) -> list[tuple[str, str]]:
+def _build_breadcrumbs(group: str, path: str) -> list[tuple[str, str]]:
     parts = path.split("/") if path else []
-    return [(part, files_path(group, "/".join(parts[: number + 1]))) for number, part in enumerate(parts)]
+    return [(part, build_files_path(group, "/".join(parts[: number + 1]))) for number, part in enumerate(parts)]
 
 
-def _row(group: str, path: str, name: str, size: int, modified_at: datetime | None) -> FileRow:
+def _build_file_row(group: str, path: str, name: str, size: int, modified_at: datetime | None) -> FileRow:
     folder = name.endswith("/")
     plain = name.rstrip("/")
-    whole = f"{path}/{plain}" if path else plain
-    file = rest_path(group, whole)
-    shown = PurePosixPath(plain.lower()).suffix in _PICTURES | _TEXTS
+    full_path = f"{path}/{plain}" if path else plain
+    file = build_rest_path(group, full_path)
+    shown = PurePosixPath(plain.lower()).suffix in _IMAGE_SUFFIXES | _TEXT_SUFFIXES
     return FileRow(
         name=plain,
         folder=folder,
         size=size,
         modified_at=modified_at,
-        open=files_path(group, whole) if folder else file,
+        open=build_files_path(group, full_path) if folder else file,
         view=f"{file}?inline=true" if shown and not folder else "",
-        delete=group_path_of(group, "/files/delete") + f"?{urlencode({'path': whole}, safe='/', quote_via=quote)}",
-        phfs=f"phfs:///{whole}{'/' if folder else ''}",
+        delete=build_group_path(group, "/files/delete")
+        + f"?{urlencode({'path': full_path}, safe='/', quote_via=quote)}",
+        phfs=f"phfs:///{full_path}{'/' if folder else ''}",
     )
 
 
-def parent_of(path: str) -> str:
+def get_parent_path(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-async def make_folder(visit: Visit) -> Response:
-    """Only a way to its page: a folder is there once there is something in it."""
-    group = visit.request.path_params["name"]
-    inside, name = (visit.request.query_params.get(key, "").strip() for key in ("path", "folder"))
+async def open_new_folder(visit: Visit) -> Response:
+    """Redirect to the page of a new folder, which its first file creates."""
+    group = visit.path_params["name"]
+    inside, name = (visit.query.get(key, "").strip() for key in ("path", "folder"))
     if not name.strip("/"):
-        raise UserError(msg("A folder needs a name"), field="folder")
-    return visit.go(files_path(group, f"{inside}/{name.strip('/')}".strip("/")))
+        raise UserError(msg("Enter a folder name"), field="folder")
+    return visit.redirect(build_files_path(group, f"{inside}/{name.strip('/')}".strip("/")))
 
 
-routes = [page("/groups/{name}/files", show_files), page("/groups/{name}/files/new-folder", make_folder)]
+routes = [
+    build_page_route("/groups/{name}/files", show_files),
+    build_page_route("/groups/{name}/files/new-folder", open_new_folder),
+]

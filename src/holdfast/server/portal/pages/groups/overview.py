@@ -1,4 +1,4 @@
-"""One's groups; and one of them: its quotas and their use, its members, and what its jobs can choose from."""
+"""The groups of a user; and one group: quotas and usage, members, and choices for jobs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from starlette.responses import Response
 
 from holdfast.core.catalogue import ImageAlias, InstanceType
 from holdfast.core.records import Dataset, Group
-from holdfast.core.scheduling.placement import Amount, GroupUse
+from holdfast.core.scheduling.placement import Amount, GroupUsage
 
-from ...amounts import duration_text
 from ...fields import Tab
-from ...kind_names import dataset_kinds
-from ...listing import Listed, listed
-from ...routes import page
+from ...form_values import format_duration_input
+from ...kind_names import name_dataset_kinds
+from ...listing import filter_and_paginate
+from ...routes import build_page_route
 from ...visit import Visit
-from ..group_pages import tabs_of
+from ..group_pages import build_group_tabs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,29 +30,24 @@ class GroupCard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupsPage:
-    groups: Listed[GroupCard]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPage:
     group: Group
     title: str
     tabs: tuple[Tab, ...]
-    use: GroupUse
-    mine: Amount  # of the use, what is the visitor's own
+    use: GroupUsage
+    mine: Amount  # the visitor's share of the usage
     instance_types: tuple[InstanceType, ...]
     images: tuple[ImageAlias, ...]
     datasets: tuple[Dataset, ...]
-    kinds: Mapping[str, str]  # of datasets, in words
-    limit: str  # of time; empty: none
-    limit_is_own: bool  # and not the server's
-    mlflow: str  # address of its pages, or of the server
+    kinds: Mapping[str, str]  # display names of dataset kinds
+    limit: str  # time limit; empty: none
+    limit_is_own: bool  # not the default of the server
+    mlflow: str  # address of its web page or tracking server
 
 
 async def show_groups(visit: Visit) -> Response:
-    used = {use.group: use.used for use in (await visit.services.place.capacity(visit.who)).groups}
-    mine = visit.who.groups
+    used = {use.group: use.used for use in (await visit.services.installation.get_capacity(visit.current_actor)).groups}
+    mine = visit.current_actor.groups
     cards = [
         GroupCard(
             group=group,
@@ -60,44 +55,44 @@ async def show_groups(visit: Visit) -> Response:
             member=group.name in mine,
             admin=mine.get(group.name, False),
         )
-        for group in await visit.services.groups.list(visit.who)
+        for group in await visit.services.groups.list(visit.current_actor)
     ]
     cards.sort(key=lambda card: not card.member)
-    found = listed(visit, cards, lambda card: f"{card.group.name} {card.group.display_name}")
-    return await visit.show("groups/list.html", GroupsPage(groups=found))
+    found = filter_and_paginate(visit, cards, lambda card: f"{card.group.name} {card.group.display_name}")
+    return await visit.respond("groups/list.html", found)
 
 
 async def show_group(visit: Visit) -> Response:
-    services, who = visit.services, visit.who
-    group = await services.groups.get(who, visit.request.path_params["name"])
-    use = await services.place.use_of(who, group)
+    services, actor = visit.services, visit.current_actor
+    group = await services.groups.get(actor, visit.path_params["name"])
+    use = await services.installation.get_group_usage(actor, group)
     found = GroupPage(
         group=group,
         title=group.display_name or group.name,
-        tabs=tabs_of(visit, group.name, "overview"),
+        tabs=build_group_tabs(visit, group.name, "overview"),
         use=use,
-        mine=use.users.get(who.name, Amount()),
-        instance_types=tuple(await services.instance_types.usable(who, group.name)),
-        images=tuple(await services.image_aliases.usable(who, group.name)),
-        datasets=tuple(await services.datasets.usable(who, group.name)),
-        kinds={kind: label for kind, (label, _) in dataset_kinds(visit).items()},
-        limit=_limit(group.time_limit, services.settings.jobs.time_limit),
+        mine=use.users.get(actor.name, Amount()),
+        instance_types=tuple(await services.instance_types.list_usable_types(actor, group.name)),
+        images=tuple(await services.image_aliases.list_usable_aliases(actor, group.name)),
+        datasets=tuple(await services.datasets.list_usable_datasets(actor, group.name)),
+        kinds={kind: label for kind, (label, _) in name_dataset_kinds(visit).items()},
+        limit=_format_time_limit(group.time_limit, services.settings.jobs.time_limit),
         limit_is_own=group.time_limit is not None,
-        mlflow=await _mlflow(visit, group),
+        mlflow=await _find_mlflow_address(visit, group),
     )
-    return await visit.show("groups/overview.html", found)
+    return await visit.respond("groups/overview.html", found)
 
 
-def _limit(own: timedelta | None, everywhere: float) -> str:
+def _format_time_limit(own: timedelta | None, everywhere: float) -> str:
     limit = timedelta(seconds=everywhere) if own is None else own
-    return duration_text(limit) if limit else ""
+    return format_duration_input(limit) if limit else ""
 
 
-async def _mlflow(visit: Visit, group: Group) -> str:
-    if not (visit.who.admin or group.name in visit.who.groups):
+async def _find_mlflow_address(visit: Visit, group: Group) -> str:
+    if not (visit.current_actor.admin or group.name in visit.current_actor.groups):
         return ""
-    found = await visit.services.groups.mlflow(visit.who, group.name)
+    found = await visit.services.groups.get_mlflow(visit.current_actor, group.name)
     return (found.ui_url or found.tracking_uri) if found else ""
 
 
-routes = [page("/groups", show_groups), page("/groups/{name}", show_group)]
+routes = [build_page_route("/groups", show_groups), build_page_route("/groups/{name}", show_group)]

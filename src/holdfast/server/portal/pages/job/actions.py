@@ -1,4 +1,4 @@
-"""What is done from the job list: several jobs stopped at once, and a first job run."""
+"""Actions of the job list: stop several jobs, and run an example job."""
 
 from __future__ import annotations
 
@@ -11,52 +11,55 @@ from holdfast.core.messages import msg
 from holdfast.services.jobs.service import StopReport
 
 from ...forms import Form
-from ...jobs.filters import LIMITS, PATH
-from ...jobs.first_job import first_job
-from ...routes import act
+from ...jobs.filters import PAGE_SIZES, PATH
+from ...jobs.first_job import build_first_job
+from ...routes import build_form_route
 from ...visit import Visit
 
-MAX_STOPPED = LIMITS[-1]  # as many as a page shows
-MAX_TOLD = 5  # reasons
+MAX_STOPPED = PAGE_SIZES[-1]  # the largest page size
+MAX_SHOWN_REASONS = 5  # reasons
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stopped:
-    """What came of it, told above the list."""
+class StopResult:
+    """The result, shown above the list."""
 
     done: str
-    failed: tuple[str, ...]  # a sentence each
+    failed: tuple[str, ...]  # one sentence each
 
 
 async def stop_jobs(visit: Visit, form: Form) -> Response:
-    ids = list(dict.fromkeys(filter(None, form.all("job"))))
+    ids = list(dict.fromkeys(filter(None, form.get_all("job"))))
     if not ids:
-        raise UserError(msg("No job is selected"), hint=msg("Tick the boxes of those that shall stop."))
+        raise UserError(msg("No job is selected"), hint=msg("Select the jobs to stop."))
     if len(ids) > MAX_STOPPED:
-        raise UserError(msg("At most {most_stopped} jobs are stopped at once", most_stopped=MAX_STOPPED))
-    told = _tell(visit, await visit.services.jobs.stop_many(visit.who, ids))
+        raise UserError(msg("At most {max_stopped} jobs can be stopped at once", max_stopped=MAX_STOPPED))
+    result = _build_stop_result(visit, await visit.services.jobs.stop_many(visit.current_actor, ids))
     if visit.wants_part:
-        return await visit.show("jobs/_stopped.html", told)
-    return visit.go(form.text("back") or PATH, " ".join(filter(None, (told.done, *told.failed))))
+        return await visit.respond("jobs/_stopped.html", result)
+    return visit.redirect(form.get_text("back") or PATH, " ".join(filter(None, (result.done, *result.failed))))
 
 
-def _tell(visit: Visit, report: StopReport) -> Stopped:
-    count, more = len(report.stopped), len(report.failed) - MAX_TOLD
-    done = visit.words.count("{number} job is stopping.", "{number} jobs are stopping.", count).format(number=count)
+def _build_stop_result(visit: Visit, report: StopReport) -> StopResult:
+    count, more = len(report.stopped), len(report.failed) - MAX_SHOWN_REASONS
+    done = visit.translate_plural("{number} job is stopping.", "{number} jobs are stopping.", count, number=count)
     failed = [
-        visit.say("{job} was not stopped: {reason}.", job=ref[:100], reason=visit.tell(error.message))
-        for ref, error in report.failed[:MAX_TOLD]
+        visit.translate_text(
+            "{job} was not stopped: {reason}.", job=ref[:100], reason=visit.translate_message(error.message)
+        )
+        for ref, error in report.failed[:MAX_SHOWN_REASONS]
     ]
     if more > 0:
-        failed.append(visit.words.count("And {number} more.", "And {number} more.", more).format(number=more))
-    return Stopped(done=done if count else "", failed=tuple(failed))
+        failed.append(visit.translate_plural("And {number} more.", "And {number} more.", more, number=more))
+    return StopResult(done=done if count else "", failed=tuple(failed))
 
 
 async def run_first_job(visit: Visit, form: Form) -> Response:
-    hello = first_job(visit.who)
-    group = form.text("group") or next(iter(hello.groups), None)
-    made = await visit.services.jobs.submit(visit.who, hello.text, group=group)
-    return visit.go(f"/jobs/{made.summary.id}", visit.say("Your first job is on its way. This page follows it."))
+    hello = build_first_job(visit.current_actor)
+    group = form.get_text("group") or next(iter(hello.groups), None)
+    made = await visit.services.jobs.submit(visit.current_actor, hello.text, group=group)
+    message = visit.translate_text("Your first job is submitted. This page shows its progress.")
+    return visit.redirect(f"/jobs/{made.summary.id}", message)
 
 
-routes = [act("/jobs/stop", stop_jobs), act("/jobs/first", run_first_job)]
+routes = [build_form_route("/jobs/stop", stop_jobs), build_form_route("/jobs/first", run_first_job)]

@@ -1,15 +1,15 @@
-"""The job's file: as it would be run again, and as it was submitted. Secrets are masked in both."""
+"""The job file: as it would be rerun, and as submitted. Secrets are masked in both."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.services.jobs.detail import Closeup
+from holdfast.services.jobs.job_pages import JobHeader
 
 from ...visit import Visit
-from .view import Section, job_address
+from .view import Section, build_job_address
 
-MAX_SHOWN = 200 * 1024  # characters; a download has all
+MAX_SHOWN_LENGTH = 200 * 1024  # characters; a download has all
 YAML, SOURCE = "yaml", "source"
 
 
@@ -23,27 +23,27 @@ class ConfigurationData:
     file_name: str
 
 
-async def _load(visit: Visit, job: Closeup) -> ConfigurationData:
+async def _load_configuration(visit: Visit, job: JobHeader) -> ConfigurationData:
     id = job.record.summary.id
-    shown = SOURCE if visit.request.query_params.get("as") == SOURCE else YAML
-    text = job.record.source if shown == SOURCE else await visit.services.jobs.yaml(visit.who, id)
+    shown = SOURCE if visit.query.get("as") == SOURCE else YAML
+    text = job.record.source if shown == SOURCE else await visit.services.jobs.export_yaml(visit.current_actor, id)
     return ConfigurationData(
         shown=shown,
-        text=text[:MAX_SHOWN],
-        cut=len(text) > MAX_SHOWN,
-        addresses={each: job_address(id, {"section": "configuration", "as": each}) for each in (YAML, SOURCE)},
+        text=text[:MAX_SHOWN_LENGTH],
+        cut=len(text) > MAX_SHOWN_LENGTH,
+        addresses={each: build_job_address(id, {"section": "configuration", "as": each}) for each in (YAML, SOURCE)},
         download=f"/api/v1/jobs/{id}/{shown}",
-        file_name=f"{id}{_suffix(text) if shown == SOURCE else '.yaml'}",
+        file_name=f"{id}{_get_file_suffix(text) if shown == SOURCE else '.yaml'}",
     )
 
 
-def _suffix(source: str) -> str:
+def _get_file_suffix(source: str) -> str:
     return ".json" if source.lstrip().startswith("{") else ".yaml"
 
 
 SECTION = Section(
     key="configuration",
-    title=lambda visit: visit.say("Configuration"),
+    title=lambda visit: visit.translate_text("Configuration"),
     template="job/_configuration.html",
-    load=_load,
+    load=_load_configuration,
 )

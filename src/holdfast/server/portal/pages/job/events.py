@@ -1,4 +1,4 @@
-"""What happened to a job, newest first, with who caused it."""
+"""Events of a job, newest first, with their actors."""
 
 from __future__ import annotations
 
@@ -6,41 +6,48 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.core.records import Event
-from holdfast.services.jobs.detail import Closeup
+from holdfast.services.jobs.job_pages import JobHeader
 
+from ...translations import N_
 from ...visit import Visit
-from .view import Section, job_address
+from .view import Section, build_job_address
 
-PAGE = 100
+EVENTS_PER_PAGE = 100
 
-_TONES = {
-    "succeeded": "good",
-    "task-succeeded": "good",
-    "failed": "bad",
-    "task-failed": "bad",
-    "cancelled": "warn",
-    "stop-requested": "warn",
-    "task-stopped": "warn",
-    "warning": "warn",
-    "retry": "warn",
-    "task-retry": "warn",
-    "held": "hold",
-    "task-held": "hold",
-    "hold-extended": "hold",
-    "hold-files": "hold",
-    "hold-ending": "warn",
-    "hold-ended": "warn",
-    "debugger-waiting": "hold",
-    "started": "run",
-    "task-started": "run",
-    "placed": "run",
+_KINDS = {  # event kind -> label and tone
+    "submitted": (N_("Submitted"), ""),
+    "placed": (N_("Scheduled"), "run"),
+    "started": (N_("Started"), "run"),
+    "task-started": (N_("Task started"), "run"),
+    "task-succeeded": (N_("Task succeeded"), "good"),
+    "task-failed": (N_("Task failed"), "bad"),
+    "task-stopped": (N_("Task stopped"), "warn"),
+    "task-held": (N_("Task held"), "hold"),
+    "task-retry": (N_("Task retried"), "warn"),
+    "retry": (N_("Retried"), "warn"),
+    "stop-requested": (N_("Stop requested"), "warn"),
+    "succeeded": (N_("Succeeded"), "good"),
+    "failed": (N_("Failed"), "bad"),
+    "cancelled": (N_("Cancelled"), "warn"),
+    "held": (N_("Held"), "hold"),
+    "warning": (N_("Warning"), "warn"),
+    "artifacts": (N_("Artifacts"), ""),
+    "artifacts-incomplete": (N_("Artifacts"), ""),
+    "tagged": (N_("Tagged"), ""),
+    "untagged": (N_("Tag removed"), ""),
+    "entered": (N_("Session opened"), ""),
+    "hold-extended": (N_("Hold extended"), "hold"),
+    "hold-files": (N_("Files held"), "hold"),
+    "hold-ending": (N_("Hold expires soon"), "warn"),
+    "hold-ended": (N_("Hold ended"), "warn"),
+    "debugger-waiting": (N_("Debugger waiting"), "hold"),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRow:
     event: Event
-    word: str
+    label: str
     tone: str
     text: str
 
@@ -48,65 +55,34 @@ class EventRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventsData:
     rows: tuple[EventRow, ...]
-    older: str  # the address of those before; empty when there are none
-    newest: str  # the address of the newest, where others are shown
+    older: str  # address of the older events; empty: none
+    newest: str  # address of the newest events, if others are shown
     many_attempts: bool
 
 
-def event_rows(visit: Visit, events: Sequence[Event]) -> tuple[EventRow, ...]:
-    words = _words(visit)
-    return tuple(
-        EventRow(
-            event=event,
-            word=words.get(event.kind, event.kind),
-            tone=_TONES.get(event.kind, ""),
-            text=visit.tell(event.message),
-        )
-        for event in events
-    )
+def build_event_rows(visit: Visit, events: Sequence[Event]) -> tuple[EventRow, ...]:
+    return tuple(_build_event_row(visit, event) for event in events)
 
 
-async def _load(visit: Visit, job: Closeup) -> EventsData:
-    before = visit.number("before")
-    found = await visit.services.closeup.events(job, before=before, limit=PAGE + 1)
+def _build_event_row(visit: Visit, event: Event) -> EventRow:
+    label, tone = _KINDS.get(event.kind, (event.kind, ""))
+    text = visit.translate_message(event.message)
+    return EventRow(event=event, label=visit.translate_text(label), tone=tone, text=text)
+
+
+async def _load_events(visit: Visit, job: JobHeader) -> EventsData:
+    before = visit.get_query_integer("before")
+    found = await visit.services.job_pages.list_events(job, before=before, limit=EVENTS_PER_PAGE + 1)
     id = job.record.summary.id
-    more = len(found) > PAGE
+    more = len(found) > EVENTS_PER_PAGE
     return EventsData(
-        rows=event_rows(visit, found[:PAGE]),
-        older=job_address(id, section="events", before=found[PAGE - 1].seq) if more else "",
-        newest=job_address(id, section="events") if before is not None else "",
+        rows=build_event_rows(visit, found[:EVENTS_PER_PAGE]),
+        older=build_job_address(id, section="events", before=found[EVENTS_PER_PAGE - 1].seq) if more else "",
+        newest=build_job_address(id, section="events") if before is not None else "",
         many_attempts=job.record.summary.attempt > 0,
     )
 
 
-def _words(visit: Visit) -> dict[str, str]:
-    return {
-        "submitted": visit.say("Submitted"),
-        "placed": visit.say("Placed"),
-        "started": visit.say("Started"),
-        "task-started": visit.say("Task started"),
-        "task-succeeded": visit.say("Task succeeded"),
-        "task-failed": visit.say("Task failed"),
-        "task-stopped": visit.say("Task stopped"),
-        "task-held": visit.say("Task held"),
-        "task-retry": visit.say("Task tried again"),
-        "retry": visit.say("Tried again"),
-        "stop-requested": visit.say("Stop asked for"),
-        "succeeded": visit.say("Succeeded"),
-        "failed": visit.say("Failed"),
-        "cancelled": visit.say("Cancelled"),
-        "held": visit.say("Held"),
-        "warning": visit.say("Warning"),
-        "artifacts": visit.say("Artifacts"),
-        "tagged": visit.say("Tagged"),
-        "untagged": visit.say("Tag removed"),
-        "entered": visit.say("Entered"),
-        "hold-extended": visit.say("Hold extended"),
-        "hold-files": visit.say("Files kept"),
-        "hold-ending": visit.say("Hold ends soon"),
-        "hold-ended": visit.say("Hold ended"),
-        "debugger-waiting": visit.say("Debugger waiting"),
-    }
-
-
-SECTION = Section(key="events", title=lambda visit: visit.say("Events"), template="job/_events.html", load=_load)
+SECTION = Section(
+    key="events", title=lambda visit: visit.translate_text("Events"), template="job/_events.html", load=_load_events
+)

@@ -1,4 +1,4 @@
-"""What of a job is held, for how much longer, and what can be done about it."""
+"""Held tasks of a job, and actions to extend and release them."""
 
 from __future__ import annotations
 
@@ -8,91 +8,94 @@ from datetime import datetime, timedelta
 from starlette.responses import Response
 
 from holdfast.core.errors import UserError
-from holdfast.core.job import Keep
+from holdfast.core.job import HoldScope
 from holdfast.core.messages import msg
 from holdfast.services.inside.holds import HeldTask
-from holdfast.services.jobs.detail import Closeup
+from holdfast.services.jobs.job_pages import JobHeader
 
 from ...forms import Form
-from ...routes import act
+from ...routes import build_form_route
 from ...visit import Visit
-from .inside import inside
-from .view import job_address
+from .inside import build_task_access
+from .view import build_job_address
 
-MOST = "most"  # as long as the admin allows
-DAYS = {"1d": timedelta(days=1), "3d": timedelta(days=3)}
+MAX_EXTENSION = "most"  # up to the limit that the admin set
+EXTENSIONS = {"1d": timedelta(days=1), "3d": timedelta(days=3)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldView:
     tasks: tuple[str, ...]
-    until: datetime  # the last of them
-    latest: datetime  # as long as it may be
-    whole: bool  # some have all they had, so that files alone could be kept
-    may_act: bool
-    longer: tuple[str, ...]  # by how much it can be extended
-    terminal: str = ""  # the address of one into it, for those who may enter
+    until: datetime  # the latest end
+    latest: datetime  # the latest allowed end
+    whole: bool  # some tasks still hold all resources, so that they can be reduced to files
+    can_act: bool
+    longer: tuple[str, ...]  # possible extensions
+    terminal: str = ""  # address of its terminal, if the user can connect
 
     @property
     def files_only(self) -> bool:
         return not self.whole
 
 
-def hold_view(visit: Visit, job: Closeup) -> HoldView | None:
-    held = visit.services.holds.of(job.record.summary.id)
+def build_hold_view(visit: Visit, job: JobHeader) -> HoldView | None:
+    held = visit.services.holds.list_held_tasks(job.record.summary.id)
     if not held:
         return None
     until, latest = max(each.held.until for each in held), max(each.latest for each in held)
-    fitting = tuple(word for word, length in DAYS.items() if until + length < latest)
+    allowed = tuple(name for name, length in EXTENSIONS.items() if until + length < latest)
     return HoldView(
         tasks=tuple(each.task for each in held),
         until=until,
         latest=latest,
-        whole=any(each.held.keep is Keep.ALL for each in held),
-        may_act=job.may_act,
-        longer=(*fitting, MOST) if until < latest else (),
-        terminal=_terminal(visit, job),
+        whole=any(each.held.keep is HoldScope.ALL for each in held),
+        can_act=job.can_act,
+        longer=(*allowed, MAX_EXTENSION) if until < latest else (),
+        terminal=_build_terminal_address(visit, job),
     )
 
 
-def _terminal(visit: Visit, job: Closeup) -> str:
-    open_ones = visit.services.entering.tasks_of(visit.who, job.record.summary)
-    return next((inside(visit, each).terminal for each in open_ones if each.held), "")
+def _build_terminal_address(visit: Visit, job: JobHeader) -> str:
+    open_ones = visit.services.task_access.list_job_targets(visit.current_actor, job.record.summary)
+    return next((build_task_access(visit, each).terminal for each in open_ones if each.held), "")
 
 
 async def extend_hold(visit: Visit, form: Form) -> Response:
-    ref, wanted = visit.request.path_params["ref"], form.text("by")
-    if wanted not in (*DAYS, MOST):
-        raise UserError(msg("Say by how much the hold shall be longer"), field="by")
-    job = await visit.services.closeup.get(visit.who, ref)
+    ref, extension = visit.path_params["ref"], form.get_text("by")
+    if extension not in (*EXTENSIONS, MAX_EXTENSION):
+        raise UserError(msg("Choose the duration of the hold extension"), field="by")
+    job = await visit.services.job_pages.get(visit.current_actor, ref)
     id = job.record.summary.id
-    held = visit.services.holds.of(id)
-    if not held:  # which says why
-        await visit.services.holds.extend(visit.who, id)
+    held = visit.services.holds.list_held_tasks(id)
+    if not held:  # the service raises the reason
+        await visit.services.holds.extend(visit.current_actor, id)
     for each in held:
-        await visit.services.holds.extend(visit.who, id, task=each.task, until=_end(each, wanted))
-    return visit.go(job_address(id), visit.say("The hold is extended."))
+        until = _compute_hold_end(each, extension)
+        await visit.services.holds.extend(visit.current_actor, id, task=each.task, until=until)
+    return visit.redirect(build_job_address(id), visit.translate_text("The hold was extended."))
 
 
-def _end(held: HeldTask, wanted: str) -> datetime:
-    """No longer than may be: of several tasks, each has a limit of its own."""
-    return held.latest if wanted == MOST else min(held.latest, held.held.until + DAYS[wanted])
+def _compute_hold_end(held: HeldTask, extension: str) -> datetime:
+    """Return the new end, at most the limit of this task."""
+    return held.latest if extension == MAX_EXTENSION else min(held.latest, held.held.until + EXTENSIONS[extension])
 
 
 async def release_hold(visit: Visit, form: Form) -> Response:
-    job, _ = await visit.services.holds.release(visit.who, visit.request.path_params["ref"])
-    return visit.go(job_address(job.id), visit.say("{name} is released: it ends as failed.", name=job.name))
+    job, _ = await visit.services.holds.release(visit.current_actor, visit.path_params["ref"])
+    return visit.redirect(
+        build_job_address(job.id), visit.translate_text("{name} was released and ends as Failed.", name=job.name)
+    )
 
 
 async def keep_files(visit: Visit, form: Form) -> Response:
-    ref = visit.request.path_params["ref"]
-    await visit.services.holds.keep_files(visit.who, ref)
-    said = visit.say("Its programs are ended and give back what they used; the files stay.")
-    return visit.go(f"/jobs/{ref}", said)
+    ref = visit.path_params["ref"]
+    await visit.services.holds.keep_files(visit.current_actor, ref)
+    message = visit.translate_text("Its processes were ended and their resources were released. Its files are kept.")
+    return visit.redirect(f"/jobs/{ref}", message)
 
 
 routes = [
-    act("/jobs/{ref}/hold/extend", extend_hold),
-    act("/jobs/{ref}/hold/release", release_hold),
-    act("/jobs/{ref}/hold/files", keep_files),
+    build_form_route("/jobs/{ref}/hold/extend", extend_hold),
+    build_form_route("/jobs/{ref}/hold/release", release_hold),
+    build_form_route("/jobs/{ref}/hold/files", keep_files),
 ]

@@ -1,7 +1,8 @@
-"""The job list: filters, rows, paging, and what an empty one says."""
+"""The job list: filters, rows, paging, and the empty list."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -11,111 +12,109 @@ from starlette.responses import Response
 from holdfast.core.access import Actor
 from holdfast.core.errors import NotFound, UserError
 from holdfast.core.messages import msg
-from holdfast.core.records import JobSummary, Page
 from holdfast.core.states import JobState
 from holdfast.services import Services
-from holdfast.services.name_suggestions import no_group
-from holdfast.timezones import machine_timezone, zone
+from holdfast.services.name_suggestions import build_group_not_found
+from holdfast.timezones import find_machine_timezone, get_zone
 
-from ....errors import STATUS
-from ...jobs.filters import CUSTOM, LIMITS, SPANS, Filters, need_sense, read_filters
-from ...jobs.first_job import FirstJob, first_job
+from ....errors import STATUS_CODES
+from ...jobs.filters import CUSTOM_RANGE, PAGE_SIZES, TIME_RANGES, JobListFilters, raise_filter_problem, read_filters
+from ...jobs.first_job import FirstJob, build_first_job
 from ...jobs.rows import render_rows
-from ...routes import page
+from ...routes import build_page_route
 from ...visit import Visit
 
-TYPED_HEADER = "x-typed"  # this is about a letter that was typed: more will follow
+TYPED_HEADER = "x-typed"  # the request is for a typed letter; more will follow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobListPage:
-    filters: Filters
+    filters: JobListFilters
     rows: tuple[Markup, ...] = ()
-    scheduled: bool = False  # some of them come of a schedule
-    older: str | None = None  # addresses of other pages of it
+    scheduled: bool = False  # some jobs belong to a schedule
+    older: str | None = None  # addresses of other pages
     newest: str | None = None
     groups: tuple[str, ...] = ()  # to choose from
     zone: str = ""
     problems: tuple[str, ...] = ()
     first_job: FirstJob | None = None
     states: tuple[JobState, ...] = tuple(JobState)
-    spans: tuple[str, ...] = (*SPANS, CUSTOM)
-    limits: tuple[int, ...] = LIMITS
+    spans: tuple[str, ...] = (*TIME_RANGES, CUSTOM_RANGE)
+    limits: tuple[int, ...] = PAGE_SIZES
 
 
 async def show_jobs(visit: Visit) -> Response:
     filters, problems = read_filters(visit)
     if visit.wants_part:
-        need_sense(problems)
-        found = await _fill(visit, filters)
-        return await _show_part(visit, found)
+        raise_filter_problem(problems)
+        return await _show_part(visit, await _load_job_list(visit, filters))
     if problems:
-        groups = await _choices(visit.services, visit.who)
-        found = JobListPage(filters=filters, groups=groups, problems=tuple(problems), zone=_zone(visit))
-        return await visit.show("jobs/list.html", found, 400)
+        return await _show_problems(visit, filters, problems, 400)
     try:
-        return await visit.show("jobs/list.html", await _fill(visit, filters))
+        return await visit.respond("jobs/list.html", await _load_job_list(visit, filters))
     except UserError as error:
-        return await _show_problem(visit, filters, error)
+        texts = [visit.translate_message(error.message), visit.translate_message(error.hint or "")]
+        return await _show_problems(visit, filters, filter(None, texts), STATUS_CODES.get(error.code, 400))
 
 
 async def _show_part(visit: Visit, found: JobListPage) -> Response:
-    """The address bar follows; not every letter that is typed is a step to go back to."""
-    response = await visit.show("jobs/_results.html", found)
+    """Show the list and update the address bar, without a history entry for each typed letter."""
+    response = await visit.respond("jobs/_results.html", found)
     typed = TYPED_HEADER in visit.request.headers
     response.headers["HX-Replace-Url" if typed else "HX-Push-Url"] = found.filters.address
     return response
 
 
-async def _show_problem(visit: Visit, filters: Filters, error: UserError) -> Response:
-    told = [visit.tell(error.message), visit.tell(error.hint or "")]
-    groups = await _choices(visit.services, visit.who)
-    found = JobListPage(filters=filters, groups=groups, problems=tuple(filter(None, told)), zone=_zone(visit))
-    return await visit.show("jobs/list.html", found, STATUS.get(error.code, 400))
+async def _show_problems(visit: Visit, filters: JobListFilters, problems: Iterable[str], status: int) -> Response:
+    groups = await _list_visible_groups(visit.services, visit.current_actor)
+    page = JobListPage(filters=filters, groups=groups, problems=tuple(problems), zone=_get_zone_name(visit))
+    return await visit.respond("jobs/list.html", page, status)
 
 
-async def _fill(visit: Visit, filters: Filters) -> JobListPage:
-    choices = await _choices(visit.services, visit.who)
-    _need_known(filters, choices)
-    place = _zone(visit)
-    wanted = filters.job_filter(visit.who.name, datetime.now(UTC), zone(place))
-    cursor = filters.cursor or None
-    found: Page[JobSummary] = await visit.services.jobs.list(visit.who, wanted, limit=filters.limit, cursor=cursor)
-    schedules = await visit.services.schedules.names(visit.who, {job.schedule for job in found.items if job.schedule})
+async def _load_job_list(visit: Visit, filters: JobListFilters) -> JobListPage:
+    choices = await _list_visible_groups(visit.services, visit.current_actor)
+    _require_known_groups(filters, choices)
+    zone = _get_zone_name(visit)
+    job_filter = filters.to_job_filter(visit.current_actor.name, datetime.now(UTC), get_zone(zone))
+    jobs = visit.services.jobs
+    found = await jobs.list(visit.current_actor, job_filter, limit=filters.limit, cursor=filters.cursor or None)
+    schedules = await visit.services.schedules.load_names(
+        visit.current_actor, {job.schedule for job in found.items if job.schedule}
+    )
     nothing = not found.items and not filters.any and not filters.cursor
     return JobListPage(
         filters=filters,
         scheduled=any(job.schedule for job in found.items),
         rows=render_rows(visit, found.items, schedules),
-        older=filters.but(cursor=found.next) if found.next else None,
-        newest=filters.but() if filters.cursor else None,
+        older=filters.build_address(cursor=found.next) if found.next else None,
+        newest=filters.build_address() if filters.cursor else None,
         groups=choices,
-        zone=place,
-        first_job=first_job(visit.who) if nothing else None,
+        zone=zone,
+        first_job=build_first_job(visit.current_actor) if nothing else None,
     )
 
 
-def _need_known(filters: Filters, choices: tuple[str, ...]) -> None:
+def _require_known_groups(filters: JobListFilters, choices: tuple[str, ...]) -> None:
     for group in filters.groups:
         if group not in choices:
-            raise _unknown(group, choices)
+            raise _build_unknown_group(group, choices)
 
 
-def _unknown(group: str, choices: tuple[str, ...]) -> NotFound:
-    known = no_group(group, choices, "group")
-    return NotFound(msg("There is no group {group}, or you are not in it", group=group[:100]), hint=known.hint)
+def _build_unknown_group(group: str, choices: tuple[str, ...]) -> NotFound:
+    known = build_group_not_found(group, choices, "group")
+    return NotFound(msg("Group {group} not found, or you are not a member", group=group[:100]), hint=known.hint)
 
 
-async def _choices(services: Services, actor: Actor) -> tuple[str, ...]:
-    """Groups whose jobs one may see."""
+async def _list_visible_groups(services: Services, actor: Actor) -> tuple[str, ...]:
+    """Return the groups whose jobs the user can see."""
     if not (actor.admin or actor.reads_all):
         return tuple(sorted(actor.groups))
     return tuple(sorted(group.name for group in await services.groups.list(actor)))
 
 
-def _zone(visit: Visit) -> str:
-    """Days begin and end where recurring jobs are due, too."""
-    return visit.services.settings.schedules.timezone or machine_timezone()
+def _get_zone_name(visit: Visit) -> str:
+    """Return the time zone of days, which is the one of schedules."""
+    return visit.services.settings.schedules.timezone or find_machine_timezone()
 
 
-routes = [page("/jobs", show_jobs)]
+routes = [build_page_route("/jobs", show_jobs)]

@@ -1,17 +1,17 @@
-"""What the job uses: charts over time, of the whole job, a role or a task. A script draws them and keeps them fresh."""
+"""Charts of the metrics of a job, a role or a task. A script draws and updates them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import urlencode
+from itertools import islice
 
 from holdfast.core.metrics.samples import RINGS
-from holdfast.services.jobs.detail import Closeup
+from holdfast.services.jobs.job_pages import JobHeader
 
-from ....rest.addresses import PREFIX
+from ....rest.routing import PREFIX
 from ...visit import Visit
-from .view import Section, job_address
+from .view import Section, build_job_address, encode_query
 
 MAX_CHOICES = 200  # tasks that can be chosen by name
 
@@ -24,33 +24,32 @@ class RingChoice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FiguresData:
+class MetricsData:
     ring: str
     rings: tuple[RingChoice, ...]
-    roles: tuple[str, ...]  # to choose from, where there are several
+    roles: tuple[str, ...]  # choices, if there are several
     tasks: tuple[str, ...]
     role: str
     task: str
-    source: str  # where the script finds the figures
+    source: str  # URL of the metrics for the script
     live: bool
-    measured: bool  # the place measures at all
+    measured: bool  # metrics are enabled on this server
 
 
-async def _load(visit: Visit, job: Closeup) -> FiguresData:
-    query, record = visit.request.query_params, job.record
-    asked = query.get("ring", "")
-    ring = asked if asked in {each.name for each in RINGS} else RINGS[0].name
+async def _load_metrics(visit: Visit, job: JobHeader) -> MetricsData:
+    query, record = visit.query, job.record
+    ring = _get_known_name(query.get("ring", ""), [each.name for each in RINGS]) or RINGS[0].name
     roles = tuple(role.name for role in record.job.roles)
-    tasks = _tasks(job)
-    role, task = _known(query.get("role", ""), roles), _known(query.get("task", ""), tasks)
+    tasks = _list_tasks(job)
+    role, task = _get_known_name(query.get("role", ""), roles), _get_known_name(query.get("task", ""), tasks)
     chosen = {"role": "" if task else role, "task": task}
-    return FiguresData(
+    return MetricsData(
         ring=ring,
         rings=tuple(
             RingChoice(
                 name=each.name,
-                title=_titles(visit)[each.name],
-                address=job_address(record.summary.id, {"section": "figures", "ring": each.name, **chosen}),
+                title=_list_ring_titles(visit)[each.name],
+                address=build_job_address(record.summary.id, {"section": "metrics", "ring": each.name, **chosen}),
             )
             for each in RINGS
         ),
@@ -58,35 +57,34 @@ async def _load(visit: Visit, job: Closeup) -> FiguresData:
         tasks=tasks if len(tasks) > 1 else (),
         role=role,
         task=task,
-        source=f"{PREFIX}/jobs/{record.summary.id}/metrics?"
-        + urlencode({name: value for name, value in {"ring": ring, **chosen}.items() if value}),
+        source=f"{PREFIX}/jobs/{record.summary.id}/metrics?{encode_query({'ring': ring, **chosen})}",
         live=not record.summary.state.final,
         measured=visit.services.settings.metrics.enabled,
     )
 
 
-def _tasks(job: Closeup) -> tuple[str, ...]:
-    found = (f"{role.name}-{index}" for role in job.record.job.roles for index in range(role.instances))
-    return tuple(name for _, name in zip(range(MAX_CHOICES), found, strict=False))
+def _list_tasks(job: JobHeader) -> tuple[str, ...]:
+    names = (f"{role.name}-{index}" for role in job.record.job.roles for index in range(role.instances))
+    return tuple(islice(names, MAX_CHOICES))
 
 
-def _known(asked: str, names: Sequence[str]) -> str:
-    return asked if asked in names else ""
+def _get_known_name(name: str, known: Sequence[str]) -> str:
+    return name if name in known else ""
 
 
-def _titles(visit: Visit) -> dict[str, str]:
+def _list_ring_titles(visit: Visit) -> dict[str, str]:
     return {
-        "15m": visit.say("15 minutes"),
-        "1h": visit.say("1 hour"),
-        "3h": visit.say("3 hours"),
-        "lifetime": visit.say("Lifetime"),
+        "15m": visit.translate_text("15 minutes"),
+        "1h": visit.translate_text("1 hour"),
+        "3h": visit.translate_text("3 hours"),
+        "lifetime": visit.translate_text("Lifetime"),
     }
 
 
 SECTION = Section(
-    key="figures",
-    title=lambda visit: visit.say("Figures"),
-    template="job/_figures.html",
-    load=_load,
+    key="metrics",
+    title=lambda visit: visit.translate_text("Metrics"),
+    template="job/_metrics.html",
+    load=_load_metrics,
     available=lambda job: job.record.summary.started_at is not None,
 )

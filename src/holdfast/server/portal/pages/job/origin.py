@@ -1,4 +1,4 @@
-"""The recurring job that a job was made from: when it was due, or by hand."""
+"""The schedule that submitted a job, at a due time or by hand."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.core.records import Event
-from holdfast.services.jobs.detail import Closeup
+from holdfast.services.jobs.job_pages import JobHeader
 
 from ...visit import Visit
 
-# A job that was run by hand is none of its schedule's: only its first event tells.
-_BY_HAND = re.compile(r", from the schedule (recurrence-\w+)\Z")
+# A job that was started by hand has no schedule id: only its first event names the schedule. Older events have a comma.
+_MANUAL_RUN_PATTERN = re.compile(r",? from the schedule (recurrence-\w+)\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class JobOrigin:
     schedule: str
     name: str
     by_hand: bool = False
 
 
-async def origin_of(visit: Visit, job: Closeup, events: Sequence[Event]) -> Origin | None:
-    """`events`: its first ones."""
+async def find_job_origin(visit: Visit, job: JobHeader, events: Sequence[Event]) -> JobOrigin | None:
+    """Find the schedule of a job. `events`: its first events."""
     due = job.record.summary.schedule
-    by_hand = None if due else _asked_of(events)
+    by_hand = None if due else _find_manual_schedule(events)
     id = due or by_hand
     if id is None:
         return None
-    name = (await visit.services.schedules.names(visit.who, [id])).get(id)
-    if name is None and by_hand:  # it was deleted
+    name = (await visit.services.schedules.load_names(visit.current_actor, [id])).get(id)
+    if name is None and by_hand:  # the schedule was deleted
         return None
-    return Origin(schedule=id, name=name or id, by_hand=bool(by_hand))
+    return JobOrigin(schedule=id, name=name or id, by_hand=bool(by_hand))
 
 
-def _asked_of(events: Sequence[Event]) -> str | None:
-    told = next((event.message for event in events if event.kind == "submitted"), "")
-    found = _BY_HAND.search(told)
+def _find_manual_schedule(events: Sequence[Event]) -> str | None:
+    message = next((event.message for event in events if event.kind == "submitted"), "")
+    found = _MANUAL_RUN_PATTERN.search(message)
     return found[1] if found else None

@@ -1,30 +1,30 @@
-"""What is seen first: what the job is, how its tasks do, warnings, and the end of its log."""
+"""The overview section: the job, its tasks, warnings, and the end of its log."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
 
-from holdfast.core.job import Hold, Keep
+from holdfast.core.job import Hold, HoldScope
 from holdfast.core.records import Event
-from holdfast.services.jobs.detail import Closeup
+from holdfast.services.jobs.job_pages import JobHeader
 
-from ...amounts import duration_text
+from ...form_values import format_duration_input
 from ...visit import Visit
-from ..log import LogView, asked, log_view
-from .events import EventRow, event_rows
-from .origin import Origin, origin_of
-from .tasks import RoleCounts, TaskRow, attempt_asked, role_counts, task_rows, wants_key
+from ..log import LogView, load_log_view
+from .events import EventRow, build_event_rows
+from .origin import JobOrigin, find_job_origin
+from .tasks import RoleCounts, TaskRow, build_role_counts, build_task_rows, get_requested_attempt, should_offer_key
 from .view import Section
 
-FEW = 10  # tasks that are shown at once
-MAX_LOOKED = 50  # events that are looked through for warnings
+MAX_SHOWN_TASKS = 10  # shown tasks
+MAX_SCANNED_EVENTS = 50  # events scanned for warnings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HoldWords:
+class HoldPolicyText:
     time: str
-    files: bool  # these alone
+    files: bool  # only files are held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,54 +34,61 @@ class OverviewData:
     total: int
     counts: tuple[RoleCounts, ...]
     warnings: tuple[EventRow, ...]
-    origin: Origin | None
+    origin: JobOrigin | None
     time_limit: str
     log: LogView | None
     needs_key: bool = False
-    hold: HoldWords | None = None  # how it is kept when it fails
+    hold: HoldPolicyText | None = None  # its hold policy
 
 
-async def _load(visit: Visit, job: Closeup) -> OverviewData:
-    attempt = attempt_asked(visit, job)
-    page = await visit.services.closeup.tasks(job, attempt, limit=FEW)
-    first = await visit.services.closeup.first_events(job, MAX_LOOKED)
-    rows = task_rows(visit, job, page)
+async def _load_overview(visit: Visit, job: JobHeader) -> OverviewData:
+    attempt = get_requested_attempt(visit, job)
+    page = await visit.services.job_pages.list_tasks(job, attempt, limit=MAX_SHOWN_TASKS)
+    first = await visit.services.job_pages.list_first_events(job, MAX_SCANNED_EVENTS)
+    rows = build_task_rows(visit, job, page)
     return OverviewData(
         attempt=attempt,
         rows=rows,
         total=page.total,
-        counts=role_counts(page.counts),
-        warnings=event_rows(visit, await _warnings(visit, job, first)),
-        origin=await origin_of(visit, job, first),
-        time_limit=duration_text(job.time_limit),
-        # A script that looks again keeps the log that is there: that one is live by itself.
-        log=None if visit.wants_part else await log_view(visit, job.record.summary.id, **asked(visit)),
-        needs_key=await wants_key(visit, rows),
-        hold=_hold(visit, job.record.job.hold),
+        counts=build_role_counts(page.counts),
+        warnings=build_event_rows(visit, await _list_warnings(visit, job, first)),
+        origin=await find_job_origin(visit, job, first),
+        time_limit=format_duration_input(job.time_limit),
+        # A script that reloads keeps the log, which is updated by its own WebSocket.
+        log=None if visit.wants_part else await load_log_view(visit, job.record.summary.id),
+        needs_key=await should_offer_key(visit, rows),
+        hold=_describe_hold(visit, job.record.job.hold),
     )
 
 
-def _hold(visit: Visit, hold: Hold | None) -> HoldWords | None:
-    if hold is None or hold.keep is Keep.NOTHING:
+def _describe_hold(visit: Visit, hold: Hold | None) -> HoldPolicyText | None:
+    if hold is None or hold.keep is HoldScope.NOTHING:
         return None
-    usual = timedelta(seconds=visit.services.settings.hold.duration)
-    return HoldWords(time=duration_text(hold.duration or usual), files=hold.keep is Keep.FILES)
+    default = timedelta(seconds=visit.services.settings.hold.duration)
+    return HoldPolicyText(time=format_duration_input(hold.duration or default), files=hold.keep is HoldScope.FILES)
 
 
-async def _warnings(visit: Visit, job: Closeup, first: tuple[Event, ...]) -> tuple[Event, ...]:
-    """Of its submission, and of late."""
-    last = await visit.services.closeup.events(job, limit=MAX_LOOKED) if len(first) == MAX_LOOKED else ()
+async def _list_warnings(visit: Visit, job: JobHeader, first: tuple[Event, ...]) -> tuple[Event, ...]:
+    """Return the warnings of the submission and recent ones."""
+    last = (
+        await visit.services.job_pages.list_events(job, limit=MAX_SCANNED_EVENTS)
+        if len(first) == MAX_SCANNED_EVENTS
+        else ()
+    )
     why = job.record.summary.message
-    found = {
-        event.seq: event for event in (*first, *reversed(last)) if event.kind == "warning" and _is_news(event, why)
-    }
-    return tuple(found[seq] for seq in sorted(found))
+    events = {event.seq: event for event in (*first, *reversed(last)) if event.kind == "warning"}
+    return tuple(event for _, event in sorted(events.items()) if _is_new_warning(event, why))
 
 
-def _is_news(event: Event, why: str) -> bool:
-    """Not where the top of the page says the same."""
+def _is_new_warning(event: Event, why: str) -> bool:
+    """Whether the top of the page does not show the same text."""
     reason = event.message.partition(": ")[2]
     return not reason or reason not in why
 
 
-SECTION = Section(key="overview", title=lambda visit: visit.say("Overview"), template="job/_overview.html", load=_load)
+SECTION = Section(
+    key="overview",
+    title=lambda visit: visit.translate_text("Overview"),
+    template="job/_overview.html",
+    load=_load_overview,
+)

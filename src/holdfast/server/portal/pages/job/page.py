@@ -1,4 +1,4 @@
-"""One job: its page of sections, and what can be done with it. What a section shows is in job_*.py beside this."""
+"""The page of a job and its actions. Its sections are in the modules beside this one."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from starlette.responses import RedirectResponse, Response
 
 from holdfast.core.errors import UserError
 from holdfast.core.job import Hold
-from holdfast.services.jobs.detail import Closeup
+from holdfast.services.jobs.job_pages import JobHeader
 
 from ...forms import Form
-from ...routes import act, page
-from ...visit import Visit, own_path
-from ...waiting_debuggers import WaitingDebugger, waiting_debuggers
-from .csv_export import send_tasks
-from .head import Why, why
-from .holds import HoldView, hold_view
+from ...routes import build_form_route, build_page_route
+from ...visit import Visit, sanitize_path
+from ...waiting_debuggers import WaitingDebugger, list_waiting_debuggers
+from .csv_export import export_tasks
+from .head import StateExplanation, explain_state
+from .holds import HoldView, build_hold_view
 from .sections import SECTIONS
-from .view import Section, job_address
+from .view import Section, build_job_address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tab:
+class SectionTab:
     key: str
     title: str
     address: str
@@ -31,57 +31,57 @@ class Tab:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPage:
-    job: Closeup
-    why: Why
-    tabs: tuple[Tab, ...]
-    key: str  # of the section that is shown
+    job: JobHeader
+    why: StateExplanation
+    tabs: tuple[SectionTab, ...]
+    key: str  # of the shown section
     title: str
     template: str
-    data: Any  # what that section loaded
-    hold: HoldView | None = None  # what of it is held
-    debuggers: tuple[WaitingDebugger, ...] = ()  # that hold its programs up
-    problem: str = ""  # with what was typed
+    data: Any  # data of that section
+    hold: HoldView | None = None  # held tasks
+    debuggers: tuple[WaitingDebugger, ...] = ()  # waiting
+    problem: str = ""  # of the typed value
     typed: str = ""
 
     @property
     def log(self) -> Any:
-        """Where a section shows one."""
+        """The log of a section that shows one."""
         return getattr(self.data, "log", None)
 
 
 async def show_job(visit: Visit) -> Response:
-    ref = visit.request.path_params["ref"]
-    job = await visit.services.closeup.get(visit.who, ref)
+    ref = visit.path_params["ref"]
+    job = await visit.services.job_pages.get(visit.current_actor, ref)
     id = job.record.summary.id
     if ref != id:
-        return RedirectResponse(own_path(job_address(id, visit.request.query_params)), 302)
-    found = await _page(visit, job)
-    return await visit.show("job/_page.html" if visit.wants_part else "job/detail.html", found)
+        return RedirectResponse(sanitize_path(build_job_address(id, visit.query)), 302)
+    found = await _build_job_page(visit, job)
+    return await visit.respond("job/_page.html" if visit.wants_part else "job/detail.html", found)
 
 
-async def _page(visit: Visit, job: Closeup, problem: str = "", typed: str = "") -> JobPage:
+async def _build_job_page(visit: Visit, job: JobHeader, problem: str = "", typed: str = "") -> JobPage:
     known = [section for section in SECTIONS if section.available(job)]
-    asked = visit.request.query_params.get("section", "")
-    shown = next((section for section in known if section.key == asked and not section.elsewhere), known[0])
+    requested = visit.query.get("section", "")
+    shown = next((section for section in known if section.key == requested and not section.elsewhere), known[0])
     return JobPage(
         job=job,
-        why=await why(visit, job),
-        tabs=tuple(_tab(visit, job, section) for section in known),
+        why=await explain_state(visit, job),
+        tabs=tuple(_build_tab(visit, job, section) for section in known),
         key=shown.key,
         title=shown.title(visit),
         template=shown.template,
         data=await shown.load(visit, job),
-        hold=hold_view(visit, job),
-        debuggers=waiting_debuggers(visit.services, visit.who, job.record.summary),
+        hold=build_hold_view(visit, job),
+        debuggers=list_waiting_debuggers(visit.services, visit.current_actor, job.record.summary),
         problem=problem,
         typed=typed,
     )
 
 
-def _tab(visit: Visit, job: Closeup, section: Section) -> Tab:
+def _build_tab(visit: Visit, job: JobHeader, section: Section) -> SectionTab:
     id = job.record.summary.id
-    address = job_address(id, section="" if section is SECTIONS[0] else section.key)
-    return Tab(
+    address = build_job_address(id, section="" if section is SECTIONS[0] else section.key)
+    return SectionTab(
         key=section.key,
         title=section.title(visit),
         address=f"/jobs/{id}{section.elsewhere}" if section.elsewhere else address,
@@ -92,46 +92,48 @@ def _tab(visit: Visit, job: Closeup, section: Section) -> Tab:
 
 
 async def stop_job(visit: Visit, form: Form) -> Response:
-    summary, stopped = await visit.services.jobs.stop(visit.who, visit.request.path_params["ref"])
-    name = summary.name
-    said = visit.say("{name} is being stopped.", name=name) if stopped else visit.say("{name} had ended.", name=name)
-    return visit.go(_back(form, summary.id), said)
+    summary, stopped = await visit.services.jobs.stop(visit.current_actor, visit.path_params["ref"])
+    _ = visit.translate_text
+    message = _("{name} is stopping." if stopped else "{name} has already ended.", name=summary.name)
+    return visit.redirect(_get_return_path(form, summary.id), message)
 
 
 async def rerun_job(visit: Visit, form: Form) -> Response:
-    hold = Hold() if form.text("hold") else None
-    done = await visit.services.jobs.rerun(visit.who, visit.request.path_params["ref"], hold=hold)
-    said = visit.say("{name} was submitted again: this is the new job.", name=done.summary.name)
-    return visit.go(job_address(done.summary.id), said)
+    hold = Hold() if form.get_text("hold") else None
+    done = await visit.services.jobs.rerun(visit.current_actor, visit.path_params["ref"], hold=hold)
+    message = visit.translate_text("{name} was resubmitted. This is the new job.", name=done.summary.name)
+    return visit.redirect(build_job_address(done.summary.id), message)
 
 
 async def tag_job(visit: Visit, form: Form) -> Response:
-    ref, tag = visit.request.path_params["ref"], form.text("tag")
+    ref, tag = visit.path_params["ref"], form.get_text("tag")
     try:
-        summary = await visit.services.jobs.tag(visit.who, ref, tag)
+        summary = await visit.services.jobs.tag(visit.current_actor, ref, tag)
     except UserError as error:
         if error.field != "tag":
             raise
-        job = await visit.services.closeup.get(visit.who, ref)
-        return await visit.show("job/detail.html", await _page(visit, job, visit.tell(error.message), tag[:300]), 400)
-    return visit.go(job_address(summary.id))
+        job = await visit.services.job_pages.get(visit.current_actor, ref)
+        return await visit.respond(
+            "job/detail.html", await _build_job_page(visit, job, visit.translate_message(error.message), tag[:300]), 400
+        )
+    return visit.redirect(build_job_address(summary.id))
 
 
 async def untag_job(visit: Visit, form: Form) -> Response:
-    summary = await visit.services.jobs.untag(visit.who, visit.request.path_params["ref"], form.raw("tag"))
-    return visit.go(job_address(summary.id))
+    summary = await visit.services.jobs.untag(visit.current_actor, visit.path_params["ref"], form.get_raw_text("tag"))
+    return visit.redirect(build_job_address(summary.id))
 
 
-def _back(form: Form, job_id: str) -> str:
-    """Where the form was, such as a list."""
-    return own_path(form.text("back")) if form.text("back") else job_address(job_id)
+def _get_return_path(form: Form, job_id: str) -> str:
+    """Return the path of the page with the form, such as a list."""
+    return sanitize_path(form.get_text("back")) if form.get_text("back") else build_job_address(job_id)
 
 
 routes = [
-    page("/jobs/{ref}/tasks.csv", send_tasks),
-    act("/jobs/{ref}/stop", stop_job),
-    act("/jobs/{ref}/rerun", rerun_job),
-    act("/jobs/{ref}/tag", tag_job),
-    act("/jobs/{ref}/untag", untag_job),
-    page("/jobs/{ref}", show_job),
+    build_page_route("/jobs/{ref}/tasks.csv", export_tasks),
+    build_form_route("/jobs/{ref}/stop", stop_job),
+    build_form_route("/jobs/{ref}/rerun", rerun_job),
+    build_form_route("/jobs/{ref}/tag", tag_job),
+    build_form_route("/jobs/{ref}/untag", untag_job),
+    build_page_route("/jobs/{ref}", show_job),
 ]

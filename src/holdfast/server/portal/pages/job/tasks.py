@@ -1,4 +1,4 @@
-"""Roles and tasks of a job: how each does, page by page; attempts to choose from; all tries of one task."""
+"""Roles and tasks of a job in pages, its attempts, and all tries of one task."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from holdfast.core.exits.exit import Exit, ExitKind
 from holdfast.core.records import TaskRecord
 from holdfast.core.states import TaskState
 from holdfast.core.task_filter import TaskFilter
-from holdfast.services.jobs.detail import Closeup, Counts, TaskPage
+from holdfast.services.jobs.job_pages import JobHeader, StateCounts, TaskPage
 
 from ...visit import Visit
-from .inside import Inside, insides, needs_key
-from .view import ExitWords, Section, exit_words, job_address, kind_words
+from .inside import TaskAccess, list_task_access, needs_ssh_key
+from .view import ExitDescription, Section, build_job_address, describe_exit, list_exit_kind_labels
 
-PAGE = 100
-MAX_LENGTH = 200  # characters of a filter
+TASKS_PER_PAGE = 100
+MAX_FILTER_LENGTH = 200  # characters of a filter
 MAX_PAGES = 10**6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRow:
     record: TaskRecord
-    address: str  # of its machine
-    exit: ExitWords | None
-    tries: str  # where all tries of it are
-    log: str  # where its log is; of one stream with &stream= behind it
-    inside: Inside | None = None  # how to get in; None: not now, or not for the visitor
+    address: str  # of its node
+    exit: ExitDescription | None
+    tries: str  # address of all its tries
+    log: str  # address of its log; add &stream= for one stream
+    inside: TaskAccess | None = None  # None: the visitor cannot connect now
 
     @property
     def has_log(self) -> bool:
@@ -67,105 +67,109 @@ class TasksData:
     nodes: tuple[str, ...]
     previous: str = ""
     next: str = ""
-    task: str = ""  # all tries of this one are shown
+    task: str = ""  # show all tries of this task
     tries: tuple[TaskRow, ...] = field(default=())
-    needs_key: bool = False  # the visitor could come by SSH, and has no key
+    needs_key: bool = False  # the visitor could use SSH, but has no key
     states: tuple[str, ...] = tuple(state.value for state in TaskState)
 
 
-def attempt_asked(visit: Visit, job: Closeup) -> int:
-    """The newest, unless the address names an earlier one."""
+def get_requested_attempt(visit: Visit, job: JobHeader) -> int:
+    """Return the attempt of the URL, or the newest one."""
     newest = job.record.summary.attempt
-    asked = visit.number("attempt")
+    asked = visit.get_query_integer("attempt")
     return asked if asked is not None and asked <= newest else newest
 
 
-async def _load(visit: Visit, job: Closeup) -> TasksData:
-    attempt, filter = attempt_asked(visit, job), _filter(visit)
-    number = visit.number("page", MAX_PAGES) or 1
-    closeup = visit.services.closeup
-    page = await closeup.tasks(job, attempt, filter, offset=(number - 1) * PAGE, limit=PAGE)
-    task = visit.request.query_params.get("task", "")[:300]
-    tries = await closeup.tries(job, task) if task else ()
-    asked = {**visit.request.query_params, "section": "tasks"}
+async def _load_tasks(visit: Visit, job: JobHeader) -> TasksData:
+    attempt, filter = get_requested_attempt(visit, job), _parse_task_filter(visit)
+    number = visit.get_query_integer("page", MAX_PAGES) or 1
+    job_pages = visit.services.job_pages
+    page = await job_pages.list_tasks(job, attempt, filter, offset=(number - 1) * TASKS_PER_PAGE, limit=TASKS_PER_PAGE)
+    task = visit.query.get("task", "")[:300]
+    tries = await job_pages.list_tries(job, task) if task else ()
+    asked = {**visit.query, "section": "tasks"}
     id = job.record.summary.id
-    more = page.total > number * PAGE
-    rows = task_rows(visit, job, page)
+    more = page.total > number * TASKS_PER_PAGE
+    rows = build_task_rows(visit, job, page)
     return TasksData(
         attempt=attempt,
-        attempts=await _attempts(visit, job, attempt),
-        counts=role_counts(page.counts),
+        attempts=await _list_attempts(visit, job, attempt),
+        counts=build_role_counts(page.counts),
         rows=rows,
         total=page.total,
-        first=(number - 1) * PAGE + 1,
+        first=(number - 1) * TASKS_PER_PAGE + 1,
         filter=filter,
-        kinds=kind_words(visit),
+        kinds=list_exit_kind_labels(visit),
         nodes=tuple(page.addresses),
-        previous=job_address(id, {**asked, "page": number - 1}) if number > 1 else "",
-        next=job_address(id, {**asked, "page": number + 1}) if more else "",
+        previous=build_job_address(id, {**asked, "page": number - 1}) if number > 1 else "",
+        next=build_job_address(id, {**asked, "page": number + 1}) if more else "",
         task=task,
-        tries=_rows(visit, tries, page.addresses),
-        needs_key=await wants_key(visit, rows),
+        tries=_build_rows(visit, tries, page.addresses),
+        needs_key=await should_offer_key(visit, rows),
     )
 
 
-def _filter(visit: Visit) -> TaskFilter:
-    """What is no such thing is left aside."""
-    said = {name: value.strip()[:MAX_LENGTH] for name, value in visit.request.query_params.items()}
-    state, kind = said.get("state", ""), said.get("kind", "")
+def _parse_task_filter(visit: Visit) -> TaskFilter:
+    """Parse the filter; invalid values are ignored."""
+    parameters = {name: value.strip()[:MAX_FILTER_LENGTH] for name, value in visit.query.items()}
+    state, kind = parameters.get("state", ""), parameters.get("kind", "")
     return TaskFilter(
-        role=said.get("role") or None,
+        role=parameters.get("role") or None,
         state=TaskState(state) if state in set(TaskState) else None,
         kind=ExitKind(kind) if kind in set(ExitKind) else None,
-        code=visit.number("code"),
-        node=said.get("node") or None,
-        text=said.get("text", ""),
+        code=visit.get_query_integer("code"),
+        node=parameters.get("node") or None,
+        text=parameters.get("text", ""),
     )
 
 
-def task_rows(visit: Visit, job: Closeup, page: TaskPage) -> tuple[TaskRow, ...]:
-    ways = insides(visit, job.record.summary, {record.attempt_id for record in page.items})
-    return _rows(visit, page.items, page.addresses, ways)
+def build_task_rows(visit: Visit, job: JobHeader, page: TaskPage) -> tuple[TaskRow, ...]:
+    access = list_task_access(visit, job.record.summary, {record.attempt_id for record in page.items})
+    return _build_rows(visit, page.items, page.addresses, access)
 
 
-async def wants_key(visit: Visit, rows: Sequence[TaskRow]) -> bool:
-    """The visitor could come into one of these by SSH, and has no key to do so."""
-    return any(row.inside for row in rows) and await needs_key(visit)
+async def should_offer_key(visit: Visit, rows: Sequence[TaskRow]) -> bool:
+    """Whether the visitor could use SSH for one of these tasks, but has no key."""
+    return any(row.inside for row in rows) and await needs_ssh_key(visit)
 
 
-def _rows(
+def _build_rows(
     visit: Visit,
     records: Sequence[TaskRecord],
     addresses: Mapping[str, str],
-    open_ones: Mapping[str, Inside] | None = None,
+    open_ones: Mapping[str, TaskAccess] | None = None,
 ) -> tuple[TaskRow, ...]:
-    """Most tasks of a job end in the same few ways: each is put into words once."""
-    words = {exit: exit_words(visit, exit) for exit in {_exit(record) for record in records}}
-    ways = open_ones or {}
-    return tuple(_row(each, words[_exit(each)], addresses, ways.get(each.attempt_id)) for each in records)
+    """Build rows. Most tasks have the same few exits, so each exit is described once."""
+    descriptions = {exit: describe_exit(visit, exit) for exit in {_get_exit(record) for record in records}}
+    access = open_ones or {}
+    return tuple(
+        _build_task_row(each, descriptions[_get_exit(each)], addresses, access.get(each.attempt_id)) for each in records
+    )
 
 
-def _exit(record: TaskRecord) -> Exit | None:
-    """How it ended, or how its command did where the rest of it is held."""
+def _get_exit(record: TaskRecord) -> Exit | None:
+    """Return the exit of a task; of a held task, the exit of its command."""
     task = record.task
     return task.exit or (task.held.exit if task.held is not None else None)
 
 
-def _row(record: TaskRecord, exit: ExitWords | None, addresses: Mapping[str, str], inside: Inside | None) -> TaskRow:
-    task, place = record.task, f"/jobs/{record.job_id}"
+def _build_task_row(
+    record: TaskRecord, exit: ExitDescription | None, addresses: Mapping[str, str], inside: TaskAccess | None
+) -> TaskRow:
+    task, job_path = record.task, f"/jobs/{record.job_id}"
     which = f"task={quote(task.task, safe='')}&attempt={record.attempt}"
     return TaskRow(
         record=record,
         address=addresses.get(task.node or "", ""),
         exit=exit,
-        tries=f"{place}?section=tasks&{which}#tries",
-        log=f"{place}/log?{which}&try={task.number}",
+        tries=f"{job_path}?section=tasks&{which}#tries",
+        log=f"{job_path}/log?{which}&try={task.number}",
         inside=inside,
     )
 
 
-def role_counts(counts: Counts) -> tuple[RoleCounts, ...]:
-    """States in the order of a task's life."""
+def build_role_counts(counts: StateCounts) -> tuple[RoleCounts, ...]:
+    """Build counts by role, with states in the order of a task's life."""
     return tuple(
         RoleCounts(
             role=role,
@@ -176,40 +180,42 @@ def role_counts(counts: Counts) -> tuple[RoleCounts, ...]:
     )
 
 
-async def _attempts(visit: Visit, job: Closeup, chosen: int) -> tuple[AttemptRow, ...]:
-    """Newest first; empty when there was only one."""
+async def _list_attempts(visit: Visit, job: JobHeader, chosen: int) -> tuple[AttemptRow, ...]:
+    """Return attempts, newest first; empty if there was only one."""
     summary = job.record.summary
     if not summary.attempt and summary.retry_at is None:
         return ()
-    past = {each.number: each for each in await visit.services.closeup.attempts(job)}
+    past = {each.number: each for each in await visit.services.job_pages.list_attempts(job)}
     rows = []
     if summary.attempt not in past:
-        rows.append(_newest(visit, job, chosen))
+        rows.append(_build_newest_attempt(visit, job, chosen))
     for number, each in past.items():
         rows.append(
             AttemptRow(
                 number=number,
                 started_at=each.started_at,
                 finished_at=each.finished_at,
-                message=visit.tell(each.outcome.message),
-                address=job_address(summary.id, section="tasks", attempt=number),
+                message=visit.translate_message(each.outcome.message),
+                address=build_job_address(summary.id, section="tasks", attempt=number),
                 chosen=number == chosen,
             )
         )
     return tuple(rows)
 
 
-def _newest(visit: Visit, job: Closeup, chosen: int) -> AttemptRow:
+def _build_newest_attempt(visit: Visit, job: JobHeader, chosen: int) -> AttemptRow:
     summary = job.record.summary
     return AttemptRow(
         number=summary.attempt,
         started_at=job.record.attempt_started_at,
         finished_at=summary.finished_at,
-        message=visit.tell(summary.message),
-        address=job_address(summary.id, section="tasks"),
+        message=visit.translate_message(summary.message),
+        address=build_job_address(summary.id, section="tasks"),
         newest=True,
         chosen=summary.attempt == chosen,
     )
 
 
-SECTION = Section(key="tasks", title=lambda visit: visit.say("Tasks"), template="job/_tasks.html", load=_load)
+SECTION = Section(
+    key="tasks", title=lambda visit: visit.translate_text("Tasks"), template="job/_tasks.html", load=_load_tasks
+)

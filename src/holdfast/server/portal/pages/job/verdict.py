@@ -1,14 +1,13 @@
-"""What Holdfast concludes about a job, for its page: why it waits, why it failed, what slows it down, what it used."""
+"""Verdicts on a job for its page: why it is pending, why it failed, why it is slow, and its efficiency."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from urllib.parse import urlencode
 
-from holdfast.core.scheduling.blockers import Ahead, Blocker, Holder, Wait
-from holdfast.core.scheduling.placement import show_parts
+from holdfast.core.scheduling.blockers import Blocker, JobAhead, ResourceHolder, WaitExplanation
+from holdfast.core.scheduling.placement import Amount, format_nonzero_amount
 from holdfast.core.verdicts import (
     Confidence,
     Diagnosis,
@@ -18,16 +17,17 @@ from holdfast.core.verdicts import (
     Fault,
     Finding,
     Frame,
-    Used,
+    ResourceUsage,
 )
 
-from ...usage_lines import UseLine, used_lines
+from ...usage_lines import UsageBars, build_efficiency_lines
 from ...visit import Visit
+from .view import encode_query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quote:
-    """Lines of a log, and where they stand."""
+class EvidenceQuote:
+    """Lines of a log and their address."""
 
     text: str
     task: str
@@ -36,21 +36,21 @@ class Quote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureView:
-    known: bool  # there is more to say than its exit code does
+    known: bool  # more is known than the exit code
     title: str
     explanation: str
     confidence: str
-    quotes: tuple[Quote, ...]
-    facts: tuple[str, ...]  # evidence that is in no log
+    quotes: tuple[EvidenceQuote, ...]
+    facts: tuple[str, ...]  # evidence outside of logs
     remedies: tuple[str, ...]
     task: str | None
-    followers: tuple[str, ...]
+    affected_tasks: tuple[str, ...]  # that failed because of it
     frame: Frame | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobLine:
-    """Another job that has, or wants, what this one waits for. Without an id where the visitor may not see it."""
+class RelatedJob:
+    """Another job that holds, or is ahead for, the needed resources. No id if the visitor cannot see it."""
 
     id: str
     name: str
@@ -65,143 +65,134 @@ class JobLine:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockerView:
     text: str
-    holders: tuple[JobLine, ...]
-    more: int  # holders that are not shown
+    holders: tuple[RelatedJob, ...]
+    more: int  # holders not shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitView:
     blockers: tuple[BlockerView, ...]
-    ahead: tuple[JobLine, ...]
+    ahead: tuple[RelatedJob, ...]
     ahead_more: int
-    helps: tuple[str, ...]
+    suggestions: tuple[str, ...]
     start_at: datetime | None
     basis: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlowView:
+class FindingView:
     text: str
     remedy: str
     tasks: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UseView:
-    """Used against asked: of the whole job, or of a role."""
-
-    name: str
-    lines: tuple[UseLine, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EfficiencyView:
-    whole: UseView
-    roles: tuple[UseView, ...]  # where there are several
+    total: UsageBars
+    roles: tuple[UsageBars, ...]  # if there are several
     advice: tuple[str, ...]
 
 
 # -- why it failed
 
 
-def failure_view(visit: Visit, job_id: str, found: Diagnosis | None) -> FailureView | None:
+def build_failure_view(visit: Visit, job_id: str, found: Diagnosis | None) -> FailureView | None:
     if found is None:
         return None
     return FailureView(
         known=found.fault is not Fault.UNKNOWN,
-        title=visit.tell(found.title),
-        explanation=visit.tell(found.explanation),
-        confidence=_confidence_words(visit)[found.confidence],
-        quotes=tuple(_quote(job_id, found, each) for each in found.evidence if each.kind is EvidenceKind.LOG),
-        facts=tuple(visit.tell(text) for text in _facts(found)),
-        remedies=tuple(map(visit.tell, found.remedies)),
+        title=visit.translate_message(found.title),
+        explanation=visit.translate_message(found.explanation),
+        confidence=_list_confidence_labels(visit)[found.confidence],
+        quotes=tuple(_build_quote(job_id, found, each) for each in found.evidence if each.kind is EvidenceKind.LOG),
+        facts=tuple(visit.translate_message(text) for text in _list_facts(found)),
+        remedies=tuple(map(visit.translate_message, found.remedies)),
         task=found.task,
-        followers=found.followers,
+        affected_tasks=found.followers,
         frame=found.frame,
     )
 
 
-def _facts(found: Diagnosis) -> list[str]:
-    """Evidence that is in no log, and that the title does not say."""
+def _list_facts(found: Diagnosis) -> list[str]:
+    """Return the evidence outside of logs that is not in the title."""
     others = [each.text for each in found.evidence if each.kind is not EvidenceKind.LOG]
     return [text for text in others if (text.partition(": ")[2] or text) not in found.title]
 
 
-def _confidence_words(visit: Visit) -> Mapping[Confidence, str]:
+def _list_confidence_labels(visit: Visit) -> Mapping[Confidence, str]:
     return {
-        Confidence.CERTAIN: visit.say("certain"),
-        Confidence.LIKELY: visit.say("likely"),
-        Confidence.POSSIBLE: visit.say("possible"),
+        Confidence.CERTAIN: visit.translate_text("certain"),
+        Confidence.LIKELY: visit.translate_text("likely"),
+        Confidence.POSSIBLE: visit.translate_text("possible"),
     }
 
 
-def _quote(job_id: str, found: Diagnosis, evidence: Evidence) -> Quote:
+def _build_quote(job_id: str, found: Diagnosis, evidence: Evidence) -> EvidenceQuote:
     task = evidence.task or found.task or ""
     query = {"task": task, "attempt": found.attempt, "start": evidence.offset}
-    said = {name: value for name, value in query.items() if value not in (None, "")}
-    return Quote(text=evidence.text, task=task, address=f"/jobs/{job_id}/log?{urlencode(said)}")
+    address = f"/jobs/{job_id}/log?{encode_query(query)}"
+    return EvidenceQuote(text=evidence.text, task=task, address=address)
 
 
-# -- why it waits
+# -- why it is pending
 
 
-def wait_view(visit: Visit, found: Wait | None) -> WaitView | None:
+def build_wait_view(visit: Visit, found: WaitExplanation | None) -> WaitView | None:
     if found is None:
         return None
     return WaitView(
-        blockers=tuple(_blocker(visit, each) for each in found.blockers),
-        ahead=tuple(_ahead(visit, each) for each in found.ahead),
+        blockers=tuple(_build_blocker_view(visit, each) for each in found.blockers),
+        ahead=tuple(_build_related_job(visit, each, each.asks) for each in found.ahead),
         ahead_more=max(0, found.ahead_count - len(found.ahead)),
-        helps=tuple(map(visit.tell, found.helps)),
+        suggestions=tuple(map(visit.translate_message, found.helps)),
         start_at=found.estimate.at if found.estimate else None,
-        basis=visit.tell(found.estimate.basis) if found.estimate else "",
+        basis=visit.translate_message(found.estimate.basis) if found.estimate else "",
     )
 
 
-def _blocker(visit: Visit, blocker: Blocker) -> BlockerView:
-    holders = tuple(_holder(visit, each) for each in blocker.holders)
-    return BlockerView(text=visit.tell(blocker.text), holders=holders, more=blocker.more_holders)
+def _build_blocker_view(visit: Visit, blocker: Blocker) -> BlockerView:
+    holders = tuple(_build_holder(visit, each) for each in blocker.holders)
+    return BlockerView(text=visit.translate_message(blocker.text), holders=holders, more=blocker.more_holders)
 
 
-def _holder(visit: Visit, holder: Holder) -> JobLine:
-    return JobLine(
-        id=holder.job_id if holder.name else "",
-        name=holder.name,
-        user=holder.user,
-        group=holder.group,
-        amount=visit.tell(show_parts(holder.has)),
-        since=holder.since,
-        until=holder.until,
-        held=holder.held,
+def _build_holder(visit: Visit, holder: ResourceHolder) -> RelatedJob:
+    job = _build_related_job(visit, holder, holder.has)
+    return replace(job, since=holder.since, until=holder.until, held=holder.held)
+
+
+def _build_related_job(visit: Visit, job: ResourceHolder | JobAhead, amount: Amount) -> RelatedJob:
+    return RelatedJob(
+        id=job.job_id if job.name else "",
+        name=job.name,
+        user=job.user,
+        group=job.group,
+        amount=visit.translate_message(format_nonzero_amount(amount)),
     )
 
 
-def _ahead(visit: Visit, ahead: Ahead) -> JobLine:
-    shown = visit.tell(show_parts(ahead.asks))
-    id = ahead.job_id if ahead.name else ""
-    return JobLine(id=id, name=ahead.name, user=ahead.user, group=ahead.group, amount=shown)
+# -- why it is slow, and its efficiency
 
 
-# -- what slows it down, and what it used
-
-
-def slow_views(visit: Visit, found: Sequence[Finding]) -> tuple[SlowView, ...]:
+def build_finding_views(visit: Visit, found: Sequence[Finding]) -> tuple[FindingView, ...]:
     return tuple(
-        SlowView(text=visit.tell(each.text), remedy=visit.tell(each.remedy), tasks=each.tasks) for each in found
+        FindingView(
+            text=visit.translate_message(each.text), remedy=visit.translate_message(each.remedy), tasks=each.tasks
+        )
+        for each in found
     )
 
 
-def efficiency_view(visit: Visit, found: Efficiency | None) -> EfficiencyView | None:
-    """None as long as nothing was measured."""
-    if found is None or not _measured(found.whole):
+def build_efficiency_view(visit: Visit, found: Efficiency | None) -> EfficiencyView | None:
+    """Build the view; None if nothing was measured."""
+    if found is None or not _is_measured(found.whole):
         return None
     roles = found.roles if len(found.roles) > 1 else {}
     return EfficiencyView(
-        whole=UseView(name="", lines=used_lines(visit, found.whole)),
-        roles=tuple(UseView(name=name, lines=used_lines(visit, used)) for name, used in roles.items()),
-        advice=tuple(map(visit.tell, found.advice)),
+        total=UsageBars(name="", lines=build_efficiency_lines(visit, found.whole)),
+        roles=tuple(UsageBars(name=name, lines=build_efficiency_lines(visit, used)) for name, used in roles.items()),
+        advice=tuple(map(visit.translate_message, found.advice)),
     )
 
 
-def _measured(used: Used) -> bool:
+def _is_measured(used: ResourceUsage) -> bool:
     return used.cpu_used is not None or used.memory_peak is not None

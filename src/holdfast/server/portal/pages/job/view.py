@@ -1,4 +1,4 @@
-"""What the job's page is made of: a head, and sections of which one is shown. See docs/dev/new-job-section.md."""
+"""Parts of the job page: a head, and sections, one of which is shown. See docs/dev/new-job-section.md."""
 
 from __future__ import annotations
 
@@ -8,76 +8,79 @@ from typing import Any
 from urllib.parse import urlencode
 
 from holdfast.core.exits.exit import Exit, ExitKind
-from holdfast.core.exits.meanings import meaning_of
-from holdfast.core.exits.table import hint_for
-from holdfast.core.plan import NEVER_STARTED
-from holdfast.services.jobs.detail import Closeup
+from holdfast.core.exits.meanings import find_meaning
+from holdfast.core.exits.table import find_hint
+from holdfast.core.planning.builder import NEVER_STARTED
+from holdfast.services.jobs.job_pages import JobHeader
 
 from ...visit import Visit
 
-Load = Callable[[Visit, Closeup], Awaitable[Any]]
+SectionLoader = Callable[[Visit, JobHeader], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One of the tabs. Its data is loaded only when it is shown; its template reads it as `page.data`."""
+    """A tab of the page. Its data is loaded when it is shown; its template reads it as `page.data`."""
 
     key: str  # ?section=KEY
     title: Callable[[Visit], str]
     template: str
-    load: Load
-    available: Callable[[Closeup], bool] = lambda job: True
-    elsewhere: str = ""  # a page of its own, below the job's address, in place of template and load
+    load: SectionLoader
+    available: Callable[[JobHeader], bool] = lambda job: True
+    elsewhere: str = ""  # a separate page below the job's path, instead of template and load
 
 
-def job_address(job_id: str, query: Mapping[str, Any] | None = None, **more: Any) -> str:
-    """The job's page with these in its address; what is empty is left out."""
-    said = {name: value for name, value in {**(query or {}), **more}.items() if value not in (None, "")}
-    return f"/jobs/{job_id}" + (f"?{urlencode(said)}" if said else "")
+def build_job_address(job_id: str, query: Mapping[str, Any] | None = None, **more: Any) -> str:
+    """Return the URL of the job's page with these parameters, without empty ones."""
+    parameters = encode_query({**(query or {}), **more})
+    return f"/jobs/{job_id}" + (f"?{parameters}" if parameters else "")
+
+
+def encode_query(parameters: Mapping[str, Any]) -> str:
+    """Encode the parameters, without empty ones."""
+    return urlencode({name: value for name, value in parameters.items() if value not in (None, "")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExitWords:
-    """How something ended, for people."""
+class ExitDescription:
+    """The text about an exit."""
 
     kind: str
     code: int | None
     message: str
     meaning: str
     remedies: tuple[str, ...]
-    urgent: bool = False  # the remedy is surely of use
 
 
-def exit_words(visit: Visit, exit: Exit | None) -> ExitWords | None:
+def describe_exit(visit: Visit, exit: Exit | None) -> ExitDescription | None:
     if exit is None:
         return None
-    known, hint = meaning_of(exit), hint_for(exit)
-    told = exit.kind not in (ExitKind.SUCCEEDED, ExitKind.ATTEMPT_OVER, ExitKind.CANCELLED)
+    known, hint = find_meaning(exit), find_hint(exit)
+    explained = exit.kind not in (ExitKind.SUCCEEDED, ExitKind.ATTEMPT_OVER, ExitKind.CANCELLED)
     remedies = (hint,) if hint and hint != " ".join(known.solution) else known.solution
-    return ExitWords(
-        kind=_how(visit, exit),
+    return ExitDescription(
+        kind=_describe_exit_code(visit, exit),
         code=exit.code,
-        message=visit.tell(exit.message),
-        meaning=visit.tell(known.reason) if told else "",
-        remedies=tuple(visit.tell(text) for text in remedies) if told else (),
-        urgent=bool(hint),
+        message=visit.translate_message(exit.message),
+        meaning=visit.translate_message(known.reason) if explained else "",
+        remedies=tuple(visit.translate_message(text) for text in remedies) if explained else (),
     )
 
 
-def _how(visit: Visit, exit: Exit) -> str:
+def _describe_exit_code(visit: Visit, exit: Exit) -> str:
     if exit.kind is ExitKind.ATTEMPT_OVER and exit.message.startswith(NEVER_STARTED):
-        return visit.say("Never started")
-    return kind_words(visit)[exit.kind]
+        return visit.translate_text("Never started")
+    return list_exit_kind_labels(visit)[exit.kind]
 
 
-def kind_words(visit: Visit) -> dict[ExitKind, str]:
+def list_exit_kind_labels(visit: Visit) -> dict[ExitKind, str]:
     return {
-        ExitKind.SUCCEEDED: visit.say("Succeeded"),
-        ExitKind.USER_ERROR: visit.say("The program failed"),
-        ExitKind.OUT_OF_MEMORY: visit.say("Out of memory"),
-        ExitKind.TIME_LIMIT: visit.say("Time limit"),
-        ExitKind.REFUSED: visit.say("Could not be started"),
-        ExitKind.PLATFORM: visit.say("The platform failed"),
-        ExitKind.CANCELLED: visit.say("Cancelled"),
-        ExitKind.ATTEMPT_OVER: visit.say("Others decided"),
+        ExitKind.SUCCEEDED: visit.translate_text("Succeeded"),
+        ExitKind.USER_ERROR: visit.translate_text("Program failed"),
+        ExitKind.OUT_OF_MEMORY: visit.translate_text("Out of memory"),
+        ExitKind.TIME_LIMIT: visit.translate_text("Time limit"),
+        ExitKind.REFUSED: visit.translate_text("Failed to start"),
+        ExitKind.PLATFORM: visit.translate_text("Platform failure"),
+        ExitKind.CANCELLED: visit.translate_text("Cancelled"),
+        ExitKind.ATTEMPT_OVER: visit.translate_text("Ended by other tasks"),
     }

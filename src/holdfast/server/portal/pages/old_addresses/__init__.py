@@ -1,4 +1,4 @@
-"""Addresses that people kept from OpenPAI's and PrimeHub's portals, in bookmarks and chats. Each leads to ours."""
+"""Redirects for links to OpenPAI's and PrimeHub's portals."""
 
 from . import openpai, primehub
 

@@ -1,4 +1,4 @@
-"""Pages of OpenPAI's portal."""
+"""Redirects from the pages of OpenPAI's portal."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from starlette.responses import Response
 
 from holdfast.core.states import JobState
 
-from ...jobs.filters import MAX_LENGTH, Filters
-from ...routes import page
+from ...jobs.filters import MAX_FILTER_LENGTH, JobListFilters
+from ...routes import build_page_route, build_redirect_route
 from ...visit import Visit
-from ..job.view import job_address
+from ..job.view import build_job_address
 
-ME = "@Me"  # as its job list names whoever looks
-STATES = {  # its words for states -> ours
+CURRENT_USER = "@Me"  # the current user in its job list
+STATE_NAMES = {  # its state names -> ours
     "waiting": (JobState.PENDING, JobState.PREPARING),
     "running": (JobState.RUNNING, JobState.HELD),
     "stopping": (JobState.RUNNING, JobState.HELD),
@@ -24,95 +24,73 @@ STATES = {  # its words for states -> ours
 }
 
 
-async def home(visit: Visit) -> Response:
-    return visit.go("/")
-
-
-async def job_list(visit: Visit) -> Response:
-    asked = visit.request.query_params
-    states = [state for word in asked.get("status", "").split(",") for state in STATES.get(word.strip().lower(), ())]
-    user = asked.get("user", "").split(",")[0].strip()[:MAX_LENGTH]
-    mine = user in (ME, visit.who.name)
-    filters = Filters(
-        groups=tuple(filter(None, asked.get("vcName", "")[:MAX_LENGTH].split(","))),
+async def redirect_job_list(visit: Visit) -> Response:
+    query = visit.query
+    states = [
+        state for name in query.get("status", "").split(",") for state in STATE_NAMES.get(name.strip().lower(), ())
+    ]
+    user = query.get("user", "").split(",")[0].strip()[:MAX_FILTER_LENGTH]
+    mine = user in (CURRENT_USER, visit.current_actor.name)
+    filters = JobListFilters(
+        groups=tuple(filter(None, query.get("vcName", "")[:MAX_FILTER_LENGTH].split(","))),
         mine=mine,
         user="" if mine else user,
         states=tuple(state for state in JobState if state in states),
-        text=asked.get("keyword", "").strip()[:MAX_LENGTH],
+        text=query.get("keyword", "").strip()[:MAX_FILTER_LENGTH],
     )
-    return visit.go(filters.address)
+    return visit.redirect(filters.address)
 
 
-async def submit(visit: Visit) -> Response:
-    """With ?op=resubmit the clone of a job, by its user and name."""
-    asked = visit.request.query_params
-    name = asked.get("jobName") or asked.get("jobname") or ""
-    if asked.get("op") != "resubmit" or not name:
-        return visit.go("/jobs/new")
-    job = await visit.services.jobs.named(visit.who, asked.get("user") or asked.get("username") or "", name)
-    return visit.go(f"/jobs/new?clone={quote(job.id)}")
+async def redirect_submit(visit: Visit) -> Response:
+    """Redirect to the new job page; with ?op=resubmit, to the clone of a job."""
+    query = visit.query
+    name = query.get("jobName") or query.get("jobname") or ""
+    if query.get("op") != "resubmit" or not name:
+        return visit.redirect("/jobs/new")
+    job = await visit.services.jobs.find_by_name(
+        visit.current_actor, query.get("user") or query.get("username") or "", name
+    )
+    return visit.redirect(f"/jobs/new?clone={quote(job.id)}")
 
 
 # -- one job, by user and name
 
 
-async def job_detail(visit: Visit) -> Response:
-    attempt = visit.number("jobAttemptIndex")
-    return await _to_job(visit, section="" if attempt is None else "tasks", attempt=attempt)
+async def redirect_job_detail(visit: Visit) -> Response:
+    attempt = visit.get_query_integer("jobAttemptIndex")
+    return await _redirect_to_job(visit, section="" if attempt is None else "tasks", attempt=attempt)
 
 
-async def job_events(visit: Visit) -> Response:
-    return await _to_job(visit, section="events")
+async def redirect_job_events(visit: Visit) -> Response:
+    return await _redirect_to_job(visit, section="events")
 
 
-async def task_attempts(visit: Visit) -> Response:
-    role = visit.request.query_params.get("taskRoleName", "")[:200]
-    task = f"{role}-{visit.number('taskIndex') or 0}" if role else ""
-    return await _to_job(visit, section="tasks", attempt=visit.number("jobAttemptIndex"), task=task)
+async def redirect_task_attempts(visit: Visit) -> Response:
+    role = visit.query.get("taskRoleName", "")[:200]
+    task = f"{role}-{visit.get_query_integer('taskIndex') or 0}" if role else ""
+    return await _redirect_to_job(visit, section="tasks", attempt=visit.get_query_integer("jobAttemptIndex"), task=task)
 
 
-async def _to_job(visit: Visit, **more: str | int | None) -> Response:
-    asked = visit.request.query_params
-    job = await visit.services.jobs.named(visit.who, asked.get("username", ""), asked.get("jobName", ""))
-    return visit.go(job_address(job.id, more))
-
-
-# -- people and groups
-
-
-async def groups(visit: Visit) -> Response:
-    return visit.go("/groups")
-
-
-async def users(visit: Visit) -> Response:
-    return visit.go("/admin/users")
-
-
-async def user_import(visit: Visit) -> Response:
-    return visit.go("/admin/users/import")
-
-
-async def account(visit: Visit) -> Response:
-    return visit.go("/me")
-
-
-async def place(visit: Visit) -> Response:
-    """Where its dashboards were."""
-    return visit.go("/admin/place")
+async def _redirect_to_job(visit: Visit, **parameters: str | int | None) -> Response:
+    query = visit.query
+    job = await visit.services.jobs.find_by_name(
+        visit.current_actor, query.get("username", ""), query.get("jobName", "")
+    )
+    return visit.redirect(build_job_address(job.id, parameters))
 
 
 routes = [
-    page("/home.html", home),
-    page("/index.html", home),
-    page("/job-list.html", job_list),
-    page("/submit.html", submit),
-    page("/job-detail.html", job_detail),
-    page("/job-event.html", job_events),
-    page("/task-attempt.html", task_attempts),
-    page("/virtual-clusters.html", groups),
-    page("/user-view.html", users, admin=True),
-    page("/batch-register.html", user_import, admin=True),
-    page("/user-profile.html", account),
-    page("/cluster-view/{name}", place, admin=True),
-    page("/dashboard.html", place, admin=True),
+    build_redirect_route("/home.html", "/"),
+    build_redirect_route("/index.html", "/"),
+    build_page_route("/job-list.html", redirect_job_list),
+    build_page_route("/submit.html", redirect_submit),
+    build_page_route("/job-detail.html", redirect_job_detail),
+    build_page_route("/job-event.html", redirect_job_events),
+    build_page_route("/task-attempt.html", redirect_task_attempts),
+    build_redirect_route("/virtual-clusters.html", "/groups"),
+    build_redirect_route("/user-view.html", "/admin/users", admin=True),
+    build_redirect_route("/batch-register.html", "/admin/users/import", admin=True),
+    build_redirect_route("/user-profile.html", "/me"),
+    build_redirect_route("/cluster-view/{name}", "/admin/installation", admin=True),
+    build_redirect_route("/dashboard.html", "/admin/installation", admin=True),
 ]

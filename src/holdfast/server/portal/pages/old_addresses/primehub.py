@@ -1,4 +1,4 @@
-"""Pages of PrimeHub's console. A group stands in them by its path: research-a for research_A."""
+"""Redirects from the pages of PrimeHub's console. They name a group by its path: research-a for research_A."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from holdfast.core.access import Verb, may
+from holdfast.core.access import Permission, has_permission
 from holdfast.core.errors import NotFound
-from holdfast.core.identity import group_path
+from holdfast.core.identity import format_group_path
 from holdfast.core.messages import msg
 
 from ....any_path import AnyPath  # noqa: F401 - {path:any}
-from ...jobs.choices import groups_to_choose
-from ...jobs.filters import MAX_LENGTH, Filters
-from ...routes import page
+from ...jobs.choices import list_submit_groups
+from ...jobs.filters import MAX_FILTER_LENGTH, JobListFilters
+from ...routes import build_page_route, build_redirect_route
 from ...visit import Visit
-from ..group_pages import group_path_of
-from ..groups.files import files_path
-from ..job.view import job_address
+from ..group_pages import build_group_path
+from ..groups.files import build_files_path
+from ..job.view import build_job_address
 
-_ADMIN = {  # its places for admins -> ours
+_ADMIN_PATHS = {  # its admin pages -> ours
     "group": "groups",
     "user": "users",
     "instanceType": "instance-types",
@@ -34,102 +34,96 @@ _ADMIN = {  # its places for admins -> ours
 }
 
 
-def _path(visit: Visit) -> str:
-    path: str = visit.request.path_params["group"]
+def _get_group_path(visit: Visit) -> str:
+    path: str = visit.path_params["group"]
     return path
 
 
-async def home(visit: Visit) -> Response:
-    return visit.go("/")
+async def redirect_admin(visit: Visit) -> Response:
+    first = visit.path_params.get("rest", "").strip("/").partition("/")[0]
+    return visit.redirect(f"/admin/{_ADMIN_PATHS.get(first, 'users')}")
 
 
-async def admin(visit: Visit) -> Response:
-    first = visit.request.path_params.get("rest", "").strip("/").partition("/")[0]
-    return visit.go(f"/admin/{_ADMIN.get(first, 'users')}")
+# -- jobs. Lists show all groups with that path; an empty list shows its own message.
 
 
-# -- jobs. Lists are of all groups with that path; what there is none of is told by the list itself.
+async def redirect_group_jobs(visit: Visit) -> Response:
+    groups = await _list_groups_by_path(visit) or (_get_group_path(visit)[:MAX_FILTER_LENGTH],)
+    return visit.redirect(JobListFilters(groups=groups).address)
 
 
-async def job_list(visit: Visit) -> Response:
-    return visit.go(Filters(groups=await _groups(visit) or (_path(visit)[:MAX_LENGTH],)).address)
+async def redirect_new_job(visit: Visit) -> Response:
+    for group in await list_submit_groups(visit):
+        if _get_group_path(visit) in (group.name, format_group_path(group.name)):
+            return visit.redirect(f"/jobs/new?group={quote(group.name, safe='')}")
+    raise NotFound(msg("Group {group} not found", group=_get_group_path(visit)[:100]))
 
 
-async def new_job(visit: Visit) -> Response:
-    for group in await groups_to_choose(visit):
-        if _path(visit) in (group.name, group_path(group.name)):
-            return visit.go(f"/jobs/new?group={quote(group.name, safe='')}")
-    raise NotFound(msg("There is no group {visit}", visit=_path(visit)[:100]))
+async def redirect_job(visit: Visit) -> Response:
+    found = await visit.services.job_pages.get(visit.current_actor, visit.path_params["ref"])
+    return visit.redirect(build_job_address(found.record.summary.id))
 
 
-async def job(visit: Visit) -> Response:
-    found = await visit.services.closeup.get(visit.who, visit.request.path_params["ref"])
-    return visit.go(job_address(found.record.summary.id))
+async def redirect_schedule_list(visit: Visit) -> Response:
+    groups = await _list_groups_by_path(visit)
+    return visit.redirect(f"/schedules?group={quote(groups[0], safe='')}" if groups else "/schedules")
 
 
-async def schedule_list(visit: Visit) -> Response:
-    groups = await _groups(visit)
-    return visit.go(f"/schedules?group={quote(groups[0], safe='')}" if groups else "/schedules")
+async def redirect_schedule(visit: Visit) -> Response:
+    id = visit.path_params["id"]
+    return visit.redirect("/schedules/new" if id == "create" else f"/schedules/{quote(id, safe='')}")
 
 
-async def schedule(visit: Visit) -> Response:
-    id = visit.request.path_params["id"]
-    return visit.go("/schedules/new" if id == "create" else f"/schedules/{quote(id, safe='')}")
+async def _list_groups_by_path(visit: Visit) -> tuple[str, ...]:
+    known = [group.name for group in await visit.services.groups.list(visit.current_actor)]
+    return tuple(name for name in known if format_group_path(name) == format_group_path(_get_group_path(visit)))
 
 
-async def _groups(visit: Visit) -> tuple[str, ...]:
-    known = [group.name for group in await visit.services.groups.list(visit.who)]
-    return tuple(name for name in known if group_path(name) == group_path(_path(visit)))
+# -- pages of a group
 
 
-# -- what a group has, for its members
+async def redirect_files(visit: Visit) -> Response:
+    return visit.redirect(build_files_path(await _find_own_group(visit), visit.path_params.get("path", "").strip("/")))
 
 
-async def browse(visit: Visit) -> Response:
-    return visit.go(files_path(await _own_group(visit), visit.request.path_params.get("path", "").strip("/")))
+async def redirect_datasets(visit: Visit) -> Response:
+    return visit.redirect(build_group_path(await _find_own_group(visit), "#datasets"))
 
 
-async def datasets(visit: Visit) -> Response:
-    return visit.go(group_path_of(await _own_group(visit), "#datasets"))
+async def redirect_images(visit: Visit) -> Response:
+    return visit.redirect(build_group_path(await _find_own_group(visit), "#images"))
 
 
-async def images(visit: Visit) -> Response:
-    return visit.go(group_path_of(await _own_group(visit), "#images"))
+async def redirect_settings(visit: Visit) -> Response:
+    """Redirect to the settings, which only group admins can open."""
+    group = await _find_own_group(visit)
+    manages = has_permission(visit.current_actor, Permission.MANAGE_GROUP, group)
+    return visit.redirect(build_group_path(group, "/settings" if manages else ""))
 
 
-async def settings(visit: Visit) -> Response:
-    """They were there for all members to read; ours are for those who may change them."""
-    group = await _own_group(visit)
-    return visit.go(group_path_of(group, "/settings" if may(visit.who, Verb.MANAGE_GROUP, group) else ""))
+async def _find_own_group(visit: Visit) -> str:
+    return await visit.services.files.find_group_by_path(visit.current_actor, _get_group_path(visit))
 
 
-async def _own_group(visit: Visit) -> str:
-    return await visit.services.files.group_of_path(visit.who, _path(visit))
-
-
-async def tokens(visit: Visit) -> Response:
-    return visit.go("/me/tokens")
-
-
-_GROUP = "/console/g/{group}"
+_GROUP_PATH = "/console/g/{group}"
 routes = [
-    page("/console", home),
-    page("/console/", home),
-    page("/console/admin", admin, admin=True),
-    page("/console/admin/{rest:any}", admin, admin=True),
-    page(_GROUP, home),
-    page(f"{_GROUP}/home", home),
-    page(f"{_GROUP}/api-token", tokens),
-    page(f"{_GROUP}/job", job_list),
-    page(f"{_GROUP}/job/create", new_job),
-    page(_GROUP + "/job/{ref}", job),
-    page(f"{_GROUP}/recurringJob", schedule_list),
-    page(_GROUP + "/recurringJob/{id}", schedule),
-    page(f"{_GROUP}/browse", browse),
-    page(_GROUP + "/browse/{path:any}", browse),
-    page(f"{_GROUP}/datasets", datasets),
-    page(_GROUP + "/datasets/{rest:any}", datasets),
-    page(f"{_GROUP}/images", images),
-    page(_GROUP + "/images/{rest:any}", images),
-    page(f"{_GROUP}/settings", settings),
+    build_redirect_route("/console", "/"),
+    build_redirect_route("/console/", "/"),
+    build_page_route("/console/admin", redirect_admin, admin=True),
+    build_page_route("/console/admin/{rest:any}", redirect_admin, admin=True),
+    build_redirect_route(_GROUP_PATH, "/"),
+    build_redirect_route(f"{_GROUP_PATH}/home", "/"),
+    build_redirect_route(f"{_GROUP_PATH}/api-token", "/me/tokens"),
+    build_page_route(f"{_GROUP_PATH}/job", redirect_group_jobs),
+    build_page_route(f"{_GROUP_PATH}/job/create", redirect_new_job),
+    build_page_route(_GROUP_PATH + "/job/{ref}", redirect_job),
+    build_page_route(f"{_GROUP_PATH}/recurringJob", redirect_schedule_list),
+    build_page_route(_GROUP_PATH + "/recurringJob/{id}", redirect_schedule),
+    build_page_route(f"{_GROUP_PATH}/browse", redirect_files),
+    build_page_route(_GROUP_PATH + "/browse/{path:any}", redirect_files),
+    build_page_route(f"{_GROUP_PATH}/datasets", redirect_datasets),
+    build_page_route(_GROUP_PATH + "/datasets/{rest:any}", redirect_datasets),
+    build_page_route(f"{_GROUP_PATH}/images", redirect_images),
+    build_page_route(_GROUP_PATH + "/images/{rest:any}", redirect_images),
+    build_page_route(f"{_GROUP_PATH}/settings", redirect_settings),
 ]

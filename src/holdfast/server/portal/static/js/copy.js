@@ -1,33 +1,33 @@
-// Buttons that copy: <button data-copy="text"> or <button data-copy-from="id of an element">. The word for "done" is in
-// data-copied; it is shown for a moment in the button's [data-word].
-const SHOWN = 1600; // ms
+// Copy buttons: <button data-copy="text"> or <button data-copy-from="id of an element">. After copying, the button's
+// [data-copy-label] shows the text of data-copied for a moment.
+const COPIED_TIMEOUT = 1600; // ms; how long the button shows that the text was copied
 
 export function startCopying(root) {
   root.addEventListener("click", (event) => {
     const button = event.target.closest("[data-copy], [data-copy-from]");
-    if (button) copy(button, textOf(button));
+    if (button) copyFromButton(button, getCopyText(button));
   });
 }
 
-function textOf(button) {
+function getCopyText(button) {
   const source = button.dataset.copyFrom && document.getElementById(button.dataset.copyFrom);
   return source ? (source.value ?? source.textContent) : (button.dataset.copy ?? "");
 }
 
-async function copy(button, text) {
+async function copyFromButton(button, text) {
   await copyText(text);
-  tell(button);
+  showCopied(button);
 }
 
 export async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    copyOldWay(text); // without TLS, browsers have no clipboard for pages of another machine
+    copyWithTextarea(text); // browsers have no clipboard API on pages without TLS
   }
 }
 
-function copyOldWay(text) {
+function copyWithTextarea(text) {
   const area = document.createElement("textarea");
   area.value = text;
   area.setAttribute("readonly", "");
@@ -40,14 +40,14 @@ function copyOldWay(text) {
   before?.focus?.();
 }
 
-function tell(button) {
-  const word = button.querySelector("[data-word]");
-  if (!word || button.classList.contains("copied")) return;
-  const before = word.textContent;
+function showCopied(button) {
+  const label = button.querySelector("[data-copy-label]");
+  if (!label || button.classList.contains("copied")) return;
+  const before = label.textContent;
   button.classList.add("copied");
-  word.textContent = button.dataset.copied;
+  label.textContent = button.dataset.copied;
   setTimeout(() => {
-    word.textContent = before;
+    label.textContent = before;
     button.classList.remove("copied");
-  }, SHOWN);
+  }, COPIED_TIMEOUT);
 }

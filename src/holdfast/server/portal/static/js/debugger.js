@@ -1,169 +1,169 @@
-// The debugger of a page: pdb over a line into the task, with where the program stands shown beside it.
-import { DebuggerStream, baseName, placeOf } from "./debugger_stream.js";
-import { ask } from "./dialogs.js";
-import { Words } from "./log_words.js";
-import { TaskLine } from "./task_line.js";
+// The debugger page: pdb over a WebSocket into the task, with the program's position beside it.
+import { DebuggerStream, baseName, parsePosition } from "./debugger_stream.js";
+import { askConfirmation } from "./dialogs.js";
+import { StatusText } from "./status_text.js";
+import { TaskSocket } from "./task_socket.js";
 
-const HELLO = "#holdfast json\n"; // asks paipdb to tell where the program stands
+const EVENTS_REQUEST = "#holdfast json\n"; // asks paipdb for events
 const PROMPT = "(Pdb) ";
-const MAX_SHOWN = 200_000; // characters of the console
-const MAX_KEPT = 200; // lines that were typed
+const MAX_CONSOLE_SIZE = 200_000; // characters of the console
+const MAX_HISTORY = 200; // lines
 
 class DebuggerView {
-  #line = null;
-  #over = false;
-  #shown = 0; // characters in the console
-  #typed = recall();
-  #at = this.#typed.length; // which of them the field shows
+  #socket = null;
+  #ended = false;
+  #consoleSize = 0; // characters in the console
+  #history = loadHistory();
+  #historyIndex = this.#history.length; // index of the line in the field
 
   constructor(section) {
     this.section = section;
-    this.words = new Words(section);
+    this.status = new StatusText(section);
     this.console = section.querySelector("[data-console]");
     this.form = section.querySelector("[data-prompt]");
     this.field = this.form.elements.line;
-    this.again = section.querySelector("[data-do=again]");
+    this.reconnectButton = section.querySelector("[data-do=reconnect]");
   }
 
   start() {
     this.section.addEventListener("click", (event) => {
       const command = event.target.closest("[data-command]");
-      if (command) this.#press(command);
+      if (command) this.#runCommand(command);
     });
-    this.again.addEventListener("click", () => this.connect());
+    this.reconnectButton.addEventListener("click", () => this.connect());
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.#enter(this.field.value);
+      this.#submitLine(this.field.value);
     });
-    this.field.addEventListener("keydown", (event) => this.#key(event));
+    this.field.addEventListener("keydown", (event) => this.#onKey(event));
     this.connect();
   }
 
   connect() {
-    this.#line?.close();
-    this.#over = false;
+    this.#socket?.close();
+    this.#ended = false;
     this.console.textContent = "";
-    this.#shown = 0;
-    this.again.hidden = true;
-    this.#show("connecting");
-    const stream = new DebuggerStream({ text: (text) => this.#print(text), event: (event) => this.#event(event) });
-    const heard = {
-      data: (bytes, taken) => line === this.#line && (stream.add(bytes), taken()),
-      said: (words) => line === this.#line && this.#said(words),
-      refused: (why) => line === this.#line && this.#end("refused", { why }),
-      closed: () => line === this.#line && !this.#over && this.#end("gone"),
+    this.#consoleSize = 0;
+    this.reconnectButton.hidden = true;
+    this.#showState("connecting");
+    const stream = new DebuggerStream({ onText: (text) => this.#appendOutput(text), onEvent: (event) => this.#handleEvent(event) });
+    const handlers = {
+      onData: (bytes, acknowledge) => socket === this.#socket && (stream.addBytes(bytes), acknowledge()),
+      onControl: (message) => socket === this.#socket && this.#handleControl(message),
+      onRefused: (why) => socket === this.#socket && this.#showEnd("refused", { why }),
+      onClosed: () => socket === this.#socket && !this.#ended && this.#showEnd("gone"),
     };
-    const line = new TaskLine(this.section.dataset.job, this.section.dataset.line, heard);
-    this.#line = line;
+    const socket = new TaskSocket(this.section.dataset.job, this.section.dataset.socket, handlers);
+    this.#socket = socket;
   }
 
-  #said(words) {
-    if (words.entered) this.#line.send(HELLO);
-    if (words.end) this.#end("gone");
+  #handleControl(message) {
+    if (message.entered) this.#socket.send(EVENTS_REQUEST);
+    if (message.end) this.#showEnd("gone");
   }
 
-  #event(event) {
-    if (event.event === "prompt") this.#stand(placeOf(event));
-    if (event.event === "running") this.#show("running");
+  #handleEvent(event) {
+    if (event.event === "prompt") this.#showPrompt(parsePosition(event));
+    if (event.event === "running") this.#showState("running");
   }
 
-  #stand(place) {
-    this.#dropPrompt();
-    this.#show("waiting", { place: `${baseName(place.file)}:${place.line}`, function: place.function });
-    this.#showSource(place);
-    this.#showStack(place);
+  #showPrompt(position) {
+    this.#removePrompt();
+    this.#showState("waiting", { place: `${baseName(position.file)}:${position.line}`, function: position.function });
+    this.#showSource(position);
+    this.#showStack(position);
     if (document.activeElement === document.body || this.section.contains(document.activeElement)) this.field.focus({ preventScroll: true });
   }
 
-  #end(how, names) {
-    this.#over = true;
-    this.#show(how, names);
-    this.again.hidden = false;
+  #showEnd(state, names) {
+    this.#ended = true;
+    this.#showState(state, names);
+    this.reconnectButton.hidden = false;
   }
 
-  #show(how, names = {}) {
-    this.section.dataset.now = how;
-    this.words.tell(how, names);
+  #showState(state, names = {}) {
+    this.section.dataset.state = state;
+    this.status.show(state, names);
     for (const button of this.section.querySelectorAll("[data-command]")) {
-      button.disabled = (how === "running") !== (button.dataset.when === "running") || !["running", "waiting"].includes(how);
+      button.disabled = (state === "running") !== (button.dataset.when === "running") || !["running", "waiting"].includes(state);
     }
-    this.field.disabled = this.#over || how === "connecting";
+    this.field.disabled = this.#ended || state === "connecting";
   }
 
   // -- the console
 
-  async #press(button) {
-    if (button.dataset.ask && !(await ask(button.dataset.ask))) return;
-    this.#send(button.dataset.command);
+  async #runCommand(button) {
+    if (button.dataset.ask && !(await askConfirmation(button.dataset.ask))) return;
+    this.#sendLine(button.dataset.command);
   }
 
-  #enter(text) {
-    if (text.trim() && this.#typed.at(-1) !== text) this.#typed = keep([...this.#typed, text].slice(-MAX_KEPT));
-    this.#at = this.#typed.length;
+  #submitLine(text) {
+    if (text.trim() && this.#history.at(-1) !== text) this.#history = saveHistory([...this.#history, text].slice(-MAX_HISTORY));
+    this.#historyIndex = this.#history.length;
     this.field.value = "";
-    this.#send(text);
+    this.#sendLine(text);
   }
 
-  #send(text) {
-    if (!this.#line?.isOpen) return;
-    if (text !== "\x03") this.#print(`${text}\n`);
-    this.#line.send(text === "\x03" ? text : `${text}\n`);
+  #sendLine(text) {
+    if (!this.#socket?.isOpen) return;
+    if (text !== "\x03") this.#appendOutput(`${text}\n`);
+    this.#socket.send(text === "\x03" ? text : `${text}\n`);
   }
 
-  #key(event) {
+  #onKey(event) {
     const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
     if (!step) return;
     event.preventDefault();
-    this.#at = Math.max(0, Math.min(this.#typed.length, this.#at + step));
-    this.field.value = this.#typed[this.#at] ?? "";
+    this.#historyIndex = Math.max(0, Math.min(this.#history.length, this.#historyIndex + step));
+    this.field.value = this.#history[this.#historyIndex] ?? "";
   }
 
-  #print(text) {
+  #appendOutput(text) {
     this.console.append(text);
-    this.#shown += text.length;
-    if (this.#shown > MAX_SHOWN) {
-      this.console.textContent = this.console.textContent.slice(-MAX_SHOWN / 2);
-      this.#shown = this.console.textContent.length;
+    this.#consoleSize += text.length;
+    if (this.#consoleSize > MAX_CONSOLE_SIZE) {
+      this.console.textContent = this.console.textContent.slice(-MAX_CONSOLE_SIZE / 2);
+      this.#consoleSize = this.console.textContent.length;
     }
     this.console.scrollTop = this.console.scrollHeight;
   }
 
-  // A prompt that nobody answered is shown once, not each time that it comes.
-  #dropPrompt() {
+  // Removes an unanswered prompt, so that it is not shown twice.
+  #removePrompt() {
     const last = this.console.lastChild;
     if (!last?.nodeValue.endsWith(PROMPT)) return;
     last.nodeValue = last.nodeValue.slice(0, -PROMPT.length);
-    this.#shown -= PROMPT.length;
+    this.#consoleSize -= PROMPT.length;
   }
 
-  // -- where it stands
+  // -- the position
 
-  #showSource(place) {
+  #showSource(position) {
     const box = this.section.querySelector("[data-source]");
-    const rows = place.source.map(({ number, text }) => {
+    const rows = position.source.map(({ number, text }) => {
       const row = document.createElement("div");
       row.className = "source-line";
       row.dataset.number = number;
       row.textContent = text || " ";
-      if (number === place.line) row.setAttribute("aria-current", "step");
+      if (number === position.line) row.setAttribute("aria-current", "step");
       return row;
     });
     box.replaceChildren(...rows);
-    this.section.querySelector("[data-file]").textContent = place.file;
-    const now = box.querySelector("[aria-current]");
-    if (now) box.scrollTop = now.offsetTop - box.offsetTop - box.clientHeight / 2;
+    this.section.querySelector("[data-file]").textContent = position.file;
+    const current = box.querySelector("[aria-current]");
+    if (current) box.scrollTop = current.offsetTop - box.offsetTop - box.clientHeight / 2;
   }
 
-  // Innermost first. A frame that is chosen is gone to by as many steps up or down.
-  #showStack(place) {
-    const items = place.stack.map((frame, at) => {
+  // Innermost first. A click on a frame sends the number of steps up or down to it.
+  #showStack(position) {
+    const items = position.stack.map((frame, at) => {
       const button = document.createElement("button");
       button.type = "button";
       button.textContent = `${frame.function} — ${baseName(frame.file)}:${frame.line}`;
       button.title = `${frame.file}:${frame.line}`;
-      if (at === place.index) button.setAttribute("aria-current", "true");
-      const steps = at - place.index;
-      button.addEventListener("click", () => steps && this.#send(steps > 0 ? `down ${steps}` : `up ${-steps}`));
+      if (at === position.index) button.setAttribute("aria-current", "true");
+      const steps = at - position.index;
+      button.addEventListener("click", () => steps && this.#sendLine(steps > 0 ? `down ${steps}` : `up ${-steps}`));
       const item = document.createElement("li");
       item.append(button);
       return item;
@@ -172,24 +172,24 @@ class DebuggerView {
   }
 }
 
-const KEPT = "debugger.typed";
+const HISTORY_KEY = "debugger.history";
 
-function recall() {
+function loadHistory() {
   try {
-    const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "[]");
-    return Array.isArray(kept) ? kept.map(String) : [];
+    const stored = JSON.parse(sessionStorage.getItem(HISTORY_KEY) ?? "[]");
+    return Array.isArray(stored) ? stored.map(String) : [];
   } catch {
-    return []; // a browser may keep nothing
+    return []; // storage is disabled
   }
 }
 
-function keep(typed) {
+function saveHistory(history) {
   try {
-    sessionStorage.setItem(KEPT, JSON.stringify(typed));
+    sessionStorage.setItem(HISTORY_KEY, JSON.stringify(history));
   } catch {
-    // It is known until the page is left.
+    // Storage is disabled: the history lasts until the page is closed.
   }
-  return typed;
+  return history;
 }
 
 const section = document.querySelector("[data-debugger]");

@@ -1,46 +1,45 @@
-// What paipdb sends to whoever asks for events: text as pdb writes it, and before each prompt a line that begins with
-// the byte 1E and tells as JSON where the program stands. What a program prints may look like anything: lines that are
-// no such thing are text.
+// Parses what paipdb sends to a client that asked for events: text as pdb writes it, and before each prompt a line that
+// begins with the byte 1E and contains the program's position as JSON. Lines that only look like events are text.
 
-const MARK = "\x1e";
-const LONGEST = 1 << 20; // characters of one event; more is none
+const EVENT_MARK = "\x1e";
+const MAX_EVENT_SIZE = 1 << 20; // characters of one event; anything longer is text
 
 export class DebuggerStream {
   #decoder = new TextDecoder();
-  #rest = ""; // an event whose end has not come
+  #partial = ""; // an incomplete event
 
-  /** `heard` has text(string) and event(object). */
-  constructor(heard) {
-    this.heard = heard;
+  /** `handlers` has onText(string) and onEvent(object). */
+  constructor(handlers) {
+    this.handlers = handlers;
   }
 
-  add(bytes) {
-    let text = this.#rest + this.#decoder.decode(bytes, { stream: true });
-    this.#rest = "";
+  addBytes(bytes) {
+    let text = this.#partial + this.#decoder.decode(bytes, { stream: true });
+    this.#partial = "";
     while (text) {
-      const mark = text.indexOf(MARK);
-      if (mark < 0) return this.heard.text(text);
-      if (mark > 0) this.heard.text(text.slice(0, mark));
+      const mark = text.indexOf(EVENT_MARK);
+      if (mark < 0) return this.handlers.onText(text);
+      if (mark > 0) this.handlers.onText(text.slice(0, mark));
       const end = text.indexOf("\n", mark);
-      if (end < 0) return this.#keep(text.slice(mark));
-      this.#line(text.slice(mark + 1, end));
+      if (end < 0) return this.#savePartial(text.slice(mark));
+      this.#handleLine(text.slice(mark + 1, end));
       text = text.slice(end + 1);
     }
   }
 
-  #keep(text) {
-    if (text.length > LONGEST) this.heard.text(text.slice(1));
-    else this.#rest = text;
+  #savePartial(text) {
+    if (text.length > MAX_EVENT_SIZE) this.handlers.onText(text.slice(1));
+    else this.#partial = text;
   }
 
-  #line(line) {
-    const event = readEvent(line);
-    if (event) this.heard.event(event);
-    else this.heard.text(`${line}\n`);
+  #handleLine(line) {
+    const event = parseEvent(line);
+    if (event) this.handlers.onEvent(event);
+    else this.handlers.onText(`${line}\n`);
   }
 }
 
-function readEvent(line) {
+function parseEvent(line) {
   try {
     const found = JSON.parse(line);
     return typeof found?.event === "string" ? found : null;
@@ -49,19 +48,19 @@ function readEvent(line) {
   }
 }
 
-/** Where a prompt stands, with nothing in it that is not as it should be: { file, line, function, stack, index, lines }. */
-export function placeOf(event) {
-  const stack = (Array.isArray(event.stack) ? event.stack : []).map(frame);
+/** Return the validated position of a prompt: { file, line, function, stack, index, source }. */
+export function parsePosition(event) {
+  const stack = (Array.isArray(event.stack) ? event.stack : []).map(parseFrame);
   const [first, lines] = Array.isArray(event.source) ? event.source : [1, []];
-  const source = (Array.isArray(lines) ? lines : []).map((text, at) => ({ number: whole(first) + at, text: String(text) }));
-  return { ...frame(event), stack, index: whole(event.index), source };
+  const source = (Array.isArray(lines) ? lines : []).map((text, at) => ({ number: toInteger(first) + at, text: String(text) }));
+  return { ...parseFrame(event), stack, index: toInteger(event.index), source };
 }
 
-function frame(found) {
-  return { file: String(found?.file ?? ""), line: whole(found?.line), function: String(found?.function ?? "") };
+function parseFrame(found) {
+  return { file: String(found?.file ?? ""), line: toInteger(found?.line), function: String(found?.function ?? "") };
 }
 
-function whole(value) {
+function toInteger(value) {
   return Number.isSafeInteger(value) ? value : 0;
 }
 

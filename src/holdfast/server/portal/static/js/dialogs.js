@@ -1,56 +1,56 @@
-// A question before a form with data-confirm is sent; buttons with data-open show the dialog of that id.
+// Asks for confirmation before a form with data-confirm is submitted; buttons with data-open show the dialog of that id.
 
 export function startDialogs(root) {
-  root.addEventListener("submit", askFirst, true);
+  root.addEventListener("submit", confirmSubmit, true);
   root.addEventListener("click", (event) => {
     const opener = event.target.closest("[data-open]");
     if (opener) document.getElementById(opener.dataset.open)?.showModal();
   });
   root.addEventListener("click", closeMenus);
-  root.addEventListener("keydown", leaveMenu);
+  root.addEventListener("keydown", closeMenuOnEscape);
   root.addEventListener("click", (event) => event.target.closest("[data-close]")?.closest(".notification")?.remove());
 }
 
-// What came of something, above the page and in sight wherever it is scrolled to. `html` is the server's.
-export function say(html) {
+// Shows a result at the top of the page, visible at any scroll position. `html` comes from the server.
+export function showMessage(html) {
   const messages = document.getElementById("messages");
   messages.innerHTML = html;
-  messages.classList.add("told");
+  messages.classList.add("sticky");
 }
 
-function askFirst(event) {
+function confirmSubmit(event) {
   const form = event.target;
   const question = event.submitter?.dataset.confirm ?? form.dataset.confirm;
-  if (!question || form.dataset.sure) return;
+  if (!question || form.dataset.confirmed) return;
   event.preventDefault();
   event.stopImmediatePropagation();
-  ask(question.replace("{name}", nameOf(event.submitter))).then((yes) => {
+  askConfirmation(question.replace("{name}", getRowName(event.submitter))).then((yes) => {
     if (!yes) return;
-    putBack(form, event.submitter);
-    form.dataset.sure = "yes";
+    reattachForm(form, event.submitter);
+    form.dataset.confirmed = "yes";
     form.requestSubmit(event.submitter);
-    delete form.dataset.sure;
+    delete form.dataset.confirmed;
   });
 }
 
-// The page may have been brought up to date while the question stood there, and what was pressed be gone from it: it is
-// still meant.
-function putBack(form, button) {
-  if (!form.isConnected) document.body.append(hide(form));
-  if (button && !button.isConnected) form.append(hide(button));
+// A refresh may have removed the form or the button while the dialog was open: attach them again, hidden, so that the
+// form can be submitted.
+function reattachForm(form, button) {
+  if (!form.isConnected) document.body.append(hideElement(form));
+  if (button && !button.isConnected) form.append(hideElement(button));
 }
 
-function hide(element) {
+function hideElement(element) {
   element.hidden = true;
   return element;
 }
 
-// In a list, {name} in a question is that of the button's row.
-function nameOf(button) {
+// In a list, {name} in a question is the name in the button's row.
+function getRowName(button) {
   return button?.closest("tr")?.querySelector("a.open")?.textContent ?? "";
 }
 
-export function ask(question) {
+export function askConfirmation(question) {
   const dialog = document.getElementById("confirm");
   dialog.querySelector("#confirm-text").textContent = question;
   dialog.returnValue = "no";
@@ -64,8 +64,8 @@ function closeMenus(event) {
   }
 }
 
-// Escape closes the menu that is open, and whoever was in it is back where it was opened.
-function leaveMenu(event) {
+// Escape closes the open menu and returns the focus to its button.
+function closeMenuOnEscape(event) {
   const menu = document.querySelector("details.menu[open]");
   if (event.key !== "Escape" || !menu || document.querySelector("dialog[open]")) return;
   menu.open = false;

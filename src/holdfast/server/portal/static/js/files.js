@@ -1,16 +1,16 @@
-// Putting files into a group's folder: chosen or dropped, one after the other, with their progress.
-import { ask } from "./dialogs.js";
-import { send } from "./upload.js";
+// Uploads chosen or dropped files to a group's folder, one after the other, with their progress.
+import { askConfirmation } from "./dialogs.js";
+import { uploadFile } from "./upload.js";
 
 const drop = document.getElementById("drop");
 const list = drop.querySelector(".uploads");
-const waiting = [];
+const queue = [];
 let busy = false;
 let failed = false;
 drop.hidden = false;
 
 document.getElementById("files").addEventListener("change", (event) => {
-  add([...event.target.files]);
+  queueFiles([...event.target.files]);
   event.target.value = "";
 });
 for (const [kind, over] of [["dragenter", true], ["dragover", true], ["dragleave", false], ["drop", false]]) {
@@ -19,49 +19,49 @@ for (const [kind, over] of [["dragenter", true], ["dragover", true], ["dragleave
     drop.classList.toggle("over", over);
   });
 }
-drop.addEventListener("drop", (event) => add([...event.dataTransfer.files]));
+drop.addEventListener("drop", (event) => queueFiles([...event.dataTransfer.files]));
 
-async function add(files) {
+async function queueFiles(files) {
   for (const file of files) {
-    const row = newRow(file);
-    if (file.size > Number(drop.dataset.most)) tell(row, drop.dataset.tooLarge, true);
-    else if (isThere(file.name) && !(await ask(`${file.name}: ${drop.dataset.replace}`))) tell(row, drop.dataset.stopped);
-    else waiting.push([file, row]);
+    const row = createRow(file);
+    if (file.size > Number(drop.dataset.maxSize)) showStatus(row, drop.dataset.tooLarge, true);
+    else if (fileExists(file.name) && !(await askConfirmation(`${file.name}: ${drop.dataset.replace}`))) showStatus(row, drop.dataset.stopped);
+    else queue.push([file, row]);
   }
-  if (!busy) work();
+  if (!busy) uploadQueue();
 }
 
-/** One at a time: the server takes only so many of one user at once. */
-async function work() {
+/** Upload one file at a time: the server limits the uploads of a user. */
+async function uploadQueue() {
   busy = true;
-  while (waiting.length) await put(...waiting.shift());
+  while (queue.length) await uploadOne(...queue.shift());
   busy = false;
   if (!failed && list.childElementCount) location.reload();
 }
 
-async function put(file, row) {
+async function uploadOne(file, row) {
   const bar = row.querySelector("progress");
-  const sending = send("PUT", drop.dataset.to + encodeURIComponent(file.name), file, {
-    lost: drop.dataset.lost,
+  const upload = uploadFile("PUT", drop.dataset.to + encodeURIComponent(file.name), file, {
+    lostMessage: drop.dataset.lost,
     onProgress(part) {
       bar.value = part;
-      tell(row, `${Math.floor(part * 100)} %`);
+      showStatus(row, `${Math.floor(part * 100)} %`);
     },
   });
-  row.querySelector("button").onclick = sending.stop;
+  row.querySelector("button").onclick = upload.stop;
   row.querySelector("button").hidden = false;
   try {
-    await sending.done;
+    await upload.done;
     bar.value = 1;
-    tell(row, drop.dataset.done);
+    showStatus(row, drop.dataset.done);
   } catch (error) {
     failed = true;
-    tell(row, error.message || drop.dataset.stopped, Boolean(error.message));
+    showStatus(row, error.message || drop.dataset.stopped, Boolean(error.message));
   }
   row.querySelector("button").hidden = true;
 }
 
-function newRow(file) {
+function createRow(file) {
   const row = document.getElementById("upload-row").content.firstElementChild.cloneNode(true);
   row.querySelector("bdi").textContent = file.name;
   row.querySelector("progress").setAttribute("aria-label", file.name);
@@ -70,13 +70,13 @@ function newRow(file) {
   return row;
 }
 
-function tell(row, text, bad = false) {
-  const word = row.querySelector("[data-word]");
-  word.textContent = text;
-  word.classList.toggle("bad-text", bad);
+function showStatus(row, text, bad = false) {
+  const status = row.querySelector("[data-status]");
+  status.textContent = text;
+  status.classList.toggle("bad-text", bad);
   if (bad) failed = true;
 }
 
-function isThere(name) {
+function fileExists(name) {
   return [...document.querySelectorAll("tr[data-name]")].some((row) => row.dataset.name === name);
 }

@@ -1,26 +1,26 @@
-// htmx, where set-up could bring it: every request carries the proof that it is ours, and what it brings is made live.
-import { bundled } from "./bundled.js";
+// Starts htmx, if it is bundled: adds the CSRF token to each request and formats the times in loaded content.
+import { loadBundle } from "./bundles.js";
 import { showTimes } from "./times.js";
 
 export async function startHtmx() {
-  const htmx = (await bundled("htmx"))?.default;
-  if (!htmx) return; // pages work without: links and forms load whole pages
+  const htmx = (await loadBundle("htmx"))?.default;
+  if (!htmx) return; // pages work without it: links and forms load whole pages
   document.addEventListener("htmx:configRequest", (event) => {
-    event.detail.headers["X-CSRF-Token"] = csrf();
+    event.detail.headers["X-CSRF-Token"] = getCsrfToken();
   });
   document.addEventListener("htmx:beforeSwap", (event) => {
     if (event.detail.xhr.status >= 400 && event.detail.xhr.getResponseHeader("HX-Retarget")) event.detail.shouldSwap = true;
   });
   document.addEventListener("htmx:load", (event) => showTimes(event.detail.elt));
-  document.addEventListener("change", keepQuiet, true);
+  document.addEventListener("change", stopSearchChange, true);
   htmx.process(document.body);
 }
 
-/** Filters hear each letter; another request when the field is left would take the list away under somebody's click. */
-function keepQuiet(event) {
+/** Search fields submit on input; the change event on blur would replace the list while the user clicks in it. */
+function stopSearchChange(event) {
   if (event.target.type === "search") event.stopPropagation();
 }
 
-export function csrf() {
+export function getCsrfToken() {
   return document.querySelector("meta[name=csrf]")?.content ?? "";
 }

@@ -1,14 +1,14 @@
-// A job's page that keeps up: when the job changes, the page is fetched again and merged into what is there.
-import { connect } from "./live.js";
-import { Pace } from "./live_logic.js";
+// Updates the page of a job: on each change of the job, fetches the page again and merges it into the current one.
+import { openLiveSocket } from "./live.js";
+import { Throttle } from "./live_logic.js";
 import { fetchPart, showPart } from "./part.js";
 
 const root = document.getElementById("job");
-const STOPPING = "#job-state .stopping"; // once it is over, the message that it is being stopped is, too
-const pace = new Pace(look, { least: 500 });
+const STOPPING = "#job-state .stopping"; // when this disappears, the message about stopping is removed, too
+const throttle = new Throttle(refreshJob, { minInterval: 500 });
 
-// A page that is gone says so itself, or that it is not ours to see any more.
-async function look() {
+// A reload of a page that is gone shows the reason.
+async function refreshJob() {
   const html = await fetchPart(location.href, () => location.reload());
   if (html === null) return;
   const stopping = root.querySelector(STOPPING);
@@ -16,19 +16,19 @@ async function look() {
   if (stopping && !root.querySelector(STOPPING)) document.querySelector("#messages .notification.good")?.remove();
 }
 
-// Why jobs wait changes with every other job; that is of interest only while this one does.
-function hear(message) {
-  if (message.all || message.jobs?.length || root.querySelector("[data-waits]")) pace.ask();
+// The reasons for waiting change with other jobs; they only matter while this job waits.
+function handleMessage(message) {
+  if (message.all || message.jobs?.length || root.querySelector("[data-waits]")) throttle.request();
 }
 
-function start() {
-  connect(`/live/jobs?job=${encodeURIComponent(root.dataset.job)}`, hear);
-  document.addEventListener("portal:refresh", () => pace.ask());
+function startJobPage() {
+  openLiveSocket(`/live/jobs?job=${encodeURIComponent(root.dataset.job)}`, handleMessage);
+  document.addEventListener("portal:refresh", () => throttle.request());
   root.addEventListener("click", (event) => {
-    if (!event.target.closest("[data-look]") || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    if (!event.target.closest("[data-reload]") || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    pace.ask();
+    throttle.request();
   });
 }
 
-if (root) start();
+if (root) startJobPage();

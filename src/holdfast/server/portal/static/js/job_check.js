@@ -1,39 +1,40 @@
-// Asks the server about the file while somebody types: one question at a time, and only the newest answer counts.
-import { csrf } from "./htmx.js";
+// Checks the job file on the server while the user types: one request at a time; only the newest result counts.
+import { getCsrfToken } from "./htmx.js";
 
-const PAUSE = 350; // milliseconds without a letter before we ask
+const DEBOUNCE_INTERVAL = 350; // ms without input before a check
 
-export class JobCheck {
-  // `read()` -> {text, group}, as they are then; `show(answer)`; `fail(kind)` with "unreachable" or "logged-out".
-  constructor({ read, show, fail, busy }) {
-    Object.assign(this, { read, show, fail, busy });
+export class JobChecker {
+  // `getFields()` returns the current {text, group}; `onResult(result)`; `onFailure(kind)` with "unreachable" or "logged-out";
+  // `onBusy(isBusy)`.
+  constructor({ getFields, onResult, onFailure, onBusy }) {
+    Object.assign(this, { getFields, onResult, onFailure, onBusy });
     this.timer = 0;
     this.running = false;
-    this.wanted = false;
+    this.requested = false;
   }
 
-  ask(pause = PAUSE) {
-    this.wanted = true;
-    this.busy(true);
+  request(pause = DEBOUNCE_INTERVAL) {
+    this.requested = true;
+    this.onBusy(true);
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.#run(), pause);
+    this.timer = setTimeout(() => this.#runCheck(), pause);
   }
 
-  async #run() {
-    if (this.running || !this.wanted) return;
+  async #runCheck() {
+    if (this.running || !this.requested) return;
     this.running = true;
-    this.wanted = false;
-    const answer = await this.#fetch(this.read());
+    this.requested = false;
+    const result = await this.#fetchResult(this.getFields());
     this.running = false;
-    if (this.wanted) return this.ask(0); // it is about a text that has changed since
-    this.busy(false);
-    if (typeof answer === "string") this.fail(answer);
-    else this.show(answer);
+    if (this.requested) return this.request(0); // the text has changed since the request
+    this.onBusy(false);
+    if (typeof result === "string") this.onFailure(result);
+    else this.onResult(result);
   }
 
-  async #fetch(fields) {
+  async #fetchResult(fields) {
     try {
-      const headers = { "X-CSRF-Token": csrf(), "HX-Request": "true", Accept: "application/json" };
+      const headers = { "X-CSRF-Token": getCsrfToken(), "HX-Request": "true", Accept: "application/json" };
       const response = await fetch("/jobs/new/check", { method: "POST", headers, body: new URLSearchParams(fields) });
       if (isLoggedOut(response)) return "logged-out";
       const isJson = response.headers.get("content-type")?.startsWith("application/json");
@@ -44,13 +45,14 @@ export class JobCheck {
   }
 }
 
-// Also when another tab logged in anew: this page's proof is then of no use.
+// 403: another tab logged in again, so the CSRF token of this page is invalid.
 function isLoggedOut(response) {
   return response.headers.has("HX-Redirect") || response.status === 403;
 }
 
-// What keeps a form from being sent: "logged-out", "unreachable" or "". What was typed is not lost to an error page then.
-export async function whatHinders() {
+// Returns why the form cannot be submitted: "logged-out", "unreachable" or "". Submitting would replace the form by an error
+// page and lose its text.
+export async function checkConnection() {
   try {
     const response = await fetch("/jobs/new/choices", { headers: { "HX-Request": "true" } });
     return isLoggedOut(response) ? "logged-out" : "";
@@ -59,11 +61,11 @@ export async function whatHinders() {
   }
 }
 
-// -- showing an answer
+// -- showing a result
 
-const words = () => document.getElementById("words").dataset;
+const texts = () => document.getElementById("texts").dataset;
 
-export class Verdict {
+export class VerdictCard {
   constructor(card, goToLine) {
     this.card = card;
     this.title = card.querySelector("#verdict-title");
@@ -74,63 +76,63 @@ export class Verdict {
     });
   }
 
-  busy(on) {
+  setBusy(on) {
     this.card.classList.toggle("busy", on);
     this.card.setAttribute("aria-busy", String(on));
   }
 
-  show(answer) {
-    this.card.className = `card verdict ${answer.verdict || "refused"}`;
+  showResult(result) {
+    this.card.className = `card verdict ${result.verdict || "refused"}`;
     this.card.querySelector("[data-idle]").hidden = true;
-    if (this.title.textContent !== answer.headline) this.title.textContent = answer.headline;
-    fill(this.card.querySelector("[data-reasons]"), answer.reasons.map(item));
-    const more = answer.more ? [item(words().more.replace("{count}", answer.more))] : [];
-    fill(this.card.querySelector("[data-problems]"), [...answer.problems.map(problemItem), ...more]);
-    fill(this.card.querySelector("[data-warnings]"), answer.warnings.map(item));
+    if (this.title.textContent !== result.headline) this.title.textContent = result.headline;
+    fillList(this.card.querySelector("[data-reasons]"), result.reasons.map(createItem));
+    const more = result.more ? [createItem(texts().more.replace("{count}", result.more))] : [];
+    fillList(this.card.querySelector("[data-problems]"), [...result.problems.map(createProblemItem), ...more]);
+    fillList(this.card.querySelector("[data-warnings]"), result.warnings.map(createItem));
   }
 
-  say(text) {
-    this.show({ verdict: "unknown", headline: text, reasons: [], problems: [], warnings: [] });
+  showMessage(text) {
+    this.showResult({ verdict: "unknown", headline: text, reasons: [], problems: [], warnings: [] });
   }
 }
 
-function fill(list, items) {
+function fillList(list, items) {
   list.replaceChildren(...items);
   list.hidden = !items.length;
 }
 
-function item(text) {
-  const made = document.createElement("li");
-  made.textContent = text;
-  return made;
+function createItem(text) {
+  const element = document.createElement("li");
+  element.textContent = text;
+  return element;
 }
 
-function problemItem(problem) {
-  const made = document.createElement("li");
-  if (problem.line) made.append(lineButton(problem.line), " ");
-  if (problem.field) made.append(piece("code", problem.field), " ");
-  made.append(sentence(problem.message));
-  if (problem.hint) made.append(" ", Object.assign(sentence(problem.hint), { className: "hint help" }));
-  return made;
+function createProblemItem(problem) {
+  const element = document.createElement("li");
+  if (problem.line) element.append(createLineButton(problem.line), " ");
+  if (problem.field) element.append(createTextElement("code", problem.field), " ");
+  element.append(createMessage(problem.message));
+  if (problem.hint) element.append(" ", Object.assign(createMessage(problem.hint), { className: "hint help" }));
+  return element;
 }
 
-function piece(name, text) {
-  const made = document.createElement(name);
-  made.textContent = text;
-  if (name === "code") made.translate = false;
-  return made;
+function createTextElement(name, text) {
+  const element = document.createElement(name);
+  element.textContent = text;
+  if (name === "code") element.translate = false;
+  return element;
 }
 
-/** A text in which commands stand between backticks, as code_spans.py shows it. */
-function sentence(text) {
-  const made = document.createElement("span");
-  text.split(/`([^`\n]+)`/).forEach((part, at) => made.append(at % 2 ? piece("code", part) : part));
-  return made;
+/** Return a span with the text; parts between backticks are code, like in code_spans.py. */
+function createMessage(text) {
+  const element = document.createElement("span");
+  text.split(/`([^`\n]+)`/).forEach((part, at) => element.append(at % 2 ? createTextElement("code", part) : part));
+  return element;
 }
 
-function lineButton(line) {
+function createLineButton(line) {
   const button = Object.assign(document.createElement("button"), { type: "button", className: "at-line" });
   button.dataset.line = line;
-  button.textContent = words().line.replace("{number}", line);
+  button.textContent = texts().line.replace("{number}", line);
   return button;
 }

@@ -1,6 +1,6 @@
-// The editor of job files: CodeMirror where set-up could bring it, else the plain text field that is on the page.
+// The editor of job files: CodeMirror if it is bundled, else the plain text field of the page.
 
-export function plainEditor(field, onChange) {
+export function createPlainEditor(field, onChange) {
   field.addEventListener("input", () => onChange(field.value));
   return {
     get text() { return field.value; },
@@ -18,26 +18,26 @@ function selectLine(field, line) {
   field.setSelectionRange(start, start + (lines[line - 1]?.length ?? 0));
 }
 
-// `lib` is vendor/editor.js. The text field stays, hidden, as what the form sends.
-export function richEditor(lib, field, box, onChange, complete) {
+// `lib` is vendor/editor.js. The text field stays in the form, hidden, and is submitted.
+export function createRichEditor(lib, field, box, onChange, complete) {
   let silent = false;
   const listener = lib.EditorView.updateListener.of((update) => {
     if (update.docChanged && !silent) onChange(update.state.doc.toString());
   });
-  const view = new lib.EditorView({ parent: box, doc: field.value, extensions: [...extensions(lib, field, complete), listener] });
+  const view = new lib.EditorView({ parent: box, doc: field.value, extensions: [...buildExtensions(lib, field, complete), listener] });
   field.hidden = true;
   box.hidden = false;
   return {
     view,
     get text() { return view.state.doc.toString(); },
     setText(text) {
-      const changes = difference(view.state.doc.toString(), text);
+      const changes = findChange(view.state.doc.toString(), text);
       if (!changes) return;
       silent = true;
       view.dispatch({ changes });
       silent = false;
     },
-    showProblems(problems) { view.dispatch(lib.setDiagnostics(view.state, problems.filter((one) => one.line).map((one) => mark(view.state.doc, one)))); },
+    showProblems(problems) { view.dispatch(lib.setDiagnostics(view.state, problems.filter((problem) => problem.line).map((problem) => toDiagnostic(view.state.doc, problem)))); },
     goToLine(line) {
       const found = view.state.doc.line(Math.min(Math.max(1, line), view.state.doc.lines));
       view.dispatch({ selection: { anchor: found.from, head: found.to }, scrollIntoView: true });
@@ -47,31 +47,31 @@ export function richEditor(lib, field, box, onChange, complete) {
   };
 }
 
-function extensions(lib, field, complete) {
+function buildExtensions(lib, field, complete) {
   const nonce = document.querySelector("meta[name=style-nonce]").content;
-  const described = { "aria-label": field.labels[0].textContent, "aria-describedby": field.getAttribute("aria-describedby"), spellcheck: "false", translate: "no", autocapitalize: "off", tabindex: "0" };
+  const attributes = { "aria-label": field.labels[0].textContent, "aria-describedby": field.getAttribute("aria-describedby"), spellcheck: "false", translate: "no", autocapitalize: "off", tabindex: "0" };
   return [
     lib.EditorView.cspNonce.of(nonce),
-    lib.EditorView.contentAttributes.of(described),
+    lib.EditorView.contentAttributes.of(attributes),
     lib.EditorState.tabSize.of(2),
-    lib.EditorState.phrases.of(phrases()),
+    lib.EditorState.phrases.of(loadPhrases()),
     lib.lineNumbers(), lib.history(), lib.drawSelection(), lib.highlightActiveLine(), lib.indentOnInput(), lib.bracketMatching(),
     lib.highlightSelectionMatches(), lib.lintGutter(),
     lib.yamlLanguage(),
-    lib.syntaxHighlighting(lib.HighlightStyle.define(colours(lib.tags))),
+    lib.syntaxHighlighting(lib.HighlightStyle.define(buildHighlightRules(lib.tags))),
     lib.autocompletion({ override: [complete], icons: false }),
     lib.keymap.of([...lib.searchKeymap, ...lib.historyKeymap, lib.indentWithTab, ...lib.defaultKeymap]),
     lib.EditorView.theme(THEME),
   ];
 }
 
-// What the editor itself says, in the reader's language.
-function phrases() {
-  const said = [...document.getElementById("editor-words").content.querySelectorAll("[data-phrase]")];
-  return Object.fromEntries(said.map((element) => [element.dataset.phrase, element.textContent]));
+// Returns the editor's own texts in the user's language.
+function loadPhrases() {
+  const phrases = [...document.getElementById("editor-texts").content.querySelectorAll("[data-phrase]")];
+  return Object.fromEntries(phrases.map((element) => [element.dataset.phrase, element.textContent]));
 }
 
-const colours = (tags) => [
+const buildHighlightRules = (tags) => [
   { tag: [tags.propertyName, tags.definition(tags.propertyName)], color: "var(--run)" },
   { tag: [tags.string, tags.content], color: "var(--text)" },
   { tag: [tags.number, tags.bool, tags.keyword, tags.null], color: "var(--hold)" },
@@ -104,14 +104,14 @@ const THEME = {
   ".cm-panels input, .cm-panels button": { color: "var(--text)", backgroundColor: "var(--surface)", backgroundImage: "none", border: "1px solid var(--line-strong)" },
 };
 
-function mark(text, problem) {
+function toDiagnostic(text, problem) {
   const line = text.line(Math.min(Math.max(1, problem.line), text.lines));
   const indent = /^\s*/.exec(line.text)[0].length;
   return { from: Math.min(line.from + indent, line.to), to: line.to, severity: "error", message: [problem.message, problem.hint].filter(Boolean).join("\n") };
 }
 
-// The smallest change that makes one text of the other, so that the cursor and what can be undone stay.
-function difference(before, after) {
+// Returns the smallest change between two texts, so that the cursor and the undo history are preserved.
+function findChange(before, after) {
   if (before === after) return null;
   let from = 0;
   while (from < before.length && from < after.length && before[from] === after[from]) from += 1;

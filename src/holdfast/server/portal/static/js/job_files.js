@@ -1,19 +1,19 @@
-// Job files from and to this computer: a picker, a drop anywhere on the page, and a copy to keep.
+// Loads job files from this computer (file picker, or drop anywhere on the page) and saves them to it.
 
-const words = () => document.getElementById("words").dataset;
+const texts = () => document.getElementById("texts").dataset;
 
-export function startFiles({ most, take, fail, text }) {
+export function startFiles({ maxSize, onText, onError, getFile }) {
   const picker = document.getElementById("job-file");
   document.querySelector("[data-do=open-file]").addEventListener("click", () => picker.click());
   picker.addEventListener("change", () => {
-    read(picker.files[0], most, take, fail);
+    readFile(picker.files[0], maxSize, onText, onError);
     picker.value = "";
   });
-  document.querySelector("[data-do=save-file]").addEventListener("click", () => save(text()));
-  startDropping(most, take, fail);
+  document.querySelector("[data-do=save-file]").addEventListener("click", () => saveFile(getFile()));
+  startDropping(maxSize, onText, onError);
 }
 
-function startDropping(most, take, fail) {
+function startDropping(maxSize, onText, onError) {
   const zone = document.getElementById("drop-zone");
   const hasFile = (event) => event.dataTransfer?.types.includes("Files");
   document.addEventListener("dragenter", (event) => {
@@ -30,21 +30,21 @@ function startDropping(most, take, fail) {
     if (!hasFile(event)) return;
     event.preventDefault();
     event.stopPropagation();
-    read(event.dataTransfer.files[0], most, take, fail);
+    readFile(event.dataTransfer.files[0], maxSize, onText, onError);
   }, true);
 }
 
-async function read(file, most, take, fail) {
+async function readFile(file, maxSize, onText, onError) {
   if (!file) return;
-  if (file.size > most) return fail(words().tooLarge);
+  if (file.size > maxSize) return onError(texts().tooLarge);
   try {
-    take(new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer()).replace(/\r\n?/g, "\n"));
+    onText(new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer()).replace(/\r\n?/g, "\n"));
   } catch {
-    fail(words().notText);
+    onError(texts().notText);
   }
 }
 
-function save({ text, name, kind }) {
+function saveFile({ text, name, kind }) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
   link.download = `${name.replace(/[^\w.-]+/g, "-") || "job"}.${kind}`;

@@ -1,84 +1,84 @@
-// The job list, alive: rows follow their jobs, and whoever reads, selects or types is not disturbed.
-import { say } from "./dialogs.js";
-import { connect, toLogin } from "./live.js";
-import { Pace } from "./live_logic.js";
+// Updates the job list without disturbing the user's reading, selection and typing.
+import { showMessage } from "./dialogs.js";
+import { openLiveSocket, redirectToLogin } from "./live.js";
+import { Throttle } from "./live_logic.js";
 import { fetchPart } from "./part.js";
-import { mergeRows } from "./rows.js";
+import { mergeRows } from "./table_rows.js";
 import { showTimes } from "./times.js";
 import { startSelection, showSelection } from "./selection.js";
 
-const WAITING = "td.state .state-pending"; // rows whose reason may change though their state does not
-const pace = new Pace(lookAgain);
+const PENDING_ROWS = "td.state .state-pending"; // rows whose reason may change while their state does not
+const throttle = new Throttle(refreshList);
 
-function start() {
-  connect("/live/jobs", hear);
+function startJobList() {
+  openLiveSocket("/live/jobs", handleMessage);
   startSelection(document);
-  document.addEventListener("portal:refresh", () => pace.ask());
+  document.addEventListener("portal:refresh", () => throttle.request());
   document.addEventListener("click", (event) => {
-    if (event.target.closest("[data-look]")) pace.ask();
+    if (event.target.closest("[data-reload]")) throttle.request();
   });
   document.addEventListener("submit", (event) => {
     if (!event.target.matches("#stop-one, #stop-many")) return;
     event.preventDefault();
-    stop(event.target, event.submitter);
+    stopJobs(event.target, event.submitter);
   });
   startFilters();
 }
 
-// Sent from here, so that the list stays where it is; the answer says what came of it.
-async function stop(form, button) {
+// Submitted by script, so that the list keeps its position; the response contains the result.
+async function stopJobs(form, button) {
   const fields = new URLSearchParams(new FormData(form, button));
-  const answer = await fetch(form.action, { method: "POST", body: fields, headers: { "HX-Request": "true" } });
-  if (answer.headers.has("HX-Redirect")) return toLogin();
-  say(await answer.text());
-  pace.ask();
+  const response = await fetch(form.action, { method: "POST", body: fields, headers: { "HX-Request": "true" } });
+  if (response.headers.has("HX-Redirect")) return redirectToLogin();
+  showMessage(await response.text());
+  throttle.request();
 }
 
-// Anything that changed may belong on the newest page; on older ones only what is there already matters.
-function hear(message) {
+// On the newest page any change may matter; on older pages only changes of listed jobs do.
+function handleMessage(message) {
   const known = (message.jobs ?? []).some((id) => document.getElementById(id));
   const newest = !new URLSearchParams(location.search).has("cursor");
   const changed = message.all || known || (newest && message.jobs?.length);
-  if (changed || (message.waiting && document.querySelector(WAITING))) pace.ask();
+  if (changed || (message.waiting && document.querySelector(PENDING_ROWS))) throttle.request();
 }
 
-async function lookAgain() {
+async function refreshList() {
   const address = location.href;
   const html = await fetchPart(address);
-  if (html !== null && location.href === address) update(html);
+  if (html !== null && location.href === address) updateList(html);
 }
 
-const ROWS = /(<tbody data-rows>)([^]*)(<\/tbody>)/;
+const TABLE_BODY = /(<tbody data-rows>)([^]*)(<\/tbody>)/;
 
-// The rows are left out of what is parsed: most of them are there already.
-function update(html) {
+// The rows are removed before parsing: most of them have not changed.
+function updateList(html) {
   const fresh = document.createElement("template");
-  fresh.innerHTML = html.replace(ROWS, "$1$3");
+  fresh.innerHTML = html.replace(TABLE_BODY, "$1$3");
   const old = document.getElementById("results");
   const next = fresh.content.getElementById("results");
   const rows = old.querySelector("[data-rows]");
-  const found = html.match(ROWS);
+  const found = html.match(TABLE_BODY);
   if (rows && found) {
     mergeRows(rows, found[2]);
     rows.closest("table").className = next.querySelector("table").className;
     replacePager(old, next);
   } else if (rows || found) {
-    replaceAll(old, html);
+    replaceResults(old, html);
   }
   showSelection();
 }
 
-function replaceAll(old, html) {
+function replaceResults(old, html) {
   old.outerHTML = html;
   showTimes(document.getElementById("results"));
-  document.getElementById("filters").classList.remove("later");
+  document.getElementById("filters").classList.remove("no-jobs");
 }
 
 function replacePager(old, next) {
-  const [was, is] = [old, next].map((part) => part.querySelector(".pager"));
-  if (was?.innerHTML === is?.innerHTML) return;
-  was?.remove();
-  if (is) old.append(is);
+  const [before, after] = [old, next].map((part) => part.querySelector(".pager"));
+  if (before?.innerHTML === after?.innerHTML) return;
+  before?.remove();
+  if (after) old.append(after);
 }
 
 function startFilters() {
@@ -100,4 +100,4 @@ function showPicked(pick) {
   value.textContent = chosen.join(", ") || value.dataset.all;
 }
 
-start();
+startJobList();

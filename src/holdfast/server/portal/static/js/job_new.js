@@ -1,161 +1,161 @@
-// The page of a new job. The text of the file is the truth: the form shows it and changes it, the server judges it.
-import { bundled } from "./bundled.js";
-import { ask } from "./dialogs.js";
-import { JobCheck, Verdict, whatHinders } from "./job_check.js";
-import { completions } from "./job_complete.js";
+// The page of a new job. The file is the source of truth: the form shows and changes it, the server checks it.
+import { loadBundle } from "./bundles.js";
+import { askConfirmation } from "./dialogs.js";
+import { JobChecker, VerdictCard, checkConnection } from "./job_check.js";
+import { createCompletionSource } from "./job_completion.js";
 import { JobDocument } from "./job_document.js";
-import { plainEditor, richEditor } from "./job_editor.js";
+import { createPlainEditor, createRichEditor } from "./job_editor.js";
 import { startFiles } from "./job_files.js";
 import { JobForm } from "./job_form.js";
 import { fillSecrets, findSecrets, maskSecrets } from "./job_secrets.js";
 
-const DRAFT = "holdfast.new-job"; // in this tab's own storage, without secrets
+const DRAFT_KEY = "holdfast.new-job"; // in sessionStorage, without secrets
 const form = document.getElementById("new-job");
 const field = document.getElementById("text");
 const group = document.getElementById("f-group");
-const words = document.getElementById("words").dataset;
-const find = (selector) => document.querySelector(selector);
+const texts = document.getElementById("texts").dataset;
+const select = (selector) => document.querySelector(selector);
 
 class NewJobPage {
   constructor(lib) {
-    this.lib = lib; // null: without the bundle there is the text alone
+    this.lib = lib; // null without the bundle: text only, no form
     this.choices = JSON.parse(form.dataset.choices);
-    this.answer = null;
-    this.sent = false;
-    this.form = lib && new JobForm(form, { choices: this.choices, change: (edit) => this.changeByForm(edit) });
-    this.editor = lib ? richEditor(lib, field, document.getElementById("editor"), (text) => this.typed(text), completions(() => this.form.choices, () => this.document.ours || !this.document.readable)) : plainEditor(field, (text) => this.typed(text));
-    this.verdict = new Verdict(document.getElementById("verdict"), (line) => this.editor.goToLine(line));
-    this.check = new JobCheck({
-      read: () => ({ text: this.filled(new Map(this.secretNames().map((name) => [name, "filled in"]))), group: this.override() }),
-      show: (answer) => this.judged(answer),
-      fail: (kind) => this.hindered(kind),
-      busy: (on) => this.verdict.busy(on),
+    this.result = null;
+    this.isSubmitting = false;
+    this.form = lib && new JobForm(form, { choices: this.choices, applyEdit: (edit) => this.applyFormEdit(edit) });
+    this.editor = lib ? createRichEditor(lib, field, document.getElementById("editor"), (text) => this.onTyped(text), createCompletionSource(() => this.form.choices, () => this.document.isHoldfast || !this.document.isReadable)) : createPlainEditor(field, (text) => this.onTyped(text));
+    this.verdict = new VerdictCard(document.getElementById("verdict"), (line) => this.editor.goToLine(line));
+    this.checker = new JobChecker({
+      getFields: () => ({ text: this.getFilledText(new Map(this.listSecretNames().map((name) => [name, "filled in"]))), group: this.getGroupOverride() }),
+      onResult: (result) => this.showCheckResult(result),
+      onFailure: (kind) => this.showFailure(kind),
+      onBusy: (on) => this.verdict.setBusy(on),
     });
   }
 
   start() {
     for (const part of document.querySelectorAll("[data-needs-script]")) part.hidden = false;
     for (const part of document.querySelectorAll("[data-without-script]")) part.hidden = true;
-    if (this.lib) find("[data-editor-keys]").hidden = false;
+    if (this.lib) select("[data-editor-keys]").hidden = false;
     this.initial = form.dataset.refused === undefined ? this.editor.text : "";
-    this.restore();
-    if (this.lib) this.absorb();
-    this.textChanged(this.editor.text, 0);
-    this.listen();
+    this.restoreDraft();
+    if (this.lib) this.extractSecrets();
+    this.updateText(this.editor.text, 0);
+    this.addListeners();
   }
 
-  listen() {
-    group.addEventListener("change", () => this.groupChosen());
-    form.addEventListener("submit", (event) => this.submit(event));
+  addListeners() {
+    group.addEventListener("change", () => this.onGroupChange());
+    form.addEventListener("submit", (event) => this.onSubmit(event));
     window.addEventListener("beforeunload", (event) => {
-      if (!this.sent && this.editor.text !== this.initial) event.preventDefault();
+      if (!this.isSubmitting && this.editor.text !== this.initial) event.preventDefault();
     });
-    window.addEventListener("pageshow", () => this.returned());
-    document.addEventListener("click", (event) => this.clicked(event));
+    window.addEventListener("pageshow", () => this.onReturn());
+    document.addEventListener("click", (event) => this.onClick(event));
     startFiles({
-      most: Number(form.dataset.most),
-      take: (text) => this.replace(text),
-      fail: (text) => this.verdict.say(text),
-      text: () => ({ text: this.hidden() ?? this.editor.text, name: this.document?.readable ? String(this.document.values().name ?? "") : "", kind: this.document?.json ? "json" : "yaml" }),
+      maxSize: Number(form.dataset.maxSize),
+      onText: (text) => this.replaceText(text),
+      onError: (text) => this.verdict.showMessage(text),
+      getFile: () => ({ text: this.getMaskedText() ?? this.editor.text, name: this.document?.isReadable ? String(this.document.getValues().name ?? "") : "", kind: this.document?.json ? "json" : "yaml" }),
     });
   }
 
   // -- the file changed, or the form
 
-  typed(text) {
-    this.touched = true;
-    this.textChanged(text);
+  onTyped(text) {
+    this.isEdited = true;
+    this.updateText(text);
   }
 
-  textChanged(text, pause) {
-    const wasOurs = this.document?.ours;
+  updateText(text, pause) {
+    const wasHoldfast = this.document?.isHoldfast;
     if (this.lib) this.document = new JobDocument(this.lib.yaml, text);
-    if (wasOurs && this.document.readable && !this.document.ours) group.value = ""; // its own file says which
-    this.answer = null;
+    if (wasHoldfast && this.document.isReadable && !this.document.isHoldfast) group.value = ""; // a file in another format sets its own group
+    this.result = null;
     this.showForm();
-    this.keep();
-    this.check.ask(pause);
+    this.saveDraft();
+    this.checker.request(pause);
   }
 
-  changeByForm(edit) {
-    if (!this.document.ours) return;
+  applyFormEdit(edit) {
+    if (!this.document.isHoldfast) return;
     edit(this.document);
     this.editor.setText(this.document.text);
-    this.typed(this.editor.text);
+    this.onTyped(this.editor.text);
   }
 
-  // From a file, an example or another format: secrets that came along are hidden at once.
-  replace(text) {
-    this.touched = true;
+  // Loads a file, an example or a converted file, and masks its secrets.
+  replaceText(text) {
+    this.isEdited = true;
     this.form?.secrets.clear();
     this.editor.setText(text);
-    if (this.lib) this.absorb();
-    this.textChanged(this.editor.text, 0);
+    if (this.lib) this.extractSecrets();
+    this.updateText(this.editor.text, 0);
     this.editor.focus();
   }
 
   showForm() {
     if (!this.lib) return;
-    const mine = this.document;
-    const known = this.answer?.yaml && !mine.ours ? new JobDocument(this.lib.yaml, this.answer.yaml) : null;
-    const shown = mine.ours ? mine : known?.readable ? known : null;
-    if (shown || !mine.readable) this.form.show(this.lib.yaml, shown ?? this.last, mine.ours, this.editor.text);
-    if (shown) this.last = shown;
-    find("[data-note=long]").hidden = !mine.tooLong;
-    find("[data-note=unreadable]").hidden = mine.readable || mine.tooLong;
-    find("[data-note=foreign]").hidden = !mine.readable || mine.ours;
-    find("[data-do=convert]").disabled = !known;
-    if (mine.ours) this.showGroup(this.form.job.group);
-    if (mine.tooLong) this.form.box.hidden = true;
+    const file = this.document;
+    const converted = this.result?.yaml && !file.isHoldfast ? new JobDocument(this.lib.yaml, this.result.yaml) : null;
+    const shown = file.isHoldfast ? file : converted?.isReadable ? converted : null;
+    if (shown || !file.isReadable) this.form.showDocument(this.lib.yaml, shown ?? this.lastShown, file.isHoldfast, this.editor.text);
+    if (shown) this.lastShown = shown;
+    select("[data-note=long]").hidden = !file.isTooLong;
+    select("[data-note=unreadable]").hidden = file.isReadable || file.isTooLong;
+    select("[data-note=foreign]").hidden = !file.isReadable || file.isHoldfast;
+    select("[data-do=convert]").disabled = !converted;
+    if (file.isHoldfast) this.showGroup(this.form.job.group);
+    if (file.isTooLong) this.form.box.hidden = true;
   }
 
-  // -- what the server says
+  // -- results of the server
 
-  judged(answer) {
-    this.answer = answer;
-    this.hopeless = answer.verdict === "never" ? this.editor.text : null; // leaving a field asks again for the same text
-    this.verdict.show(answer);
-    this.editor.showProblems(answer.problems);
-    this.showDialect(answer.dialect);
+  showCheckResult(result) {
+    this.result = result;
+    this.neverRunsText = result.verdict === "never" ? this.editor.text : null; // a blur event checks the same text again
+    this.verdict.showResult(result);
+    this.editor.showProblems(result.problems);
+    this.showDialect(result.dialect);
     if (!this.lib) return;
-    if (!this.document.ours) this.showForm();
-    this.form.showProblems(answer.problems);
-    this.panelFor(this.document.ours ? this.form.job.group : this.override() || this.last?.at(["group"]) || "");
+    if (!this.document.isHoldfast) this.showForm();
+    this.form.showProblems(result.problems);
+    this.loadGroupPanel(this.document.isHoldfast ? this.form.job.group : this.getGroupOverride() || this.lastShown?.get(["group"]) || "");
   }
 
   showDialect(dialect) {
-    const tag = find("[data-dialect]");
+    const tag = select("[data-dialect]");
     tag.hidden = !dialect || dialect === "holdfast";
-    tag.textContent = words[dialect.replace(/-(.)/g, (_, letter) => letter.toUpperCase())] ?? dialect;
+    tag.textContent = texts[dialect.replace(/-(.)/g, (_, letter) => letter.toUpperCase())] ?? dialect;
   }
 
-  // -- the group: written into our own files; for others, sent beside them
+  // -- the group: part of a Holdfast file; sent separately with other formats
 
-  override() {
-    return this.document?.ours ? "" : group.value;
+  getGroupOverride() {
+    return this.document?.isHoldfast ? "" : group.value;
   }
 
   showGroup(name) {
-    const known = [...group.options].some((option) => option.value === name);
-    if (document.activeElement !== group) group.value = known ? name : "";
+    const isListed = [...group.options].some((option) => option.value === name);
+    if (document.activeElement !== group) group.value = isListed ? name : "";
   }
 
-  groupChosen() {
-    if (this.document?.ours) this.changeByForm((document) => document.set(["group"], group.value));
-    else this.check.ask(0);
-    this.panelFor(group.value);
+  onGroupChange() {
+    if (this.document?.isHoldfast) this.applyFormEdit((document) => document.set(["group"], group.value));
+    else this.checker.request(0);
+    this.loadGroupPanel(group.value);
   }
 
-  async panelFor(name) {
-    const wanted = name || form.dataset.usual;
-    if (!wanted || wanted === this.form?.choices.group || wanted === this.asked) return;
-    this.asked = wanted;
+  async loadGroupPanel(name) {
+    const wanted = name || form.dataset.defaultGroup;
+    if (!wanted || wanted === this.form?.choices.group || wanted === this.requestedGroup) return;
+    this.requestedGroup = wanted;
     const response = await fetch(`/jobs/new/choices?group=${encodeURIComponent(wanted)}`).catch(() => null);
     const isJson = response?.headers.get("content-type")?.startsWith("application/json");
-    if (!response?.ok || !isJson || this.asked !== wanted) return;
+    if (!response?.ok || !isJson || this.requestedGroup !== wanted) return;
     const { panel, ...choices } = await response.json();
     if (!choices.group) return;
-    document.getElementById("group-panel").innerHTML = panel; // ours, and escaped by the server
+    document.getElementById("group-panel").innerHTML = panel; // from the server, which escapes it
     if (!this.form) return;
     this.form.choices = choices;
     this.showForm();
@@ -163,126 +163,126 @@ class NewJobPage {
 
   // -- secrets
 
-  secretNames() {
+  listSecretNames() {
     return this.form ? [...this.form.secrets.keys()].filter((name) => this.form.secrets.get(name)) : [];
   }
 
-  filled(values = this.form?.secrets) {
+  getFilledText(values = this.form?.secrets) {
     return this.lib ? fillSecrets(this.lib.yaml, this.editor.text, values) : this.editor.text;
   }
 
-  hidden() {
+  getMaskedText() {
     return this.lib ? maskSecrets(this.lib.yaml, this.editor.text) : null;
   }
 
-  absorb() {
+  extractSecrets() {
     const found = findSecrets(this.lib.yaml, this.editor.text) ?? [];
     for (const secret of found) if (!secret.masked && secret.value) this.form.secrets.set(secret.name, secret.value);
-    const hidden = this.hidden();
+    const hidden = this.getMaskedText();
     if (hidden !== null) this.editor.setText(hidden);
   }
 
   // -- drafts
 
-  keep() {
-    if (!this.touched) return;
-    const text = this.document?.ours && this.editor.text !== this.initial ? this.hidden() : null;
+  saveDraft() {
+    if (!this.isEdited) return;
+    const text = this.document?.isHoldfast && this.editor.text !== this.initial ? this.getMaskedText() : null;
     try {
-      if (text) sessionStorage.setItem(DRAFT, text);
-      else sessionStorage.removeItem(DRAFT);
+      if (text) sessionStorage.setItem(DRAFT_KEY, text);
+      else sessionStorage.removeItem(DRAFT_KEY);
     } catch {
-      // A browser that keeps nothing: then nothing is kept.
+      // Storage is disabled: no drafts.
     }
   }
 
-  restore() {
-    let kept = null;
+  restoreDraft() {
+    let draft = null;
     try {
-      kept = sessionStorage.getItem(DRAFT);
+      draft = sessionStorage.getItem(DRAFT_KEY);
     } catch {
       return;
     }
-    if (!kept || form.dataset.fresh === undefined || kept === this.initial) return;
+    if (!draft || form.dataset.fresh === undefined || draft === this.initial) return;
     document.getElementById("kept-note").hidden = false;
-    this.editor.setText(kept);
+    this.editor.setText(draft);
   }
 
   // -- buttons
 
-  async clicked(event) {
+  async onClick(event) {
     const button = event.target.closest("button");
     if (!button) return;
     if (button.dataset.example !== undefined) {
       button.closest("details").open = false;
       const untouched = this.editor.text === this.initial || this.fromExample === this.editor.text;
-      if (!untouched && !(await ask(words.replace))) return;
-      this.replace(button.querySelector("template").content.textContent);
+      if (!untouched && !(await askConfirmation(texts.replace))) return;
+      this.replaceText(button.querySelector("template").content.textContent);
       this.fromExample = this.editor.text;
     } else if (button.dataset.do === "convert") {
-      this.convert();
+      this.convertFile();
     } else if (button.dataset.do === "start-afresh") {
       document.getElementById("kept-note").hidden = true;
-      this.replace(this.initial);
+      this.replaceText(this.initial);
     }
   }
 
-  // What the other format says beyond a job stays behind, but for storages, which jobs of ours know, too.
-  convert() {
-    this.absorb();
-    const converted = new JobDocument(this.lib.yaml, this.answer.yaml);
+  // Drops everything specific to the other format except storages, which Holdfast supports, too.
+  convertFile() {
+    this.extractSecrets();
+    const converted = new JobDocument(this.lib.yaml, this.result.yaml);
     converted.remove(["extras", "primehub"]);
-    for (const key of Object.keys(converted.at(["extras", "openpai"]) ?? {})) if (key !== "storages") converted.remove(["extras", "openpai", key]);
+    for (const key of Object.keys(converted.get(["extras", "openpai"]) ?? {})) if (key !== "storages") converted.remove(["extras", "openpai", key]);
     this.editor.setText(converted.text);
-    this.textChanged(this.editor.text, 0);
+    this.updateText(this.editor.text, 0);
   }
 
-  // Sent only where it can arrive; with its secrets, which the field is given for that moment.
-  submit(event) {
-    if (this.cleared) return this.send();
+  // Submits only if the server is reachable. The field contains the secrets only while it is submitted.
+  onSubmit(event) {
+    if (this.canSubmit) return this.prepareSubmit();
     event.preventDefault();
-    if (this.sent) return;
-    const missing = this.lib && !event.submitter?.matches("[data-schedule]") ? this.form.unfilled(this.lib.yaml, this.editor.text) : [];
-    if (missing.length) return this.askFor(missing);
-    this.sent = true;
-    this.meant(event.submitter).then(async (meant) => {
-      const kind = meant && (await whatHinders());
-      this.sent = false;
-      if (!meant) return;
-      if (kind) return this.hindered(kind);
-      this.cleared = true;
+    if (this.isSubmitting) return;
+    const missing = this.lib && !event.submitter?.matches("[data-schedule]") ? this.form.listUnfilledSecrets(this.lib.yaml, this.editor.text) : [];
+    if (missing.length) return this.requestSecrets(missing);
+    this.isSubmitting = true;
+    this.confirmNeverRuns(event.submitter).then(async (confirmed) => {
+      const kind = confirmed && (await checkConnection());
+      this.isSubmitting = false;
+      if (!confirmed) return;
+      if (kind) return this.showFailure(kind);
+      this.canSubmit = true;
       form.requestSubmit(event.submitter);
-      this.cleared = false;
+      this.canSubmit = false;
     });
   }
 
-  // What can never run here is submitted only by who wants just that.
-  async meant(button) {
-    return this.hopeless !== this.editor.text || Boolean(button?.matches("[data-schedule]")) || ask(words.never);
+  // Asks for confirmation if the job can never run here.
+  async confirmNeverRuns(button) {
+    return this.neverRunsText !== this.editor.text || Boolean(button?.matches("[data-schedule]")) || askConfirmation(texts.never);
   }
 
-  send() {
-    field.value = this.filled();
-    if (this.document?.ours) group.value = "";
-    this.sent = true;
+  prepareSubmit() {
+    field.value = this.getFilledText();
+    if (this.document?.isHoldfast) group.value = "";
+    this.isSubmitting = true;
     this.initial = this.editor.text;
-    this.keep();
+    this.saveDraft();
   }
 
-  askFor(missing) {
-    this.verdict.say(words.unfilled.replace("{names}", missing.join(", ")));
+  requestSecrets(missing) {
+    this.verdict.showMessage(texts.unfilled.replace("{names}", missing.join(", ")));
     (this.form.box.querySelector(".secret-row.unfilled [data-pair=value]") ?? field).focus();
   }
 
-  hindered(kind) {
-    this.verdict.say(kind === "logged-out" ? words.loggedOut : words.unreachable);
+  showFailure(kind) {
+    this.verdict.showMessage(kind === "logged-out" ? texts.loggedOut : texts.unreachable);
   }
 
-  // Back from another page: the browser may have kept this one as it was.
-  returned() {
-    this.sent = false;
+  // Resets the page after back navigation: the browser may have restored it from its cache.
+  onReturn() {
+    this.isSubmitting = false;
     if (this.lib) field.value = this.editor.text;
   }
 }
 
-const lib = await bundled("editor");
+const lib = await loadBundle("editor");
 new NewJobPage(lib).start();

@@ -1,25 +1,25 @@
-// Secrets in the text of a job file, of whichever dialect: where they stand, hidden, and filled in again.
-// Changes are made in place, so that every other character and every line stays where it was. No DOM here.
+// Finds, masks and fills in secrets in the text of a job file of any format. Changes only their values, so that all other
+// characters and line numbers are preserved. Independent of the DOM.
 
 export const MASK = "******";
 
-// -> [{name, path, value, masked, start, end, block}] of every value below `secrets`; null when the text cannot be read.
+// Returns [{name, path, value, masked, start, end, block}] for all values below `secrets`; null if the text cannot be parsed.
 export function findSecrets(yaml, text) {
   const found = [];
   const document = yaml.parseDocument(text, { schema: "failsafe", uniqueKeys: false, logLevel: "silent" });
   if (document.errors.length) return null;
   const top = yaml.isMap(document.contents) ? document.contents.items : [];
   for (const pair of top) {
-    if (pair.key?.value === "secrets") gather(yaml, pair.value, [], found);
+    if (pair.key?.value === "secrets") collectSecrets(yaml, pair.value, [], found);
   }
   return found;
 }
 
-function gather(yaml, node, path, found) {
+function collectSecrets(yaml, node, path, found) {
   if (yaml.isMap(node)) {
-    for (const pair of node.items) gather(yaml, pair.value, [...path, String(pair.key?.value ?? "")], found);
+    for (const pair of node.items) collectSecrets(yaml, pair.value, [...path, String(pair.key?.value ?? "")], found);
   } else if (yaml.isSeq(node)) {
-    node.items.forEach((item, index) => gather(yaml, item, [...path, String(index)], found));
+    node.items.forEach((item, index) => collectSecrets(yaml, item, [...path, String(index)], found));
   } else if (yaml.isScalar(node) && node.range && path.length) {
     const value = String(node.value ?? "");
     const block = String(node.type ?? "").startsWith("BLOCK");
@@ -27,27 +27,27 @@ function gather(yaml, node, path, found) {
   }
 }
 
-// The text with each masked secret that `values` (a Map by name) knows written out.
+// Returns the text with each masked secret in `values` (a Map by name) filled in.
 export function fillSecrets(yaml, text, values) {
   const found = findSecrets(yaml, text) ?? [];
-  return replace(text, found.filter((secret) => secret.masked && values.get(secret.name)), (secret) => quote(values.get(secret.name)));
+  return replaceRanges(text, found.filter((secret) => secret.masked && values.get(secret.name)), (secret) => quoteValue(values.get(secret.name)));
 }
 
-// The text with every secret hidden; null when it cannot be read, so that nobody keeps it by mistake.
+// Returns the text with all secrets masked; null if it cannot be parsed, so that it is not stored.
 export function maskSecrets(yaml, text) {
   const found = findSecrets(yaml, text);
-  return found && replace(text, found.filter((secret) => !secret.masked && secret.value !== ""), () => quote(MASK));
+  return found && replaceRanges(text, found.filter((secret) => !secret.masked && secret.value !== ""), () => quoteValue(MASK));
 }
 
-function replace(text, places, written) {
+function replaceRanges(text, ranges, format) {
   let result = text;
-  for (const place of [...places].sort((one, other) => other.start - one.start)) {
-    result = result.slice(0, place.start) + written(place) + (place.block ? "\n" : "") + result.slice(place.end);
+  for (const range of [...ranges].sort((one, other) => other.start - one.start)) {
+    result = result.slice(0, range.start) + format(range) + (range.block ? "\n" : "") + result.slice(range.end);
   }
   return result;
 }
 
-// A text of JSON is one of YAML, too. Half of a pair, which no file can hold, is left out.
-function quote(value) {
+// JSON strings are valid YAML. Lone surrogates, which a file cannot contain, are replaced.
+function quoteValue(value) {
   return JSON.stringify(String(value).toWellFormed?.() ?? String(value));
 }

@@ -1,126 +1,126 @@
-// A line to the server by which it tells what changed. It is opened again whenever it breaks, and goes on where it
-// stopped; while nobody looks at the page, what comes is kept for later.
-import { showCalls } from "./calls.js";
-import { Backoff, merge } from "./live_logic.js";
+// A WebSocket on which the server announces changes. It reconnects after failures and continues after the last message
+// it received. While the page is hidden, messages are deferred.
+import { showAttention } from "./attention.js";
+import { Backoff, mergeMessages } from "./live_logic.js";
 
-const LOOK = 15000; // ms; a computer that slept wakes up with lines that lead nowhere
-const SLEPT = 60000;
+const CHECK_INTERVAL = 15000; // ms; after a sleep of the computer, the socket may be dead without an event
+const SLEEP_TIMEOUT = 60000; // ms between two checks after which the computer is assumed to have slept
 const LOGGED_OUT = 4401;
-const ANOTHER = 1500; // ms; a new password ends this login, and brings another with the answer that is on its way
+const RELOGIN_INTERVAL = 1500; // ms; a password change ends this session and starts another with a response still on its way
 
 /**
- * connect("/live/jobs", (message) => …): onMessage gets {jobs: [ids]} or {all: true}, either with waiting: true where
- * why jobs wait may have changed. Returns what close() ends.
+ * openLiveSocket("/live/jobs", (message) => …): onMessage gets {jobs: [ids]} or {all: true}, either with waiting: true if
+ * the reasons for waiting may have changed. Returns an object with close().
  */
-export function connect(path, onMessage) {
-  lines += 1;
-  const line = new Line(path, onMessage);
-  line.open();
-  return line;
+export function openLiveSocket(path, onMessage) {
+  socketCount += 1;
+  const socket = new LiveSocket(path, onMessage);
+  socket.open();
+  return socket;
 }
 
-let lines = 0;
+let socketCount = 0;
 
-/** Pages that follow nothing are told, too, when a job of the reader's own calls for them. */
-export function listenForCalls() {
-  if (!lines && document.body.dataset.user) connect("/live/jobs?job=none", () => {}).quiet = true;
+/** Receive attention notifications on pages without a live socket of their own. */
+export function subscribeToAttention() {
+  if (!socketCount && document.body.dataset.user) openLiveSocket("/live/jobs?job=none", () => {}).silent = true;
 }
 
-class Line {
+class LiveSocket {
   constructor(path, onMessage) {
     this.path = path;
     this.onMessage = onMessage;
     this.mark = document.body.dataset.mark ?? "";
     this.backoff = new Backoff();
-    this.held = null; // came while nobody looked
-    this.ended = false;
-    this.quiet = false; // without the sign in the bar
-    this.refused = false; // the last time, for want of a login
-    this.looked = Date.now();
-    this.listen();
+    this.deferred = null; // messages received while the page was hidden
+    this.closed = false;
+    this.silent = false; // without the indicator in the bar
+    this.loggedOut = false; // whether the server refused the last connection for lack of a login
+    this.checkedAt = Date.now();
+    this.addListeners();
   }
 
-  listen() {
-    this.timer = setInterval(() => this.look(), LOOK);
-    this.onLook = () => this.look();
-    document.addEventListener("visibilitychange", this.onLook);
-    window.addEventListener("online", this.onLook);
-    window.addEventListener("pageshow", this.onLook);
+  addListeners() {
+    this.checkTimer = setInterval(() => this.checkSocket(), CHECK_INTERVAL);
+    this.onCheck = () => this.checkSocket();
+    document.addEventListener("visibilitychange", this.onCheck);
+    window.addEventListener("online", this.onCheck);
+    window.addEventListener("pageshow", this.onCheck);
     window.addEventListener("pagehide", () => this.socket?.close());
   }
 
   open() {
-    clearTimeout(this.waiting);
-    this.waiting = 0;
+    clearTimeout(this.retryTimer);
+    this.retryTimer = 0;
     const address = new URL(this.path, location.href);
     address.protocol = location.protocol.replace("http", "ws");
     if (this.mark) address.searchParams.set("since", this.mark);
     const socket = new WebSocket(address);
     this.socket = socket;
-    socket.onopen = () => this.opened(socket);
-    socket.onmessage = (event) => this.hear(JSON.parse(event.data));
-    socket.onclose = (event) => this.closed(socket, event.code);
+    socket.onopen = () => this.handleOpen(socket);
+    socket.onmessage = (event) => this.handleMessage(JSON.parse(event.data));
+    socket.onclose = (event) => this.handleClose(socket, event.code);
   }
 
-  opened(socket) {
+  handleOpen(socket) {
     if (socket !== this.socket) return;
     this.backoff.reset();
-    if (!this.quiet) show(true);
+    if (!this.silent) showConnection(true);
   }
 
-  hear(message) {
+  handleMessage(message) {
     this.mark = message.mark ?? this.mark;
-    if (message.calls) showCalls(message.calls);
-    if (document.hidden) this.held = merge(this.held, message);
+    if (message.attention) showAttention(message.attention);
+    if (document.hidden) this.deferred = mergeMessages(this.deferred, message);
     else this.onMessage(message);
   }
 
-  closed(socket, code) {
-    if (socket !== this.socket || this.ended) return;
+  handleClose(socket, code) {
+    if (socket !== this.socket || this.closed) return;
     this.socket = null;
-    if (!this.quiet) show(false);
-    if (code === LOGGED_OUT && this.refused) return toLogin();
-    this.refused = code === LOGGED_OUT;
-    this.waiting = setTimeout(() => this.open(), this.refused ? ANOTHER : this.backoff.next());
+    if (!this.silent) showConnection(false);
+    if (code === LOGGED_OUT && this.loggedOut) return redirectToLogin();
+    this.loggedOut = code === LOGGED_OUT;
+    this.retryTimer = setTimeout(() => this.open(), this.loggedOut ? RELOGIN_INTERVAL : this.backoff.nextInterval());
   }
 
-  // The page is looked at again, the network is back, or time jumped.
-  look() {
-    const slept = Date.now() - this.looked > SLEPT;
-    this.looked = Date.now();
-    if (document.hidden || this.ended) return;
-    if (slept) this.drop();
-    if (!this.socket && !this.refused) this.open();
-    if (this.held) {
-      const held = this.held;
-      this.held = null;
-      this.onMessage(held);
+  // Runs regularly, when the page becomes visible, and when the network is back.
+  checkSocket() {
+    const slept = Date.now() - this.checkedAt > SLEEP_TIMEOUT;
+    this.checkedAt = Date.now();
+    if (document.hidden || this.closed) return;
+    if (slept) this.dropSocket();
+    if (!this.socket && !this.loggedOut) this.open();
+    if (this.deferred) {
+      const deferred = this.deferred;
+      this.deferred = null;
+      this.onMessage(deferred);
     }
   }
 
-  drop() {
+  dropSocket() {
     const old = this.socket;
     this.socket = null;
     old?.close();
   }
 
   close() {
-    this.ended = true;
-    clearInterval(this.timer);
-    clearTimeout(this.waiting);
-    document.removeEventListener("visibilitychange", this.onLook);
-    this.drop();
+    this.closed = true;
+    clearInterval(this.checkTimer);
+    clearTimeout(this.retryTimer);
+    document.removeEventListener("visibilitychange", this.onCheck);
+    this.dropSocket();
   }
 }
 
-export function toLogin() {
+export function redirectToLogin() {
   location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
 }
 
-// The sign in the bar, if there is one.
-function show(on) {
-  const sign = document.getElementById("live");
-  if (!sign) return;
-  sign.hidden = false;
-  sign.dataset.live = on ? "on" : "off";
+// Updates the connection indicator in the bar, if the page has one.
+function showConnection(on) {
+  const indicator = document.getElementById("live");
+  if (!indicator) return;
+  indicator.hidden = false;
+  indicator.dataset.live = on ? "on" : "off";
 }

@@ -1,28 +1,28 @@
-// What a live line decides, without the line: how long to wait, and how messages add up.
+// Retry intervals, merging of messages and throttling for live pages. Independent of the WebSocket.
 
-const FIRST = 500; // ms
-const LONGEST = 30000;
+const FIRST_INTERVAL = 500; // ms
+const MAX_INTERVAL = 30000; // ms
 
-/** Waits that double, each shortened by chance, so that many pages do not come back in the same moment. */
+/** Retry intervals that double, each shortened at random, so that many pages do not reconnect at the same moment. */
 export class Backoff {
-  constructor(chance = Math.random) {
-    this.chance = chance;
+  constructor(random = Math.random) {
+    this.random = random;
     this.reset();
   }
 
   reset() {
-    this.wait = FIRST;
+    this.interval = FIRST_INTERVAL;
   }
 
-  next() {
-    const wait = this.wait;
-    this.wait = Math.min(LONGEST, wait * 2);
-    return wait * (0.5 + this.chance() / 2);
+  nextInterval() {
+    const interval = this.interval;
+    this.interval = Math.min(MAX_INTERVAL, interval * 2);
+    return interval * (0.5 + this.random() / 2);
   }
 }
 
-/** Two messages as one. */
-export function merge(one, other) {
+/** Merge two messages into one. */
+export function mergeMessages(one, other) {
   if (!one) return other;
   if (one.all || other.all) return { all: true };
   const waiting = Boolean(one.waiting || other.waiting);
@@ -30,38 +30,38 @@ export function merge(one, other) {
 }
 
 /**
- * Runs `work` soon after it was asked for, however often that was, one run at a time. Between two of them lies at least
- * `least` ms, and more where the work itself is slow: `work` may return a promise.
+ * Runs `work` soon after a request, one run at a time; requests before a run starts are combined. Runs start at least
+ * `minInterval` ms apart, and after slow work the pause is `loadFactor` times its duration. `work` may return a promise.
  */
-export class Pace {
-  constructor(work, { least = 1000, share = 5, now = () => performance.now(), later = (work, wait) => setTimeout(work, wait) } = {}) {
-    Object.assign(this, { work, least, share, now, later });
-    this.free = 0; // when the next may begin
-    this.asked = false;
+export class Throttle {
+  constructor(work, { minInterval = 1000, loadFactor = 5, now = () => performance.now(), setTimer = (work, interval) => setTimeout(work, interval) } = {}) {
+    Object.assign(this, { work, minInterval, loadFactor, now, setTimer });
+    this.nextStart = 0; // when the next run may start
+    this.requested = false;
     this.busy = false;
   }
 
-  ask() {
-    if (this.asked) return;
-    this.asked = true;
-    if (!this.busy) this.plan();
+  request() {
+    if (this.requested) return;
+    this.requested = true;
+    if (!this.busy) this.schedule();
   }
 
-  plan() {
-    this.later(() => this.run(), Math.max(0, this.free - this.now()));
+  schedule() {
+    this.setTimer(() => this.runWork(), Math.max(0, this.nextStart - this.now()));
   }
 
-  async run() {
-    this.asked = false;
+  async runWork() {
+    this.requested = false;
     this.busy = true;
-    const began = this.now();
+    const started = this.now();
     try {
       await this.work();
     } finally {
       const ended = this.now();
-      this.free = Math.max(began + this.least, ended + this.share * (ended - began));
+      this.nextStart = Math.max(started + this.minInterval, ended + this.loadFactor * (ended - started));
       this.busy = false;
-      if (this.asked) this.plan();
+      if (this.requested) this.schedule();
     }
   }
 }

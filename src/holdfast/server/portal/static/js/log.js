@@ -1,22 +1,22 @@
-// Makes the log view of a page live (log_view.js), and keeps how somebody likes to read logs.
+// Starts the log views of a page (log_view.js) and stores the user's display preferences.
 import { LogView } from "./log_view.js";
 
 const PREFERENCES = { wrap: true, times: false };
 
-for (const section of document.querySelectorAll("[data-log]")) start(section);
+for (const section of document.querySelectorAll("[data-log]")) startLog(section);
 
-function start(section) {
-  sendChoices(section);
-  if (section.dataset.nothing !== undefined) return;
+function startLog(section) {
+  submitOnChange(section);
+  if (section.dataset.empty !== undefined) return;
   const view = new LogView(section);
   section.classList.add("scripted");
   for (const element of section.querySelectorAll("[data-with-script]")) element.hidden = false;
-  for (const name of Object.keys(PREFERENCES)) offer(section, view, name);
-  view.begin();
+  for (const name of Object.keys(PREFERENCES)) bindPreference(section, view, name);
+  view.start();
 }
 
-// Task, attempt and try: shown as soon as chosen. Another attempt has tries of its own.
-function sendChoices(section) {
+// Submits the choice of task, attempt and try on change. Another task or attempt has its own tries.
+function submitOnChange(section) {
   const form = section.querySelector("[data-choices]");
   if (!form) return;
   form.querySelector("[data-without-script]").hidden = form.elements.task.tagName === "SELECT";
@@ -27,35 +27,35 @@ function sendChoices(section) {
   });
 }
 
-function offer(section, view, name) {
+function bindPreference(section, view, name) {
   const box = section.querySelector(`[data-prefer=${name}]`);
-  box.checked = recall(name);
-  const use = () => prefer(view, name, box.checked);
+  box.checked = loadPreference(name);
+  const apply = () => applyPreference(view, name, box.checked);
   box.addEventListener("change", () => {
-    keep(name, box.checked);
-    use();
+    savePreference(name, box.checked);
+    apply();
   });
-  use();
+  apply();
 }
 
-function prefer(view, name, on) {
-  view.window.keepingPlace(() => view.scroller.classList.toggle(name, on));
-  if (name === "times") view.times.switch(on);
+function applyPreference(view, name, on) {
+  view.window.preserveScroll(() => view.scroller.classList.toggle(name, on));
+  if (name === "times") view.times.setEnabled(on);
 }
 
-function recall(name) {
+function loadPreference(name) {
   try {
-    const kept = localStorage.getItem(`log.${name}`);
-    return kept === null ? PREFERENCES[name] : kept === "yes";
+    const stored = localStorage.getItem(`log.${name}`);
+    return stored === null ? PREFERENCES[name] : stored === "yes";
   } catch {
-    return PREFERENCES[name]; // a browser may keep nothing
+    return PREFERENCES[name]; // storage is disabled
   }
 }
 
-function keep(name, on) {
+function savePreference(name, on) {
   try {
     localStorage.setItem(`log.${name}`, on ? "yes" : "no");
   } catch {
-    // It is used until the page is left.
+    // Storage is disabled: the preference lasts until the page is closed.
   }
 }

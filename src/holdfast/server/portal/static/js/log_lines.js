@@ -1,93 +1,94 @@
-// Bytes of a log, in pieces as they come -> rows, each with the offsets it stands for. Holds little, whatever comes: a
-// line without end is folded into several rows, and of a progress bar that has rewritten its line for hours the last
-// state is kept. Pure.
+// Splits the bytes of a log into rows with their offsets, as they arrive. Memory is bounded: a long line is folded into
+// several rows, and of a progress bar that rewrites its line only the last state is kept.
 
-export const FOLD = 16 * 1024; // bytes of a row
+export const MAX_ROW_SIZE = 16 * 1024; // bytes
 const LF = 10;
 const CR = 13;
 const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 
-export class Lines {
-  #held = new Uint8Array(0); // of the line that is not complete
-  #start; // where that line began
+export class LineSplitter {
+  #partial = new Uint8Array(0); // bytes of the incomplete line
+  #start; // offset of the incomplete line
 
-  /** `offset`: where in the log the first piece begins. */
+  /** `offset`: offset of the first byte in the log. */
   constructor(offset) {
     this.#start = offset;
-    this.offset = offset; // what is before it was taken
+    this.offset = offset; // offset after the last byte added
   }
 
-  /** The rows that are complete now: [{ start, end, text, goesOn }]. */
-  take(bytes) {
+  /** Add bytes and return the rows that are now complete: [{ start, end, text, isContinued }]. */
+  addBytes(bytes) {
     this.offset += bytes.length;
-    const data = joined(this.#held, bytes);
+    const data = concatBytes(this.#partial, bytes);
     const rows = [];
     let at = 0;
-    for (let end = data.indexOf(LF, this.#held.length); end >= 0; end = data.indexOf(LF, at)) {
-      this.#add(rows, data.subarray(at, end), end + 1 - at);
+    for (let end = data.indexOf(LF, this.#partial.length); end >= 0; end = data.indexOf(LF, at)) {
+      this.#addLine(rows, data.subarray(at, end), end + 1 - at);
       at = end + 1;
     }
-    this.#held = data.slice(at);
-    if (this.#held.length > FOLD) this.#shorten(rows);
+    this.#partial = data.slice(at);
+    if (this.#partial.length > MAX_ROW_SIZE) this.#shortenPartial(rows);
     return rows;
   }
 
-  /** The line that is not complete, as it looks now; null when there is none. */
+  /** The incomplete line as a row; null if there is none. */
   get pending() {
-    return this.offset > this.#start ? row(this.#start, this.offset, this.#held) : null;
+    return this.offset > this.#start ? decodeRow(this.#start, this.offset, this.#partial) : null;
   }
 
-  /** No more comes: what is left, as a row. */
+  /** End the log and return the remaining rows. */
   finish() {
     const last = this.pending;
     this.#start = this.offset;
-    this.#held = new Uint8Array(0);
+    this.#partial = new Uint8Array(0);
     return last ? [last] : [];
   }
 
-  // `size`: with its line feed, and counted from where what is held begins.
-  #add(rows, line, size) {
+  // `size`: length with the line feed, counted from the start of the kept bytes.
+  #addLine(rows, line, size) {
     const end = this.#start + this.#dropped + size;
-    let rest = line.length > FOLD ? lastState(line) ?? line : line;
-    while (rest.length > FOLD) rest = this.#fold(rows, rest);
-    rows.push(row(this.#start, end, rest));
+    let rest = line.length > MAX_ROW_SIZE ? getLastState(line) ?? line : line;
+    while (rest.length > MAX_ROW_SIZE) rest = this.#foldRow(rows, rest);
+    rows.push(decodeRow(this.#start, end, rest));
     this.#start = end;
     this.#dropped = 0;
   }
 
-  #dropped = 0; // bytes of the line that is not complete, written over since
+  #dropped = 0; // overwritten bytes of the incomplete line that are not kept
 
-  #shorten(rows) {
-    const kept = lastState(this.#held);
+  #shortenPartial(rows) {
+    const kept = getLastState(this.#partial);
     if (kept) {
-      this.#dropped += this.#held.length - kept.length;
-      this.#held = kept.slice();
+      this.#dropped += this.#partial.length - kept.length;
+      this.#partial = kept.slice();
       return;
     }
-    let rest = this.#held;
-    while (rest.length > FOLD) rest = this.#fold(rows, rest);
-    this.#held = rest.slice();
+    let rest = this.#partial;
+    while (rest.length > MAX_ROW_SIZE) rest = this.#foldRow(rows, rest);
+    this.#partial = rest.slice();
   }
 
-  #fold(rows, line) {
-    const cut = wholeCharacters(line, FOLD);
+  #foldRow(rows, line) {
+    const cut = findCharacterBoundary(line, MAX_ROW_SIZE);
     const end = this.#start + this.#dropped + cut;
     this.#dropped = 0;
-    rows.push({ ...row(this.#start, end, line.subarray(0, cut)), goesOn: true });
+    rows.push({ ...decodeRow(this.#start, end, line.subarray(0, cut)), isContinued: true });
     this.#start = end;
     return line.subarray(cut);
   }
 }
 
-/** Where a line begins in bytes cut from the middle of a log: after a line feed, else where a line is rewritten, else at a
- * character. */
-export function firstBreak(bytes) {
+/**
+ * Return where the first line begins in bytes from the middle of a log: after a line feed, else after a carriage
+ * return, else at a character boundary.
+ */
+export function findLineStart(bytes) {
   for (const mark of [LF, CR]) {
     const at = bytes.indexOf(mark) + 1;
     if (at > 0 && at < bytes.length) return at;
   }
   let at = 0;
-  while (at < 3 && at < bytes.length && isWithin(bytes[at])) at++;
+  while (at < 3 && at < bytes.length && isContinuationByte(bytes[at])) at++;
   return at;
 }
 
@@ -97,29 +98,31 @@ export function countLines(bytes) {
   return count;
 }
 
-function row(start, end, bytes) {
-  return { start, end, text: decoder.decode(bytes), goesOn: false };
+function decodeRow(start, end, bytes) {
+  return { start, end, text: decoder.decode(bytes), isContinued: false };
 }
 
-/** What is left of a line that was written over: what follows its last carriage return. Null where that is too long for a
- * row, or where there is none. */
-function lastState(line) {
+/**
+ * Return the visible rest of an overwritten line: what follows its last carriage return. Null if that is too long for a
+ * row, or if there is no carriage return.
+ */
+function getLastState(line) {
   const from = line.lastIndexOf(CR, line.length - 2) + 1;
-  return from > 0 && line.length - from <= FOLD ? line.subarray(from) : null;
+  return from > 0 && line.length - from <= MAX_ROW_SIZE ? line.subarray(from) : null;
 }
 
-function wholeCharacters(bytes, count) {
+function findCharacterBoundary(bytes, count) {
   let cut = count;
-  while (cut > count - 3 && isWithin(bytes[cut])) cut--;
-  return isWithin(bytes[cut]) ? count : cut;
+  while (cut > count - 3 && isContinuationByte(bytes[cut])) cut--;
+  return isContinuationByte(bytes[cut]) ? count : cut;
 }
 
-/** A byte of a character of several, but the first. */
-function isWithin(byte) {
+/** Whether this is a UTF-8 continuation byte. */
+function isContinuationByte(byte) {
   return (byte & 0xc0) === 0x80;
 }
 
-function joined(one, other) {
+function concatBytes(one, other) {
   if (!one.length) return other;
   const both = new Uint8Array(one.length + other.length);
   both.set(one);

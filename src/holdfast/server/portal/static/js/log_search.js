@@ -1,31 +1,31 @@
-// Searching a whole log, a piece after the other: first what follows where one reads, then what is before it. Pure: asking
-// is given.
+// Searches a whole log page by page: first from the reading position to the end, then the part before it. The caller
+// provides the requests.
 
-const PIECE = 1000; // hits of one answer
-const MOST = 50000; // hits that are kept
+const PAGE_SIZE = 1000; // hits per request
+const MAX_HITS = 50000; // hits
 
-export class Search {
+export class LogSearch {
   #run = 0;
-  #after = []; // offsets of hits from where one read, in order
+  #after = []; // offsets of hits after the start position, sorted
   #before = [];
   #scanned = 0;
 
-  /** `ask(question)` -> { hits, next }; `changed()` whenever there is more to tell. */
-  constructor(ask, changed) {
-    this.ask = ask;
-    this.changed = changed;
+  /** `fetchHits(query)` -> { hits, next }; `onChange()` is called on progress. */
+  constructor(fetchHits, onChange) {
+    this.fetchHits = fetchHits;
+    this.onChange = onChange;
     this.searching = false;
     this.isFull = false;
     this.problem = "";
   }
 
-  /** Offsets, in order. */
+  /** Offsets of all hits, sorted. */
   get hits() {
     return [...this.#before, ...this.#after];
   }
 
-  /** From 0 to 1. */
-  share(size) {
+  /** Return the progress, from 0 to 1. */
+  getProgress(size) {
     return size ? Math.min(1, this.#scanned / size) : 0;
   }
 
@@ -41,43 +41,43 @@ export class Search {
     this.#scanned = 0;
     this.isFull = false;
     this.problem = "";
-    this.changed();
+    this.onChange();
   }
 
-  /** `question`: { q, regex, ignore_case }; `from`: the beginning of a line. `only`: stop at the first hit. */
-  async start(question, from, only = false) {
+  /** `query`: { q, regex, ignore_case }; `from`: the start of a line. `firstOnly`: stop at the first hit. */
+  async start(query, from, firstOnly = false) {
     this.clear();
     const run = this.#run;
     this.searching = true;
-    this.changed();
+    this.onChange();
     try {
-      await this.#scan(run, question, from, Infinity, this.#after, only);
-      if (from > 0 && !(only && this.#after.length)) await this.#scan(run, question, 0, from, this.#before, only);
+      await this.#scanRange(run, query, from, Infinity, this.#after, firstOnly);
+      if (from > 0 && !(firstOnly && this.#after.length)) await this.#scanRange(run, query, 0, from, this.#before, firstOnly);
     } catch (error) {
       if (run === this.#run) this.problem = error.message;
     }
     if (run !== this.#run) return;
     this.searching = false;
-    this.changed();
+    this.onChange();
   }
 
-  async #scan(run, question, begin, until, into, only) {
+  async #scanRange(run, query, begin, until, hits, firstOnly) {
     let next = begin;
     while (next !== null && next < until && run === this.#run && !this.isFull) {
-      const answer = await this.ask({ ...question, start: next, limit: only ? 1 : PIECE });
+      const page = await this.fetchHits({ ...query, start: next, limit: firstOnly ? 1 : PAGE_SIZE });
       if (run !== this.#run) return;
-      into.push(...answer.hits.map((hit) => hit.offset).filter((offset) => offset < until));
-      this.#scanned += (answer.next ?? next) - next;
-      next = answer.next;
-      this.isFull = this.#after.length + this.#before.length >= MOST;
-      if (only && into.length) return;
-      this.changed();
+      hits.push(...page.hits.map((hit) => hit.offset).filter((offset) => offset < until));
+      this.#scanned += (page.next ?? next) - next;
+      next = page.next;
+      this.isFull = this.#after.length + this.#before.length >= MAX_HITS;
+      if (firstOnly && hits.length) return;
+      this.onChange();
     }
   }
 }
 
-/** The hit after `offset`, or with `back` the one before it; round the end it begins again. */
-export function nextHit(hits, offset, back) {
+/** Return the hit after `offset`, or with `back` the one before it; wraps around. */
+export function findNextHit(hits, offset, back) {
   if (!hits.length) return null;
   const found = back ? hits.findLast((hit) => hit < offset) : hits.find((hit) => hit > offset);
   return found ?? (back ? hits.at(-1) : hits[0]);

@@ -1,45 +1,46 @@
-// When each row of a log was written, for those who switched it on. The server knows it by pieces, to about a second:
-// rows of the same piece have the same time, and where nothing is known nothing is claimed.
+// Shows when each row of a log was written, if enabled. The server knows the times of pieces, to about a second: rows of
+// the same piece have the same time, and rows without a known time show none.
 
-const two = (number) => String(number).padStart(2, "0");
+const padTwo = (number) => String(number).padStart(2, "0");
+const UPDATE_INTERVAL = 150; // ms
 
-export class Times {
-  #known = new WeakMap(); // batch -> how many of its rows have theirs
+export class LogTimes {
+  #known = new WeakMap(); // batch -> number of its rows with times
   #timer = 0;
 
-  constructor(feed, win) {
-    this.feed = feed;
+  constructor(client, win) {
+    this.client = client;
     this.window = win;
-    this.on = false;
+    this.enabled = false;
   }
 
-  switch(on) {
-    this.on = on;
-    this.ask();
+  setEnabled(on) {
+    this.enabled = on;
+    this.requestUpdate();
   }
 
-  /** Soon, for all rows that have none. */
-  ask() {
-    if (!this.on || this.#timer) return;
-    this.#timer = setTimeout(() => this.#fill(), 150);
+  /** Schedule an update of all rows without times. */
+  requestUpdate() {
+    if (!this.enabled || this.#timer) return;
+    this.#timer = setTimeout(() => this.#updateRows(), UPDATE_INTERVAL);
   }
 
-  async #fill() {
+  async #updateRows() {
     try {
-      for (const batch of this.window.batches) await this.#fillBatch(batch);
+      for (const batch of this.window.batches) await this.#updateBatch(batch);
     } catch {
-      // Without times, then: the log itself is read by other ways, which tell what is wrong.
+      // Show no times: reading the log itself reports the problem.
     } finally {
       this.#timer = 0;
     }
   }
 
-  async #fillBatch(batch) {
+  async #updateBatch(batch) {
     const done = this.#known.get(batch) ?? 0;
     const rows = batch.rows.slice(done);
     if (!rows.length) return;
-    const { pieces } = await this.feed.times(rows[0].start, rows.at(-1).end - rows[0].start);
-    this.window.keepingPlace(() => showTimes(rows, pieces)); // on a phone a time takes a line
+    const { pieces } = await this.client.readTimes(rows[0].start, rows.at(-1).end - rows[0].start);
+    this.window.preserveScroll(() => showTimes(rows, pieces)); // on a phone a time takes a line of its own
     this.#known.set(batch, done + rows.length);
   }
 }
@@ -49,11 +50,11 @@ function showTimes(rows, pieces) {
   for (const row of rows) {
     while (at < pieces.length && pieces[at].end <= row.start) at++;
     const known = at < pieces.length && pieces[at].start <= row.start;
-    row.element.dataset.at = known ? show(new Date(pieces[at].at)) : "";
+    row.element.dataset.at = known ? formatTime(new Date(pieces[at].at)) : "";
   }
 }
 
-/** 03-01 12:00:05, in the reader's own zone. */
-export function show(at) {
-  return `${two(at.getMonth() + 1)}-${two(at.getDate())} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+/** Return 03-01 12:00:05 in the user's time zone. */
+export function formatTime(at) {
+  return `${padTwo(at.getMonth() + 1)}-${padTwo(at.getDate())} ${padTwo(at.getHours())}:${padTwo(at.getMinutes())}:${padTwo(at.getSeconds())}`;
 }

@@ -1,23 +1,23 @@
-// A log on a page: what is shown of it, going up and down in it without end, and its newest lines as they come.
-import { Feed } from "./log_feed.js";
-import { Find } from "./log_find.js";
-import { Follow } from "./log_follow.js";
-import { Lines, countLines, firstBreak } from "./log_lines.js";
-import { Times } from "./log_times.js";
+// The log view: shows a window of the log, loads more while scrolling, and appends new lines as they arrive.
+import { LogClient } from "./log_client.js";
+import { LogSearchForm } from "./log_search_form.js";
+import { LogStream } from "./log_stream.js";
+import { LineSplitter, countLines, findLineStart } from "./log_lines.js";
+import { LogTimes } from "./log_times.js";
 import { LogWindow } from "./log_window.js";
-import { Words, showBytes } from "./log_words.js";
+import { StatusText, formatBytes } from "./status_text.js";
 
-const CHUNK = 128 * 1024; // bytes loaded at one time
-const TAIL = 256 * 1024; // bytes of newest lines
-const NEAR = 600; // px from an edge at which more is loaded
-const AT_BOTTOM = 24; // px
+const CHUNK_SIZE = 128 * 1024; // bytes per request
+const TAIL_SIZE = 256 * 1024; // bytes of the newest lines
+const LOAD_DISTANCE = 600; // px from an edge at which more is loaded
+const BOTTOM_DISTANCE = 24; // px; a smaller distance counts as the bottom
 
 export class LogView {
-  #live = null; // Lines that end where the log does: what comes is added to them. null: the newest lines are not here
-  #reading = null; // what is under way
+  #tail = null; // splitter at the end of the log, to which new bytes are added; null if the newest lines are not loaded
+  #running = null; // promise of the running operation
   #following = true;
-  #unseen = 0; // new lines below
-  #top = 0; // where it was scrolled to
+  #unseen = 0; // new lines below the visible part
+  #lastScrollTop = 0; // px
 
   constructor(section) {
     const { data, first, size, complete, job, task, stream } = section.dataset;
@@ -26,309 +26,309 @@ export class LogView {
     this.first = Number(first);
     this.size = Number(size);
     this.complete = complete !== undefined;
-    this.feed = new Feed(data);
-    this.words = new Words(section);
+    this.client = new LogClient(data);
+    this.status = new StatusText(section);
     this.scroller = section.querySelector(".log-scroll");
     this.body = section.querySelector(".log-body");
-    this.rows = section.querySelector("[data-rows-here]");
+    this.rows = section.querySelector("[data-log-rows]");
     this.bottom = section.querySelector("[data-do=bottom]");
-    this.window = new LogWindow(this.scroller, this.rows, (rows) => this.#added(rows));
-    this.times = new Times(this.feed, this.window);
-    this.find = new Find(this, this.feed);
+    this.window = new LogWindow(this.scroller, this.rows, (rows) => this.#onRowsAdded(rows));
+    this.times = new LogTimes(this.client, this.window);
+    this.searchForm = new LogSearchForm(this, this.client);
   }
 
-  async begin() {
+  async start() {
     const { start, end, waiting } = this.section.dataset;
-    this.#listen();
-    if (waiting === undefined) await this.#alone(() => this.#open(Number(start), Number(end)));
-    else this.#show({ bytes: new Uint8Array(0) }, 0);
-    if (!this.complete) this.#follow();
+    this.#addListeners();
+    if (waiting === undefined) await this.#runExclusive(() => this.#openRange(Number(start), Number(end)));
+    else this.#showPart({ bytes: new Uint8Array(0) }, 0);
+    if (!this.complete) this.#startStream();
   }
 
-  // -- places in the log
+  // -- navigation
 
-  /** What the page came with; where that was all, also what has been written since. */
-  async #open(start, end) {
-    const since = end >= this.size ? TAIL : 0;
-    const part = await this.#read(() => this.feed.read(start, end - start + since));
+  /** Load the range that the page contains; if it reached the end, also the bytes written since. */
+  async #openRange(start, end) {
+    const since = end >= this.size ? TAIL_SIZE : 0;
+    const part = await this.#fetchPart(() => this.client.readRange(start, end - start + since));
     if (!part) return;
-    this.#show(part, part.start);
-    if (since && !this.#live) await this.#openTail();
-    if (since) this.#move();
+    this.#showPart(part, part.start);
+    if (since && !this.#tail) await this.#openTail();
+    if (since) this.#scrollToEnd();
   }
 
-  /** The newest lines. */
+  /** Load the newest lines. */
   async #openTail() {
-    const part = await this.#read(() => this.feed.tail(TAIL));
+    const part = await this.#fetchPart(() => this.client.readTail(TAIL_SIZE));
     if (!part) return;
-    const skipped = part.start > this.first ? firstBreak(part.bytes) : 0;
-    this.#show({ ...part, bytes: part.bytes.subarray(skipped) }, part.start + skipped);
+    const skipped = part.start > this.first ? findLineStart(part.bytes) : 0;
+    this.#showPart({ ...part, bytes: part.bytes.subarray(skipped) }, part.start + skipped);
   }
 
-  /** Where this byte is; what is around it is loaded if it is not here. */
+  /** Go to this byte; load the lines around it if necessary. */
   async goTo(offset) {
     this.#following = false;
-    await this.#alone(async () => this.window.find(offset) ?? this.#openAround(offset));
+    await this.#runExclusive(async () => this.window.findRow(offset) ?? this.#openAround(offset));
     this.#following = false;
-    const row = this.window.find(offset)?.element;
-    if (row) this.#center(row);
-    this.#edges();
+    const row = this.window.findRow(offset)?.element;
+    if (row) this.#centerRow(row);
+    this.#updateEdges();
   }
 
-  // Within the log alone: the page around it stays where it is.
-  #center(row) {
+  // Scrolls only the log, not the page.
+  #centerRow(row) {
     const [here, there] = [row.getBoundingClientRect(), this.scroller.getBoundingClientRect()];
     this.scroller.scrollTop += here.top - there.top - (there.height - Math.min(here.height, there.height)) / 3;
   }
 
   async #openAround(offset) {
-    const from = Math.max(this.first, offset - CHUNK / 2);
-    const part = await this.#read(() => this.feed.read(from, CHUNK));
+    const from = Math.max(this.first, offset - CHUNK_SIZE / 2);
+    const part = await this.#fetchPart(() => this.client.readRange(from, CHUNK_SIZE));
     if (!part) return;
-    const skipped = part.start > this.first ? Math.min(firstBreak(part.bytes), Math.max(0, offset - part.start)) : 0;
-    this.#show({ ...part, bytes: part.bytes.subarray(skipped) }, part.start + skipped);
+    const skipped = part.start > this.first ? Math.min(findLineStart(part.bytes), Math.max(0, offset - part.start)) : 0;
+    this.#showPart({ ...part, bytes: part.bytes.subarray(skipped) }, part.start + skipped);
   }
 
-  #show(part, start) {
-    this.#live = null;
+  #showPart(part, start) {
+    this.#tail = null;
     this.section.querySelector("[data-plain]")?.remove();
     this.window.reset(start);
-    this.#take(part, new Lines(start));
+    this.#appendPart(part, new LineSplitter(start));
   }
 
-  /** Bytes after what is here. Where they reach the end of the log, more will be added as it comes. */
-  #take(part, lines) {
-    this.window.append(lines.take(part.bytes));
-    if (lines.offset >= this.size) this.#attach(lines);
-    this.#edges();
+  /** Append bytes. If they reach the end of the log, new bytes will be added to them. */
+  #appendPart(part, lines) {
+    this.window.append(lines.addBytes(part.bytes));
+    if (lines.offset >= this.size) this.#attachTail(lines);
+    this.#updateEdges();
   }
 
-  #attach(lines) {
-    this.#live = lines;
+  #attachTail(lines) {
+    this.#tail = lines;
     this.#unseen = 0;
     if (this.complete) this.window.append(lines.finish());
     this.window.setTail(lines.pending);
   }
 
-  async #older() {
+  async #loadOlder() {
     if (this.window.start <= this.first) return;
-    const from = Math.max(this.first, this.window.start - CHUNK);
-    const part = await this.#read(() => this.feed.read(from, this.window.start - from));
-    if (!part || part.end !== this.window.start) return this.#dropped(part);
-    const skipped = part.start > this.first ? firstBreak(part.bytes) : 0;
-    const lines = new Lines(part.start + skipped);
-    this.window.prepend([...lines.take(part.bytes.subarray(skipped)), ...lines.finish()]);
-    if (this.window.trim(true)) this.#live = null;
-    this.#edges();
+    const from = Math.max(this.first, this.window.start - CHUNK_SIZE);
+    const part = await this.#fetchPart(() => this.client.readRange(from, this.window.start - from));
+    if (!part || part.end !== this.window.start) return this.#handleDropped(part);
+    const skipped = part.start > this.first ? findLineStart(part.bytes) : 0;
+    const lines = new LineSplitter(part.start + skipped);
+    this.window.prepend([...lines.addBytes(part.bytes.subarray(skipped)), ...lines.finish()]);
+    if (this.window.trim(true)) this.#tail = null;
+    this.#updateEdges();
   }
 
-  // The size cap took what was asked for.
-  #dropped(part) {
+  // The size limit dropped the requested bytes.
+  #handleDropped(part) {
     if (!part) return;
     this.first = this.window.start;
-    this.#edges();
+    this.#updateEdges();
   }
 
-  async #newer() {
-    if (this.#live) return;
-    const part = await this.#read(() => this.feed.read(this.window.end, CHUNK));
+  async #loadNewer() {
+    if (this.#tail) return;
+    const part = await this.#fetchPart(() => this.client.readRange(this.window.end, CHUNK_SIZE));
     if (!part) return;
-    this.#take(part, new Lines(part.start));
+    this.#appendPart(part, new LineSplitter(part.start));
     this.window.trim(false);
-    this.#edges();
+    this.#updateEdges();
   }
 
-  /** One thing at a time. */
-  async #alone(work) {
-    while (this.#reading) await this.#reading;
-    this.#reading = work();
+  /** Run one operation at a time. */
+  async #runExclusive(work) {
+    while (this.#running) await this.#running;
+    this.#running = work();
     try {
-      await this.#reading;
+      await this.#running;
     } finally {
-      this.#reading = null;
+      this.#running = null;
     }
   }
 
-  /** null when it could not be had. */
-  async #read(ask) {
+  /** Return null on failure. */
+  async #fetchPart(request) {
     try {
-      const part = await ask();
+      const part = await request();
       this.size = Math.max(this.size, part.size);
       if (part.complete) this.complete = true;
       return part;
     } catch (error) {
-      this.words.tell("problem", { why: error.message });
+      this.status.show("problem", { why: error.message });
       return null;
     }
   }
 
-  // -- as it grows
+  // -- new lines
 
-  #follow() {
-    const heard = {
-      from: () => this.#live?.offset ?? this.size,
-      data: (offset, bytes) => this.#grow(offset, bytes),
-      skip: (start, end) => this.#skip(end),
-      waiting: () => this.#note(true),
-      end: (message) => this.#ended(message),
-      line: (open) => this.words.tell(open ? "following" : "lost"),
-      refused: () => this.words.tell("refused"),
+  #startStream() {
+    const handlers = {
+      getOffset: () => this.#tail?.offset ?? this.size,
+      onData: (offset, bytes) => this.#handleData(offset, bytes),
+      onSkip: (start, end) => this.#handleSkip(end),
+      onWaiting: () => this.#showWaiting(true),
+      onEnd: (message) => this.#handleEnd(message),
+      onConnection: (open) => this.status.show(open ? "following" : "lost"),
+      onRefused: () => this.status.show("refused"),
     };
-    new Follow(this.log, heard).open();
+    new LogStream(this.log, handlers).open();
   }
 
-  #grow(offset, bytes) {
-    this.#note(false);
+  #handleData(offset, bytes) {
+    this.#showWaiting(false);
     this.size = Math.max(this.size, offset + bytes.length);
-    if (this.#live && offset > this.#live.offset) this.#skip(offset);
-    if (!this.#live) return this.#count(countLines(bytes));
-    const fresh = bytes.subarray(Math.max(0, this.#live.offset - offset));
-    const rows = this.#live.take(fresh);
+    if (this.#tail && offset > this.#tail.offset) this.#handleSkip(offset);
+    if (!this.#tail) return this.#addUnseen(countLines(bytes));
+    const fresh = bytes.subarray(Math.max(0, this.#tail.offset - offset));
+    const rows = this.#tail.addBytes(fresh);
     this.window.append(rows);
-    if (!this.#tailIsSelected()) this.window.setTail(this.#live.pending);
-    if (this.#isMoving()) return this.#move();
-    if (this.window.isFull) this.#live = null; // whoever reads further up keeps what is read
-    this.#count(rows.length);
+    if (!this.#isTailSelected()) this.window.setTail(this.#tail.pending);
+    if (this.#isAutoScrolling()) return this.#scrollToEnd();
+    if (this.window.isFull) this.#tail = null; // keeps the lines that the user is reading
+    this.#addUnseen(rows.length);
   }
 
-  #skip(to) {
+  #handleSkip(to) {
     this.size = Math.max(this.size, to);
-    if (!this.#live || to <= this.#live.offset) return;
-    if (!this.#isMoving()) {
-      this.#live = null;
+    if (!this.#tail || to <= this.#tail.offset) return;
+    if (!this.#isAutoScrolling()) {
+      this.#tail = null;
       return;
     }
-    this.window.leaveOut(to, (from, end) => this.#makeGap(from, end));
-    this.#live = new Lines(to);
-    this.#move();
+    this.window.appendGap(to, (from, end) => this.#createGap(from, end));
+    this.#tail = new LineSplitter(to);
+    this.#scrollToEnd();
   }
 
-  #makeGap(from, to) {
+  #createGap(from, to) {
     const gap = this.section.querySelector("template[data-gap]").content.firstElementChild.cloneNode(true);
-    gap.querySelector("span").textContent = this.words.say("gap", { size: showBytes(to - from) });
+    gap.querySelector("span").textContent = this.status.format("gap", { size: formatBytes(to - from) });
     gap.querySelector("button").addEventListener("click", () => this.goTo(from));
     return gap;
   }
 
-  #ended(message) {
+  #handleEnd(message) {
     this.complete = true;
-    if (this.#live) {
-      this.window.append(this.#live.finish());
+    if (this.#tail) {
+      this.window.append(this.#tail.finish());
       this.window.setTail(null);
-      if (this.#isMoving()) this.#move();
+      if (this.#isAutoScrolling()) this.#scrollToEnd();
     }
-    this.#note(false);
-    const state = this.words.say(`state${message.task}`) || message.task;
-    this.words.tell(message.exit_code === null ? "ended" : "endedCode", { state, code: message.exit_code });
+    this.#showWaiting(false);
+    const state = this.status.format(`state${message.task}`) || message.task;
+    this.status.show(message.exit_code === null ? "ended" : "endedCode", { state, code: message.exit_code });
     const newest = this.section.querySelector("[data-newest]");
     if (newest) newest.hidden = message.final;
   }
 
-  #note(waiting) {
+  #showWaiting(waiting) {
     this.section.querySelector("[data-note]").hidden = !waiting;
   }
 
   // -- scrolling
 
   get #atBottom() {
-    return this.scroller.scrollHeight - this.scroller.scrollTop - this.scroller.clientHeight < AT_BOTTOM;
+    return this.scroller.scrollHeight - this.scroller.scrollTop - this.scroller.clientHeight < BOTTOM_DISTANCE;
   }
 
-  #isMoving() {
-    return this.#following && !this.#isSelected();
+  #isAutoScrolling() {
+    return this.#following && !this.#hasSelection();
   }
 
-  #isSelected() {
+  #hasSelection() {
     const selection = getSelection();
     return !selection.isCollapsed && this.rows.contains(selection.anchorNode);
   }
 
-  #tailIsSelected() {
-    return this.#isSelected() && getSelection().containsNode(this.rows.lastChild, true);
+  #isTailSelected() {
+    return this.#hasSelection() && getSelection().containsNode(this.rows.lastChild, true);
   }
 
-  #move() {
+  #scrollToEnd() {
     this.window.trim(false);
     this.scroller.scrollTop = this.scroller.scrollHeight;
-    this.#top = this.scroller.scrollTop;
-    this.#edges();
+    this.#lastScrollTop = this.scroller.scrollTop;
+    this.#updateEdges();
   }
 
-  async toBottom() {
+  async scrollToBottom() {
     this.#following = true;
-    await this.#alone(async () => {
-      if (!this.#live && this.window.end < this.size) await this.#openTail();
+    await this.#runExclusive(async () => {
+      if (!this.#tail && this.window.end < this.size) await this.#openTail();
     });
     this.#following = true;
     this.#unseen = 0;
-    this.#move();
+    this.#scrollToEnd();
   }
 
-  /** The offset of the first line that is seen. */
-  readingFrom() {
-    return this.window.firstSeen()?.start ?? this.window.start;
+  /** Return the offset of the first visible line. */
+  getFirstVisibleOffset() {
+    return this.window.findFirstVisible()?.start ?? this.window.start;
   }
 
-  /** Mark the line one was led to. */
-  point(offset) {
-    for (const old of this.rows.querySelectorAll(".pointed")) old.classList.remove("pointed");
-    this.window.find(offset)?.element.classList.add("pointed");
+  /** Mark the line at this offset. */
+  highlightLine(offset) {
+    for (const old of this.rows.querySelectorAll(".target")) old.classList.remove("target");
+    this.window.findRow(offset)?.element.classList.add("target");
   }
 
-  #count(lines) {
+  #addUnseen(lines) {
     this.#unseen += lines;
-    this.#edges();
+    this.#updateEdges();
   }
 
-  #added(rows) {
-    this.find?.mark(rows);
-    this.times?.ask();
+  #onRowsAdded(rows) {
+    this.searchForm?.markRows(rows);
+    this.times?.requestUpdate();
   }
 
-  #scrolled() {
+  #onScroll() {
     const top = this.scroller.scrollTop;
-    if (this.#atBottom) this.#following = this.#live !== null;
-    else if (top < this.#top) this.#following = false; // somebody went up: what grows below moves nothing
-    this.#top = top;
+    if (this.#atBottom) this.#following = this.#tail !== null;
+    else if (top < this.#lastScrollTop) this.#following = false; // the user scrolled up: new lines do not scroll the log
+    this.#lastScrollTop = top;
     if (this.#following) this.#unseen = 0;
     const below = this.scroller.scrollHeight - this.scroller.scrollTop - this.scroller.clientHeight;
-    if (this.scroller.scrollTop < NEAR) this.#more(true);
-    else if (below < NEAR) this.#more(false);
-    this.#edges();
+    if (this.scroller.scrollTop < LOAD_DISTANCE) this.#loadMore(true);
+    else if (below < LOAD_DISTANCE) this.#loadMore(false);
+    this.#updateEdges();
   }
 
-  #more(older) {
-    if (!this.#reading) this.#alone(() => (older ? this.#older() : this.#newer()));
+  #loadMore(older) {
+    if (!this.#running) this.#runExclusive(() => (older ? this.#loadOlder() : this.#loadNewer()));
   }
 
-  /** What stands above the first line and below the last one, and the way down. */
-  #edges() {
-    const here = (name) => this.section.querySelector(`[data-edge=${name}]`) ?? {};
-    here("dropped").hidden = this.window.start > this.first;
-    here("older").hidden = this.window.start <= this.first;
-    here("newer").hidden = this.#live !== null || this.window.end >= this.size;
-    this.bottom.hidden = this.#atBottom && (this.#live !== null || this.window.end >= this.size);
+  /** Update what is shown above the first line and below the last one, and the button to the bottom. */
+  #updateEdges() {
+    const getEdge = (name) => this.section.querySelector(`[data-edge=${name}]`) ?? {};
+    getEdge("dropped").hidden = this.window.start > this.first;
+    getEdge("older").hidden = this.window.start <= this.first;
+    getEdge("newer").hidden = this.#tail !== null || this.window.end >= this.size;
+    this.bottom.hidden = this.#atBottom && (this.#tail !== null || this.window.end >= this.size);
     const unseen = this.bottom.querySelector("[data-unseen]");
-    unseen.textContent = this.#unseen ? this.words.count("unseen", this.#unseen) : "";
-    this.section.querySelector("[data-size]").textContent = this.size ? showBytes(this.size) : "";
+    unseen.textContent = this.#unseen ? this.status.formatCount("unseen", this.#unseen) : "";
+    this.section.querySelector("[data-size]").textContent = this.size ? formatBytes(this.size) : "";
   }
 
-  #listen() {
-    let asked = false;
-    const soon = () => {
-      if (asked) return;
-      asked = true;
+  #addListeners() {
+    let scheduled = false;
+    const schedule = () => {
+      if (scheduled) return;
+      scheduled = true;
       requestAnimationFrame(() => {
-        asked = false;
-        this.#scrolled();
+        scheduled = false;
+        this.#onScroll();
       });
     };
-    this.scroller.addEventListener("scroll", soon, { passive: true });
-    this.bottom.addEventListener("click", () => this.toBottom());
-    this.section.querySelector("[data-edge=older]").addEventListener("click", () => this.#more(true));
-    this.section.querySelector("[data-edge=newer]").addEventListener("click", () => this.#more(false));
+    this.scroller.addEventListener("scroll", schedule, { passive: true });
+    this.bottom.addEventListener("click", () => this.scrollToBottom());
+    this.section.querySelector("[data-edge=older]").addEventListener("click", () => this.#loadMore(true));
+    this.section.querySelector("[data-edge=newer]").addEventListener("click", () => this.#loadMore(false));
     document.addEventListener("selectionchange", () => {
-      if (this.#unseen && this.#isMoving()) this.toBottom();
+      if (this.#unseen && this.#isAutoScrolling()) this.scrollToBottom();
     });
   }
 }

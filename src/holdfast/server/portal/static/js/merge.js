@@ -1,74 +1,74 @@
-// Makes what is on a page like what the server sent, touching only what differs: so scroll, focus, selections, open
-// <details> and what is being typed stay. Elements with an id are the same wherever they stand; others are the same as
-// the next one of their kind. Those with data-keep are left alone, also when the server does not send them again.
+// Updates a part of the page to match new content from the server, changing only what differs: scroll positions, focus,
+// selections, open <details> and unsent input are preserved. Elements match by id, else by kind and order. Elements with
+// data-preserve are not changed, even if the new content lacks them.
 
-const STAYS = { DETAILS: ["open"], DIALOG: ["open"] }; // attributes that the reader decides on
+const USER_ATTRIBUTES = { DETAILS: ["open"], DIALOG: ["open"] }; // attributes that the user controls
 
-export function mergeInto(here, fresh) {
-  const left = [...here.childNodes].filter(isSomething);
-  const pairs = [...fresh.childNodes].filter(isSomething).map((next) => [take(left, next), next]);
-  const kept = new Set(left.filter(isKept));
+export function mergeContent(current, fresh) {
+  const left = [...current.childNodes].filter(isRelevant);
+  const pairs = [...fresh.childNodes].filter(isRelevant).map((next) => [takeMatch(left, next), next]);
+  const kept = new Set(left.filter(isPreserved));
   for (const gone of left) if (!kept.has(gone)) gone.remove();
-  let at = here.firstChild;
+  let at = current.firstChild;
   for (const [same, next] of pairs) {
-    while (at && (kept.has(at) || !isSomething(at))) at = at.nextSibling;
+    while (at && (kept.has(at) || !isRelevant(at))) at = at.nextSibling;
     if (same && same === at) at = at.nextSibling;
-    else here.insertBefore(same ?? next, at);
-    if (same) update(same, next);
+    else current.insertBefore(same ?? next, at);
+    if (same) updateNode(same, next);
   }
 }
 
-// Blanks between elements mean nothing.
-function isSomething(node) {
+// Whitespace between elements is ignored.
+function isRelevant(node) {
   return node.nodeType === Node.ELEMENT_NODE || (node.nodeType === Node.TEXT_NODE && node.nodeValue.trim() !== "");
 }
 
-function isKept(node) {
-  return node.nodeType === Node.ELEMENT_NODE && node.hasAttribute("data-keep");
+function isPreserved(node) {
+  return node.nodeType === Node.ELEMENT_NODE && node.hasAttribute("data-preserve");
 }
 
-// The first of `left` that is there for `next`, taken out of them.
-function take(left, next) {
-  const found = left.findIndex((node) => isSame(node, next));
+// Removes the first match for `next` from `left` and returns it.
+function takeMatch(left, next) {
+  const found = left.findIndex((node) => isMatch(node, next));
   return found < 0 ? null : left.splice(found, 1)[0];
 }
 
-function isSame(node, next) {
+function isMatch(node, next) {
   if (node.nodeName !== next.nodeName || (node.id ?? "") !== (next.id ?? "")) return false;
   return Boolean(node.id) || (node.classList?.[0] ?? "") === (next.classList?.[0] ?? "");
 }
 
-function update(here, next) {
-  if (here.nodeType === Node.TEXT_NODE) {
-    if (here.nodeValue !== next.nodeValue) here.nodeValue = next.nodeValue;
-  } else if (!isKept(here) && !isTyped(here)) {
-    const isTime = here.matches("[data-show], [data-since]") && sameTime(here, next);
-    updateAttributes(here, next);
-    if (!isTime) mergeInto(here, next);
+function updateNode(current, next) {
+  if (current.nodeType === Node.TEXT_NODE) {
+    if (current.nodeValue !== next.nodeValue) current.nodeValue = next.nodeValue;
+  } else if (!isPreserved(current) && !isEdited(current)) {
+    const isTime = current.matches("[data-show], [data-since]") && isSameTime(current, next);
+    updateAttributes(current, next);
+    if (!isTime) mergeContent(current, next);
   }
 }
 
-// A time is written in the reader's own way by a script: the same one stays as it is.
-function sameTime(here, next) {
-  return here.dateTime === next.dateTime && here.dataset.since === next.dataset.since;
+// Scripts format times in the user's locale: an unchanged time is not replaced.
+function isSameTime(current, next) {
+  return current.dateTime === next.dateTime && current.dataset.since === next.dataset.since;
 }
 
-function isTyped(element) {
+function isEdited(element) {
   if (element.matches("select")) return element === document.activeElement;
   return element.matches("input:not([type=hidden]), textarea") && element.value !== element.defaultValue;
 }
 
-function updateAttributes(here, next) {
-  const stays = STAYS[here.nodeName] ?? [];
+function updateAttributes(current, next) {
+  const userControlled = USER_ATTRIBUTES[current.nodeName] ?? [];
   for (const { name, value } of next.attributes) {
-    if (!stays.includes(name) && here.getAttribute(name) !== value) here.setAttribute(name, value);
+    if (!userControlled.includes(name) && current.getAttribute(name) !== value) current.setAttribute(name, value);
   }
-  for (const { name } of [...here.attributes]) {
-    if (!next.hasAttribute(name) && !stays.includes(name) && !isOurs(here, name)) here.removeAttribute(name);
+  for (const { name } of [...current.attributes]) {
+    if (!next.hasAttribute(name) && !userControlled.includes(name) && !isScriptAttribute(current, name)) current.removeAttribute(name);
   }
 }
 
-// What scripts added since: the exact time, the row that the keys are at.
-function isOurs(element, name) {
+// Attributes that scripts added: the exact time, and the keyboard's current row.
+function isScriptAttribute(element, name) {
   return (name === "title" && element.nodeName === "TIME") || (name === "class" && element.nodeName === "TR");
 }

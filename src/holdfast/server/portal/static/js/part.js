@@ -1,26 +1,26 @@
-// The part of a page that the server sends again, for scripts that keep the page up to date.
-import { toLogin } from "./live.js";
-import { mergeInto } from "./merge.js";
+// Fetches and shows a part of a page again, for scripts that keep the page up to date.
+import { redirectToLogin } from "./live.js";
+import { mergeContent } from "./merge.js";
 import { showTimes } from "./times.js";
 
-/** Its HTML; null where there is nothing to show now. `onGone` is called where it is not there any more. */
+/** Return the HTML of the part; null if there is none now. Calls `onGone` if the part does not exist any more. */
 export async function fetchPart(address, onGone = () => {}) {
   try {
-    const answer = await fetch(address, { headers: { "HX-Request": "true" } });
-    if (answer.headers.has("HX-Redirect")) toLogin();
-    if (answer.status === 404) onGone();
-    return answer.status === 200 ? await answer.text() : null;
+    const response = await fetch(address, { headers: { "HX-Request": "true" } });
+    if (response.headers.has("HX-Redirect")) redirectToLogin();
+    if (response.status === 404) onGone();
+    return response.status === 200 ? await response.text() : null;
   } catch {
-    return null; // the line tells that nobody answers, and what changed meanwhile once somebody does
+    return null; // the live socket shows the failure, and reports missed changes after it reconnects
   }
 }
 
-/** Makes `root` like what was fetched: all that is in it, or itself with the same id. */
+/** Update `root` to match the HTML: its content, or the element with the same id. */
 export function showPart(root, html) {
   const fresh = document.createElement("template");
   fresh.innerHTML = html;
   const focused = document.activeElement;
-  mergeInto(root, fresh.content.getElementById(root.id) ?? fresh.content);
-  if (focused.isConnected && focused !== document.activeElement) focused.focus({ preventScroll: true }); // it was moved
+  mergeContent(root, fresh.content.getElementById(root.id) ?? fresh.content);
+  if (focused.isConnected && focused !== document.activeElement) focused.focus({ preventScroll: true }); // the merge moved it
   showTimes(root);
 }

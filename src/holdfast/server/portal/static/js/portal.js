@@ -1,14 +1,14 @@
-// What every page loads: live times, questions before something is done, keys, menus. Pages add modules of their own.
+// Loaded by every page: live times, confirmations, keyboard shortcuts and menus. Pages add their own modules.
 import { startTimes } from "./times.js";
 import { startDialogs } from "./dialogs.js";
-import { startKeys } from "./keys.js";
+import { startKeyboard } from "./keyboard.js";
 import { startCopying } from "./copy.js";
 import { startHtmx } from "./htmx.js";
-import { listenForCalls } from "./live.js";
+import { subscribeToAttention } from "./live.js";
 
 startTimes(document);
 startDialogs(document);
-startKeys(document);
+startKeyboard(document);
 startCopying(document);
 startHtmx();
-setTimeout(listenForCalls, 1000); // a page that has a line of its own has opened it by then
+setTimeout(subscribeToAttention, 1000); // a page with its own live socket has opened it by then

@@ -1,32 +1,32 @@
-// A piece of a page that is fetched again when jobs change: <div id=… data-refresh="/address">. It is left alone while
-// somebody is just using it; with data-still it never changes. The clock alone changes some pages, too: data-every says
-// after how many seconds. Give an id to what must be known again, such as rows and <details>.
-import { connect } from "./live.js";
-import { Pace } from "./live_logic.js";
+// Refreshes a part of a page when jobs change: <div id=… data-refresh="/address">. Not while the user interacts with it, and
+// never with data-no-refresh. Also refreshes regularly; data-refresh-interval sets the number of seconds. Elements that must
+// be recognized, such as rows and <details>, need an id.
+import { openLiveSocket } from "./live.js";
+import { Throttle } from "./live_logic.js";
 import { fetchPart, showPart } from "./part.js";
 
-const LEAST = 5000; // ms between two looks, however much happens
-const EVERY = 60; // seconds
-const LATER = 1000;
+const MIN_REFRESH_INTERVAL = 5000; // ms
+const REFRESH_INTERVAL = 60; // seconds
+const RETRY_INTERVAL = 1000; // ms; while the part is in use
 
-const pace = new Pace(refresh, { least: LEAST });
-connect("/live/jobs", () => pace.ask());
-document.addEventListener("portal:refresh", () => pace.ask());
-setInterval(() => document.hidden || pace.ask(), Number(piece()?.dataset.every ?? EVERY) * 1000);
+const throttle = new Throttle(refreshPart, { minInterval: MIN_REFRESH_INTERVAL });
+openLiveSocket("/live/jobs", () => throttle.request());
+document.addEventListener("portal:refresh", () => throttle.request());
+setInterval(() => document.hidden || throttle.request(), Number(findPart()?.dataset.refreshInterval ?? REFRESH_INTERVAL) * 1000);
 
-function piece() {
-  return document.querySelector("[data-refresh]:not([data-still])");
+function findPart() {
+  return document.querySelector("[data-refresh]:not([data-no-refresh])");
 }
 
-async function refresh() {
-  const root = piece();
+async function refreshPart() {
+  const root = findPart();
   if (!root) return;
-  const html = inUse(root) ? null : await fetchPart(root.dataset.refresh);
-  if (inUse(root)) return void setTimeout(() => pace.ask(), LATER);
-  if (html !== null && root === piece()) showPart(root, html);
+  const html = isInUse(root) ? null : await fetchPart(root.dataset.refresh);
+  if (isInUse(root)) return void setTimeout(() => throttle.request(), RETRY_INTERVAL);
+  if (html !== null && root === findPart()) showPart(root, html);
 }
 
-function inUse(root) {
+function isInUse(root) {
   const selection = getSelection();
   const selects = selection && !selection.isCollapsed && root.contains(selection.anchorNode);
   return selects || document.querySelector("dialog[open]") || root.querySelector(":active");

@@ -1,19 +1,19 @@
-// The form of a recurring job: its file in an editor, the name in it as a field, and the reader's own time zone.
-import { bundled } from "./bundled.js";
-import { plainEditor, richEditor } from "./job_editor.js";
-import { nameIn, withName } from "./job_name.js";
+// The form of a schedule: the job file in an editor, its name as a field, and the user's time zone.
+import { loadBundle } from "./bundles.js";
+import { createPlainEditor, createRichEditor } from "./job_editor.js";
+import { readName, writeName } from "./job_name.js";
 
 const field = document.getElementById("text");
 const name = document.getElementById("job-name");
-const lib = await bundled("editor");
-const editor = lib ? richEditor(lib, field, document.getElementById("editor"), typed, () => null) : plainEditor(field, showName);
+const lib = await loadBundle("editor");
+const editor = lib ? createRichEditor(lib, field, document.getElementById("editor"), onTyped, () => null) : createPlainEditor(field, showName);
 
-offerZone();
-offerCron();
+setUpTimeZone();
+setUpCron();
 name.addEventListener("input", () => {
-  const text = withName(field.value, name.value);
+  const text = writeName(field.value, name.value);
   editor.setText(text);
-  typed(text);
+  onTyped(text);
 });
 document.addEventListener("htmx:afterSettle", (event) => {
   if (event.target.id === "check") showProblems();
@@ -25,26 +25,26 @@ document.addEventListener("click", (event) => {
 showName();
 showProblems();
 
-// The text field is what the form sends, and what is checked as one types.
-function typed(text) {
+// The text field is submitted, and checked while the user types.
+function onTyped(text) {
   field.value = text;
   field.dispatchEvent(new Event("input", { bubbles: true }));
   showName();
 }
 
 function showName() {
-  const found = nameIn(field.value);
+  const found = readName(field.value);
   document.getElementById("name-field").hidden = found === null;
   if (found !== null && document.activeElement !== name) name.value = found;
 }
 
 function showProblems() {
   const listed = [...document.querySelectorAll("#check [data-problem]")];
-  editor.showProblems(listed.map((one) => ({ line: Number(one.dataset.problem), message: one.textContent.trim() })));
+  editor.showProblems(listed.map((problem) => ({ line: Number(problem.dataset.problem), message: problem.textContent.trim() })));
 }
 
-// Whoever goes on from a preset finds its cron text.
-function offerCron() {
+// Copies the cron expression of the last preset when the user switches to a custom one.
+function setUpCron() {
   const cron = document.getElementById("cron");
   let last = document.querySelector("[name=kind]:checked").dataset.cron;
   document.querySelector(".presets").addEventListener("change", (event) => {
@@ -53,13 +53,13 @@ function offerCron() {
   });
 }
 
-function offerZone() {
+function setUpTimeZone() {
   const button = document.getElementById("own-zone");
   const zone = document.getElementById("timezone");
   const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
   if (!own) return;
   button.textContent = button.dataset.text.replace("{zone}", own);
-  button.hidden = [zone.value, zone.placeholder].some((other) => plain(other) === plain(own));
+  button.hidden = [zone.value, zone.placeholder].some((other) => normalizeZone(other) === normalizeZone(own));
   button.addEventListener("click", () => {
     zone.value = own;
     zone.dispatchEvent(new Event("change", { bubbles: true }));
@@ -68,6 +68,6 @@ function offerZone() {
   });
 }
 
-function plain(zone) {
+function normalizeZone(zone) {
   return zone.replace(/^Etc\//, "");
 }

@@ -1,25 +1,25 @@
-// The terminal of a page: xterm.js over a line into the task. A line that ends is opened again when somebody asks: what
-// was running in it ended with it.
-import { bundled } from "./bundled.js";
+// The terminal page: xterm.js over a WebSocket into the task. It reconnects only on request, since a lost connection ends
+// the shell.
+import { loadBundle } from "./bundles.js";
 import { copyText } from "./copy.js";
-import { Words } from "./log_words.js";
-import { TaskLine } from "./task_line.js";
+import { StatusText } from "./status_text.js";
+import { TaskSocket } from "./task_socket.js";
 import { allowTerminalStyles } from "./terminal_styles.js";
-import { onTheme, theme } from "./terminal_theme.js";
+import { getTheme, onThemeChange } from "./terminal_theme.js";
 
 const SCROLLBACK = 10000; // lines
-const SETTLED = 100; // ms after which a window that is dragged larger has its new size
+const RESIZE_INTERVAL = 100; // ms without a change before the terminal is resized
 
 class TerminalView {
-  #line = null;
-  #over = false; // the shell said how it ended
+  #socket = null;
+  #ended = false; // whether the session has ended
 
   constructor(section, lib) {
     this.section = section;
-    this.words = new Words(section);
-    this.again = section.querySelector("[data-do=again]");
+    this.status = new StatusText(section);
+    this.reconnectButton = section.querySelector("[data-do=reconnect]");
     this.terminal = new lib.Terminal({
-      theme: theme(),
+      theme: getTheme(),
       fontFamily: getComputedStyle(section).getPropertyValue("--mono"),
       fontSize: 14,
       scrollback: SCROLLBACK,
@@ -33,80 +33,80 @@ class TerminalView {
   start() {
     const box = this.section.querySelector("[data-box]");
     this.terminal.open(box);
-    this.terminal.textarea.setAttribute("aria-label", this.words.say("label"));
+    this.terminal.textarea.setAttribute("aria-label", this.status.format("label"));
     this.fit.fit();
     this.#listen(box);
     this.connect();
   }
 
   #listen(box) {
-    this.terminal.onData((text) => this.#line?.send(text));
-    this.terminal.onBinary((text) => this.#line?.send(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
-    this.terminal.onResize(({ cols, rows }) => this.#line?.say({ resize: [cols, rows] }));
-    this.terminal.attachCustomKeyEventHandler((event) => this.#key(event));
+    this.terminal.onData((text) => this.#socket?.send(text));
+    this.terminal.onBinary((text) => this.#socket?.send(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
+    this.terminal.onResize(({ cols, rows }) => this.#socket?.sendControl({ resize: [cols, rows] }));
+    this.terminal.attachCustomKeyEventHandler((event) => this.#onKey(event));
     let timer = 0;
     new ResizeObserver(() => {
       clearTimeout(timer);
-      timer = setTimeout(() => this.fit.fit(), SETTLED);
+      timer = setTimeout(() => this.fit.fit(), RESIZE_INTERVAL);
     }).observe(box);
-    onTheme((colours) => { this.terminal.options.theme = colours; });
-    this.again.addEventListener("click", () => this.connect());
-    this.section.querySelector("[data-do=copy]").addEventListener("click", () => this.#copy());
+    onThemeChange((colours) => { this.terminal.options.theme = colours; });
+    this.reconnectButton.addEventListener("click", () => this.connect());
+    this.section.querySelector("[data-do=copy]").addEventListener("click", () => this.#copySelection());
     const reader = this.section.querySelector("[data-reader]");
     reader.addEventListener("change", () => { this.terminal.options.screenReaderMode = reader.checked; });
   }
 
   connect() {
-    this.#line?.close();
-    this.#over = false;
+    this.#socket?.close();
+    this.#ended = false;
     this.terminal.reset();
-    this.#show("connecting");
+    this.#showState("connecting");
     const { cols, rows } = this.terminal;
-    const heard = {
-      data: (bytes, taken) => line === this.#line && this.terminal.write(bytes, taken),
-      said: (words) => line === this.#line && this.#said(words),
-      refused: (why) => line === this.#line && this.#end("refused", { why }),
-      closed: () => line === this.#line && !this.#over && this.#end("lost"),
+    const handlers = {
+      onData: (bytes, acknowledge) => socket === this.#socket && this.terminal.write(bytes, acknowledge),
+      onControl: (message) => socket === this.#socket && this.#handleControl(message),
+      onRefused: (why) => socket === this.#socket && this.#showEnd("refused", { why }),
+      onClosed: () => socket === this.#socket && !this.#ended && this.#showEnd("lost"),
     };
-    const { job, line: address } = this.section.dataset;
-    const line = new TaskLine(job, address, heard, { terminal: { columns: cols, rows, term: "xterm-256color" } });
-    this.#line = line;
+    const { job, socket: address } = this.section.dataset;
+    const socket = new TaskSocket(job, address, handlers, { terminal: { columns: cols, rows, term: "xterm-256color" } });
+    this.#socket = socket;
   }
 
-  #said(words) {
-    if (words.entered) this.#opened();
-    if (words.exit !== undefined) this.#end("exited", { code: words.exit });
+  #handleControl(message) {
+    if (message.entered) this.#handleOpen();
+    if (message.exit !== undefined) this.#showEnd("exited", { code: message.exit });
   }
 
-  // The box may have another size than when it was asked for.
-  #opened() {
+  // The size may have changed since the request.
+  #handleOpen() {
     const { cols, rows } = this.terminal;
-    this.#line.say({ resize: [cols, rows] });
-    this.#show("open");
+    this.#socket.sendControl({ resize: [cols, rows] });
+    this.#showState("open");
     this.terminal.focus();
   }
 
-  #end(how, names) {
-    this.#over = true;
-    this.#show(how, names);
-    this.section.classList.add("over");
-    this.again.hidden = false;
-    if (document.activeElement === this.terminal.textarea) this.again.focus();
+  #showEnd(state, values) {
+    this.#ended = true;
+    this.#showState(state, values);
+    this.section.classList.add("ended");
+    this.reconnectButton.hidden = false;
+    if (document.activeElement === this.terminal.textarea) this.reconnectButton.focus();
   }
 
-  #show(how, names) {
-    this.words.tell(how, names);
-    this.words.element.classList.toggle("lost", how === "lost" || how === "refused");
-    this.section.classList.remove("over");
-    this.again.hidden = true;
+  #showState(state, values) {
+    this.status.show(state, values);
+    this.status.element.classList.toggle("lost", state === "lost" || state === "refused");
+    this.section.classList.remove("ended");
+    this.reconnectButton.hidden = true;
   }
 
-  // Ctrl+Shift+V is the browser's own. Tab belongs to the shell, so there is another way out.
-  #key(event) {
+  // Leaves Ctrl+Shift+V to the browser. Tab goes to the shell, so Shift+F6 moves the focus out of the terminal.
+  #onKey(event) {
     if (event.ctrlKey && event.shiftKey && event.code === "KeyV") return false;
     if (event.ctrlKey && event.shiftKey && event.code === "KeyC") {
       event.preventDefault();
-      if (event.type === "keydown") this.#copy();
+      if (event.type === "keydown") this.#copySelection();
       return false;
     }
     if (event.shiftKey && event.key === "F6") {
@@ -116,7 +116,7 @@ class TerminalView {
     return true;
   }
 
-  #copy() {
+  #copySelection() {
     const text = this.terminal.getSelection();
     if (text) copyText(text);
     this.terminal.focus();
@@ -126,16 +126,16 @@ class TerminalView {
 async function start() {
   const section = document.querySelector("[data-terminal]");
   if (!section) return;
-  const lib = await bundled("terminal");
-  if (!lib) return showOtherWays(section);
+  const lib = await loadBundle("terminal");
+  if (!lib) return showAlternatives(section);
   allowTerminalStyles();
   new TerminalView(section, lib).start();
 }
 
-// Its scripts did not come: what gets one in without them is on the page, too.
-function showOtherWays(section) {
+// Without the bundle, shows the other ways to open a shell.
+function showAlternatives(section) {
   section.hidden = true;
-  document.querySelector(".terminal-else").classList.remove("unscripted");
+  document.querySelector(".terminal-alternatives").classList.remove("unscripted");
 }
 
 start();

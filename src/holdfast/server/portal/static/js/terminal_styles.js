@@ -1,15 +1,15 @@
-// xterm.js writes <style> elements and style="" as it goes, which our policy forbids to all that do not prove to be ours.
-// On a page with a terminal, elements are made so that it may: the former carry the page's nonce, the latter are set as
+// xterm.js creates <style> elements and style attributes, which the content security policy forbids without a nonce. On a
+// page with a terminal, new elements work around that: <style> gets the page's nonce, and style attributes are set as
 // properties, which the policy allows to scripts.
 
 const nonce = document.querySelector("meta[name=style-nonce]")?.content ?? "";
 
 export function allowTerminalStyles() {
-  document.createElement = make;
+  document.createElement = createElement;
 }
 
-function make(...asked) {
-  const element = Document.prototype.createElement.apply(document, asked);
+function createElement(...options) {
+  const element = Document.prototype.createElement.apply(document, options);
   if (element.localName === "style") element.nonce = nonce;
   else if (element.localName === "span") element.setAttribute = setAttribute;
   return element;

@@ -1,4 +1,4 @@
-// Colours of the terminal, in both themes; text too faint for its ground is made stronger by xterm.js itself.
+// Colours of the terminal in both themes; xterm.js itself raises the contrast of text that is too faint.
 
 const LIGHT = {
   background: "#fbfcfd", foreground: "#1b2530", cursor: "#1b2530", cursorAccent: "#fbfcfd", selectionBackground: "#bcdcf5",
@@ -13,12 +13,12 @@ const DARK = {
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
-export function theme() {
+export function getTheme() {
   const chosen = document.documentElement.dataset.theme;
   return chosen === "dark" || (chosen === "auto" && dark.matches) ? DARK : LIGHT;
 }
 
-/** Calls `use` with another theme when the reader's machine changes its own. */
-export function onTheme(use) {
-  dark.addEventListener("change", () => use(theme()));
+/** Call `onChange` with the new theme when the system theme changes. */
+export function onThemeChange(onChange) {
+  dark.addEventListener("change", () => onChange(getTheme()));
 }

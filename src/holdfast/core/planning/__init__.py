@@ -1,0 +1,1 @@
+"""Planning of one job: its next state and steps."""

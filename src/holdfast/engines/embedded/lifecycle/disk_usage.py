@@ -1,0 +1,86 @@
+"""Measures what running tasks have written, with limited overhead.
+
+A measurement walks through every file, and a task may create millions: so the longer it takes, the less often it is
+done, and all measurements together use at most one percent of a core.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+
+from holdfast.engines.base import DiskUse
+from holdfast.tree_size import OPEN_FOLDER, UNLIMITED, TreeWalk
+
+from ..descriptors import open_below
+from .live_tasks import LiveTask
+
+MAX_CPU_SHARE = 0.01  # of a core, for all tasks together
+_LOG_FILES = frozenset({"stdout", "stderr", "timeline"})  # in a task's folder; they have their own limit
+
+
+class MeasureSchedule:
+    """When to measure each task. For the event loop; `clock` is monotonic."""
+
+    def __init__(
+        self, every: float, clock: Callable[[], float], is_limited: Callable[[LiveTask], bool] | None = None
+    ) -> None:
+        self._every = every
+        self._clock = clock
+        self._is_limited = is_limited or has_home_limit
+        self._watched = 0
+
+    def list_due_tasks(self, tasks: Iterable[LiveTask]) -> list[LiveTask]:
+        now = self._clock()
+        watched = [task for task in tasks if self._is_limited(task)]
+        self._watched = len(watched)
+        for task in watched:
+            if task.scratch_at is None:
+                task.scratch_at = now + self._every
+        return [task for task in watched if task.scratch_at is not None and task.scratch_at <= now]
+
+    def record_measurement(self, task: LiveTask, took: float) -> None:
+        task.scratch_at = self._clock() + max(self._every, took * self._watched / MAX_CPU_SHARE)
+
+
+def has_home_limit(task: LiveTask) -> bool:
+    return task.note is not None and bool(task.note.scratch and task.note.home)
+
+
+def measure_task(folder: str, most: DiskUse, deadline: float = float("inf"), *, logs: bool = False) -> DiskUse:
+    """Count bytes and files in a task's folder, without its logs unless requested, until they exceed `most` (0: no
+    limit). Stops at the deadline (monotonic). Blocking."""
+    try:
+        top = os.open(folder, OPEN_FOLDER)
+    except OSError:
+        return DiskUse()
+    walk = TreeWalk(os.fstat(top).st_dev)
+    try:
+        size = walk.count_bytes(
+            top, most.bytes or UNLIMITED, most.files or UNLIMITED, deadline, frozenset() if logs else _LOG_FILES
+        )
+        return DiskUse(size, walk.files)
+    finally:
+        walk.close()
+
+
+def measure_home(folder: str, home: str, enough: int) -> int:
+    """Count the bytes on disk of `home` in a task's folder until they exceed `enough`. Links and other filesystems are
+    not entered; unreadable or vanished entries are not counted. Blocking."""
+    try:
+        # Without following links, which the task may put anywhere at any time.
+        top = open_below(os.open(folder, OPEN_FOLDER), home.split("/"), OPEN_FOLDER)
+    except OSError:
+        return 0
+    walk = TreeWalk(os.fstat(top).st_dev)
+    try:
+        return walk.count_bytes(top, enough)
+    finally:
+        walk.close()
+
+
+def measure_home_with_timeout(folder: str, home: str, enough: int) -> tuple[int, float]:
+    """Return the result of `measure_home`, and the seconds of CPU time it took."""
+    began = time.thread_time()
+    return measure_home(folder, home, enough), time.thread_time() - began

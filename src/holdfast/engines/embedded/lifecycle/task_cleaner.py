@@ -1,0 +1,65 @@
+"""Deleting ended tasks, unused images and unused layers, in one thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from ..cgroups import Cgroups
+from ..images.image_store import ImageStore
+from ..sandbox.sandbox_layers import SandboxLayers
+from . import killing
+from .disk_limits import cap_logs
+from .task_folders import TaskFolders, delete_trash
+
+_IMAGE_DELAY = 60.0  # seconds a replaced image stays for tasks that are just starting on it
+
+
+class TaskCleaner:
+    def __init__(self, places: TaskFolders, images: ImageStore, views: SandboxLayers, log_cap: int) -> None:
+        self._places = places
+        self._images = images
+        self._views = views
+        self._log_cap = log_cap
+        self._loop = asyncio.get_running_loop()
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="embedded-cleaner")
+
+    def submit(self, call: Callable[..., None], *args: Any) -> None:
+        """Run it soon. What is not cleaned before closing is cleaned at the next start."""
+        with suppress(RuntimeError):  # already closed
+            self._executor.submit(call, *args)
+
+    def clean_shared_folders(self) -> None:
+        """Remove layers and images that no task uses any more."""
+        in_use = self._places.list_folders_in_use()
+        self._images.remove_unused_images(in_use)
+        self._views.remove_unused_layers(in_use)
+
+    def schedule_shared_cleanup(self) -> None:
+        self._loop.call_later(_IMAGE_DELAY, self.submit, self.clean_shared_folders)
+
+    def remove_task(self, attempt_id: str, groups: Cgroups | None) -> None:
+        """Keep its logs, delete the rest. Blocking."""
+        name = self._places.get_machine_name(attempt_id)
+        folder = self._places.get_folder(attempt_id)
+        note = folder.read_start()
+        if note is not None and not note.sandbox and folder.read_claim().code is None and not folder.is_alive():
+            killing.kill_plain_processes(
+                killing.KillTarget(name, folder, note, 0)
+            )  # its runner was killed; processes may remain
+        if folder.exists() and not folder.is_alive():
+            cap_logs(folder, self._log_cap)
+        trash = self._places.archive_task(attempt_id)
+        if trash is not None:
+            made = note.cgroups if note else groups.list_folders(name) if groups else ()
+            self.submit(delete_trash, trash, made)
+
+    def close(self) -> None:
+        """Blocking."""
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        self._views.remove_outside_layers(
+            self._places.list_folders_in_use()
+        )  # last: cleaning creates the folder that this removes

@@ -1,0 +1,418 @@
+"""Starts one task, from the checks to the spawned runner. Blocking: runs in a thread.
+
+The order of steps is the protocol: lock the claim, check that it never ran, write the start note, spawn. A crash before
+the spawn leaves a folder in which nothing ran; after it, a runner that holds the lock.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import socket
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from holdfast.core.attempt import Observation, ObservedState
+from holdfast.core.exits.exit import Cause
+from holdfast.core.job import HOST_IMAGE, Resources
+from holdfast.core.messages import msg
+from holdfast.engines.base import Isolation, Launch
+
+from .. import cgroups
+from ..folder_content import StartNote
+from ..images.image_store import ImageStore
+from ..options import EmbeddedOptions
+from ..processes import COOKIE, COUNTS_BY_NAMESPACE
+from ..sandbox import roots
+from ..sandbox.gpus import LIBRARIES_FOLDER, PROGRAMS_FOLDER, make_device_binds, make_gpu_variables
+from ..sandbox.guard import mask_sys_paths
+from ..sandbox.mounts import BadMount, is_within, open_source, plan_mounts
+from ..sandbox.render import (
+    MOUNT_FD,
+    Bind,
+    SandboxRoot,
+    make_task_env,
+    render_args,
+    render_command,
+    render_entry,
+    render_hold,
+    render_process_limit,
+)
+from ..sandbox.sandbox_layers import SandboxLayers
+from ..sandbox.site import SandboxSite, make_host_root, make_image_root
+from ..sandbox.spawning import RunOrder, spawn_runner
+from ..sandbox_paths import CGROUP_POINT, ENTRY, HOME, LIBRARY, NOTES, PATH
+from ..task_folder import TaskFolder, try_lock
+from ..tree_removal import remove_tree
+from .notes import make_notes_folder
+from .port_holders import report_port_in_use
+from .task_folders import TaskFolders
+
+logger = logging.getLogger(__name__)
+
+HOLD_SCRIPT = (Path(__file__).parents[3] / "runtime" / "hold.sh").read_text()
+SETSID = shutil.which("setsid", path=PATH)
+_MAX_VARIABLES = 2000  # bubblewrap accepts 9000 arguments, three for each
+_MAX_STRING_LENGTH = 128 * 1024 - 1  # the kernel's limit for one variable with its name
+_MAX_ENV = 1024 * 1024
+_MAX_TEXT_LENGTH = 16 * 1024 * 1024  # characters of script and entry: they use memory outside the task's limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedTask:
+    """A runner that was just spawned."""
+
+    folder: TaskFolder
+    note: StartNote
+    pid: int
+
+
+class StartRefused(Exception):
+    """The task cannot be started; nothing of it is left."""
+
+    def __init__(self, message: str, *, cause: Cause = Cause.INVALID_TASK, transient: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.cause = cause
+        self.transient = transient
+
+
+def observe_refusal(attempt_id: str, refusal: StartRefused) -> Observation:
+    return Observation(
+        attempt_id=attempt_id,
+        seen=ObservedState.REFUSED,
+        message=refusal.message,
+        cause=refusal.cause,
+        transient=refusal.transient,
+    )
+
+
+@dataclass(eq=False)
+class TaskStarter:
+    options: EmbeddedOptions
+    site: SandboxSite  # replaced when a better one is found
+    layers: SandboxLayers
+    images: ImageStore
+    folders: TaskFolders
+    unsettled: set[str]  # the spawned attempts until they are watched
+
+    def start_task(self, launch: Launch, folder: TaskFolder) -> StartedTask | None:
+        """Start it. Return None if it was started before: observe it instead."""
+        made = _make_folder(folder)
+        claim = folder.open_claim()
+        try:
+            if not try_lock(claim) or os.fstat(claim).st_size > 0 or self._is_from_earlier_boot(folder):
+                return None
+            return self._start_locked_task(launch, folder, claim)
+        except (StartRefused, OSError) as error:
+            if made or isinstance(error, StartRefused):
+                remove_tree(folder.path)
+            if isinstance(error, OSError):
+                logger.warning(msg("cannot start %s: %s"), launch.attempt_id, error)
+            raise _to_refusal(error) from error
+        finally:
+            os.close(claim)
+
+    def _is_from_earlier_boot(self, folder: TaskFolder) -> bool:
+        """Return whether the machine went down just before it ran: then it may have run or not."""
+        note = folder.read_start()
+        return note is not None and note.boot != self.site.boot
+
+    def _start_locked_task(self, launch: Launch, folder: TaskFolder, claim: int) -> StartedTask:
+        check_launch(launch)
+        root = self._add_library(self._find_root(launch, folder))
+        roots.make_folders(folder, root)
+        groups = self._make_groups(self.folders.get_machine_name(launch.attempt_id), launch.resources)
+        try:
+            with ExitStack() as opened:
+                order = self._make_order(launch, folder, root, groups, opened)
+                note = self._make_start_note(launch, root, groups)
+                folder.write_start(note)
+                self.unsettled.add(launch.attempt_id)  # before a log exists that could be taken for a complete one
+                pid = spawn_runner(folder, claim, order)
+        except BaseException:
+            self.unsettled.discard(launch.attempt_id)
+            cgroups.remove_cgroup(groups)
+            raise
+        return StartedTask(folder=folder, note=note, pid=pid)
+
+    def _make_groups(self, name: str, resources: Resources) -> tuple[str, ...]:
+        """Create the task's cgroups; none if this machine has no cgroups."""
+        if self.site.groups is None:
+            return ()
+        try:
+            return self.site.groups.create_cgroup(name, resources, self.options.pids_max)
+        except cgroups.CgroupLost as gone:
+            logger.error(msg("resource limits of %s cannot be set: the cgroup %s"), name, gone)
+            text = msg(
+                "The cgroup {problem}. Mount cgroups at {cgroup_point}, or restart the server.",
+                problem=gone,
+                cgroup_point=CGROUP_POINT,
+            )
+            raise StartRefused(text, cause=Cause.START_FAILED, transient=True) from gone
+
+    def _make_start_note(self, launch: Launch, root: SandboxRoot, groups: tuple[str, ...]) -> StartNote:
+        return StartNote(
+            boot=self.site.boot,
+            at=_read_time(),
+            sandbox=self.site.isolation is not Isolation.NONE,
+            cgroups=groups,
+            stands_on=root.stands_on,
+            warning=root.warning,
+            memory=0 if groups else launch.resources.memory,
+            home=self._find_home(launch, root),
+            scratch=launch.scratch or 0,
+            hold=launch.hold,
+            gpus=launch.gpus,
+            max_processes=self._get_max_processes(),
+        )
+
+    def _find_home(self, launch: Launch, root: SandboxRoot) -> str:
+        """Return the path of its home in the task's folder."""
+        if self.site.isolation is Isolation.NONE:
+            return "scratch"
+        if is_within(HOME, [os.path.normpath(mount.target) for mount in launch.mounts]):
+            return ""
+        return roots.find_home(root)
+
+    def _find_root(self, launch: Launch, folder: TaskFolder) -> SandboxRoot:
+        image = None if launch.image == HOST_IMAGE else self.images.find_image(launch.image)
+        if image is None:
+            if launch.image != HOST_IMAGE and self.options.unknown_image != "host":
+                known = ", ".join(self.images.list_names())
+                text = msg("Image {image} not found. Available images: {known}.", image=repr(launch.image), known=known)
+                raise StartRefused(text, cause=Cause.IMAGE_MISSING)
+            root = make_host_root(self.site, self.layers, folder)
+            if launch.image == HOST_IMAGE:
+                return root
+            warning = msg("Image {image} not found, so the task runs on the image `host`.", image=repr(launch.image))
+            return replace(root, warning=warning)
+        if self.site.isolation is Isolation.NONE:
+            why = msg("jobs are not isolated on this machine")
+            text = msg(
+                "The image {image} is not supported: {why}. Use the image `host`.",
+                image=repr(launch.image),
+                why=why,
+            )
+            raise StartRefused(text, cause=Cause.NOT_ALLOWED)
+        if image.shell is None:
+            text = msg("The image {image} has no shell: it contains neither bash nor sh.", image=repr(launch.image))
+            raise StartRefused(text, cause=Cause.NO_SHELL)
+        return make_image_root(self.site, self.layers, image, folder)
+
+    def _add_library(self, root: SandboxRoot) -> SandboxRoot:
+        library = self.layers.get_library()
+        return replace(root, library=library, stands_on=(*root.stands_on, library)) if library else root
+
+    def _make_order(
+        self, launch: Launch, folder: TaskFolder, root: SandboxRoot, groups: tuple[str, ...], opened: ExitStack
+    ) -> RunOrder:
+        if self.site.condition is not None:
+            raise StartRefused(self.site.condition.message, cause=Cause.START_FAILED, transient=True)
+        joins = [f"{group}/cgroup.procs" for group in groups]
+        if self.site.isolation is Isolation.NONE:
+            cookie = self.folders.get_machine_name(launch.attempt_id)
+            return make_unsandboxed_order(launch, folder, root, joins, cookie)
+        variables = dict(make_gpu_variables(launch.gpus, renumbered=True))
+        binds = self._make_device_binds(launch, root, variables)
+        binds.append(Bind(source=make_notes_folder(folder), target=NOTES, read_only=False))
+        if root.library:
+            binds.append(Bind(source=root.library, target=LIBRARY))
+        mounts = open_mounts(launch, root, opened)
+        if mounts:
+            folder.write_mounts([(bind.target, bind.source) for bind, _ in mounts])
+        binds += [replace(bind, fd=number) for number, (bind, _) in enumerate(mounts, MOUNT_FD)]
+        if root.workdir and is_within(root.workdir, [bind.target for bind, _ in mounts]):
+            launch = replace(launch, workdir=launch.workdir or root.workdir)  # other jobs may have put links there
+        env = make_task_env(launch, root, HOME, variables)
+        command = render_command(root, launch.shell_options, entry=ENTRY if launch.entry else "")
+        command = render_entry(launch, root, render_hold(root, command) if launch.hold else command)
+        guard = mask_sys_paths(self.site.guard, self.layers.read_mounts(), self._make_cgroup_binds(groups))
+        shm = launch.resources.shm or self.options.default_shm
+        return RunOrder(
+            bwrap=self.site.bwrap,
+            base=str(self.folders.home),
+            args=render_args(launch, root, guard, env, shm, binds),
+            script=launch.script,
+            entry=launch.entry,
+            hold=HOLD_SCRIPT if launch.hold else "",
+            command=render_process_limit(root, self._get_max_processes(), command),
+            joins=joins,
+            seccomp=self.site.seccomp,
+            mounts=[fd for _, fd in mounts],
+        )
+
+    def _get_max_processes(self) -> int:
+        """Return the resource limit of a task in its own user namespace, where no cgroup can limit it; else 0."""
+        site = self.site
+        limited = site.groups is not None and "pids" in site.groups.controllers
+        own = site.isolation is not Isolation.NONE and not site.guard.privileged
+        return self.options.pids_max if own and not limited and COUNTS_BY_NAMESPACE else 0
+
+    def _make_cgroup_binds(self, folders: tuple[str, ...]) -> list[Bind]:
+        """Return the task's cgroups, bound where programs read their limits."""
+        if self.site.groups is None:
+            return []
+        return [Bind(source=source, target=target) for source, target in self.site.groups.list_binds(folders)]
+
+    def _make_device_binds(self, launch: Launch, root: SandboxRoot, variables: dict[str, str]) -> list[Bind]:
+        shown = self.options.host_show if root.env is None else ()  # an imported image is self-contained
+        binds = [Bind(source=path, target=path) for path in shown if os.path.lexists(path)]
+        if launch.gpus:
+            binds += make_device_binds(launch.gpus, self.site.gpus)
+            if root.env is not None:  # it has no driver
+                binds += self.site.driver
+                variables["LD_LIBRARY_PATH"] = _append_path(root.env.get("LD_LIBRARY_PATH", ""), LIBRARIES_FOLDER)
+                variables["PATH"] = _append_path(root.env.get("PATH", PATH), PROGRAMS_FOLDER)
+        return binds
+
+
+def open_mounts(launch: Launch, root: SandboxRoot, opened: ExitStack) -> list[tuple[Bind, int]]:
+    """Open the source of each mount; `opened` closes them."""
+    mounts = []
+    try:
+        for bind in plan_mounts(launch.mounts, root.lower):
+            fd = open_source(bind.source)
+            opened.callback(os.close, fd)
+            mounts.append((bind, fd))
+    except BadMount as bad:
+        raise StartRefused(str(bad), cause=Cause.NOT_ALLOWED) from bad
+    return mounts
+
+
+def _append_path(paths: str, more: str) -> str:
+    parts = [part for part in paths.split(":") if part]
+    return ":".join(parts if more in parts else [*parts, more])
+
+
+def make_unsandboxed_order(
+    launch: Launch, folder: TaskFolder, root: SandboxRoot, joins: list[str], cookie: str
+) -> RunOrder:
+    """Order a process tree without a sandbox."""
+    scratch = folder["scratch"]
+    os.makedirs(scratch, mode=0o700, exist_ok=True)
+    notes = make_notes_folder(folder)
+    env = make_task_env(launch, root, scratch, make_gpu_variables(launch.gpus, renumbered=False), notes, root.library)
+    env[COOKIE] = cookie
+    script = _write_script(folder["script"], launch.script)
+    entry = _write_script(folder["entry"], launch.entry) if launch.entry else ""
+    for mount in launch.mounts:
+        if os.path.normpath(mount.target) != os.path.normpath(mount.source):
+            why = msg("without isolation, the target must equal the source")
+            text = msg(
+                "{source} cannot be mounted at {target}: {why}.", source=mount.source, target=mount.target, why=why
+            )
+            raise StartRefused(text, cause=Cause.NOT_ALLOWED)
+    if launch.mounts:
+        folder.write_mounts([(os.path.normpath(mount.source),) * 2 for mount in launch.mounts])
+    if launch.workdir and not os.path.isdir(launch.workdir):
+        text = msg("The working folder {workdir} does not exist on this machine.", workdir=launch.workdir)
+        raise StartRefused(text, cause=Cause.NOT_ALLOWED)
+    # In its own session, or `kill 0` in a script would hit the runner too.
+    session = [SETSID, "-w"] if SETSID else []
+    command = render_command(root, launch.shell_options, script, entry)
+    if launch.hold:
+        command = render_hold(root, command, _write_script(folder["hold"], HOLD_SCRIPT), notes)
+    command = [*session, *command]
+    return RunOrder(command=command, env=env, workdir=launch.workdir or scratch, joins=joins)
+
+
+def _write_script(path: str, text: str) -> str:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(fd, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        file.write(text)
+    return path
+
+
+def _read_time() -> datetime:
+    """Return the current time, truncated to milliseconds as in the start note."""
+    now = datetime.now(UTC)
+    return now.replace(microsecond=now.microsecond // 1000 * 1000)
+
+
+def _make_folder(folder: TaskFolder) -> bool:
+    try:
+        os.mkdir(folder.path, 0o700)
+    except FileExistsError:
+        return False
+    return True
+
+
+def check_launch(launch: Launch) -> None:
+    """Check in advance what would fail inside the sandbox."""
+    if "\0" in launch.script or "\0" in launch.entry:
+        raise StartRefused(msg("The commands contain a NUL byte. Remove it."))
+    size = len(launch.script) + len(launch.entry)
+    if size > _MAX_TEXT_LENGTH:
+        raise StartRefused(
+            msg(
+                "The commands and their wrapper script have {size} characters; the limit is {max_text_length}.",
+                size=size,
+                max_text_length=_MAX_TEXT_LENGTH,
+            )
+        )
+    check_env(launch.env)
+    for numbers in launch.ports.values():
+        for port in numbers:
+            check_port(port, launch.job_id)
+
+
+def check_env(env: Mapping[str, str]) -> None:
+    if len(env) > _MAX_VARIABLES:
+        raise StartRefused(
+            msg(
+                "The task has {env} environment variables; the limit is {max_variables}.",
+                env=len(env),
+                max_variables=_MAX_VARIABLES,
+            )
+        )
+    total = 0
+    for name, value in env.items():
+        size = len(name) + len(value.encode("utf-8", "surrogateescape")) + 1
+        total += size
+        if not name or "=" in name or "\0" in name or "\0" in value:
+            raise StartRefused(
+                msg(
+                    "The environment variable {name} is not valid: its name or value contains a forbidden character.",
+                    name=repr(name),
+                )
+            )
+        if size > _MAX_STRING_LENGTH:
+            raise StartRefused(
+                msg(
+                    "The environment variable {name} is longer than {max_string_length} bytes.",
+                    name=name,
+                    max_string_length=_MAX_STRING_LENGTH,
+                )
+            )
+    if total > _MAX_ENV:
+        raise StartRefused(
+            msg(
+                "The environment variables have {total} bytes; the limit is {max_env}.",
+                total=total,
+                max_env=_MAX_ENV,
+            )
+        )
+
+
+def check_port(port: int, job_id: str) -> None:
+    """Check that no process listens there. A port in TIME_WAIT is free: the task can bind it with SO_REUSEADDR."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+            probe.listen(1)
+        except OSError as error:
+            text = report_port_in_use(port, job_id)
+            raise StartRefused(text, cause=Cause.PORT_IN_USE, transient=True) from error
+
+
+def _to_refusal(error: StartRefused | OSError) -> StartRefused:
+    if isinstance(error, StartRefused):
+        return error
+    text = msg("The machine cannot start the task: {error}", error=error.strerror or error)
+    return StartRefused(text, cause=Cause.START_FAILED, transient=True)

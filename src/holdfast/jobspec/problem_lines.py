@@ -1,0 +1,44 @@
+"""Finds the line of a field in a job file, for problems that are found after parsing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from holdfast.core.errors import InvalidJob, Problem
+
+from .document import DocumentNode, read_document, reload_with_lines
+
+_STEP = re.compile(r"[^.\[\]]+")
+_ONLY_ROLE = re.compile(r"roles\.[^.]+\.")
+
+
+def add_problem_lines(text: str, problems: Iterable[Problem]) -> list[Problem]:
+    """Add line numbers to problems, where the text has the field."""
+    try:
+        document = read_document(text)
+    except InvalidJob:  # it was built from parts, and is not the parsed text
+        return list(problems)
+    root = (reload_with_lines(document) or document).root
+    return [replace(problem, line=problem.line or _find_field_line(root, problem.field)) for problem in problems]
+
+
+def _find_field_line(root: DocumentNode, field: str) -> int | None:
+    """Find a line; a file with a single role may have its fields at the top level."""
+    return _find_node_line(root, field) or _find_node_line(root, _ONLY_ROLE.sub("", field, count=1))
+
+
+def _find_node_line(node: DocumentNode, field: str) -> int | None:
+    """Find the deepest existing part: a short form does not have the field itself."""
+    line = None
+    for step in _STEP.findall(field):
+        value = node.value
+        if isinstance(value, dict) and step in value:
+            node = value[step]
+        elif isinstance(value, list) and step.isdigit() and int(step) < len(value):
+            node = value[int(step)]
+        else:
+            break
+        line = node.line
+    return line

@@ -1,0 +1,51 @@
+"""Processes that listen on a port, from /proc."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.tcp_listeners import list_listeners
+
+MAX_COMMAND_LENGTH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class PortOwner:
+    pid: int
+    command: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} ({self.command})" if self.command else f"process {self.pid}"
+
+
+def find_port_owners(port: int) -> list[PortOwner]:
+    """Return the processes that listen on this port, on any address; empty without permission to see them."""
+    sockets = {f"socket:[{each.inode}]" for each in list_listeners(port)}
+    return [PortOwner(pid, _read_command_line(pid)) for pid in _find_pids(sockets)] if sockets else []
+
+
+def _find_pids(sockets: set[str]) -> Iterator[int]:
+    for name in os.listdir("/proc"):  # noqa: PTH208 - only few of many names are read
+        if name.isdigit() and any(opened in sockets for opened in _list_open_files(name)):
+            yield int(name)
+
+
+def _list_open_files(pid: str) -> Iterator[str]:
+    with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
+        for entry in entries:
+            with suppress(OSError):
+                yield os.readlink(entry.path)  # noqa: PTH115 - socket:[1] is not a path
+
+
+def _read_command_line(pid: int) -> str:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    text = " ".join(word.decode("utf-8", "replace") for word in words if word)
+    shown = "".join(char if char.isprintable() else "?" for char in text)
+    return shown[:MAX_COMMAND_LENGTH]

@@ -1,0 +1,69 @@
+"""Options of the engine and of job environments, from the settings."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+from datetime import timedelta
+from pathlib import Path
+
+from holdfast.engines.embedded.options import EmbeddedOptions
+from holdfast.full_disk import compute_task_limits
+from holdfast.launching import ArtifactLimits, PrimeHubPlatform
+from holdfast.settings import Settings
+from holdfast.timezones import find_machine_timezone
+
+
+def build_engine_options(
+    home: Path, settings: Settings, own_ports: frozenset[int] = frozenset(), *, several_users: bool = False
+) -> EmbeddedOptions:
+    node, images = settings.node, settings.images
+    log_bytes, task_bytes, task_files = compute_task_limits(home, settings)
+    return EmbeddedOptions(
+        cpus=node.cpus,
+        memory=node.memory,
+        gpus=None if node.gpus is None else tuple(node.gpus),
+        port_start=node.port_start,
+        port_end=node.port_end,
+        reserved_ports=own_ports | _list_fixed_ports(settings),
+        pids_max=node.max_processes,
+        log_cap=log_bytes,
+        task_bytes=task_bytes,
+        task_files=task_files,
+        marks=settings.disk.to_marks(),
+        unknown_image=images.unknown,
+        isolation=settings.sandbox.isolation,
+        several_users=several_users,
+        host_show=tuple(images.host_show),
+        library=_find_library(),
+        hidden=(str(home), settings.files.folder) if settings.files.folder else (str(home),),
+        node_name=node.name or socket.gethostname(),
+        address=node.address,
+        scratch_grace=settings.jobs.grace,
+    )
+
+
+def _list_fixed_ports(settings: Settings) -> frozenset[int]:
+    """Return the ports of all services, including a gateway that cannot listen now."""
+    ports = (settings.server.port, settings.ssh.port if settings.ssh.enabled else 0)
+    return frozenset(port for port in ports if port)
+
+
+def _find_library() -> tuple[str, ...]:
+    """Return paths that every task gets besides its image: the debugger, if installed."""
+    found = importlib.util.find_spec("paipdb")
+    return tuple(found.submodule_search_locations or ())[:1] if found else ()
+
+
+def build_platform_options(settings: Settings) -> PrimeHubPlatform:
+    """Return the options for jobs in PrimeHub's format."""
+    files = settings.files
+    limits = ArtifactLimits(
+        bytes=files.artifact_bytes, files=files.artifact_files, keep=timedelta(days=files.artifact_days)
+    )
+    return PrimeHubPlatform(
+        timezone=settings.schedules.timezone or find_machine_timezone(),
+        sudo=settings.primehub.sudo,
+        scratch=settings.primehub.scratch_bytes,
+        artifacts=limits if limits.bytes and limits.files else None,
+    )

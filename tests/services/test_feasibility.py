@@ -1,0 +1,124 @@
+"""What plan and submit say of jobs that can never run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.core.records import Dataset
+from holdfast.engines.base import Isolation
+from tests.fake_engine import FakeEngine
+
+from .house import House, open_house
+
+pytestmark = pytest.mark.anyio
+
+HELLO = "name: hello\ncommand: echo hello\n"
+
+
+@pytest.fixture
+async def plain(tmp_path: Path) -> AsyncIterator[House]:
+    """A node that cannot isolate jobs and has an image all the same."""
+    engine = FakeEngine(images=("host", "torch:latest"), isolation=Isolation.NONE)
+    async with open_house(tmp_path / "home", engine=engine) as opened:
+        yield opened
+
+
+async def planned(house: House, text: str) -> tuple[str, tuple[str, ...]]:
+    verdict = (await house.services.jobs.plan(house.admin, text)).verdict
+    return verdict.answer, verdict.reasons
+
+
+async def warned(house: House, text: str) -> tuple[str, ...]:
+    return (await house.services.jobs.submit(house.admin, text)).warnings
+
+
+async def test_an_unknown_image_never_runs(house: House) -> None:
+    assert await planned(house, f"{HELLO}image: torch\n") == ("never", ("there is no image torch on this server",))
+
+
+async def test_what_the_verdict_says_is_no_warning_too(house: House, tmp_path: Path) -> None:
+    text = f"{HELLO}image: torch\n"
+    assert (await house.services.jobs.plan(house.admin, text)).warnings == ()
+    assert "torch is not on this server" in (await warned(house, text))[0]
+    async with open_house(tmp_path / "other", settings={"images": {"unknown": "host"}}) as other:
+        assert "host instead" in (await other.services.jobs.plan(other.admin, text)).warnings[0]
+
+
+async def test_all_reasons_are_given(house: House) -> None:
+    answer, reasons = await planned(house, f"{HELLO}image: torch\nresources: {{cpu: 48}}\n")
+    assert (answer, len(reasons)) == ("never", 2)
+    assert "48 cores" in reasons[0]
+
+
+async def test_an_unknown_image_that_is_replaced_runs(tmp_path: Path) -> None:
+    async with open_house(tmp_path / "home", settings={"images": {"unknown": "host"}}) as house:
+        assert await planned(house, f"{HELLO}image: torch\n") == ("now", ())
+
+
+@pytest.mark.parametrize("known", ["torch", "torch:latest"])
+@pytest.mark.parametrize("asked", ["torch", "torch:latest"])
+async def test_no_tag_means_latest(tmp_path: Path, known: str, asked: str) -> None:
+    async with open_house(tmp_path / "home", engine=FakeEngine(images=("host", known))) as house:
+        assert await planned(house, f"{HELLO}image: {asked}\n") == ("now", ())
+
+
+async def test_without_isolation_only_the_host_image_runs(plain: House) -> None:
+    answer, reasons = await planned(plain, f"{HELLO}image: torch\n")
+    assert answer == "never"
+    assert "only the image `host` can run" in reasons[0]
+    assert any("only the image `host` can run" in warning for warning in await warned(plain, f"{HELLO}image: torch\n"))
+
+
+async def test_without_isolation_folders_keep_their_names(plain: House, tmp_path: Path) -> None:
+    moved = f"{HELLO}mounts: ['{tmp_path}/data:/data']\n"
+    (tmp_path / "data").mkdir()
+    answer, reasons = await planned(plain, moved)
+    assert answer == "never"
+    assert "must equal the source" in reasons[0]
+    assert any("must equal the source" in warning for warning in await warned(plain, moved))
+    assert await planned(plain, f"{HELLO}mounts: ['{tmp_path}/data']\n") == ("now", ())
+
+
+async def test_without_isolation_datasets_of_primehub_jobs_are_found_by_links(plain: House, tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    corpus = Dataset(name="corpus", path=str(tmp_path / "corpus"), everyone=True)
+    await plain.services.datasets.create(plain.admin, corpus)
+    form = '{"displayName": "x", "instanceType": "cpu-1", "image": "host", "command": "ls ~/datasets/corpus"}'
+    assert await planned(plain, form) == ("now", ())
+    assert await warned(plain, form) == ()
+    assert (await planned(plain, f"{HELLO}datasets: [corpus]\n"))[0] == "never"
+
+
+async def test_without_isolation_one_is_told_where_the_groups_files_are(plain: House) -> None:
+    text = f"{HELLO}files: true\n"
+    (warning,) = await warned(plain, text)
+    assert "HOLDFAST_FILES" in warning
+    assert await planned(plain, text) == ("now", ())
+
+
+async def test_with_isolation_the_groups_files_are_where_they_should_be(house: House) -> None:
+    assert await warned(house, f"{HELLO}files: true\n") == ()
+
+
+async def test_with_isolation_folders_may_move(house: House, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    assert await planned(house, f"{HELLO}mounts: ['{tmp_path}/data:/data']\n") == ("now", ())
+
+
+@pytest.mark.parametrize("gang", ["true", "false"])
+async def test_a_job_that_is_too_large_is_taken_with_a_warning(house: House, gang: str) -> None:
+    text = f"name: big\ngang: {gang}\nroles: {{w: {{instances: 3, command: 'true', resources: {{cpu: 48}}}}}}\n"
+    (warning,) = await warned(house, text)
+    assert warning == "this job can never run on this server: a task requests 48 cores, but the largest node has 4"
+
+
+async def test_tasks_placed_one_by_one_need_not_fit_together(house: House) -> None:
+    text = "name: many\ngang: false\nroles: {w: {instances: 9, command: 'true'}}\n"
+    assert await warned(house, text) == ()
+
+
+async def test_a_job_that_fits_has_no_warning(house: House) -> None:
+    assert await warned(house, HELLO) == ()

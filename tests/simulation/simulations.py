@@ -1,0 +1,48 @@
+"""Simulates job files in this process, on a state folder of the tests' own."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.settings import load_settings
+from holdfast.simulation import Level, Options, Remark, Remarks, Report, ServerView, Topic, read_job, simulate
+
+NO_SERVER = ServerView(why="none for this test")
+
+
+@dataclass(frozen=True)
+class Simulated:
+    report: Report
+    lines: tuple[str, ...]  # task | line
+
+    def remarks(self, about: Topic, *levels: Level) -> list[Remark]:
+        wanted = levels or (Level.PROBLEM, Level.WARNING)
+        return [each for each in self.report.remarks if each.about is about and each.level in wanted]
+
+    @property
+    def alarms(self) -> list[str]:
+        """Whatever was said that is more than a note."""
+        return [f"{each.level} {each.about}: {each.text}" for each in self.report.remarks if each.level != Level.NOTE]
+
+
+class Place:
+    def __init__(self, state: Path) -> None:
+        self.state = state
+
+    def run(self, job: str | dict[str, Any], *, view: ServerView = NO_SERVER, **options: Any) -> Simulated:
+        text = job if isinstance(job, str) else json.dumps(job)
+        settings, remarks, lines = load_settings(self.state, {}), Remarks(), []
+        read = read_job(text.encode(), settings, remarks, user=view.user or None)
+        report = simulate(
+            read,
+            Options(**options),
+            state=self.state,
+            settings=settings,
+            view=view,
+            remarks=remarks,
+            say=lambda task, line: lines.append(f"{task} | {line}"),
+        )
+        return Simulated(report, tuple(lines))
