@@ -15,7 +15,7 @@ from holdfast.core.job import MIB, Resources
 from holdfast.engines.base import Engine, Launch, LogSource, SkipReason, Stream, SupportsArtifacts, SupportsMetrics
 from holdfast.services.logs.reading import follow_source
 
-TIMEOUT = 60.0  # seconds; only a broken engine ever waits that long
+TIMEOUT = 300.0  # seconds for a whole scenario; only a broken engine ever takes that long
 
 
 def launch(attempt_id: str, script: str, **more: Any) -> Launch:

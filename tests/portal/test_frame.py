@@ -29,6 +29,7 @@ def test_escape_closes_a_menu_and_gives_the_keyboard_back(window: Window) -> Non
     window.go("/jobs/new")
     for menu in (window.page.locator(".bar details.menu"), window.page.locator(".head details.menu")):
         summary = menu.locator("summary")
+        expect(summary).to_be_visible()  # hidden until the page's scripts are loaded
         summary.focus()
         window.page.keyboard.press("Enter")
         expect(menu).to_have_attribute("open", "")
