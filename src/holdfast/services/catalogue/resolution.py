@@ -11,7 +11,7 @@ from dataclasses import replace
 from holdfast.core.access import Actor
 from holdfast.core.catalogue import ImageAlias, InstanceType
 from holdfast.core.job import Job, JobFormat, Resources, Role
-from holdfast.core.messages import join_messages, msg
+from holdfast.core.messages import join_messages, mark_translatable, msg
 from holdfast.core.records import Group
 from holdfast.core.scheduling.placement import EPSILON
 from holdfast.jobspec.fields import guess_name
@@ -112,8 +112,8 @@ def _resolve_image(role: Role, aliases: Mapping[str, ImageAlias], group: str) ->
 
 
 _QUOTA_LABELS = (
-    ("gpu", "GPUs", msg("Gpu Quota")),
-    ("cpu", "cores", msg("Cpu Quota")),
+    ("gpu", mark_translatable("GPUs"), msg("Gpu Quota")),
+    ("cpu", mark_translatable("cores"), msg("Cpu Quota")),
     ("memory", msg("bytes of memory"), "Memory"),
 )
 
