@@ -241,7 +241,7 @@ def test_a_phone_shows_it_all_without_scrolling_sideways(
     assert window.page.evaluate("document.documentElement.scrollWidth") <= 390
     expect(row(window, job).get_by_role("button", name=re.compile("^Stop"))).to_be_visible()
     assert findings(window.page) == []
-    window.page.get_by_role("button", name="Admin").tap()
+    window.page.get_by_role("button", name="Administration").tap()
     window.page.get_by_role("link", name="Instance types").tap()
     expect(window.page).to_have_url(re.compile("/admin/instance-types"))
     stop(server, job)

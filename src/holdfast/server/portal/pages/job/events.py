@@ -15,9 +15,9 @@ from .view import Section, build_job_address
 EVENTS_PER_PAGE = 100
 
 _KINDS = {  # event kind -> label and tone
-    "submitted": (N_("Submitted"), ""),
+    "submitted": (N_("Job submitted"), ""),
     "placed": (N_("Scheduled"), "run"),
-    "started": (N_("Started"), "run"),
+    "started": (N_("Job started"), "run"),
     "task-started": (N_("Task started"), "run"),
     "task-succeeded": (N_("Task succeeded"), "good"),
     "task-failed": (N_("Task failed"), "bad"),
