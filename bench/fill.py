@@ -22,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
-from holdfast.core.exits.exit import Behaviour, Exit, ExitKind, classify_exit
+from holdfast.core.exits.exit import Exit, ExitKind, RetryBehaviour, classify_exit
 from holdfast.core.job import GIB, Job, Resources, Role
 from holdfast.core.records import Group, NewEvent
 from holdfast.core.states import JobState, TaskState
@@ -122,7 +122,7 @@ def _end(chance: random.Random) -> End:
         return End(JobState.SUCCEEDED, TaskState.SUCCEEDED, classify_exit(0), after)
     if luck < 0.9:
         return End(JobState.FAILED, TaskState.FAILED, classify_exit(chance.choice((1, 2, 137))), after)
-    stopped = Exit(kind=ExitKind.CANCELLED, message="Stopped by user00", behaviour=Behaviour.PERMANENT)
+    stopped = Exit(kind=ExitKind.CANCELLED, message="Stopped by user00", behaviour=RetryBehaviour.PERMANENT)
     return End(JobState.CANCELLED, TaskState.STOPPED, stopped, after)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.job import MIB, Resources
 from holdfast.core.metrics.samples import Reading
-from holdfast.engines.base import Launch
+from holdfast.engines.base import LaunchSpec
 from holdfast.engines.embedded import EmbeddedEngine, cgroups
 
 from .harness import TIMEOUT, Options, folder, say
@@ -44,7 +44,7 @@ def measure(options: Options) -> list[Row]:
 async def _measure(place: Path, count: int, rounds: int, name: str, find: Callable[..., Any] | None) -> list[Row]:
     async with _crowd(place, count, find) as (engine, ids):
         say(f"sampling: {count} tasks, {engine.get_health().limits}")
-        _check(await engine.measure(ids), ids)  # the first one also finds out what there is
+        _check(await engine.measure_tasks(ids), ids)  # the first one also finds out what there is
         costs = [await engine._run_in_thread(lambda: _round(engine, ids)) for _ in range(rounds)]
         ends = [_end(engine, attempt_id) for attempt_id in ids[:50]]
     share = 100 * sum(costs) / len(costs) / INTERVAL
@@ -57,10 +57,10 @@ async def _measure(place: Path, count: int, rounds: int, name: str, find: Callab
 
 def _round(engine: EmbeddedEngine, ids: list[str]) -> float:
     """Seconds of this thread's processor time."""
-    tasks = [engine._open_watch.get(attempt_id) for attempt_id in ids]
+    tasks = [engine._task_watch.get(attempt_id) for attempt_id in ids]
     subjects = [engine._make_subject(task, task.note) for task in tasks if task is not None and task.note is not None]
     began = time.thread_time()
-    found = engine._measuring._rounds.measure_tasks(subjects, ids)
+    found = engine._task_metrics._rounds.measure_tasks(subjects, ids)
     spent = time.thread_time() - began
     _check(found, ids)
     return spent
@@ -68,9 +68,9 @@ def _round(engine: EmbeddedEngine, ids: list[str]) -> float:
 
 def _end(engine: EmbeddedEngine, attempt_id: str) -> float:
     """Seconds of processor time for what is read when a task ends: the same files."""
-    note = engine._places.get_folder(attempt_id).read_start()
+    note = engine._task_folders.get_folder(attempt_id).read_start_note()
     began = time.thread_time()
-    engine._measuring.read_final_usage(attempt_id, note, 0.0)
+    engine._task_metrics.read_final_usage(attempt_id, note, 0.0)
     return time.thread_time() - began
 
 
@@ -127,8 +127,8 @@ async def _remove(engine: EmbeddedEngine, ids: list[str], ended: asyncio.Queue[O
         await engine.remove((await asyncio.wait_for(ended.get(), TIMEOUT)).attempt_id)
 
 
-def _launch(attempt_id: str, port: int) -> Launch:
-    return Launch(
+def _launch(attempt_id: str, port: int) -> LaunchSpec:
+    return LaunchSpec(
         attempt_id=attempt_id,
         job_id="bench",
         task="worker-0",

@@ -20,7 +20,7 @@ from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.job import GIB, Job, Resources, Role
 from holdfast.core.planning.steps import JobPolicy
 from holdfast.core.planning.task_requests import build_assignment, build_queue_entries
-from holdfast.core.scheduling.blockers import JobInfo
+from holdfast.core.scheduling.blockers import ActiveJob
 from holdfast.core.scheduling.ledger import Ledger
 from holdfast.core.scheduling.placement import Assignment, Node, Quota
 from holdfast.core.scheduling.queue import Queue
@@ -91,7 +91,7 @@ async def _lateness(work: asyncio.Future[Any]) -> list[float]:
     return late
 
 
-async def _usual(jobs: Mapping[str, JobInfo]) -> dict[str, float]:
+async def _usual(jobs: Mapping[str, ActiveJob]) -> dict[str, float]:
     return dict.fromkeys(jobs, 3000.0)
 
 
@@ -115,7 +115,7 @@ class _Crowd:
             live=self._live,
             policy=lambda job: JobPolicy(time_limit=job.time_limit or None, grace=timedelta(seconds=10)),
             now=NOW,
-            ticks=TICKS,
+            loop_time=TICKS,
             backfill=False,
         )
 
@@ -128,7 +128,7 @@ class _Crowd:
             id=f"run{number}", job=job, user=f"u{number % 40}", submitted_at=NOW, state=JobState.RUNNING, tasks=(task,)
         )
         assignment: Assignment = build_assignment(snapshot, task)
-        self._ledger.claim(assignment)
+        self._ledger.add_assignment(assignment)
         self._live[snapshot.id] = LiveJob(snapshot=snapshot, began=TICKS - number)
 
     def _wait(self, number: int) -> None:
@@ -138,7 +138,7 @@ class _Crowd:
         entries = build_queue_entries(snapshot, at)
         for entry in entries:
             self._queue.add(entry)
-        self._live[snapshot.id] = LiveJob(snapshot=snapshot, queued=tuple(entry.id for entry in entries))
+        self._live[snapshot.id] = LiveJob(snapshot=snapshot, queue_entry_ids=tuple(entry.id for entry in entries))
 
 
 def _job(number: int, name: str, *, cpu: float, gpu: int, tasks: int) -> Job:

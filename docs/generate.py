@@ -17,16 +17,16 @@ from graphql import GraphQLField, GraphQLObjectType
 from pydantic.fields import FieldInfo
 
 from holdfast.core.access import PERMISSION_RULES, Grantee
-from holdfast.core.exits.exit import Behaviour
-from holdfast.core.exits.specs import FAMILIES, LEGACY, ExitSpec, load_causes, load_family
-from holdfast.core.states import FINAL_STATES, TRANSITIONS, JobState, StateChange, TaskState
+from holdfast.core.exits.exit import RetryBehaviour
+from holdfast.core.exits.specs import EXIT_FAMILIES, LEGACY_FAMILY, ExitSpec, load_cause_specs, load_family_specs
+from holdfast.core.states import FINAL_STATES, JOB_STATE_TRANSITIONS, JobState, StateChange, TaskState
 from holdfast.server.openpai import handlers as handlers  # registers every endpoint
 from holdfast.server.openpai.endpoints import ENDPOINTS, Endpoint
-from holdfast.server.openpai.endpoints import Who as Requester
-from holdfast.server.primehub.jobs.states import FAILURES, PHASES
+from holdfast.server.openpai.endpoints import AccessLevel as Requester
+from holdfast.server.primehub.jobs.states import FAILURE_REASONS, PHASES
 from holdfast.server.primehub.schema import build_schema
 from holdfast.settings import Settings
-from holdfast.settings_sections import Section
+from holdfast.settings_sections import SettingsSection
 
 FOLDER = Path(__file__).parent / "reference"
 HEADER = "<!-- Written by docs/generate.py from {source}. Change that, then run `make docs`. -->"
@@ -96,11 +96,11 @@ def render_settings() -> str:
     return _join_lines(lines)
 
 
-def _list_sections() -> Iterable[tuple[str, type[Section]]]:
+def _list_sections() -> Iterable[tuple[str, type[SettingsSection]]]:
     for name, info in Settings.model_fields.items():
         section = info.annotation
         assert isinstance(section, type)
-        assert issubclass(section, Section)
+        assert issubclass(section, SettingsSection)
         yield name, section
 
 
@@ -167,7 +167,7 @@ def render_states() -> str:
         "",
         "| from | change | to | condition |",
         "|---|---|---|---|",
-        *(f"| {a} | {change} | {b} | {CHANGES[change]} |" for (a, change), b in TRANSITIONS.items()),
+        *(f"| {a} | {change} | {b} | {CHANGES[change]} |" for (a, change), b in JOB_STATE_TRANSITIONS.items()),
         "",
         "## Tasks",
         "",
@@ -182,7 +182,7 @@ def render_states() -> str:
 
 def _render_diagram() -> Iterable[str]:
     yield f"[*] --> {JobState.PENDING}"
-    for (before, change), after in TRANSITIONS.items():
+    for (before, change), after in JOB_STATE_TRANSITIONS.items():
         yield f"{before} --> {after}: {change}"
     for state in JobState:
         if state in FINAL_STATES:
@@ -222,15 +222,15 @@ def _describe_grantee(grantee: Grantee) -> str:
 # --- exit codes
 
 RETRIED = {
-    Behaviour.TRANSIENT: "always, not counted",
-    Behaviour.TRANSIENT_CONFLICT: "always, after a few minutes, not counted",
-    Behaviour.PERMANENT: "never",
-    Behaviour.UNKNOWN: "up to the job's retry limit",
+    RetryBehaviour.TRANSIENT: "always, not counted",
+    RetryBehaviour.TRANSIENT_CONFLICT: "always, after a few minutes, not counted",
+    RetryBehaviour.PERMANENT: "never",
+    RetryBehaviour.UNKNOWN: "up to the job's retry limit",
 }
 
 
 def render_exit_codes() -> str:
-    current = [spec for family in FAMILIES for spec in load_family(family)]
+    current = [spec for family in EXIT_FAMILIES for spec in load_family_specs(family)]
     lines = [
         "# Exit codes for OpenPAI clients",
         "",
@@ -254,13 +254,13 @@ def render_exit_codes() -> str:
         "",
         "| cause | code |",
         "|---|---|",
-        *(f"| `{name}` | {cause.code} |" for name, cause in load_causes().items()),
+        *(f"| `{name}` | {cause.code} |" for name, cause in load_cause_specs().items()),
         "",
         "## Before OpenPAI 1.0",
         "",
         "For codes in old reports. Jobs in Holdfast do not use them.",
         "",
-        *_render_exits(load_family(LEGACY)),
+        *_render_exits(load_family_specs(LEGACY_FAMILY)),
     ]
     return _join_lines(lines)
 
@@ -369,7 +369,7 @@ def _render_endpoints(endpoints: list[Endpoint]) -> list[str]:
     """Render a row for each handler and method, sorted by path. A row can have several paths."""
     same: dict[Any, list[str]] = {}
     for each in sorted(endpoints, key=lambda each: _make_sort_key(each.path)):
-        key = (each.method, each.support.value, each.who.name.lower(), each.note, each.handler)
+        key = (each.method, each.support.value, each.access_level.name.lower(), each.note, each.handler)
         same.setdefault(key, []).append(f"`{each.path.replace(':path}', '}')}`")
     return [
         f"| {method} | {'<br>'.join(paths)} | {support} | {who} | {_to_sentence(note)} |"
@@ -507,7 +507,8 @@ def _render_phases() -> list[str]:
     states += [f"| {state} | `{phase}` |" for state, phase in PHASES.items()]
     exits = ["| exit kind of a failed job | `reason` | `message` starts with |", "|---|---|---|"]
     exits += [
-        f"| {kind} | `{reason}` | {before and f'`{before.strip()}`'} |" for kind, (reason, before) in FAILURES.items()
+        f"| {kind} | `{reason}` | {before and f'`{before.strip()}`'} |"
+        for kind, (reason, before) in FAILURE_REASONS.items()
     ]
     stop = (
         "When you stop a job, it is `Cancelled` at once, with the reason `Cancelled`. Its message is\n"

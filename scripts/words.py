@@ -22,9 +22,9 @@ from sentences import messages_in
 
 from holdfast.core.exits.exit import ExitKind
 from holdfast.core.exits.meanings import load_meanings
-from holdfast.core.exits.specs import load_causes, load_specs
+from holdfast.core.exits.specs import load_cause_specs, load_specs
 from holdfast.core.states import JobState, TaskState
-from holdfast.diagnosis import list_texts as verdict_texts
+from holdfast.diagnosis import iter_translatable_texts as verdict_texts
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "holdfast"
@@ -82,7 +82,7 @@ def _exit_texts() -> Iterator[str]:
     """What people are told of exits. How to reproduce one is only for those who maintain the data."""
     for spec in load_specs().values():
         yield from (spec.reason, *spec.solution)
-    for cause in load_causes().values():
+    for cause in load_cause_specs().values():
         yield from (text for text in (cause.words, cause.hint) if text)
     known = load_meanings()
     for meaning in (*known.shell.values(), known.other):

@@ -25,13 +25,13 @@ from holdfast.core.scheduling.placement import Node
 from holdfast.engines.base import (
     ArtifactSink,
     EngineHealth,
-    ImageInfo,
+    ImageSummary,
     Isolation,
-    Launch,
+    LaunchSpec,
     LogSource,
-    Stream,
+    LogStream,
     WrittenRange,
-    ignore_health,
+    ignore_health_change,
 )
 
 _KEEP = re.compile(r"echo (?P<words>.*?) > ~/artifacts/(?P<path>\S+)$")
@@ -43,10 +43,10 @@ _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,199}\Z")
 
 @dataclass(slots=True, eq=False)
 class FakeTask:
-    launch: Launch
+    launch: LaunchSpec
     seen: Observation
     ignores_term: bool = False
-    written: list[tuple[datetime, Stream, bytes]] = field(default_factory=list)
+    written: list[tuple[datetime, LogStream, bytes]] = field(default_factory=list)
     logs_kept: bool = True
     removed: bool = False
     artifacts: dict[str, bytes] | None = None  # path -> content; None: no artifacts folder
@@ -54,8 +54,8 @@ class FakeTask:
     reading: Reading | None = None  # its usage; None: not measurable
     starts: int = 1  # how often it really ran; more than once must never happen
 
-    def read_stream(self, stream: Stream) -> bytes:
-        return b"".join(data for _, source, data in self.written if stream in (source, Stream.MERGED))
+    def read_stream(self, stream: LogStream) -> bytes:
+        return b"".join(data for _, source, data in self.written if stream in (source, LogStream.MERGED))
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class FakeEngine:
         faults: Faults | None = None,
     ) -> None:
         self.machine = machine or FakeMachine()
-        self.refuse: Callable[[Launch], Observation | None] = lambda _: None  # set it to refuse starts
+        self.refuse: Callable[[LaunchSpec], Observation | None] = lambda _: None  # set it to refuse starts
         self.measured = 0  # how often usage was requested
         self.faults = faults or Faults()
         self._nodes = tuple(nodes)
@@ -106,7 +106,7 @@ class FakeEngine:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._grown = asyncio.Event()
         self._conditions: tuple[Condition, ...] = ()
-        self._on_health: Callable[[], None] = ignore_health
+        self._on_health: Callable[[], None] = ignore_health_change
 
     # --- control by tests ---------------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class FakeEngine:
         """Lose it: its exit is unknown."""
         self._end_task(attempt_id, seen=ObservedState.LOST, message=message, cause=Cause.LOST)
 
-    def write_log(self, attempt_id: str, data: bytes, stream: Stream = Stream.STDOUT) -> None:
+    def write_log(self, attempt_id: str, data: bytes, stream: LogStream = LogStream.STDOUT) -> None:
         self.machine.tasks[attempt_id].written.append((self._now(), stream, data))
         self._wake_readers()
 
@@ -150,7 +150,7 @@ class FakeEngine:
     # --- the contract ---------------------------------------------------------------------------------------------
 
     async def open(
-        self, on_change: Callable[[Observation], None], on_health: Callable[[], None] = ignore_health
+        self, on_change: Callable[[Observation], None], on_health: Callable[[], None] = ignore_health_change
     ) -> None:
         self._on_change = on_change
         self._on_health = on_health
@@ -169,17 +169,17 @@ class FakeEngine:
     def list_nodes(self) -> Sequence[Node]:
         return self._nodes
 
-    async def list_images(self) -> Sequence[ImageInfo]:
-        return [ImageInfo(name=name, size=None, created_at=None, source="made up") for name in self._images]
+    async def list_images(self) -> Sequence[ImageSummary]:
+        return [ImageSummary(name=name, size=None, created_at=None, source="made up") for name in self._images]
 
-    async def start(self, launch: Launch) -> Observation:
+    async def start(self, launch: LaunchSpec) -> Observation:
         await asyncio.sleep(0)  # real engines always yield here
         await self.faults.before_call("start", launch.attempt_id)
         seen = self._start_task(launch)
         await self.faults.after_call("start", launch.attempt_id)
         return seen
 
-    def _start_task(self, launch: Launch) -> Observation:
+    def _start_task(self, launch: LaunchSpec) -> Observation:
         present = self.machine.tasks.get(launch.attempt_id)
         if present is not None:
             return self._observe_task(present)
@@ -203,7 +203,7 @@ class FakeEngine:
             await self.faults.after_call("observe", id)
         return absent | found
 
-    async def measure(self, attempt_ids: Collection[str]) -> Mapping[str, Reading]:
+    async def measure_tasks(self, attempt_ids: Collection[str]) -> Mapping[str, Reading]:
         await asyncio.sleep(0)
         self.measured += 1
         tasks = {id: self.machine.tasks[id] for id in attempt_ids if id in self.machine.tasks}
@@ -248,7 +248,7 @@ class FakeEngine:
         await self.faults.before_call("list", "")
         return [id for id, task in self.machine.tasks.items() if not task.removed]
 
-    def open_log(self, attempt_id: str, stream: Stream) -> LogSource | None:
+    def open_log(self, attempt_id: str, stream: LogStream) -> LogSource | None:
         task = self.machine.tasks.get(attempt_id)
         return FakeLog(self, task, stream) if task is not None and task.logs_kept else None
 
@@ -261,7 +261,7 @@ class FakeEngine:
 
     # --- interpretation -----------------------------------------------------------------------------------------------
 
-    def _find_refusal(self, launch: Launch) -> Observation | None:
+    def _find_refusal(self, launch: LaunchSpec) -> Observation | None:
         if not _SAFE.match(launch.attempt_id):
             message = f"The attempt ID {launch.attempt_id!r} is not a valid file name."
             return _make_refusal(launch, message, Cause.INVALID_TASK)
@@ -284,7 +284,7 @@ class FakeEngine:
                 task.artifacts = {}
             elif said := _ECHO.match(line):
                 self.write_log(
-                    attempt_id, f"{said['words']}\n".encode(), Stream.STDERR if said["err"] else Stream.STDOUT
+                    attempt_id, f"{said['words']}\n".encode(), LogStream.STDERR if said["err"] else LogStream.STDOUT
                 )
             elif ends := _EXIT.match(line):
                 return self.fail_task(attempt_id, int(ends[1])) if int(ends[1]) else self.finish_task(attempt_id, 0)
@@ -352,17 +352,17 @@ def _is_running(task: FakeTask) -> bool:
     return task.seen.seen in (ObservedState.RUNNING, ObservedState.HELD)
 
 
-def _make_refusal(launch: Launch, message: str, cause: Cause) -> Observation:
+def _make_refusal(launch: LaunchSpec, message: str, cause: Cause) -> Observation:
     return Observation(attempt_id=launch.attempt_id, seen=ObservedState.REFUSED, message=message, cause=cause)
 
 
 class FakeLog:
-    def __init__(self, engine: FakeEngine, task: FakeTask, stream: Stream) -> None:
+    def __init__(self, engine: FakeEngine, task: FakeTask, stream: LogStream) -> None:
         self._engine = engine
         self._task = task
         self._stream = stream
 
-    async def size(self) -> int:
+    async def get_size(self) -> int:
         return len(self._task.read_stream(self._stream))
 
     async def find_first_offset(self) -> int:
@@ -373,27 +373,27 @@ class FakeLog:
 
     async def wait_for_growth(self, size: int, timeout: float) -> bool:
         end = asyncio.get_running_loop().time() + timeout
-        while await self.size() <= size and not await self.is_complete():
+        while await self.get_size() <= size and not await self.is_complete():
             try:
                 async with asyncio.timeout_at(end):
                     await self._engine._grown.wait()
             except TimeoutError:
                 break
-        return await self.size() > size
+        return await self.get_size() > size
 
     async def is_complete(self) -> bool:
         return not _is_running(self._task)
 
     async def find_offset(self, when: datetime) -> int:
         earlier = [
-            data for at, source, data in self._task.written if at < when and self._stream in (source, Stream.MERGED)
+            data for at, source, data in self._task.written if at < when and self._stream in (source, LogStream.MERGED)
         ]
         return sum(map(len, earlier))
 
     async def list_write_times(self, start: int, end: int, most: int) -> Sequence[WrittenRange]:
         found, position = [], 0
         for at, source, data in self._task.written:
-            if self._stream in (source, Stream.MERGED):
+            if self._stream in (source, LogStream.MERGED):
                 piece = WrittenRange(max(start, position), min(end, position + len(data)), at)
                 position += len(data)
                 if piece.start < piece.end:

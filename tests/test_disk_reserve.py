@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.job import GIB, MIB
-from holdfast.disk_reserve import RESERVED_FILES, START_STEPS, STEPS, DiskReserve
+from holdfast.disk_reserve import RELEASE_STEP_COUNT, RESERVED_FILE_COUNT, START_STEP_COUNT, DiskReserve
 from holdfast.disk_space import DiskSpace, DiskThresholds, read_disk_space, require_space
 from holdfast.full_disk import compute_task_limits
 from holdfast.settings import load_settings
@@ -22,7 +22,7 @@ def test_it_holds_real_room(tmp_path: Path) -> None:
     assert (reserve.read_size(), reserve.count_missing_bytes(), reserve.count_missing_files()) == (
         0,
         SIZE,
-        RESERVED_FILES,
+        RESERVED_FILE_COUNT,
     )
     assert reserve.fill_reserve()
     assert (reserve.read_size(), reserve.count_missing_bytes(), reserve.count_missing_files()) == (SIZE, 0, 0)
@@ -33,14 +33,14 @@ def test_it_is_given_up_in_steps_and_the_last_are_for_a_start(tmp_path: Path, si
     reserve = DiskReserve(tmp_path / "reserve", size)
     reserve.fill_reserve()
     steps = 0
-    while reserve.release():
+    while reserve.release_step():
         steps += 1
-    assert steps == STEPS - START_STEPS
-    assert reserve.read_size() == pytest.approx(START_STEPS * size / STEPS, rel=0.01)
-    while reserve.release(for_start=True):
+    assert steps == RELEASE_STEP_COUNT - START_STEP_COUNT
+    assert reserve.read_size() == pytest.approx(START_STEP_COUNT * size / RELEASE_STEP_COUNT, rel=0.01)
+    while reserve.release_step(for_start=True):
         steps += 1
-    assert steps == STEPS
-    assert (reserve.read_size(), reserve.count_missing_files()) == (0, RESERVED_FILES)
+    assert steps == RELEASE_STEP_COUNT
+    assert (reserve.read_size(), reserve.count_missing_files()) == (0, RESERVED_FILE_COUNT)
     assert reserve.fill_reserve()
     assert reserve.count_missing_bytes() == 0
 
@@ -48,7 +48,7 @@ def test_it_is_given_up_in_steps_and_the_last_are_for_a_start(tmp_path: Path, si
 def test_where_there_is_no_room_it_keeps_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reserve = DiskReserve(tmp_path / "reserve", SIZE)
     reserve.fill_reserve()
-    reserve.release()
+    reserve.release_step()
     held = reserve.read_size()
 
     def no_room(fd: int, start: int, size: int) -> None:
@@ -71,17 +71,17 @@ def test_one_that_is_switched_off_gives_its_room_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [SIZE, 0])
 def test_it_remembers_when_the_disk_was_full(tmp_path: Path, size: int) -> None:
     reserve = DiskReserve(tmp_path / "reserve", size)
-    assert reserve.seconds_since_full() is None
+    assert reserve.read_seconds_since_full() is None
     assert reserve.fill_reserve()
-    assert reserve.seconds_since_full() is None
+    assert reserve.read_seconds_since_full() is None
     reserve.record_full()
     noted = tmp_path / "reserve" / "full"
     os.utime(noted, (noted.stat().st_mtime - 100,) * 2)
-    assert DiskReserve(tmp_path / "reserve", size).seconds_since_full() == pytest.approx(100, abs=60)
+    assert DiskReserve(tmp_path / "reserve", size).read_seconds_since_full() == pytest.approx(100, abs=60)
     reserve.record_full()
-    assert reserve.seconds_since_full() == pytest.approx(0, abs=60)
+    assert reserve.read_seconds_since_full() == pytest.approx(0, abs=60)
     os.utime(noted, (noted.stat().st_mtime + 3600,) * 2)  # the clock was set back
-    assert reserve.seconds_since_full() is None
+    assert reserve.read_seconds_since_full() is None
 
 
 @pytest.mark.parametrize(
@@ -94,12 +94,16 @@ def test_it_remembers_when_the_disk_was_full(tmp_path: Path, size: int) -> None:
 )
 def test_small_disks_have_smaller_marks(total: int, full: int, low: int, reserve: int) -> None:
     space, marks = DiskSpace(free=0, total=total), DiskThresholds()
-    assert (marks.get_full_bytes(space), marks.get_low_bytes(space), marks.get_reserve_bytes(space)) == (
+    assert (
+        marks.compute_full_threshold_bytes(space),
+        marks.compute_low_threshold_bytes(space),
+        marks.compute_reserve_bytes(space),
+    ) == (
         full,
         low,
         reserve,
     )
-    assert marks.get_full_files(space) == 0
+    assert marks.compute_full_threshold_files(space) == 0
 
 
 def test_what_people_put_there_for_good_must_leave_room(tmp_path: Path) -> None:

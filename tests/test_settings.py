@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.errors import UserError
-from holdfast.settings import list_setting_names, load_settings
-from holdfast.settings_names import find_unknown_variables
+from holdfast.settings import get_setting_names_by_section, load_settings
+from holdfast.settings_names import list_unknown_variable_warnings
 
 
 def load(home: Path, text: str, environ: dict[str, str] | None = None) -> None:
@@ -60,9 +60,9 @@ def test_a_setting_there_is_not(tmp_path: Path, text: str, said: str, advice: st
 
 def test_variables_that_look_like_settings_and_are_none() -> None:
     ours = ("HOLDFAST_HOME", "HOLDFAST_URL", "HOLDFAST_TOKEN", "HOLDFAST_DEBUG", "HOLDFAST_JOB_NAME", "HOLDFAST_ROLE")
-    assert find_unknown_variables([*ours, "HOLDFAST_SERVER_PORT", "PATH"], list_setting_names()) == []
-    found = find_unknown_variables(
-        ["HOLDFAST_SERVER_PROT", "HOLDFAST_SEVER_PORT", "HOLDFAST_NODE_X"], list_setting_names()
+    assert list_unknown_variable_warnings([*ours, "HOLDFAST_SERVER_PORT", "PATH"], get_setting_names_by_section()) == []
+    found = list_unknown_variable_warnings(
+        ["HOLDFAST_SERVER_PROT", "HOLDFAST_SEVER_PORT", "HOLDFAST_NODE_X"], get_setting_names_by_section()
     )
     assert [line.split()[0] for line in found] == ["HOLDFAST_NODE_X", "HOLDFAST_SERVER_PROT", "HOLDFAST_SEVER_PORT"]
     assert found[1].endswith("Did you mean HOLDFAST_SERVER_PORT?")

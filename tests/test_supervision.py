@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from holdfast import supervision
-from holdfast.supervision import supervise
+from holdfast.supervision import run_supervised
 
 
 def test_work_that_fails_is_logged_and_begins_again(
@@ -20,7 +20,7 @@ def test_work_that_fails_is_logged_and_begins_again(
             raise failures.pop()
 
     with caplog.at_level(logging.ERROR):
-        asyncio.run(supervise("example", work))
+        asyncio.run(run_supervised("example", work))
     assert not failures
     assert [record.__dict__["work"] for record in caplog.records] == ["example"] * 2
     assert all(record.exc_info for record in caplog.records)
@@ -34,7 +34,7 @@ def test_cancelled_work_ends() -> None:
             begun.set()
             await asyncio.Event().wait()
 
-        task = asyncio.create_task(supervise("example", work))
+        task = asyncio.create_task(run_supervised("example", work))
         await begun.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -19,23 +19,23 @@ from holdfast.core.exits.specs import load_specs
 from holdfast.engines.base import EngineHealth, SupportsMetrics
 from holdfast.engines.embedded.engine import EmbeddedEngine
 from holdfast.engines.embedded.lifecycle.ownership import describe_task_of_process
-from holdfast.full_disk import lacks_space, make_disk_reserve, open_with_space
+from holdfast.full_disk import create_disk_reserve, is_disk_space_low, open_with_space
 from holdfast.listening.listeners import Listeners, ServiceAddress
 from holdfast.log_lines import configure_logging
-from holdfast.memory_allocator import limit_allocator
+from holdfast.memory_allocator import configure_allocator
 from holdfast.settings import Settings
 from holdfast.shared_folders import SharedFolders
 from holdfast.start_options import build_engine_options, build_platform_options
 from holdfast.start_priority import restore_priority
 from holdfast.state_folder import (
-    ServerInfo,
+    RunningServer,
     StateFolderLock,
     create_state_folder,
     has_job_data,
     lock_files_folder,
     write_server_files,
 )
-from holdfast.supervision import supervise
+from holdfast.supervision import run_supervised
 
 if TYPE_CHECKING:
     from holdfast.controller.artifacts import ArtifactCollector
@@ -56,15 +56,15 @@ SERVER_FILES_TIMEOUT = 2.0  # seconds that a start waits for the server files
 LAST_REQUESTS_TIMEOUT = 3  # seconds for open requests when the server stops
 
 
-def serve(home: Path, settings: Settings, *, on_ready: Callable[[ServerInfo], None] | None = None) -> None:
+def serve(home: Path, settings: Settings, *, on_ready: Callable[[RunningServer], None] | None = None) -> None:
     """Run the server until SIGINT or SIGTERM. Tasks continue to run, and are found again at the next start."""
     gc.disable()  # until startup is complete: loading creates many permanent objects
-    limit_allocator()
+    configure_allocator()
     import uvloop
 
     create_state_folder(home)
     _check_open_files()
-    with StateFolderLock(home), _open_listeners(home, settings) as listeners:
+    with StateFolderLock(home), _build_listeners(home, settings) as listeners:
         http = listeners.bind_http(settings.server.host, settings.server.port)
         ssh = listeners.bind_ssh(settings.ssh.host, settings.ssh.port) if settings.ssh.enabled else None
         uvloop.run(_run_server(home, settings, listeners, http, ssh, on_ready))
@@ -118,7 +118,7 @@ async def start_components(
     """
     from holdfast.controller.disk_guard import DiskGuard, MinFreeSpace
     from holdfast.controller.disk_monitor import DiskMonitor, FilesDiskMonitor
-    from holdfast.controller.gateway import GatewayProvider
+    from holdfast.controller.gateway import GatewayAddressProvider
     from holdfast.controller.live_jobs import JobLimits
     from holdfast.controller.loop import Controller
     from holdfast.controller.retention import ArtifactRetention, AuditRetention, LogRetention, MetricsRetention
@@ -129,10 +129,10 @@ async def start_components(
     from holdfast.store.vault import Vault
 
     async with AsyncExitStack() as stack:
-        marks = settings.disk.to_marks()
-        reserve = make_disk_reserve(home, marks)
+        marks = settings.disk.to_thresholds()
+        reserve = create_disk_reserve(home, marks)
         vault = Vault.open(home / "secret.key")
-        full_ago = 0.0 if lacks_space(home) else reserve.seconds_since_full()
+        full_ago = 0.0 if is_disk_space_low(home) else reserve.read_seconds_since_full()
         url = settings.store.url or f"sqlite:///{home / 'holdfast.db'}"
         store = open_with_space(lambda: Store.open(url, vault=vault), home, reserve)
         stack.push_async_callback(store.close)
@@ -144,8 +144,8 @@ async def start_components(
         if full_ago is not None:
             engine.record_disk_full(full_ago)
         limits = JobLimits(
-            time_limit=_parse_seconds(settings.jobs.time_limit),
-            openpai_time_limit=_parse_seconds(settings.openpai.time_limit),
+            time_limit=_convert_seconds(settings.jobs.time_limit),
+            openpai_time_limit=_convert_seconds(settings.openpai.time_limit),
             grace=timedelta(seconds=settings.jobs.grace),
             max_grace=timedelta(seconds=settings.jobs.max_grace),
             hold=_build_hold_limits(settings),
@@ -158,12 +158,14 @@ async def start_components(
             backfill=settings.queue.backfill,
             folders=SharedFolders.from_setting(settings.files.folder, home),
             platform=build_platform_options(settings),
-            gateway=GatewayProvider(lambda: services.ssh_gateway),
+            gateway=GatewayAddressProvider(lambda: services.ssh_gateway),
             collecting=_build_collector(engine, settings, home),
         )
         least = MinFreeSpace(bytes=settings.hold.min_free_bytes, percent=settings.hold.min_free_percent)
         disk_guard = DiskGuard(controller, home, least)
-        disk_monitor = DiskMonitor(controller, engine, home, marks, reserve, release_held=disk_guard.release_if_full)
+        disk_monitor = DiskMonitor(
+            controller, engine, home, marks, reserve, release_held=disk_guard.release_hold_if_full
+        )
         store.set_disk_full_handler(disk_monitor.free_space_now)
         services = build_services(
             store, engine, controller, settings, home, derive=vault.derive_key, own_ports=own_ports
@@ -178,26 +180,26 @@ async def start_components(
         first_password = await services.users.ensure_first_admin()
         await services.seed_catalogue()
         controller.update_groups(await store.read(people.list_groups))
-        controller.on_end(services.schedules.due.release_queued_run)
-        controller.on_end(services.insights.enqueue_ended_job)
+        controller.add_end_listener(services.schedules.due_runs.release_queued_run)
+        controller.add_end_listener(services.insights.enqueue_ended_job)
         sampler = _build_sampler(engine, services)
         if sampler:
-            controller.on_seen(sampler.handle_observation)
+            controller.add_observation_listener(sampler.handle_observation)
         await controller.recover()
         retention, clockwork = (
-            LogRetention(store, engine, _parse_days(settings.logs.keep_days)),
-            ScheduleRunner(services.schedules.due),
+            LogRetention(store, engine, _convert_days(settings.logs.keep_days)),
+            ScheduleRunner(services.schedules.due_runs),
         )
         artifacts, audit = ArtifactRetention(services.artifact_cleanup), AuditRetention(services.audit, services.tokens)
         metrics = MetricsRetention(
-            store, services.metrics.database, controller, _parse_days(settings.metrics.keep_days)
+            store, services.metrics.database, controller, _convert_days(settings.metrics.keep_days)
         )
         await disk_monitor.try_check_disk()  # before the first task starts
         work = (
             controller.run,
             controller.attempts.run,
             disk_monitor.run,
-            *_list_shared_disk_monitors(FilesDiskMonitor(controller, services.shared.root, marks), home, services),
+            *_build_files_disk_work(FilesDiskMonitor(controller, services.shared.root, marks), home, services),
             disk_guard.run,
             retention.run,
             artifacts.run,
@@ -209,7 +211,7 @@ async def start_components(
             services.insights.run,
             *_build_notification_work(store, services, controller),
             services.server_metrics.watch_event_loop,
-            services.files.remove_trash,
+            services.files.empty_trash,
             services.datasets.remove_purged_data,
         )
         restore_priority()  # here: from now on tasks are started
@@ -223,19 +225,19 @@ async def _run_server(
     listeners: Listeners,
     http: BoundService,
     ssh: BoundService | str | None,
-    on_ready: Callable[[ServerInfo], None] | None,
+    on_ready: Callable[[RunningServer], None] | None,
 ) -> None:
     from holdfast.server.import_savings import skip_pydantic_v1, skip_uvicorn_cli
 
     skip_pydantic_v1()
     skip_uvicorn_cli()
     from holdfast.server.app import create_app
-    from holdfast.server.http import run_http
+    from holdfast.server.http import run_http_server
     from holdfast.server.ssh.lazy_gateway import LazySshGateway
 
     configure_logging()
     async with start_components(home, settings, listeners.ports) as (services, first_password):
-        info = ServerInfo(
+        info = RunningServer(
             url=_format_url(settings.server.host, http.port),
             pid=os.getpid(),
             home=home,
@@ -244,7 +246,7 @@ async def _run_server(
             health=services.installation.engine.get_health(),
             conditions=(await services.installation.check_health()).conditions,
         )
-        token = await _find_local_token(home, services)
+        token = await _ensure_local_token(home, services)
         notes: dict[Path, dict[str, str | int]] = {
             home / "client.json": {"url": info.url, "token": token},
             home / "server.json": {"url": info.url, "pid": info.pid, "started_at": info.started_at.isoformat()},
@@ -258,7 +260,7 @@ async def _run_server(
         holder = listeners.create_supervisor()
         after_start: list[asyncio.Task[Any]] = []
 
-        def report_ready() -> None:
+        def handle_ready() -> None:
             gc.freeze()
             gc.enable()
             after_start.append(asyncio.create_task(holder.run()))
@@ -266,7 +268,7 @@ async def _run_server(
             if on_ready:
                 on_ready(info)
 
-        def request_stop() -> None:
+        def handle_stop() -> None:
             for task in after_start:
                 task.cancel()
             holder.release_holder()
@@ -274,34 +276,34 @@ async def _run_server(
         door = LazySshGateway(services)
         door.open_port(ssh)
         try:
-            await run_http(
+            await run_http_server(
                 app,
                 http.listening_sockets,
-                on_ready=report_ready,
-                on_stop=request_stop,
+                on_ready=handle_ready,
+                on_stop=handle_stop,
                 last_requests=LAST_REQUESTS_TIMEOUT,
             )
         finally:
             await _cancel_task(writing)
             (home / "server.json").unlink(missing_ok=True)
             await door.close()
-            request_stop()
+            handle_stop()
 
 
-async def _find_local_token(home: Path, services: Services) -> str:
+async def _ensure_local_token(home: Path, services: Services) -> str:
     """Return the token of this machine's command line: the current one if valid, so that a restart ends no session."""
     try:
         token = str(json.loads((home / "client.json").read_text())["token"])
         await services.tokens.resolve_actor(token)
     except (OSError, ValueError, KeyError, TypeError, UserError):
-        return await services.tokens.create_local_token()
+        return await services.tokens.create_machine_token()
     return token
 
 
 def _run_in_background(stack: AsyncExitStack, *work: BackgroundWork) -> None:
     for each in work:
         name = getattr(each, "__qualname__", repr(each))
-        stack.push_async_callback(_cancel_task, asyncio.create_task(supervise(name, each)))
+        stack.push_async_callback(_cancel_task, asyncio.create_task(run_supervised(name, each)))
 
 
 async def _cancel_task(task: asyncio.Task[None]) -> None:
@@ -317,7 +319,7 @@ def _build_collector(engine: EmbeddedEngine, settings: Settings, home: Path) -> 
     keep = timedelta(days=files.artifact_days) if files.artifact_days else None
     limits = ArtifactLimits(files=files.artifact_files, bytes=files.artifact_bytes, keep=keep)
     return ArtifactCollector(
-        engine, SharedFolders.from_setting(files.folder, home), limits, marks=settings.disk.to_marks()
+        engine, SharedFolders.from_setting(files.folder, home), limits, marks=settings.disk.to_thresholds()
     )
 
 
@@ -339,13 +341,13 @@ def _build_notification_work(store: Store, services: Services, controller: Contr
     chosen = services.settings.notifications
     if not chosen.enabled:
         return [lambda: store.write(stop_event_scan)]
-    patience = RetryPolicy(
+    retry_policy = RetryPolicy(
         first_wait=timedelta(seconds=chosen.first_wait), give_up=timedelta(hours=chosen.give_up_hours)
     )
-    delivery = DeliveryRunner(store, services.notifications.sending, patience)
-    noticing = NotificationWatcher(services.notifications.making, delivery.wake)
-    controller.on_change(noticing.handle_job_change)
-    services.schedules.due.missed = noticing.wake
+    delivery = DeliveryRunner(store, services.notifications.sender, retry_policy)
+    noticing = NotificationWatcher(services.notifications.creator, delivery.wake)
+    controller.add_change_listener(noticing.handle_job_change)
+    services.schedules.due_runs.on_missed_run = noticing.wake
     return [noticing.run, delivery.run, NotificationRetention(services.notifications).run]
 
 
@@ -362,7 +364,7 @@ def _build_hold_limits(settings: Settings) -> HoldLimits:
     )
 
 
-def _open_listeners(home: Path, settings: Settings) -> Listeners:
+def _build_listeners(home: Path, settings: Settings) -> Listeners:
     server, ssh = settings.server, settings.ssh
     wanted = [ServiceAddress("http", server.host, server.port)]
     if ssh.enabled:
@@ -375,7 +377,7 @@ def _format_url(host: str, port: int) -> str:
     return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
 
 
-def _list_shared_disk_monitors(monitor: FilesDiskMonitor, home: Path, services: Services) -> list[BackgroundWork]:
+def _build_files_disk_work(monitor: FilesDiskMonitor, home: Path, services: Services) -> list[BackgroundWork]:
     """Monitor the disk for shared files, if it is not the state folder's."""
     try:
         same = services.shared.root.stat().st_dev == home.stat().st_dev
@@ -384,9 +386,9 @@ def _list_shared_disk_monitors(monitor: FilesDiskMonitor, home: Path, services: 
     return [] if same else [monitor.run]
 
 
-def _parse_days(count: float) -> timedelta | None:
+def _convert_days(count: float) -> timedelta | None:
     return timedelta(days=count) if count else None
 
 
-def _parse_seconds(value: float) -> timedelta | None:
+def _convert_seconds(value: float) -> timedelta | None:
     return timedelta(seconds=value) if value else None

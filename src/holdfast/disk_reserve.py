@@ -14,13 +14,13 @@ from pathlib import Path
 
 from holdfast.core.job import MIB
 
-STEPS = 8
-START_STEPS = 2  # of those, only for a start
+RELEASE_STEP_COUNT = 8
+START_STEP_COUNT = 2  # of those, only for a start
 MIN_STEP_SIZE = MIB // 2  # bytes
-RESERVED_FILES = 64
+RESERVED_FILE_COUNT = 64
 _BLOCK_SIZE = 512  # unit of st_blocks
-_CLOCK_STEP = 5.0  # seconds by which a clock may be corrected
-_NEVER = 10 * 365 * 24 * 3600.0  # seconds; the file starts with the time 0
+_MAX_CLOCK_CORRECTION = 5.0  # seconds by which a clock may be corrected
+_MAX_FULL_AGE = 10 * 365 * 24 * 3600.0  # seconds; the file starts with the time 0
 _ALIGNMENT = 4096  # bytes: a file uses whole blocks
 
 
@@ -30,7 +30,7 @@ class DiskReserve:
         self._bytes = folder / "bytes"
         self._full = folder / "full"  # modified when programs last could not write
         self.size = size // _ALIGNMENT * _ALIGNMENT  # bytes of the full reserve; 0: none
-        self._step = max(MIN_STEP_SIZE, -(-self.size // STEPS // _ALIGNMENT) * _ALIGNMENT)
+        self._step = max(MIN_STEP_SIZE, -(-self.size // RELEASE_STEP_COUNT // _ALIGNMENT) * _ALIGNMENT)
 
     def read_size(self) -> int:
         """Return its current size in bytes."""
@@ -43,33 +43,33 @@ class DiskReserve:
         return self.size - self.read_size()
 
     def count_missing_files(self) -> int:
-        return max(0, RESERVED_FILES - len(self._list_files())) if self.size else 0
+        return max(0, RESERVED_FILE_COUNT - len(self._list_files())) if self.size else 0
 
-    def prepare(self) -> None:
+    def prepare_full_marker(self) -> None:
         """Create the file for `record_full`, while there is space."""
         with suppress(OSError):
-            self._create_full_file()
+            self._create_full_marker()
 
     def record_full(self) -> None:
         """Record, also for the next server, that programs cannot write now."""
         with suppress(OSError):
-            self._create_full_file()
+            self._create_full_marker()
             os.utime(self._full)
 
-    def seconds_since_full(self) -> float | None:
+    def read_seconds_since_full(self) -> float | None:
         """Return None if it never was, or the clock was set back since."""
         try:
             seconds = time.time() - self._full.stat().st_mtime
         except OSError:
             return None
-        return max(0.0, seconds) if -_CLOCK_STEP < seconds < _NEVER else None
+        return max(0.0, seconds) if -_MAX_CLOCK_CORRECTION < seconds < _MAX_FULL_AGE else None
 
     def fill_reserve(self) -> bool:
         """Fill it. False if there is no space; then its size is unchanged. A larger reserve of an earlier server is
         reduced."""
         held = self.read_size()
         try:
-            self._create_full_file()
+            self._create_full_marker()
             fd = os.open(self._bytes, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 os.ftruncate(fd, min(os.fstat(fd).st_size, self.size))
@@ -77,19 +77,27 @@ class DiskReserve:
                     os.posix_fallocate(fd, 0, self.size)
             finally:
                 os.close(fd)
-            for number in range(RESERVED_FILES if self.size else 0):
+            for number in range(RESERVED_FILE_COUNT if self.size else 0):
                 os.close(os.open(self._folder / f"inode-{number:02}", os.O_WRONLY | os.O_CREAT, 0o600))
         except OSError:
             self._truncate(held)  # a part of the request may have been allocated
             return False
         return True
 
-    def release(self, *, for_start: bool = False) -> int:
+    def release_step(self, *, for_start: bool = False) -> int:
         """Release a step; return its bytes and files. 0: the rest is kept, or there is none."""
-        kept = 0 if for_start else START_STEPS
+        kept = 0 if for_start else START_STEP_COUNT
         held, files = self.read_size(), self._list_files()
         goal = max(min(held, kept * self._step), held - self._step)
-        surplus = files[: max(0, min(RESERVED_FILES // STEPS, len(files) - kept * RESERVED_FILES // STEPS))]
+        surplus = files[
+            : max(
+                0,
+                min(
+                    RESERVED_FILE_COUNT // RELEASE_STEP_COUNT,
+                    len(files) - kept * RESERVED_FILE_COUNT // RELEASE_STEP_COUNT,
+                ),
+            )
+        ]
         for path in surplus:
             with suppress(OSError):
                 path.unlink()
@@ -97,7 +105,7 @@ class DiskReserve:
             self._truncate(goal)
         return max(0, held - self.read_size()) + len(surplus)
 
-    def _create_full_file(self) -> None:
+    def _create_full_marker(self) -> None:
         """Create the file whose time shows when the disk was full."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
         if self._full.exists():

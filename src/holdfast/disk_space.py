@@ -16,7 +16,7 @@ MAX_RESERVE_PERCENT = 5
 MAX_FULL_FILES = 2000  # inodes
 MAX_FULL_FILES_PERCENT = 2
 LOW_FILES_FACTOR = 4
-CRITICAL_SHARE = 8  # below this part of the full threshold the disk is unusable
+CRITICAL_DIVISOR = 8  # below this part of the full threshold the disk is unusable
 DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -49,32 +49,32 @@ class DiskThresholds:
     low_bytes: int = 4 * GIB
     reserve_bytes: int = 64 * MIB
 
-    def get_full_bytes(self, space: DiskSpace) -> int:
+    def compute_full_threshold_bytes(self, space: DiskSpace) -> int:
         """Return the free bytes below which nothing more is written for jobs."""
         return min(self.full_bytes, space.total * MAX_FULL_PERCENT // 100)
 
-    def get_low_bytes(self, space: DiskSpace) -> int:
+    def compute_low_threshold_bytes(self, space: DiskSpace) -> int:
         """Return the free bytes below which admins are warned, and uploads, images and artifacts are refused."""
-        return max(self.get_full_bytes(space), min(self.low_bytes, space.total * MAX_LOW_PERCENT // 100))
+        return max(self.compute_full_threshold_bytes(space), min(self.low_bytes, space.total * MAX_LOW_PERCENT // 100))
 
-    def get_reserve_bytes(self, space: DiskSpace) -> int:
+    def compute_reserve_bytes(self, space: DiskSpace) -> int:
         return min(self.reserve_bytes, space.total * MAX_RESERVE_PERCENT // 100)
 
-    def get_critical_bytes(self, space: DiskSpace) -> int:
+    def compute_critical_threshold_bytes(self, space: DiskSpace) -> int:
         """Return the free bytes below which even the server's own writes are about to fail."""
-        return self.get_full_bytes(space) // CRITICAL_SHARE
+        return self.compute_full_threshold_bytes(space) // CRITICAL_DIVISOR
 
-    def get_full_files(self, space: DiskSpace) -> int:
+    def compute_full_threshold_files(self, space: DiskSpace) -> int:
         return min(MAX_FULL_FILES, space.total_files * MAX_FULL_FILES_PERCENT // 100)
 
-    def get_low_files(self, space: DiskSpace) -> int:
-        return self.get_full_files(space) * LOW_FILES_FACTOR
+    def compute_low_threshold_files(self, space: DiskSpace) -> int:
+        return self.compute_full_threshold_files(space) * LOW_FILES_FACTOR
 
-    def get_critical_files(self, space: DiskSpace) -> int:
-        return self.get_full_files(space) // CRITICAL_SHARE
+    def compute_critical_threshold_files(self, space: DiskSpace) -> int:
+        return self.compute_full_threshold_files(space) // CRITICAL_DIVISOR
 
 
-def is_disk_full(error: OSError) -> bool:
+def is_disk_full_error(error: OSError) -> bool:
     return error.errno in DISK_FULL_ERRORS
 
 
@@ -82,6 +82,6 @@ def require_space(where: str | Path | int, size: int, marks: DiskThresholds) -> 
     """Raise OSError ENOSPC unless `size` more bytes leave the disk above its low threshold: permanent files of users
     must not fill it. Blocking."""
     space = read_disk_space(where)
-    files_left = space.total_files == 0 or space.free_files > marks.get_low_files(space)
-    if space.free - size < marks.get_low_bytes(space) or not files_left:
+    files_left = space.total_files == 0 or space.free_files > marks.compute_low_threshold_files(space)
+    if space.free - size < marks.compute_low_threshold_bytes(space) or not files_left:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -25,9 +25,9 @@ MIN_START_BYTES = MIB // 2  # with less the database may not open
 MIN_START_FILES = 16
 
 
-def make_disk_reserve(home: Path, marks: DiskThresholds) -> DiskReserve:
-    reserve = DiskReserve(home / "reserve", marks.get_reserve_bytes(read_disk_space(home)))
-    reserve.prepare()
+def create_disk_reserve(home: Path, marks: DiskThresholds) -> DiskReserve:
+    reserve = DiskReserve(home / "reserve", marks.compute_reserve_bytes(read_disk_space(home)))
+    reserve.prepare_full_marker()
     return reserve
 
 
@@ -53,15 +53,15 @@ def open_with_space(open_it: Callable[[], T], home: Path, reserve: DiskReserve) 
     """Return the result of `open_it`. On a full disk the tasks that fill it are stopped before, as the disk monitor
     would soon do: they could use all the space that the start needs. Then a part of the reserve is released."""
     for _ in range(MAX_START_TRIES):
-        if not lacks_space(home) or not _stop_largest_task(home):
+        if not is_disk_space_low(home) or not _stop_largest_task(home):
             break
-    if lacks_space(home):
-        reserve.release(for_start=True)
+    if is_disk_space_low(home):
+        reserve.release_step(for_start=True)
     for _ in range(MAX_START_TRIES):
         try:
             return open_it()
         except (HoldfastError, OSError):
-            if not lacks_space(home) or not (_stop_largest_task(home) or reserve.release(for_start=True)):
+            if not is_disk_space_low(home) or not (_stop_largest_task(home) or reserve.release_step(for_start=True)):
                 raise
     return open_it()
 
@@ -73,7 +73,7 @@ def _stop_largest_task(home: Path) -> bool:
     return stopped is not None
 
 
-def lacks_space(home: Path) -> bool:
+def is_disk_space_low(home: Path) -> bool:
     """Return whether the server may be unable to start."""
     space = read_disk_space(home)
     return space.free < MIN_START_BYTES or (space.total_files > 0 and space.free_files < MIN_START_FILES)

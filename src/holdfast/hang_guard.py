@@ -16,7 +16,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-MAX_COUNT = 200  # calls that have not returned
+MAX_PENDING_CALLS = 200  # calls that have not returned
 
 
 class NotResponding(Exception):
@@ -25,59 +25,59 @@ class NotResponding(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _PendingCall:
-    answer: asyncio.Future[object]
+    future: asyncio.Future[object]
     began: float
 
 
 class HangGuard:
     def __init__(self, name: str) -> None:
         self._name = name
-        self._looks: dict[str, _PendingCall] = {}
-        self._running = 0
+        self._pending_calls: dict[str, _PendingCall] = {}
+        self._running_count = 0
 
-    async def run_once(self, path: str, call: Callable[[], object], patience: float) -> object:
+    async def run_once_per_path(self, path: str, call: Callable[[], object], timeout: float) -> object:
         """Return the result of `call` on `path`, or of a pending call on it; None if that failed."""
-        look = self._looks.get(path)
+        look = self._pending_calls.get(path)
         if look is None:
-            look = self._looks[path] = _PendingCall(
+            look = self._pending_calls[path] = _PendingCall(
                 asyncio.ensure_future(self._wait_for_call(path, call)), time.monotonic()
             )
-        left = look.began + patience - time.monotonic()
+        left = look.began + timeout - time.monotonic()
         if left <= 0:
             raise NotResponding
         try:
             async with asyncio.timeout(left):  # wait_for of Python 3.11 loses a cancellation that comes with the result
-                return await asyncio.shield(look.answer)
+                return await asyncio.shield(look.future)
         except TimeoutError:
             raise NotResponding from None
 
     async def _wait_for_call(self, path: str, call: Callable[[], object]) -> object:
         try:
             with suppress(Exception):
-                return await self.start(call)
+                return await self.start_call(call)
             return None
         finally:
-            self._looks.pop(path, None)
+            self._pending_calls.pop(path, None)
 
-    async def run(self, call: Callable[[], T], patience: float) -> T:
+    async def run_with_timeout(self, call: Callable[[], T], timeout: float) -> T:
         """Return or raise what `call` does."""
         try:
-            async with asyncio.timeout(patience):
-                return await asyncio.shield(self.start(call))
+            async with asyncio.timeout(timeout):
+                return await asyncio.shield(self.start_call(call))
         except TimeoutError:
             raise NotResponding from None
 
-    def start(self, call: Callable[[], T]) -> asyncio.Future[T]:
+    def start_call(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Return a future for the result of `call`, which may never come."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
-        if self._running >= MAX_COUNT:
+        if self._running_count >= MAX_PENDING_CALLS:
             done.set_exception(NotResponding())
             return done
-        self._running += 1
+        self._running_count += 1
 
-        def settle(result: T | None, error: BaseException | None) -> None:
-            self._running -= 1
+        def set_outcome(result: T | None, error: BaseException | None) -> None:
+            self._running_count -= 1
             if done.cancelled():
                 return
             if error is not None:
@@ -85,17 +85,17 @@ class HangGuard:
             else:
                 done.set_result(result)  # type: ignore[arg-type]
 
-        def work() -> None:
+        def run_call() -> None:
             result, error = None, None
             try:
                 result = call()
             except BaseException as caught:
                 error = caught
             with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(settle, result, error)
+                loop.call_soon_threadsafe(set_outcome, result, error)
 
         try:
-            threading.Thread(target=work, name=self._name, daemon=True).start()
+            threading.Thread(target=run_call, name=self._name, daemon=True).start()
         except RuntimeError as error:  # no thread can be started
-            settle(None, error)
+            set_outcome(None, error)
         return done

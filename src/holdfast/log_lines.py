@@ -9,7 +9,7 @@ import json
 import logging
 import time
 
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
+_STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
 _QUIET_LOGGERS = ("alembic", "httpx", "uvicorn.error", "asyncio")  # whose info records are not useful to operators
 
 
@@ -19,7 +19,9 @@ class LineFormatter(logging.Formatter):
         self.converter = time.gmtime
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        fields = [f"{key}={_format_value(value)}" for key, value in vars(record).items() if key not in _STANDARD]
+        fields = [
+            f"{key}={_format_value(value)}" for key, value in vars(record).items() if key not in _STANDARD_ATTRIBUTES
+        ]
         line = super().formatMessage(record)
         return f"{line}  {' '.join(fields)}" if fields else line
 

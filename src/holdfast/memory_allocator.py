@@ -16,7 +16,7 @@ MMAP_THRESHOLD = 4 << 20  # bytes; larger blocks are returned as soon as they ar
 TRIM_THRESHOLD = 1 << 20  # bytes free at the end of the heap above which they are returned
 
 
-def limit_allocator() -> None:
+def configure_allocator() -> None:
     """Call it before the first other thread starts. Does nothing with another C library."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:

@@ -31,14 +31,14 @@ from holdfast.settings_sections import (
     QueueSettings,
     SandboxSettings,
     ScheduleSettings,
-    Section,
     ServerSettings,
+    SettingsSection,
     SshSettings,
     StoreSettings,
 )
 
 
-class Settings(Section):
+class Settings(SettingsSection):
     server: ServerSettings = ServerSettings()  # type: ignore[call-arg]
     store: StoreSettings = StoreSettings()  # type: ignore[call-arg]
     jobs: JobSettings = JobSettings()  # type: ignore[call-arg]
@@ -61,7 +61,7 @@ class Settings(Section):
     mail: MailSettings = MailSettings()  # type: ignore[call-arg]
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
 
-    def with_sources(self, sources: Mapping[str, str]) -> Self:
+    def set_sources(self, sources: Mapping[str, str]) -> Self:
         """Return these settings with the source of each value (section.name -> source)."""
         self._sources = dict(sources)
         return self
@@ -85,18 +85,20 @@ def load_settings(home: Path, environ: Mapping[str, str], overrides: Mapping[str
     for section, field in _list_fields():
         text = environ.get(f"HOLDFAST_{section}_{field}".upper())
         if text is not None:
-            _get_table(data, section)[field] = _parse_env_value(section, field, text)
+            _get_or_create_table(data, section)[field] = _parse_env_value(section, field, text)
             sources[f"{section}.{field}"] = "environment"
     for key, value in (overrides or {}).items():
         section, field = key.split(".", 1)
-        _get_table(data, section)[field] = value
+        _get_or_create_table(data, section)[field] = value
         sources[key] = "option"
     try:
-        return Settings.model_validate(data).with_sources(sources)
+        return Settings.model_validate(data).set_sources(sources)
     except ValidationError as error:
         first = error.errors()[0]
         if first["type"] == "extra_forbidden":
-            raise build_unknown_setting_error(home / "holdfast.toml", first["loc"], list_setting_names()) from None
+            raise build_unknown_setting_error(
+                home / "holdfast.toml", first["loc"], get_setting_names_by_section()
+            ) from None
         where = ".".join(str(part) for part in first["loc"])
         raise UserError(
             msg("Setting {where}: {msg}", where=where, msg=first["msg"]),
@@ -105,7 +107,7 @@ def load_settings(home: Path, environ: Mapping[str, str], overrides: Mapping[str
         ) from None
 
 
-def list_setting_names() -> dict[str, list[str]]:
+def get_setting_names_by_section() -> dict[str, list[str]]:
     """Return the names of all settings by section."""
     found: dict[str, list[str]] = {}
     for section, field in _list_fields():
@@ -124,7 +126,7 @@ def _load_settings_file(path: Path) -> dict[str, Any]:
         ) from None
 
 
-def _get_table(data: dict[str, Any], section: str) -> dict[str, Any]:
+def _get_or_create_table(data: dict[str, Any], section: str) -> dict[str, Any]:
     found = data.setdefault(section, {})
     if not isinstance(found, dict):
         raise UserError(
@@ -139,7 +141,7 @@ def _list_fields() -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for section, info in Settings.model_fields.items():
         assert isinstance(info.annotation, type)
-        assert issubclass(info.annotation, Section)
+        assert issubclass(info.annotation, SettingsSection)
         found.extend((section, field) for field in info.annotation.model_fields)
     return found
 
@@ -148,7 +150,7 @@ def _parse_env_value(section: str, field: str, text: str) -> Any:
     """Split a list at its commas; validation converts other types."""
     annotation = Settings.model_fields[section].annotation
     assert isinstance(annotation, type)
-    assert issubclass(annotation, Section)
+    assert issubclass(annotation, SettingsSection)
     if "list" in str(annotation.model_fields[field].annotation):
         return [part.strip() for part in text.split(",") if part.strip()]
     return text

@@ -9,7 +9,7 @@ from pathlib import Path
 from holdfast.core.errors import UserError
 
 SETTINGS_HINT = "See docs/reference/settings.md for all settings."
-PREFIX = "HOLDFAST_"
+ENV_PREFIX = "HOLDFAST_"
 SettingNames = Mapping[str, Sequence[str]]  # section -> its settings
 
 
@@ -35,17 +35,17 @@ def _suggest_name(parts: Sequence[str], known: SettingNames) -> str:
     return f"Move {parts[-1]} to {' or '.join(f'[{owner}]' for owner in owners)}." if owners else ""
 
 
-def find_unknown_variables(environ: Iterable[str], known: SettingNames) -> list[str]:
+def list_unknown_variable_warnings(environ: Iterable[str], known: SettingNames) -> list[str]:
     """Return a warning for each HOLDFAST_ variable that is not a setting."""
     names = [f"{section}_{field}".upper() for section, fields in known.items() for field in fields]
     sections = tuple(f"{section}_".upper() for section in known)
-    given = sorted(name.removeprefix(PREFIX) for name in environ if name.startswith(PREFIX))
+    given = sorted(name.removeprefix(ENV_PREFIX) for name in environ if name.startswith(ENV_PREFIX))
     found = []
     for name in given:
         near = _find_nearest(name, names)
         if name not in names and (near or name.startswith(sections)):
-            advice = f"Did you mean {PREFIX}{near}?" if near else SETTINGS_HINT
-            found.append(f"{PREFIX}{name} is not a setting. {advice}")
+            advice = f"Did you mean {ENV_PREFIX}{near}?" if near else SETTINGS_HINT
+            found.append(f"{ENV_PREFIX}{name} is not a setting. {advice}")
     return found
 
 

@@ -17,11 +17,11 @@ MAX_DAYS = 36500
 MAX_SECONDS = MAX_DAYS * 86400  # seconds; larger values overflow in sums with times
 
 
-class Section(BaseModel):
+class SettingsSection(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class ServerSettings(Section):
+class ServerSettings(SettingsSection):
     host: str = Field("127.0.0.1", description="Address that the HTTP server listens on.")
     port: int = Field(8080, ge=0, le=65535, description="Port of the HTTP server. 0 selects a free port.")
     public_url: str = Field(
@@ -66,7 +66,7 @@ class ServerSettings(Section):
         return proxies
 
 
-class StoreSettings(Section):
+class StoreSettings(SettingsSection):
     url: str = Field(
         "",
         description="Database URL. If empty, SQLite in the state folder is used. For several users, use "
@@ -74,7 +74,7 @@ class StoreSettings(Section):
     )
 
 
-class InstanceType(Section):
+class InstanceType(SettingsSection):
     """Resources with a name: an instance type in PrimeHub, a SKU type in OpenPAI."""
 
     cpu: float = Field(1, gt=0, description="Cores.")
@@ -88,7 +88,7 @@ class InstanceType(Section):
     )
 
 
-INSTANCE_TYPES = {
+DEFAULT_INSTANCE_TYPES = {
     "cpu-1": InstanceType(cpu=1, memory=2 * GIB),  # type: ignore[call-arg]
     "cpu-2": InstanceType(cpu=2, memory=10 * GIB),  # type: ignore[call-arg]
     "gpu-1": InstanceType(cpu=2, memory=7 * GIB, gpu=1, cpu_request=1.5, memory_request=5 * GIB),
@@ -96,7 +96,7 @@ INSTANCE_TYPES = {
 }
 
 
-class JobSettings(Section):
+class JobSettings(SettingsSection):
     time_limit: float = Field(
         24 * 3600,
         ge=0,
@@ -111,14 +111,14 @@ class JobSettings(Section):
     default_memory: int = Field(2 * GIB, gt=0, description="Default memory of a task, in bytes.")
     max_tasks: int = Field(10000, ge=1, description="Maximum number of tasks in a job.")
     instance_types: dict[str, InstanceType] = Field(
-        INSTANCE_TYPES,
+        DEFAULT_INSTANCE_TYPES,
         description="Initial instance types, which OpenPAI clients see as SKU types. Write "
         "[jobs.instance_types.NAME] with cpu, memory, gpu, cpu_request and memory_request. They are "
         "read only at the first start; afterwards, use `holdfast instance-type`.",
     )
 
 
-class LogSettings(Section):
+class LogSettings(SettingsSection):
     keep_days: float = Field(
         7,
         ge=0,
@@ -133,7 +133,7 @@ class LogSettings(Section):
     )
 
 
-class DiskSettings(Section):
+class DiskSettings(SettingsSection):
     reserve_bytes: int = Field(
         64 * MIB,
         ge=0,
@@ -167,11 +167,11 @@ class DiskSettings(Section):
         "limit is stopped. If unset: half of the disk's inodes. 0: no limit.",
     )
 
-    def to_marks(self) -> DiskThresholds:
+    def to_thresholds(self) -> DiskThresholds:
         return DiskThresholds(full_bytes=self.full_bytes, low_bytes=self.low_bytes, reserve_bytes=self.reserve_bytes)
 
 
-class NodeSettings(Section):
+class NodeSettings(SettingsSection):
     name: str = Field("", description="Name of this node in lists. If empty, its host name is used.")
     address: str = Field(
         "",
@@ -206,7 +206,7 @@ class NodeSettings(Section):
         return self
 
 
-class ImageSettings(Section):
+class ImageSettings(SettingsSection):
     unknown: Literal["fail", "host"] = Field(
         "fail",
         description="Handling of a job whose image is not found. fail: the job fails. host: it runs on the image "
@@ -215,7 +215,7 @@ class ImageSettings(Section):
     host_show: list[str] = Field([], description="Additional host folders that jobs on the image `host` can read.")
 
 
-class SandboxSettings(Section):
+class SandboxSettings(SettingsSection):
     isolation: Literal["auto", "full", "read-only", "off"] = Field(
         "auto",
         description='Minimum isolation of tasks. "auto": the best level that this node supports, and never less '
@@ -225,7 +225,7 @@ class SandboxSettings(Section):
     )
 
 
-class MountSettings(Section):
+class MountSettings(SettingsSection):
     allow: list[str] = Field(
         [], description="Folders of this node that every user can mount into jobs. Admins can mount any folder."
     )
@@ -245,7 +245,7 @@ class MountSettings(Section):
     git_bytes: int = Field(10 * GIB, ge=1, description="Maximum size of a git dataset's checkout, in bytes.")
 
 
-class AccessSettings(Section):
+class AccessSettings(SettingsSection):
     reading: Literal["groups", "users", "anyone"] = Field(
         "groups",
         description="Users who can read jobs, logs and events. groups: members of the job's group. users: all "
@@ -259,7 +259,7 @@ class AccessSettings(Section):
     )
 
 
-class QueueSettings(Section):
+class QueueSettings(SettingsSection):
     backfill: bool = Field(
         False,
         description="Enable backfill: a later job can start first if its time limit does not delay a job ahead "
@@ -272,7 +272,7 @@ class QueueSettings(Section):
     )
 
 
-class FileSettings(Section):
+class FileSettings(SettingsSection):
     folder: str = Field(
         "",
         description="Folder for shared volumes, shared files and artifacts of groups. If empty, the state folder "
@@ -290,7 +290,7 @@ class FileSettings(Section):
     )
 
 
-class ScheduleSettings(Section):
+class ScheduleSettings(SettingsSection):
     timezone: str = Field(
         "",
         description="Default time zone of schedules and of TZ in PrimeHub jobs, such as Europe/Berlin. If empty, "
@@ -298,7 +298,7 @@ class ScheduleSettings(Section):
     )
 
 
-class PrimeHubSettings(Section):
+class PrimeHubSettings(SettingsSection):
     scratch_bytes: int = Field(
         5 * GIB,
         ge=0,
@@ -308,7 +308,7 @@ class PrimeHubSettings(Section):
     sudo: bool = Field(True, description="Provide `sudo` in PrimeHub jobs and set GRANT_SUDO to true.")
 
 
-class OpenPaiSettings(Section):
+class OpenPaiSettings(SettingsSection):
     time_limit: float = Field(
         0,
         ge=0,
@@ -329,7 +329,7 @@ class OpenPaiSettings(Section):
     )
 
 
-class HoldSettings(Section):
+class HoldSettings(SettingsSection):
     enabled: bool = Field(
         True, description="Enable holds: failed tasks are kept for debugging if their job or group requests it."
     )
@@ -371,7 +371,7 @@ class HoldSettings(Section):
         return self
 
 
-class SshSettings(Section):
+class SshSettings(SettingsSection):
     enabled: bool = Field(True, description="Allow SSH access to running tasks and tasks on hold.")
     host: str = Field("127.0.0.1", description="Address that the SSH gateway listens on.")
     port: int = Field(
@@ -394,7 +394,7 @@ class SshSettings(Section):
     )
 
 
-class MetricsSettings(Section):
+class MetricsSettings(SettingsSection):
     enabled: bool = Field(True, description="Collect resource usage metrics of running tasks.")
     keep_days: float = Field(
         30, ge=0, le=MAX_DAYS, description="Days after a task's end when its metrics are deleted. 0: never."
@@ -406,7 +406,7 @@ class MetricsSettings(Section):
     )
 
 
-class NotificationSettings(Section):
+class NotificationSettings(SettingsSection):
     enabled: bool = Field(True, description="Send notifications about jobs to users who configure them.")
     allow: list[str] = Field(
         [],
@@ -433,7 +433,7 @@ class NotificationSettings(Section):
     keep_days: float = Field(30, gt=0, le=MAX_DAYS, description="Days after which notifications are deleted.")
 
 
-class MailSettings(Section):
+class MailSettings(SettingsSection):
     host: str = Field("", description="Host of the SMTP server. If empty, no mail is sent.")
     port: int = Field(
         25, ge=1, le=65535, description="Port of the SMTP server: usually 25, 587 with starttls, 465 with tls."

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from holdfast.engines.embedded.options import EmbeddedOptions
 from holdfast.full_disk import compute_task_limits
-from holdfast.launching import ArtifactLimits, PrimeHubPlatform
+from holdfast.launching import ArtifactLimits, PrimeHubSettings
 from holdfast.settings import Settings
 from holdfast.timezones import find_machine_timezone
 
@@ -25,17 +25,17 @@ def build_engine_options(
         gpus=None if node.gpus is None else tuple(node.gpus),
         port_start=node.port_start,
         port_end=node.port_end,
-        reserved_ports=own_ports | _list_fixed_ports(settings),
+        reserved_ports=own_ports | _get_fixed_ports(settings),
         pids_max=node.max_processes,
         log_cap=log_bytes,
         task_bytes=task_bytes,
         task_files=task_files,
-        marks=settings.disk.to_marks(),
+        marks=settings.disk.to_thresholds(),
         unknown_image=images.unknown,
         isolation=settings.sandbox.isolation,
-        several_users=several_users,
+        multi_user=several_users,
         host_show=tuple(images.host_show),
-        library=_find_library(),
+        library=_find_debugger_paths(),
         hidden=(str(home), settings.files.folder) if settings.files.folder else (str(home),),
         node_name=node.name or socket.gethostname(),
         address=node.address,
@@ -43,25 +43,25 @@ def build_engine_options(
     )
 
 
-def _list_fixed_ports(settings: Settings) -> frozenset[int]:
+def _get_fixed_ports(settings: Settings) -> frozenset[int]:
     """Return the ports of all services, including a gateway that cannot listen now."""
     ports = (settings.server.port, settings.ssh.port if settings.ssh.enabled else 0)
     return frozenset(port for port in ports if port)
 
 
-def _find_library() -> tuple[str, ...]:
+def _find_debugger_paths() -> tuple[str, ...]:
     """Return paths that every task gets besides its image: the debugger, if installed."""
     found = importlib.util.find_spec("paipdb")
     return tuple(found.submodule_search_locations or ())[:1] if found else ()
 
 
-def build_platform_options(settings: Settings) -> PrimeHubPlatform:
+def build_platform_options(settings: Settings) -> PrimeHubSettings:
     """Return the options for jobs in PrimeHub's format."""
     files = settings.files
     limits = ArtifactLimits(
         bytes=files.artifact_bytes, files=files.artifact_files, keep=timedelta(days=files.artifact_days)
     )
-    return PrimeHubPlatform(
+    return PrimeHubSettings(
         timezone=settings.schedules.timezone or find_machine_timezone(),
         sudo=settings.primehub.sudo,
         scratch=settings.primehub.scratch_bytes,

@@ -11,9 +11,9 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-_NICE = -15  # while starting; -20 is the highest priority
-_AUTOGROUP = Path("/proc/self/autogroup")  # where processes are scheduled by session, its nice value counts
-_THREADS = Path("/proc/self/task")
+_START_NICE = -15  # while starting; -20 is the highest priority
+_AUTOGROUP_FILE = Path("/proc/self/autogroup")  # where processes are scheduled by session, its nice value counts
+_THREADS_FOLDER = Path("/proc/self/task")
 
 
 class _SavedPriority:
@@ -27,13 +27,13 @@ def raise_start_priority() -> None:
     """Raise it for this thread, its child threads and its session. Does nothing if that is denied."""
     with suppress(OSError):
         nice = os.getpriority(os.PRIO_PROCESS, 0)
-        if nice > _NICE:
-            os.setpriority(os.PRIO_PROCESS, 0, _NICE)
+        if nice > _START_NICE:
+            os.setpriority(os.PRIO_PROCESS, 0, _START_NICE)
             _SavedPriority.nice = nice
     with suppress(OSError, ValueError, IndexError):
-        value = int(_AUTOGROUP.read_text().split()[-1])
-        if value > _NICE and os.getsid(0) == os.getpid():  # else it is the session of a shell, and of others
-            _AUTOGROUP.write_text(str(_NICE))
+        value = int(_AUTOGROUP_FILE.read_text().split()[-1])
+        if value > _START_NICE and os.getsid(0) == os.getpid():  # else it is the session of a shell, and of others
+            _AUTOGROUP_FILE.write_text(str(_START_NICE))
             _SavedPriority.autogroup = value
 
 
@@ -42,9 +42,9 @@ def restore_priority() -> None:
     nice, autogroup = _SavedPriority.nice, _SavedPriority.autogroup
     _SavedPriority.nice = _SavedPriority.autogroup = None
     if nice is not None:
-        for thread in _THREADS.iterdir():
+        for thread in _THREADS_FOLDER.iterdir():
             with suppress(OSError):  # it has ended
                 os.setpriority(os.PRIO_PROCESS, int(thread.name), nice)
     if autogroup is not None:
         with suppress(OSError):
-            _AUTOGROUP.write_text(str(autogroup))
+            _AUTOGROUP_FILE.write_text(str(autogroup))

@@ -17,7 +17,7 @@ from typing import IO
 
 from holdfast.core.conditions import Condition
 from holdfast.core.errors import UserError
-from holdfast.disk_space import is_disk_full
+from holdfast.disk_space import is_disk_full_error
 from holdfast.engines.base import EngineHealth
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ WRITE_INTERVAL = 0.2  # seconds between tries on a full disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerInfo:
+class RunningServer:
     url: str
     pid: int
     home: Path
@@ -38,7 +38,7 @@ class ServerInfo:
     conditions: tuple[Condition, ...] = ()
 
 
-def find_running_server(home: Path) -> ServerInfo | None:
+def find_running_server(home: Path) -> RunningServer | None:
     """Return the server that runs on this state folder, if any."""
     try:
         with open(home / "server.lock") as lock:
@@ -46,7 +46,7 @@ def find_running_server(home: Path) -> ServerInfo | None:
                 return None
         data = json.loads((home / "server.json").read_text())
         started_at = datetime.fromisoformat(data["started_at"])
-        return ServerInfo(url=data["url"], pid=int(data["pid"]), home=home, started_at=started_at)
+        return RunningServer(url=data["url"], pid=int(data["pid"]), home=home, started_at=started_at)
     except (OSError, ValueError, KeyError):
         return None  # it is starting
 
@@ -97,7 +97,7 @@ def lock_files_folder(folder: Path) -> Iterator[None]:
         yield
         return
     with lock:
-        if _is_locked(lock):
+        if _is_locked_by_other(lock):
             raise UserError(
                 f"Another Holdfast server uses {folder} for its shared files",
                 field="files.folder",
@@ -106,7 +106,7 @@ def lock_files_folder(folder: Path) -> Iterator[None]:
         yield
 
 
-def _is_locked(lock: IO[str]) -> bool:
+def _is_locked_by_other(lock: IO[str]) -> bool:
     """Whether another server holds the lock; one that is ending gets some time."""
     for _ in range(MAX_LOCK_TRIES):
         try:
@@ -135,7 +135,7 @@ async def write_server_files(notes: Mapping[Path, Mapping[str, str | int]]) -> N
                 _write_private_file(path, text)
                 break
             except OSError as error:
-                if not is_disk_full(error):
+                if not is_disk_full_error(error):
                     raise
                 log.warning(
                     "could not write a server file: the disk is full", extra={"event": "disk", "file": path.name}

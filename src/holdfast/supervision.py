@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 log = logging.getLogger(__name__)
 
 MIN_RESTART_INTERVAL, MAX_RESTART_INTERVAL = 1.0, 60.0  # seconds until failed work restarts
-STEADY_TIME = 300.0  # seconds after which a failure counts as the first one again
+BACKOFF_RESET_TIME = 300.0  # seconds after which a failure counts as the first one again
 
 
-async def supervise(name: str, work: Callable[[], Awaitable[None]]) -> None:
+async def run_supervised(name: str, work: Callable[[], Awaitable[None]]) -> None:
     """Run it until it returns. When it fails, log the error and restart it later."""
     delay = MIN_RESTART_INTERVAL
     while True:
@@ -21,7 +21,7 @@ async def supervise(name: str, work: Callable[[], Awaitable[None]]) -> None:
             await work()
             return
         except Exception as error:
-            if asyncio.get_running_loop().time() - began > STEADY_TIME:
+            if asyncio.get_running_loop().time() - began > BACKOFF_RESET_TIME:
                 delay = MIN_RESTART_INTERVAL
             details = {"event": "background", "work": name, "again_in": delay}
             log.error("background work failed; restarting", extra=details, exc_info=error)

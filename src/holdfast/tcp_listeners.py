@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-_LISTEN = "0A"  # the state in those tables
-_WORD = struct.Struct("=I")
+_LISTEN_STATE = "0A"  # the state in those tables
+_WORD_STRUCT = struct.Struct("=I")
 
 
 class TcpListener(NamedTuple):
@@ -18,7 +18,7 @@ class TcpListener(NamedTuple):
     port: int
 
 
-def list_listeners(port: int | None = None) -> list[TcpListener]:
+def list_tcp_listeners(port: int | None = None) -> list[TcpListener]:
     """Return those on this port, or on any; at any address."""
     found: list[TcpListener] = []
     for table in ("tcp", "tcp6"):
@@ -30,7 +30,7 @@ def list_listeners(port: int | None = None) -> list[TcpListener]:
 
 def _parse_line(line: str, port: int | None) -> TcpListener | None:
     words = line.split()
-    if words[3] != _LISTEN:
+    if words[3] != _LISTEN_STATE:
         return None
     address, _, digits = words[1].partition(":")
     number = int(digits, 16)
@@ -39,5 +39,5 @@ def _parse_line(line: str, port: int | None) -> TcpListener | None:
 
 def _parse_address(text: str) -> str:
     """Parse 32-bit words, each in the machine's byte order."""
-    packed = b"".join(_WORD.pack(int(text[at : at + 8], 16)) for at in range(0, len(text), 8))
+    packed = b"".join(_WORD_STRUCT.pack(int(text[at : at + 8], 16)) for at in range(0, len(text), 8))
     return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)

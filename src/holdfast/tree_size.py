@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 UNLIMITED = 1 << 62
-OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+OPEN_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 MAX_OPEN_LEVELS = 200  # nested folders that are open at the same time
-_MAX_PENDING = 200_000  # names of folders remembered for later
-_MAX_LINKED = 100_000  # files with several names, remembered to be counted once
+_MAX_PENDING_FOLDERS = 200_000  # names of folders remembered for later
+_MAX_LINKED_FILES = 100_000  # files with several names, remembered to be counted once
 _BLOCK_SIZE = 512
 
 
@@ -21,7 +21,7 @@ def measure_tree(folder: Path | str, deadline: float) -> int:
     """Return its bytes on disk, counted until the deadline (monotonic). Unreadable or vanished entries are not
     counted."""
     try:
-        top = os.open(folder, OPEN_FOLDER)
+        top = os.open(folder, OPEN_FOLDER_FLAGS)
     except OSError:
         return 0
     walk = TreeWalk(os.fstat(top).st_dev)
@@ -63,7 +63,7 @@ class TreeWalk:
         self._pending = 0  # names
         self._linked: set[int] = set()
         self._skipped: frozenset[str] = frozenset()
-        self._held = 0
+        self._counted_bytes = 0
         self.files = 0
 
     def close(self) -> None:
@@ -81,15 +81,20 @@ class TreeWalk:
         """Count it. `skipped`: names in the topmost folder that do not count."""
         self._skipped = skipped
         self._push_level(top)
-        while self._levels and self._held <= enough and self.files <= enough_files and time.monotonic() < deadline:
+        while (
+            self._levels
+            and self._counted_bytes <= enough
+            and self.files <= enough_files
+            and time.monotonic() < deadline
+        ):
             self._count_step(deadline)
-        return self._held
+        return self._counted_bytes
 
     def _count_step(self, deadline: float) -> None:
         """Count one entry, or leave a folder that has no more."""
         level = self._levels[-1]
         if level.entries is not None:
-            if not self._count_next(level, is_top=len(self._levels) == 1):
+            if not self._count_next_entry(level, is_top=len(self._levels) == 1):
                 self._leave_folder()
         elif not level.pending:
             self._leave_folder()
@@ -98,7 +103,7 @@ class TreeWalk:
             self._pending -= 1
             self._enter_folder(level, level.pending.pop(), deadline)
 
-    def _count_next(self, level: _FolderLevel, *, is_top: bool, most_pending: int = UNLIMITED) -> bool:
+    def _count_next_entry(self, level: _FolderLevel, *, is_top: bool, most_pending: int = UNLIMITED) -> bool:
         """Count an entry; False if there is none. A folder becomes pending."""
         assert level.entries is not None
         try:
@@ -112,7 +117,7 @@ class TreeWalk:
             return False
         if is_top and entry.name in self._skipped:
             return True
-        self._held += self._count_size(status)
+        self._counted_bytes += self._count_size(status)
         self.files += 1
         if stat.S_ISDIR(status.st_mode) and self._pending < most_pending:
             level.pending.append(entry.name)
@@ -123,20 +128,20 @@ class TreeWalk:
         if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):
             if status.st_ino in self._linked:
                 return 0
-            if len(self._linked) < _MAX_LINKED:
+            if len(self._linked) < _MAX_LINKED_FILES:
                 self._linked.add(status.st_ino)
         return status.st_blocks * _BLOCK_SIZE
 
     def _enter_folder(self, level: _FolderLevel, name: str, deadline: float) -> None:
         try:
-            fd = os.open(name, OPEN_FOLDER, dir_fd=level.fd)
+            fd = os.open(name, OPEN_FOLDER_FLAGS, dir_fd=level.fd)
         except OSError:
             return
         if os.fstat(fd).st_dev != self._device:
             os.close(fd)
             return
         if len(self._levels) - self._closed >= MAX_OPEN_LEVELS:
-            self._close_uppermost(deadline)
+            self._close_uppermost_folder(deadline)
         self._push_level(fd)
 
     def _push_level(self, fd: int) -> None:
@@ -145,11 +150,11 @@ class TreeWalk:
         except OSError:
             os.close(fd)
 
-    def _close_uppermost(self, deadline: float) -> None:
+    def _close_uppermost_folder(self, deadline: float) -> None:
         """Count the rest of the uppermost open folder first: once it is reopened, its entries start again."""
         level = self._levels[self._closed]
         while level.entries is not None and time.monotonic() < deadline:
-            if not self._count_next(level, is_top=self._closed == 0, most_pending=_MAX_PENDING):
+            if not self._count_next_entry(level, is_top=self._closed == 0, most_pending=_MAX_PENDING_FOLDERS):
                 level.close_entries()
         level.close()
         self._closed += 1
@@ -165,7 +170,7 @@ class TreeWalk:
         level = self._levels[-1]
         self._closed -= 1
         try:
-            level.fd = os.open("..", OPEN_FOLDER, dir_fd=below.fd)
+            level.fd = os.open("..", OPEN_FOLDER_FLAGS, dir_fd=below.fd)
             status = os.fstat(level.fd)
         except OSError:
             self.close()

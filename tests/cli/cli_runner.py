@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.main import run
+from holdfast.cli.main import run_command_line
 from tests.preloaded import run_holdfast, start_holdfast
 
 TIMEOUT = 60.0  # seconds; only ever reached when something is broken
@@ -51,7 +51,7 @@ class Cli:
     def __call__(self, *args: str, stdin: bytes = b"") -> Result:
         self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         self._capture.readouterr()
-        code = run(args)
+        code = run_command_line(args)
         out, err = self._capture.readouterr()
         return Result(code, out, err.decode())
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.inside.pdb_console import PROMPT, parse_last_command
+from holdfast.cli.inside.pdb_console import PROMPT_PATTERN, parse_last_command
 from tests.preloaded import run_holdfast
 
 from .cli_runner import TIMEOUT, run_program, start
@@ -271,4 +271,4 @@ def test_vs_code_is_led_to_debugpy(place: Env, tmp_path: Path) -> None:
     ],
 )
 def test_what_counts_as_a_prompt(text: bytes, asks: bool) -> None:
-    assert bool(PROMPT.search(text)) is asks
+    assert bool(PROMPT_PATTERN.search(text)) is asks

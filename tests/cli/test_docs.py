@@ -12,7 +12,7 @@ import typer.main
 
 from holdfast.cli import exitcodes
 from holdfast.cli.main import app
-from holdfast.sdk.client import Calls
+from holdfast.sdk.client import ApiCalls
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 PAGE = (REFERENCE / "cli.md").read_text()
@@ -55,7 +55,7 @@ def test_every_exit_code_is_listed() -> None:
 
 def test_every_method_of_the_client_is_described() -> None:
     page = (REFERENCE / "python.md").read_text()
-    methods = {name for cls in Calls.__mro__[:-1] for name in vars(cls) if not name.startswith("_")}
+    methods = {name for cls in ApiCalls.__mro__[:-1] for name in vars(cls) if not name.startswith("_")}
     assert len(methods) > 40
     for name in methods:
         assert f"`{name}(" in page, f"{name} is not in docs/reference/python.md"

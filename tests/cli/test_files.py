@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.transfers import resolve_below
+from holdfast.cli.transfers import resolve_path_below
 from holdfast.core.errors import UserError
 
 from .cli_runner import Cli
@@ -89,7 +89,7 @@ def test_whose_files_is_told(cli: Cli, here: Path) -> None:
 @pytest.mark.parametrize("name", ["../a", "a/../../b", "/etc/passwd", "", "a//b", "a/\0"])
 def test_names_that_lead_elsewhere_are_not_saved(name: str) -> None:
     with pytest.raises(UserError, match="unsafe file name"):
-        resolve_below(Path("here"), name)
+        resolve_path_below(Path("here"), name)
 
 
 def test_artifacts_are_listed_and_copied(cli: Cli, here: Path) -> None:

@@ -51,7 +51,7 @@ def left(cli: Cli, job: str) -> float:
     ],
 )
 def test_options_in_a_word(hold: bool | None, length: str | None, files: bool, word: str | None) -> None:
-    assert HoldOptions(hold, length, files).build_value() == word
+    assert HoldOptions(hold, length, files).build_hold_parameter() == word
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_options_in_a_word(hold: bool | None, length: str | None, files: bool, w
 )
 def test_options_that_do_not_go_together(given: tuple[bool | None, str | None, bool]) -> None:
     with pytest.raises(typer.BadParameter):
-        HoldOptions(*given).build_value()
+        HoldOptions(*given).build_hold_parameter()
 
 
 def test_from_failure_to_release(cli: Cli) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from holdfast.cli.inside.ssh import _build_ssh_options
 from holdfast.core.errors import UserError
-from holdfast.sdk import ShortKey, SshLine
+from holdfast.sdk import SshCommand, TemporaryKey
 from tests.e2e.server import Server
 from tests.preloaded import run_holdfast
 
@@ -176,13 +176,16 @@ def test_words_of_the_command_are_no_options_of_ssh(place: Env, job: str) -> Non
     [("job-1.main-0", "-oProxyCommand=touch stolen"), ("-oProxyCommand=touch stolen", "127.0.0.1"), ("job-1", "")],
 )
 def test_a_hostile_server_gives_ssh_no_option(tmp_path: Path, user: str, host: str) -> None:
-    line = SshLine(task="main-0", command="", user=user)
+    line = SshCommand(task="main-0", command="", user=user)
     with pytest.raises(UserError, match="unsafe SSH user or host"):
-        _build_ssh_options(tmp_path, tmp_path / "key", line, ShortKey(host=host, port=22, expires_at=NEVER))
+        _build_ssh_options(tmp_path, tmp_path / "key", line, TemporaryKey(host=host, port=22, expires_at=NEVER))
 
 
 def test_what_follows_the_options_of_ssh_is_a_host(tmp_path: Path) -> None:
-    line, known = SshLine(task="main-0", command="", user="job-1"), ShortKey(host="here", port=22, expires_at=NEVER)
+    line, known = (
+        SshCommand(task="main-0", command="", user="job-1"),
+        TemporaryKey(host="here", port=22, expires_at=NEVER),
+    )
     assert _build_ssh_options(tmp_path, tmp_path / "key", line, known)[-4:] == ["-l", "job-1", "--", "here"]
 
 

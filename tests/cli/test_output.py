@@ -42,7 +42,7 @@ def test_plain_text_is_left_alone(text: str) -> None:
 
 def test_a_table_off_a_terminal_is_whole_and_plain(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     long = "x" * 500
-    output.print_table(("ID", "NAME"), [["1", long], ["22", "\x1b[2Jevil [red]name"]], cut=("NAME",))
+    output.emit_table(("ID", "NAME"), [["1", long], ["22", "\x1b[2Jevil [red]name"]], cut=("NAME",))
     lines = capfdbinary.readouterr().out.decode().splitlines()
     assert lines == ["ID  NAME", f"1   {long}", "22  \\x1b[2Jevil [red]name"]
 

@@ -104,7 +104,7 @@ def loaded_by(code: str, env: dict[str, str]) -> set[str]:
     ],
 )
 def test_quick_commands_load_nothing_heavy(place: dict[str, str], args: list[str], heavy: set[str]) -> None:
-    code = f"from holdfast.cli.main import run\nassert run({args!r}) == 0"
+    code = f"from holdfast.cli.main import run_command_line\nassert run_command_line({args!r}) == 0"
     loaded = loaded_by(code, place)
     assert "holdfast.cli.main" in loaded
     assert not heavy & loaded

@@ -58,7 +58,7 @@ def test_many_tasks_with_gpus_fit_on_a_narrow_terminal(monkeypatch: pytest.Monke
     ]
     waits = TaskUsage(task="late-0", state="Running", cpu_asked=1, memory_asked=GIB, gpu_asked=8)
     now = JobUsage(job="job-202603011200-abcdef", name="n" * 200, state="Running", tasks=(waits, *tasks), total=31)
-    lines = output.render(render_job_page(now, 20)).splitlines()
+    lines = output.render_to_string(render_job_page(now, 20)).splitlines()
     assert max(map(len, lines[1:])) <= 80
     assert lines[3].split()[:2] == ["late-0", "–"]
     assert "12345 %" in lines[4]
@@ -68,7 +68,11 @@ def test_many_tasks_with_gpus_fit_on_a_narrow_terminal(monkeypatch: pytest.Monke
         "–: no metrics yet; the first sample comes a few seconds after a task starts.",
     ]
     off = JobUsage(job="j", name="n", state="Running", tasks=(waits,), total=1, measured=False)
-    assert output.render(render_job_page(off, 20)).splitlines()[-1].startswith("Metrics are disabled on this server")
+    assert (
+        output.render_to_string(render_job_page(off, 20))
+        .splitlines()[-1]
+        .startswith("Metrics are disabled on this server")
+    )
 
 
 def test_rates_are_short() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.api.resources import Amount
+from holdfast.api.resources import ResourceAmount
 from holdfast.api.why import (
     Blocker,
     CodeFrame,
@@ -19,11 +19,11 @@ from holdfast.api.why import (
     Evidence,
     Failure,
     Finding,
-    Holder,
     JobAhead,
+    JobExplanation,
+    ResourceHolder,
     ResourceUsage,
-    Wait,
-    Why,
+    WaitExplanation,
 )
 from holdfast.cli.jobs import why as why_command
 from holdfast.cli.quantities import utc_now
@@ -94,33 +94,40 @@ def test_a_job_that_is_not_there(cli: Cli) -> None:
 # -- the lines
 
 
-def lines_of(found: Why) -> list[str]:
-    return [f"{label}: {said}" for label, said in why_command._list_lines(found)]
+def lines_of(found: JobExplanation) -> list[str]:
+    return [f"{label}: {said}" for label, said in why_command._iter_explanation_lines(found)]
 
 
 def test_lines_of_a_job_that_waits() -> None:
     now = utc_now()
-    holder = Holder(
-        job="job-2", name="other", user="bob", has=Amount(cpu=3, memory=GIB, gpu=2), since=now - timedelta(hours=1)
+    holder = ResourceHolder(
+        job="job-2",
+        name="other",
+        user="bob",
+        has=ResourceAmount(cpu=3, memory=GIB, gpu=2),
+        since=now - timedelta(hours=1),
     )
     lacking = Blocker(
-        kind="machines", text="Too little.", lacks=Amount(cpu=1), holders=(holder, Holder(has=Amount(gpu=1)))
+        kind="machines",
+        text="Too little.",
+        lacks=ResourceAmount(cpu=1),
+        holders=(holder, ResourceHolder(has=ResourceAmount(gpu=1))),
     )
-    wait = Wait(
+    wait = WaitExplanation(
         blockers=(
             lacking,
             replace(lacking, text="Quota."),
             Blocker(kind="queue", text="Others."),
         ),
         ahead=(
-            JobAhead(job="job-3", name="first", user="ann", group="blue", asks=Amount(cpu=4)),
-            JobAhead(asks=Amount(memory=GIB)),
+            JobAhead(job="job-3", name="first", user="ann", group="blue", asks=ResourceAmount(cpu=4)),
+            JobAhead(asks=ResourceAmount(memory=GIB)),
         ),
         ahead_count=5,
         helps=("Ask for less.", "Wait."),
         estimate=Estimate(basis="It cannot be told."),
     )
-    found = Why(job="job-1", name="train", state="Pending", verdict="waiting", waiting=wait)
+    found = JobExplanation(job="job-1", name="train", state="Pending", verdict="waiting", waiting=wait)
     assert why_command._summarize_verdict(found) == ("train (job-1) is waiting: Too little.", "yellow")
     assert lines_of(found) == [
         "in use by: other (job-2) of bob: 3 cores, 1 GiB, 2 GPUs, for 1h00m, no time limit",
@@ -139,7 +146,7 @@ def test_lines_of_a_job_that_waits() -> None:
     assert ", in 2h00m. By limits." in lines_of(replace(found, waiting=soon))[-1]
     past = replace(wait, estimate=Estimate(at=now, basis="By limits."))
     assert lines_of(replace(found, waiting=past))[-1] == "starts: now. By limits."
-    begins = Why(job="job-1", name="train", state="Pending", verdict="waiting", waiting=Wait())
+    begins = JobExplanation(job="job-1", name="train", state="Pending", verdict="waiting", waiting=WaitExplanation())
     assert why_command._summarize_verdict(begins)[0] == "train (job-1) is about to start."
 
 
@@ -149,12 +156,12 @@ def test_all_times_are_on_the_readers_clock(monkeypatch: pytest.MonkeyPatch) -> 
     try:
         at = datetime(2099, 3, 1, 12, 0, tzinfo=UTC)
         said = "It would start when that has ended, at 2099-03-01 12:00:00 UTC at the latest."
-        wait = Wait(
-            blockers=(Blocker(kind="machines", text="No room.", holders=(Holder(job="job-2", until=at),)),),
+        wait = WaitExplanation(
+            blockers=(Blocker(kind="machines", text="No room.", holders=(ResourceHolder(job="job-2", until=at),)),),
             helps=(said,),
             estimate=Estimate(at=at, basis=said),
         )
-        lines = lines_of(Why(job="job-1", name="train", state="Pending", verdict="waiting", waiting=wait))
+        lines = lines_of(JobExplanation(job="job-1", name="train", state="Pending", verdict="waiting", waiting=wait))
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -163,7 +170,9 @@ def test_all_times_are_on_the_readers_clock(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_debugger_that_waits_comes_first() -> None:
-    found = Why(job="job-1", name="train", state="Running", verdict="debugger", debugger="train.py:42 in worker-0")
+    found = JobExplanation(
+        job="job-1", name="train", state="Running", verdict="debugger", debugger="train.py:42 in worker-0"
+    )
     assert (
         why_command._summarize_verdict(found)[0]
         == "train (job-1) is running; a debugger waits at train.py:42 in worker-0."
@@ -189,7 +198,7 @@ FAILURE = Failure(
 
 
 def test_lines_of_a_job_that_failed() -> None:
-    found = Why(job="job-1", name="train", state="Failed", verdict="failed", failure=FAILURE)
+    found = JobExplanation(job="job-1", name="train", state="Failed", verdict="failed", failure=FAILURE)
     assert why_command._summarize_verdict(found) == ("train (job-1) failed: ValueError: no (likely)", "bold red")
     assert lines_of(found) == [
         "cause: It raised an exception.",
@@ -216,7 +225,9 @@ USED = ResourceUsage(
 
 def test_lines_of_a_job_that_is_slow() -> None:
     efficiency = Efficiency(whole=USED, advice=("1 GiB would do.",))
-    found = Why(job="job-1", name="train", state="Running", verdict="slow", slow=(SLOW, SLOW), efficiency=efficiency)
+    found = JobExplanation(
+        job="job-1", name="train", state="Running", verdict="slow", slow=(SLOW, SLOW), efficiency=efficiency
+    )
     assert why_command._summarize_verdict(found) == ("train (job-1) is running: 1 of 8 cores is busy.", "yellow")
     assert lines_of(found) == [
         "hint: Use more.",
@@ -240,6 +251,6 @@ def test_lines_of_a_job_that_is_slow() -> None:
     ],
 )
 def test_a_job_of_which_there_is_nothing_to_say(state: str, said: str) -> None:
-    found = Why(job="job-1", name="train", state=state, message="Cancelled by ann")
+    found = JobExplanation(job="job-1", name="train", state=state, message="Cancelled by ann")
     assert why_command._summarize_verdict(found)[0] == f"train (job-1) {said}"
     assert lines_of(found) == []

@@ -12,13 +12,21 @@ import pytest
 
 from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.job import MIB, Resources
-from holdfast.engines.base import Engine, Launch, LogSource, SkipReason, Stream, SupportsArtifacts, SupportsMetrics
+from holdfast.engines.base import (
+    Engine,
+    LaunchSpec,
+    LogSource,
+    LogStream,
+    SkipReason,
+    SupportsArtifacts,
+    SupportsMetrics,
+)
 from holdfast.services.logs.reading import follow_source
 
 TIMEOUT = 300.0  # seconds for a whole scenario; only a broken engine ever takes that long
 
 
-def launch(attempt_id: str, script: str, **more: Any) -> Launch:
+def launch(attempt_id: str, script: str, **more: Any) -> LaunchSpec:
     given: dict[str, Any] = {
         "job_id": "job",
         "task": "worker-0",
@@ -29,7 +37,7 @@ def launch(attempt_id: str, script: str, **more: Any) -> Launch:
         "env": {},
         "resources": Resources(cpu=1.0, memory=256 * MIB),
     }
-    return Launch(attempt_id=attempt_id, script=script, **{**given, **more})
+    return LaunchSpec(attempt_id=attempt_id, script=script, **{**given, **more})
 
 
 class Rig:
@@ -96,9 +104,9 @@ class Rig:
         size = 0
         while word not in await read_all(log):
             assert await log.wait_for_growth(size, TIMEOUT), await read_all(log)
-            size = await log.size()
+            size = await log.get_size()
 
-    def log(self, attempt_id: str, stream: Stream = Stream.STDOUT) -> LogSource:
+    def log(self, attempt_id: str, stream: LogStream = LogStream.STDOUT) -> LogSource:
         log = self.engine.open_log(attempt_id, stream)
         assert log is not None
         return log
@@ -224,7 +232,7 @@ class EngineContract:
             again = (await rig.engine.observe(["kept"]))["kept"]
             assert (again.seen, again.code) == (ObservedState.HELD, 3)
             await rig.engine.append_log("kept", "held", "kept for you\n")
-            source = rig.engine.open_log("kept", Stream.STDOUT)
+            source = rig.engine.open_log("kept", LogStream.STDOUT)
             assert source is not None
             assert not await source.is_complete()
             assert await source.read(0, 1000) == b"before\nkept for you\n"
@@ -254,7 +262,7 @@ class EngineContract:
         async def scenario(rig: Rig) -> None:
             assert await rig.engine.observe([]) == {}
             assert (await rig.look("never")).seen is ObservedState.ABSENT
-            assert rig.engine.open_log("never", Stream.STDOUT) is None
+            assert rig.engine.open_log("never", LogStream.STDOUT) is None
 
         self.play(scenario)
 
@@ -265,7 +273,7 @@ class EngineContract:
             assert "no/such:image" in seen.message
             assert "host" in seen.message
             assert (await rig.look("a")).seen is ObservedState.ABSENT
-            assert rig.engine.open_log("a", Stream.STDOUT) is None
+            assert rig.engine.open_log("a", LogStream.STDOUT) is None
             assert (await rig.run("a", "exit 0")).code == 0  # the same id may be used once it can run
 
         self.play(scenario)
@@ -276,7 +284,7 @@ class EngineContract:
         async def scenario(rig: Rig) -> None:
             assert (await rig.engine.start(launch(name, "exit 0"))).seen is ObservedState.REFUSED
             assert (await rig.look(name)).seen is ObservedState.ABSENT
-            assert rig.engine.open_log(name, Stream.STDOUT) is None
+            assert rig.engine.open_log(name, LogStream.STDOUT) is None
             await rig.engine.stop(name, 0)
             await rig.engine.remove(name)
             await rig.engine.remove_logs(name)
@@ -386,17 +394,17 @@ class EngineContract:
             for name in ("runs", "held", "ended"):
                 self.use(rig.engine, name)
             everyone = ["runs", "held", "ended", "never", "../odd"]
-            first = await rig.engine.measure(everyone)
+            first = await rig.engine.measure_tasks(everyone)
             assert set(first) == {"runs", "held"}
             assert all(reading.processes > 0 for reading in first.values())
-            again = await rig.engine.measure(everyone)
+            again = await rig.engine.measure_tasks(everyone)
             assert again["runs"].at >= first["runs"].at
             assert again["runs"].cpu >= first["runs"].cpu
-            assert await rig.engine.measure([]) == {}
+            assert await rig.engine.measure_tasks([]) == {}
             await rig.reopen()
             assert isinstance(rig.engine, SupportsMetrics)
             await rig.engine.observe(everyone)
-            later = await rig.engine.measure(everyone)
+            later = await rig.engine.measure_tasks(everyone)
             assert set(later) == {"runs", "held"}
             assert later["runs"].cpu >= first["runs"].cpu
 
@@ -427,7 +435,7 @@ class EngineContract:
                 if seen.seen is ObservedState.RUNNING:
                     seen = await rig.end_of(f"a{number}")
                 assert (seen.seen, seen.code) == (ObservedState.EXITED, number), seen
-                assert await read_all(rig.log(f"a{number}", Stream.MERGED)) == f"{number}\n".encode()
+                assert await read_all(rig.log(f"a{number}", LogStream.MERGED)) == f"{number}\n".encode()
 
         self.play(scenario)
 
@@ -445,20 +453,20 @@ class EngineContract:
     def test_streams_are_kept_apart_and_together(self) -> None:
         async def scenario(rig: Rig) -> None:
             await rig.run("a", "echo out\necho err >&2\necho more\nexit 1")
-            assert await read_all(rig.log("a", Stream.STDOUT)) == b"out\nmore\n"
-            assert await read_all(rig.log("a", Stream.STDERR)) == b"err\n"
-            merged = await read_all(rig.log("a", Stream.MERGED))
+            assert await read_all(rig.log("a", LogStream.STDOUT)) == b"out\nmore\n"
+            assert await read_all(rig.log("a", LogStream.STDERR)) == b"err\n"
+            merged = await read_all(rig.log("a", LogStream.MERGED))
             assert sorted(merged.splitlines()) == [b"err", b"more", b"out"]
             assert merged.index(b"out") < merged.index(b"more")
 
         self.play(scenario)
 
-    @pytest.mark.parametrize("stream", [Stream.STDOUT, Stream.MERGED])
-    def test_a_log_is_read_by_ranges(self, stream: Stream) -> None:
+    @pytest.mark.parametrize("stream", [LogStream.STDOUT, LogStream.MERGED])
+    def test_a_log_is_read_by_ranges(self, stream: LogStream) -> None:
         async def scenario(rig: Rig) -> None:
             await rig.run("a", "echo 0123456789")
             log = rig.log("a", stream)
-            assert await log.size() == 11
+            assert await log.get_size() == 11
             assert await log.find_first_offset() == 0
             assert await log.read(2, 3) == b"234"
             assert await log.read(8, 100) == b"89\n"
@@ -467,24 +475,24 @@ class EngineContract:
 
         self.play(scenario)
 
-    @pytest.mark.parametrize("stream", list(Stream))
-    def test_a_reader_is_woken_when_a_log_grows(self, stream: Stream) -> None:
+    @pytest.mark.parametrize("stream", list(LogStream))
+    def test_a_reader_is_woken_when_a_log_grows(self, stream: LogStream) -> None:
         async def scenario(rig: Rig) -> None:
             await rig.engine.start(launch("a", "echo up\necho up >&2\nsleep 600"))
             log = rig.log("a", stream)
             assert await log.wait_for_growth(0, TIMEOUT)
-            size = await log.size()
+            size = await log.get_size()
             assert not await log.is_complete()
             waiting = asyncio.create_task(log.wait_for_growth(size + 100, TIMEOUT * 10))
             await rig.engine.stop("a", 0)
             assert not await waiting  # the end wakes it too
             assert await log.is_complete()
-            assert not await log.wait_for_growth(await log.size(), TIMEOUT * 10)
+            assert not await log.wait_for_growth(await log.get_size(), TIMEOUT * 10)
 
         self.play(scenario)
 
-    @pytest.mark.parametrize("stream", [Stream.STDOUT, Stream.MERGED])
-    def test_one_who_follows_a_log_from_its_first_moment_misses_nothing(self, stream: Stream) -> None:
+    @pytest.mark.parametrize("stream", [LogStream.STDOUT, LogStream.MERGED])
+    def test_one_who_follows_a_log_from_its_first_moment_misses_nothing(self, stream: LogStream) -> None:
         async def scenario(rig: Rig) -> None:
             for attempt_id in ("a", "b", "c"):
                 starting = asyncio.create_task(rig.engine.start(launch(attempt_id, "echo hello")))
@@ -495,8 +503,8 @@ class EngineContract:
 
         self.play(scenario)
 
-    @pytest.mark.parametrize("stream", [Stream.STDOUT, Stream.MERGED])
-    def test_after_a_restart_a_log_is_not_complete_while_its_task_runs(self, stream: Stream) -> None:
+    @pytest.mark.parametrize("stream", [LogStream.STDOUT, LogStream.MERGED])
+    def test_after_a_restart_a_log_is_not_complete_while_its_task_runs(self, stream: LogStream) -> None:
         async def scenario(rig: Rig) -> None:
             await rig.start_and_wait_for(b"up", "a", "echo up\nsleep 600")
             await rig.reopen()
@@ -517,21 +525,21 @@ class EngineContract:
         async def scenario(rig: Rig) -> None:
             long_ago = datetime.now(UTC) - timedelta(hours=1)
             await rig.run("a", "echo first\necho second")
-            for stream in (Stream.STDOUT, Stream.MERGED):
+            for stream in (LogStream.STDOUT, LogStream.MERGED):
                 log = rig.log("a", stream)
                 assert await log.find_offset(long_ago) == 0
                 later = await log.find_offset(datetime.now(UTC) + timedelta(hours=1))
-                assert 0 <= later <= await log.size()
+                assert 0 <= later <= await log.get_size()
 
         self.play(scenario)
 
-    @pytest.mark.parametrize("stream", list(Stream))
-    def test_a_log_tells_when_its_bytes_were_written(self, stream: Stream) -> None:
+    @pytest.mark.parametrize("stream", list(LogStream))
+    def test_a_log_tells_when_its_bytes_were_written(self, stream: LogStream) -> None:
         async def scenario(rig: Rig) -> None:
             began = datetime.now(UTC) - timedelta(minutes=1)
             await rig.run("a", "echo first\necho odd >&2\necho second\necho even >&2")
             log = rig.log("a", stream)
-            size = await log.size()
+            size = await log.get_size()
             pieces = await log.list_write_times(0, size, 1000)
             assert b"".join([await log.read(start, end - start) for start, end, _ in pieces]) == await read_all(log)
             assert [piece.at for piece in pieces] == sorted(piece.at for piece in pieces)
@@ -592,10 +600,10 @@ class EngineContract:
                 assert await read_all(rig.log("a")) == b"kept\n"
                 assert without_figures(await rig.look("a")) == without_figures(ended)
             await rig.reopen()
-            assert await read_all(rig.log("a", Stream.MERGED)) == b"kept\n"
+            assert await read_all(rig.log("a", LogStream.MERGED)) == b"kept\n"
             for _ in range(2):
                 await rig.engine.remove_logs("a")
-                assert rig.engine.open_log("a", Stream.STDOUT) is None
+                assert rig.engine.open_log("a", LogStream.STDOUT) is None
 
         self.play(scenario)
 

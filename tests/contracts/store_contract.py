@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.core.attempt import JobSnapshot, Outcome, OutcomeResult, StopRequest, TaskAttempt, TaskHold
 from holdfast.core.errors import Conflict, NotFound
-from holdfast.core.exits.exit import Behaviour, Exit, ExitKind, classify_exit
+from holdfast.core.exits.exit import Exit, ExitKind, RetryBehaviour, classify_exit
 from holdfast.core.job import Completion, Hold, HoldScope, Job, JobFormat, Mount, Resources, Role
 from holdfast.core.records import JobAttempt
 from holdfast.core.states import JobState, TaskState
@@ -167,19 +167,19 @@ class JobsContract:
         old = opened.submit("one", group="red")
         new = opened.submit("one", group="blue")
         opened.submit("one", user="bob")
-        assert opened.read(jobs.find_newest_named, "ann", "one") == new
-        assert opened.read(jobs.find_newest_named, "ann", "one", ["red"]) == old
+        assert opened.read(jobs.find_newest_named_job, "ann", "one") == new
+        assert opened.read(jobs.find_newest_named_job, "ann", "one", ["red"]) == old
         for user, name in (("ann", "on"), ("eve", "one"), ("ann", "one\0"), ("\ud800", "one"), ("", ""), ("ann", "%")):
-            assert opened.read(jobs.find_newest_named, user, name) is None
-        assert opened.read(jobs.find_newest_named, "ann", "one", ["none"]) is None
-        assert opened.read(jobs.find_newest_named, "ann", "one", []) is None
+            assert opened.read(jobs.find_newest_named_job, user, name) is None
+        assert opened.read(jobs.find_newest_named_job, "ann", "one", ["none"]) is None
+        assert opened.read(jobs.find_newest_named_job, "ann", "one", []) is None
 
     # -- saving and loading
 
     def test_every_field_survives_saving(self, opened: Opened) -> None:
         id = opened.submit(job=FULL_JOB).id
         before = opened.read(jobs.load_snapshot, id)
-        exit = Exit(kind=ExitKind.USER_ERROR, message=STRANGE, behaviour=Behaviour.PERMANENT, code=-1, signal=9)
+        exit = Exit(kind=ExitKind.USER_ERROR, message=STRANGE, behaviour=RetryBehaviour.PERMANENT, code=-1, signal=9)
         tasks = (
             TaskAttempt(
                 role="worker",
@@ -226,7 +226,7 @@ class JobsContract:
         assert (detail.exit, detail.outcome, detail.stop) == (after.exit, after.outcome, after.stop)
         assert (detail.summary.exit_code, detail.summary.exit_kind) == (-1, "user-error")
         assert (detail.summary.stopping, detail.summary.stop_why) == (True, STRANGE)
-        assert [record.task for record in opened.read(jobs.list_task_tries, id)] == [tasks[2], tasks[0], tasks[1]]
+        assert [record.task for record in opened.read(jobs.list_job_tries, id)] == [tasks[2], tasks[0], tasks[1]]
 
     def test_a_change_from_an_old_version_is_refused_whole(self, opened: Opened) -> None:
         one, two = opened.submit("one").id, opened.submit("two").id
@@ -307,7 +307,7 @@ class JobsContract:
         expected = (task(0, 0, TaskState.RUNNING), task(1, 10, TaskState.FAILED), TaskAttempt(role="main", index=2))
         assert opened.read(jobs.load_snapshot, id).tasks == expected
         assert opened.read(jobs.load_active_jobs)[0].tasks == expected
-        assert len(opened.read(jobs.list_task_tries, id)) == 2 + 12
+        assert len(opened.read(jobs.list_job_tries, id)) == 2 + 12
 
     def test_a_new_attempt_has_no_tasks_yet(self, opened: Opened) -> None:
         id = opened.submit().id
@@ -319,7 +319,7 @@ class JobsContract:
 
     def test_tries_of_a_job_are_kept_whole(self, opened: Opened) -> None:
         id = opened.submit(job=FULL_JOB).id
-        exit = Exit(kind=ExitKind.USER_ERROR, message=STRANGE, behaviour=Behaviour.PERMANENT, code=3, cause="oom")
+        exit = Exit(kind=ExitKind.USER_ERROR, message=STRANGE, behaviour=RetryBehaviour.PERMANENT, code=3, cause="oom")
         outcome = Outcome(
             result=OutcomeResult.FAILED, message=STRANGE, exit=exit, role="w", index=1, reached=1, needed=2
         )
@@ -337,7 +337,7 @@ class JobsContract:
         assert opened.read(jobs.list_past_attempts, opened.submit().id) == []
 
     def test_the_cause_of_an_end_is_in_the_list(self, opened: Opened) -> None:
-        exit = Exit(kind=ExitKind.USER_ERROR, message="", behaviour=Behaviour.PERMANENT, code=3, cause="oom")
+        exit = Exit(kind=ExitKind.USER_ERROR, message="", behaviour=RetryBehaviour.PERMANENT, code=3, cause="oom")
         ended = opened.advance(opened.submit().id, JobState.FAILED, exit=exit)
         assert opened.read(jobs.load_job_detail, ended.id).summary.exit_cause == "oom"
         assert opened.read(jobs.load_job_detail, opened.submit().id).summary.exit_cause == ""
@@ -373,7 +373,7 @@ class JobsContract:
     def test_asking_for_a_job_that_is_not_there(self, opened: Opened) -> None:
         for id in ("job-none", "", "a\0b", "\ud800"):
             assert opened.read(events.list_events, id) == []
-            assert opened.read(jobs.list_task_tries, id) == []
+            assert opened.read(jobs.list_job_tries, id) == []
             assert opened.read(jobs.list_past_attempts, id) == []
             for ask in (jobs.load_job_detail, jobs.load_snapshot):
                 with pytest.raises(NotFound):
@@ -424,7 +424,7 @@ class JobsContract:
         tries = [replace(task, number=number) for number in (1, 2, jobs.MAX_KEPT_TRIES + 2)]
         opened.advance(id, JobState.RUNNING, *tries, attempt=2)
         assert sorted(opened.read(jobs.list_expired_logs, NOW)) == [f"{id}.1.main-0.0", f"{id}.2.main-0.2"]
-        of_one = [record.task.number for record in opened.read(jobs.list_task_tries, id, 2)]
+        of_one = [record.task.number for record in opened.read(jobs.list_job_tries, id, 2)]
         assert of_one == [0, 1, 2, jobs.MAX_KEPT_TRIES + 2]
 
     @staticmethod

@@ -16,10 +16,10 @@ from holdfast.core.verdicts import (
     EvidenceKind,
     Fault,
     Finding,
+    FindingKind,
     Frame,
     Insight,
     ResourceUsage,
-    Slowness,
 )
 from holdfast.store.jobs import insights
 from tests.store.open_store import NOW, Opened
@@ -41,7 +41,7 @@ DIAGNOSIS = Diagnosis(
 )
 WHOLE = Insight(
     diagnosis=DIAGNOSIS,
-    findings=(Finding(kind=Slowness.ONE_CORE, text="t", remedy="r", tasks=("main-0",), values={"cores": 1.0}),),
+    findings=(Finding(kind=FindingKind.ONE_CORE, text="t", remedy="r", tasks=("main-0",), values={"cores": 1.0}),),
     efficiency=Efficiency(whole=USED, roles={"main": USED}, advice=("less",)),
 )
 
@@ -52,11 +52,11 @@ class InsightsContract:
         assert opened.read(insights.find_insight, job.seq) is None
         opened.write(insights.save_insight, job.seq, 0, Insight())
         assert opened.read(insights.find_insight, job.seq) == Insight()
-        assert opened.read(insights.find_diagnoses, [job.seq]) == {}
+        assert opened.read(insights.load_diagnoses, [job.seq]) == {}
         opened.write(insights.save_insight, job.seq, 1, WHOLE)
         assert opened.read(insights.find_insight, job.seq) == WHOLE
-        assert opened.read(insights.find_diagnoses, [job.seq, job.seq + 1]) == {job.seq: DIAGNOSIS}
-        assert opened.read(insights.find_diagnoses, []) == {}
+        assert opened.read(insights.load_diagnoses, [job.seq, job.seq + 1]) == {job.seq: DIAGNOSIS}
+        assert opened.read(insights.load_diagnoses, []) == {}
 
     def test_tasks_are_found_in_the_order_of_their_ends_by_their_newest_try(self, opened: Opened) -> None:
         job = opened.submit(job=Job(name="a", roles=(Role(name="w", commands=("false",), instances=4),)))

@@ -11,7 +11,7 @@ from holdfast.core.errors import Conflict, UserError
 from holdfast.core.records import JobFilter
 from holdfast.core.states import JobState
 from holdfast.store.jobs import records as jobs
-from holdfast.store.jobs.own_jobs import count_own_jobs
+from holdfast.store.jobs.own_jobs import count_user_jobs_by_state
 from tests.store.open_store import NOW, Opened, later
 
 HOSTILE = (
@@ -94,10 +94,10 @@ class ListingContract:
         self, opened: Opened, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("holdfast.store.jobs.listing._WINDOW_SIZE", 3)
-        monkeypatch.setattr("holdfast.store.jobs.listing._HITS_SIZE", 2)
+        monkeypatch.setattr("holdfast.store.jobs.listing._HIT_BATCH_SIZE", 2)
         made = self._mixed(opened)
         for filter in (JobFilter(text="train", user="ann"), JobFilter(text="tr", groups=("blue",))):
-            found = opened.pages(filter, 50, patience=0.0)
+            found = opened.pages(filter, 50, timeout=0.0)
             assert [job.id for job in found] == [job.id for job in made if self._fits(job, filter)]
 
     def test_pages_are_steady_while_jobs_arrive_and_change(self, opened: Opened) -> None:
@@ -170,10 +170,10 @@ class ListingContract:
             mine = [job for job in made if job.user == "ann" and (groups is None or job.group in groups)]
             fits = [job for job in mine if not job.state.final or job.submitted_at >= since]
             expected = {state: sum(job.state is state for job in fits) for state in JobState}
-            assert opened.read(count_own_jobs, "ann", groups, since, 1000) == expected
-        capped = opened.read(count_own_jobs, "ann", None, NOW, 1)
+            assert opened.read(count_user_jobs_by_state, "ann", groups, since, 1000) == expected
+        capped = opened.read(count_user_jobs_by_state, "ann", None, NOW, 1)
         assert set(capped.values()) == {0, 1}
-        assert set(opened.read(count_own_jobs, "nul\0", None, later(days=400), 9).values()) == {0}
+        assert set(opened.read(count_user_jobs_by_state, "nul\0", None, later(days=400), 9).values()) == {0}
 
     # -- finding one
 

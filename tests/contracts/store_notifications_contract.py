@@ -26,8 +26,8 @@ from holdfast.store.notifications import event_scan as happenings
 from holdfast.store.notifications import recipients
 from holdfast.store.notifications import records as notices
 from holdfast.store.notifications.records import DeliveryOutcome, NewNotification
-from holdfast.store.tables import notice_recipients as recipient_table
-from holdfast.store.tables import notices as notice_table
+from holdfast.store.tables import notification_recipients as recipient_table
+from holdfast.store.tables import notifications as notice_table
 from tests.store.open_store import NOW, Opened, a_job, a_user
 
 from .store_schedules_contract import add
@@ -64,7 +64,7 @@ def a_notice(number: int = 0, **more: object) -> NewNotification:
 
 class NoticesContract:
     def _looked(self, opened: Opened, limit: int = 100) -> happenings.EventBatch:
-        return opened.read(happenings.list_new_events, KINDS, limit)
+        return opened.read(happenings.load_event_batch, KINDS, limit)
 
     def _make(self, opened: Opened, *made: NewNotification, most: int = 100) -> int | None:
         found = self._looked(opened)
@@ -82,7 +82,7 @@ class NoticesContract:
             opened.write(recipients.add_recipient, replace(TO_ANN, id="to-3"), 2)
         opened.write(recipients.add_recipient, replace(TO_ANN, id="to-3", user="bob"), 2)
         assert opened.read(recipients.list_recipients, "änn")[0] == TO_ANN
-        assert opened.read(recipients.list_users_with_recipients) == {"änn", "bob"}
+        assert opened.read(recipients.load_users_with_recipients) == {"änn", "bob"}
         assert opened.write(recipients.set_recipient_events, "to-2", frozenset({NotificationEvent.STARTED}))
         assert opened.read(recipients.list_recipients, "änn")[1].recipient.events == {NotificationEvent.STARTED}
         assert opened.write(recipients.remove_recipient, "to-2")
@@ -145,7 +145,7 @@ class NoticesContract:
     def _schedule(self, opened: Opened, result: RunResult) -> Schedule:
         made = add(opened, "nightly")
         run = schedules.NewScheduleRun(due_at=NOW, at=NOW, result=result, message="busy")
-        assert opened.write(schedules.advance_schedules, [schedules.ScheduleStep(after=made, run=run)])[0].moved
+        assert opened.write(schedules.advance_schedules, [schedules.ScheduleStep(after=made, run=run)])[0].applied
         return made
 
     def test_a_notice_is_claimed_by_one_and_settled_by_that_one(self, opened: Opened) -> None:
@@ -205,7 +205,7 @@ class NoticesContract:
         assert self._make(opened, *every, most=3) == 9 + 6
         assert opened.read(notice_making.count_recent_events, "änn", NOW + timedelta(minutes=1)) == 3
         shown = opened.read(notices.list_notifications, "änn", None, 99)[:6]
-        assert {(each.event, each.job_id) for each in shown} == {(NotificationEvent.LEFT_OUT, None)}
+        assert {(each.event, each.job_id) for each in shown} == {(NotificationEvent.DROPPED, None)}
         until = NOW + timedelta(hours=1, seconds=10)  # when the second of the three is an hour old
         assert sorted(str(each.next_at) for each in shown if each.next_at == until) == [str(until)] * 3
         opened.submit("y")
@@ -238,8 +238,8 @@ class NoticesContract:
             == 3
         )
         assert [each.event for each in opened.read(notices.list_notifications, "änn", None, 3)] == [
-            NotificationEvent.LEFT_OUT,
-            NotificationEvent.LEFT_OUT,
+            NotificationEvent.DROPPED,
+            NotificationEvent.DROPPED,
             NotificationEvent.HELD,
         ]
 

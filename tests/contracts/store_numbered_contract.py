@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.core.attempt import StopRequest
 from holdfast.core.job import Resources
-from holdfast.core.records import JobOrder, JobPhase, JobSummary, NumberedPage, NumberedQuery
+from holdfast.core.records import JobOrder, JobPhase, JobSummary, OffsetPage, OffsetPageQuery
 from holdfast.core.states import JobState
 from holdfast.store.jobs import records as jobs
 from tests.store.open_store import NOW, Opened, a_job, later
@@ -19,7 +19,7 @@ from tests.store.open_store import NOW, Opened, a_job, later
 from .store_listing_contract import HOSTILE
 
 STOP = StopRequest(actor="ann", at=NOW)
-INTERVAL = NumberedQuery()
+INTERVAL = OffsetPageQuery()
 SHOWN = {JobState.HELD: "Running", JobState.UNKNOWN: "Running"}  # where it is not the state itself
 # state, stopped, between attempts -> phase
 PHASES: dict[tuple[JobState, bool, bool], JobPhase | None] = {
@@ -59,7 +59,7 @@ class NumberedContract:
         texts = (None, "train", "RED")
         tags = ((None, None), (("x", "y"), None), (None, ("x",)), (("y",), ("x", "z")))
         for user, (seen, named), phase, text, (some, none) in product(users, groups, phases, texts, tags):
-            query = NumberedQuery(
+            query = OffsetPageQuery(
                 users=user, groups=seen, named_groups=named, phases=phase, text=text, tags_any=some, tags_none=none
             )
             expected = [job.id for job in made if self._fits(job, query)]
@@ -249,7 +249,7 @@ class NumberedContract:
     # -- helpers
 
     @staticmethod
-    def _page(opened: Opened, query: NumberedQuery) -> NumberedPage:
+    def _page(opened: Opened, query: OffsetPageQuery) -> OffsetPage:
         return opened.read(jobs.list_numbered_page, query, count=True)
 
     def _names(self, opened: Opened, **more: Any) -> list[str]:
@@ -289,7 +289,7 @@ class NumberedContract:
         return found
 
     @staticmethod
-    def _fits(job: JobSummary, query: NumberedQuery) -> bool:
+    def _fits(job: JobSummary, query: OffsetPageQuery) -> bool:
         text = (query.text or "").casefold()
         return (
             (query.users is None or job.user in query.users)

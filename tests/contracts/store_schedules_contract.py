@@ -109,23 +109,23 @@ class SchedulesContract:
     def test_a_turn_is_a_job_a_run_and_the_next_time_together(self, opened: Opened) -> None:
         made = add(opened, next_run_at=NOW)
         (taken,) = take(opened, a_turn(made, later(hours=1)))
-        assert taken.moved
+        assert taken.applied
         assert taken.inserted is not None
         job = taken.inserted.summary
         assert job.schedule == made.id
         (run,) = opened.read(schedules.list_runs, made.id, None, 10)
         assert (run.job_id, run.job_state, run.result, run.due_at) == (job.id, JobState.PENDING, RunResult.STARTED, NOW)
         assert opened.read(schedules.find_next_due_time) == later(hours=1)
-        assert opened.read(schedules.list_open_jobs, [made.id, "recurrence-none"]) == {made.id: (job.id,)}
+        assert opened.read(schedules.load_open_jobs_by_schedule, [made.id, "recurrence-none"]) == {made.id: (job.id,)}
         opened.finish(job.id)
-        assert opened.read(schedules.list_open_jobs, [made.id]) == {}
+        assert opened.read(schedules.load_open_jobs_by_schedule, [made.id]) == {}
 
     def test_a_turn_is_taken_once(self, opened: Opened) -> None:
         made, other = add(opened, next_run_at=NOW), add(opened, "other", next_run_at=NOW)
         turn = a_turn(made, later(hours=1))
         take(opened, turn)
         again = take(opened, turn, a_turn(other, later(hours=1)))
-        assert [taken.moved for taken in again] == [False, True]
+        assert [taken.applied for taken in again] == [False, True]
         found = opened.pages(JobFilter(), 10)
         assert sorted(job.schedule or "" for job in found) == sorted([made.id, other.id])
         assert len(opened.read(schedules.list_runs, made.id, None, 10)) == 1
@@ -135,7 +135,7 @@ class SchedulesContract:
         take(opened, a_turn(made))
         assert opened.write(schedules.delete_schedule, made.id)
         assert not opened.write(schedules.delete_schedule, made.id)
-        assert take(opened, a_turn(replace(made, version=1))) == [ScheduleStepResult(moved=False)]
+        assert take(opened, a_turn(replace(made, version=1))) == [ScheduleStepResult(applied=False)]
         with pytest.raises(Conflict, match="has been deleted"):
             opened.write(schedules.insert_manual_run, made.id, a_turn(made).run, a_new_job())  # type: ignore[arg-type]
         assert len(opened.pages(JobFilter(), 10)) == 1
@@ -164,9 +164,9 @@ class SchedulesContract:
         for schedule in (made, kept):
             first, second = take(opened, a_turn(schedule)), take(opened, a_turn(replace(schedule, version=1)))
             ids[schedule.id] = [one.inserted.summary.id for (one,) in (first, second) if one.inserted]
-        assert opened.read(schedules.list_superseded_jobs) == {ids[made.id][0]: made.id}
+        assert opened.read(schedules.load_superseded_jobs) == {ids[made.id][0]: made.id}
         opened.finish(ids[made.id][0])
-        assert opened.read(schedules.list_superseded_jobs) == {}
+        assert opened.read(schedules.load_superseded_jobs) == {}
 
     def test_what_was_found_by_looking_does_not_undo_a_change(self, opened: Opened) -> None:
         made = add(opened, next_run_at=NOW)

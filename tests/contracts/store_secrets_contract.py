@@ -49,13 +49,13 @@ class SecretsContract:
 
     def test_who_would_miss_it(self, opened: Opened) -> None:
         opened.write(secrets.create_secret, KEY, "one")
-        assert opened.read(secrets.list_secret_users, "key") == []
+        assert opened.read(secrets.list_secret_references, "key") == []
         code = Dataset(name="code", path="", kind="git", data={"url": "u", "secret": "key"})
         opened.write(datasets.create_dataset, dataset=code)
         opened.write(datasets.create_dataset, dataset=replace(code, name="other", data={"url": "key"}))
-        assert opened.read(secrets.list_secret_users, "key") == ["dataset code"]
+        assert opened.read(secrets.list_secret_references, "key") == ["dataset code"]
         opened.write(secrets.create_secret, REGISTRY, "two")
         opened.write(image_aliases.create_image_alias, ImageAlias(name="torch", url="u", pull_secret="reg"))
-        assert opened.read(secrets.list_secret_users, "reg") == ["image torch"]
+        assert opened.read(secrets.list_secret_references, "reg") == ["image torch"]
         opened.write(secrets.delete_secret, "key")
         assert opened.read(secrets.list_secrets) == [REGISTRY]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core.errors import NotFound, UserError
-from holdfast.core.records import NumberedQuery
+from holdfast.core.records import OffsetPageQuery
 from holdfast.store.jobs import events
 from holdfast.store.jobs import records as jobs
 from tests.store.open_store import Opened, a_job, an_event
@@ -61,5 +61,5 @@ class TagsContract:
 
     @staticmethod
     def _tagged(opened: Opened, tag: str) -> list[str]:
-        page = opened.read(jobs.list_numbered_page, NumberedQuery(tags_any=(tag,)), count=False)
+        page = opened.read(jobs.list_numbered_page, OffsetPageQuery(tags_any=(tag,)), count=False)
         return [job.id for job in page.items]

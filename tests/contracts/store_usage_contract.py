@@ -55,7 +55,7 @@ class UsageContract:
         opened.submit("never started")
         assert sorted(use.job_id for use in self.found(opened)) == sorted(inside)
         assert sum(total.tasks for total in opened.read(usage.compute_usage_totals, SPAN, NOW)) == len(inside)
-        assert opened.read(usage.find_first_start) == SPAN.start - 40 * DAY
+        assert opened.read(usage.find_first_task_start) == SPAN.start - 40 * DAY
 
     def test_sums_and_single_tries_agree(self, opened: Opened) -> None:
         self.ran(opened, NOW - 3 * HOUR, NOW - HOUR)
@@ -76,7 +76,7 @@ class UsageContract:
         assert {use.task: use.resources.cpu for use in found} == {"main-0": 2, "side-0": 1}
 
     def test_whether_anything_ran(self, opened: Opened) -> None:
-        assert opened.read(usage.find_first_start) is None
+        assert opened.read(usage.find_first_task_start) is None
         assert not opened.read(usage.has_usage, SPAN, NOW)
         self.ran(opened, SPAN.start - 2 * HOUR, SPAN.start - HOUR)
         assert not opened.read(usage.has_usage, SPAN, NOW)

@@ -103,7 +103,7 @@ class PeopleContract:
         group = opened.read(people.get_group, "red")
         assert group is not None
         assert group.members == {"bob": False}
-        assert opened.read(tokens.load_token_owner, "t1") is None
+        assert opened.read(tokens.load_token_with_owner, "t1") is None
 
     # -- groups
 
@@ -148,11 +148,11 @@ class PeopleContract:
     def test_a_token_leads_to_its_user_and_keeps_no_secret(self, opened: Opened) -> None:
         self._people(opened, "ann")
         token = self._token(opened, "t1", "ann", secret="s3cret")
-        found = opened.read(tokens.load_token_owner, "t1")
+        found = opened.read(tokens.load_token_with_owner, "t1")
         assert found == (tokens.hash_secret("s3cret"), token, a_user("ann"))
         assert "s3cret" not in repr(found)
         for id in ("t2", "", "a\0", "\ud800"):
-            assert opened.read(tokens.load_token_owner, id) is None
+            assert opened.read(tokens.load_token_with_owner, id) is None
 
     def test_a_token_needs_a_user(self, opened: Opened) -> None:
         with pytest.raises(NotFound, match="User ann not found"):

@@ -168,10 +168,10 @@ class WritingContract:
         second = Store.open(opened.url, vault=VAULT)
         try:
             with pytest.raises(UserError, match="Another server") as caught:
-                second.acquire_exclusive_lock(patience=0)
+                second.acquire_exclusive_lock(timeout=0)
             assert caught.value.hint
             opened.store.close_sync()
-            second.acquire_exclusive_lock(patience=0)
+            second.acquire_exclusive_lock(timeout=0)
         finally:
             second.close_sync()
 

@@ -20,9 +20,9 @@ import pytest
 from holdfast.controller import artifacts as artifacts_module
 from holdfast.controller import loop as loop_module
 from holdfast.controller.artifact_draft import (
-    ArtifactDraft,
-    ArtifactSpace,
+    ArtifactAmount,
     CollectionResult,
+    StagingArtifactSink,
     format_path,
     is_valid_path,
 )
@@ -69,7 +69,7 @@ class Kept:
 
     @property
     def jobs(self) -> Path:
-        return self.shared.get_files("default") / "jobArtifacts"
+        return self.shared.get_files_folder("default") / "jobArtifacts"
 
     def tree(self, job_id: str) -> dict[str, str]:
         """Path -> content, of what people see."""
@@ -100,7 +100,7 @@ def test_artifacts_are_there_when_the_job_is_seen_to_have_ended(tmp_path: Path, 
             assert event.message == "2 files (8 B) saved as artifacts."
             assert (event.attempt, event.task) == (0, None)
             assert (await place.kinds(id))[-1] == state.lower()
-            assert not list(kept.shared.get_drafts("default").iterdir())
+            assert not list(kept.shared.get_artifact_drafts_folder("default").iterdir())
 
     run(story)
 
@@ -113,7 +113,7 @@ def test_stopped_and_late_jobs_keep_theirs_too(tmp_path: Path) -> None:
             late = await place.submit(a_job(f"{TWO}; sleep 100", time_limit=timedelta(seconds=0.05)))
             await place.until(stopped, JobState.RUNNING)
             await kept.written(f"{stopped}.0.main-0.0")
-            await place.controller.stop(stopped, "ann")
+            await place.controller.stop_job(stopped, "ann")
             await place.until(stopped, JobState.CANCELLED)
             await place.until(late, JobState.FAILED)
             for id in (stopped, late):
@@ -137,7 +137,7 @@ def test_a_job_without_artifacts_has_no_event_and_no_folder(tmp_path: Path) -> N
             place.engine.lose_task(f"{lost}.0.main-0.0")
             await place.until(lost, JobState.PENDING)
             assert not kept.jobs.exists()
-            await place.controller.stop(lost, "ann")
+            await place.controller.stop_job(lost, "ann")
 
     run(story)
 
@@ -267,7 +267,7 @@ def test_what_a_job_put_in_the_way_is_set_aside(tmp_path: Path, what: str, where
                     kept.jobs.mkdir(parents=True, exist_ok=True)
                     put(kept.jobs / id)
                 elif not kept.jobs.exists():
-                    kept.shared.create_folder(kept.shared.get_files("default"))
+                    kept.shared.create_folder(kept.shared.get_files_folder("default"))
                     put(kept.jobs)
                 await kept.written(*(f"{id}.0.main-{index}.0" for index in range(instances)))
                 for index in range(instances):
@@ -353,7 +353,7 @@ def test_trouble_is_told_and_the_job_goes_on(
             (event,) = await said(place, id)
             assert words in event.message
             assert not kept.jobs.exists()
-            assert not list(kept.shared.get_drafts("default").iterdir())
+            assert not list(kept.shared.get_artifact_drafts_folder("default").iterdir())
 
     run(story)
 
@@ -381,7 +381,7 @@ def test_a_disk_that_does_not_answer_holds_up_no_end(tmp_path: Path, monkeypatch
             answers.set()
             await asyncio.to_thread(done.wait, 20)
             async with asyncio.timeout(20):
-                while list(kept.shared.get_drafts("default").iterdir()):
+                while list(kept.shared.get_artifact_drafts_folder("default").iterdir()):
                     await asyncio.sleep(0.001)
             assert not kept.jobs.exists()  # it came too late
 
@@ -406,7 +406,7 @@ def test_what_one_group_leaves_holds_up_no_other(tmp_path: Path) -> None:
             snapshot = JobSnapshot(id=id, job=job, user="ann", submitted_at=datetime.now(UTC))
             return asyncio.create_task(collecting.collect_artifacts(snapshot, f"{id}.0.main-0.0"))
 
-        reds = [collect(f"red{number}", "red") for number in range(2 * artifacts_module.MAX_COLLECTED)]
+        reds = [collect(f"red{number}", "red") for number in range(2 * artifacts_module.MAX_CONCURRENT_COLLECTIONS)]
         try:
             async with asyncio.timeout(20):
                 event = await collect("blue", "blue")
@@ -504,32 +504,32 @@ def test_an_event_that_could_not_be_saved_is_saved_later(tmp_path: Path, monkeyp
 # --- what fits ----------------------------------------------------------------------------------------------------
 
 
-def _draft(folder: Path, room: ArtifactSpace) -> ArtifactDraft:
+def _draft(folder: Path, room: ArtifactAmount) -> StagingArtifactSink:
     folder.mkdir()
-    return ArtifactDraft(os.open(folder, os.O_RDONLY), room, lambda: False)
+    return StagingArtifactSink(os.open(folder, os.O_RDONLY), room, lambda: False)
 
 
 def _names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def _offer(draft: ArtifactDraft, path: str, data: bytes, size: int | None = None) -> None:
+def _offer(draft: StagingArtifactSink, path: str, data: bytes, size: int | None = None) -> None:
     draft.add_file(tuple(os.fsencode(path).split(b"/")), len(data) if size is None else size, partial(io.BytesIO, data))
 
 
 def test_what_does_not_fit_is_left_out_and_the_rest_is_kept(tmp_path: Path) -> None:
-    draft = _draft(tmp_path / "d", ArtifactSpace(files=3, bytes=10))
+    draft = _draft(tmp_path / "d", ArtifactAmount(files=3, bytes=10))
     for path, size in (("a", 4), ("b", 8), ("c", 6), ("d", 1), ("e", 0), ("f", 0)):
         _offer(draft, path, b"x" * size)
     assert _names(tmp_path / "d") == ["a", "c", "e"]
     tally = draft.tally
-    assert (tally.files, tally.bytes, tally.left_bytes) == (3, 10, 9)
-    assert tally.left == {SkipReason.TOO_LARGE: 2, SkipReason.TOO_MANY: 1}
-    assert tally.named == ["b", "d", "f"]
+    assert (tally.files, tally.bytes, tally.skipped_bytes) == (3, 10, 9)
+    assert tally.skipped == {SkipReason.TOO_LARGE: 2, SkipReason.TOO_MANY: 1}
+    assert tally.skipped_names == ["b", "d", "f"]
 
 
 def test_holes_stay_holes_and_a_file_that_grows_is_cut(tmp_path: Path) -> None:
-    draft = _draft(tmp_path / "d", ArtifactSpace(files=9, bytes=1 << 30))
+    draft = _draft(tmp_path / "d", ArtifactAmount(files=9, bytes=1 << 30))
     _offer(draft, "deep/er/grown", b"123456", size=4)
     _offer(draft, "deep/er/shrunk", b"12", size=4)
     _offer(draft, "hole", bytes(8 << 20) + b"end")
@@ -542,7 +542,7 @@ def test_holes_stay_holes_and_a_file_that_grows_is_cut(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_ends_the_writing(tmp_path: Path) -> None:
-    draft = _draft(tmp_path / "d", ArtifactSpace(files=9, bytes=100))
+    draft = _draft(tmp_path / "d", ArtifactAmount(files=9, bytes=100))
 
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))  # a disk of ten bytes
@@ -552,18 +552,18 @@ def test_a_full_disk_ends_the_writing(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert _names(tmp_path / "d") == ["a"]
-    assert draft.tally.left == {SkipReason.NO_ROOM: 2}
+    assert draft.tally.skipped == {SkipReason.NO_SPACE: 2}
 
 
 def test_a_file_that_cannot_be_read_is_left_out_and_a_disk_that_fails_is_told(tmp_path: Path) -> None:
-    draft = _draft(tmp_path / "d", ArtifactSpace(files=9, bytes=100))
+    draft = _draft(tmp_path / "d", ArtifactAmount(files=9, bytes=100))
 
     def closed() -> BinaryIO:
         raise PermissionError(errno.EACCES, "Permission denied")
 
     draft.add_file((b"a",), 1, closed)
     _offer(draft, "b", b"1")
-    assert draft.tally.left == {SkipReason.UNREADABLE: 1}
+    assert draft.tally.skipped == {SkipReason.UNREADABLE: 1}
     assert _names(tmp_path / "d") == ["b"]
     with pytest.raises(FileExistsError):
         _offer(draft, "b", b"1")
@@ -575,14 +575,14 @@ def test_a_file_that_cannot_be_read_is_left_out_and_a_disk_that_fails_is_told(tm
 )
 def test_names_that_nobody_could_ask_for(tmp_path: Path, path: tuple[bytes, ...]) -> None:
     assert not is_valid_path(path)
-    draft = _draft(tmp_path / "d", ArtifactSpace(files=9, bytes=100))
+    draft = _draft(tmp_path / "d", ArtifactAmount(files=9, bytes=100))
     draft.add_file(path, 0, io.BytesIO)
     assert _names(tmp_path / "d") == []
     assert not draft.tally.files
 
 
 def test_odd_names_are_kept_and_shown_harmlessly(tmp_path: Path) -> None:
-    draft = _draft(tmp_path / "d", ArtifactSpace(files=9, bytes=100))
+    draft = _draft(tmp_path / "d", ArtifactAmount(files=9, bytes=100))
     _offer(draft, "new\nline", b"1")
     _offer(draft, "naïve ☂", b"1")
     assert _names(tmp_path / "d") == ["naïve ☂", "new\nline"]
@@ -593,8 +593,8 @@ def test_odd_names_are_kept_and_shown_harmlessly(tmp_path: Path) -> None:
 
 def test_what_is_told() -> None:
     assert describe_result(CollectionResult(), MAX_COUNT) == ""
-    tally = CollectionResult(more=True, named=["x"])
-    tally.left[SkipReason.LINK] = 2
+    tally = CollectionResult(more=True, skipped_names=["x"])
+    tally.skipped[SkipReason.LINK] = 2
     assert describe_result(tally, MAX_COUNT) == (
         "No artifacts were saved; skipped: 2 (symbolic links are not followed), for example x; more files were "
         "not checked; a job can save at most 1000 files and 1 MiB; an admin can raise files.artifact_files and "

@@ -23,7 +23,14 @@ from .test_loop import Place, a_job, run, running
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TICK_INTERVAL", "OBSERVE_INTERVAL", "STRAY_INTERVAL", "STOP_MARGIN", "RETRY_MIN", "RETRY_MAX"):
+    for name in (
+        "TICK_INTERVAL",
+        "OBSERVE_INTERVAL",
+        "ORPHAN_CHECK_INTERVAL",
+        "STOP_MARGIN",
+        "MIN_RETRY_DELAY",
+        "MAX_RETRY_DELAY",
+    ):
         monkeypatch.setattr(attempts, name, 0.02)
     monkeypatch.setattr(attempts, "START_TIMEOUT", 0.2)
     monkeypatch.setattr(attempts, "CALL_TIMEOUT", 0.2)
@@ -87,7 +94,7 @@ async def stop_when(state: JobState, place: Place) -> None:
     """Stop a job in that state; nothing of it is left."""
     id = await place.submit(a_job())
     await place.until(id, state)
-    assert await place.controller.stop(id, "ann")
+    assert await place.controller.stop_job(id, "ann")
     await place.until(id, JobState.CANCELLED)
     await gone(place)
 
@@ -155,7 +162,7 @@ def test_a_stop_that_did_nothing_is_asked_for_again(tmp_path: Path) -> None:
 
         place.engine.stop = forget  # type: ignore[method-assign]
         place.controller.limits = replace(place.controller.limits, grace=place.controller.limits.grace * 0)
-        assert await place.controller.stop(id, "ann")
+        assert await place.controller.stop_job(id, "ann")
         await place.until(id, JobState.CANCELLED)
         assert not forgotten
 
@@ -175,7 +182,7 @@ def test_an_end_while_the_log_of_a_held_task_is_read_is_not_dropped(tmp_path: Pa
 
     async def tell(place: Place) -> None:
         reads, goes_on = asyncio.Event(), asyncio.Event()
-        diagnosing = place.controller._reports._diagnosing
+        diagnosing = place.controller._reports._cause_finder
 
         async def slow(observation: Observation) -> str:
             reads.set()
@@ -194,7 +201,7 @@ def test_an_end_while_the_log_of_a_held_task_is_read_is_not_dropped(tmp_path: Pa
         goes_on.set()
         await place.until(id, JobState.HELD)
         await until(lambda: _is_ended(place, id))
-        request = HoldRequest(actor="ann", at=place.controller.clock(), ask=HoldAction.RELEASE)
+        request = HoldRequest(actor="ann", at=place.controller.clock(), action=HoldAction.RELEASE)
         assert await place.controller.request_hold_change(id, request)
         end = await place.until(id, JobState.FAILED)
         assert end.exit is not None

@@ -14,7 +14,7 @@ from holdfast.core.exits.exit import Cause
 from holdfast.core.exits.table import find_spec
 from holdfast.core.job import Job, JobFormat
 from holdfast.core.states import JobState
-from holdfast.engines.base import LogSource, Stream
+from holdfast.engines.base import LogSource, LogStream
 from holdfast.store.jobs import records as job_rows
 from tests.fake_engine import FakeMachine
 
@@ -40,7 +40,7 @@ class CountedLogs:
         self._log = place.engine.open_log
         place.engine.open_log = self.log  # type: ignore[method-assign]
 
-    def log(self, attempt_id: str, stream: Stream) -> LogSource | None:
+    def log(self, attempt_id: str, stream: LogStream) -> LogSource | None:
         self.asked.append(attempt_id)
         return self._log(attempt_id, stream)
 
@@ -104,7 +104,7 @@ def test_only_the_end_of_a_log_is_asked(tmp_path: Path) -> None:
 class Trickle:
     """A log of which little is read at a time and the beginning is gone."""
 
-    async def size(self) -> int:
+    async def get_size(self) -> int:
         return 10
 
     async def find_first_offset(self) -> int:
@@ -127,7 +127,7 @@ def test_other_jobs_signals_and_stops_cost_nothing(tmp_path: Path) -> None:
                 await place.until(await place.submit(job), JobState.FAILED, JobState.SUCCEEDED)
             stopped = await place.submit(pai_job("trap '' TERM; sleep 100"))
             await place.until(stopped, JobState.RUNNING)
-            await place.controller.stop(stopped, "ann")
+            await place.controller.stop_job(stopped, "ann")
             place.engine.finish_task(f"{stopped}.0.main-0.0", 1)
             await place.until(stopped, JobState.CANCELLED)
             full = await place.submit(pai_job("sleep 100"))
@@ -180,7 +180,7 @@ def hang(place: Place) -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    place.controller._reports._diagnosing._find_cause = never  # type: ignore[method-assign]
+    place.controller._reports._cause_finder._find_cause = never  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("trouble", ["broken", "slow", "gone"])
@@ -211,16 +211,16 @@ def test_a_stop_while_the_log_is_being_read_is_honoured(tmp_path: Path) -> None:
     async def story() -> None:
         async with running(tmp_path) as place:
             goes_on = asyncio.Event()
-            find = place.controller._reports._diagnosing._find_cause
+            find = place.controller._reports._cause_finder._find_cause
 
             async def slow(observation: Observation) -> str:
                 await goes_on.wait()
                 return await find(observation)
 
-            place.controller._reports._diagnosing._find_cause = slow  # type: ignore[method-assign]
+            place.controller._reports._cause_finder._find_cause = slow  # type: ignore[method-assign]
             id = await place.submit(pai_job(f"echo {OOM}; exit 1", max_retries=5))
             await place.until(id, JobState.RUNNING)
-            assert await place.controller.stop(id, "ann")
+            assert await place.controller.stop_job(id, "ann")
             goes_on.set()
             end = await place.until(id, JobState.CANCELLED)
             assert code_of(end) == -210
@@ -236,7 +236,7 @@ def test_a_user_who_kills_every_try_can_still_stop_the_job(tmp_path: Path) -> No
                 while (now := place.controller.get_active_job(id)) is None or now.platform_retries < 2:
                     await place.controller.wait_for_change(id, 20)
             assert (now.state, now.user_retries) == (JobState.PENDING, 0)
-            assert await place.controller.stop(id, "ann")
+            assert await place.controller.stop_job(id, "ann")
             await place.until(id, JobState.CANCELLED)
 
     run(story)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.controller.delivery import INTERRUPTED, MAX_PER_LANE, DeliveryRunner, RetryPolicy
+from holdfast.controller.delivery import INTERRUPTED_MESSAGE, MAX_DELIVERIES_PER_HOST, DeliveryRunner, RetryPolicy
 from holdfast.controller.notification_watcher import NotificationWatcher
 from holdfast.core.notifications import NotificationRecord, NotificationState, compute_retry_delay
 from holdfast.core.states import JobState
@@ -39,11 +39,11 @@ class Post:
             await self.house.services.notifications.add_recipient(self.house.admin, "webhook", hook.url, ["failed"])
         for _ in range(jobs):
             await self.house.run(FAILS)
-        await self.house.services.notifications.making.create_notifications()
+        await self.house.services.notifications.creator.create_notifications()
 
     async def try_all(self) -> None:
-        while await self.delivery.send_due_notifications():
-            await self.delivery.wait_idle()
+        while await self.delivery.start_due_deliveries():
+            await self.delivery.wait_until_idle()
 
     async def records(self) -> list[NotificationRecord]:
         return list(reversed((await self.house.services.notifications.list(self.house.admin, limit=500)).items))
@@ -67,8 +67,8 @@ def anyio_backend() -> str:
 @pytest.fixture
 async def post(tmp_path: Path) -> AsyncIterator[Post]:
     async with open_house(tmp_path / "home", settings={"notifications": {"timeout": TIMEOUT}}) as house:
-        await house.services.notifications.making.initialize()
-        made = Post(house, DeliveryRunner(house.store, house.services.notifications.sending, clock=house.clock.now))
+        await house.services.notifications.creator.initialize()
+        made = Post(house, DeliveryRunner(house.store, house.services.notifications.sender, clock=house.clock.now))
         yield made
         for hook in made.hooks:
             hook.close()
@@ -140,13 +140,13 @@ async def test_one_that_has_too_much_to_do_says_when(post: Post) -> None:
 async def test_one_that_does_not_answer_is_not_sent_it_twice_and_holds_up_nobody(post: Post) -> None:
     """Jobs end, and others are told, while it hangs."""
     silent, quick = post.hook(*[Hook.SILENT] * 100), post.hook()
-    noticing = NotificationWatcher(post.house.services.notifications.making, post.delivery.wake)
-    post.house.controller.on_change(noticing.handle_job_change)
+    noticing = NotificationWatcher(post.house.services.notifications.creator, post.delivery.wake)
+    post.house.controller.add_change_listener(noticing.handle_job_change)
     loops = [asyncio.create_task(work) for work in (noticing.run(), post.delivery.run())]
     try:
         for hook in (silent, quick):
             await post.house.services.notifications.add_recipient(post.house.admin, "webhook", hook.url, ["failed"])
-        many = 2 * MAX_PER_LANE
+        many = 2 * MAX_DELIVERIES_PER_HOST
         jobs = [(await post.house.submit(FAILS)).id for _ in range(many)]
         assert [(await post.house.until(job)).state for job in jobs] == [JobState.FAILED] * many
         await asyncio.to_thread(quick.wait, many)
@@ -173,11 +173,11 @@ async def test_one_that_does_not_answer_is_not_sent_it_twice_and_holds_up_nobody
 async def test_two_deliveries_send_each_once(post: Post) -> None:
     hook = post.hook()
     await post.tell(hook, jobs=10)
-    other = DeliveryRunner(post.house.store, post.house.services.notifications.sending, clock=post.house.clock.now)
+    other = DeliveryRunner(post.house.store, post.house.services.notifications.sender, clock=post.house.clock.now)
 
     async def all_of(delivery: DeliveryRunner) -> None:
-        while await delivery.send_due_notifications():
-            await delivery.wait_idle()
+        while await delivery.start_due_deliveries():
+            await delivery.wait_until_idle()
 
     await asyncio.gather(all_of(post.delivery), all_of(other))
     assert {each.state for each in await post.records()} == {NotificationState.SENT}
@@ -196,7 +196,7 @@ async def test_what_was_being_sent_when_a_server_ended_is_not_sent_again(post: P
     await post.delivery.recover_interrupted_deliveries()
     await post.until_over()
     first, second = await post.records()
-    assert (first.state, first.error) == (NotificationState.UNCONFIRMED, INTERRUPTED)
+    assert (first.state, first.error) == (NotificationState.UNCONFIRMED, INTERRUPTED_MESSAGE)
     assert second.state is NotificationState.SENT
     assert [one.id for one in hook.posts] == [second.id]
 
@@ -206,15 +206,15 @@ async def test_what_is_cut_off_before_anything_was_sent_is_sent_later(post: Post
     """The server ends while a name is looked up, or a connection made."""
     hook = post.hook()
     await post.tell(hook)
-    await post.delivery.send_due_notifications()
-    for task in list(post.delivery._work):
+    await post.delivery.start_due_deliveries()
+    for task in list(post.delivery._deliveries):
         task.cancel()
-    await asyncio.wait(post.delivery._work)
+    await asyncio.wait(post.delivery._deliveries)
     assert hook.posts == []
-    again = DeliveryRunner(post.house.store, post.house.services.notifications.sending, clock=post.house.clock.now)
+    again = DeliveryRunner(post.house.store, post.house.services.notifications.sender, clock=post.house.clock.now)
     await again.recover_interrupted_deliveries()
-    await again.send_due_notifications()
-    await again.wait_idle()
+    await again.start_due_deliveries()
+    await again.wait_until_idle()
     assert len(hook.taken) == 1
 
 

@@ -14,7 +14,7 @@ from holdfast.controller.disk_guard import (
     DiskGuard,
     FreeSpace,
     MinFreeSpace,
-    choose_holds_to_release,
+    choose_hold_to_release,
     list_files_only_holds,
 )
 from holdfast.core.attempt import JobSnapshot, TaskAttempt, TaskHold
@@ -44,10 +44,10 @@ def held(
 def test_the_oldest_files_go_first_and_it_is_said_why() -> None:
     tasks = [held("young", 1), held("old", 9), held("whole", 20, HoldScope.ALL), held("going", 30, stopping=True)]
     assert [snapshot.id for snapshot, _ in list_files_only_holds(tasks)] == ["old", "young"]
-    found = choose_holds_to_release(tasks, FULL, MIN_COUNT, NOON)
+    found = choose_hold_to_release(tasks, FULL, MIN_COUNT, NOON)
     assert found is not None
     id, request = found
-    assert (id, request.ask, request.task, request.actor, request.at) == (
+    assert (id, request.action, request.task, request.actor, request.at) == (
         "old",
         HoldAction.RELEASE,
         "main-0",
@@ -71,11 +71,11 @@ def test_the_oldest_files_go_first_and_it_is_said_why() -> None:
     ],
 )
 def test_the_larger_of_bytes_and_percent_is_wanted(least: MinFreeSpace, goes: bool) -> None:
-    assert (choose_holds_to_release([held("a", 1)], FULL, least, NOON) is not None) == goes
+    assert (choose_hold_to_release([held("a", 1)], FULL, least, NOON) is not None) == goes
 
 
 def test_what_is_kept_whole_is_never_let_go_for_room() -> None:
-    assert choose_holds_to_release([held("a", 1, HoldScope.ALL)], FreeSpace(free=0, total=GIB), MIN_COUNT, NOON) is None
+    assert choose_hold_to_release([held("a", 1, HoldScope.ALL)], FreeSpace(free=0, total=GIB), MIN_COUNT, NOON) is None
 
 
 @pytest.fixture
@@ -111,10 +111,10 @@ async def test_one_at_a_time_until_there_is_room(house: House) -> None:
 
     guard = DiskGuard(house.controller, house.home, MIN_COUNT, clock=house.clock.now, look=look)
     whole = await _held(house, "whole", "all")
-    assert await guard.release_if_full() is None
+    assert await guard.release_hold_if_full() is None
     assert looks == []  # nothing that could make room: nobody asks the disk
     first, second, third = [await _held(house, name, "files") for name in ("one", "two", "three")]
-    assert [await guard.release_if_full() for _ in range(3)] == [first, second, None]
+    assert [await guard.release_hold_if_full() for _ in range(3)] == [first, second, None]
     assert looks == [house.home] * 3
     for id, state in (
         (first, JobState.FAILED),
@@ -132,12 +132,13 @@ async def test_one_at_a_time_until_there_is_room(house: House) -> None:
 async def test_the_real_disk_is_looked_at(house: House) -> None:
     id = await _held(house, "one", "files")
     assert (
-        await DiskGuard(house.controller, house.home, MinFreeSpace(), clock=house.clock.now).release_if_full() is None
+        await DiskGuard(house.controller, house.home, MinFreeSpace(), clock=house.clock.now).release_hold_if_full()
+        is None
     )
     assert (
         await DiskGuard(
             house.controller, house.home, MinFreeSpace(bytes=2**62), clock=house.clock.now
-        ).release_if_full()
+        ).release_hold_if_full()
         == id
     )
     assert (await house.until(id)).state is JobState.FAILED

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.controller import disk_monitor
 from holdfast.controller.disk_monitor import (
-    FILES_DISK_FULL,
+    FILES_DISK_FULL_CONDITION,
     DiskLevel,
     DiskMonitor,
     DiskState,
@@ -26,7 +26,7 @@ from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.core.job import GIB, MIB
 from holdfast.disk_reserve import DiskReserve
 from holdfast.disk_space import DiskSpace, DiskThresholds
-from holdfast.engines.base import DiskUse, LogUse, SupportsDiskLimits
+from holdfast.engines.base import LogUsage, SupportsDiskLimits, TaskDiskUsage
 from holdfast.engines.embedded import EmbeddedEngine
 from tests.fake_engine import FakeEngine
 
@@ -60,12 +60,16 @@ def test_a_full_disk_needs_some_more_room_before_it_is_usable_again() -> None:
     assert assess_disk_level(state(2 * GIB), MARKS, DiskLevel.FULL) is DiskLevel.LOW
 
 
-def chosen(uses: Mapping[str, DiskUse], found: DiskState, *, critical: bool = False) -> list[str]:
+def chosen(uses: Mapping[str, TaskDiskUsage], found: DiskState, *, critical: bool = False) -> list[str]:
     return [id for id, _ in choose_tasks_to_stop(uses, found, MARKS, critical=critical)]
 
 
 def test_the_task_that_fills_the_disk_is_stopped_and_no_other() -> None:
-    uses = {"large": DiskUse(90 * GIB, 3), "grows": DiskUse(GIB, 3, grown_bytes=GIB), "small": DiskUse(500 * MIB, 9)}
+    uses = {
+        "large": TaskDiskUsage(90 * GIB, 3),
+        "grows": TaskDiskUsage(GIB, 3, grown_bytes=GIB),
+        "small": TaskDiskUsage(500 * MIB, 9),
+    }
     assert chosen(uses, state(MIB)) == ["large"]
     del uses["large"]
     assert chosen(uses, state(MIB)) == ["grows"]
@@ -74,18 +78,18 @@ def test_the_task_that_fills_the_disk_is_stopped_and_no_other() -> None:
 
 
 def test_when_the_server_itself_cannot_write_the_largest_goes_whoever_is_to_blame() -> None:
-    uses = {"small": DiskUse(500 * MIB, 9), "tiny": DiskUse(4096, 1)}
+    uses = {"small": TaskDiskUsage(500 * MIB, 9), "tiny": TaskDiskUsage(4096, 1)}
     assert chosen(uses, state(0), critical=True) == ["small"]
-    assert chosen({"tiny": DiskUse(4096, 1)}, state(0), critical=True) == []
+    assert chosen({"tiny": TaskDiskUsage(4096, 1)}, state(0), critical=True) == []
 
 
 def test_many_files_are_counted_where_files_ran_out() -> None:
-    uses = {"many": DiskUse(MIB, 900_000), "large": DiskUse(40 * GIB, 3)}
+    uses = {"many": TaskDiskUsage(MIB, 900_000), "large": TaskDiskUsage(40 * GIB, 3)}
     assert chosen(uses, state(50 * GIB, files=10)) == ["many"]
 
 
 def test_as_many_are_stopped_as_it_takes() -> None:
-    uses = {name: DiskUse(GIB // 2, 3, grown_bytes=GIB // 2) for name in "abcdef"}
+    uses = {name: TaskDiskUsage(GIB // 2, 3, grown_bytes=GIB // 2) for name in "abcdef"}
     assert chosen(uses, state(MIB)) == ["a", "b", "c"]
     assert chosen(uses, state(GIB)) == ["a"]
 
@@ -118,32 +122,32 @@ class Filled(FakeEngine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.uses: dict[str, DiskUse] = {}
+        self.uses: dict[str, TaskDiskUsage] = {}
         self.logs = 0
         self.ended_logs = 0
         self.noted = 0
         self.stopped: list[tuple[str, float]] = []
 
-    async def measure_disk(self) -> Mapping[str, DiskUse]:
+    async def measure_disk(self) -> Mapping[str, TaskDiskUsage]:
         return self.uses
 
-    async def cut_logs(self, keep: int, wanted: int, *, ended: bool = False) -> int:
+    async def trim_logs(self, keep: int, wanted: int, *, ended: bool = False) -> int:
         cut = self.ended_logs if ended else self.logs
         self.logs, self.ended_logs = (self.logs, 0) if ended else (0, self.ended_logs)
         return cut
 
     async def stop_for_disk(
-        self, attempt_id: str, use: DiskUse, free: int, grace: float, *, files: bool = False
+        self, attempt_id: str, use: TaskDiskUsage, free: int, grace: float, *, files: bool = False
     ) -> None:
         self.stopped.append((attempt_id, grace))
 
     def record_disk_full(self, seconds_ago: float = 0.0) -> None:
         self.noted += 1
 
-    async def measure_ended(self, attempt_ids: object) -> Mapping[str, int]:
+    async def measure_ended_tasks(self, attempt_ids: object) -> Mapping[str, int]:
         return {}
 
-    async def scan_logs(self, timeout: float) -> tuple[Mapping[str, LogUse], bool]:
+    async def measure_logs_by_job(self, timeout: float) -> tuple[Mapping[str, LogUsage], bool]:
         return {}, True
 
 
@@ -199,7 +203,7 @@ def test_conditions_come_and_go_with_the_room(tmp_path: Path) -> None:
 
 def test_cutting_logs_comes_before_stopping_tasks(tmp_path: Path) -> None:
     async def scenario(scene: Scene) -> None:
-        scene.engine.uses = {"a": DiskUse(90 * GIB, 3)}
+        scene.engine.uses = {"a": TaskDiskUsage(90 * GIB, 3)}
         scene.engine.logs = 2 * GIB
         await scene.check(GIB // 2)
         assert scene.engine.stopped == []
@@ -226,10 +230,10 @@ def test_the_reserve_is_given_up_when_there_is_nothing_left_and_taken_back(tmp_p
         await scene.check(GIB // 2)
         assert scene.reserve.count_missing_bytes() == 0
         assert scene.engine.noted == 0
-        assert scene.reserve.seconds_since_full() is None
+        assert scene.reserve.read_seconds_since_full() is None
         await scene.check(0)
         assert scene.engine.noted == 1
-        assert scene.reserve.seconds_since_full() is not None
+        assert scene.reserve.read_seconds_since_full() is not None
         assert scene.reserve.count_missing_bytes() == MIB
         await scene.check(50 * GIB, files=0)
         assert scene.reserve.count_missing_bytes() == 2 * MIB
@@ -246,7 +250,7 @@ def test_a_write_that_failed_waits_until_there_is_room(tmp_path: Path, monkeypat
 
     async def scenario(scene: Scene) -> None:
         await scene.check(0)
-        scene.engine.uses = {"a": DiskUse(90 * GIB, 3)}
+        scene.engine.uses = {"a": TaskDiskUsage(90 * GIB, 3)}
         relief = asyncio.ensure_future(asyncio.gather(scene.monitor.free_space_now(), scene.monitor.free_space_now()))
         while not scene.engine.stopped:
             await asyncio.sleep(0.01)
@@ -264,7 +268,7 @@ def test_a_task_is_stopped_at_once_although_another_program_filled_the_disk_befo
         await scene.check(0)
         assert scene.engine.stopped == []
         await scene.check(50 * GIB)
-        scene.engine.uses = {"a": DiskUse(90 * GIB, 3)}
+        scene.engine.uses = {"a": TaskDiskUsage(90 * GIB, 3)}
         await scene.check(0)
         assert scene.engine.stopped == [("a", 0.0)]
 
@@ -288,10 +292,10 @@ def test_another_disk_of_groups_files_is_warned_of(tmp_path: Path) -> None:
         told = Told()
         await FilesDiskMonitor(told, tmp_path, MARKS).check_disk()
         assert told.conditions == {}
-        told.report_condition(FILES_DISK_FULL)
+        told.report_condition(FILES_DISK_FULL_CONDITION)
         await FilesDiskMonitor(told, tmp_path, MARKS).check_disk()
         assert told.conditions == {}
-        assert FILES_DISK_FULL.warning
-        assert not FILES_DISK_FULL.blocks_starts
+        assert FILES_DISK_FULL_CONDITION.warning
+        assert not FILES_DISK_FULL_CONDITION.blocks_starts
 
     asyncio.run(scenario())

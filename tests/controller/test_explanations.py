@@ -11,12 +11,12 @@ import pytest
 
 from holdfast.controller.explanations import WaitExplainer
 from holdfast.controller.live_jobs import LiveJob
-from holdfast.controller.waits import ESTIMATE_PENDING, SchedulingState
+from holdfast.controller.waits import ESTIMATE_PENDING_BASIS, SchedulingState
 from holdfast.core.attempt import JobSnapshot, StopRequest
 from holdfast.core.job import GIB, Job, Resources, Role
 from holdfast.core.planning.steps import JobPolicy
 from holdfast.core.planning.task_requests import build_queue_entries
-from holdfast.core.scheduling.blockers import JobInfo
+from holdfast.core.scheduling.blockers import ActiveJob
 from holdfast.core.scheduling.ledger import Ledger
 from holdfast.core.scheduling.placement import Node
 from holdfast.core.scheduling.queue import Queue
@@ -42,7 +42,7 @@ class Waits:
         snapshot = JobSnapshot(id=id, job=Job(name=id, roles=(role,)), user="ann", submitted_at=submitted)
         (entry,) = build_queue_entries(snapshot, submitted)
         self.queue.add(entry)
-        self.live[id] = LiveJob(snapshot=snapshot, queued=(entry.id,))
+        self.live[id] = LiveJob(snapshot=snapshot, queue_entry_ids=(entry.id,))
 
     def run(self, id: str) -> None:
         entry = self.queue.get(id)
@@ -53,7 +53,13 @@ class Waits:
     def standing(self) -> SchedulingState:
         self.taken += 1
         return SchedulingState(
-            queue=self.queue, ledger=self.ledger, live=self.live, policy=self.policy, now=NOW, ticks=0.0, backfill=False
+            queue=self.queue,
+            ledger=self.ledger,
+            live=self.live,
+            policy=self.policy,
+            now=NOW,
+            loop_time=0.0,
+            backfill=False,
         )
 
     def policy(self, job: Job) -> JobPolicy:
@@ -77,7 +83,7 @@ async def explanations(waits: Waits) -> AsyncIterator[WaitExplainer]:
     explanations.close()
 
 
-async def usual(jobs: Mapping[str, JobInfo]) -> dict[str, float]:
+async def usual(jobs: Mapping[str, ActiveJob]) -> dict[str, float]:
     return {}
 
 
@@ -97,7 +103,7 @@ async def test_what_happens_meanwhile_changes_nothing(waits: Waits, explanations
     """The answer is of one moment, and asking again is of another."""
     asked, go_on = asyncio.Event(), asyncio.Event()
 
-    async def slowly(jobs: Mapping[str, JobInfo]) -> dict[str, float]:
+    async def slowly(jobs: Mapping[str, ActiveJob]) -> dict[str, float]:
         asked.set()
         await go_on.wait()
         return {}
@@ -105,7 +111,7 @@ async def test_what_happens_meanwhile_changes_nothing(waits: Waits, explanations
     task = asyncio.create_task(explanations.explain_wait("b", everything, slowly, TIMEOUT))
     await asyncio.wait_for(asked.wait(), TIMEOUT)
     again = asyncio.create_task(explanations.explain_wait("b", everything, usual, TIMEOUT))
-    waits.ledger.release("a.0.main-0.0")
+    waits.ledger.remove_assignment("a.0.main-0.0")
     del waits.live["a"]
     go_on.set()
     before, after = await task, await again
@@ -132,7 +138,7 @@ async def test_those_who_ask_the_same_share_an_answer(waits: Waits, explanations
 async def test_who_waits_too_long_is_told_in_short(waits: Waits, explanations: WaitExplainer) -> None:
     asked, go_on = asyncio.Event(), asyncio.Event()
 
-    async def slowly(jobs: Mapping[str, JobInfo]) -> dict[str, float]:
+    async def slowly(jobs: Mapping[str, ActiveJob]) -> dict[str, float]:
         asked.set()
         await go_on.wait()
         return {}
@@ -145,7 +151,7 @@ async def test_who_waits_too_long_is_told_in_short(waits: Waits, explanations: W
     assert [(blocker.kind, blocker.holders) for blocker in short.blockers] == [("machines", ()), ("queue", ())]
     assert short.helps == ()
     assert short.estimate is not None
-    assert short.estimate.basis == ESTIMATE_PENDING
+    assert short.estimate.basis == ESTIMATE_PENDING_BASIS
     go_on.set()
     assert await first is not None
 
@@ -156,7 +162,7 @@ async def test_a_copy_that_took_long_is_used_again_for_a_while(
     monkeypatch.setattr("holdfast.controller.explanations.SLOW_COPY_SECONDS", 0.0)
     monkeypatch.setattr("holdfast.controller.explanations.SNAPSHOT_LIFETIME", 1e9)
     before = await explanations.explain_wait("b", everything, usual, TIMEOUT)
-    waits.ledger.release("a.0.main-0.0")
+    waits.ledger.remove_assignment("a.0.main-0.0")
     again = await explanations.explain_wait("b", everything, usual, TIMEOUT)
     assert before is not None
     assert again is not None

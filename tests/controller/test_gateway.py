@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.controller.gateway import GatewayProvider
+from holdfast.controller.gateway import GatewayAddressProvider
 from holdfast.core.job import Job, Role
 from holdfast.core.states import JobState
 from holdfast.launching import GatewayAddress
-from holdfast.launching.keys import make_job_pair
+from holdfast.launching.keys import make_job_key_pair
 from holdfast.services.inside.ssh_gateway import SshGateway
 from holdfast.settings_sections import SshSettings
 from holdfast.store.vault import Vault
 
 from .test_loop import run, running
 
-KEY = make_job_pair(bytes(32)).public
+KEY = make_job_key_pair(bytes(32)).public
 
 
 def gate(host: str = "127.0.0.1", **settings: bool) -> SshGateway:
@@ -34,7 +34,7 @@ def test_tasks_reach_it_where_it_listens(host: str, reached: str) -> None:
         known = gate(host)
         known.port, known.host_key = 2200, KEY
         known.settled.set()
-        asked = GatewayProvider(lambda: known)
+        asked = GatewayAddressProvider(lambda: known)
         assert await asked() == GatewayAddress(host=reached, port=2200, host_key=KEY)
         known.port = None  # the server is about to end; the next one opens it again
         assert (await asked()).port == 2200
@@ -45,7 +45,7 @@ def test_tasks_reach_it_where_it_listens(host: str, reached: str) -> None:
 def test_its_opening_is_waited_for(tmp_path: Path) -> None:
     async def story() -> None:
         known = gate()
-        asking = asyncio.create_task(GatewayProvider(lambda: known)())
+        asking = asyncio.create_task(GatewayAddressProvider(lambda: known)())
         await asyncio.sleep(0)
         assert not asking.done()
         known.port = 2200
@@ -57,12 +57,12 @@ def test_its_opening_is_waited_for(tmp_path: Path) -> None:
 
 def test_why_there_is_none() -> None:
     async def story() -> None:
-        off = await GatewayProvider(lambda: gate(enabled=False))()
-        assert off.trouble == "The SSH gateway is disabled on this server."
+        off = await GatewayAddressProvider(lambda: gate(enabled=False))()
+        assert off.unavailable_reason == "The SSH gateway is disabled on this server."
         taken = gate()
         taken.trouble = "The SSH gateway cannot listen on 127.0.0.1:2222: Address already in use."
         taken.settled.set()
-        assert (await GatewayProvider(lambda: taken)()).trouble == taken.trouble
+        assert (await GatewayAddressProvider(lambda: taken)()).unavailable_reason == taken.trouble
 
     run(story)
 

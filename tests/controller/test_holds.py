@@ -14,7 +14,7 @@ from holdfast.core.job import Hold, HoldScope
 from holdfast.core.records import Group
 from holdfast.core.scheduling.placement import Quota
 from holdfast.core.states import JobState
-from holdfast.engines.base import Stream
+from holdfast.engines.base import LogStream
 from tests.fake_engine import FakeEngine, FakeMachine
 
 from .test_loop import LIMITS, Place, a_job, run, running
@@ -41,7 +41,7 @@ async def held(place: Place, keep: HoldScope = HoldScope.ALL, user: str = "ann",
 
 
 async def ask(place: Place, id: str, what: HoldAction, **fields: object) -> bool:
-    request = HoldRequest(actor="ann", at=place.controller.clock(), ask=what, **fields)  # type: ignore[arg-type]
+    request = HoldRequest(actor="ann", at=place.controller.clock(), action=what, **fields)  # type: ignore[arg-type]
     return await place.controller.request_hold_change(id, request)
 
 
@@ -51,7 +51,7 @@ def used(place: Place) -> float:
 
 
 def log_of(engine: FakeEngine, id: str) -> str:
-    return engine.machine.tasks[f"{id}.0.main-0.0"].read_stream(Stream.STDOUT).decode()
+    return engine.machine.tasks[f"{id}.0.main-0.0"].read_stream(LogStream.STDOUT).decode()
 
 
 def code_of(snapshot: JobSnapshot) -> int | None:
@@ -115,7 +115,7 @@ def test_stop_and_release_end_it_as_failed(tmp_path: Path) -> None:
     async def story() -> None:
         async with running(tmp_path) as place:
             stopped, released = await held(place), await held(place)
-            assert await place.controller.stop(stopped, "ann")
+            assert await place.controller.stop_job(stopped, "ann")
             assert await ask(place, released, HoldAction.RELEASE)
             for id in (stopped, released):
                 assert code_of(await place.until(id, JobState.FAILED)) == 2
@@ -192,14 +192,14 @@ def test_a_debugger_that_waits_is_told_once(tmp_path: Path) -> None:
             place.engine.set_debuggers(f"{id}.0.main-0.0", replace(waits, line=43))
             place.engine.set_debuggers(f"{id}.0.main-0.0", replace(waits, attached=True))
             place.engine.set_debuggers(f"{id}.0.main-0.0", waits)
-            assert place.controller.list_debuggers(id) == {"main-0": (waits,)}
+            assert place.controller.get_debuggers_by_task(id) == {"main-0": (waits,)}
             while "debugger-waiting" not in await place.kinds(id):
                 await place.controller.wait_for_change(id, 0.01)
         async with running(tmp_path, machine) as place:
-            assert place.controller.list_debuggers(id) == {"main-0": (waits,)}
+            assert place.controller.get_debuggers_by_task(id) == {"main-0": (waits,)}
             place.engine.set_debuggers(f"{id}.0.main-0.0")
-            assert place.controller.list_debuggers(id) == {}
-            await place.controller.stop(id, "ann")
+            assert place.controller.get_debuggers_by_task(id) == {}
+            await place.controller.stop_job(id, "ann")
             await place.until(id, JobState.CANCELLED)
             assert (await place.kinds(id)).count("debugger-waiting") == 1
 

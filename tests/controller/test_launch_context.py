@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from holdfast.controller.launch_context import parse_public_keys
+from holdfast.controller.launch_context import extract_public_keys
 from holdfast.core.job import Job
 from holdfast.core.records import User
 from holdfast.core.states import JobState
-from holdfast.launching.keys import make_job_pair
+from holdfast.launching.keys import make_job_key_pair
 from holdfast.store import people
 from holdfast.store.vault import Vault
 from tests.launching.scene import v2_job, with_plugins
 
 from .test_loop import Place, run, running
 
-KEY = make_job_pair(bytes(32)).public
+KEY = make_job_key_pair(bytes(32)).public
 
 
 def ssh(**parameters: Any) -> Job:
@@ -40,7 +40,7 @@ def test_jobs_have_key_pairs_of_their_own_that_a_restart_does_not_change(tmp_pat
             job = ssh(jobssh=True)
             first, second = [await entry_of(place, job) for _ in range(2)]
             ids = [id.split(".")[0] for id in place.engine.machine.tasks]
-        pairs = [make_job_pair(vault.derive_key(b"ssh of job " + id.encode())) for id in ids]
+        pairs = [make_job_key_pair(vault.derive_key(b"ssh of job " + id.encode())) for id in ids]
         assert pairs[0].public in first
         assert pairs[1].public in second
         assert pairs[1].public not in first
@@ -71,4 +71,4 @@ def test_the_owners_keys_reach_a_task_that_asks_for_them_and_no_other(tmp_path: 
     [{}, {"sshKeys": None}, {"sshKeys": "x"}, {"sshKeys": {"value": "x"}}, {"sshKeys": [1, {}, {"value": 2}]}],
 )
 def test_what_clients_keep_is_not_taken_for_granted(extension: dict[str, Any]) -> None:
-    assert parse_public_keys(extension) == ()
+    assert extract_public_keys(extension) == ()

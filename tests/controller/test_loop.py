@@ -26,7 +26,7 @@ from holdfast.core.scheduling.ledger import Ledger
 from holdfast.core.scheduling.placement import Placement, PlacementRefusal, Quota
 from holdfast.core.scheduling.queue import Queue
 from holdfast.core.states import JobState
-from holdfast.engines.base import Launch
+from holdfast.engines.base import LaunchSpec
 from holdfast.store.database import Store
 from holdfast.store.errors import StoreError
 from holdfast.store.jobs import events as event_rows
@@ -133,7 +133,7 @@ def test_a_restarted_server_takes_up_what_runs_and_hears_what_ended(tmp_path: Pa
             assert ended.exit.code == 3
             assert (await place.until(stays, JobState.RUNNING)).attempt == 0
             assert machine.tasks[f"{stays}.0.main-0.0"].starts == 1
-            await place.controller.stop(stays, "ann")
+            await place.controller.stop_job(stays, "ann")
             await place.until(stays, JobState.CANCELLED)
 
     run(story)
@@ -145,7 +145,7 @@ def test_server_dies_between_save_and_start(tmp_path: Path) -> None:
         async with running(tmp_path, machine) as place:
             never = asyncio.Event()
 
-            async def hang(_: Launch) -> Observation:
+            async def hang(_: LaunchSpec) -> Observation:
                 await never.wait()
                 raise AssertionError
 
@@ -199,7 +199,7 @@ def test_no_job_starts_while_a_condition_blocks_starts(tmp_path: Path) -> None:
             place.engine.set_conditions(SANDBOX)
             waits = await place.submit(a_job())
             assert await place.reasons(waits) == (SANDBOX.message,)
-            assert place.controller.predict_verdict(a_job(), "ann").reasons[0] == SANDBOX.message
+            assert place.controller.predict_start(a_job(), "ann").reasons[0] == SANDBOX.message
             wait = await place.controller.explain_wait(waits, lambda group: True, no_usual, 10)
             assert wait is not None
             assert [(each.kind, each.text) for each in wait.blockers] == [(BlockerKind.PLATFORM, SANDBOX.message)]
@@ -297,7 +297,7 @@ def test_room_is_given_back_and_taken_by_the_next(tmp_path: Path) -> None:
             first, second = await place.submit(a_job(cpu=4)), await place.submit(a_job(cpu=4))
             await place.until(first, JobState.RUNNING)
             assert await place.reasons(second)
-            assert await place.controller.stop(first, "ann")
+            assert await place.controller.stop_job(first, "ann")
             await place.until(second, JobState.RUNNING)
             assert place.controller.list_wait_reasons(second) == ()
 
@@ -348,19 +348,19 @@ def test_a_stop_is_acknowledged_only_once_it_is_durable(tmp_path: Path) -> None:
         async with running(tmp_path, machine) as place:
             id = await place.submit(a_job("trap '' TERM; sleep 100"))
             await place.until(id, JobState.RUNNING)
-            assert await place.controller.stop(id, "bob")
+            assert await place.controller.stop_job(id, "bob")
             saved = await place.store.read(job_rows.load_snapshot, id)
             assert saved.stop is not None
             assert saved.stop.actor == "bob"
         async with running(tmp_path, machine) as place:
-            assert await place.controller.stop(id, "bob")
+            assert await place.controller.stop_job(id, "bob")
             async with asyncio.timeout(20):
                 while len(machine.stops) < 2:
                     await asyncio.sleep(0.001)
             assert [grace for _, grace in machine.stops] == [30.0, 30.0]
             place.engine.finish_task(f"{id}.0.main-0.0", 137)
             await place.until(id, JobState.CANCELLED)
-            assert not await place.controller.stop(id, "bob")
+            assert not await place.controller.stop_job(id, "bob")
 
     run(story)
 
@@ -370,7 +370,7 @@ def test_a_start_that_breaks_is_told_and_tried_again_under_the_same_id(tmp_path:
         async with running(tmp_path) as place:
             start, broken = place.engine.start, [True]
 
-            async def fails_once(launch: Launch) -> Observation:
+            async def fails_once(launch: LaunchSpec) -> Observation:
                 if broken.pop() if broken else False:
                     raise OSError("no space left on device")
                 return await start(launch)
@@ -413,11 +413,11 @@ def test_logs_go_after_their_time_and_the_record_stays(tmp_path: Path) -> None:
             now = datetime.now(UTC)
             keep = timedelta(days=7)
             early = LogRetention(place.store, place.engine, keep, clock=lambda: now + timedelta(days=6))
-            assert await early.sweep() == 0
+            assert await early.delete_expired_logs() == 0
             late = LogRetention(place.store, place.engine, keep, clock=lambda: now + timedelta(days=8))
-            assert await late.sweep() == 1
+            assert await late.delete_expired_logs() == 1
             assert not place.engine.machine.tasks[f"{id}.0.main-0.0"].logs_kept
-            assert await late.sweep() == 0
+            assert await late.delete_expired_logs() == 0
             assert (await place.store.read(job_rows.load_snapshot, id)).state is JobState.SUCCEEDED
 
     run(story)
@@ -482,7 +482,7 @@ def test_a_bug_in_placing_stops_nothing_else(tmp_path: Path, monkeypatch: pytest
             monkeypatch.setattr(scheduler, "place_jobs", place_or_fail)
             waiting_id = await place.submit(a_job())
             await asyncio.sleep(0.05)
-            assert await place.controller.stop(running_id, "ann")
+            assert await place.controller.stop_job(running_id, "ann")
             await place.until(running_id, JobState.CANCELLED)
             broken = False
             third = await place.submit(a_job())
@@ -516,7 +516,7 @@ def test_with_backfill_a_job_passes_that_ends_before_the_head_can_start(tmp_path
             )
             for id in (head, long):
                 assert (await place.until(id, JobState.PENDING)).state is JobState.PENDING
-            assert await place.controller.stop(short, "ann")
+            assert await place.controller.stop_job(short, "ann")
             await place.until(short, JobState.CANCELLED)
             assert (await place.reasons(long))[:2] == (
                 f"{head}, ahead of it in the queue, is waiting for the quota of group lab.",

@@ -218,10 +218,10 @@ class World:
             for job_id, truth in self.truths.items():
                 if truth.stopped_at is not None and asyncio.get_running_loop().time() >= truth.stopped_at:
                     truth.asked, truth.stopped_at = True, None  # the server may die before it answers
-                    await controller.stop(job_id, "ann")
+                    await controller.stop_job(job_id, "ann")
             for snapshot, task in controller.list_held_tasks():
                 if self.pick.random() < 0.3:
-                    request = HoldRequest(actor="ann", at=self.now(), ask=HoldAction.RELEASE, task=task.task)
+                    request = HoldRequest(actor="ann", at=self.now(), action=HoldAction.RELEASE, task=task.task)
                     await controller.request_hold_change(snapshot.id, request)
 
     async def _submit(self, controller: Controller, store: InlineStore) -> None:

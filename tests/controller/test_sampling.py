@@ -78,12 +78,12 @@ class Place:
         return await self.summary(id)
 
     async def summary(self, id: str) -> TaskSummary:
-        found = await self.database.run(self.database.read_summary, id)
+        found = await self.database.run_in_thread(self.database.read_summary, id)
         assert found is not None
         return found
 
     async def times(self, id: str) -> list[float]:
-        found = await self.database.run(self.database.read_series, id, "15m")
+        found = await self.database.run_in_thread(self.database.read_series, id, "15m")
         assert found is not None
         return [each.at - 1_700_000_000.0 for each in found.rings["15m"]]
 
@@ -108,7 +108,7 @@ async def test_a_task_is_looked_at_closely_at_first_and_then_every_ten_seconds(p
     await place.start("a.0.w-0.0")
     await place.forward(117)
     assert await place.times("a.0.w-0.0") == [*range(5, 66, 5), *range(75, 120, 10)]
-    found = await place.database.run(place.database.read_series, "a.0.w-0.0")
+    found = await place.database.run_in_thread(place.database.read_series, "a.0.w-0.0")
     assert found is not None
     assert {each.cpu for points in found.rings.values() for each in points} == {50}
 
@@ -194,7 +194,7 @@ async def test_an_engine_that_fails_is_told_of_once_and_asked_again(
         answered.set()
         return {}
 
-    monkeypatch.setattr(place.engine, "measure", falter)
+    monkeypatch.setattr(place.engine, "measure_tasks", falter)
     looping = asyncio.create_task(place.sampler.run())
     await asyncio.sleep(0)  # it waits for something to run
     place.sampler.handle_observation(Observation(attempt_id="a.0.w-0.0", seen=ObservedState.RUNNING, elapsed=30))

@@ -32,8 +32,8 @@ def anyio_backend() -> str:
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     async with open_house(tmp_path / "home") as opened:
-        opened.controller.on_end(opened.services.schedules.due.release_queued_run)
-        going = asyncio.create_task(ScheduleRunner(opened.services.schedules.due, clock=opened.clock.now).run())
+        opened.controller.add_end_listener(opened.services.schedules.due_runs.release_queued_run)
+        going = asyncio.create_task(ScheduleRunner(opened.services.schedules.due_runs, clock=opened.clock.now).run())
         yield opened
         going.cancel()
         with suppress(asyncio.CancelledError):
@@ -59,7 +59,7 @@ async def add(house: House, **more: OverlapPolicy) -> datetime:
 async def test_it_wakes_by_itself_when_something_is_due(house: House) -> None:
     due_at = await add(house)
     house.clock.at = due_at - timedelta(milliseconds=20)
-    house.services.schedules.due.wake()  # so that it looks at the clock, which was set
+    house.services.schedules.due_runs.wake()  # so that it looks at the clock, which was set
     house.clock.at = due_at
     assert len(await jobs(house, 1)) == 1
 
@@ -75,10 +75,10 @@ async def test_a_clock_that_was_days_ahead_for_a_while_silences_nothing(house: H
     due_at = await add(house)
     await next_run(house, due_at)
     house.clock.at = due_at + timedelta(days=30)
-    house.services.schedules.due.wake()
+    house.services.schedules.due_runs.wake()
     await next_run(house, due_at + timedelta(days=30, hours=1))
     house.clock.at = due_at - timedelta(minutes=10)
-    house.services.schedules.due.wake()
+    house.services.schedules.due_runs.wake()
     await next_run(house, due_at)
 
 
@@ -93,7 +93,7 @@ async def test_a_jobs_end_begins_the_run_that_waits_for_it(house: House) -> None
     due_at = await add(house, overlap=OverlapPolicy.QUEUE)
     for hours in (0, 1):
         house.clock.at = due_at + timedelta(hours=hours)
-        house.services.schedules.due.wake()
+        house.services.schedules.due_runs.wake()
         (first,) = await jobs(house, 1)
     await house.until(first.id, JobState.RUNNING)
     await waits(house)
@@ -113,7 +113,7 @@ async def test_it_goes_on_when_the_store_had_failed(
     house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     due_at = await add(house)
-    due = house.services.schedules.due
+    due = house.services.schedules.due_runs
     monkeypatch.setattr(schedule_runner, "RETRY_INTERVAL", 0.01)
     monkeypatch.setattr(house.store, "write", failing_once(house.store.write))
     house.clock.at = due_at
@@ -130,7 +130,7 @@ async def test_a_job_that_was_stored_though_the_store_said_no_is_run_once(
     monkeypatch.setattr(schedule_runner, "RETRY_INTERVAL", 0.01)
     monkeypatch.setattr(house.store, "write", failing_once(house.store.write, after=True))
     house.clock.at = due_at
-    house.services.schedules.due.wake()
+    house.services.schedules.due_runs.wake()
     (job,) = await jobs(house, 1)
     await house.until(job.id, JobState.RUNNING)
     assert len(await jobs(house, 1)) == 1

@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 
 from holdfast.core.scheduling.backfill import TimeEstimates, compute_reserved_starts
 from holdfast.core.scheduling.ledger import Ledger
-from holdfast.core.scheduling.placement import Amount, Node, Placement, QueueEntry, Quota, TaskRequest
+from holdfast.core.scheduling.placement import Node, Placement, QueueEntry, Quota, ResourceAmount, TaskRequest
 from holdfast.core.scheduling.placing import place_jobs
 from holdfast.core.scheduling.queue import Queue
 
@@ -38,10 +38,10 @@ class Spec:
         return self.limit if self.runs is None else self.runs
 
     def waiting(self, order: int, attempt: int = 0) -> QueueEntry:
-        amount = Amount(cpu=self.cpu, memory=self.memory * MIB, gpu=self.gpu)
+        amount = ResourceAmount(cpu=self.cpu, memory=self.memory * MIB, gpu=self.gpu)
         asked = None
         if self.cpu_request is not None:
-            asked = Amount(cpu=min(self.cpu_request, self.cpu), memory=amount.memory, gpu=self.gpu)
+            asked = ResourceAmount(cpu=min(self.cpu_request, self.cpu), memory=amount.memory, gpu=self.gpu)
         ports = {"web": self.ports} if self.ports else {}
         requests = tuple(
             TaskRequest(attempt_id=f"{self.id}.{attempt}.{i}", amount=amount, asked=asked, ports=ports)
@@ -83,7 +83,7 @@ class World:
     def end(self, id: str) -> None:
         if self.running.pop(id, None) is not None:
             for attempt_id in [held for held in self.ledger.assignments if held.split(".")[0] == id]:
-                self.ledger.release(attempt_id)
+                self.ledger.remove_assignment(attempt_id)
 
     def estimates(self) -> TimeEstimates:
         return TimeEstimates(float(self.now), self._must_end, lambda id: self.specs[id].limit)

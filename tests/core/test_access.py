@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.core.access import Actor, can_act_on, can_rerun, deny_action
+from holdfast.core.access import Actor, build_action_forbidden_error, can_act_on, can_rerun
 
 MEMBER, CHIEF = {"lab": False}, {"lab": True}
 
@@ -15,7 +15,7 @@ MEMBER, CHIEF = {"lab": False}, {"lab": True}
         (Actor(name="bob", groups=CHIEF), True, True),
         (Actor(name="bob", admin=True), True, True),
         (Actor(name="ann", groups={"shop": True}), False, False),  # no longer a member
-        (Actor(name="bob", groups={"shop": True}, reads_all=True), False, False),
+        (Actor(name="bob", groups={"shop": True}, can_read_all_jobs=True), False, False),
     ],
 )
 def test_who_acts_on_a_job_of_ann_in_lab(actor: Actor, members: bool, owners: bool) -> None:
@@ -38,5 +38,5 @@ def test_secrets_of_ann_run_again_for_ann_alone(actor: Actor, plain: bool, secre
 
 
 def test_the_refusal_says_who_may() -> None:
-    assert "Only members of lab" in deny_action("lab", "ann", member=False).message
-    assert "only ann and admins of lab" in deny_action("lab", "ann", member=True).message
+    assert "Only members of lab" in build_action_forbidden_error("lab", "ann", member=False).message
+    assert "only ann and admins of lab" in build_action_forbidden_error("lab", "ann", member=True).message

@@ -9,9 +9,9 @@ import pytest
 
 from holdfast.core.job import GIB
 from holdfast.core.scheduling.blockers import BlockerKind, ResourceHolder
-from holdfast.core.scheduling.estimates import LATEST_START_BASIS, RESOURCES_FREE, TOO_MANY_JOBS
-from holdfast.core.scheduling.placement import Amount, Quota
-from holdfast.core.scheduling.waits import MAX_AHEAD, MAX_HOLDERS, explain_retry_wait, explain_wait
+from holdfast.core.scheduling.estimates import LATEST_START_BASIS, RESOURCES_FREE_BASIS, TOO_MANY_JOBS_BASIS
+from holdfast.core.scheduling.placement import Quota, ResourceAmount
+from holdfast.core.scheduling.waits import MAX_LISTED_AHEAD, MAX_LISTED_HOLDERS, explain_retry_wait, explain_wait
 
 from .waiting_cluster import NOW, Job, Place, node
 
@@ -384,30 +384,36 @@ def test_who_has_what_is_missing_since_when_and_until_when() -> None:
     secret = Job(id="s", cpu=2, user="eve", group="secret", held=True, ran=0.5)
     place = Place([node(cpu=8)], [A, secret, Job(id="b", cpu=2, hours=None)], [Job(id="x", cpu=4)])
     (blocker,) = place.wait().blockers
-    assert (blocker.kind, blocker.lacks, blocker.more_holders) == (BlockerKind.MACHINES, Amount(cpu=3), 0)
+    assert (blocker.kind, blocker.lacks, blocker.more_holders) == (BlockerKind.CAPACITY, ResourceAmount(cpu=3), 0)
     hour = timedelta(hours=1)
     assert blocker.holders == (
         ResourceHolder(
-            job_id="a", name="the-a", user="ann", group="red", has=Amount(cpu=3), since=NOW - hour, until=NOW + hour
+            job_id="a",
+            name="the-a",
+            user="ann",
+            group="red",
+            has=ResourceAmount(cpu=3),
+            since=NOW - hour,
+            until=NOW + hour,
         ),
         ResourceHolder(
             job_id="",
             name="",
             user="",
             group="",
-            has=Amount(cpu=2),
+            has=ResourceAmount(cpu=2),
             since=NOW - hour / 2,
             until=NOW + 1.5 * hour,
             held=True,
         ),
-        ResourceHolder(job_id="b", name="the-b", user="ann", group="red", has=Amount(cpu=2), since=NOW - hour),
+        ResourceHolder(job_id="b", name="the-b", user="ann", group="red", has=ResourceAmount(cpu=2), since=NOW - hour),
     )
 
 
 def test_of_many_holders_those_are_named_that_have_most() -> None:
-    runs = [Job(id=f"r{i}", cpu=i + 1) for i in range(MAX_HOLDERS + 2)]
+    runs = [Job(id=f"r{i}", cpu=i + 1) for i in range(MAX_LISTED_HOLDERS + 2)]
     (blocker,) = Place([node(cpu=28)], runs, [X]).wait().blockers
-    assert [holder.job_id for holder in blocker.holders] == [f"r{i}" for i in range(MAX_HOLDERS + 1, 1, -1)]
+    assert [holder.job_id for holder in blocker.holders] == [f"r{i}" for i in range(MAX_LISTED_HOLDERS + 1, 1, -1)]
     assert blocker.more_holders == 2
 
 
@@ -422,13 +428,13 @@ def test_who_goes_first_of_all_groups_in_order() -> None:
     others = [
         Job(id="b", cpu=4, user="bob"),
         Job(id="s", cpu=3, group="secret"),
-        *(Job(id=f"c{i}", cpu=4, group="blue") for i in range(MAX_AHEAD)),
+        *(Job(id=f"c{i}", cpu=4, group="blue") for i in range(MAX_LISTED_AHEAD)),
         Job(id="late", priority=-1),
     ]
     wait = Place([node()], [A], [*others, X]).wait()
     shown = [(ahead.job_id, ahead.user, ahead.asks.cpu) for ahead in wait.ahead]
     assert shown == [("b", "bob", 4), ("", "", 3), ("c0", "ann", 4), ("c1", "ann", 4), ("c2", "ann", 4)]
-    assert wait.ahead_count == 2 + MAX_AHEAD
+    assert wait.ahead_count == 2 + MAX_LISTED_AHEAD
 
 
 def test_what_an_estimate_rests_on() -> None:
@@ -438,7 +444,7 @@ def test_what_an_estimate_rests_on() -> None:
         return estimate.basis
 
     endless = replace(A, hours=None)
-    assert basis(Place([node()], waits=[X])) == RESOURCES_FREE
+    assert basis(Place([node()], waits=[X])) == RESOURCES_FREE_BASIS
     assert basis(Place([node()], [A], [X])) == LATEST_START_BASIS
     assert basis(Place([node()], [endless], [X])) == "No estimate: job the-a (a) of user ann has no time limit."
     hidden = replace(endless, group="secret")
@@ -446,7 +452,7 @@ def test_what_an_estimate_rests_on() -> None:
     ahead = Job(id="b", cpu=4, hours=None)
     assert basis(Place([node()], [A], [ahead, X])) == "No estimate: job the-b (b) of user ann has no time limit."
     many = [Job(id=f"b{i:03}", cpu=4) for i in range(150)]
-    assert basis(Place([node()], [A], [*many, X])) == TOO_MANY_JOBS
+    assert basis(Place([node()], [A], [*many, X])) == TOO_MANY_JOBS_BASIS
 
 
 @pytest.mark.parametrize(

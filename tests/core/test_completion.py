@@ -12,7 +12,7 @@ from holdfast.core.attempt import OutcomeResult, TaskAttempt
 from holdfast.core.completion import decide_outcome
 from holdfast.core.exits.exit import classify_exit
 from holdfast.core.job import Completion, Job
-from holdfast.core.planning.task_requests import create_tasks
+from holdfast.core.planning.task_requests import build_task_attempts
 from holdfast.core.states import TaskState
 
 from .jobs import NOON, job, jobs, role
@@ -44,14 +44,14 @@ def expected(of: Job, tasks: list[TaskAttempt]) -> OutcomeResult | None:
 
 @given(jobs(), st.data())
 def test_agrees_with_the_rules(of: Job, data: st.DataObject) -> None:
-    tasks = [ended(task, data.draw(states)) for task in create_tasks(of)]
+    tasks = [ended(task, data.draw(states)) for task in build_task_attempts(of)]
     outcome = decide_outcome(of, tasks)
     assert (outcome.result if outcome else None) is expected(of, tasks)
 
 
 def test_first_role_to_finish_ends_an_openpai_job() -> None:
     of = job(role("worker", completion=Completion(min_succeeded=1)), role("ps", completion=Completion(min_succeeded=1)))
-    worker, ps = create_tasks(of)
+    worker, ps = build_task_attempts(of)
     outcome = decide_outcome(of, [ended(worker, TaskState.SUCCEEDED), ended(ps, TaskState.RUNNING)])
     assert outcome is not None
     assert outcome.result is OutcomeResult.SUCCEEDED
@@ -60,14 +60,14 @@ def test_first_role_to_finish_ends_an_openpai_job() -> None:
 
 def test_our_own_jobs_wait_for_every_role() -> None:
     of = job(role("worker"), role("ps"))
-    worker, ps = create_tasks(of)
+    worker, ps = build_task_attempts(of)
     assert decide_outcome(of, [ended(worker, TaskState.SUCCEEDED), ended(ps, TaskState.RUNNING)]) is None
 
 
 @pytest.mark.parametrize("off", [None, 0, -1])
 def test_failures_that_never_fail_the_job(off: int | None) -> None:
     of = job(role("main", instances=2, completion=Completion(min_failed=off, min_succeeded=off)))
-    first, second = create_tasks(of)
+    first, second = build_task_attempts(of)
     assert decide_outcome(of, [ended(first, TaskState.FAILED), ended(second, TaskState.RUNNING)]) is None
     outcome = decide_outcome(of, [ended(first, TaskState.FAILED), ended(second, TaskState.FAILED)])
     assert outcome is not None
@@ -77,7 +77,7 @@ def test_failures_that_never_fail_the_job(off: int | None) -> None:
 
 def test_an_outcome_tells_which_rule_was_met_by_how_many() -> None:
     of = job(role("a", instances=3, completion=Completion(min_failed=2, min_succeeded=2)))
-    first, second, third = create_tasks(of)
+    first, second, third = build_task_attempts(of)
     failed = decide_outcome(of, [ended(first, TaskState.FAILED), second, ended(third, TaskState.FAILED)])
     assert failed is not None
     assert (failed.result, failed.role, failed.index) == (OutcomeResult.FAILED, "a", 0)
@@ -90,7 +90,7 @@ def test_an_outcome_tells_which_rule_was_met_by_how_many() -> None:
 
 def test_the_first_failure_is_named_with_its_own_exit_code() -> None:
     of = job(role("main", instances=2))
-    first, second = create_tasks(of)
+    first, second = build_task_attempts(of)
     failed = replace(first, state=TaskState.FAILED, exit=classify_exit(3), finished_at=NOON)
     outcome = decide_outcome(of, [failed, ended(second, TaskState.RUNNING)])
     assert outcome is not None
@@ -101,6 +101,6 @@ def test_the_first_failure_is_named_with_its_own_exit_code() -> None:
 def test_of_a_single_task_there_is_no_more_to_say() -> None:
     for rule in (Completion(min_succeeded=1), Completion(min_succeeded=None)):
         of = job(role("main", completion=rule))
-        outcome = decide_outcome(of, [ended(task, TaskState.SUCCEEDED) for task in create_tasks(of)])
+        outcome = decide_outcome(of, [ended(task, TaskState.SUCCEEDED) for task in build_task_attempts(of)])
         assert outcome is not None
         assert outcome.message == "Succeeded"

@@ -9,16 +9,23 @@ from dataclasses import replace
 import pytest
 
 from holdfast.core.exits.exit import (
-    Behaviour,
     Cause,
     Exit,
     ExitKind,
+    RetryBehaviour,
     build_platform_exit,
     build_refused_exit,
     classify_exit,
 )
-from holdfast.core.exits.log_patterns import PATTERNS
-from holdfast.core.exits.specs import FAMILIES, LEGACY, ExitSpec, load_causes, load_data, load_family
+from holdfast.core.exits.log_patterns import LOG_PATTERNS
+from holdfast.core.exits.specs import (
+    EXIT_FAMILIES,
+    LEGACY_FAMILY,
+    ExitSpec,
+    load_cause_specs,
+    load_data_file,
+    load_family_specs,
+)
 from holdfast.core.exits.table import add_cause, find_cause, find_hint, find_spec, find_spec_by_code
 from holdfast.core.job import JobFormat
 
@@ -29,8 +36,8 @@ CODES = [
     220, 221, 222, 223, 224, 225, 226, 228, 229, 230, 231, 232, 233, 234, 235,
     249, 250, 251, 252, 253, 254, 255, 256,
 ]  # fmt: skip
-CURRENT = [spec for family in FAMILIES for spec in load_family(family)]
-SPECS = [*CURRENT, *load_family(LEGACY)]
+CURRENT = [spec for family in EXIT_FAMILIES for spec in load_family_specs(family)]
+SPECS = [*CURRENT, *load_family_specs(LEGACY_FAMILY)]
 ISSUERS = {
     "USER_CONTAINER",
     "PAI_OS",
@@ -59,10 +66,10 @@ TYPES = {
 }
 STAGES = {"SUBMITTING", "ALLOCATING", "LAUNCHING", "RUNNING", "COMPLETING", "UNKNOWN"}
 REACTIONS = {
-    Behaviour.TRANSIENT: "ALWAYS_RETRY",
-    Behaviour.TRANSIENT_CONFLICT: "ALWAYS_BACKOFF_RETRY",
-    Behaviour.PERMANENT: "NEVER_RETRY",
-    Behaviour.UNKNOWN: "RETRY_TO_MAX",
+    RetryBehaviour.TRANSIENT: "ALWAYS_RETRY",
+    RetryBehaviour.TRANSIENT_CONFLICT: "ALWAYS_BACKOFF_RETRY",
+    RetryBehaviour.PERMANENT: "NEVER_RETRY",
+    RetryBehaviour.UNKNOWN: "RETRY_TO_MAX",
 }
 
 
@@ -86,7 +93,7 @@ def test_every_row_is_whole(spec: ExitSpec) -> None:
     assert spec.repro
     assert spec.solution
     assert all(isinstance(text, str) for text in (spec.phrase, *spec.repro, *spec.solution))
-    assert (spec.type == "USER_STOP") <= (spec.behaviour is Behaviour.PERMANENT)
+    assert (spec.type == "USER_STOP") <= (spec.behaviour is RetryBehaviour.PERMANENT)
 
 
 @pytest.mark.parametrize(
@@ -126,12 +133,12 @@ def test_every_kind_has_a_row(kind: ExitKind) -> None:
 
 
 def test_only_causes_that_there_are_have_a_row() -> None:
-    assert [Cause(name) for name in load_causes()] == list(Cause)
+    assert [Cause(name) for name in load_cause_specs()] == list(Cause)
 
 
 @pytest.mark.parametrize("cause", Cause)
 def test_every_cause_has_a_row(cause: Cause) -> None:
-    assert load_causes()[cause].code in CODES
+    assert load_cause_specs()[cause].code in CODES
 
 
 @pytest.mark.parametrize(
@@ -151,7 +158,7 @@ def test_causes_that_engines_set_are_retried_as_their_rows_say(make: type[Exit],
     """So it makes no difference to these whether a job was written for OpenPAI."""
     for cause in causes:
         exit = make("why", cause)  # type: ignore[call-arg]
-        assert find_spec(exit).code == load_causes()[cause].code
+        assert find_spec(exit).code == load_cause_specs()[cause].code
         assert find_spec(exit).behaviour is exit.behaviour
 
 
@@ -196,15 +203,15 @@ def test_a_home_that_was_too_large_is_a_failure_whatever_the_program_said(code: 
     exit = replace(classify_exit(code, scratch_full="It held too much"), cause=Cause.SCRATCH_FULL.value)
     assert (exit.kind, exit.code, exit.signal) == (ExitKind.USER_ERROR, code, signal)
     assert exit.message == "It held too much"
-    assert find_spec(exit).behaviour is exit.behaviour is Behaviour.PERMANENT
+    assert find_spec(exit).behaviour is exit.behaviour is RetryBehaviour.PERMANENT
 
 
 def test_a_message_says_the_cause_that_the_log_told() -> None:
     assert add_cause(classify_exit(3), "cuda-oom").message == "Exit code 3: the GPU ran out of memory"
     for nothing in ("", "a word of another version"):
         assert add_cause(classify_exit(3), nothing).message == "Exit code 3"
-    worded = {name for name, cause in load_causes().items() if cause.words}
-    assert worded == {cause.value for cause, _ in PATTERNS} | {Cause.DISK_WAS_FULL.value}
+    worded = {name for name, cause in load_cause_specs().items() if cause.words}
+    assert worded == {cause.value for cause, _ in LOG_PATTERNS} | {Cause.DISK_WAS_FULL.value}
 
 
 def test_a_cause_is_kept_as_plain_text() -> None:
@@ -223,7 +230,7 @@ def test_only_jobs_written_for_openpai_are_retried_by_its_table() -> None:
 
 def test_every_solution_that_is_shared_is_used() -> None:
     used = {text for spec in SPECS for text in spec.solution}
-    assert set(load_data("solutions").values()) <= used
+    assert set(load_data_file("solutions").values()) <= used
 
 
 def test_nothing_is_read_before_it_is_needed() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from holdfast.core.job import GIB, MIB
 from holdfast.core.scheduling.explanations import explain_blockers
 from holdfast.core.scheduling.placement import Node, Quota
-from holdfast.core.scheduling.what_if import EffortBudget, find_smaller_requests, list_blocked_before
+from holdfast.core.scheduling.what_if import CheckBudget, find_smaller_requests, list_blocked_entries_ahead
 from tests.longer import examples
 
 from .waiting_cluster import Job, Place, node
@@ -91,7 +91,7 @@ def test_whatever_is_said_to_help_does(nodes: list[Node], bounds: Quotas, wanted
 def starts_after(help: str, place: Place) -> bool:
     """Do as it says, and place."""
     id = place.asked.id
-    for less in find_smaller_requests(place.asked, place.queue, place.ledger, EffortBudget()):
+    for less in find_smaller_requests(place.asked, place.queue, place.ledger, CheckBudget()):
         if less.text == help:
             return f"{id}-again" in place.pass_once(instead=less.waiting)
     if "raised" in help:
@@ -99,10 +99,10 @@ def starts_after(help: str, place: Place) -> bool:
     else:
         gone = re.findall(r"\((j\d+)\)", help)
         if re.search(r"the \d+ jobs ahead of it", help):
-            gone += [other.job_id for other in list_blocked_before(place.asked, place.queue, place.ledger)]
+            gone += [other.job_id for other in list_blocked_entries_ahead(place.asked, place.queue, place.ledger)]
         assert gone, help
         for attempt_id in [each for each in place.ledger.assignments if each.split(".")[0] in gone]:
-            place.ledger.release(attempt_id)
+            place.ledger.remove_assignment(attempt_id)
         for job_id in gone:
             place.queue.remove(job_id)
     return id in place.pass_once()

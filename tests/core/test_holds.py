@@ -19,7 +19,7 @@ from holdfast.core.holds import (
 )
 from holdfast.core.job import Hold, HoldScope
 from holdfast.core.planning.plan import plan_job
-from holdfast.core.planning.steps import AnnounceStep, JobPolicy, Plan, RemoveStep, StopStep
+from holdfast.core.planning.steps import AppendLogStep, JobPolicy, Plan, RemoveStep, StopStep
 from holdfast.core.states import JobState, TaskState
 
 from .jobs import NOON, job, role
@@ -48,7 +48,7 @@ def gone(of: JobSnapshot, policy: JobPolicy = HOLD, now: datetime = NOON) -> Pla
 
 
 def ask(of: JobSnapshot, what: HoldAction, policy: JobPolicy = HOLD, **fields: object) -> Plan:
-    request = HoldRequest(actor="ann", at=NOON, ask=what, **fields)  # type: ignore[arg-type]
+    request = HoldRequest(actor="ann", at=NOON, action=what, **fields)  # type: ignore[arg-type]
     return plan_job(of, {}, NOON, policy, requests=[request])
 
 
@@ -77,14 +77,14 @@ def test_a_failed_task_is_held_with_all_it_has() -> None:
     assert (task.finished_at, task.worked_until) == (None, NOON)  # what it has counts as used
     held = held_of(made.after)
     assert (held.until, held.exit.code, held.exit.kind) == (NOON + WEEK, 2, ExitKind.USER_ERROR)
-    assert [(type(step), getattr(step, "text", "")) for step in made.steps] == [(AnnounceStep, GUIDE)]
+    assert [(type(step), getattr(step, "text", "")) for step in made.steps] == [(AppendLogStep, GUIDE)]
     assert made.wake_in == WEEK - HOUR  # to tell that it ends soon
     assert [event.kind for event in made.events] == ["task-held", "held"]
 
 
 def test_a_hold_of_files_gives_the_rest_back() -> None:
     made = fail(running(), FILES)
-    assert [type(step) for step in made.steps] == [AnnounceStep, StopStep]
+    assert [type(step) for step in made.steps] == [AppendLogStep, StopStep]
     assert made.after.tasks[0].occupies_node  # until its processes are gone
     made = gone(made.after, FILES, NOON + timedelta(seconds=1))
     (task,) = made.after.tasks
@@ -102,7 +102,7 @@ def test_nothing_is_held_where_nobody_asked_for_it() -> None:
 
 
 def test_one_too_many_is_not_held_and_says_why() -> None:
-    policy = replace(POLICY, hold=HoldPolicy(room=0, refusal="ann holds 10 tasks already."))
+    policy = replace(POLICY, hold=HoldPolicy(remaining_holds=0, refusal="ann holds 10 tasks already."))
     made = fail(running(), policy)
     assert "main-0 was not put on hold: ann holds 10 tasks already." in [event.message for event in made.events]
     made = gone(made.after, policy)
@@ -130,7 +130,7 @@ def test_that_it_ends_soon_is_told_once_for_each_end() -> None:
     assert [(event.kind, event.task) for event in made.events] == [("hold-ending", "main-0")]
     assert made.wake_in == HOUR
     assert plan_job(made.after, {}, NOON + WEEK - HOUR / 2, HOLD).events == ()
-    request = HoldRequest(actor="ann", at=NOON, ask=HoldAction.EXTEND, until=NOON + 2 * WEEK)
+    request = HoldRequest(actor="ann", at=NOON, action=HoldAction.EXTEND, until=NOON + 2 * WEEK)
     longer = plan_job(made.after, {}, NOON + WEEK - HOUR / 2, HOLD, requests=[request]).after
     assert plan_job(longer, {}, NOON + WEEK, HOLD).events == ()
     assert [event.kind for event in plan_job(longer, {}, NOON + 2 * WEEK - HOUR, HOLD).events] == ["hold-ending"]
@@ -215,7 +215,7 @@ def test_other_tasks_go_on_beside_a_held_one() -> None:
     two = running(job(role(instances=2)))
     ids = [two.build_attempt_id(task) for task in two.tasks]
     made = plan_job(two, {ids[0]: Observation(attempt_id=ids[0], seen=ObservedState.HELD, code=2)}, NOON, HOLD)
-    assert [type(step) for step in made.steps] == [AnnounceStep]
+    assert [type(step) for step in made.steps] == [AppendLogStep]
     made = plan_job(made.after, {ids[1]: Observation(attempt_id=ids[1], seen=ObservedState.EXITED, code=0)}, NOON, HOLD)
     assert made.after.state is JobState.HELD
     made = gone(ask(made.after, HoldAction.RELEASE, task="main-0").after)

@@ -17,22 +17,22 @@ def test_names_as_openpai_makes_them() -> None:
 
 
 def test_plain_names_in_everyday_jobs_are_just_that() -> None:
-    assert identity.normalize_roles(["worker", "ps_a"]) == {"worker": "worker", "ps_a": "psa"}
+    assert identity.build_unique_role_names(["worker", "ps_a"]) == {"worker": "worker", "ps_a": "psa"}
 
 
 def test_roles_that_come_out_the_same_are_told_apart() -> None:
-    assert identity.normalize_roles(["ps_a", "psA", "psa2", "_"]) == {
+    assert identity.build_unique_role_names(["ps_a", "psA", "psa2", "_"]) == {
         "ps_a": "psa",
         "psA": "psa3",
         "psa2": "psa2",
         "_": "role2",
     }
-    assert identity.normalize_roles(["ps_a", "psa"]) == {"ps_a": "psa2", "psa": "psa"}
+    assert identity.build_unique_role_names(["ps_a", "psa"]) == {"ps_a": "psa2", "psa": "psa"}
 
 
 @given(ROLES)
 def test_plain_names_are_never_shared(roles: list[str]) -> None:
-    plain = identity.normalize_roles(roles)
+    plain = identity.build_unique_role_names(roles)
     assert list(plain) == roles
     assert len(set(plain.values())) == len(roles)
     assert all(name == role or name not in roles for role, name in plain.items())

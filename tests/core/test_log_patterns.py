@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.exits.exit import Cause
-from holdfast.core.exits.log_patterns import PATTERNS, REQUIRED_CODES
+from holdfast.core.exits.log_patterns import LOG_PATTERNS, REQUIRED_EXIT_CODES
 from holdfast.core.exits.table import find_cause
 
 FOUND = {
@@ -102,11 +102,11 @@ SAMPLES = [(cause, text) for cause, texts in FOUND.items() for text in texts]
 
 
 def code_for(cause: Cause) -> int:
-    return REQUIRED_CODES.get(cause, 1)
+    return REQUIRED_EXIT_CODES.get(cause, 1)
 
 
 def test_every_pattern_has_samples() -> None:
-    assert [cause for cause, _ in PATTERNS] == list(FOUND) == list(NOT_FOUND)
+    assert [cause for cause, _ in LOG_PATTERNS] == list(FOUND) == list(NOT_FOUND)
 
 
 @pytest.mark.parametrize(("cause", "text"), SAMPLES, ids=[f"{cause}-{n}" for n, (cause, _) in enumerate(SAMPLES)])
@@ -129,7 +129,7 @@ def test_commands_of_a_plugin_are_told_by_what_they_said(before: str, code: int,
     assert find_cause(said, code) == cause
 
 
-@pytest.mark.parametrize("cause", REQUIRED_CODES)
+@pytest.mark.parametrize("cause", REQUIRED_EXIT_CODES)
 def test_some_signs_count_only_with_their_exit_code(cause: Cause) -> None:
     assert find_cause(FOUND[cause][0], 1) == ""
 
@@ -138,7 +138,7 @@ def test_the_first_in_the_table_wins_not_the_first_in_the_log() -> None:
     assert find_cause("ImportError: no\nCUDA out of memory\n", 1) == Cause.CUDA_OOM
 
 
-@pytest.mark.parametrize(("cause", "pattern"), PATTERNS)
+@pytest.mark.parametrize(("cause", "pattern"), LOG_PATTERNS)
 def test_patterns_mean_the_same_in_lower_case(cause: Cause, pattern: str) -> None:
     assert not re.search(r"\\[A-Z]", pattern)
 
@@ -160,7 +160,7 @@ def _repeats(pattern: Any) -> Iterator[tuple[int, Any]]:
             assert op in (words.LITERAL, words.NOT_LITERAL, words.IN, words.AT), f"think about {op} first"
 
 
-@pytest.mark.parametrize(("cause", "pattern"), PATTERNS)
+@pytest.mark.parametrize(("cause", "pattern"), LOG_PATTERNS)
 def test_no_pattern_can_be_made_slow(cause: Cause, pattern: str) -> None:
     """Every repeat is bounded and repeats one character: the work for each place in a log has a bound."""
     for bound, inner in _repeats(parser.parse(pattern.lower())):

@@ -10,12 +10,12 @@ from holdfast.core.job import GIB
 from holdfast.core.scheduling.explanations import explain_blockers, find_impossible_reasons
 from holdfast.core.scheduling.ledger import Ledger
 from holdfast.core.scheduling.placement import (
-    Amount,
     Node,
     Placement,
     PlacementRefusal,
     QueueEntry,
     Quota,
+    ResourceAmount,
     TaskRequest,
     format_bytes,
     format_cores,
@@ -30,7 +30,7 @@ EPSILON = 1e-6
 
 def waiting(id: str, cpu: float = 1, gpu: int = 0, memory: int = GIB, tasks: int = 1, **fields: object) -> QueueEntry:
     known = {"job_id": id, "user": "ann", "group": "red", "priority": 0, "order": (float(len(id)), id)} | fields
-    amount = Amount(cpu=cpu, memory=memory, gpu=gpu)
+    amount = ResourceAmount(cpu=cpu, memory=memory, gpu=gpu)
     requests = tuple(TaskRequest(attempt_id=f"{id}.{i}", amount=amount, ports={"http": 1}) for i in range(tasks))
     return QueueEntry(id=id, requests=requests, **known)  # type: ignore[arg-type]
 
@@ -104,13 +104,13 @@ def test_what_can_never_run_is_refused_before_its_turn() -> None:
     assert place_jobs(queue, ledger) == []
     ledger.quotas = {"red": (Quota(cpu=2), Quota())}
     assert place_jobs(queue, ledger) == []  # nobody has said so
-    queue.recheck_all()
+    queue.mark_all_unchecked()
     assert [(type(d).__name__, d.waiting.id) for d in place_jobs(queue, ledger)] == [("PlacementRefusal", "b")]
     assert len(queue) == 0
 
 
 def with_ports(id: str, count: int, **fields: object) -> QueueEntry:
-    request = TaskRequest(attempt_id=f"{id}.0", amount=Amount(cpu=1), ports={"web": count})
+    request = TaskRequest(attempt_id=f"{id}.0", amount=ResourceAmount(cpu=1), ports={"web": count})
     known = {"job_id": id, "user": "ann", "group": "red", "priority": 0, "order": (0.0, id)} | fields
     return QueueEntry(id=id, requests=(request,), **known)  # type: ignore[arg-type]
 
@@ -130,7 +130,7 @@ def test_ports_that_are_too_few_are_waited_for_and_never_run_out() -> None:
     entry = queue.get("b")
     assert entry is not None
     assert explain_blockers(entry, queue, ledger) == ("Not enough ports are free for its tasks.",)
-    ledger.release("a.0")
+    ledger.remove_assignment("a.0")
     assert placed(queue, ledger) == ["b"]
 
 
@@ -209,10 +209,10 @@ def test_never_more_in_use_than_there_is_nor_than_quotas_allow(steps: list[tuple
         elif kind == "remove":
             queue.remove(f"j{n}")
         else:
-            ledger.release(f"j{n}.{tasks - 1}")
+            ledger.remove_assignment(f"j{n}.{tasks - 1}")
         check(ledger, nodes, quotas)
     for id in list(ledger.assignments):
-        ledger.release(id)
+        ledger.remove_assignment(id)
     for whole in nodes:
         assert abs(ledger.free[whole.name].cpu - whole.cpu) < EPSILON
         assert ledger.free_gpus[whole.name] == set(whole.gpus)
@@ -237,7 +237,7 @@ def check(ledger: Ledger, nodes: list[Node], quotas: dict[str, tuple[Quota, Quot
             within(of_user, [spot.amount for spot in mine if spot.user == user])
 
 
-def within(quota: Quota, amounts: list[Amount]) -> None:
+def within(quota: Quota, amounts: list[ResourceAmount]) -> None:
     assert quota.cpu is None or sum(amount.cpu for amount in amounts) <= quota.cpu + EPSILON
     assert quota.memory is None or sum(amount.memory for amount in amounts) <= quota.memory
     assert quota.gpu is None or sum(amount.gpu for amount in amounts) <= quota.gpu
@@ -267,22 +267,22 @@ def test_one_is_singular() -> None:
 
 
 def test_machines_count_requests_and_quotas_count_limits() -> None:
-    half = Amount(cpu=0.5, memory=GIB)
+    half = ResourceAmount(cpu=0.5, memory=GIB)
     jobs = [waiting(f"j{i}", cpu=2, memory=4 * GIB) for i in range(6)]
     over = [replace(job, requests=(replace(job.requests[0], asked=half),)) for job in jobs]
     ledger = Ledger([node(cpu=2, memory=16 * GIB)])
     assert placed(queue_of(*over), ledger) == ["j0", "j1", "j2", "j3"]
-    assert ledger.free["one"] == Amount(cpu=0, memory=12 * GIB)
-    assert ledger.get_group_usage("red") == Amount(cpu=8, memory=16 * GIB)
-    ledger.release("j0.0")
-    assert ledger.free["one"] == Amount(cpu=0.5, memory=13 * GIB)
+    assert ledger.free["one"] == ResourceAmount(cpu=0, memory=12 * GIB)
+    assert ledger.get_group_usage("red") == ResourceAmount(cpu=8, memory=16 * GIB)
+    ledger.remove_assignment("j0.0")
+    assert ledger.free["one"] == ResourceAmount(cpu=0.5, memory=13 * GIB)
     bounded = Ledger([node(cpu=2, memory=16 * GIB)], {"red": (Quota(cpu=4), Quota())})
     assert placed(queue_of(*over), bounded) == ["j0", "j1"]
 
 
 def test_what_is_said_names_requests_for_machines_and_limits_for_quotas() -> None:
     big = waiting("a", cpu=8, memory=32 * GIB)
-    big = replace(big, requests=(replace(big.requests[0], asked=Amount(cpu=6, memory=GIB)),))
+    big = replace(big, requests=(replace(big.requests[0], asked=ResourceAmount(cpu=6, memory=GIB)),))
     assert find_impossible_reasons(big, Ledger([node(cpu=4)], {"red": (Quota(cpu=7), Quota())})) == (
         "a task requests 6 cores, but the largest node has 4",
         "the quota of group red is 7 cores, 8 requested",
@@ -307,7 +307,7 @@ def test_the_queue_sees_memory_quotas() -> None:
         waiting("d", memory=GIB, user="pan"),
     )
     assert placed(queue, ledger) == ["a"]
-    ledger.release("a.0")
+    ledger.remove_assignment("a.0")
     assert placed(queue, ledger) == ["b", "c", "d"]
 
 

@@ -19,7 +19,7 @@ from holdfast.core.planning.steps import JobPolicy, Plan, RemoveStep, StartStep,
 from holdfast.core.planning.task_requests import build_assignment, build_queue_entries
 from holdfast.core.retry import MAX_PLATFORM_DELAY
 from holdfast.core.scheduling.ledger import Ledger
-from holdfast.core.scheduling.placement import Amount, Node, Placement, PlacementRefusal
+from holdfast.core.scheduling.placement import Node, Placement, PlacementRefusal, ResourceAmount
 from holdfast.core.scheduling.placing import place_jobs
 from holdfast.core.scheduling.queue import Queue
 from holdfast.core.states import JobState, TaskState
@@ -33,7 +33,7 @@ HOLDS = (
     None,
     HoldPolicy(duration=timedelta(seconds=500)),
     HoldPolicy(keep=HoldScope.FILES),
-    HoldPolicy(room=0, refusal="There are enough."),
+    HoldPolicy(remaining_holds=0, refusal="There are enough."),
 )
 BIG = Node(name="big", cpu=1000, memory=10_000 * GIB, gpus=tuple(range(100)))
 
@@ -346,7 +346,7 @@ class World:
         self.now += timedelta(seconds=self.data.draw(st.sampled_from([0, 1, 400, 1000])))
         if stop and self.state.stop is None:
             self.state = replace(self.state, stop=StopRequest(actor="ann", at=self.now))
-        asked = [HoldRequest(actor="ann", at=self.now, ask=ask, until=self.now + DAY) for ask in self.asks()]
+        asked = [HoldRequest(actor="ann", at=self.now, action=ask, until=self.now + DAY) for ask in self.asks()]
         self.take(plan_job(self.state, self.look(), self.now, self.policy, requests=asked, chance=0.5))
         for decision in decisions(self.state, self.now):
             self.take(plan_job(self.state, {}, self.now, self.policy, decision=decision))
@@ -362,7 +362,7 @@ def test_any_order_of_events_starts_nothing_twice_and_ends(of: Job, data: st.Dat
     stop_at = data.draw(st.none() | st.integers(0, 10))
     for turn in range(12):
         world.tick(stop=turn == stop_at)
-    world.tick(stop=True)  # the owner loses patience: from here on it must end, whatever was seen before
+    world.tick(stop=True)  # the owner loses timeout: from here on it must end, whatever was seen before
     for _ in range(6):
         everything = {id: Observation(attempt_id=id, seen=ObservedState.EXITED, code=0) for id in world.running}
         world.ended |= everything
@@ -416,18 +416,18 @@ def test_why_an_attempt_ended_and_that_it_is_tried_again_is_one_sentence() -> No
 @pytest.mark.parametrize(
     ("cpu", "memory", "needs"),
     [
-        (None, None, Amount(cpu=2, memory=4 * GIB, gpu=1)),
-        (0.5, None, Amount(cpu=0.5, memory=4 * GIB, gpu=1)),
-        (None, GIB, Amount(cpu=2, memory=GIB, gpu=1)),
-        (9, 9 * GIB, Amount(cpu=2, memory=4 * GIB, gpu=1)),  # never more than the limits
+        (None, None, ResourceAmount(cpu=2, memory=4 * GIB, gpu=1)),
+        (0.5, None, ResourceAmount(cpu=0.5, memory=4 * GIB, gpu=1)),
+        (None, GIB, ResourceAmount(cpu=2, memory=GIB, gpu=1)),
+        (9, 9 * GIB, ResourceAmount(cpu=2, memory=4 * GIB, gpu=1)),  # never more than the limits
     ],
 )
 def test_a_machine_is_asked_for_requests_and_quotas_for_limits(
-    cpu: float | None, memory: int | None, needs: Amount
+    cpu: float | None, memory: int | None, needs: ResourceAmount
 ) -> None:
     size = Resources(cpu=2, memory=4 * GIB, gpu=1, cpu_request=cpu, memory_request=memory)
     waits = snapshot(job(role(resources=size)))
     (entry,) = build_queue_entries(waits, NOON)
-    assert (entry.total, entry.needs) == (Amount(cpu=2, memory=4 * GIB, gpu=1), needs)
+    assert (entry.total, entry.needs) == (ResourceAmount(cpu=2, memory=4 * GIB, gpu=1), needs)
     held = build_assignment(waits, TaskAttempt(role="main", index=0, node="one"))
     assert (held.amount, held.needs) == (entry.total, needs)

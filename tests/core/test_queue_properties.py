@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.scheduling.ledger import Ledger
-from holdfast.core.scheduling.placement import Amount, Node, Quota
+from holdfast.core.scheduling.placement import Node, Quota, ResourceAmount
 from tests.longer import examples
 
 from .queue_world import MIB, Spec, World
@@ -163,7 +163,7 @@ def _perform(
         world.now += n % 7
     elif act == "quotas":
         world.ledger.quotas = dict(bounds[n % len(bounds)])
-        world.queue.recheck_all()
+        world.queue.mark_all_unchecked()
     elif act == "cancel":
         world.queue.remove(f"j{n % 50:02}")
     elif running:
@@ -194,7 +194,7 @@ def check_quotas(ledger: Ledger, group: str, user: str) -> None:
     within(of_user, [held.amount for held in mine if held.user == user])
 
 
-def within(quota: Quota, amounts: list[Amount]) -> None:
+def within(quota: Quota, amounts: list[ResourceAmount]) -> None:
     assert quota.cpu is None or sum(amount.cpu for amount in amounts) <= quota.cpu + EPSILON
     assert quota.memory is None or sum(amount.memory for amount in amounts) <= quota.memory
     assert quota.gpu is None or sum(amount.gpu for amount in amounts) <= quota.gpu

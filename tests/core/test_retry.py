@@ -6,12 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.exits.exit import Behaviour, Exit, ExitKind, build_platform_exit, build_refused_exit, classify_exit
+from holdfast.core.exits.exit import (
+    Exit,
+    ExitKind,
+    RetryBehaviour,
+    build_platform_exit,
+    build_refused_exit,
+    classify_exit,
+)
 from holdfast.core.retry import NoRetry, RetryAfter, decide_retry
 
 FAILED = classify_exit(1)
 SUCCEEDED = classify_exit(0)
-CONFLICT = Exit(kind=ExitKind.PLATFORM, message="conflict", behaviour=Behaviour.TRANSIENT_CONFLICT)
+CONFLICT = Exit(kind=ExitKind.PLATFORM, message="conflict", behaviour=RetryBehaviour.TRANSIENT_CONFLICT)
 CANCELLED = Exit(kind=ExitKind.CANCELLED, message="stopped")
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from holdfast.core.metrics.averaging import average_samples, build_points
-from holdfast.core.metrics.samples import CPU_STEPS, GpuReading, GpuSample, Reading, Sample, TaskSummary
+from holdfast.core.metrics.samples import CPU_HISTOGRAM_BUCKETS, GpuReading, GpuSample, Reading, Sample, TaskSummary
 from holdfast.core.metrics.sampling import (
     MAX_SAMPLE_SECONDS,
     add_to_summary,
@@ -17,8 +17,8 @@ from holdfast.core.metrics.sampling import (
     build_origin_reading,
     build_sample,
     complete_last_reading,
-    find_slot,
-    iter_slots,
+    compute_interval_number,
+    iter_interval_overlaps,
 )
 
 MIB = 2**20
@@ -73,7 +73,7 @@ def test_the_summary_adds_up_what_readings_tell_though_some_gave_no_sample() -> 
     assert summary.memory_peak == 900 * MIB
     assert summary.memory_mean == (200 * MIB * 10 + 100 * MIB * 30) / 40  # by time, not by sample
     assert summary.cpu_percent == pytest.approx(100 * 21 / 430)
-    by_step = dict(zip((0.0, *CPU_STEPS), summary.cpu_steps, strict=True))
+    by_step = dict(zip((0.0, *CPU_HISTOGRAM_BUCKETS), summary.cpu_steps, strict=True))
     assert {step: seconds for step, seconds in by_step.items() if seconds} == {0.0: 20, 5.0: 10, 90.0: 10}
 
 
@@ -132,8 +132,12 @@ def test_intervals_are_means_by_seconds_and_share_what_lies_across_their_border(
     assert across is not None
     assert (across.seconds, across.cpu) == (4, 31)
     assert average_interval(found, 7, 10) is None
-    assert list(iter_slots(found[4], 10)) == [(2, 4), (3, 1)]
-    assert [find_slot(Sample(at=at, seconds=1, cpu=0, memory=0), 10) for at in (9.9, 10, 10.1)] == [0, 0, 1]
+    assert list(iter_interval_overlaps(found[4], 10)) == [(2, 4), (3, 1)]
+    assert [compute_interval_number(Sample(at=at, seconds=1, cpu=0, memory=0), 10) for at in (9.9, 10, 10.1)] == [
+        0,
+        0,
+        1,
+    ]
 
 
 def test_the_mean_of_intervals_is_the_mean_of_all() -> None:

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 from holdfast.core.job import GIB
 from holdfast.core.scheduling.backfill import TimeEstimates
-from holdfast.core.scheduling.blockers import JobInfo, WaitExplanation
+from holdfast.core.scheduling.blockers import ActiveJob, WaitExplanation
 from holdfast.core.scheduling.ledger import Ledger
-from holdfast.core.scheduling.placement import Amount, Node, Placement, QueueEntry, Quota, TaskRequest
+from holdfast.core.scheduling.placement import Node, Placement, QueueEntry, Quota, ResourceAmount, TaskRequest
 from holdfast.core.scheduling.placing import place_jobs
 from holdfast.core.scheduling.queue import Queue
 from holdfast.core.scheduling.waits import WaitContext, explain_wait
@@ -41,7 +41,7 @@ class Job:
     on: str = ""  # the machine it runs on
 
     def waiting(self, order: int) -> QueueEntry:
-        amount = Amount(cpu=self.cpu, memory=self.memory * GIB, gpu=self.gpu)
+        amount = ResourceAmount(cpu=self.cpu, memory=self.memory * GIB, gpu=self.gpu)
         ports = {"web": self.ports} if self.ports else {}
         return QueueEntry(
             id=self.id,
@@ -103,12 +103,12 @@ class Place:
 
         return TimeEstimates(0.0, ends, longest)
 
-    def about(self, job_id: str) -> JobInfo:
+    def about(self, job_id: str) -> ActiveJob:
         job = self.jobs[job_id]
         runs = any(job is each for each in self.runs)
         until = NOW + timedelta(hours=max(0, job.hours - job.ran)) if runs and job.hours is not None else None
         since = NOW - timedelta(hours=job.ran) if runs else None
-        return JobInfo(name=f"the-{job.id}", user=job.user, group=job.group, since=since, until=until, held=job.held)
+        return ActiveJob(name=f"the-{job.id}", user=job.user, group=job.group, since=since, until=until, held=job.held)
 
     def wait(self) -> WaitExplanation:
         return explain_wait([self.asked], self.scene())
@@ -120,9 +120,9 @@ class Place:
             estimates=self.estimates(),
             now=NOW,
             find_job=self.about,
-            sees=lambda group: group in self.sees,
+            can_see_group=lambda group: group in self.sees,
             backfill=self.backfill,
-            usual={id: hours * 3600 for id, hours in self.usual.items()},
+            usual_durations={id: hours * 3600 for id, hours in self.usual.items()},
         )
 
     def pass_once(self, instead: QueueEntry | None = None) -> list[str]:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from holdfast.core.exits.exit import Exit, classify_exit
 from holdfast.core.job import GIB, Job, JobFormat, Resources, Role
 from holdfast.core.verdicts import Diagnosis
-from holdfast.diagnosis.case import JobCase, LogPiece, TaskCase
+from holdfast.diagnosis.case import JobDiagnosisInput, LogExcerpt, TaskDiagnosisInput
 from holdfast.diagnosis.job_diagnosis import diagnose_job
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -24,23 +24,25 @@ def ended(
     stopped: bool = False,
     peak: int | None = None,
     role: Role = ROLE,
-) -> TaskCase:
-    return TaskCase(
+) -> TaskDiagnosisInput:
+    return TaskDiagnosisInput(
         task=f"{role.name}-{index}",
         role=role,
         exit=exit or classify_exit(code),
         started_at=NOW,
         ended_at=NOW + timedelta(seconds=second),
         stopped=stopped,
-        log=(LogPiece(0, log.encode()),),
+        log=(LogExcerpt(0, log.encode()),),
         memory_peak=peak,
         memory_limit=role.resources.memory,
     )
 
 
-def case_of(*tasks: TaskCase, dialect: JobFormat = JobFormat.HOLDFAST, exit: Exit | None = None) -> JobCase:
+def case_of(
+    *tasks: TaskDiagnosisInput, dialect: JobFormat = JobFormat.HOLDFAST, exit: Exit | None = None
+) -> JobDiagnosisInput:
     failed = [task for task in tasks if not task.stopped]
-    return JobCase(
+    return JobDiagnosisInput(
         job=Job(name="a", roles=(tasks[0].role if tasks else ROLE,), dialect=dialect),
         attempt=0,
         exit=exit or (failed[0].exit if failed else None),
@@ -50,7 +52,7 @@ def case_of(*tasks: TaskCase, dialect: JobFormat = JobFormat.HOLDFAST, exit: Exi
     )
 
 
-def verdict(*tasks: TaskCase, dialect: JobFormat = JobFormat.HOLDFAST) -> Diagnosis:
+def verdict(*tasks: TaskDiagnosisInput, dialect: JobFormat = JobFormat.HOLDFAST) -> Diagnosis:
     found = diagnose_job(case_of(*tasks, dialect=dialect))
     assert found is not None
     return found

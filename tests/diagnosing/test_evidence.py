@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.core.states import JobState
 from holdfast.core.verdicts import Confidence, Diagnosis
-from holdfast.engines.base import Stream
+from holdfast.engines.base import LogStream
 from holdfast.services.why import diagnoses
 from holdfast.store.jobs import records as job_rows
 from tests.services.house import House, open_house
@@ -40,10 +40,10 @@ async def test_a_traceback_that_other_output_tore_apart_is_read_from_the_errors(
     job = await house.submit("{name: a, command: sleep 600}")
     await house.until(job.id, JobState.RUNNING)
     (id,) = house.engine.list_running()
-    house.engine.write_log(id, b"Traceback (most recent call last):\n", Stream.STDERR)
+    house.engine.write_log(id, b"Traceback (most recent call last):\n", LogStream.STDERR)
     house.engine.write_log(id, b"wandb: Synced 1 media file(s)\n" * 30)
     house.engine.write_log(
-        id, b'  File "/w/a.py", line 3, in f\n    f()\nZeroDivisionError: division by zero\n', Stream.STDERR
+        id, b'  File "/w/a.py", line 3, in f\n    f()\nZeroDivisionError: division by zero\n', LogStream.STDERR
     )
     house.engine.finish_task(id, 1)
     await house.until(job.id)
@@ -56,7 +56,7 @@ async def test_a_traceback_that_other_output_tore_apart_is_read_from_the_errors(
 class Hanging:
     """A log that cannot be reached: it never answers."""
 
-    async def size(self) -> int:
+    async def get_size(self) -> int:
         await asyncio.Event().wait()
         return 0
 
@@ -72,12 +72,12 @@ async def test_all_logs_of_a_job_are_read_within_one_limit(
     await house.until(job.id)
     asked: list[str] = []
 
-    def log(attempt_id: str, _stream: Stream) -> Hanging:
+    def log(attempt_id: str, _stream: LogStream) -> Hanging:
         asked.append(attempt_id)
         return Hanging()
 
     monkeypatch.setattr(house.engine, "open_log", log)
     monkeypatch.setattr(diagnoses, "LOG_TIMEOUT", 0.2)
-    monkeypatch.setattr(diagnoses, "TOTAL_TIMEOUT", 0.3)
+    monkeypatch.setattr(diagnoses, "TOTAL_LOG_TIMEOUT", 0.3)
     assert "3" in (await verdict_on(house, job.id)).title
     assert 1 <= len(asked) <= 2

@@ -11,10 +11,10 @@ from typing import cast
 import pytest
 
 from holdfast.core.verdicts import Confidence, Fault
-from holdfast.diagnosis.case import LogPiece
+from holdfast.diagnosis.case import LogExcerpt
 from holdfast.diagnosis.job_diagnosis import diagnose_job
 from holdfast.diagnosis.log_text import LogText
-from holdfast.diagnosis.rule_hits import MIN_LITERAL_DISTANCE, find_hits
+from holdfast.diagnosis.rule_hits import MIN_LITERAL_DISTANCE, list_rule_hits
 from holdfast.diagnosis.rulebook import expand_pattern, load_rules
 
 from .cases import case_of, ended, of_log, verdict
@@ -86,7 +86,7 @@ def test_a_rule_tries_a_line_once_however_many_of_its_literals_it_holds() -> Non
     line = " ".join(literal.decode() for literal in rule.literals)
     pattern = _Counting()
     counted = replace(rule, patterns=(cast("re.Pattern[str]", pattern),), codes=(), last=None)
-    find_hits(LogText.from_pieces((LogPiece(0, (line + "\n").encode() * 10),)), [counted], 1)
+    list_rule_hits(LogText.from_excerpts((LogExcerpt(0, (line + "\n").encode() * 10),)), [counted], 1)
     assert 10 <= pattern.tries <= 10 * (1 + len(line) // MIN_LITERAL_DISTANCE)
 
 

@@ -8,17 +8,17 @@ from datetime import timedelta
 import pytest
 
 from holdfast.core.exits.exit import (
-    Behaviour,
     Cause,
     Exit,
     ExitKind,
+    RetryBehaviour,
     build_platform_exit,
     build_refused_exit,
     classify_exit,
 )
 from holdfast.core.job import GIB, MIB, JobFormat
 from holdfast.core.verdicts import Confidence, EvidenceKind, Fault
-from holdfast.diagnosis.case import LogPiece
+from holdfast.diagnosis.case import LogExcerpt
 from holdfast.diagnosis.job_diagnosis import diagnose_job
 
 from .cases import ROLE, case_of, ended, of_log, verdict
@@ -187,7 +187,7 @@ def test_a_remedy_names_the_field_of_the_jobs_own_dialect(dialect: JobFormat, fi
 @pytest.mark.parametrize(
     ("exit", "fault"),
     [
-        (Exit(kind=ExitKind.TIME_LIMIT, message="Ran longer", behaviour=Behaviour.PERMANENT), Fault.TIME_LIMIT),
+        (Exit(kind=ExitKind.TIME_LIMIT, message="Ran longer", behaviour=RetryBehaviour.PERMANENT), Fault.TIME_LIMIT),
         (build_refused_exit("Image x not found", Cause.IMAGE_MISSING), Fault.BAD_IMAGE),
         (
             build_refused_exit("/x cannot be mounted: No such file or directory.", Cause.NOT_ALLOWED),
@@ -249,7 +249,7 @@ def test_a_template_that_is_left_is_named() -> None:
 def test_the_offset_of_evidence_leads_into_the_log_also_past_colours_and_a_gap() -> None:
     line = b"\x1b[31mcat: x: \x1b[0mNo such file or directory\n"
     tail = b"half of a line\n\x1b[1mbold\x1b[0m\n" + line
-    task = replace(ended(), log=(LogPiece(0, b"head\n"), LogPiece(5000, tail)))
+    task = replace(ended(), log=(LogExcerpt(0, b"head\n"), LogExcerpt(5000, tail)))
     found = verdict(task)
     assert found.fault is Fault.MISSING_FILE
     assert found.evidence[0].offset == 5000 + tail.index(b"\x1b[31m") + 5
@@ -257,7 +257,7 @@ def test_the_offset_of_evidence_leads_into_the_log_also_past_colours_and_a_gap()
 
 
 def test_a_time_limit_is_told_with_its_length() -> None:
-    exit = Exit(kind=ExitKind.TIME_LIMIT, message="Ran longer", behaviour=Behaviour.PERMANENT)
+    exit = Exit(kind=ExitKind.TIME_LIMIT, message="Ran longer", behaviour=RetryBehaviour.PERMANENT)
     case = replace(case_of(ended("working\n", exit=exit)), time_limit=timedelta(minutes=90))
     found = diagnose_job(case)
     assert found is not None
@@ -350,7 +350,7 @@ def test_a_traceback_that_other_output_tore_apart_is_read_from_the_errors(after:
     lines = errors.splitlines(keepends=True)
     noise = [f"wandb: Synced {number} media file(s)\n" for number in range(30)]
     log = "".join([*lines[: after + 1], *noise, *lines[after + 1 :]])
-    found = verdict(replace(ended(log), errors=(LogPiece(0, errors.encode()),)))
+    found = verdict(replace(ended(log), errors=(LogExcerpt(0, errors.encode()),)))
     assert (found.title, found.confidence) == ("ZeroDivisionError: division by zero", Confidence.CERTAIN)
     assert found.frame is not None
     assert (found.frame.file, found.frame.line) == ("/code/t.py", 6)

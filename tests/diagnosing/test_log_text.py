@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.core.job import GIB
 from holdfast.core.verdicts import Confidence, EvidenceKind, Fault
-from holdfast.diagnosis.case import LogPiece
-from holdfast.diagnosis.line_prefixes import strip_prefix
+from holdfast.diagnosis.case import LogExcerpt
+from holdfast.diagnosis.line_prefixes import strip_log_prefix
 
 from .cases import ended, of_log, verdict
 
@@ -72,7 +72,7 @@ def test_pairs_of_keys_and_values_are_read() -> None:
 )  # fmt: skip
 def test_titles_begin_with_what_the_program_said(before: str) -> None:
     said = "cp: cannot stat 'model.pt': No such file or directory"
-    assert strip_prefix(before + said) == said
+    assert strip_log_prefix(before + said) == said
     assert of_log(f"start\n{before}{said}\n").title == f"File not found: {said}"
 
 
@@ -80,7 +80,7 @@ def test_titles_begin_with_what_the_program_said(before: str) -> None:
     "line", ["ERROR ", "torch.cuda.OutOfMemoryError: x", "error: no", "train.py: error: x", "12: x"]
 )
 def test_what_is_no_prefix_stays(line: str) -> None:
-    assert strip_prefix(line) == line
+    assert strip_log_prefix(line) == line
 
 
 def _frame(*files: str) -> str:
@@ -104,8 +104,8 @@ def test_an_exception_that_other_output_pushed_out_is_found_among_the_errors() -
         task=task.task,
         role=task.role,
         exit=task.exit,
-        log=(LogPiece(0, b"start\n"), LogPiece(500_000, chatter)),
-        errors=(LogPiece(0, b"a warning\n" + TRACE.encode()),),
+        log=(LogExcerpt(0, b"start\n"), LogExcerpt(500_000, chatter)),
+        errors=(LogExcerpt(0, b"a warning\n" + TRACE.encode()),),
     )
     found = verdict(cut)
     assert (found.title, found.confidence) == ("KeyError: 'lr'", Confidence.LIKELY)

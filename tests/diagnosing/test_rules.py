@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.diagnosis.case import LogPiece
+from holdfast.diagnosis.case import LogExcerpt
 from holdfast.diagnosis.log_text import LogText
-from holdfast.diagnosis.rule_hits import find_hits
+from holdfast.diagnosis.rule_hits import list_rule_hits
 from holdfast.diagnosis.rulebook import LogSample, Rule, load_rules
 from holdfast.diagnosis.suspects import find_suspect
-from holdfast.diagnosis.verdict_builder import REMEDY_CHOICES
+from holdfast.diagnosis.verdict_builder import REMEDY_RESOLVERS
 from holdfast.diagnosis.verdict_texts import REMEDIES_BY_FORMAT
 
 RULES = load_rules()
@@ -35,7 +35,7 @@ HEADER = 'Traceback (most recent call last):\n  File "/code/train.py", line 3, i
 def _text(rule: Rule, sample: LogSample) -> LogText:
     """Samples of exceptions stand below a traceback."""
     header = HEADER if rule.exception and 'File "' not in sample.text else ""
-    return LogText.from_pieces([LogPiece(0, f"starting\n{header}{sample.text}\n".encode())])
+    return LogText.from_excerpts([LogExcerpt(0, f"starting\n{header}{sample.text}\n".encode())])
 
 
 def test_rules_are_well_formed() -> None:
@@ -49,7 +49,7 @@ def test_rules_are_well_formed() -> None:
         for text in (rule.title, rule.explanation, *rule.remedies):
             assert set(re.findall(r"\{([a-z_0-9]+)\}", text)) <= names | known, (rule.id, text)
         assert all(
-            remedy[1:] in {*REMEDIES_BY_FORMAT, *REMEDY_CHOICES} for remedy in rule.remedies if remedy[0] == "@"
+            remedy[1:] in {*REMEDIES_BY_FORMAT, *REMEDY_RESOLVERS} for remedy in rule.remedies if remedy[0] == "@"
         ), rule.id
         assert all(len(literal) >= 2 for literal in rule.literals), rule.id
 
@@ -70,7 +70,7 @@ def test_a_rule_leaves_other_lines_alone(rule: Rule, sample: LogSample) -> None:
 @pytest.mark.parametrize(("rule", "sample"), POSITIVE, ids=_name)
 def test_a_rule_is_tried_on_its_own_samples(rule: Rule, sample: LogSample) -> None:
     """What its literals keep from being tried would be taken for no fit."""
-    assert find_hits(_text(rule, sample), [rule], sample.code)
+    assert list_rule_hits(_text(rule, sample), [rule], sample.code)
 
 
 def test_every_repeat_has_a_bound() -> None:

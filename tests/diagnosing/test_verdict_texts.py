@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.messages import translate
-from holdfast.diagnosis import list_texts
+from holdfast.core.messages import translate_message
+from holdfast.diagnosis import iter_translatable_texts
 
 from .cases import of_log
 
-TEMPLATES = frozenset(list_texts())
+TEMPLATES = frozenset(iter_translatable_texts())
 LOGS = tomllib.loads(Path(__file__).with_name("logs.toml").read_text())["log"]
 
 
 def tell(text: str) -> str:
-    return translate(text, lambda id: f"[{id}]" if id in TEMPLATES else id)
+    return translate_message(text, lambda id: f"[{id}]" if id in TEMPLATES else id)
 
 
 def test_there_are_templates() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast.core.job import GIB, MIB, Resources
-from holdfast.core.metrics.samples import CPU_STEPS, GpuSummary, TaskSummary
-from holdfast.core.verdicts import Slowness
+from holdfast.core.metrics.samples import CPU_HISTOGRAM_BUCKETS, GpuSummary, TaskSummary
+from holdfast.core.verdicts import FindingKind
 from holdfast.diagnosis import slowness
 from holdfast.diagnosis.slowness import MinimumTimes, find_slowness
 from holdfast.diagnosis.task_run import TaskRun, format_run_time
@@ -42,12 +42,12 @@ def run_of(
 
 
 def steady(cores: float, seconds: float) -> tuple[float, ...]:
-    steps = [0.0] * (len(CPU_STEPS) + 1)
-    steps[sum(step <= cores * 100 for step in CPU_STEPS)] = seconds
+    steps = [0.0] * (len(CPU_HISTOGRAM_BUCKETS) + 1)
+    steps[sum(step <= cores * 100 for step in CPU_HISTOGRAM_BUCKETS)] = seconds
     return tuple(steps)
 
 
-def kinds(*runs: TaskRun) -> list[Slowness]:
+def kinds(*runs: TaskRun) -> list[FindingKind]:
     return [finding.kind for finding in find_slowness(runs)]
 
 
@@ -59,44 +59,47 @@ GPU = Resources(cpu=4, memory=16 * GIB, gpu=1)
 GPUS = Resources(cpu=4, memory=16 * GIB, gpu=4)
 
 HOLDS = {
-    "a GPU that was never opened": (run_of(asked=GPU, cores=3.9, gpu=[0], gpu_opened=False), Slowness.GPU_NEVER_OPENED),
+    "a GPU that was never opened": (
+        run_of(asked=GPU, cores=3.9, gpu=[0], gpu_opened=False),
+        FindingKind.GPU_NEVER_OPENED,
+    ),
     "a GPU without figures that was never opened": (
         run_of(asked=GPU, cores=3.9, gpu_opened=False),
-        Slowness.GPU_NEVER_OPENED,
+        FindingKind.GPU_NEVER_OPENED,
     ),
     "a GPU that was opened and did nothing": (
         run_of(asked=GPU, cores=3, gpu=[4.9], gpu_opened=True),
-        Slowness.GPU_UNUSED,
+        FindingKind.GPU_UNUSED,
     ),
     "three of four GPUs idle": (
         run_of(asked=GPUS, cores=3, gpu=[95, 0, 0, 0.5], gpu_opened=True),
-        Slowness.GPU_UNUSED,
+        FindingKind.GPU_UNUSED,
     ),
-    "a GPU that waits": (run_of(asked=GPU, cores=3.5, gpu=[29], gpu_opened=True), Slowness.GPU_LOW),
-    "one core of eight": (run_of(asked=big(), cores=0.99), Slowness.ONE_CORE),
-    "one core of two": (run_of(asked=Resources(cpu=2, memory=2 * GIB), cores=0.8), Slowness.ONE_CORE),
-    "idle": (run_of(asked=big(), cores=0.01), Slowness.CPU_UNUSED),
-    "little of much": (run_of(asked=big(), cores=1.9), Slowness.CPU_UNUSED),
-    "throttled": (run_of(cores=1, throttled=30.0), Slowness.CPU_THROTTLED),
-    "throttled on many cores": (run_of(asked=big(), cores=7.9, throttled=900.0), Slowness.CPU_THROTTLED),
+    "a GPU that waits": (run_of(asked=GPU, cores=3.5, gpu=[29], gpu_opened=True), FindingKind.GPU_LOW),
+    "one core of eight": (run_of(asked=big(), cores=0.99), FindingKind.ONE_CORE),
+    "one core of two": (run_of(asked=Resources(cpu=2, memory=2 * GIB), cores=0.8), FindingKind.ONE_CORE),
+    "idle": (run_of(asked=big(), cores=0.01), FindingKind.CPU_UNUSED),
+    "little of much": (run_of(asked=big(), cores=1.9), FindingKind.CPU_UNUSED),
+    "throttled": (run_of(cores=1, throttled=30.0), FindingKind.CPU_THROTTLED),
+    "throttled on many cores": (run_of(asked=big(), cores=7.9, throttled=900.0), FindingKind.CPU_THROTTLED),
     "memory near its limit": (
         run_of(memory_peak=int(1.8 * GIB) + 1, memory_mean=1.2 * GIB + 1),
-        Slowness.MEMORY_NEAR_LIMIT,
+        FindingKind.MEMORY_NEAR_LIMIT,
     ),
     "memory near the limit in force": (
         run_of(memory_peak=int(0.95 * GIB), memory_limit=GIB, memory_mean=0.9 * GIB),
-        Slowness.MEMORY_NEAR_LIMIT,
+        FindingKind.MEMORY_NEAR_LIMIT,
     ),
-    "swapping": (run_of(swap_peak=64 * MIB), Slowness.SWAPPING),
-    "waiting for disks": (run_of(cores=0.3, disk_wait=75.0, disk_read=3 * GIB, disk_written=0), Slowness.DISK_WAIT),
+    "swapping": (run_of(swap_peak=64 * MIB), FindingKind.SWAPPING),
+    "waiting for disks": (run_of(cores=0.3, disk_wait=75.0, disk_read=3 * GIB, disk_written=0), FindingKind.DISK_WAIT),
     "waiting for the network": (
         run_of(cores=0.1, net_in=300 * MIB, net_out=0, disk_wait=1.0),
-        Slowness.NETWORK_WAIT,
+        FindingKind.NETWORK_WAIT,
     ),
-    "half of it silent": (run_of(first_output=150.0), Slowness.LATE_START),
-    "most of it silent": (run_of(first_output=270.0), Slowness.LATE_START),
-    "nearly all of it silent": (run_of(first_output=279.0), Slowness.LATE_START),
-    "hours of silence before some output": (run_of(seconds=7200, first_output=7000.0), Slowness.LATE_START),
+    "half of it silent": (run_of(first_output=150.0), FindingKind.LATE_START),
+    "most of it silent": (run_of(first_output=270.0), FindingKind.LATE_START),
+    "nearly all of it silent": (run_of(first_output=279.0), FindingKind.LATE_START),
+    "hours of silence before some output": (run_of(seconds=7200, first_output=7000.0), FindingKind.LATE_START),
 }
 
 
@@ -159,19 +162,19 @@ def test_nothing_is_found_where_nothing_is_wrong(name: str) -> None:
 
 def test_one_that_still_runs_is_told_once_it_ran_long_enough() -> None:
     assert kinds(run_of(asked=GPU, seconds=60, ended=False, cores=3.5, gpu=[0], gpu_opened=False)) == [
-        Slowness.GPU_NEVER_OPENED
+        FindingKind.GPU_NEVER_OPENED
     ]
-    assert kinds(run_of(asked=big(), seconds=20, cores=0.0)) == [Slowness.CPU_UNUSED]
+    assert kinds(run_of(asked=big(), seconds=20, cores=0.0)) == [FindingKind.CPU_UNUSED]
     assert find_slowness([run_of(asked=big(), seconds=2, cores=0.0)], MinimumTimes(1, 1))
 
 
 def test_the_reason_is_told_in_place_of_what_follows_from_it() -> None:
     """Cores are idle because the disk is slow; a GPU waits because one core feeds it."""
-    assert kinds(run_of(asked=big(), cores=0.2, disk_wait=250.0)) == [Slowness.DISK_WAIT]
-    assert kinds(run_of(asked=big(), cores=0.2, net_in=9 * GIB)) == [Slowness.NETWORK_WAIT]
+    assert kinds(run_of(asked=big(), cores=0.2, disk_wait=250.0)) == [FindingKind.DISK_WAIT]
+    assert kinds(run_of(asked=big(), cores=0.2, net_in=9 * GIB)) == [FindingKind.NETWORK_WAIT]
     assert kinds(run_of(asked=big(gpu=1), cores=1.0, gpu=[12], gpu_opened=True)) == [
-        Slowness.GPU_LOW,
-        Slowness.ONE_CORE,
+        FindingKind.GPU_LOW,
+        FindingKind.ONE_CORE,
     ]
 
 
@@ -180,10 +183,10 @@ def test_several_things_are_all_told() -> None:
         cores=1.0, throttled=90.0, memory_peak=2 * GIB, memory_mean=2.0 * GIB, swap_peak=GIB, first_output=200.0
     )
     assert kinds(run) == [
-        Slowness.SWAPPING,
-        Slowness.CPU_THROTTLED,
-        Slowness.MEMORY_NEAR_LIMIT,
-        Slowness.LATE_START,
+        FindingKind.SWAPPING,
+        FindingKind.CPU_THROTTLED,
+        FindingKind.MEMORY_NEAR_LIMIT,
+        FindingKind.LATE_START,
     ]
 
 
@@ -191,8 +194,8 @@ def test_tasks_of_a_role_are_told_together_and_roles_apart() -> None:
     lazy = [run_of(task=f"worker-{number}", asked=big(), cores=0.1) for number in range(3)]
     others = [run_of(task="ps-0", asked=big(), cores=0.1), run_of(task="chief-0")]
     assert [(finding.kind, finding.tasks) for finding in find_slowness([*lazy, *others])] == [
-        (Slowness.CPU_UNUSED, ("worker-0", "worker-1", "worker-2")),
-        (Slowness.CPU_UNUSED, ("ps-0",)),
+        (FindingKind.CPU_UNUSED, ("worker-0", "worker-1", "worker-2")),
+        (FindingKind.CPU_UNUSED, ("ps-0",)),
     ]
 
 
@@ -221,8 +224,8 @@ def test_remedies_name_amounts() -> None:
 
 
 def test_every_kind_has_a_rule_or_is_found_by_comparison() -> None:
-    ruled = {rule.kind for rule in slowness.RULES}
-    assert ruled | {Slowness.STRAGGLER} == set(Slowness)
+    ruled = {rule.kind for rule in slowness.SLOWNESS_RULES}
+    assert ruled | {FindingKind.STRAGGLER} == set(FindingKind)
     assert {kind for _, kind in HOLDS.values()} == ruled
 
 
@@ -235,7 +238,7 @@ def team(*cores: float, seconds: float = 300.0, **more: Any) -> list[TaskRun]:
 
 def test_one_that_does_less_than_all_others() -> None:
     (finding,) = find_slowness(team(0.9, 0.92, 0.3, 0.88))
-    assert (finding.kind, finding.tasks) == (Slowness.STRAGGLER, ("worker-2",))
+    assert (finding.kind, finding.tasks) == (FindingKind.STRAGGLER, ("worker-2",))
     assert finding.text == "worker-2 used 0.30 cores; the other tasks of worker used 0.89 each."
 
 
@@ -257,9 +260,9 @@ def test_no_straggler_by_work(runs: list[TaskRun]) -> None:
 def test_one_that_runs_longer_than_all_others() -> None:
     quick, slow = team(0.9, 0.9, 0.9, seconds=100), run_of(task="worker-3", seconds=160)
     (finding,) = find_slowness([*quick, slow])
-    assert (finding.kind, finding.tasks) == (Slowness.STRAGGLER, ("worker-3",))
+    assert (finding.kind, finding.tasks) == (FindingKind.STRAGGLER, ("worker-3",))
     assert finding.text == "worker-3 ran for 2 min 40 s; most other tasks of worker ran for 1 min 40 s."
-    assert find_slowness([*quick, replace(slow, ended=False)])[0].kind is Slowness.STRAGGLER
+    assert find_slowness([*quick, replace(slow, ended=False)])[0].kind is FindingKind.STRAGGLER
 
 
 def test_no_straggler_by_time() -> None:

@@ -19,7 +19,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.job import Resources
-from holdfast.engines.base import Launch, Stream
+from holdfast.engines.base import LaunchSpec, LogStream
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from tests.contracts.engine_contract import sweep
 from tests.engines.archives import shell_entries, tar
@@ -50,10 +50,12 @@ true
 """
 
 
-def launch(name: str, image: str, gpus: tuple[int, ...]) -> Launch:
+def launch(name: str, image: str, gpus: tuple[int, ...]) -> LaunchSpec:
     fields: dict[str, Any] = {"user": "u", "group": "g", "image": image, "shell_options": (), "env": {}}
     resources = Resources(gpu=len(gpus), memory=8 << 30)
-    return Launch(attempt_id=name, job_id="j", task="worker-0", script=SCRIPT, resources=resources, gpus=gpus, **fields)
+    return LaunchSpec(
+        attempt_id=name, job_id="j", task="worker-0", script=SCRIPT, resources=resources, gpus=gpus, **fields
+    )
 
 
 async def main() -> None:
@@ -76,7 +78,7 @@ async def main() -> None:
                 if seen.seen is ObservedState.RUNNING:
                     seen = await ended.get()
                 print(seen.seen, seen.code, seen.message)
-                for stream in (Stream.STDOUT, Stream.STDERR):
+                for stream in (LogStream.STDOUT, LogStream.STDERR):
                     log = engine.open_log(name, stream)
                     if log is not None:
                         print((await log.read(0, 1 << 20)).decode(errors="replace"), end="")

@@ -33,7 +33,7 @@ async def inside(engine: Engine, attempt_id: str, command: ExecCommand | str, gi
 async def finish(session: ExecSession, given: bytes = b"") -> Said:
     async def feed() -> None:
         await session.write(given)
-        session.end_input()
+        session.close_stdin()
 
     out, errors, code, _ = await asyncio.gather(
         everything(session.read), everything(session.read_stderr), session.wait(), feed()

@@ -225,7 +225,7 @@ def test_others_who_swap_files_for_links_meanwhile(tmp_path: Path) -> None:
 
 @pytest.mark.release
 def test_trees_that_are_too_deep_or_too_wide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(artifacts, "MAX_LOOKS", 3000)
+    monkeypatch.setattr(artifacts, "MAX_VISITED_ENTRIES", 3000)
     script = """
 mkdir ~/artifacts; cd ~/artifacts; echo kept > a
 python3 -c '
@@ -238,7 +238,7 @@ for i in range(5000):
     async def scenario(rig: Rig) -> None:
         found = await _left(rig, script)
         assert found.files == {b"a": b"kept\n"}
-        assert list(found.left.values()) == [SkipReason.DEEP]
+        assert list(found.left.values()) == [SkipReason.TOO_DEEP]
         await rig.run("b", "mkdir ~/artifacts; cd ~/artifacts; seq -f 'file-%06g' 5000 | xargs touch")
         wide = collect(rig.engine, "b")
         assert wide.more

@@ -14,10 +14,10 @@ import pytest
 
 from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.job import Mount, Resources
-from holdfast.engines.base import Isolation, Stream
+from holdfast.engines.base import Isolation, LogStream
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from holdfast.engines.embedded.cgroups import find_cgroups
-from holdfast.engines.embedded.folder_content import StartNote, parse_start
+from holdfast.engines.embedded.folder_content import StartNote, parse_start_note
 from holdfast.engines.embedded.lifecycle.task_folders import TaskFolders
 from holdfast.engines.embedded.processes import read_boot_id
 from holdfast.engines.embedded.task_folder import TaskFolder, is_locked, try_lock
@@ -123,9 +123,9 @@ def test_after_a_restart_of_the_machine_tasks_are_lost(tmp_path: Path) -> None:
 
 def _age(folder: TaskFolder) -> None:
     """As if it was started before the machine went down."""
-    note = folder.read_start()
+    note = folder.read_start_note()
     assert note is not None
-    folder.write_start(StartNote(boot="an earlier one", at=note.at, sandbox=note.sandbox, cgroups=note.cgroups))
+    folder.write_start_note(StartNote(boot="an earlier one", at=note.at, sandbox=note.sandbox, cgroups=note.cgroups))
 
 
 async def _until_free(folder: TaskFolder) -> None:
@@ -139,7 +139,7 @@ def test_what_was_about_to_run_when_the_machine_went_down_is_not_run(tmp_path: P
     async def scenario(rig: Rig) -> None:
         folder = folder_of(tmp_path, "a")
         Path(folder.path).mkdir()
-        folder.write_start(_note(boot="an earlier one"))
+        folder.write_start_note(_note(boot="an earlier one"))
         assert (await rig.look("a")).seen is ObservedState.LOST
         assert (await rig.engine.start(launch("a", "echo ran"))).seen is ObservedState.LOST
 
@@ -154,7 +154,7 @@ def test_a_start_cut_short_before_the_runner_lived_can_be_repeated(tmp_path: Pat
         Path(folder.path).mkdir()
         for name in files:
             if name == "start":
-                folder.write_start(_note(boot=read_boot_id()))
+                folder.write_start_note(_note(boot=read_boot_id()))
             else:
                 Path(folder[name]).touch()
         assert (await rig.look("a")).seen is ObservedState.ABSENT
@@ -168,7 +168,7 @@ def test_a_half_written_end_is_no_end(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         folder = folder_of(tmp_path, "a")
         Path(folder.path).mkdir()
-        folder.write_start(_note(boot=read_boot_id()))
+        folder.write_start_note(_note(boot=read_boot_id()))
         Path(folder["claim"]).write_text("run 1 2\nend 0 1234.5")
         assert (await rig.look("a")).seen is ObservedState.LOST
 
@@ -176,7 +176,7 @@ def test_a_half_written_end_is_no_end(tmp_path: Path) -> None:
 
 
 def _note(boot: str) -> StartNote:
-    note = parse_start(f'[1,"{boot}",1700000000000,1,0,[],[],""]')
+    note = parse_start_note(f'[1,"{boot}",1700000000000,1,0,[],[],""]')
     assert note is not None
     return note
 
@@ -265,7 +265,7 @@ async def _finish(home: Path, shared: Path, isolation: str) -> dict[str, Observa
     for number in range(COUNT):
         script = f"echo {number} >>{shared}/ran; echo out {number}; exit {number}"
         ends[f"t{number}"] = await rig.run(f"t{number}", script, mounts=mounts)
-        log = rig.log(f"t{number}", Stream.MERGED)
+        log = rig.log(f"t{number}", LogStream.MERGED)
         assert await read_all(log) == f"out {number}\n".encode()
     await sweep(rig.engine, [])
     await rig.close()
@@ -276,7 +276,7 @@ def test_groups_of_a_server_that_died_are_removed_at_the_next_start(tmp_path: Pa
     groups, why = find_cgroups()
     if groups is None:
         pytest.skip(f"no control groups can be made here: {why}")
-    name_of = TaskFolders(tmp_path).get_machine_name
+    name_of = TaskFolders(tmp_path).get_machine_wide_name
     left, lives = groups.list_folders(name_of("left")), groups.list_folders(name_of("lives"))
 
     async def scenario(rig: Rig) -> None:

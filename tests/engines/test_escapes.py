@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engines.base import Isolation, Stream
+from holdfast.engines.base import Isolation, LogStream
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.sandbox import site
 from holdfast.engines.embedded.sandbox.bubblewrap import find_bwrap, is_exposed
@@ -36,7 +36,7 @@ def _sandbox() -> None:
 
 async def said_by(rig: Rig, attempt_id: str, script: str) -> str:
     seen = await rig.run(attempt_id, script)
-    said = (await read_all(rig.log(attempt_id, Stream.MERGED))).decode()
+    said = (await read_all(rig.log(attempt_id, LogStream.MERGED))).decode()
     assert seen.code == 0, (seen, said)
     return said
 
@@ -162,12 +162,12 @@ def test_the_kernels_settings_are_out_of_reach(tmp_path: Path) -> None:
 @only_root_can_become_another
 def test_root_has_few_powers_without_an_overlay_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need(Isolation.FULL)
-    shapes = site._list_shapes
+    shapes = site._iter_base_sites
 
     def without_overlays(*words: object) -> Iterator[object]:
         return (shape for shape in shapes(*words) if shape.isolation is not Isolation.FULL)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(site, "_list_shapes", without_overlays)
+    monkeypatch.setattr(site, "_iter_base_sites", without_overlays)
     settings = [Path("/proc/sys/vm/swappiness"), Path("/proc/sys/kernel/core_pattern")]
     before = [path.read_text() for path in settings]
 
@@ -223,16 +223,16 @@ def test_layers_have_a_name_nobody_can_guess(tmp_path: Path) -> None:
     for home in homes:
         home.mkdir()
     views = [SandboxLayers(home, EmbeddedOptions()) for home in homes]
-    bases = [Path(view.get_host_layers().folder).parent for view in views]
+    bases = [Path(view.prepare_host_layers().folder).parent for view in views]
     assert bases[0].name != bases[1].name
     for home, base in zip(homes, bases, strict=True):
         file = home / "layers-name"
         assert file.read_text() in base.name
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert stat.S_IMODE(base.stat().st_mode) == 0o700
-    assert Path(SandboxLayers(homes[0], EmbeddedOptions()).get_host_layers().folder).parent == bases[0]
+    assert Path(SandboxLayers(homes[0], EmbeddedOptions()).prepare_host_layers().folder).parent == bases[0]
     for view in views:
-        view.remove_outside_layers(())
+        view.delete_outside_layers(())
     assert not any(base.exists() for base in bases)
 
 
@@ -240,7 +240,7 @@ def test_layers_have_a_name_nobody_can_guess(tmp_path: Path) -> None:
 def test_nothing_is_left_outside_by_a_server_that_cleans_while_it_closes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clean = SandboxLayers.remove_unused_layers
+    clean = SandboxLayers.delete_unused_layers
 
     def clean_late(views: SandboxLayers, in_use: Collection[str]) -> None:
         time.sleep(0.5)
@@ -248,7 +248,7 @@ def test_nothing_is_left_outside_by_a_server_that_cleans_while_it_closes(
 
     async def scenario(rig: Rig) -> None:
         name = (tmp_path / "layers-name").read_text()
-        monkeypatch.setattr(SandboxLayers, "remove_unused_layers", clean_late)
+        monkeypatch.setattr(SandboxLayers, "delete_unused_layers", clean_late)
         rig.engine._cleaner.submit(rig.engine._cleaner.clean_shared_folders)
         await rig.engine.close()
         assert [path for place in ("/run", "/dev/shm") for path in Path(place).glob(f"*{name}")] == []
@@ -287,7 +287,7 @@ def test_a_name_taken_by_someone_else_is_given_up(tmp_path: Path) -> None:
 def test_servers_of_one_home_agree_on_a_name(tmp_path: Path) -> None:
     views = [SandboxLayers(tmp_path, EmbeddedOptions()) for _ in range(8)]
     with ThreadPoolExecutor(8) as threads:
-        (base,) = set(threads.map(lambda view: view._find_outside(tmp_path), views))
+        (base,) = set(threads.map(lambda view: view._prepare_outside_folder(tmp_path), views))
     assert base is not None
     assert sorted(path.name for path in tmp_path.iterdir()) == [base.name, "layers-name"]
 
@@ -295,7 +295,7 @@ def test_servers_of_one_home_agree_on_a_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("left", ["", "../../etc", "f" * 31])
 def test_what_is_no_name_is_replaced(tmp_path: Path, left: str) -> None:
     (tmp_path / "layers-name").write_text(left)
-    base = SandboxLayers(tmp_path, EmbeddedOptions())._find_outside(tmp_path)
+    base = SandboxLayers(tmp_path, EmbeddedOptions())._prepare_outside_folder(tmp_path)
     assert base is not None
     assert base.name == f"holdfast-layers-{(tmp_path / 'layers-name').read_text()}"
     assert base.parent == tmp_path
@@ -308,15 +308,15 @@ def test_layers_of_homes_that_are_gone_are_removed(tmp_path: Path) -> None:
     for name in ("gone", "here"):
         (tmp_path / name).mkdir()
         views[name] = SandboxLayers(tmp_path / name, EmbeddedOptions())
-    bases = {name: Path(view.get_host_layers().folder).parent for name, view in views.items()}
+    bases = {name: Path(view.prepare_host_layers().folder).parent for name, view in views.items()}
     (tmp_path / "gone" / "layers-name").unlink()
     (tmp_path / "gone").rmdir()
     (tmp_path / "here" / "layers-name").unlink()  # so it takes another name, and what it had is left over
     fresh = SandboxLayers(tmp_path / "here", EmbeddedOptions())
-    base = Path(fresh.get_host_layers().folder).parent
-    fresh.remove_unused_layers({str(bases["here"] / "x")})
+    base = Path(fresh.prepare_host_layers().folder).parent
+    fresh.delete_unused_layers({str(bases["here"] / "x")})
     assert (bases["gone"].exists(), bases["here"].exists(), base.exists()) == (False, True, True)
-    fresh.remove_unused_layers(())
+    fresh.delete_unused_layers(())
     assert (bases["here"].exists(), base.exists()) == (False, True)
-    fresh.remove_outside_layers(())
+    fresh.delete_outside_layers(())
     assert not base.exists()

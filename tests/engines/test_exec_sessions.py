@@ -94,7 +94,7 @@ def test_it_begins_where_the_command_works(tmp_path: Path) -> None:
 def test_it_counts_against_the_tasks_limits(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"up", "a", STAND)
-        note = folder_of(tmp_path, "a").read_start()
+        note = folder_of(tmp_path, "a").read_start_note()
         assert note is not None
         if not note.cgroups:
             pytest.skip("there are no control groups for us to use here")
@@ -344,7 +344,7 @@ def test_fifty_at_once(tmp_path: Path) -> None:
 
         async def talk(session: ExecSession, number: int) -> None:
             await session.write(b"hello ")
-            session.end_input()
+            session.close_stdin()
             assert await everything(session.read) == b"hello %d\n" % number
             assert await session.wait() == 0
             session.close()

@@ -17,8 +17,8 @@ import pytest
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.mount_table import Mount, MountTable
 from holdfast.engines.embedded.sandbox import host, private_files
-from holdfast.engines.embedded.sandbox.host import HostStamp, scan_host
-from holdfast.engines.embedded.sandbox.package_scan import PackageScan
+from holdfast.engines.embedded.sandbox.host import HostFingerprint, scan_host
+from holdfast.engines.embedded.sandbox.package_scan import PackageScanner
 from holdfast.engines.embedded.sandbox.private_files import PrivateFiles, find_private_files
 from holdfast.engines.embedded.sandbox.sandbox_layers import SandboxLayers
 
@@ -46,7 +46,7 @@ def mounted(tmp_path: Path) -> Iterator[Path]:
 def test_what_is_mounted_in_a_hidden_folder_is_hidden(mounted: Path) -> None:
     assert os.path.ismount(mounted)
     assert mounted.parent.stat().st_mode & 0o005 == 0
-    assert str(mounted) not in scan_host((), MountTable().read(), PrivateFiles()).mounts
+    assert str(mounted) not in scan_host((), MountTable().read_mounts(), PrivateFiles()).mounts
 
 
 @contextmanager
@@ -62,27 +62,27 @@ def memory_at(point: Path, options: str = "mode=0755") -> Iterator[None]:
 def test_mounts_that_come_and_go_in_a_hidden_folder_cause_no_new_search(
     mounted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stamp_of = host.read_host_stamp
+    stamp_of = host.read_host_fingerprint
 
-    def our_stamp(mounts: Iterable[Mount]) -> HostStamp:  # other tests and programs mount things too
+    def our_stamp(mounts: Iterable[Mount]) -> HostFingerprint:  # other tests and programs mount things too
         ours = [mount for mount in mounts if mount.point.startswith(f"{mounted.parent}/")]
         return replace(stamp_of(ours), changed=())
 
-    monkeypatch.setattr(host, "read_host_stamp", our_stamp)
+    monkeypatch.setattr(host, "read_host_fingerprint", our_stamp)
     views = SandboxLayers(tmp_path / "home", EmbeddedOptions())
-    views._packages = PackageScan()
+    views._packages = PackageScanner()
     (tmp_path / "home").mkdir(mode=0o700)
-    before = views.get_host_layers()
+    before = views.prepare_host_layers()
     with memory_at(mounted.parent / "another"):
-        assert views.get_host_layers() is before
-    assert views.get_host_layers() is before
+        assert views.prepare_host_layers() is before
+    assert views.prepare_host_layers() is before
     mounted.parent.chmod(0o755)
     views._scan_due = 0.0  # ten minutes later
-    public = views.get_host_layers()
+    public = views.prepare_host_layers()
     assert str(mounted.parent) not in {entry.path for entry in public.view.hidden}
     with memory_at(mounted.parent / "another"):
-        assert str(mounted.parent / "another") in {entry.path for entry in views.get_host_layers().view.hidden}
-    views.remove_outside_layers(())
+        assert str(mounted.parent / "another") in {entry.path for entry in views.prepare_host_layers().view.hidden}
+    views.delete_outside_layers(())
 
 
 def test_folders_of_packages_are_not_looked_at_for_mounts_elsewhere(
@@ -98,7 +98,7 @@ def test_folders_of_packages_are_not_looked_at_for_mounts_elsewhere(
     monkeypatch.setattr(host, "scan_packages", counted)
     monkeypatch.setattr(host, "_PACKAGE_FOLDERS", (str(tmp_path),))
     monkeypatch.setattr(host, "_SEARCHED_FOLDERS", ())
-    packages, saved = PackageScan(), tmp_path / "saved"
+    packages, saved = PackageScanner(), tmp_path / "saved"
     elsewhere = [Mount(7, 1, "/", "/var/lib/elsewhere", "tmpfs", ())]
     packages.find_private_files([], saved)
     packages.find_private_files(elsewhere, saved, only_mounts_changed=True)
@@ -115,9 +115,9 @@ def test_folders_of_packages_are_not_looked_at_for_mounts_elsewhere(
 def test_another_filesystem_at_the_same_place_is_noticed() -> None:
     """The kernel gives the id of a mount that is gone to the next one."""
     mount = Mount(7, 1, "/", "/var/lib/data", "overlay", ("lowerdir=/a",), "0:50")
-    stamp = host.read_host_stamp([mount])
+    stamp = host.read_host_fingerprint([mount])
     for other in (replace(mount, options=("lowerdir=/b",)), replace(mount, device="8:1"), replace(mount, root="/b")):
-        assert host.read_host_stamp([other]).mounts != stamp.mounts
+        assert host.read_host_fingerprint([other]).mounts != stamp.mounts
 
 
 def test_a_private_filesystem_in_a_remembered_folder_is_hidden(mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.core.attempt import ObservedState
 from holdfast.core.errors import UserError
-from holdfast.engines.base import Isolation, Stream
+from holdfast.engines.base import Isolation, LogStream
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from holdfast.engines.embedded.image import Image
 from holdfast.engines.embedded.images.image_store import ImageStore
@@ -217,9 +217,9 @@ def test_a_new_import_takes_the_name_over(tmp_path: Path) -> None:
     old = add(images, tmp_path / "file", tar(LOWER))
     new = add(images, tmp_path / "file", tar([folder("etc"), entry("etc/new", b"x")]))
     assert "etc/new" in names_in(new)
-    images.remove_unused_images([old.rootfs])  # a task still stands on it
+    images.remove_unused_folders([old.rootfs])  # a task still stands on it
     assert Path(old.rootfs).exists()
-    images.remove_unused_images([])
+    images.remove_unused_folders([])
     assert not Path(old.rootfs).exists()
     assert Path(new.rootfs).exists()
 
@@ -238,7 +238,7 @@ def test_a_task_runs_on_an_imported_image(tmp_path: Path) -> None:
         assert "team/tiny:1" in {image.name for image in await engine.list_images()}
         for name in ("a", "b"):
             seen = await rig.run(name, script, image="team/tiny:1")
-            log = (await read_all(rig.log(name, Stream.MERGED))).decode()
+            log = (await read_all(rig.log(name, LogStream.MERGED))).decode()
             assert seen.code == 0, log
             assert log.startswith("tiny image\nblue /home/jovyan /opt/bin:/bin\n/opt/app\nx\n")
             assert "errexit         on" in log  # pipefail, which this shell may not know, did not stop it
@@ -330,7 +330,7 @@ def test_an_older_image_without_a_shell_is_refused_before_it_runs(tmp_path: Path
         seen = await rig.engine.start(launch("a", "true", image="empty"))
         assert (seen.seen, seen.transient) == (ObservedState.REFUSED, False)
         assert "no shell" in seen.message
-        assert rig.engine.open_log("a", Stream.STDOUT) is None
+        assert rig.engine.open_log("a", LogStream.STDOUT) is None
 
     play(tmp_path / "home", scenario)
 

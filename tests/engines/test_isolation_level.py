@@ -14,8 +14,8 @@ from holdfast.engines.embedded.sandbox.isolation_level import (
     IsolationLevel,
     find_required_level,
     get_best_isolation,
-    raise_record,
-    read_record,
+    raise_recorded_level,
+    read_recorded_level,
 )
 from holdfast.engines.embedded.sandbox.trial import SandboxFailure
 
@@ -25,16 +25,16 @@ NONE = IsolationLevel()
 
 
 def test_a_record_only_rises(tmp_path: Path) -> None:
-    assert read_record(tmp_path) == NONE
+    assert read_recorded_level(tmp_path) == NONE
     for level, recorded in ((NONE, NONE), (READ_ONLY, READ_ONLY), (FULL, FULL), (READ_ONLY, FULL), (NONE, FULL)):
-        raise_record(tmp_path, level)
-        assert read_record(tmp_path) == recorded
+        raise_recorded_level(tmp_path, level)
+        assert read_recorded_level(tmp_path) == recorded
     assert [path.name for path in tmp_path.iterdir()] == ["isolation"]
 
 
 def test_a_damaged_record_counts_as_the_best_level(tmp_path: Path) -> None:
     (tmp_path / "isolation").symlink_to("fu")
-    assert read_record(tmp_path) == IsolationLevel(isolation=get_best_isolation(), seccomp=True)
+    assert read_recorded_level(tmp_path) == IsolationLevel(isolation=get_best_isolation(), seccomp=True)
 
 
 def test_a_record_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_record_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 def test_the_required_level(
     tmp_path: Path, setting: str, several: bool, recorded: IsolationLevel, required: IsolationLevel
 ) -> None:
-    raise_record(tmp_path, recorded)
+    raise_recorded_level(tmp_path, recorded)
     assert find_required_level(tmp_path, setting, several_users=several) == required
 
 
@@ -71,7 +71,7 @@ def test_a_full_disk_says_nothing_about_device_files(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "mknod", fail)
-    assert roots.supports_devices(tmp_path) is holds
+    assert roots.supports_device_files(tmp_path) is holds
 
 
 def test_what_a_level_lacks_is_named() -> None:
@@ -96,7 +96,7 @@ def test_what_the_kernel_refuses_is_final(number: int) -> None:
 
 def test_namespaces_used_up_and_forbidden_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "bwrap: Creating new namespace failed: nesting depth or /proc/sys/user/max_*_namespaces exceeded (ENOSPC)"
-    monkeypatch.setattr(trial, "_NAMESPACE_LIMITS", tmp_path)
+    monkeypatch.setattr(trial, "_NAMESPACE_LIMITS_FOLDER", tmp_path)
     (tmp_path / "max_user_namespaces").write_text("15000\n")
     assert SandboxFailure.from_output(text).temporary
     (tmp_path / "max_user_namespaces").write_text("0\n")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engines.embedded.cgroups import find_own_procs, remove_cgroup
+from holdfast.engines.embedded.cgroups import find_own_procs_file, remove_cgroup
 from holdfast.engines.embedded.lifecycle.join_warmup import JoinWarmup
 
 PROGRAM = """
@@ -39,7 +39,7 @@ warmup.close()
 
 
 def test_a_server_that_is_moved_stays_where_it_is() -> None:
-    own = find_own_procs()
+    own = find_own_procs_file()
     if own is None or os.geteuid() != 0:
         pytest.skip("needs root and control groups")
     group = Path(own).parent / f"holdfast-test-{os.getpid()}"

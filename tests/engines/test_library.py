@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.job import Mount
-from holdfast.engines.base import Isolation, Stream
+from holdfast.engines.base import Isolation, LogStream
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from tests.contracts.engine_contract import Rig, launch, read_all
 
@@ -31,7 +31,7 @@ def options(tmp_path: Path, **more: str) -> EmbeddedOptions:
 async def output(rig: Rig, script: str, name: str = "a", **more: object) -> str:
     await rig.engine.start(launch(name, script, **more))
     end = await rig.end_of(name)
-    assert end.code == 0, await read_all(rig.log(name, Stream.STDERR))
+    assert end.code == 0, await read_all(rig.log(name, LogStream.STDERR))
     return (await read_all(rig.log(name))).decode()
 
 

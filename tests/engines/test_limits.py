@@ -10,10 +10,10 @@ import pytest
 
 from holdfast.core.attempt import ObservedState
 from holdfast.core.job import GIB, MIB, Resources
-from holdfast.engines.base import Stream
+from holdfast.engines.base import LogStream
 from holdfast.engines.embedded import EmbeddedOptions, cgroups
 from holdfast.engines.embedded.lifecycle import killing
-from holdfast.engines.embedded.machine import find_memory, find_port_end
+from holdfast.engines.embedded.machine import choose_port_end, read_memory_size
 from tests.contracts.engine_contract import Rig, launch, read_all
 
 from .measured_programs import fills
@@ -86,7 +86,7 @@ def test_limits_are_set_and_groups_removed(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         needs_cgroups(rig)
         await rig.start_and_wait_for(b"up", "a", "echo up; sleep 600", resources=Resources(cpu=0.5, memory=64 * MIB))
-        note = folder_of(tmp_path, "a").read_start()
+        note = folder_of(tmp_path, "a").read_start_note()
         assert note is not None
         values = {}
         for group in note.cgroups:
@@ -114,7 +114,7 @@ def test_a_task_cannot_have_more_processes_than_allowed(tmp_path: Path) -> None:
         fork = "import os, time\nfor n in range(40):\n    print(n, flush=True)\n    os.fork() or time.sleep(600)"
         seen = await rig.run("a", f"exec python3 -c '{fork}'", resources=SMALL)
         assert seen.code == 1
-        assert b"Resource temporarily unavailable" in await read_all(rig.log("a", Stream.STDERR))
+        assert b"Resource temporarily unavailable" in await read_all(rig.log("a", LogStream.STDERR))
         assert len(await read_all(rig.log("a"))) < 40 * 3
 
     play(tmp_path, scenario, EmbeddedOptions(pids_max=20))
@@ -239,7 +239,7 @@ def test_no_control_groups_at_all(tmp_path: Path) -> None:
 )
 def test_reading_whether_memory_ran_out(tmp_path: Path, file: str, text: str, oom: bool) -> None:
     (tmp_path / file).write_text(text)
-    assert cgroups.was_out_of_memory([str(tmp_path)]) is oom
+    assert cgroups.has_oom_kill([str(tmp_path)]) is oom
 
 
 def test_memory_is_what_our_own_group_may_use(tmp_path: Path) -> None:
@@ -248,8 +248,8 @@ def test_memory_is_what_our_own_group_may_use(tmp_path: Path) -> None:
     unlimited, limited = tmp_path / "a", tmp_path / "b"
     unlimited.write_text("max\n")
     limited.write_text("500000\n")
-    assert find_memory(meminfo, (unlimited, tmp_path / "none")) == 1000 * 1024
-    assert find_memory(meminfo, (unlimited, limited)) == 500000
+    assert read_memory_size(meminfo, (unlimited, tmp_path / "none")) == 1000 * 1024
+    assert read_memory_size(meminfo, (unlimited, limited)) == 500000
 
 
 def test_the_node_tells_what_is_there_unless_told_otherwise(tmp_path: Path) -> None:
@@ -270,9 +270,9 @@ def test_the_node_tells_what_is_there_unless_told_otherwise(tmp_path: Path) -> N
 def test_ports_for_tasks_lie_below_those_of_outgoing_connections(tmp_path: Path, setting: str, end: int) -> None:
     file = tmp_path / "range"
     file.write_text(setting)
-    assert find_port_end(15000, file) == end
-    assert find_port_end(15000, tmp_path / "none") == 40000
-    assert find_port_end(40000, file) > 41000
+    assert choose_port_end(15000, file) == end
+    assert choose_port_end(15000, tmp_path / "none") == 40000
+    assert choose_port_end(40000, file) > 41000
 
 
 def test_more_text_than_can_lie_in_memory_for_a_task_is_refused(tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ def test_memory_that_children_share_counts_once_where_it_is_watched(
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"up", "a", fills(40 * MIB), resources=Resources(cpu=1.0, memory=80 * MIB))
         folder = folder_of(tmp_path, "a")
-        target = killing.KillTarget("", folder, folder.read_start(), 0)
+        target = killing.KillTarget("", folder, folder.read_start_note(), 0)
         assert killing.measure_memory(target, 80 * MIB) < 80 * MIB
         assert killing.measure_memory(target, 1 << 40) > 150 * MIB  # counted in full, for it does not matter
 

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from holdfast.core.attempt import ObservedState
 from holdfast.core.job import MIB, Mount
-from holdfast.engines.base import Stream
+from holdfast.engines.base import LogStream
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.lifecycle import logs, recorder
 from holdfast.engines.embedded.lifecycle.logs import MAX_LOG_READERS, FileLog, MergedLog
-from holdfast.engines.embedded.lifecycle.recorder import Recorder
+from holdfast.engines.embedded.lifecycle.recorder import LogRecorder
 from holdfast.engines.embedded.lifecycle.timeline import RECORD_FORMAT
 from holdfast.engines.embedded.task_folder import TaskFolder
 from holdfast.services.logs.reading import follow_source
@@ -37,17 +37,17 @@ class Shelf:
         path.mkdir(exist_ok=True)
         self.folder = TaskFolder(str(path))
         self.log_readers = asyncio.Semaphore(MAX_LOG_READERS)
-        self.live: Recorder | None = Recorder(self.folder, cap)
+        self.live: LogRecorder | None = LogRecorder(self.folder, cap)
         for name in ("stdout", "stderr"):
             Path(self.folder[name]).touch()
 
     def find_log_folder(self, attempt_id: str) -> TaskFolder:
         return self.folder
 
-    def get_recorder(self, attempt_id: str) -> Recorder | None:
+    def get_followed_recorder(self, attempt_id: str) -> LogRecorder | None:
         return self.live
 
-    def is_unsettled(self, attempt_id: str) -> bool:
+    def is_in_transition(self, attempt_id: str) -> bool:
         return False
 
     def write(self, name: str, data: bytes) -> None:
@@ -56,13 +56,13 @@ class Shelf:
 
     def finish(self) -> None:
         assert self.live is not None
-        self.live.finish()
+        self.live.finish_recording()
         self.live = None
 
     def merged(self) -> MergedLog:
         return MergedLog(self, "a")
 
-    def stream(self, stream: Stream) -> FileLog:
+    def stream(self, stream: LogStream) -> FileLog:
         return FileLog(self, "a", stream)
 
 
@@ -75,7 +75,7 @@ def test_what_was_written_first_comes_first(tmp_path: Path) -> None:
     assert shelf.live is not None
     for name, line in [("stdout", b"1\n"), ("stderr", b"2\n"), ("stderr", b"3\n"), ("stdout", b"4\n")]:
         shelf.write(name, line)
-        shelf.live.record()
+        shelf.live.record_sizes()
     assert read(shelf.merged()) == b"1\n2\n3\n4\n"
     assert read(shelf.merged(), 3, 4) == b"\n3\n4"
 
@@ -85,10 +85,10 @@ def test_lines_are_not_torn_apart(tmp_path: Path) -> None:
     assert shelf.live is not None
     shelf.write("stdout", b"whole\nhal")
     shelf.write("stderr", b"oth")
-    shelf.live.record()
+    shelf.live.record_sizes()
     assert shelf.live.has_partial_line
     shelf.write("stderr", b"er\n")
-    shelf.live.record()
+    shelf.live.record_sizes()
     shelf.write("stdout", b"f\n")
     assert read(shelf.merged()) == b"whole\nother\nhalf\n"
     assert not shelf.live.has_partial_line
@@ -105,7 +105,7 @@ def test_an_unfinished_line_is_shown_in_the_end(tmp_path: Path) -> None:
 def test_an_unfinished_line_is_shown_after_a_moment(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         await rig.engine.start(launch("a", "printf prompt; sleep 600"))
-        log = rig.log("a", Stream.MERGED)
+        log = rig.log("a", LogStream.MERGED)
         assert await log.wait_for_growth(0, TIMEOUT)
         assert await read_all(log) == b"prompt"
 
@@ -119,9 +119,9 @@ def held_until(seen: Callable[[], bool]) -> None:
         assert time.monotonic() < end
 
 
-@pytest.mark.parametrize("stream", list(Stream))
+@pytest.mark.parametrize("stream", list(LogStream))
 @pytest.mark.parametrize("isolation", ["auto", "off"])
-def test_a_log_is_not_complete_before_its_task_is_taken_up(tmp_path: Path, stream: Stream, isolation: str) -> None:
+def test_a_log_is_not_complete_before_its_task_is_taken_up(tmp_path: Path, stream: LogStream, isolation: str) -> None:
     async def scenario(rig: Rig) -> None:
         starting = asyncio.create_task(rig.engine.start(launch("a", "sleep 600")))
         await asyncio.sleep(0)
@@ -137,10 +137,10 @@ def test_a_log_is_not_complete_before_its_task_is_taken_up(tmp_path: Path, strea
     play(tmp_path, scenario, EmbeddedOptions(isolation=isolation))
 
 
-@pytest.mark.parametrize("stream", [Stream.STDOUT, Stream.MERGED])
+@pytest.mark.parametrize("stream", [LogStream.STDOUT, LogStream.MERGED])
 @pytest.mark.parametrize("isolation", ["auto", "off"])
 def test_a_task_that_ends_before_it_is_taken_up_is_followed_to_its_end(
-    tmp_path: Path, stream: Stream, isolation: str
+    tmp_path: Path, stream: LogStream, isolation: str
 ) -> None:
     async def scenario(rig: Rig) -> None:
         starting = asyncio.create_task(rig.engine.start(launch("a", "echo whole\nprintf unfinished")))
@@ -158,12 +158,12 @@ def test_a_task_that_ends_before_it_is_taken_up_is_followed_to_its_end(
 def test_without_a_sandbox_a_log_is_complete_when_the_last_process_is_killed(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         await rig.engine.start(launch("a", "setsid sh -c 'while :; do echo more; done' &\nexit 0"))
-        log = rig.log("a", Stream.STDOUT)
+        log = rig.log("a", LogStream.STDOUT)
         while not await log.is_complete():
-            await log.wait_for_growth(await log.size(), TIMEOUT)
-        size = await log.size()
+            await log.wait_for_growth(await log.get_size(), TIMEOUT)
+        size = await log.get_size()
         await rig.end_of("a")
-        assert await log.size() == size
+        assert await log.get_size() == size
 
     play(tmp_path, scenario, EmbeddedOptions(isolation="off"))
 
@@ -189,9 +189,9 @@ def test_merged_offsets_never_change_their_meaning(
     shelf.finish()
     merged = read(shelf.merged())
     assert merged.startswith(seen)
-    out, err = (read(shelf.stream(stream)) for stream in (Stream.STDOUT, Stream.STDERR))
+    out, err = (read(shelf.stream(stream)) for stream in (LogStream.STDOUT, LogStream.STDERR))
     assert sorted(merged) == sorted(out + err)
-    assert len(merged) == asyncio.run(shelf.merged().size())
+    assert len(merged) == asyncio.run(shelf.merged().get_size())
     assert read(shelf.merged(), start, count) == merged[start : start + count]
 
 
@@ -199,7 +199,7 @@ def test_the_end_a_dead_server_did_not_record_is_recorded_later(tmp_path: Path) 
     shelf = Shelf(tmp_path / "a")
     assert shelf.live is not None
     shelf.write("stdout", b"1\n")
-    shelf.live.record()
+    shelf.live.record_sizes()
     shelf.write("stderr", b"2\n")
     shelf.write("stdout", b"3\n")
     shelf.live = None  # the server is gone, and so is the task
@@ -212,11 +212,11 @@ def test_a_damaged_timeline_is_mended(tmp_path: Path, damage: bytes) -> None:
     shelf = Shelf(tmp_path / "a")
     assert shelf.live is not None
     shelf.write("stdout", b"1\n")
-    shelf.live.record()
+    shelf.live.record_sizes()
     with open(shelf.folder["timeline"], "ab") as file:
         file.write(damage)
     shelf.write("stdout", b"2\n")
-    shelf.live = Recorder(shelf.folder, 1 << 40)
+    shelf.live = LogRecorder(shelf.folder, 1 << 40)
     assert read(shelf.merged()) == b"1\n2\n"
     assert Path(shelf.folder["timeline"]).stat().st_size == 2 * RECORD_FORMAT.size
 
@@ -237,8 +237,8 @@ def test_offsets_by_time(tmp_path: Path) -> None:
         return asyncio.run(log.find_offset(start + timedelta(seconds=seconds)))
 
     assert [at(shelf.merged(), seconds) for seconds in (-5, 5, 15, 25, 99)] == [0, 2, 4, 6, 8]
-    assert [at(shelf.stream(Stream.STDOUT), seconds) for seconds in (-5, 5, 15, 25, 99)] == [0, 2, 4, 4, 6]
-    assert [at(shelf.stream(Stream.STDERR), seconds) for seconds in (-5, 15, 25)] == [0, 0, 2]
+    assert [at(shelf.stream(LogStream.STDOUT), seconds) for seconds in (-5, 5, 15, 25, 99)] == [0, 2, 4, 4, 6]
+    assert [at(shelf.stream(LogStream.STDERR), seconds) for seconds in (-5, 15, 25)] == [0, 0, 2]
 
 
 def test_the_cap_drops_the_oldest_and_gives_the_disk_back(tmp_path: Path) -> None:
@@ -249,9 +249,9 @@ def test_the_cap_drops_the_oldest_and_gives_the_disk_back(tmp_path: Path) -> Non
         shelf.write("stdout", line * 1024)
         if number == 50:
             shelf.write("stderr", b"once\n")
-        shelf.live.record()
-    out = shelf.stream(Stream.STDOUT)
-    size, first = asyncio.run(out.size()), asyncio.run(out.find_first_offset())
+        shelf.live.record_sizes()
+    out = shelf.stream(LogStream.STDOUT)
+    size, first = asyncio.run(out.get_size()), asyncio.run(out.find_first_offset())
     assert size == 100 * 1024 * 16
     assert size - 2 * 64 * 1024 < first <= size - 64 * 1024
     assert read(out, first, 16) == line
@@ -260,8 +260,8 @@ def test_the_cap_drops_the_oldest_and_gives_the_disk_back(tmp_path: Path) -> Non
     kept = asyncio.run(merged.find_first_offset())
     assert kept >= first
     assert set(read(merged, kept).splitlines()) == {line.strip()}
-    shelf.live = Recorder(shelf.folder, 64 * 1024)  # a restarted server knows it too
-    assert shelf.live.first == (first, 0)
+    shelf.live = LogRecorder(shelf.folder, 64 * 1024)  # a restarted server knows it too
+    assert shelf.live.first_offsets == (first, 0)
 
 
 def test_a_task_that_tampers_with_its_log_breaks_nothing(tmp_path: Path) -> None:
@@ -279,15 +279,15 @@ END
     async def scenario(rig: Rig) -> None:
         seen = await rig.run("a", script)
         assert (seen.seen, seen.code) == (ObservedState.EXITED, 0)
-        for stream in Stream:
+        for stream in LogStream:
             log = rig.log("a", stream)
-            size, first = await log.size(), await log.find_first_offset()
+            size, first = await log.get_size(), await log.find_first_offset()
             assert 0 <= first <= size
             await log.read(first, 1000)
             await log.read(max(first, size - 1000), 1000)
             await log.find_offset(datetime.now(UTC))
         assert b"four" in await read_all(rig.log("a"))
-        assert b"five\n" in await rig.log("a", Stream.STDERR).read((1 << 43), 100)
+        assert b"five\n" in await rig.log("a", LogStream.STDERR).read((1 << 43), 100)
 
     play(tmp_path, scenario, EmbeddedOptions(log_cap=16 * MIB))
 
@@ -299,7 +299,7 @@ def test_a_log_replaced_by_a_link_is_not_followed(tmp_path: Path) -> None:
     Path(shelf.folder["stdout"]).unlink()
     Path(shelf.folder["stdout"]).symlink_to(secret)
     shelf.finish()
-    assert read(shelf.stream(Stream.STDOUT)) == b""
+    assert read(shelf.stream(LogStream.STDOUT)) == b""
     assert b"secret" not in read(shelf.merged())
 
 
@@ -310,8 +310,8 @@ def test_a_five_gigabyte_log_costs_no_memory(tmp_path: Path) -> None:
     shelf.write("stdout", b"\nlast line\n")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     shelf.finish()
-    for log in (shelf.stream(Stream.STDOUT), shelf.merged()):
-        end = asyncio.run(log.size())
+    for log in (shelf.stream(LogStream.STDOUT), shelf.merged()):
+        end = asyncio.run(log.get_size())
         assert end == size + 11
         assert read(log, end - 10) == b"last line\n"
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50 * 1024
@@ -323,7 +323,7 @@ def test_no_byte_of_a_busy_log_is_lost(tmp_path: Path) -> None:
 
     async def scenario(rig: Rig) -> None:
         await rig.engine.start(launch("a", script))
-        log = rig.log("a", Stream.MERGED)
+        log = rig.log("a", LogStream.MERGED)
         got = b""
         while await log.wait_for_growth(len(got), TIMEOUT):
             got += await log.read(len(got), 1 << 16)
@@ -345,11 +345,11 @@ def test_a_follower_takes_up_again_after_a_restart(tmp_path: Path) -> None:
 
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"one", "a", script, mounts=(mount,))
-        assert await rig.log("a", Stream.STDERR).wait_for_growth(0, TIMEOUT)
-        before = await read_all(rig.log("a", Stream.MERGED))
+        assert await rig.log("a", LogStream.STDERR).wait_for_growth(0, TIMEOUT)
+        before = await read_all(rig.log("a", LogStream.MERGED))
         await rig.reopen()
         assert (await rig.look("a")).seen is ObservedState.RUNNING
-        log = rig.log("a", Stream.MERGED)
+        log = rig.log("a", LogStream.MERGED)
         (gate / "go").touch()
         await rig.end_of("a")
         after = await read_all(log)
@@ -360,9 +360,9 @@ def test_a_follower_takes_up_again_after_a_restart(tmp_path: Path) -> None:
     play(tmp_path / "home", scenario)
 
 
-@pytest.mark.parametrize("stream", list(Stream))
+@pytest.mark.parametrize("stream", list(LogStream))
 def test_a_log_that_is_put_away_while_it_is_read(
-    tmp_path: Path, stream: Stream, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, stream: LogStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, after = TaskFolder(str(tmp_path / "tasks")), TaskFolder(str(tmp_path / "logs"))
     Path(before.path).mkdir()
@@ -375,31 +375,31 @@ def test_a_log_that_is_put_away_while_it_is_read(
         def find_log_folder(self, attempt_id: str) -> TaskFolder | None:
             return before if before.exists() else after
 
-        def get_recorder(self, attempt_id: str) -> None:
+        def get_followed_recorder(self, attempt_id: str) -> None:
             return None
 
-        def is_unsettled(self, attempt_id: str) -> bool:
+        def is_in_transition(self, attempt_id: str) -> bool:
             return False
 
     def read_late(path: str, start: int, count: int) -> bytes:
         if before.exists():
             Path(before.path).rename(after.path)
-        return recorder.read_at(path, start, count)
+        return recorder.read_file_range(path, start, count)
 
-    monkeypatch.setattr(logs, "read_at", read_late)
-    log = MergedLog(Host(), "a") if stream is Stream.MERGED else FileLog(Host(), "a", stream)
-    expected = {Stream.STDOUT: b"hello\n", Stream.STDERR: b"alas\n", Stream.MERGED: b"hello\nalas\n"}[stream]
+    monkeypatch.setattr(logs, "read_file_range", read_late)
+    log = MergedLog(Host(), "a") if stream is LogStream.MERGED else FileLog(Host(), "a", stream)
+    expected = {LogStream.STDOUT: b"hello\n", LogStream.STDERR: b"alas\n", LogStream.MERGED: b"hello\nalas\n"}[stream]
     assert asyncio.run(log.read(0, 100)) == expected
-    assert asyncio.run(log.size()) == len(expected)
+    assert asyncio.run(log.get_size()) == len(expected)
 
 
-@pytest.mark.parametrize("stream", list(Stream))
-def test_few_logs_are_read_at_the_same_time(tmp_path: Path, stream: Stream) -> None:
+@pytest.mark.parametrize("stream", list(LogStream))
+def test_few_logs_are_read_at_the_same_time(tmp_path: Path, stream: LogStream) -> None:
     async def use() -> bytes:
         shelf = Shelf(tmp_path / "a")
         shelf.write("stdout", b"hello\n")
         shelf.write("stderr", b"alas\n")
-        log = MergedLog(shelf, "a") if stream is Stream.MERGED else FileLog(shelf, "a", stream)
+        log = MergedLog(shelf, "a") if stream is LogStream.MERGED else FileLog(shelf, "a", stream)
         for _ in range(MAX_LOG_READERS):
             await shelf.log_readers.acquire()
         with pytest.raises(TimeoutError):

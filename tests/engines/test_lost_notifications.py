@@ -19,7 +19,7 @@ async def lose_the_end(rig: Rig, home: Path) -> None:
     """A task ends, and the kernel's word of it never arrives."""
     await rig.start_and_wait_for(b"up", "a", "echo up\nsleep 600")
     assert isinstance(rig.engine, EmbeddedEngine)
-    task = rig.engine._open_watch.get("a")
+    task = rig.engine._task_watch.get("a")
     assert task is not None
     assert task.pidfd is not None
     asyncio.get_running_loop().remove_reader(task.pidfd)
@@ -31,7 +31,7 @@ async def lose_the_end(rig: Rig, home: Path) -> None:
 def test_a_lost_end_is_found_by_looking(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         await lose_the_end(rig, tmp_path)
-        assert rig.engine._open_watch.get("a") is not None  # type: ignore[attr-defined]
+        assert rig.engine._task_watch.get("a") is not None  # type: ignore[attr-defined]
         while (seen := await rig.look("a")).seen is ObservedState.RUNNING:
             await asyncio.sleep(0.01)
         assert (seen.seen, seen.code) == (ObservedState.EXITED, 137)
@@ -47,7 +47,7 @@ def test_an_end_that_could_not_be_read_is_found_by_looking(tmp_path: Path, monke
         with monkeypatch.context() as patch:
             patch.setattr(TaskObserver, "observe_end", broken)
             assert (await rig.engine.start(launch("a", "exit 5"))).seen is ObservedState.RUNNING
-            while rig.engine._open_watch.get("a") is not None:  # type: ignore[attr-defined]
+            while rig.engine._task_watch.get("a") is not None:  # type: ignore[attr-defined]
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.05)
         seen = await rig.look("a")

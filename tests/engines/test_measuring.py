@@ -23,15 +23,15 @@ from holdfast.engines.embedded.folder_content import StartNote
 from holdfast.engines.embedded.metrics import process_metrics as process_figures
 from holdfast.engines.embedded.metrics import sampling_rounds, traffic
 from holdfast.engines.embedded.metrics.cgroup_metrics import (
+    CgroupFiles,
     CgroupMetrics,
-    GroupFiles,
-    find_group_files,
-    read_cgroup,
+    find_cgroup_files,
+    read_cgroup_metrics,
     read_cgroup_pids,
 )
 from holdfast.engines.embedded.metrics.process_trees import ProcessTrees
 from holdfast.engines.embedded.metrics.sampling_rounds import MeasuredTask, MonotonicCounter
-from holdfast.engines.embedded.processes import COOKIE, list_descendants
+from holdfast.engines.embedded.processes import COOKIE_VARIABLE, list_descendants
 from tests.contracts.engine_contract import TIMEOUT, Rig, launch, read_all
 
 from .measured_programs import BURNS_AND_ENDS, burns, fills, talks, task, writes_and_reads
@@ -48,7 +48,7 @@ def off_by(found: float | None, known: float) -> float:
 
 async def read(rig: Rig, *names: str) -> list[Reading]:
     assert isinstance(rig.engine, SupportsMetrics)
-    found = await rig.engine.measure(names)
+    found = await rig.engine.measure_tasks(names)
     return [found[name] for name in names]
 
 
@@ -57,7 +57,7 @@ async def wait_for(rig: Rig, word: bytes, name: str) -> None:
     size = 0
     while word not in await read_all(log):
         assert await log.wait_for_growth(size, TIMEOUT), await read_all(log)
-        size = await log.size()
+        size = await log.get_size()
 
 
 @pytest.fixture(params=["groups", "watched", "plain", "plain, watched"])
@@ -364,7 +364,7 @@ def test_a_process_that_ran_away_is_known_also_after_others_were_looked_at() -> 
     def begin(**env: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(["sleep", "600"], env={**os.environ, **env})
 
-    one, other, away = begin(), begin(), begin(**{COOKIE: "cookie of one"})
+    one, other, away = begin(), begin(), begin(**{COOKIE_VARIABLE: "cookie of one"})
     try:
         note = StartNote(boot="", at=datetime.now(UTC), sandbox=False)
         first = MeasuredTask("one", note, one.pid, (), "cookie of one")
@@ -441,7 +441,7 @@ def test_a_rising_counter_goes_on_from_where_it_stood() -> None:
 
 def test_a_look_that_hangs_holds_up_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     came, back = threading.Event(), threading.Event()
-    read_disk = process_figures.read_disk
+    read_disk = process_figures.read_disk_counters
 
     def hang(pid: int) -> process_figures.DiskCounters:
         came.set()
@@ -453,14 +453,14 @@ def test_a_look_that_hangs_holds_up_nothing_else(tmp_path: Path, monkeypatch: py
             await rig.start_and_wait_for(b"up", name, "echo up; sleep 600")
         await read(rig, "a", "ends")
         assert isinstance(rig.engine, EmbeddedEngine)
-        sums = rig.engine._measuring._rounds._traffic
+        sums = rig.engine._task_metrics._rounds._traffic
         tells = sums.get_total("ends") is not None
-        monkeypatch.setattr(process_figures, "read_disk", hang)
-        look = asyncio.create_task(rig.engine.measure(["a"]))
+        monkeypatch.setattr(process_figures, "read_disk_counters", hang)
+        look = asyncio.create_task(rig.engine.measure_tasks(["a"]))
         await asyncio.to_thread(came.wait)
         look.cancel()
         for _ in range(20):  # more than there are threads
-            assert await rig.engine.measure(["a"]) == {}
+            assert await rig.engine.measure_tasks(["a"]) == {}
         await rig.engine.stop("ends", 0)
         assert (await rig.end_of("ends")).used is not None
         if tells:
@@ -484,11 +484,11 @@ def test_the_last_figures_of_a_task_are_read_beside_the_event_loop(
 ) -> None:
     readers = []
 
-    def note_reader(files: GroupFiles) -> CgroupMetrics:
+    def note_reader(files: CgroupFiles) -> CgroupMetrics:
         readers.append(threading.current_thread())
-        return read_cgroup(files)
+        return read_cgroup_metrics(files)
 
-    monkeypatch.setattr(sampling_rounds, "read_cgroup", note_reader)
+    monkeypatch.setattr(sampling_rounds, "read_cgroup_metrics", note_reader)
 
     async def scenario(rig: Rig) -> None:
         await rig.run("a", "true")
@@ -517,7 +517,7 @@ def test_beyond_what_is_looked_at_nothing_is_told(
     tmp_path: Path, options: EmbeddedOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And the rest is told all the same, whatever the processes are called."""
-    monkeypatch.setattr(sampling_rounds, "_MAX_PROCESSES", 10)
+    monkeypatch.setattr(sampling_rounds, "_MAX_TASK_PROCESSES", 10)
     monkeypatch.setattr(sampling_rounds, "_MAX_DESCRIPTORS", 200)
 
     async def scenario(rig: Rig) -> None:
@@ -539,7 +539,7 @@ def test_beyond_what_is_looked_at_nothing_is_told(
 
 
 def test_where_the_kernel_does_not_tell_of_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traffic, "_SOCK_DIAG", 31)  # no such part of the kernel
+    monkeypatch.setattr(traffic, "_NETLINK_SOCK_DIAG", 31)  # no such part of the kernel
 
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"up", "a", "echo up; sleep 600")
@@ -573,8 +573,8 @@ def test_files_of_version_2(tmp_path: Path) -> None:
         io__pressure="some avg10=0.00 avg60=0.00 avg300=0.00 total=1250000\nfull avg10=0.00 total=9\n",
     )
     (tmp_path / "a/memory.swap.current").write_text("4096\n")
-    files = find_group_files([folder])
-    assert read_cgroup(files) == CgroupMetrics(
+    files = find_cgroup_files([folder])
+    assert read_cgroup_metrics(files) == CgroupMetrics(
         cpu=2.5,
         throttled=0.75,
         memory=700000,
@@ -584,10 +584,10 @@ def test_files_of_version_2(tmp_path: Path) -> None:
         disk_wait=1.25,
     )
     assert read_cgroup_pids(files) == [17, 4]
-    assert files.number == Path(folder).stat().st_ino
+    assert files.cgroup_id == Path(folder).stat().st_ino
     (tmp_path / "a/memory.max").write_text("2000000\n")
     (tmp_path / "a/memory.peak").unlink()  # before Linux 5.19
-    figures = read_cgroup(find_group_files([folder]))
+    figures = read_cgroup_metrics(find_cgroup_files([folder]))
     assert (figures.memory_limit, figures.memory_peak) == (2000000, None)
 
 
@@ -608,19 +608,19 @@ def test_files_of_version_1(tmp_path: Path) -> None:
         ),
     ]
     expected = CgroupMetrics(cpu=2.5, throttled=0.75, memory=700000, memory_peak=1200000, swap=4096)
-    assert read_cgroup(find_group_files(folders)) == expected
-    assert find_group_files(folders).number == 0
+    assert read_cgroup_metrics(find_cgroup_files(folders)) == expected
+    assert find_cgroup_files(folders).cgroup_id == 0
     unified = write_files(
         tmp_path / "unified", cgroup__events="", cpu__stat="usage_usec 2600000\n", cgroup__procs="17\n"
     )
-    hybrid = find_group_files([*folders, unified])
-    assert (read_cgroup(hybrid).cpu, read_cgroup(hybrid).throttled) == (2.6, 0.75)
-    assert hybrid.number == Path(unified).stat().st_ino
+    hybrid = find_cgroup_files([*folders, unified])
+    assert (read_cgroup_metrics(hybrid).cpu, read_cgroup_metrics(hybrid).throttled) == (2.6, 0.75)
+    assert hybrid.cgroup_id == Path(unified).stat().st_ino
 
 
 def test_files_of_a_group_that_is_gone(tmp_path: Path) -> None:
     folder = write_files(tmp_path / "a", cgroup__events="", cpu__stat="usage_usec 1\n", memory__current="1\n")
-    files = find_group_files([folder, str(tmp_path / "never")])
+    files = find_cgroup_files([folder, str(tmp_path / "never")])
     shutil.rmtree(folder)
-    assert read_cgroup(files) == CgroupMetrics()
+    assert read_cgroup_metrics(files) == CgroupMetrics()
     assert read_cgroup_pids(files) == []

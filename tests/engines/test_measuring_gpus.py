@@ -24,7 +24,7 @@ from holdfast.engines.embedded.sandbox import gpus
 from holdfast.engines.embedded.metrics.gpu_metrics import GpuMetrics
 from tests.contracts.engine_contract import Rig, read_all, sweep
 
-gpus._CONTROL = Path("/dev/null")  # the driver's own device, without which nobody would ask it
+gpus._CONTROL_DEVICE = Path("/dev/null")  # the driver's own device, without which nobody would ask it
 mode = Path(os.environ["FAKE_NVML"])
 pids = Path(os.environ["FAKE_NVML"] + ".pids")
 
@@ -38,7 +38,7 @@ def whole(index, foreign_processes=None):
                     **known)
 
 async def machine():
-    asked = GpuMetrics(patience=60)
+    asked = GpuMetrics(timeout=60)
     pids.write_text("7\\n8\\n")
     assert await asked.read_states() == ((whole(0), {7, 8}), (whole(1), set()))
     mode.write_text("unsupported")
@@ -64,7 +64,7 @@ async def others(rig):
     assert await rig.engine.read_gpu_states() == {node.name: (whole(0, 0), whole(1, 0))}
 
 async def figures():
-    asked = GpuMetrics(patience=60)
+    asked = GpuMetrics(timeout=60)
     assert await asked.read_devices([0, 1]) == {0: fine(0), 1: fine(1)}
     assert await asked.read_devices([]) == {}
     mode.write_text("old")
@@ -77,7 +77,7 @@ async def figures():
     mode.write_text("fine")
     assert await asked.read_devices([0]) == {0: fine(0)}  # it came back
     mode.write_text("hang")
-    asked._patience = 0.3
+    asked._timeout = 0.3
     assert await asked.read_devices([0]) == {}
     assert await asked.read_devices([0]) == {}
     mode.write_text("fine")
@@ -97,14 +97,14 @@ async def task(home):
     await rig.reopen()  # which it was given is not forgotten
     names = ["opens", "shared", "without"]
     await rig.engine.observe(names)
-    rig.engine._measuring._gpus._patience = 60
+    rig.engine._task_metrics._gpus._timeout = 60
     found = await rig.engine.measure(names)
     assert found["opens"].gpus == (fine(1), fine(0)), found
     assert [found[name].gpu_opened for name in names] == [True, False, None], found
     assert found["without"].gpus == ()
     await others(rig)
     mode.write_text("hang")
-    rig.engine._measuring._gpus._patience = 0.3
+    rig.engine._task_metrics._gpus._timeout = 0.3
     found = await rig.engine.measure(names)
     assert found["opens"].gpus == ()
     assert found["opens"].processes > 0

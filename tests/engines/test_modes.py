@@ -17,10 +17,10 @@ import pytest
 from holdfast.core.attempt import ObservedState
 from holdfast.core.errors import EngineError
 from holdfast.core.job import MIB, Resources
-from holdfast.engines.base import Isolation, Stream
+from holdfast.engines.base import Isolation, LogStream
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.lifecycle.task_folders import TaskFolders
-from holdfast.engines.embedded.processes import find_by_cookie
+from holdfast.engines.embedded.processes import list_pids_by_cookie
 from tests.contracts.engine_contract import Rig, launch, read_all, sweep
 
 from .ordinary import ORDINARY, ROOT, as_ordinary_user, bombing, only_root_can_become_another
@@ -45,7 +45,7 @@ def test_what_an_ordinary_user_can_change(tmp_path: Path) -> None:
         assert any("does not run as root" in note for note in health.notes)
         seen = await rig.run("a", script)
         said = await read_all(rig.log("a"))
-        assert seen.code == 0, await read_all(rig.log("a", Stream.STDERR))
+        assert seen.code == 0, await read_all(rig.log("a", LogStream.STDERR))
         assert said.decode().split() == ["hidden", str(os.getuid()), "jovyan"]
 
     play(tmp_path / "home", scenario)
@@ -127,7 +127,7 @@ def test_without_a_sandbox_nothing_of_the_server_leaks_in(tmp_path: Path, monkey
 
 
 def cookie(home: Path, attempt_id: str) -> str:
-    return TaskFolders(home).get_machine_name(attempt_id)
+    return TaskFolders(home).get_machine_wide_name(attempt_id)
 
 
 DAEMON = "(setsid sh -c 'trap \"\" TERM HUP; echo up; exec sleep 600' &) &"
@@ -136,13 +136,13 @@ DAEMON = "(setsid sh -c 'trap \"\" TERM HUP; echo up; exec sleep 600' &) &"
 def test_without_a_sandbox_daemons_end_with_their_task(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"up", "a", f"{DAEMON} sleep 600")
-        assert find_by_cookie(cookie(tmp_path, "a"))
+        assert list_pids_by_cookie(cookie(tmp_path, "a"))
         await rig.engine.stop("a", 0.1)
         await rig.end_of("a")
-        assert not find_by_cookie(cookie(tmp_path, "a"))
+        assert not list_pids_by_cookie(cookie(tmp_path, "a"))
         await rig.start_and_wait_for(b"up", "b", f"{DAEMON} while [ ! -s ../stdout ]; do sleep 0.01; done; exit 4")
         assert (await rig.end_of("b")).code == 4
-        assert not find_by_cookie(cookie(tmp_path, "b"))
+        assert not list_pids_by_cookie(cookie(tmp_path, "b"))
 
     play(tmp_path, scenario, PLAIN)
 
@@ -156,7 +156,7 @@ def test_without_a_sandbox_what_outlived_its_runner_is_ended_with_the_rest(tmp_p
         os.kill(runner, signal.SIGKILL)
         await rig.open()
         await sweep(rig.engine, [])
-        assert not find_by_cookie(cookie(tmp_path, "a"))
+        assert not list_pids_by_cookie(cookie(tmp_path, "a"))
 
     play(tmp_path, scenario, PLAIN)
 
@@ -169,7 +169,7 @@ def test_without_a_sandbox_a_fork_bomb_can_be_stopped(tmp_path: Path) -> None:
         await rig.start_and_wait_for(b"up", "a", bomb, resources=Resources(cpu=0.2, memory=128 * MIB))
         await rig.engine.stop("a", 0.3)
         assert (await rig.end_of("a")).seen is ObservedState.EXITED
-        assert not find_by_cookie(cookie(tmp_path, "a"))
+        assert not list_pids_by_cookie(cookie(tmp_path, "a"))
 
     with bombing():
         play(tmp_path, scenario, EmbeddedOptions(isolation="off", pids_max=100))

@@ -11,8 +11,8 @@ from holdfast.core.attempt import ObservedState
 from holdfast.core.job import Mount
 from holdfast.engines.base import Isolation
 from holdfast.engines.embedded.lifecycle import mount_check
-from holdfast.engines.embedded.sandbox.mounts import BadMount, open_source, plan_mounts
-from holdfast.engines.embedded.sandbox.roots import follow_inside
+from holdfast.engines.embedded.sandbox.mounts import InvalidMount, make_mount_binds, open_mount_source
+from holdfast.engines.embedded.sandbox.roots import resolve_path_inside
 from tests.contracts.engine_contract import Rig, launch, read_all
 
 from .scenarios import need, play
@@ -80,7 +80,7 @@ def test_a_working_directory_cannot_be_made_outside(tmp_path: Path) -> None:
 def test_folders_that_do_not_answer_hold_up_no_other_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a file system of the network whose server is gone."""
     answer = threading.Event()
-    monkeypatch.setattr(mount_check, "try_source", lambda _: answer.wait())
+    monkeypatch.setattr(mount_check, "probe_mount_source", lambda _: answer.wait())
     monkeypatch.setattr(mount_check, "_MOUNT_TIMEOUT", 0.05)
     mounts = (Mount(source=str(tmp_path), target=str(tmp_path)),)
 
@@ -114,13 +114,13 @@ def test_folders_that_do_not_answer_hold_up_no_other_task(tmp_path: Path, monkey
 )
 def test_targets_that_are_refused(tmp_path: Path, target: str) -> None:
     (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(BadMount):
-        plan_mounts([Mount(source="/etc", target=target)], str(tmp_path))
+    with pytest.raises(InvalidMount):
+        make_mount_binds([Mount(source="/etc", target=target)], str(tmp_path))
 
 
 def test_a_target_within_another_mount_is_refused() -> None:
-    with pytest.raises(BadMount, match="inside another"):
-        plan_mounts([Mount(source="/a", target="/data"), Mount(source="/b", target="/data/sub/../x")], "/")
+    with pytest.raises(InvalidMount, match="inside another"):
+        make_mount_binds([Mount(source="/a", target="/data"), Mount(source="/b", target="/data/sub/../x")], "/")
 
 
 def test_links_of_the_image_stay_within_it(tmp_path: Path) -> None:
@@ -128,14 +128,14 @@ def test_links_of_the_image_stay_within_it(tmp_path: Path) -> None:
     (tmp_path / "var").mkdir()
     (tmp_path / "var/run").symlink_to("/run")
     (tmp_path / "out").symlink_to("/../../etc")
-    assert follow_inside(str(tmp_path), "/var/run/x/y") == "/run/x/y"
-    assert follow_inside(str(tmp_path), "/out/passwd") == "/etc/passwd"
+    assert resolve_path_inside(str(tmp_path), "/var/run/x/y") == "/run/x/y"
+    assert resolve_path_inside(str(tmp_path), "/out/passwd") == "/etc/passwd"
 
 
 def test_a_source_is_opened_only_where_it_says(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    with pytest.raises(BadMount, match="link"):
-        open_source(str(tmp_path / "link"))
-    with pytest.raises(BadMount, match="No such file"):
-        open_source(str(tmp_path / "gone"))
+    with pytest.raises(InvalidMount, match="link"):
+        open_mount_source(str(tmp_path / "link"))
+    with pytest.raises(InvalidMount, match="No such file"):
+        open_mount_source(str(tmp_path / "gone"))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engines.embedded.lifecycle.notes import make_notes_folder, read_notes
+from holdfast.engines.embedded.lifecycle.notes import create_notes_folder, read_notes
 from holdfast.engines.embedded.task_folder import TaskFolder
 
 WAITS = {
@@ -22,7 +22,7 @@ WAITS = {
 @pytest.fixture
 def folder(tmp_path: Path) -> TaskFolder:
     made = TaskFolder(str(tmp_path))
-    make_notes_folder(made)
+    create_notes_folder(made)
     return made
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from holdfast.engines.embedded.lifecycle.port_holders import (
     PortHolder,
-    describe_holder,
-    find_holder,
+    describe_port_holder,
+    find_port_holder,
     report_port_in_use,
 )
 
@@ -37,7 +37,7 @@ def test_a_process_that_listens_is_found(family: int, host: str, own: str, told:
         assert process.stdout is not None
         try:
             port = int(process.stdout.readline())
-            found = find_holder(port)
+            found = find_port_holder(port)
             assert found is not None
             assert (found.pid, found.job_id) == (process.pid, own)
             said = report_port_in_use(port, "job-a")
@@ -50,9 +50,9 @@ def test_a_process_that_listens_is_found(family: int, host: str, own: str, told:
 def test_a_port_where_nothing_listens_has_no_holder() -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
-        assert find_holder(bound.getsockname()[1]) is None
+        assert find_port_holder(bound.getsockname()[1]) is None
 
 
 def test_who_is_not_known_is_another_program() -> None:
-    assert describe_holder(None, "job-a") == "another program"
-    assert describe_holder(PortHolder(1, "init", ""), "job-a") == "another program"
+    assert describe_port_holder(None, "job-a") == "another program"
+    assert describe_port_holder(PortHolder(1, "init", ""), "job-a") == "another program"

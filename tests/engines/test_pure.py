@@ -19,15 +19,15 @@ from holdfast.core.attempt import ObservedState
 from holdfast.engines.embedded.folder_content import (
     Claim,
     StartNote,
-    observe_ended,
-    observe_not_alive,
-    observe_running,
+    build_dead_observation,
+    build_ended_observation,
+    build_running_observation,
     parse_claim,
-    parse_start,
+    parse_start_note,
 )
-from holdfast.engines.embedded.machine import find_node
+from holdfast.engines.embedded.machine import build_node
 from holdfast.engines.embedded.options import EmbeddedOptions
-from holdfast.engines.embedded.sandbox.gpus import Gpu, make_device_binds, make_gpu_variables, parse_libraries
+from holdfast.engines.embedded.sandbox.gpus import Gpu, make_device_binds, make_gpu_variables, parse_library_binds
 from holdfast.engines.embedded.sandbox.private_files import find_private_files
 from holdfast.engines.embedded.sandbox.render import (
     Bind,
@@ -37,16 +37,16 @@ from holdfast.engines.embedded.sandbox.render import (
     make_hostname,
     make_task_env,
     make_variable_name,
-    render_args,
+    render_bwrap_args,
     render_command,
 )
-from holdfast.engines.embedded.sandbox.roots import find_shell, resolve_inside
-from holdfast.engines.embedded.sandbox.seccomp import render_filter
+from holdfast.engines.embedded.sandbox.roots import find_path_inside, find_shell
+from holdfast.engines.embedded.sandbox.seccomp import build_seccomp_filter
 from holdfast.engines.embedded.task_folder import is_safe_id
 from holdfast.engines.embedded.threads import start_thread_pool
 from tests.contracts.engine_contract import launch
 
-NOTE = StartNote(boot="b1", at=datetime(2026, 1, 2, tzinfo=UTC), sandbox=True, cgroups=("/g",), stands_on=("/l",))
+NOTE = StartNote(boot="b1", at=datetime(2026, 1, 2, tzinfo=UTC), sandbox=True, cgroups=("/g",), lower_folders=("/l",))
 REPORT = b'{ "child-pid": 77, "pid-namespace": 4026532266 }\n'
 
 
@@ -55,17 +55,17 @@ REPORT = b'{ "child-pid": 77, "pid-namespace": 4026532266 }\n'
 
 def test_a_start_note_reads_back_as_written() -> None:
     for note in (NOTE, replace(NOTE, home="upper/home/jovyan", scratch=5)):
-        assert parse_start(note.render()) == note
+        assert parse_start_note(note.to_json()) == note
 
 
 def test_a_start_note_of_an_older_release_is_read() -> None:
     text = '[1,"b1",1767312000000,1,0,["/g"],["/l"],""]'
-    assert parse_start(text) == NOTE
+    assert parse_start_note(text) == NOTE
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "nonsense", '[1,"b",1e99,1,0,[],[],""]', "[1,2,3,4,5,6,7,8]"])
 def test_a_foreign_start_note_is_none(text: str) -> None:
-    assert parse_start(text) is None
+    assert parse_start_note(text) is None
 
 
 def test_a_whole_claim() -> None:
@@ -73,7 +73,7 @@ def test_a_whole_claim() -> None:
     assert claim == Claim(
         pid=12, started=3400, ready=True, init_pid=77, pid_namespace=4026532266, command_code=3, code=3, ended=40.25
     )
-    seen = observe_ended("a", NOTE, claim, oom=False, complaint="")
+    seen = build_ended_observation("a", NOTE, claim, oom=False, complaint="")
     assert (seen.seen, seen.code, seen.elapsed) == (ObservedState.EXITED, 3, 6.25)
     assert seen.finished_at is not None
     assert (seen.finished_at - NOTE.at).total_seconds() == 6.25
@@ -115,16 +115,19 @@ def test_a_claim_cut_anywhere_says_only_what_was_finished(cut: int) -> None:
     ],
 )
 def test_whose_fault_an_end_is(claim: bytes, oom: bool, seen: ObservedState, words: str, cause: str) -> None:
-    found = observe_ended("a", NOTE, parse_claim(b"run 1 2\n" + claim), oom=oom, complaint="bwrap: no\n")
+    found = build_ended_observation("a", NOTE, parse_claim(b"run 1 2\n" + claim), oom=oom, complaint="bwrap: no\n")
     assert (found.seen, found.cause) == (seen, cause)
     assert words in found.message
 
 
 def test_without_a_sandbox_the_runners_word_counts() -> None:
     plain = StartNote(boot="b1", at=NOTE.at, sandbox=False)
-    assert observe_ended("a", plain, parse_claim(b"run 1 2\nready\nend 9 9.0\n"), oom=False, complaint="").code == 9
     assert (
-        observe_ended("a", plain, parse_claim(b"run 1 2\nend 125 9.0\n"), oom=False, complaint="").seen
+        build_ended_observation("a", plain, parse_claim(b"run 1 2\nready\nend 9 9.0\n"), oom=False, complaint="").code
+        == 9
+    )
+    assert (
+        build_ended_observation("a", plain, parse_claim(b"run 1 2\nend 125 9.0\n"), oom=False, complaint="").seen
         is ObservedState.LOST
     )
 
@@ -142,13 +145,13 @@ def test_without_a_sandbox_the_runners_word_counts() -> None:
     ],
 )
 def test_what_a_free_claim_means(note: StartNote | None, claim: bytes, boot: str, seen: ObservedState) -> None:
-    assert observe_not_alive("a", note, parse_claim(claim), boot).seen is seen
+    assert build_dead_observation("a", note, parse_claim(claim), boot).seen is seen
 
 
 def test_elapsed_counts_by_the_boot_clock() -> None:
-    assert observe_running("a", NOTE, parse_claim(b"run 1 1000\n"), uptime=70.0).elapsed == 60.0
-    assert observe_running("a", NOTE, parse_claim(b"run 1 9000\n"), uptime=70.0).elapsed == 0.0
-    assert observe_running("a", NOTE, Claim(), uptime=70.0).elapsed is None
+    assert build_running_observation("a", NOTE, parse_claim(b"run 1 1000\n"), uptime=70.0).elapsed == 60.0
+    assert build_running_observation("a", NOTE, parse_claim(b"run 1 9000\n"), uptime=70.0).elapsed == 0.0
+    assert build_running_observation("a", NOTE, Claim(), uptime=70.0).elapsed is None
 
 
 @pytest.mark.parametrize("name", ["job-1.0.worker-0.0", "a", "_x", "A" * 200])
@@ -167,7 +170,7 @@ def test_arguments_hold_every_part() -> None:
     )
     guard = SandboxGuard(privileged=True, read_only=("/proc/sys",), empty_files=("/proc/keys",), seccomp=True)
     device = Bind(source="/dev/nvidia0", target="/dev/nvidia0", device=True)
-    text = " ".join(render_args(launch("a", "true", workdir="/w d"), root, guard, {"A": "b c"}, 1024, [device]))
+    text = " ".join(render_bwrap_args(launch("a", "true", workdir="/w d"), root, guard, {"A": "b c"}, 1024, [device]))
     for part in (
         "--overlay-src /low --overlay-src /mask --overlay /u /w /", "--bind /s /t", "--symlink usr/bin /bin",
         "--ro-bind /proc/sys /proc/sys", "--ro-bind /dev/null /proc/keys", "--size 1024 --tmpfs /dev/shm",
@@ -177,7 +180,7 @@ def test_arguments_hold_every_part() -> None:
         assert part in text
     assert "--unshare-user" not in text
     assert "--unshare-net" not in text
-    plain = render_args(launch("a", "true"), root, SandboxGuard(privileged=False), {}, 1024, [])
+    plain = render_bwrap_args(launch("a", "true"), root, SandboxGuard(privileged=False), {}, 1024, [])
     assert "--unshare-user" in plain
     assert "--cap-add" not in plain
 
@@ -265,7 +268,7 @@ def judge(program: bytes, arch: int, number: int, *args: int) -> int:
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_the_filter_refuses_what_it_should(machine: str) -> None:
-    program = render_filter(machine)
+    program = build_seccomp_filter(machine)
     assert program is not None
     arch, calls = ARCHES[machine], CALLS[machine]
 
@@ -297,8 +300,8 @@ def test_the_filter_refuses_what_it_should(machine: str) -> None:
 
 
 def test_there_is_a_filter_for_this_machine() -> None:
-    assert render_filter(platform.machine()) is not None
-    assert render_filter("pdp11") is None
+    assert build_seccomp_filter(platform.machine()) is not None
+    assert build_seccomp_filter("pdp11") is None
 
 
 # --- GPUs ---------------------------------------------------------------------------------------------------------
@@ -324,7 +327,7 @@ def test_driver_libraries_are_found_in_the_linkers_listing(tmp_path: Path) -> No
 \tlibnvidia-ml.so.1 (libc6,x86-64) => /no/such/file
 \tlibc.so.6 (libc6,x86-64) => /lib/libc.so.6
 """
-    binds = parse_libraries(listing)
+    binds = parse_library_binds(listing)
     assert [(bind.source, bind.target) for bind in binds] == [(str(library), "/usr/local/nvidia/lib64/libcuda.so.1")]
 
 
@@ -338,9 +341,9 @@ def test_links_are_resolved_within_the_image(tmp_path: Path) -> None:
     (tmp_path / "usr/bin/sh").symlink_to("/bin/busybox")
     (tmp_path / "usr/bin/bash").symlink_to("../../../../../../bin/nothing")
     (tmp_path / "loop").symlink_to("loop")
-    assert resolve_inside(str(tmp_path), "/bin/sh") == tmp_path / "usr/bin/busybox"
-    assert resolve_inside(str(tmp_path), "/loop") is None
-    assert resolve_inside(str(tmp_path), "/../../bin/sh") == tmp_path / "usr/bin/busybox"
+    assert find_path_inside(str(tmp_path), "/bin/sh") == tmp_path / "usr/bin/busybox"
+    assert find_path_inside(str(tmp_path), "/loop") is None
+    assert find_path_inside(str(tmp_path), "/../../bin/sh") == tmp_path / "usr/bin/busybox"
     assert find_shell(str(tmp_path)) == "/bin/sh"
 
 
@@ -371,8 +374,8 @@ def test_what_is_too_much_to_look_through_is_hidden(tmp_path: Path) -> None:
 
 
 def test_the_machines_address_is_the_one_given_or_found() -> None:
-    assert find_node(EmbeddedOptions(address="10.1.2.3"), []).address == "10.1.2.3"
-    found = find_node(EmbeddedOptions(), []).address
+    assert build_node(EmbeddedOptions(address="10.1.2.3"), []).address == "10.1.2.3"
+    found = build_node(EmbeddedOptions(), []).address
     assert str(ip_address(found)) == found
     assert not ip_address(found).is_unspecified
 

@@ -44,7 +44,7 @@ def test_the_files_of_an_ended_task(tmp_path: Path, options: EmbeddedOptions | N
 
 
 def test_it_goes_when_nobody_is_inside_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(revived_tasks, "_IDLE_TIMEOUT", 0.3)
+    monkeypatch.setattr(revived_tasks, "_SESSION_CHECK_INTERVAL", 0.3)
 
     async def scenario(rig: Rig) -> None:
         await rig.run("a", FAILS)
@@ -83,7 +83,7 @@ def test_it_ends_when_it_is_stopped_or_removed(tmp_path: Path, options: Embedded
 
     def groups_of(attempt_id: str) -> list[str]:
         groups, _ = find_cgroups()
-        name = f"{EmbeddedEngine(tmp_path)._places.get_machine_name(attempt_id)}~revived"
+        name = f"{EmbeddedEngine(tmp_path)._task_folders.get_machine_wide_name(attempt_id)}~revived"
         return [path for path in groups.list_folders(name) if Path(path).exists()] if groups else []
 
     play(tmp_path, scenario, options)

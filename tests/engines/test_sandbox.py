@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.core.attempt import ObservedState
 from holdfast.core.job import MIB, Mount, Resources
-from holdfast.engines.base import Isolation, Stream
+from holdfast.engines.base import Isolation, LogStream
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.processes import list_descendants, read_start_ticks
 from holdfast.engines.embedded.sandbox.render import CAPABILITIES
@@ -42,7 +42,7 @@ async def output(rig: Rig, script: str, **more: object) -> str:
     """What a script prints; it must succeed."""
     name = f"t{len(rig.told)}"
     seen = await rig.run(name, script, **more)
-    log = await read_all(rig.log(name, Stream.MERGED))
+    log = await read_all(rig.log(name, LogStream.MERGED))
     assert (seen.seen, seen.code) == (ObservedState.EXITED, 0), (seen, log)
     return log.decode()
 
@@ -263,7 +263,7 @@ def test_a_taken_port_is_a_passing_refusal(tmp_path: Path) -> None:
             seen = await rig.engine.start(launch("a", "true", ports={"http": (port,)}))
             assert (seen.seen, seen.transient, seen.cause) == (ObservedState.REFUSED, True, "port-in-use")
             assert str(port) in seen.message
-            assert rig.engine.open_log("a", Stream.STDOUT) is None
+            assert rig.engine.open_log("a", LogStream.STDOUT) is None
             server.close()
             assert (await rig.run("a", "true", ports={"http": (port,)})).code == 0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.engines.embedded.sandbox import host, package_scan, private_files, saved_scan
-from holdfast.engines.embedded.sandbox.package_scan import PackageScan
+from holdfast.engines.embedded.sandbox.package_scan import PackageScanner
 from holdfast.engines.embedded.sandbox.private_files import FolderListing, HiddenPath
 
 
@@ -45,7 +45,7 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def scan(home: Path) -> list[HiddenPath]:
     """As a server does that has just started."""
     file = home / saved_scan.SCAN_FILE
-    found = PackageScan().find_private_files((), file)
+    found = PackageScanner().find_private_files((), file)
     wait_for(file)
     return found.hidden
 
@@ -125,7 +125,7 @@ def test_a_mode_that_was_changed_in_place_is_found_soon(
     scan(tmp_path)
     (packages / "more" / "public").chmod(0o600)
     monkeypatch.setattr(package_scan, "_FULL_SCAN_DELAY", -1.0)
-    later = PackageScan()
+    later = PackageScanner()
     file = tmp_path / saved_scan.SCAN_FILE
     later.find_private_files((), file)
     later.wait_for_scan()

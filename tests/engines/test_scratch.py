@@ -13,11 +13,11 @@ from holdfast.core.attempt import ObservedState
 from holdfast.core.exits.exit import Cause
 from holdfast.core.job import MIB, Mount
 from holdfast.disk_space import DiskSpace
-from holdfast.engines.base import DiskUse, Isolation, Stream
+from holdfast.engines.base import Isolation, LogStream, TaskDiskUsage
 from holdfast.engines.embedded import EmbeddedOptions
-from holdfast.engines.embedded.folder_content import DiskExcess, ExcessKind, parse_excess, parse_start
+from holdfast.engines.embedded.folder_content import DiskExcess, ExcessKind, parse_excess, parse_start_note
 from holdfast.engines.embedded.lifecycle import disk_emergency
-from holdfast.engines.embedded.lifecycle.disk_usage import MeasureSchedule, measure_home, measure_task
+from holdfast.engines.embedded.lifecycle.disk_usage import MeasureSchedule, measure_home, measure_task_files
 from holdfast.engines.embedded.lifecycle.live_tasks import LiveTask
 from holdfast.engines.embedded.lifecycle.task_folders import TaskFolders
 from holdfast.engines.embedded.lifecycle.unlinked_files import measure_unlinked_files
@@ -27,7 +27,7 @@ from tests.contracts.engine_contract import Rig, collect
 
 from .scenarios import folder_of, need, play
 
-QUICK = EmbeddedOptions(scratch_every=0.01)
+QUICK = EmbeddedOptions(scratch_interval=0.01)
 FILL = "dd if=/dev/zero of=$HOME/big bs=1M count=3 status=none; "
 
 
@@ -46,7 +46,7 @@ def test_a_home_that_holds_too_much_ends_the_task_and_is_told(tmp_path: Path, is
         again = await rig.look("a")
         assert (again.cause, again.message) == (seen.cause, seen.message)
 
-    play(tmp_path, scenario, EmbeddedOptions(scratch_every=0.01, isolation=isolation))
+    play(tmp_path, scenario, EmbeddedOptions(scratch_interval=0.01, isolation=isolation))
 
 
 def test_one_that_ignores_the_request_is_killed(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_one_that_ignores_the_request_is_killed(tmp_path: Path) -> None:
         seen = await rig.run("a", script, scratch=MIB)
         assert (seen.code, seen.cause) == (137, Cause.SCRATCH_FULL)
 
-    play(tmp_path, scenario, EmbeddedOptions(scratch_every=0.01, scratch_grace=0.2))
+    play(tmp_path, scenario, EmbeddedOptions(scratch_interval=0.01, scratch_grace=0.2))
 
 
 def test_a_restarted_server_goes_on_watching(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_one_that_was_found_too_large_is_stopped_by_the_next_server(tmp_path: Pa
 
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"up", "a", "echo up; sleep 600", scratch=MIB)
-        folder_of(tmp_path, "a").mark_full(DiskExcess(ExcessKind.HOME, 5 * MIB, MIB))
+        folder_of(tmp_path, "a").write_disk_excess(DiskExcess(ExcessKind.HOME, 5 * MIB, MIB))
         await rig.reopen()
         await rig.look("a")
         seen = await rig.end_of("a")
@@ -100,7 +100,7 @@ def test_what_is_elsewhere_does_not_count(tmp_path: Path) -> None:
         )
         mounts = (Mount(source=str(shared), target="/data"),)
         await rig.start_and_wait_for(b"up", "a", f"{script}; echo up; sleep 600", scratch=MIB, mounts=mounts)
-        note = folder_of(tmp_path / "home", "a").read_start()
+        note = folder_of(tmp_path / "home", "a").read_start_note()
         assert note is not None
         assert measure_home(folder_of(tmp_path / "home", "a").path, note.home, 1 << 60) < MIB
         await rig.engine.stop("a", 0)
@@ -148,7 +148,7 @@ def test_files_below_more_folders_than_are_held_open_are_counted(tmp_path: Path)
     os.posix_fallocate(file, 0, 3 * MIB)
     os.close(file)
     os.close(fd)
-    use = measure_task(str(tmp_path), DiskUse())
+    use = measure_task_files(str(tmp_path), TaskDiskUsage())
     assert use.files == 5 * depth + 1
     assert use.bytes >= 3 * MIB
     assert not any(path.startswith(str(tmp_path)) for path in open_paths())
@@ -165,7 +165,7 @@ def open_paths() -> list[str]:
 
 
 def test_removed_files_that_are_open_count_once_if_they_are_on_this_disk(tmp_path: Path) -> None:
-    def measure() -> DiskUse:
+    def measure() -> TaskDiskUsage:
         return measure_unlinked_files([os.getpid()], str(tmp_path), time.monotonic() + 60)
 
     def open_file(name: str) -> int:
@@ -184,7 +184,7 @@ def test_removed_files_that_are_open_count_once_if_they_are_on_this_disk(tmp_pat
     for fd in (named, removed, memory, again):
         os.close(fd)
     assert measure() == before
-    assert measure_unlinked_files([os.getpid()], str(tmp_path / "gone"), time.monotonic() + 60) == DiskUse()
+    assert measure_unlinked_files([os.getpid()], str(tmp_path / "gone"), time.monotonic() + 60) == TaskDiskUsage()
 
 
 @pytest.mark.release_after(3)
@@ -200,7 +200,7 @@ def test_a_removed_file_that_a_task_holds_open_counts(tmp_path: Path, isolation:
         assert (seen.seen, seen.cause) == (ObservedState.EXITED, Cause.DISK_LIMIT)
         assert "the limit is 2 MiB" in seen.message
 
-    options = EmbeddedOptions(scratch_every=0.01, isolation=isolation, task_bytes=2 * MIB)
+    options = EmbeddedOptions(scratch_interval=0.01, isolation=isolation, task_bytes=2 * MIB)
     play(tmp_path, scenario, options)
 
 
@@ -212,7 +212,7 @@ def test_a_removed_file_is_seen_before_the_server_starts(tmp_path: Path) -> None
         assert uses["a"].bytes >= 3 * MIB
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(disk_emergency, "read_disk_space", lambda _: DiskSpace(free=0, total=60 * MIB))
-            found = disk_emergency._find_largest(TaskFolders(tmp_path))
+            found = disk_emergency._find_largest_task(TaskFolders(tmp_path))
         assert found is not None
         assert found[0] == "a"
         assert found[1].bytes >= 3 * MIB
@@ -256,7 +256,7 @@ def test_a_task_that_writes_more_than_it_may_is_stopped_and_told_which_limit(
         assert (seen.seen, seen.cause) == (ObservedState.EXITED, Cause.DISK_LIMIT)
         assert words in seen.message
 
-    play(tmp_path, scenario, EmbeddedOptions(scratch_every=0.01, isolation=isolation, **limits))  # type: ignore[arg-type]
+    play(tmp_path, scenario, EmbeddedOptions(scratch_interval=0.01, isolation=isolation, **limits))  # type: ignore[arg-type]
 
 
 def test_everything_it_writes_outside_of_its_home_counts_too_but_its_log(tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_everything_it_writes_outside_of_its_home_counts_too_but_its_log(tmp_pat
         assert seen.cause == Cause.DISK_LIMIT
         assert (await rig.run("b", log)).code == 0
 
-    play(tmp_path, scenario, EmbeddedOptions(scratch_every=0.01, task_bytes=2 * MIB))
+    play(tmp_path, scenario, EmbeddedOptions(scratch_interval=0.01, task_bytes=2 * MIB))
 
 
 def test_a_task_that_fills_the_servers_disk_is_told_so(tmp_path: Path) -> None:
@@ -301,16 +301,16 @@ def test_logs_are_cut_when_the_disk_is_full_also_after_a_kill(tmp_path: Path) ->
 
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"99999", "a", "seq -w 99999; sleep 600")
-        freed = await rig.engine.cut_logs(8192, 1)  # type: ignore[attr-defined]
+        freed = await rig.engine.trim_logs(8192, 1)  # type: ignore[attr-defined]
         assert freed >= 500_000
-        assert await rig.engine.cut_logs(8192, 1) == 0  # type: ignore[attr-defined]
+        assert await rig.engine.trim_logs(8192, 1) == 0  # type: ignore[attr-defined]
         folder = folder_of(tmp_path, "a")
         Path(folder["first"]).unlink()
         await rig.reopen()
         await rig.look("a")
-        log = rig.engine.open_log("a", Stream.STDOUT)
+        log = rig.engine.open_log("a", LogStream.STDOUT)
         assert log is not None
-        rig.engine.get_recorder("a")  # type: ignore[attr-defined]
+        rig.engine.get_followed_recorder("a")  # type: ignore[attr-defined]
         first = await log.find_first_offset()
         assert first == freed
         assert b"\0" not in await log.read(first, 1 << 20)
@@ -325,18 +325,18 @@ def test_a_tasks_files_are_counted_up_to_a_limit(tmp_path: Path) -> None:
     (tmp_path / "stdout").write_bytes(b"x" * 5 * MIB)
     for number in range(50):
         (tmp_path / "upper" / "deep" / f"{number}").write_bytes(b"x" * 8192)
-    use = measure_task(str(tmp_path), DiskUse())
+    use = measure_task_files(str(tmp_path), TaskDiskUsage())
     assert use.files == 52
     assert 50 * 8192 <= use.bytes < MIB
-    assert measure_task(str(tmp_path), DiskUse(files=10)).files == 11
-    assert measure_task(str(tmp_path), DiskUse(bytes=8192)).bytes < 5 * 8192
-    assert measure_task(str(tmp_path), DiskUse(), deadline=0.0) == DiskUse()
-    assert measure_task(str(tmp_path / "gone"), DiskUse()) == DiskUse()
+    assert measure_task_files(str(tmp_path), TaskDiskUsage(files=10)).files == 11
+    assert measure_task_files(str(tmp_path), TaskDiskUsage(bytes=8192)).bytes < 5 * 8192
+    assert measure_task_files(str(tmp_path), TaskDiskUsage(), deadline=0.0) == TaskDiskUsage()
+    assert measure_task_files(str(tmp_path / "gone"), TaskDiskUsage()) == TaskDiskUsage()
 
 
 @pytest.mark.parametrize("text", ["home 5 3", "bytes 5 3", "files 5 3", "server 5 3", "server-files 5 3"])
 def test_why_it_was_stopped_is_read_back(text: str) -> None:
-    assert parse_excess(text).render() == text
+    assert parse_excess(text).to_text() == text
 
 
 def test_what_older_releases_noted_is_understood() -> None:
@@ -349,5 +349,5 @@ def sandboxed(rig: Rig) -> bool:
 
 
 def _live(scratch: int) -> LiveTask:
-    note = parse_start(f'[1,"b",1700000000000,1,0,[],[],"","home",{scratch}]')
+    note = parse_start_note(f'[1,"b",1700000000000,1,0,[],[],"","home",{scratch}]')
     return LiveTask(attempt_id="a", folder=None, note=note, recorder=None, pid=1, pidfd=None, started_at=0.0)  # type: ignore[arg-type]

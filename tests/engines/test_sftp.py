@@ -61,7 +61,7 @@ async def by_sftp(rig: Rig, attempt_id: str, folder: Path, *commands: str) -> st
 async def _up(reader: asyncio.StreamReader, session: ExecSession) -> None:
     while block := await reader.read(1 << 18):
         await session.write(block)
-    session.end_input()
+    session.close_stdin()
 
 
 BRIDGE = """
@@ -111,7 +111,7 @@ def test_a_client_that_goes_away_ends_it(tmp_path: Path) -> None:
         session = await let_in(rig.engine).open_session("a", ExecCommand(kind=ExecKind.SFTP))
         await session.write(struct.pack(">IBI", 5, 1, 3))
         assert (await session.read())[4:9] == struct.pack(">BI", 2, 3)
-        session.end_input()
+        session.close_stdin()
         assert await everything(session.read) == b""
         assert await session.wait() == 0
         session.close()

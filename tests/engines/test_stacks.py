@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engines.base import ExecCommand, ExecKind, Isolation, ProcessInfo
+from holdfast.engines.base import ExecCommand, ExecKind, Isolation, TaskProcess
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from holdfast.engines.embedded.exec.session import EmbeddedSession
 from holdfast.engines.embedded.processes import read_start_ticks
@@ -43,7 +43,7 @@ WAYS = "cat environ maps; head -c 1 mem; ls root/; readlink -v fd/0"
 SYS_PTRACE = 1 << 19
 
 
-async def process_of(rig: Rig) -> ProcessInfo:
+async def process_of(rig: Rig) -> TaskProcess:
     (found,) = [info for info in await let_in(rig.engine).list_processes("a") if info.python]
     return found
 
@@ -129,7 +129,7 @@ def test_what_goes_in_has_no_files_of_the_machine_from_its_birth(tmp_path: Path)
     play(tmp_path, scenario)
 
 
-async def _at_work(rig: Rig) -> ProcessInfo:
+async def _at_work(rig: Rig) -> TaskProcess:
     while True:
         for info in await let_in(rig.engine).list_processes("a"):
             if info.command[0] == "py-spy":

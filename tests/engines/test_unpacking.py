@@ -163,7 +163,7 @@ def test_a_size_nobody_has_room_for_is_not_tried(tmp_path: Path, size: int) -> N
 
 
 def test_empty_files_need_room_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpacking, "_LOOK_INTERVAL", 40 * 4096)
+    monkeypatch.setattr(unpacking, "_SPACE_CHECK_SIZE", 40 * 4096)
     unpacker = Unpacker(str(tmp_path))
     unpacker.add_layer(io.BytesIO(tar([entry("a")])))
     found = os.statvfs(tmp_path)

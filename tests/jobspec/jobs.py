@@ -13,7 +13,7 @@ from holdfast.core.job import GIB, MIB, Completion, Hold, HoldScope, Job, JobFor
 from holdfast.core.notifications import SELECTABLE_EVENTS, Channel, NotifySpec
 from holdfast.jobspec.instance_types import override_resources
 from holdfast.jobspec.notify import merge_notify
-from holdfast.jobspec.rules import SHELL_OPTION
+from holdfast.jobspec.rules import SHELL_OPTION_KIND
 from holdfast.jobspec.templates import format_secret_reference
 
 # Words that YAML readers disagree about, and shapes that are hard to write down.
@@ -91,7 +91,7 @@ roles = st.builds(
     mounts=mounts,
     completion=st.builds(Completion, min_failed=counts, min_succeeded=counts),
     max_task_retries=st.integers(-2, 3),
-    shell_options=st.lists(st.sampled_from(SHELL_OPTION.schema["enum"]), max_size=3).map(tuple),
+    shell_options=st.lists(st.sampled_from(SHELL_OPTION_KIND.schema["enum"]), max_size=3).map(tuple),
     workdir=st.none() | paths,
 )
 

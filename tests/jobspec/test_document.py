@@ -8,11 +8,11 @@ import pytest
 
 from holdfast.core.errors import InvalidJob
 from holdfast.jobspec import parse_job
-from holdfast.jobspec.document import DocumentNode, read_document
+from holdfast.jobspec.document import DocumentNode, parse_document
 
 
 def value_of(text: str) -> Any:
-    return read_document(f"key: {text}").root.to_plain()["key"]
+    return parse_document(f"key: {text}").root.to_plain()["key"]
 
 
 @pytest.mark.parametrize(
@@ -36,13 +36,13 @@ def test_plain_words_follow_yaml_1_2(text: str, value: Any) -> None:
 
 
 def test_plain_words_keep_their_spelling() -> None:
-    nodes = read_document("a: 1.10\nb: '1.10'\nc: yes\n").root.value
+    nodes = parse_document("a: 1.10\nb: '1.10'\nc: yes\n").root.value
     assert isinstance(nodes, dict)
-    assert [node.written for node in nodes.values()] == ["1.10", None, "yes"]
+    assert [node.source_text for node in nodes.values()] == ["1.10", None, "yes"]
 
 
 def test_lines_are_those_of_the_keys() -> None:
-    root = read_document("# first\na:\n\n  b: 1\n  c:\n  - x\n  - |\n    text\nd: &d {e: 1}\nf: *d\n").root
+    root = parse_document("# first\na:\n\n  b: 1\n  c:\n  - x\n  - |\n    text\nd: &d {e: 1}\nf: *d\n").root
     assert _lines(root) == {"a": 2, "a.b": 4, "a.c": 5, "a.c.0": 6, "a.c.1": 7, "d": 9, "d.e": 9, "f": 10, "f.e": 9}
 
 
@@ -60,22 +60,22 @@ def _lines(node: DocumentNode, path: str = "") -> dict[str, int | None]:
 
 def test_merged_keys_give_way_to_written_ones() -> None:
     text = "a: &a {x: 1, y: 1}\nb: &b {x: 2, z: 2}\nc: {<<: [*a, *b], y: 3}\nd: {'<<': 4}\n"
-    plain = read_document(text).root.to_plain()
+    plain = parse_document(text).root.to_plain()
     assert plain["c"] == {"x": 1, "y": 3, "z": 2}
     assert plain["d"] == {"<<": 4}
 
 
 def test_flow_yaml_is_not_mistaken_for_json() -> None:
-    assert read_document("{name: a, list: [1, 2,],}").root.to_plain() == {"name": "a", "list": [1, 2]}
-    assert read_document('{"a": 1,}').root.to_plain() == {"a": 1}
+    assert parse_document("{name: a, list: [1, 2,],}").root.to_plain() == {"name": "a", "list": [1, 2]}
+    assert parse_document('{"a": 1,}').root.to_plain() == {"a": 1}
 
 
 def test_json_escapes() -> None:
-    assert read_document('{"a": "\\ud83d\\ude00\\/\\u00e9"}').root.to_plain() == {"a": "😀/é"}
+    assert parse_document('{"a": "\\ud83d\\ude00\\/\\u00e9"}').root.to_plain() == {"a": "😀/é"}
 
 
 def test_duplicates_are_all_found() -> None:
-    document = read_document("a: 1\nb: {c: 1, c: 2}\na: 2\nl:\n- x: 1\n  x: 1\n")
+    document = parse_document("a: 1\nb: {c: 1, c: 2}\na: 2\nl:\n- x: 1\n  x: 1\n")
     assert [(problem.field, problem.line) for problem in document.problems] == [("b.c", 2), ("a", 3), ("l[0].x", 6)]
 
 
@@ -83,9 +83,9 @@ def test_the_same_document_without_libyaml(monkeypatch: pytest.MonkeyPatch) -> N
     import yaml
 
     text = "a: &x [1, 'b', *y]\n".replace("*y", "c") + "b: *x\nc: |\n  text\nd: !!str 5\n"
-    quick = read_document(text)
+    quick = parse_document(text)
     monkeypatch.setattr("holdfast.jobspec.document._Loader", yaml.SafeLoader)
-    assert read_document(text) == quick
+    assert parse_document(text) == quick
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_the_same_document_without_libyaml(monkeypatch: pytest.MonkeyPatch) -> N
 )
 def test_what_is_wrong_with_json_has_a_line(text: str, line: int) -> None:
     with pytest.raises(InvalidJob) as caught:
-        read_document(text)
+        parse_document(text)
     assert [problem.line for problem in caught.value.problems] == [line]
 
 
@@ -114,7 +114,7 @@ def test_characters_spelled_in_pairs_do_not_hide_lines() -> None:
 
 def test_a_line_that_is_indented_too_far_is_told_of_its_indentation() -> None:
     with pytest.raises(InvalidJob) as caught:
-        read_document("name: a\n  command: b\n")
+        parse_document("name: a\n  command: b\n")
     (problem,) = caught.value.problems
     assert problem.line == 2
     assert "indentation" in (problem.hint or "")

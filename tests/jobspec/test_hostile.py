@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from holdfast.core.errors import InvalidJob
 from holdfast.core.job import JobFormat
 from holdfast.jobspec import parse_job, render_yaml
-from holdfast.jobspec.document import MAX_BYTES, read_document
+from holdfast.jobspec.document import MAX_FILE_SIZE, parse_document
 from holdfast.jobspec.render import dump_yaml
 from holdfast.jobspec.rules import MAX_JOB_CHARS
 from holdfast.jobspec.templates import RenderedText, TemplateFiller
@@ -115,7 +115,7 @@ def test_damaged_files(data: bytes) -> None:
     parse_or_refuse(data)
 
 
-TREES = [read_document(path.read_bytes()).root.to_plain() for path in golden_files(*JobFormat)]
+TREES = [parse_document(path.read_bytes()).root.to_plain() for path in golden_files(*JobFormat)]
 ODD = [
     None,
     [],
@@ -174,7 +174,7 @@ def test_every_file_as_every_dialect(path: Path, dialect: JobFormat) -> None:
 
 def test_ten_megabytes() -> None:
     assert "too large: 10,485,768 bytes" in refused(b"name: a\n" + b"#" * 10 * 1024 * 1024)
-    assert "too large" in refused("x" * (MAX_BYTES + 1))
+    assert "too large" in refused("x" * (MAX_FILE_SIZE + 1))
 
 
 def test_billion_laughs() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from holdfast.core.errors import InvalidJob
 from holdfast.core.job import MIB, Completion, Hold, Job, JobFormat, Mount, Resources, Role
 from holdfast.jobspec import Defaults, job_to_json, parse_job
-from holdfast.jobspec.openpai_render import render_openpai, render_openpai_yaml
+from holdfast.jobspec.openpai_render import build_openpai_config, render_openpai_yaml
 from tests.jobspec.jobs import jobs, json_values, scripts, texts, variables
 from tests.jobspec.openpai_files import good_trees
 from tests.longer import examples
@@ -34,7 +34,7 @@ def again(config: dict[str, Any]) -> Job:
 @unhurried
 @given(jobs())
 def test_any_job_of_ours_becomes_a_file_that_parses(job: Job) -> None:
-    config = render_openpai(replace(job, dialect=JobFormat.HOLDFAST))
+    config = build_openpai_config(replace(job, dialect=JobFormat.HOLDFAST))
     parsed = again(config)
     assert parsed.group == job.group
     assert parsed.gang == job.gang
@@ -54,9 +54,9 @@ def test_any_job_of_ours_becomes_a_file_that_parses(job: Job) -> None:
 def test_secrets_are_never_in_it(job: Job) -> None:
     secret = "tell-nobody-5c1f"
     job = replace(job, secrets={"password": {"deep": [secret]}}, dialect=JobFormat.PRIMEHUB)
-    text = json.dumps(render_openpai(job))
+    text = json.dumps(build_openpai_config(job))
     assert secret not in text
-    assert render_openpai(job)["secrets"] == "******"
+    assert build_openpai_config(job)["secrets"] == "******"
 
 
 V2 = {
@@ -80,18 +80,18 @@ V2 = {
 @pytest.mark.parametrize("indent", [None, 2])
 def test_a_v2_file_comes_back_as_written_in_every_layout(indent: int | None) -> None:
     job = parse_job(json.dumps(V2, indent=indent)).job
-    assert render_openpai(job) == {**V2, "secrets": "******"}
+    assert build_openpai_config(job) == {**V2, "secrets": "******"}
 
 
 def test_a_v2_file_without_secrets_has_no_mask() -> None:
     plain = {key: value for key, value in V2.items() if key != "secrets"}
-    assert render_openpai(parse_job(json.dumps(plain)).job) == plain
+    assert build_openpai_config(parse_job(json.dumps(plain)).job) == plain
 
 
 def test_a_registry_password_in_the_open_is_not_shown() -> None:
     auth = {"username": "u", "password": "tell-nobody-5c1f", "registryuri": "r.example"}
     written = {**V2, "prerequisites": [{"name": "i", "type": "dockerimage", "uri": "host", "auth": auth}]}
-    text = json.dumps(render_openpai(parse_job(json.dumps(written)).job))
+    text = json.dumps(build_openpai_config(parse_job(json.dumps(written)).job))
     assert "tell-nobody-5c1f" not in text
 
 
@@ -127,7 +127,7 @@ _v1_files = st.fixed_dictionaries(
 @given(_v1_files)
 def test_any_v1_file_becomes_a_v2_file_that_parses(written: dict[str, Any]) -> None:
     old = parse_job(json.dumps(written), dialect=JobFormat.OPENPAI_V1, defaults=Defaults(user="alice")).job
-    new = again(render_openpai(old))
+    new = again(build_openpai_config(old))
     assert new.hold == old.hold
     assert [role.resources for role in new.roles] == [role.resources for role in old.roles]
     assert [role.completion for role in new.roles] == [role.completion for role in old.roles]
@@ -166,7 +166,7 @@ V1 = {
 
 @pytest.fixture
 def converted() -> dict[str, Any]:
-    return render_openpai(parse_job(json.dumps(V1), defaults=Defaults(user="alice")).job)
+    return build_openpai_config(parse_job(json.dumps(V1), defaults=Defaults(user="alice")).job)
 
 
 def test_v1_head(converted: dict[str, Any]) -> None:
@@ -242,13 +242,13 @@ def test_v1_parses_again_to_the_same_work(converted: dict[str, Any]) -> None:
 
 def test_shell_options_are_said_in_the_script() -> None:
     role = Role(name="main", commands=("true",), shell_options=("xtrace", "errexit"), workdir="/some where")
-    lines = render_openpai(Job(name="n", roles=(role,)))["deployments"][0]["taskRoles"]["main"]["preCommands"]
+    lines = build_openpai_config(Job(name="n", roles=(role,)))["deployments"][0]["taskRoles"]["main"]["preCommands"]
     assert lines == ["set +o nounset", "set +o pipefail", "cd '/some where'", "set -o xtrace"]
 
 
 def test_names_that_come_out_alike_stay_apart() -> None:
     roles = tuple(Role(name=name, commands=("true",)) for name in ("a.b", "a~b", "1st", "a_b"))
-    config = render_openpai(Job(name="ä" * 300, roles=roles))
+    config = build_openpai_config(Job(name="ä" * 300, roles=roles))
     assert list(config["taskRoles"]) == ["a_b", "a_b_2", "_1st", "a_b_3"]
     assert config["name"] == "_" * 255
     assert len(again(config).roles) == 4
@@ -263,7 +263,7 @@ def test_what_is_lost_is_noted() -> None:
         completion=Completion(),
     )
     job = Job(name="n", roles=(role,), max_retries=-1, priority=7, hold=Hold(duration=timedelta(hours=1)))
-    config = render_openpai(job)
+    config = build_openpai_config(job)
     assert config["taskRoles"]["main"]["resourcePerInstance"] == {"cpu": 1, "memoryMB": 2, "gpu": 0}
     assert len(config["extras"]["conversionNotes"]) == 4
     assert config["jobRetryCount"] == 1_000_000
@@ -272,7 +272,7 @@ def test_what_is_lost_is_noted() -> None:
 def test_a_job_with_odd_leftovers_is_rendered_all_the_same() -> None:
     job = Job(name="n", roles=(Role(name="main", commands=("true",)),), dialect=JobFormat.OPENPAI_V2)
     for leftovers in ({}, {"openpai": None}, {"openpai": {"config": "text"}}, {"openpai": []}):
-        config = render_openpai(replace(job, extras=leftovers))
+        config = build_openpai_config(replace(job, extras=leftovers))
         assert config["taskRoles"]["main"]["commands"] == ["true"]
         assert job_to_json(again(config))["name"] == "n"
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.jobspec.quantities import parse_duration, parse_size, render_duration, render_size
+from holdfast.jobspec.quantities import format_duration, format_size, parse_duration, parse_size
 
 
 @pytest.mark.parametrize(
@@ -43,14 +43,14 @@ def test_not_sizes(text: str) -> None:
     ("seconds", "text"), [(0, "0s"), (90, "1m30s"), (86400, "1d"), (5400, "1h30m"), (0.25, "0.25s")]
 )
 def test_written_durations(seconds: float, text: str) -> None:
-    assert render_duration(timedelta(seconds=seconds)) == text
+    assert format_duration(timedelta(seconds=seconds)) == text
 
 
 @given(st.timedeltas(timedelta(0), timedelta(days=36500)))
 def test_every_duration_survives(duration: timedelta) -> None:
-    assert parse_duration(render_duration(duration)) == duration
+    assert parse_duration(format_duration(duration)) == duration
 
 
 @given(st.integers(0, 2**60) | st.integers(0, 2**20).map(lambda count: count * 1024**2))
 def test_every_size_survives(size: int) -> None:
-    assert parse_size(str(render_size(size))) == size
+    assert parse_size(str(format_size(size))) == size

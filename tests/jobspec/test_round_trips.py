@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from holdfast.core.codec import mask_values
 from holdfast.core.job import GIB, Job, JobFormat, Mount, Resources, Role
 from holdfast.jobspec import MASK, Defaults, job_from_json, job_to_json, parse_job, render_yaml
-from holdfast.jobspec.document import read_document
+from holdfast.jobspec.document import parse_document
 from holdfast.jobspec.render import dump_yaml
 from tests.longer import examples
 
@@ -54,7 +54,7 @@ def test_the_codec_loses_nothing(job: Job) -> None:
 @quick
 @given(json_values.map(lambda value: {"key": value}))
 def test_yaml_we_write_is_yaml_we_read(value: dict[str, object]) -> None:
-    assert read_document(dump_yaml(value)).root.to_plain() == value
+    assert parse_document(dump_yaml(value)).root.to_plain() == value
 
 
 @quick

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from holdfast.core.errors import InvalidJob
 from holdfast.core.job import Job, JobFormat
 from holdfast.jobspec import build_job_schema, detect_format, parse_job, render_yaml
-from holdfast.jobspec.document import read_document
+from holdfast.jobspec.document import parse_document
 from holdfast.jobspec.schema import main, render_schema
 from tests.longer import examples
 
@@ -59,7 +59,7 @@ def test_nobody_can_change_the_schema_of_others() -> None:
 
 @pytest.mark.parametrize("path", [*golden_files("holdfast"), *EXAMPLES], ids=name_of)
 def test_valid_files_are_valid(path: Path) -> None:
-    tree = read_document(path.read_bytes()).root.to_plain()
+    tree = parse_document(path.read_bytes()).root.to_plain()
     if detect_format(tree) is JobFormat.HOLDFAST:  # some examples show the other dialects
         VALIDATOR.validate(tree)
 
@@ -70,13 +70,13 @@ def test_invalid_files_are_invalid(path: Path) -> None:
         with pytest.raises(InvalidJob):
             parse_job(path.read_bytes())
     else:
-        assert not VALIDATOR.is_valid(read_document(path.read_bytes()).root.to_plain())
+        assert not VALIDATOR.is_valid(parse_document(path.read_bytes()).root.to_plain())
 
 
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(jobs())
 def test_everything_we_write_is_valid(job: Job) -> None:
-    VALIDATOR.validate(read_document(render_yaml(job)).root.to_plain())
+    VALIDATOR.validate(parse_document(render_yaml(job)).root.to_plain())
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=name_of)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.core.job import MIB, Job, JobFormat, Mount, Resources
-from holdfast.engines.base import Launch
+from holdfast.engines.base import LaunchSpec
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.jobspec import Defaults, parse_job
-from holdfast.launching import ArtifactLimits, PrimeHubContext, PrimeHubPlatform
+from holdfast.launching import ArtifactLimits, PrimeHubContext, PrimeHubSettings
 
 from .scene import Ran, launch_of, placed, run
 
@@ -61,13 +61,13 @@ class Place:
         self.others[path] = str(folder)
         return folder
 
-    def launch(self, command: str | Job, *, platform: PrimeHubPlatform | None = None, **more: Any) -> Launch:
+    def launch(self, command: str | Job, *, platform: PrimeHubSettings | None = None, **more: Any) -> LaunchSpec:
         job = primehub_job(command) if isinstance(command, str) else command
         role = replace(job.roles[0], mounts=tuple(self.mounts))
         volume = str(self.volume) if more.pop("volume", True) else ""
         around = {"isolated": more.pop("isolated", True), "variables": more.pop("variables", {})}
         given = PrimeHubContext(
-            platform=platform or PrimeHubPlatform(timezone="Asia/Taipei", artifacts=ARTIFACTS),
+            platform=platform or PrimeHubSettings(timezone="Asia/Taipei", artifacts=ARTIFACTS),
             other_volumes=self.others,
             **more,
         )

@@ -12,10 +12,10 @@ from typing import Any
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.job import MIB, Job, JobFormat
 from holdfast.core.states import TaskState
-from holdfast.engines.base import Launch, Stream
+from holdfast.engines.base import LaunchSpec, LogStream
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.jobspec import parse_job
-from holdfast.launching import LaunchContext, Launcher
+from holdfast.launching import AttemptLaunchBuilder, LaunchContext
 from tests.contracts.engine_contract import Rig, read_all
 from tests.engines.scenarios import play
 
@@ -75,10 +75,10 @@ def placed(job: Job, *, unplaced: int = 0, id: str = "j1", ports_from: int = 20_
     return JobSnapshot(id=id, job=job, user="alice", submitted_at=AT, tasks=tuple(tasks))
 
 
-def launch_of(job: Job | JobSnapshot, number: int = 0, **surroundings: Any) -> Launch:
+def launch_of(job: Job | JobSnapshot, number: int = 0, **surroundings: Any) -> LaunchSpec:
     snapshot = placed(job) if isinstance(job, Job) else job
     given = LaunchContext(**{"addresses": ADDRESSES, **surroundings})
-    return Launcher(snapshot).build_launch(snapshot.tasks[number], given)
+    return AttemptLaunchBuilder(snapshot).build_launch(snapshot.tasks[number], given)
 
 
 class Ran:
@@ -92,8 +92,8 @@ class Ran:
         return self.raw.decode()
 
 
-def run(home: Path, job: Job | Launch, options: EmbeddedOptions | None = None, **surroundings: Any) -> Ran:
-    launch = job if isinstance(job, Launch) else launch_of(job, **surroundings)
+def run(home: Path, job: Job | LaunchSpec, options: EmbeddedOptions | None = None, **surroundings: Any) -> Ran:
+    launch = job if isinstance(job, LaunchSpec) else launch_of(job, **surroundings)
     # Ports are made up here, and a machine may use them.
     launch = replace(launch, ports={}, resources=replace(launch.resources, memory=512 * MIB))
     found: list[Ran] = []
@@ -102,7 +102,9 @@ def run(home: Path, job: Job | Launch, options: EmbeddedOptions | None = None, *
         seen = await rig.engine.start(launch)
         end = await rig.end_of(launch.attempt_id)
         assert end.code is not None, (seen, end)
-        streams = [await read_all(rig.log(launch.attempt_id, stream)) for stream in (Stream.STDOUT, Stream.STDERR)]
+        streams = [
+            await read_all(rig.log(launch.attempt_id, stream)) for stream in (LogStream.STDOUT, LogStream.STDERR)
+        ]
         found.append(Ran(end.code, *streams))
 
     play(home, scenario, options)

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.core.identity import build_container_uid
 from holdfast.core.job import Mount
-from holdfast.engines.base import Isolation, Stream
+from holdfast.engines.base import Isolation, LogStream
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.images.image_store import ImageStore
 from tests.contracts.engine_contract import Rig, read_all
@@ -185,10 +185,10 @@ def test_a_stop_reaches_the_commands_and_their_traps_have_time(tmp_path: Path, o
         await rig.engine.start(launch)
         log = rig.log(launch.attempt_id)
         while b"up" not in await read_all(log):
-            await log.wait_for_growth(await log.size(), 1.0)
+            await log.wait_for_growth(await log.get_size(), 1.0)
         await rig.engine.stop(launch.attempt_id, 50.0)
         end = await rig.end_of(launch.attempt_id)
-        err = await read_all(rig.log(launch.attempt_id, Stream.STDERR))
+        err = await read_all(rig.log(launch.attempt_id, LogStream.STDERR))
         found.append(Ran(end.code, await read_all(log), err))
 
     play(tmp_path, scenario, options)
@@ -201,7 +201,7 @@ def test_a_stop_ends_commands_without_traps_at_once(tmp_path: Path) -> None:
         await rig.engine.start(launch)
         log = rig.log(launch.attempt_id)
         while b"up" not in await read_all(log):
-            await log.wait_for_growth(await log.size(), 1.0)
+            await log.wait_for_growth(await log.get_size(), 1.0)
         await rig.engine.stop(launch.attempt_id, 500.0)
         end = await asyncio.wait_for(rig.end_of(launch.attempt_id), 40)
         assert end.code == 143

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.core.job import Job, JobFormat, Mount, Role
 from holdfast.core.records import Mlflow
-from holdfast.launching import LaunchContext, Launcher, make_dataset_variables, make_mlflow_variables
+from holdfast.launching import AttemptLaunchBuilder, LaunchContext, make_dataset_variables, make_mlflow_variables
 
 from .scene import launch_of, placed, v2_job
 
@@ -54,7 +54,7 @@ VOLUME = Mount(source="/shared/Team_A", target="/project/team-a", read_only=Fals
 def launch_mounts(job: Job, *mounts: Mount, **surroundings: object) -> tuple[Mount, ...]:
     snapshot = placed(replace(job, roles=tuple(replace(role, mounts=mounts) for role in job.roles)))
     given = LaunchContext(**{"volume": VOLUME.source, **surroundings})  # type: ignore[arg-type]
-    return Launcher(snapshot).build_launch(snapshot.tasks[0], given).mounts
+    return AttemptLaunchBuilder(snapshot).build_launch(snapshot.tasks[0], given).mounts
 
 
 def test_our_own_jobs_get_their_groups_volume() -> None:
@@ -94,7 +94,7 @@ def test_without_a_sandbox_a_variable_leads_to_the_groups_files() -> None:
 
 def test_a_launch_without_surroundings_is_the_plain_one() -> None:
     snapshot = placed(OWN)
-    launch = Launcher(snapshot).build_launch(snapshot.tasks[0], LaunchContext())
+    launch = AttemptLaunchBuilder(snapshot).build_launch(snapshot.tasks[0], LaunchContext())
     assert (launch.entry, launch.mounts, launch.scratch, launch.workdir) == ("", (), None, None)
     assert "HOLDFAST_FILES" not in launch.env
 
@@ -103,12 +103,12 @@ def test_variables_do_not_take_the_place_of_the_jobs_own() -> None:
     role = replace(OWN.roles[0], env={"DB_USER": "mine"})
     snapshot = placed(replace(OWN, roles=(role,)))
     given = LaunchContext(variables={"DB_USER": "given", "DB_PASS": "x", "HOLDFAST_USER": "mallory"})
-    env = Launcher(snapshot).build_launch(snapshot.tasks[0], given).env
+    env = AttemptLaunchBuilder(snapshot).build_launch(snapshot.tasks[0], given).env
     assert (env["DB_USER"], env["DB_PASS"], env["HOLDFAST_USER"]) == ("mine", "x", "alice")
 
 
 def test_the_engine_is_given_what_an_alias_stands_for() -> None:
     role = replace(OWN.roles[0], image="pytorch", image_url="registry/pytorch:2")
     snapshot = placed(replace(OWN, roles=(role,), dialect=JobFormat.PRIMEHUB))
-    launch = Launcher(snapshot).build_launch(snapshot.tasks[0], LaunchContext())
+    launch = AttemptLaunchBuilder(snapshot).build_launch(snapshot.tasks[0], LaunchContext())
     assert (launch.image, launch.env["IMAGE_NAME"]) == ("registry/pytorch:2", "pytorch")

@@ -15,20 +15,20 @@ from typing import Any
 import pytest
 
 from holdfast.core.job import Job, JobFormat, Mount
-from holdfast.engines.base import Isolation, Launch
+from holdfast.engines.base import Isolation, LaunchSpec
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.jobspec import parse_job
 from holdfast.launching import GatewayAddress
-from holdfast.launching.intra_job_ssh import MAX_WRITTEN
-from holdfast.launching.keys import make_job_pair
+from holdfast.launching.intra_job_ssh import MAX_WRITTEN_HOSTS
+from holdfast.launching.keys import make_job_key_pair
 from tests.engines.scenarios import need
 
 from .scene import launch_of, placed, run, v1_job, v2_job, with_plugins
 from .test_ssh import SEED, run_together, ssh
 
-KEY = make_job_pair(bytes(32)).public.rpartition(" ")[0]
+KEY = make_job_key_pair(bytes(32)).public.rpartition(" ")[0]
 GATEWAY = GatewayAddress(host="127.0.0.1", port=2222, host_key=KEY)
-SHUT = GatewayAddress(trouble="The SSH gateway is disabled on this server.")
+SHUT = GatewayAddress(unavailable_reason="The SSH gateway is disabled on this server.")
 HOME = pwd.getpwuid(0).pw_dir
 
 needs_client = pytest.mark.skipif(not shutil.which("ssh"), reason="openssh-client is not installed")
@@ -39,8 +39,8 @@ def job_of(command: str, instances: int = 2, **more: Any) -> Job:
     return parse_job(json.dumps({"name": "job", "roles": roles, **more}), dialect=JobFormat.HOLDFAST).job
 
 
-def launch(job: Job, gateway: GatewayAddress | None = GATEWAY, **surroundings: Any) -> Launch:
-    seed = SEED if gateway and not gateway.trouble else None
+def launch(job: Job, gateway: GatewayAddress | None = GATEWAY, **surroundings: Any) -> LaunchSpec:
+    seed = SEED if gateway and not gateway.unavailable_reason else None
     return launch_of(placed(job), gateway=gateway, job_seed=seed, **surroundings)
 
 
@@ -191,8 +191,8 @@ def test_a_home_that_is_mounted_keeps_what_it_has(tmp_path: Path, old: bool) -> 
 # -- OpenPAI's jobs, without its plugin
 
 
-def openpai(job: Job, number: int = 0, gateway: GatewayAddress = GATEWAY) -> Launch:
-    return launch_of(placed(job), number, gateway=gateway, job_seed=None if gateway.trouble else SEED)
+def openpai(job: Job, number: int = 0, gateway: GatewayAddress = GATEWAY) -> LaunchSpec:
+    return launch_of(placed(job), number, gateway=gateway, job_seed=None if gateway.unavailable_reason else SEED)
 
 
 OWN_NAME = "$PAI_CURRENT_TASK_ROLE_NAME-$PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX"
@@ -273,8 +273,8 @@ def test_names_that_are_written_out_are_those_of_the_loop(tmp_path: Path) -> Non
     assert "hosts()" not in found.entry
     assert run(tmp_path / "openpai", found).out == own.out
     assert own.out.count("Host ") == 125
-    many = openpai(v2_job(["true"], role={"instances": MAX_WRITTEN + 1}))
-    assert ("hosts()" in many.entry, f"Host worker-{MAX_WRITTEN}" in many.entry) == (True, False)
+    many = openpai(v2_job(["true"], role={"instances": MAX_WRITTEN_HOSTS + 1}))
+    assert ("hosts()" in many.entry, f"Host worker-{MAX_WRITTEN_HOSTS}" in many.entry) == (True, False)
 
 
 # -- OpenPAI's plugin

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.engines.base import Isolation
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
-from holdfast.launching import wants_job_key
+from holdfast.launching import needs_job_key
 from tests.contracts.engine_contract import Rig, read_all
 from tests.engines.archives import config, docker_archive, entry, folder, shell_entries, tar
 from tests.engines.scenarios import need, play
@@ -56,7 +56,7 @@ def test_a_repository_without_a_folder_stays_where_it_is_cloned(tmp_path: Path) 
 def test_what_is_true_may_stand_in_quotes(written: Any, wanted: bool) -> None:
     calls = [{"plugin": "ssh", "parameters": {"jobssh": written}}]
     job = v2_job(["true"], extras={PLUGINS: calls})
-    assert wants_job_key(job) is wanted
+    assert needs_job_key(job) is wanted
     assert ("id_rsa" in launch_of(job, job_seed=bytes(32)).entry) is wanted
 
 
@@ -64,7 +64,7 @@ def test_what_is_true_may_stand_in_quotes(written: Any, wanted: bool) -> None:
 def test_what_is_true_may_be_a_parameter(value: str) -> None:
     calls = [{"plugin": "ssh", "parameters": {"jobssh": "<% $parameters.ssh %>"}}]
     job = v2_job(["true"], extras={PLUGINS: calls}, parameters={"ssh": value})
-    assert wants_job_key(job)
+    assert needs_job_key(job)
     assert ("id_rsa" in launch_of(job, job_seed=bytes(32)).entry) is (value == "true")
 
 

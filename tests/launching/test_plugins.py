@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from holdfast.core.job import Job, Mount
-from holdfast.engines.embedded.sandbox_paths import PATH
-from holdfast.jobspec.openpai_prerequisites import PLUGINS
+from holdfast.engines.embedded.sandbox_paths import SEARCH_PATH
+from holdfast.jobspec.openpai_prerequisites import SUPPORTED_PLUGINS
 from holdfast.launching.openpai.plugins import _STEP_MAKERS
 from tests.contracts.engine_contract import Rig, read_all
 from tests.engines.scenarios import play
@@ -23,7 +23,7 @@ needs_git = pytest.mark.skipif(not shutil.which("git"), reason="git is not insta
 
 
 def test_files_are_checked_for_the_plugins_that_there_are() -> None:
-    assert set(PLUGINS) == set(_STEP_MAKERS)
+    assert set(SUPPORTED_PLUGINS) == set(_STEP_MAKERS)
 
 
 def cmd(before: list[str], after: list[str], **more: Any) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def test_a_stop_while_a_plugin_runs_starts_nothing_more(tmp_path: Path) -> None:
         await rig.engine.start(launch)
         log = rig.log(launch.attempt_id)
         while b"up" not in await read_all(log):
-            await log.wait_for_growth(await log.size(), 1.0)
+            await log.wait_for_growth(await log.get_size(), 1.0)
         await rig.engine.stop(launch.attempt_id, 500.0)
         assert (await rig.end_of(launch.attempt_id)).code == 143
         assert await read_all(log) == b"up\n"
@@ -239,7 +239,7 @@ def tensorboard(folder: Path, tasks: int = 1, number: int = 0, **parameters: Any
     job = with_plugins([wait], call, role={"instances": tasks})
     launch = launch_of(job, number)
     mount = Mount(source=str(program.parent), target="/tmp/tools")
-    env = {**launch.env, "PATH": f"/tmp/tools:{PATH}"}
+    env = {**launch.env, "PATH": f"/tmp/tools:{SEARCH_PATH}"}
     return run(folder / "home", replace(launch, mounts=(mount,), env=env))
 
 

@@ -10,7 +10,7 @@ import pytest
 from holdfast.core.job import MIB, Job, Role
 from holdfast.engines.base import Isolation
 from holdfast.engines.embedded import EmbeddedOptions
-from holdfast.launching import PrimeHubPlatform
+from holdfast.launching import PrimeHubSettings
 from tests.engines.scenarios import need
 
 from .primehub_scene import JOB_ID, Place, as_lines, echo, primehub_job
@@ -54,7 +54,7 @@ def test_shared_memory_is_as_large_as_the_memory(place: Place, sandbox: None) ->
 
 @pytest.mark.parametrize(("limit", "scratch"), [(0, None), (5 * MIB, 5 * MIB)])
 def test_how_much_the_home_may_hold(place: Place, limit: int, scratch: int | None) -> None:
-    assert place.launch("true", platform=PrimeHubPlatform(scratch=limit)).scratch == scratch
+    assert place.launch("true", platform=PrimeHubSettings(scratch=limit)).scratch == scratch
 
 
 # -- folders
@@ -174,7 +174,7 @@ def test_every_variable(place: Place, sandbox: None) -> None:
 
 
 def test_without_artifacts_nothing_is_said_of_them(place: Place, sandbox: None) -> None:
-    assert place.lines("env | grep PHJOB || echo none", platform=PrimeHubPlatform()) == ["none"]
+    assert place.lines("env | grep PHJOB || echo none", platform=PrimeHubSettings()) == ["none"]
 
 
 def test_names_that_no_shell_can_set_arrive_all_the_same(place: Place, sandbox: None) -> None:

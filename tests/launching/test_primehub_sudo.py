@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.engines.base import Isolation
-from holdfast.launching import PrimeHubPlatform
-from holdfast.launching.primehub.sudo import SUDO
+from holdfast.launching import PrimeHubSettings
+from holdfast.launching.primehub.sudo import SUDO_SCRIPT
 from tests.engines.scenarios import need
 
 from .primehub_scene import Place
@@ -51,7 +51,7 @@ def test_the_job_can_change_its_system(place: Place) -> None:
 @without_sudo
 def test_switched_off_there_is_none(place: Place) -> None:
     need(Isolation.FULL)
-    off = PrimeHubPlatform(sudo=False)
+    off = PrimeHubSettings(sudo=False)
     assert place.lines("command -v sudo || echo none; echo $GRANT_SUDO", platform=off) == ["none", "false"]
 
 
@@ -62,7 +62,7 @@ def sudo(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
     if os.geteuid() != 0 or shell is None:
         pytest.skip(f"needs root and {request.param}")
     script = tmp_path / "sudo"
-    script.write_text(SUDO)
+    script.write_text(SUDO_SCRIPT)
     return [shell, str(script)]
 
 

@@ -17,17 +17,17 @@ import pytest
 
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.job import Mount
-from holdfast.engines.base import Isolation, Launch, Stream
+from holdfast.engines.base import Isolation, LaunchSpec, LogStream
 from holdfast.engines.embedded import EmbeddedOptions
-from holdfast.launching import wants_job_key, wants_user_keys
-from holdfast.launching.keys import MAX_KEYS, filter_public_keys, make_job_pair
+from holdfast.launching import needs_job_key, needs_user_keys
+from holdfast.launching.keys import MAX_KEYS, filter_public_keys, make_job_key_pair
 from tests.contracts.engine_contract import Rig, read_all
 from tests.engines.scenarios import need, play
 
 from .scene import Ran, launch_of, placed, run, v2_job, with_plugins
 
 SEED = bytes(range(32))
-KEY = make_job_pair(bytes(32)).public.rpartition(" ")[0]
+KEY = make_job_key_pair(bytes(32)).public.rpartition(" ")[0]
 HERE = {"node-a": "127.0.0.1", "node-b": "127.0.0.1"}
 
 needs_openssh = pytest.mark.skipif(
@@ -44,14 +44,14 @@ def ssh(**parameters: Any) -> dict[str, Any]:
 
 
 def test_the_pair_of_a_job_is_always_the_same_and_no_other_jobs() -> None:
-    assert make_job_pair(SEED).public == make_job_pair(SEED).public
-    assert make_job_pair(SEED).public != make_job_pair(bytes(32)).public
-    assert make_job_pair(SEED).public.endswith(" pai-job-ssh")
+    assert make_job_key_pair(SEED).public == make_job_key_pair(SEED).public
+    assert make_job_key_pair(SEED).public != make_job_key_pair(bytes(32)).public
+    assert make_job_key_pair(SEED).public.endswith(" pai-job-ssh")
 
 
 @needs_openssh
 def test_ssh_reads_the_pair_of_a_job(tmp_path: Path) -> None:
-    pair = make_job_pair(SEED)
+    pair = make_job_key_pair(SEED)
     file = tmp_path / "id"
     file.write_text(pair.private)
     file.chmod(0o600)
@@ -89,8 +89,8 @@ def test_nobody_has_endlessly_many_keys() -> None:
 def test_keys_are_asked_for_only_where_the_job_wants_them() -> None:
     plain, both = v2_job(["true"]), with_plugins(["true"], ssh(jobssh=True, userssh={"type": "custom", "value": ""}))
     scattered = with_plugins(["true"], ssh(jobssh=True), extras={"gangAllocation": False})
-    assert [wants_user_keys(job) for job in (plain, both, scattered)] == [False, True, False]
-    assert [wants_job_key(job) for job in (plain, both, scattered)] == [False, True, False]
+    assert [needs_user_keys(job) for job in (plain, both, scattered)] == [False, True, False]
+    assert [needs_job_key(job) for job in (plain, both, scattered)] == [False, True, False]
 
 
 # -- what the plugin does
@@ -151,7 +151,7 @@ def on_free_ports(snapshot: JobSnapshot) -> JobSnapshot:
     return replace(snapshot, tasks=tuple(tasks))
 
 
-def run_together(home: Path, launches: Sequence[Launch]) -> list[Ran]:
+def run_together(home: Path, launches: Sequence[LaunchSpec]) -> list[Ran]:
     found: list[Ran] = []
 
     async def scenario(rig: Rig) -> None:
@@ -159,7 +159,9 @@ def run_together(home: Path, launches: Sequence[Launch]) -> list[Ran]:
             await rig.engine.start(launch)
         for launch in launches:
             end = await rig.end_of(launch.attempt_id)
-            streams = [await read_all(rig.log(launch.attempt_id, stream)) for stream in (Stream.STDOUT, Stream.STDERR)]
+            streams = [
+                await read_all(rig.log(launch.attempt_id, stream)) for stream in (LogStream.STDOUT, LogStream.STDERR)
+            ]
             found.append(Ran(end.code, *streams))
 
     play(home, scenario)
@@ -202,17 +204,17 @@ def test_a_stranger_on_the_port_of_a_task_is_not_spoken_to(tmp_path: Path) -> No
     # The worst case: it lets everyone in.
     stranger = launch_of(theirs, addresses=HERE, job_seed=bytes(32))
     stranger = replace(
-        stranger, entry=stranger.entry.replace(make_job_pair(bytes(32)).public, make_job_pair(SEED).public)
+        stranger, entry=stranger.entry.replace(make_job_key_pair(bytes(32)).public, make_job_key_pair(SEED).public)
     )
 
     async def scenario(rig: Rig) -> None:
         await rig.engine.start(stranger)
-        log = rig.log(stranger.attempt_id, Stream.STDERR)
+        log = rig.log(stranger.attempt_id, LogStream.STDERR)
         while b"sshd listens" not in await read_all(log):
-            await log.wait_for_growth(await log.size(), 1.0)
+            await log.wait_for_growth(await log.get_size(), 1.0)
         await rig.engine.start(launch)
         assert (await rig.end_of(launch.attempt_id)).code == 255
-        assert b"Host key verification failed" in await read_all(rig.log(launch.attempt_id, Stream.STDERR))
+        assert b"Host key verification failed" in await read_all(rig.log(launch.attempt_id, LogStream.STDERR))
         assert await read_all(rig.log(launch.attempt_id)) == b""
 
     play(tmp_path, scenario)
@@ -244,9 +246,9 @@ def test_a_user_logs_in_with_their_key_and_others_do_not(tmp_path: Path) -> None
     need(Isolation.FULL)
     job = with_plugins(["until [ -e /tmp/done ]; do sleep 0.05; done"], ssh(userssh={"type": "custom", "value": ""}))
     snapshot = on_free_ports(placed(job))
-    launch = launch_of(snapshot, addresses=HERE, user_keys=(make_job_pair(SEED).public, "garbage"))
+    launch = launch_of(snapshot, addresses=HERE, user_keys=(make_job_key_pair(SEED).public, "garbage"))
     for name, seed in (("mine", SEED), ("other", bytes(32))):
-        (tmp_path / name).write_text(make_job_pair(seed).private)
+        (tmp_path / name).write_text(make_job_key_pair(seed).private)
         (tmp_path / name).chmod(0o600)
     options = [
         "-F",
@@ -268,9 +270,9 @@ def test_a_user_logs_in_with_their_key_and_others_do_not(tmp_path: Path) -> None
 
     async def scenario(rig: Rig) -> None:
         await rig.engine.start(launch)
-        log = rig.log(launch.attempt_id, Stream.STDERR)
+        log = rig.log(launch.attempt_id, LogStream.STDERR)
         while b"sshd listens" not in await read_all(log):
-            await log.wait_for_growth(await log.size(), 1.0)
+            await log.wait_for_growth(await log.get_size(), 1.0)
         code, said = await login("other", "true")
         assert (code, "Permission denied" in said) == (255, True), said
         assert (await login("mine", "echo $PAI_USER_NAME; touch /tmp/done"))[1].startswith("alice\n")

@@ -11,7 +11,7 @@ import pytest
 from holdfast.core import identity
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.job import Completion, Job, Resources, Role
-from holdfast.launching import LaunchContext, Launcher
+from holdfast.launching import AttemptLaunchBuilder, LaunchContext
 from holdfast.launching.openpai import variable_limits
 
 from .scene import ADDRESSES, launch_of, parse, placed, v1_job, v2_job
@@ -190,7 +190,7 @@ def test_shared_memory_is_as_asked_for() -> None:
 def test_other_jobs_have_nothing_of_this(dialect: str) -> None:
     job = Job(name="j", roles=(Role(name="main", commands=("echo $secrets <% $secrets.a %>",)),), secrets={"a": "1"})
     snapshot = placed(replace(job, dialect=type(job.dialect)(dialect)))
-    launch = Launcher(snapshot).build_launch(snapshot.tasks[0], LaunchContext())
+    launch = AttemptLaunchBuilder(snapshot).build_launch(snapshot.tasks[0], LaunchContext())
     assert not [name for name in launch.env if name.startswith(("PAI_", "FC_"))]
     assert "PAI_" not in launch.entry
     assert launch.script == "echo $secrets 1\n"

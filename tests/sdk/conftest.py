@@ -35,7 +35,7 @@ Ask = Callable[..., Any]
 
 @pytest.fixture(params=["blocking", "asyncio"])
 def ask(request: pytest.FixtureRequest, server: ScriptedServer) -> Ask:
-    """ask("job", "job-1") calls the method on a client and returns what it gives; streams as a list."""
+    """ask("get_job", "job-1") calls the method on a client and returns what it gives; streams as a list."""
 
     def blocking(method: str, *args: Any, client: dict[str, Any] | None = None, **kwargs: Any) -> Any:
         with Client(server.url, "hf_a_secret", **(client or {})) as made:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sdk import BadAddress, Client
+from holdfast.sdk import Client, InvalidClientConfig
 from holdfast.sdk.address import (
     DEFAULT_URL,
     find_address,
     get_login_path,
-    load_device,
+    load_device_token,
     load_saved_login,
     normalize_url,
     remove_login,
@@ -42,7 +42,7 @@ def test_one_spelling_for_one_address(written: str, meant: str) -> None:
     "written", ["ftp://host", "http://", "http://ann:pw@host", "http://host:99999", "http://h/?x=1"]
 )
 def test_refuses_what_is_no_address(written: str) -> None:
-    with pytest.raises(BadAddress) as caught:
+    with pytest.raises(InvalidClientConfig) as caught:
         normalize_url(written)
     assert "pw@" not in caught.value.message
 
@@ -87,8 +87,8 @@ def test_a_device_token_is_kept_by_address_and_user_also_after_a_logout() -> Non
     save_login("http://a/", "hf_a", "bob", None, device="second")
     save_login("http://a", "hf_c", "ann", None)  # by a token, which gives none
     remove_login("http://a")
-    assert (load_device("http://a", "ann"), load_device("HTTP://A", "bob")) == ("first", "second")
-    assert (load_device("http://b", "ann"), load_device("http://a", "eve")) == ("", "")
+    assert (load_device_token("http://a", "ann"), load_device_token("HTTP://A", "bob")) == ("first", "second")
+    assert (load_device_token("http://b", "ann"), load_device_token("http://a", "eve")) == ("", "")
 
 
 def test_logins_are_kept_side_by_side_and_forgotten_one_by_one() -> None:
@@ -105,12 +105,12 @@ def test_logins_are_kept_side_by_side_and_forgotten_one_by_one() -> None:
 def test_a_broken_login_file_is_named() -> None:
     get_login_path().parent.mkdir(parents=True)
     get_login_path().write_text("{")
-    with pytest.raises(BadAddress, match=r"login\.json"):
+    with pytest.raises(InvalidClientConfig, match=r"login\.json"):
         find_address()
 
 
 def test_a_token_with_a_line_break_is_refused_and_not_repeated() -> None:
-    with pytest.raises(BadAddress) as caught:
+    with pytest.raises(InvalidClientConfig) as caught:
         find_address("http://a", "hf_a\nX-Evil: 1")
     assert "hf_a" not in str(caught.value)
 

@@ -15,11 +15,11 @@ def test_reads_what_there_is(server: ScriptedServer, ask: Ask) -> None:
     for path, item in (("instance-types", TYPE), ("image-aliases", ALIAS)):
         server.on("GET", f"/{path}", json_say({"items": [item]}))
         server.on("GET", f"/{path}/{item['name']}", json_say(item))
-    (type,) = ask("instance_types")
-    assert type == ask("instance_type", "gpu-1")
+    (type,) = ask("list_instance_types")
+    assert type == ask("get_instance_type", "gpu-1")
     assert type == InstanceType(name="gpu-1", cpu=2.0, memory=4, gpu=1, cpu_request=1.5, groups=("red",))
-    (alias,) = ask("image_aliases", "red")
-    assert alias == ask("image_alias", "torch")
+    (alias,) = ask("list_image_aliases", "red")
+    assert alias == ask("get_image_alias", "torch")
     assert alias == ImageAlias(name="torch", url="torch:2", gpu_url="torch:2-cuda", owner="red", groups=("red",))
 
 
@@ -58,8 +58,8 @@ def test_where_experiments_go(server: ScriptedServer, ask: Ask) -> None:
     server.on("GET", "/groups/blue/mlflow", json_say(None))
     server.on("PUT", "/groups/red/mlflow", Say(status=204))
     server.on("DELETE", "/groups/red/mlflow", Say(status=204))
-    assert ask("mlflow", "red") == Mlflow(tracking_uri="http://m", tracking_envs={"A": "b"})
-    assert ask("mlflow", "blue") is None
+    assert ask("get_mlflow", "red") == Mlflow(tracking_uri="http://m", tracking_envs={"A": "b"})
+    assert ask("get_mlflow", "blue") is None
     ask("set_mlflow", "red", "http://m", tracking_envs={"A": "b"})
     assert json.loads(server.asked[-1].body) == {"tracking_uri": "http://m", "tracking_envs": {"A": "b"}}
     assert ask("remove_mlflow", "red") is None

@@ -13,8 +13,8 @@ WIKI = {"name": "wiki", "path": "/data", "groups": ["red"], "per_user": True, "k
 def test_reads_datasets(server: ScriptedServer, ask: Ask) -> None:
     server.on("GET", "/datasets", json_say({"items": [WIKI]}))
     server.on("GET", "/datasets/wiki", json_say(WIKI))
-    (found,) = ask("datasets")
-    assert found == ask("dataset", "wiki")
+    (found,) = ask("list_datasets")
+    assert found == ask("get_dataset", "wiki")
     assert found == Dataset(name="wiki", path="/data", groups=("red",), per_user=True, kind="nfs", data={"server": "s"})
 
 
@@ -51,8 +51,8 @@ def test_more_kinds(server: ScriptedServer, ask: Ask) -> None:
     assert (made.path, made.writable_groups) == ("", ("red",))
     assert made.sync == ask("sync_dataset", "code")
     assert made.sync.commit == "abc"
-    assert "1" not in repr(ask("dataset_variables", "env"))
-    assert ask("dataset_variables", "env").variables == {"A": "1"}
+    assert "1" not in repr(ask("get_dataset_variables", "env"))
+    assert ask("get_dataset_variables", "env").variables == {"A": "1"}
     ask("grant_dataset", "code", "red", writable=True)
     ask("remove_dataset", "code", purge=True)
     assert json.loads(server.asked[0].body) == {

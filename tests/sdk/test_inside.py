@@ -118,7 +118,7 @@ def test_the_plain_client_asks_and_reads_as_the_other_does() -> None:
     lines = {"items": [{"task": "main-0", "command": "ssh x", "port": 2222}], "host_key": "k", "reason": None}
     with answering(reply("200 OK", lines)) as (url, asked):
         with PlainClient(at(url)) as plain, Client(url, TOKEN) as usual:
-            assert plain.ssh_lines("my job") == usual.ssh_lines("my job")
+            assert plain.list_ssh_commands("my job") == usual.list_ssh_commands("my job")
         first, second = (request.split(b"\r\n")[0] for request in asked)
         assert first == second == b"GET /api/v1/jobs/my%20job/ssh HTTP/1.1"
         assert all(f"Bearer {TOKEN}".encode() in request for request in asked)
@@ -128,17 +128,17 @@ def test_the_plain_client_is_refused_in_the_same_words() -> None:
     error = {"code": "conflict", "message": "It ended", "field": None, "hint": "Run it again.", "request_id": "1"}
     with answering(reply("409 Conflict", {"error": error})) as (url, _), PlainClient(at(url)) as plain:
         with pytest.raises(ApiError, match="It ended") as caught:
-            plain.stacks("train")
+            plain.get_stack_traces("train")
         assert (caught.value.code, caught.value.hint) == ("conflict", "Run it again.")
     with pytest.raises(CannotConnect, match="connection refused"):
-        plain.stacks("train")
+        plain.get_stack_traces("train")
 
 
 def test_the_plain_client_tells_no_port_that_its_server_has_left(tmp_path: Path) -> None:
     with answering(b"") as (url, asked):
         (tmp_path / "server.lock").touch()
         with pytest.raises(CannotConnect, match="no server is running there"):
-            PlainClient(at(url, lock=tmp_path / "server.lock")).stacks("train")
+            PlainClient(at(url, lock=tmp_path / "server.lock")).get_stack_traces("train")
         assert asked == []
 
 

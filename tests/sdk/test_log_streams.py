@@ -123,7 +123,7 @@ def test_no_server_at_the_start_is_an_error_at_once(server: ScriptedServer, ask:
 def test_a_server_that_never_comes_back_ends_the_patience(server: ScriptedServer, ask: Ask) -> None:
     server.on("GET", "/jobs/job-1/log", Drop())
     with pytest.raises(CannotConnect, match="Lost the connection"):
-        ask("stream_log", "job-1", follow=True, patience=0.2)
+        ask("stream_log", "job-1", follow=True, retry_timeout=0.2)
 
 
 @pytest.mark.usefixtures("job")
@@ -136,7 +136,7 @@ def test_an_expired_log_is_an_error(server: ScriptedServer, ask: Ask) -> None:
 def test_a_piece_knows_where_it_lies(server: ScriptedServer, ask: Ask) -> None:
     headers = {"X-Log-Start": "5", "X-Log-End": "8", "X-Log-Size": "20", "X-Log-Complete": "false"}
     server.on("GET", "/jobs/train/log", Say(b"abc", headers=headers))
-    log = ask("log", "train", start=5, count=3, stream="stderr")
+    log = ask("get_log", "train", start=5, count=3, stream="stderr")
     assert (log.data, log.start, log.end, log.size, log.complete) == (b"abc", 5, 8, 20, False)
     assert server.asked[0].params == {"start": "5", "count": "3", "stream": "stderr"}
 

@@ -72,14 +72,14 @@ def serving(home: Path) -> Iterator[None]:
         yield
 
 
-def ask(kind: str, home: Path, *, url: str | None = None, token: str | None = None, patience: float = 0.0) -> str:
+def ask(kind: str, home: Path, *, url: str | None = None, token: str | None = None, retry_timeout: float = 0.0) -> str:
     if kind == "blocking":
-        with Client(url, token, home=home, patience=patience) as client:
-            return client.version().version
+        with Client(url, token, home=home, retry_timeout=retry_timeout) as client:
+            return client.get_version().version
 
     async def go() -> str:
-        async with AsyncClient(url, token, home=home, patience=patience) as client:
-            return (await client.version()).version
+        async with AsyncClient(url, token, home=home, retry_timeout=retry_timeout) as client:
+            return (await client.get_version()).version
 
     return asyncio.run(go())
 
@@ -142,7 +142,7 @@ def test_the_patient_wait_for_the_lock_to_be_held(
 
     monkeypatch.setattr(fcntl, "flock", counted)
     with lock:
-        assert ask(kind, home, patience=30) == "7"
+        assert ask(kind, home, retry_timeout=30) == "7"
     assert len(looks) == 3
 
 
@@ -151,4 +151,4 @@ def test_a_token_of_ones_own_goes_where_one_says(tmp_path: Path, server: Scripte
     server.on("GET", "/version", json_say({"name": "holdfast", "version": "7", "api": "v1"}))
     assert ask("blocking", home, url=server.url, token="hf_b_mine") == "7"
     env = {"HOLDFAST_URL": server.url, "HOLDFAST_TOKEN": "hf_b_mine", "HOLDFAST_HOME": str(home)}
-    assert find_address(environ=env).is_served
+    assert find_address(environ=env).is_server_running

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.api.people import NewToken
+from holdfast.api.people import CreatedToken
 from holdfast.sdk import JobDetail, JobState, JobSummary, Page, UnexpectedReply
 from holdfast.sdk.json_conversion import from_json, to_json
 
@@ -56,7 +56,9 @@ def test_what_is_dumped_reads_the_same() -> None:
 
 
 def test_secrets_are_not_in_the_representation() -> None:
-    assert "hush" not in repr(from_json(NewToken, {"id": "1", "created_at": "2026-01-31T12:00:00Z", "token": "hush"}))
+    assert "hush" not in repr(
+        from_json(CreatedToken, {"id": "1", "created_at": "2026-01-31T12:00:00Z", "token": "hush"})
+    )
 
 
 _JSON = st.recursive(

@@ -24,9 +24,9 @@ PATH = "/schedules/recurrence-abc123"
 def test_reads_schedules(server: ScriptedServer, ask: Ask) -> None:
     server.on("GET", "/schedules", json_say({"items": [NIGHTLY], "total": 7}))
     server.on("GET", PATH, json_say(NIGHTLY))
-    page = ask("schedules", mine=True, groups=("a", "b"))
+    page = ask("list_schedules", mine=True, groups=("a", "b"))
     assert (page.total, page.items[0].name) == (7, "nightly")
-    found = ask("schedule", "recurrence-abc123")
+    found = ask("get_schedule", "recurrence-abc123")
     assert found.recurrence == Recurrence(cron="0 4 * * *", timezone="Asia/Taipei")
     assert found.next_runs == (datetime(2026, 3, 1, 13, 0, tzinfo=UTC),)
 
@@ -63,7 +63,7 @@ def test_runs_and_removes(server: ScriptedServer, ask: Ask) -> None:
     )
     server.on("DELETE", PATH, Say(status=204))
     server.on("POST", "/schedules/preview", json_say({"timezone": "UTC", "times": [AT]}))
-    (found,) = ask("schedule_runs", "recurrence-abc123", limit=1)
+    (found,) = ask("list_schedule_runs", "recurrence-abc123", limit=1)
     assert (found.job, found.state) == ("job-1", JobState.RUNNING)
     assert ask("run_schedule", "recurrence-abc123").id == "job-2"
     ask("remove_schedule", "recurrence-abc123")

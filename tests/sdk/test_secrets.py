@@ -16,8 +16,12 @@ def test_secrets(server: ScriptedServer, ask: Ask) -> None:
     server.on("POST", "/secrets", json_say(REGISTRY, 201))
     server.on("PATCH", "/secrets/reg", json_say(REGISTRY))
     server.on("DELETE", "/secrets/a%2Fb", Say(status=204))
-    (found,) = ask("secrets")
-    assert found == ask("secret", "reg") == Secret(name="reg", kind="registry", registry_host="ghcr.io", username="ann")
+    (found,) = ask("list_secrets")
+    assert (
+        found
+        == ask("get_secret", "reg")
+        == Secret(name="reg", kind="registry", registry_host="ghcr.io", username="ann")
+    )
     ask("add_secret", "reg", "hush", kind="registry", registry_host="ghcr.io", username="ann")
     ask("change_secret", "reg", value="new")
     ask("remove_secret", "a/b")

@@ -97,7 +97,7 @@ def test_a_thread_that_reads_is_woken_up_when_it_is_closed(pair: Pair) -> None:
     found: list[bytes] = []
     reader = threading.Thread(target=lambda: found.append(pair.client.recv(10)), daemon=True)
     reader.start()
-    while not pair.client._waiting:
+    while not pair.client._polling_thread_count:
         assert reader.is_alive()
     pair.client.close()
     reader.join(TIMEOUT)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engines.base import Stream
+from holdfast.engines.base import LogStream
 from holdfast.engines.embedded import EmbeddedEngine
 from tests.contracts.engine_contract import Rig, read_all, sweep
 from tests.engines.sessions import inside
@@ -77,7 +77,7 @@ async def _run(home: Path, steps: Sequence[tuple[str, str]]) -> list[str]:
                 printed.append((await inside(rig.engine, "background", command)).out)
                 continue
             seen = await rig.run(f"t{number}", command)
-            said = (await read_all(rig.log(f"t{number}", Stream.MERGED))).decode()
+            said = (await read_all(rig.log(f"t{number}", LogStream.MERGED))).decode()
             assert seen.code == 0, (seen, said)
             printed.append(said)
     finally:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 
-from holdfast.listening.holder import find_holder
+from holdfast.listening.holder import find_holder_pid
 from tests.e2e.server import TIMEOUT, Server
 
 # One round tries every address with every option; what is won is told, and kept.
@@ -96,7 +96,7 @@ def wait_for_holder(home: Path, other_than: int | None = None) -> int:
     """The process that holds the ports, once there is one and it takes servers in."""
     until = time.monotonic() + TIMEOUT
     while True:
-        found = find_holder(home)
+        found = find_holder_pid(home)
         if found is not None and found != other_than and (home / "ports.sock").exists():
             return found
         assert time.monotonic() < until

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from holdfast.engines.base import ImageInfo
+from holdfast.engines.base import ImageSummary
 from tests.fake_engine import FakeEngine
 from tests.server.openpai.job_files import job as openpai_job
 from tests.server.portal.page_client import PASSWORD, open_desk
@@ -34,9 +34,9 @@ class ImageEngine(FakeEngine):
 
     imported: list[str]
 
-    async def import_image(self, name: str, file: Path) -> ImageInfo:
+    async def import_image(self, name: str, file: Path) -> ImageSummary:
         self.imported.append(name)
-        return ImageInfo(name=name, size=1, created_at=None, source="")
+        return ImageSummary(name=name, size=1, created_at=None, source="")
 
     async def remove_image(self, name: str) -> bool:
         return True
@@ -128,7 +128,7 @@ async def rig(tmp_path: Path, engine: ImageEngine) -> AsyncIterator[Rig]:
 async def send(rig: Rig, surface: Surface, change: Change) -> httpx.Response:
     """The answer to mallory's request, during whose body `change` happened."""
     await rig.house.user("mallory", "red")
-    login = await rig.house.services.tokens.login_as("mallory", "test")
+    login = await rig.house.services.tokens.login_authenticated_user("mallory", "test")
     if surface.admin:
         await rig.house.services.users.change(rig.house.admin, "mallory", admin=True)
     body = HeldBody(surface.body)

@@ -23,7 +23,7 @@ from .namespaced import host, run_steps, task
 def find(tmp_path: Path, table: str, own: str) -> cgroups.Cgroups:
     (tmp_path / "mountinfo").write_text(table)
     (tmp_path / "self").write_text(own)
-    mounted = cgroups._find_mounts(cgroups.parse_mounts(table.encode()))
+    mounted = cgroups._map_controller_mounts(cgroups.parse_mounts(table.encode()))
     return cgroups.Cgroups(version=1, parents=tuple((name, point) for name, (point, _) in mounted.items()))
 
 
@@ -48,7 +48,7 @@ def test_a_later_copy_of_sys_is_not_used(tmp_path: Path) -> None:
 
 
 def _groups(tmp_path: Path) -> list[Path]:
-    note = folder_of(tmp_path, "first").read_start()
+    note = folder_of(tmp_path, "first").read_start_note()
     assert note is not None
     return [Path(folder).parent for folder in note.cgroups]
 

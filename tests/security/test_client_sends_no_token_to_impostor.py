@@ -103,25 +103,25 @@ SILENCE = 1.0  # seconds until a client gives up an answer that does not end
 
 def blocking(url: str) -> None:
     with Client(url, TOKEN, timeout=SILENCE) as client:
-        client.me()
+        client.get_current_user()
 
 
 def awaiting(url: str) -> None:
     async def go() -> None:
         async with AsyncClient(url, TOKEN, timeout=SILENCE) as client:
-            await client.me()
+            await client.get_current_user()
 
     asyncio.run(go())
 
 
 def plain(url: str) -> None:
     with PlainClient(Address(url, TOKEN, "given")) as client:
-        client.ssh_lines("job-1")
+        client.list_ssh_commands("job-1")
 
 
 def streaming(url: str) -> None:
     with Client(url, TOKEN, timeout=SILENCE) as client:
-        list(client.stream_log("job-1", patience=0))
+        list(client.stream_log("job-1", timeout=0))
 
 
 def line(url: str) -> None:
@@ -132,7 +132,7 @@ def line(url: str) -> None:
 @pytest.mark.parametrize("kind", ANSWERS)
 @pytest.mark.parametrize("use", [blocking, awaiting, plain, streaming, line])
 def test_no_client_sends_its_token(use: Callable[[str], None], kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_client, "TIMEOUT", SILENCE)
+    monkeypatch.setattr(plain_client, "REQUEST_TIMEOUT", SILENCE)
     monkeypatch.setattr(inside, "OPEN_TIMEOUT", SILENCE)
     monkeypatch.setattr(logs, "IDLE_TIMEOUT", SILENCE)
     with impostor(ANSWERS[kind]) as found, pytest.raises(ClientError):
@@ -174,13 +174,13 @@ def test_an_impostor_that_comes_later_is_noticed() -> None:
     real.tokens = {"a234567": SECRET}
     real.on("GET", "/version", json_say(VERSION))
     with Client(real.url, TOKEN) as client:
-        assert client.version().version == "7"
+        assert client.get_version().version == "7"
         assert real.asked[0].headers["authorization"] == f"Bearer {TOKEN}"
         client._http.close()
         client._http = httpx.Client(**build_client_options(client.address, TIMEOUT))
         real.stop()
         with impostor(ANSWERS["success to all"], real.port) as found, pytest.raises(ClientError):
-            client.version()
+            client.get_version()
     assert SECRET.encode() not in found.heard
 
 
@@ -191,7 +191,7 @@ def test_one_proof_serves_all_calls_of_a_connection() -> None:
     try:
         with Client(real.url, TOKEN) as client:
             for _ in range(3):
-                client.version()
+                client.get_version()
     finally:
         real.stop()
     assert real.proofs == 1
@@ -204,9 +204,9 @@ def test_a_real_server_proves_itself_and_knows_only_its_own_tokens(tmp_path: Pat
     server.start()
     try:
         with Client(server.url, server.token) as client:
-            assert client.me().name == "admin"
+            assert client.get_current_user().name == "admin"
         with pytest.raises(ClientError, match="is not valid"), Client(server.url, TOKEN) as client:
-            client.me()
+            client.get_current_user()
         reply = server.get("/identity", token=server.token.split("_")[1], nonce="short")
         assert reply.status_code in (400, 422)
     finally:

@@ -173,7 +173,7 @@ def socket_request(port: int, login: str, origin: str) -> bytes:
 
 async def test_sockets_of_the_public_address_are_taken(tmp_path: Path) -> None:
     async with open_server(tmp_path, public_url=PUBLIC) as rig, serving(rig) as port:
-        login = await rig.house.services.tokens.login_as("alice", "test")
+        login = await rig.house.services.tokens.login_authenticated_user("alice", "test")
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(socket_request(port, login.text, PUBLIC))
         assert (await asyncio.wait_for(reader.readline(), 20)).startswith(b"HTTP/1.1 101")

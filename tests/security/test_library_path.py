@@ -21,9 +21,9 @@ def test_libraries_are_looked_for_in_the_servers_own_folder_only(tmp_path: Path)
     bwrap = find_bwrap()
     if bwrap is None or not bwrap.exposed or not bwrap.libraries:
         pytest.skip("bubblewrap runs as it is installed here")
-    assert bwrap.link_libraries(str(tmp_path)) == {"LD_LIBRARY_PATH": f"{tmp_path}/{LIBRARIES}"}
+    assert bwrap.prepare_library_env(str(tmp_path)) == {"LD_LIBRARY_PATH": f"{tmp_path}/{LIBRARIES}"}
     assert str((tmp_path / LIBRARIES).readlink()) == bwrap.libraries
-    relative = bwrap.link_libraries(os.path.relpath(tmp_path))["LD_LIBRARY_PATH"]
+    relative = bwrap.prepare_library_env(os.path.relpath(tmp_path))["LD_LIBRARY_PATH"]
     assert relative == f"{tmp_path}/{LIBRARIES}"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.services.errors import TooManyRequests
 from holdfast.services.logs import search as log_search
-from holdfast.services.logs.search import MAX_WAITING, LogSearches, SearchQuery, SearchResult
+from holdfast.services.logs.search import MAX_WAITING_SEARCHES, LogSearcher, SearchQuery, SearchResult
 from tests.services.sources import FileSource, StuckSource
 
 pytestmark = pytest.mark.anyio
@@ -27,16 +27,16 @@ async def test_thirty_slow_patterns_of_one_user_hold_up_nobody_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_search, "WAIT_TIMEOUT", BUDGET)
-    searches = LogSearches(BUDGET)
+    searches = LogSearcher(BUDGET)
     bait = StuckSource(tmp_path / "bait", b"a\n")
     source = FileSource(tmp_path / "log", b"one\ntwo needle\n")
 
     async def search(user: str, **more: bool) -> SearchResult:
-        return await searches.search(source, SearchQuery(query="needle", **more), user=user)  # type: ignore[arg-type]
+        return await searches.search_log(source, SearchQuery(query="needle", **more), user=user)  # type: ignore[arg-type]
 
-    slow = [asyncio.create_task(searches.search(bait, SLOW, user="mallory")) for _ in range(30)]
+    slow = [asyncio.create_task(searches.search_log(bait, SLOW, user="mallory")) for _ in range(30)]
     try:
-        refused = 30 - 1 - MAX_WAITING
+        refused = 30 - 1 - MAX_WAITING_SEARCHES
         while sum(task.done() for task in slow) < refused:
             await asyncio.sleep(0)
         assert len((await search("bob")).hits) == 1
@@ -56,14 +56,14 @@ async def test_a_search_that_waits_for_too_long_is_told_to_try_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_search, "WAIT_TIMEOUT", 0.01)
-    searches = LogSearches(BUDGET)
+    searches = LogSearcher(BUDGET)
     bait = StuckSource(tmp_path / "bait", b"a\n")
-    slow = asyncio.create_task(searches.search(bait, SLOW, user="mallory"))
+    slow = asyncio.create_task(searches.search_log(bait, SLOW, user="mallory"))
     try:
-        while not searches._patterns._used:
+        while not searches._pattern_limiter._used_slots:
             await asyncio.sleep(0)
         with pytest.raises(TooManyRequests, match="Too many log searches") as caught:
-            await searches.search(bait, SLOW, user="mallory")
+            await searches.search_log(bait, SLOW, user="mallory")
         assert caught.value.retry_after
     finally:
         slow.cancel()

@@ -15,7 +15,7 @@ from holdfast.core.errors import NotLoggedIn
 from holdfast.server.app import create_app
 from holdfast.services.errors import TooManyRequests
 from holdfast.services.fair_limiter import FairLimiter
-from holdfast.services.people.login_devices import NEW_DEVICES
+from holdfast.services.people.login_devices import NEW_DEVICE_LIMIT
 from holdfast.services.people.login_throttle import ADDRESS_LIMIT, USER_LIMIT
 from holdfast.services.people.passwords import Passwords
 from holdfast.store import people
@@ -80,12 +80,12 @@ async def log_in(house: House, user: str, address: str = LOOPBACK, device: str =
 
 
 async def issue_device(house: House, user: str) -> str:
-    house.clock.forward(NEW_DEVICES.interval)
+    house.clock.forward(NEW_DEVICE_LIMIT.interval)
     return await house.services.tokens.issue_device_token(user)
 
 
 def waits(passwords: Passwords, user: str) -> bool:
-    return any(user in key for key in passwords._limiter._waiting)
+    return any(user in key for key in passwords._limiter._queues)
 
 
 @pytest.mark.release
@@ -193,7 +193,7 @@ async def test_many_devices_of_a_user_delay_only_that_user(house: House, monkeyp
         house.services.users.change_own_password(Actor(name="bob"), PASSWORD, "another horse", LOOPBACK)
     )
     other = asyncio.create_task(log_in(house, "carol"))
-    while not waits(passwords, "bob") or passwords._limiter._free:
+    while not waits(passwords, "bob") or passwords._limiter._free_slots:
         await asyncio.sleep(0)
     victim = asyncio.create_task(log_in(house, "alice"))
     while not waits(passwords, "alice"):
@@ -213,9 +213,9 @@ async def test_a_login_that_is_not_checked_is_refused_and_does_not_count(
 ) -> None:
     tokens = house.services.tokens
     verify = tokens._passwords.verify_password
-    limiter = FairLimiter(1, max_waiting=0, refuse=tokens._passwords._limiter._refuse)
+    limiter = FairLimiter(1, max_waiting=0, refuse=tokens._passwords._limiter._build_error)
     monkeypatch.setattr(tokens._passwords, "_limiter", limiter)
-    async with limiter.slot("bob"):
+    async with limiter.use_slot("bob"):
         for _ in range(ADDRESS_LIMIT.burst + 1):
             with pytest.raises(TooManyRequests, match="Too many logins are in progress"):
                 await tokens.login("alice", PASSWORD, LOOPBACK)

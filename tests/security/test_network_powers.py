@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engines.base import Isolation, Stream
+from holdfast.engines.base import Isolation, LogStream
 from tests.contracts.engine_contract import Rig, read_all
 from tests.engines.scenarios import need, play
 from tests.engines.sessions import inside
@@ -85,7 +85,7 @@ def test_programs_that_write_to_the_audit_log_go_on_without_it(tmp_path: Path) -
 
     async def scenario(rig: Rig) -> None:
         seen = await rig.run("a", programs)
-        said = await read_all(rig.log("a", Stream.MERGED))
+        said = await read_all(rig.log("a", LogStream.MERGED))
         assert (seen.code, said) == (0, b"nobody\n")
 
     play(tmp_path, scenario)

@@ -67,7 +67,7 @@ def test_a_private_file_that_is_added_later_is_hidden(tmp_path: Path, canaries: 
     after = {entry.path for entry in view.scan_host().hidden}
     assert f"{folder}/later" in after
     assert f"{folder}/closed" not in after
-    view.remove_outside_layers(())
+    view.delete_outside_layers(())
 
 
 def test_a_file_that_is_made_private_in_place_is_hidden_after_a_full_scan(
@@ -75,15 +75,15 @@ def test_a_file_that_is_made_private_in_place_is_hidden_after_a_full_scan(
 ) -> None:
     monkeypatch.setattr(private_files, "_MIN_CHANGE_AGE", -1.0)  # remember the fresh folders of this test too
     view = SandboxLayers(tmp_path, EmbeddedOptions())
-    view.get_host_layers()
+    view.prepare_host_layers()
     file = canaries[0] / "open"
     file.chmod(0o600)
     monkeypatch.setattr(package_scan, "FULL_SCAN_INTERVAL", 0.0)
     view._scan_due = 0.0
-    view.get_host_layers()  # this starts the scan
-    package_scan.SHARED.wait_for_scan()
-    assert str(file) in {entry.path for entry in view.get_host_layers().view.hidden}
-    view.remove_outside_layers(())
+    view.prepare_host_layers()  # this starts the scan
+    package_scan.SHARED_SCANNER.wait_for_scan()
+    assert str(file) in {entry.path for entry in view.prepare_host_layers().view.hidden}
+    view.delete_outside_layers(())
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM, errno.EIO, errno.EACCES])

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.engines.base import Isolation
 from holdfast.engines.embedded import EmbeddedOptions
-from holdfast.engines.embedded.processes import COUNTS_BY_NAMESPACE
+from holdfast.engines.embedded.processes import HAS_NAMESPACED_PROCESS_LIMIT
 from tests.contracts.engine_contract import Rig, read_all
 from tests.engines.scenarios import need, play
 from tests.engines.sessions import inside
@@ -41,7 +41,7 @@ END
 @pytest.mark.skipif(os.geteuid() == 0, reason="only for ordinary users; test_ordinary_user.py runs it")
 def test_threads_and_processes_of_a_task_are_limited(tmp_path: Path) -> None:
     need(Isolation.READ_ONLY)
-    if not COUNTS_BY_NAMESPACE:
+    if not HAS_NAMESPACED_PROCESS_LIMIT:
         pytest.skip("this kernel counts the processes of a user in all namespaces together")
 
     async def scenario(rig: Rig) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from holdfast.core.access import Actor
 from holdfast.core.states import JobState
-from holdfast.services.logs.search import MAX_PLAIN
+from holdfast.services.logs.search import MAX_TEXT_SEARCHES
 from holdfast.services.people.tokens import NewToken
 from tests.server.rig import Rig, error_of, open_rig
 from tests.server.test_http import TIMEOUT, serving
@@ -168,9 +168,9 @@ async def test_a_wait_is_refused_as_a_new_request(scene: Scene, revoke: Revoke) 
 async def test_a_search_that_waits_is_refused_as_a_new_request(scene: Scene, revoke: Revoke) -> None:
     scene.write(b"before\n")
     async with AsyncExitStack() as slots, scene.client() as client:
-        for number in range(MAX_PLAIN):
+        for number in range(MAX_TEXT_SEARCHES):
             searches = scene.rig.house.services.logs._searches
-            await slots.enter_async_context(searches._plain.slot(f"user-{number}"))
+            await slots.enter_async_context(searches._text_limiter.use_slot(f"user-{number}"))
         searching = asyncio.create_task(client.get(f"/api/v1/jobs/{scene.job}/log/search?q=before"))
         await watched(scene)
         await revoke(scene)
@@ -197,13 +197,13 @@ async def watched(scene: Scene) -> None:
     """Once somebody waits for a change of access."""
     access = scene.rig.house.services.tokens._access
     async with asyncio.timeout(TIMEOUT):
-        while not access._news._waiters:  # type: ignore[attr-defined]
+        while not access._changed._waiters:  # type: ignore[attr-defined]
             await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("path", ["/api/v1/groups/red/files/big", "/api/files/groups/red/big"])
 async def test_a_download_of_a_shared_file_is_cut(scene: Scene, path: str) -> None:
-    folder = scene.rig.house.services.shared.create_files("red")
+    folder = scene.rig.house.services.shared.create_files_folder("red")
     with open(folder / "big", "wb") as file:
         file.truncate(FILE_SIZE)
     async with scene.client() as client, client.stream("GET", path) as response:
@@ -230,7 +230,7 @@ async def test_an_upload_is_given_up(scene: Scene, method: str, path: str) -> No
     finally:
         writer.close()
     assert b" 403 " in answer
-    assert not (scene.rig.house.services.shared.get_files("red") / "new").exists()
+    assert not (scene.rig.house.services.shared.get_files_folder("red") / "new").exists()
 
 
 # -- links to logs, which open without a login

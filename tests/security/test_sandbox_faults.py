@@ -25,11 +25,11 @@ from typing import Any
 import pytest
 
 from holdfast.core.attempt import Observation, ObservedState
-from holdfast.engines.base import Stream
+from holdfast.engines.base import LogStream
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from holdfast.engines.embedded.sandbox import site, trial
 from holdfast.engines.embedded.sandbox.bubblewrap import Bwrap, find_bwrap
-from holdfast.engines.embedded.sandbox.isolation_level import read_record
+from holdfast.engines.embedded.sandbox.isolation_level import read_recorded_level
 from tests.contracts.engine_contract import Rig, launch, read_all, sweep
 from tests.engines.scenarios import health_here, need_isolation
 
@@ -42,7 +42,7 @@ _NUMBERS = itertools.count()
 # Faults here say nothing about isolation: they are of the shell, the C library or the trace itself.
 _USELESS = frozenset({"exit", "exit_group", "restart_syscall", "rt_sigreturn", "execve"})
 
-SEVERAL = EmbeddedOptions(several_users=True, sandbox_retry=3600.0)
+SEVERAL = EmbeddedOptions(multi_user=True, sandbox_retry=3600.0)
 
 
 def need_tracing() -> None:
@@ -83,7 +83,7 @@ async def attempt_task(home: Path) -> tuple[Observation | None, str]:
         if seen.seen is ObservedState.RUNNING:
             with suppress(TimeoutError):  # a fault may leave it hanging: what it said until then counts
                 seen = await asyncio.wait_for(rig.end_of(name), HANGS_AFTER)
-        log = rig.engine.open_log(name, Stream.STDOUT)
+        log = rig.engine.open_log(name, LogStream.STDOUT)
         said = (await read_all(log)).decode(errors="replace") if log is not None else ""
         blocked = bool(rig.engine.get_health().conditions)
         assert not (blocked and said), f"a task ran although the engine says that none may: {said}"
@@ -128,7 +128,7 @@ def home(tmp_path: Path) -> Path:
         assert "Seccomp:" in said
 
     asyncio.run(once())
-    assert read_record(found).isolation is health_here().isolation
+    assert read_recorded_level(found).isolation is health_here().isolation
     return found
 
 

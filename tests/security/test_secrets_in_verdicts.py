@@ -16,7 +16,7 @@ from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.codec import MASK
 from holdfast.core.records import Dataset, JobSummary
 from holdfast.core.verdicts import Confidence, Diagnosis, Evidence, EvidenceKind, Fault, Insight
-from holdfast.engines.base import Launch, Stream
+from holdfast.engines.base import LaunchSpec, LogStream
 from holdfast.services.why.diagnoses import HEAD_SIZE, TAIL_SIZE
 from holdfast.store.jobs import insights as insight_rows
 from holdfast.store.jobs import records as job_rows
@@ -61,7 +61,7 @@ async def fail_with(house: House, log: bytes, *, secrets: str | None = None) -> 
     job = await house.submit(f"name: leaky\ngroup: red\n{secrets}command: sleep 1000\n", alice)
     attempt = f"{job.id}.0.main-0.0"
     async with asyncio.timeout(TIMEOUT):
-        while house.engine.open_log(attempt, Stream.MERGED) is None:
+        while house.engine.open_log(attempt, LogStream.MERGED) is None:
             await house.controller.wait_for_change(job.id, 1.0)
     house.engine.write_log(attempt, log)
     house.engine.finish_task(attempt, 1)
@@ -144,9 +144,9 @@ async def test_short_values_are_left_alone(house: House) -> None:
 
 
 async def test_a_notification_does_not_carry_it(house: House) -> None:
-    await house.services.notifications.making.initialize()
+    await house.services.notifications.creator.initialize()
     job = await fail_with(house, traceback(VALUE), secrets=_asking_to_be_told())
-    assert await house.services.notifications.making.create_notifications() == 1
+    assert await house.services.notifications.creator.create_notifications() == 1
     kept = await everything_kept(house)
     assert "leaky failed" in kept
     assert not shows_value(kept)
@@ -181,7 +181,7 @@ async def test_events_and_exit_messages_do_not_carry_it(house: House) -> None:
     alice = await house.user("alice", "red")
     secrets = json.dumps({"TOKEN": VALUE})
 
-    def refuse(launch: Launch) -> Observation:
+    def refuse(launch: LaunchSpec) -> Observation:
         return Observation(
             attempt_id=launch.attempt_id, seen=ObservedState.REFUSED, message=f"failed to start: {VALUE}"
         )
@@ -207,7 +207,7 @@ async def test_openpais_error_logs_do_not_show_it(pai: Pai) -> None:
     job = await pai.house.services.jobs.find_by_name(pai.alice, "alice", "leaky")
     attempt = f"{job.id}.0.worker-0.0"
     async with asyncio.timeout(TIMEOUT):
-        while pai.house.engine.open_log(attempt, Stream.MERGED) is None:
+        while pai.house.engine.open_log(attempt, LogStream.MERGED) is None:
             await pai.house.controller.wait_for_change(job.id, 1.0)
     pai.house.engine.write_log(attempt, traceback(VALUE))
     pai.house.engine.finish_task(attempt, 1)

@@ -84,12 +84,12 @@ async def test_a_strangers_body_that_drips_gets_no_more_time(
 
 
 async def test_the_loopback_has_only_so_many_unfinished_bodies(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slow_clients, "get_max_unfinished", lambda: 3)
+    monkeypatch.setattr(slow_clients, "get_max_unfinished_per_network", lambda: 3)
     async with serving(rig) as port, connections(port) as connect:
         slow = []
         for number in range(6):
             slow.append(await connect(LOGIN, f"127.0.0.{number + 1}"))
-            await until(lambda number=number: len(slow_clients._unfinished) == min(number + 1, 3))  # type: ignore[misc]
+            await until(lambda number=number: len(slow_clients._unfinished_connections) == min(number + 1, 3))  # type: ignore[misc]
             if number >= 3:
                 await closed(slow[number - 3][0])
         reader, writer = slow[-1]
@@ -98,11 +98,16 @@ async def test_the_loopback_has_only_so_many_unfinished_bodies(rig: Rig, monkeyp
 
 
 async def test_a_users_upload_is_not_closed_for_strangers(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slow_clients, "get_max_unfinished", lambda: 1)
+    monkeypatch.setattr(slow_clients, "get_max_unfinished_per_network", lambda: 1)
     monkeypatch.setattr(slow_clients, "SMALL_BODY_TIMEOUT", SOON)
     async with serving(rig) as port, connections(port) as connect:
         reader, writer = await connect(upload_head(rig, LARGE) + b"x" * (LARGE // 2))
-        await until(lambda: (rig.house.services.shared.get_files("red")).exists() and not slow_clients._unfinished)
+        await until(
+            lambda: (
+                (rig.house.services.shared.get_files_folder("red")).exists()
+                and not slow_clients._unfinished_connections
+            )
+        )
         for _ in range(3):
             stranger, _ = await connect(LOGIN)
         await closed(stranger)  # its time was over, and that of the upload would have been
@@ -115,9 +120,9 @@ async def test_all_connections_together_are_bounded(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, sends: bytes
 ) -> None:
     monkeypatch.setattr(slow_clients, "get_max_connections", lambda: 6)
-    monkeypatch.setattr(slow_clients, "get_max_unfinished", lambda: 100)
-    monkeypatch.setattr(slow_clients, "_full_log", slow_clients._OverloadLog())
-    states = (slow_clients._waiting, slow_clients._unfinished, slow_clients._idle)
+    monkeypatch.setattr(slow_clients, "get_max_unfinished_per_network", lambda: 100)
+    monkeypatch.setattr(slow_clients, "_overload_log", slow_clients._OverloadLog())
+    states = (slow_clients._waiting_connections, slow_clients._unfinished_connections, slow_clients._idle_connections)
     with caplog.at_level(logging.WARNING, "holdfast.server.slow_clients"):
         async with serving(rig) as port, connections(port) as connect:
             opened = []

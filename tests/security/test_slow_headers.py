@@ -68,8 +68,8 @@ async def test_a_request_that_does_not_go_on_is_closed(rig: Rig, monkeypatch: py
     monkeypatch.setattr(slow_clients, "SMALL_BODY_TIMEOUT", SOON)
     async with serving(rig) as port, connected(port, sends) as (reader, _):
         await closed(reader)
-    assert not slow_clients._waiting
-    assert not slow_clients._unfinished
+    assert not slow_clients._waiting_connections
+    assert not slow_clients._unfinished_connections
 
 
 async def test_headers_that_come_byte_by_byte_get_no_more_time(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,6 +126,6 @@ async def test_a_socket_lasts_longer_than_a_request_may_take(rig: Rig, monkeypat
     token = rig.client.headers["authorization"].removeprefix("Bearer ")
     async with serving(rig) as port, connected(port, upgrade.format(token).encode()) as (reader, _):
         assert b" 101 " in await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), TIMEOUT)
-        assert not slow_clients._waiting
+        assert not slow_clients._waiting_connections
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(reader.read(1), 3 * SOON)

@@ -37,7 +37,7 @@ def test_the_buffers_of_connections_are_limited(tmp_path: Path) -> None:
 
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"up", "probe", "echo up; exec sleep 600", resources=Resources(memory=LIMIT))
-        note = folder_of(tmp_path, "probe").read_start()
+        note = folder_of(tmp_path, "probe").read_start_note()
         assert note is not None
         if not note.cgroups:
             pytest.skip("there are no control groups for us to use here")

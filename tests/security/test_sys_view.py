@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.job import MIB, Resources
-from holdfast.engines.base import Isolation, Stream
+from holdfast.engines.base import Isolation, LogStream
 from holdfast.engines.embedded import cgroups
 from holdfast.engines.embedded.mount_table import find_top_mounts, parse_mounts
 from holdfast.engines.embedded.sandbox.guard import mask_sys_paths
@@ -28,7 +28,7 @@ def _sandbox() -> None:
 
 async def said_by(rig: Rig, attempt_id: str, script: str) -> str:
     seen = await rig.run(attempt_id, script, resources=Resources(cpu=1.0, memory=192 * MIB))
-    said = (await read_all(rig.log(attempt_id, Stream.MERGED))).decode()
+    said = (await read_all(rig.log(attempt_id, LogStream.MERGED))).decode()
     assert seen.code == 0, (seen, said)
     return said
 
@@ -38,7 +38,7 @@ def test_control_groups_of_other_tasks_are_not_visible(tmp_path: Path) -> None:
 
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"up", "neighbour", STAND)
-        note = folder_of(tmp_path, "neighbour").read_start()
+        note = folder_of(tmp_path, "neighbour").read_start_note()
         assert note is not None
         if not note.cgroups:
             pytest.skip("there are no control groups for us to use here")

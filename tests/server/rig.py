@@ -42,7 +42,7 @@ class Rig:
 @asynccontextmanager
 async def open_rig(house: House) -> AsyncIterator[Rig]:
     app = create_app(house.services)
-    token = await house.services.tokens.create_local_token()
+    token = await house.services.tokens.create_machine_token()
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     headers = {"Authorization": f"Bearer {token}"}
     hooks = {"response": [check_answers(app)]}

@@ -14,7 +14,7 @@ from starlette.routing import Match, Route
 from holdfast.api.errors import Error
 from holdfast.api.jobs import SubmittedJob
 from holdfast.server.rest.jobs import submit_job
-from holdfast.server.rest.routing import PREFIX, RestRoute
+from holdfast.server.rest.routing import API_PREFIX, RestRoute
 from holdfast.server.rest.schemas import derive_response_type
 
 
@@ -23,7 +23,7 @@ def check_answers(app: FastAPI) -> Callable[[httpx.Response], Awaitable[None]]:
 
     async def check(response: httpx.Response) -> None:
         request, kind = response.request, response.headers.get("content-type", "")
-        if request.method != "HEAD" and request.url.path.startswith(PREFIX) and kind == "application/json":
+        if request.method != "HEAD" and request.url.path.startswith(API_PREFIX) and kind == "application/json":
             shape = find_shape(app, request.method, request.url.path) if response.is_success else Error
             if shape is not None:
                 check_shape(shape, await response.aread())
@@ -42,7 +42,7 @@ def find_shape(app: FastAPI, method: str, path: str) -> Any:
         if route.matches(scope)[0] is Match.FULL:
             if isinstance(route, Route) and route.endpoint is submit_job:
                 return SubmittedJob
-            return route.shape if isinstance(route, RestRoute) else None
+            return route.response_shape if isinstance(route, RestRoute) else None
     return None
 
 

@@ -27,14 +27,14 @@ async def test_many_that_watch_one_token_cost_one_look_for_each_change(
     tokens = rig.house.services.tokens
     made = await tokens.create(rig.house.admin, name="x")
     looks = 0
-    look = token_rows.load_token_owner
+    look = token_rows.load_token_with_owner
 
     def counted(*given: object) -> object:
         nonlocal looks
         looks += 1
         return look(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(token_rows, "load_token_owner", counted)
+    monkeypatch.setattr(token_rows, "load_token_with_owner", counted)
     watching = [
         asyncio.create_task(AccessGuard(tokens, lambda: tokens.resolve_actor(made.text), allow).wait_for_revocation())
         for _ in range(50)

@@ -192,7 +192,7 @@ async def test_files_are_for_members(rig: Rig) -> None:
 
 async def test_artifacts_are_served(rig: Rig) -> None:
     job = await rig.house.submit("name: one\nroles:\n  main:\n    commands: [echo]\n")
-    folder = rig.house.services.shared.get_artifacts("default", job.id)
+    folder = rig.house.services.shared.get_artifacts_folder("default", job.id)
     folder.mkdir(parents=True)
     (folder / "a.txt").write_bytes(b"text")
     shown = (await rig.get(f"/jobs/{job.id}/artifacts")).json()

@@ -18,7 +18,7 @@ from holdfast.sdk import ApiError
 from holdfast.sdk.address import Address
 from holdfast.sdk.inside import open_exec
 from holdfast.server import websocket_protocol
-from holdfast.server.http import run_http
+from holdfast.server.http import run_http_server
 
 from .rig import Rig
 
@@ -37,7 +37,7 @@ async def serving(rig: Rig, *, most_unsent: int | None = None) -> AsyncIterator[
     listener.bind(("127.0.0.1", 0))
     listener.listen()
     ready = asyncio.Event()
-    server = asyncio.create_task(run_http(rig.app, [listener], on_ready=ready.set, last_requests=1))
+    server = asyncio.create_task(run_http_server(rig.app, [listener], on_ready=ready.set, last_requests=1))
     await asyncio.wait_for(ready.wait(), TIMEOUT)
     try:
         yield listener.getsockname()[1]
@@ -144,7 +144,7 @@ async def open_page_socket(port: int, login: str) -> tuple[asyncio.StreamReader,
 
 
 async def test_nonsense_through_a_socket_ends_it_and_is_counted(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    login = await rig.house.services.tokens.login_as("admin", "test")
+    login = await rig.house.services.tokens.login_authenticated_user("admin", "test")
     async with serving(rig) as port:
         reader, writer = await open_page_socket(port, login.text)
         writer.write(b"\x81\x82\0\0\0\0\xff\xfe")  # a text that is none
@@ -156,7 +156,7 @@ async def test_nonsense_through_a_socket_ends_it_and_is_counted(rig: Rig, caplog
 
 
 async def test_pings_that_nobody_reads_the_answers_of_fill_no_memory(rig: Rig) -> None:
-    login = await rig.house.services.tokens.login_as("admin", "test")
+    login = await rig.house.services.tokens.login_authenticated_user("admin", "test")
     pings = [b"\x89\xfd\0\0\0\0" + f"{number:0125}".encode() for number in range(20_000)]
     async with serving(rig, most_unsent=8192) as port:
         reader, writer = await open_page_socket(port, login.text)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from holdfast.core.states import JobState
-from holdfast.engines.base import Stream
-from holdfast.server.rest.logs import LogEventDecoder
+from holdfast.engines.base import LogStream
+from holdfast.server.rest.logs import LogEventEncoder
 from holdfast.store.jobs import records as job_rows
 
 from .rig import Rig, begin, error_of
@@ -103,7 +103,7 @@ async def test_following_can_begin_with_the_last_lines(rig: Rig, sleeper: str) -
 async def test_following_by_events(rig: Rig, sleeper: str) -> None:
     exchange = begin(rig, f"/jobs/{sleeper}/log/follow")
     rig.house.engine.write_log(attempt(sleeper), "é".encode()[:1])
-    rig.house.engine.write_log(attempt(sleeper), "é".encode()[1:] + b" one\n", Stream.STDOUT)
+    rig.house.engine.write_log(attempt(sleeper), "é".encode()[1:] + b" one\n", LogStream.STDOUT)
     await exchange.until(b" one")
     rig.house.engine.write_log(attempt(sleeper), b"two\n")
     await exchange.until(b"two")
@@ -170,16 +170,16 @@ def test_characters_survive_any_cut() -> None:
     text = "a é 語 🐙 \udcff".encode("utf-8", "surrogateescape")
     whole = text.decode("utf-8", "replace")
     for size in range(1, len(text) + 1):
-        characters = LogEventDecoder(0)
-        sent = b"".join(characters.decode_chunk(at, text[at : at + size]) for at in range(0, len(text), size))
+        characters = LogEventEncoder(0)
+        sent = b"".join(characters.encode_chunk(at, text[at : at + size]) for at in range(0, len(text), size))
         events = events_in(sent + characters.flush_remaining_bytes())
         assert "".join(data["text"] for _, data in events) == whole
         assert events[-1][1]["end"] == len(text)
 
 
 def test_a_gap_is_shown_by_the_offsets() -> None:
-    characters = LogEventDecoder(0)
-    sent = characters.decode_chunk(0, b"abc\xc3") + characters.decode_chunk(100, b"def")
+    characters = LogEventEncoder(0)
+    sent = characters.encode_chunk(0, b"abc\xc3") + characters.encode_chunk(100, b"def")
     shown = [(data["start"], data["end"], data["text"]) for _, data in events_in(sent)]
     assert shown == [(0, 3, "abc"), (3, 4, "\ufffd"), (100, 103, "def")]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.store.tables import notice_recipients
+from holdfast.store.tables import notification_recipients
 from tests.services.damage import damage
 from tests.services.webhook_receiver import Hook
 
@@ -49,7 +49,7 @@ async def test_a_recipient_from_beginning_to_end(rig: Rig, hook: Hook) -> None:
 async def test_one_that_cannot_be_read_is_listed_with_what_to_do(rig: Rig, hook: Hook) -> None:
     made = (await rig.post("/me/notifications/recipients", json={"way": "webhook", "address": hook.url})).json()
     assert made["problem"] is None
-    await damage(rig.house, notice_recipients, made["id"])
+    await damage(rig.house, notification_recipients, made["id"])
     (shown,) = (await rig.get("/me/notifications/recipients")).json()["items"]
     assert (shown["address"], shown["secret"]) == ("…", None)
     assert shown["problem"] == "The address of this recipient cannot be read. Remove it and add it again."

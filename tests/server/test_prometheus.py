@@ -20,13 +20,13 @@ from holdfast.core.metrics.samples import CurrentMetrics, GpuReading, GpuState, 
 from holdfast.core.metrics.samples import Sample as Used
 from holdfast.core.notifications import NotificationState
 from holdfast.core.records import Group
-from holdfast.core.scheduling.placement import Amount, GroupUsage, Node, NodeUsage, Quota
+from holdfast.core.scheduling.placement import GroupUsage, Node, NodeUsage, Quota, ResourceAmount
 from holdfast.core.states import JobState, TaskState
 from holdfast.server.prometheus import render_metrics
 from holdfast.server.prometheus_metrics import TASK_LABELS
-from holdfast.server.prometheus_requests import find_surface
+from holdfast.server.prometheus_requests import get_api_surface
 from holdfast.services.installation.monitoring import MonitoringSnapshot
-from holdfast.services.installation.status import Disk, Health
+from holdfast.services.installation.status import DiskUsage, Health
 from holdfast.services.metrics.server_metrics import ServerMetrics
 from tests.services.house import open_house
 
@@ -150,7 +150,7 @@ def test_two_jobs_of_one_name_are_told_apart() -> None:
 @pytest.mark.parametrize("accept", ["", OPENMETRICS])
 def test_hostile_names_come_out_as_they_are(accept: str) -> None:
     snapshot = replace(job(), user=HOSTILE, job=replace(job().job, name=HOSTILE, group=HOSTILE))
-    quota = GroupUsage(group=HOSTILE, used=Amount(), quota=Quota(cpu=1), user_quota=Quota())
+    quota = GroupUsage(group=HOSTILE, used=ResourceAmount(), quota=Quota(cpu=1), user_quota=Quota())
     answer = render_metrics(ServerMetrics(), standing(running(snapshot, **FULL), groups=[quota]), accept)
     parse = parse_openmetrics if accept else parse_text
     told = [sample for family in parse(bytes(answer.body).decode()) for sample in family.samples]
@@ -170,7 +170,7 @@ def test_jobs_the_queue_and_totals() -> None:
         running(job()),
         jobs=[job(), old, again],
         totals={JobState.PENDING: 7, JobState.FAILED: 2},
-        groups=[GroupUsage(group="idle", used=Amount(), quota=Quota(), user_quota=Quota())],
+        groups=[GroupUsage(group="idle", used=ResourceAmount(), quota=Quota(), user_quota=Quota())],
     )
     assert value(told, "holdfast_jobs", state="Pending") == 2
     assert value(told, "holdfast_jobs", state="Held") == 0
@@ -185,13 +185,15 @@ def test_jobs_the_queue_and_totals() -> None:
 
 def test_machines_groups_disks_and_notifications() -> None:
     node = NodeUsage(
-        node=Node(name="gpu-7", cpu=8, memory=64 * GIB, gpus=(0, 1)), free=Amount(cpu=3, memory=GIB, gpu=1)
+        node=Node(name="gpu-7", cpu=8, memory=64 * GIB, gpus=(0, 1)), free=ResourceAmount(cpu=3, memory=GIB, gpu=1)
     )
-    group = GroupUsage(group="vision", used=Amount(cpu=5, gpu=1), quota=Quota(gpu=0, memory=GIB), user_quota=Quota())
+    group = GroupUsage(
+        group="vision", used=ResourceAmount(cpu=5, gpu=1), quota=Quota(gpu=0, memory=GIB), user_quota=Quota()
+    )
     told = standing(
         nodes=[node],
         groups=[group],
-        disks=[Disk(path="/state", free=5, total=9), Disk(path="/away", free=None, total=None)],
+        disks=[DiskUsage(path="/state", free=5, total=9), DiskUsage(path="/away", free=None, total=None)],
         notifications={NotificationState.FAILED: 3},
         health=Health((SANDBOX,)),
     )
@@ -234,7 +236,7 @@ def test_every_series_of_one_answer_is_told_once() -> None:
     ],
 )
 def test_requests_are_counted_by_few_words(path: str, surface: str) -> None:
-    assert find_surface(path) == surface
+    assert get_api_surface(path) == surface
 
 
 # -- over HTTP

@@ -30,7 +30,7 @@ async def test_a_schedule_from_beginning_to_end(rig: Rig) -> None:
     path = f"/schedules/{made['id']}"
     assert (await rig.get(path)).json() == made
     rig.house.clock.at = datetime(2026, 3, 1, 13, 0, tzinfo=UTC)
-    await rig.house.services.schedules.due.run_due_schedules()
+    await rig.house.services.schedules.due_runs.run_due_schedules()
     (job,) = (await rig.get("/jobs")).json()["items"]
     assert job["schedule"] == made["id"]
     asked = await rig.post(f"{path}/run")

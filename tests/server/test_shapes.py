@@ -11,8 +11,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from holdfast.api.groups import GroupFields, NewGroup
 from holdfast.api.jobs import HoldChange, JobDetail, SubmittedJob
-from holdfast.api.pages import Items
-from holdfast.api.resources import Amount, Quota
+from holdfast.api.pages import ItemList
+from holdfast.api.resources import Quota, ResourceAmount
 from holdfast.sdk.json_conversion import from_json, to_json
 from holdfast.server.rest.routing import RestRoute
 from holdfast.server.rest.schemas import Body, get_sent_fields
@@ -31,14 +31,14 @@ async def openapi(rig: Rig) -> dict[str, Any]:
 
 def test_an_answer_has_every_field_and_no_other() -> None:
     answer = {"items": [{"cpu": 1, "memory": 2, "gpu": 0}]}
-    check_shape(Items[Amount], json.dumps(answer).encode())
+    check_shape(ItemList[ResourceAmount], json.dumps(answer).encode())
     for wrong in (
         {"cpu": 1, "memory": 2},
         {"cpu": 1, "memory": 2, "gpu": 0, "tpu": 0},
         {"cpu": "a", "memory": 2, "gpu": 0},
     ):
         with pytest.raises(ValidationError):
-            check_shape(Items[Amount], json.dumps({"items": [wrong]}).encode())
+            check_shape(ItemList[ResourceAmount], json.dumps({"items": [wrong]}).encode())
 
 
 async def test_openapi_describes_every_field_of_an_answer(openapi: dict[str, Any]) -> None:

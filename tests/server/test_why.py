@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.api.why import Why as WhyRecord
+from holdfast.api.why import JobExplanation as WhyRecord
 from holdfast.core.scheduling.blockers import WaitExplanation
 from holdfast.core.states import JobState
 from holdfast.core.verdicts import (
@@ -18,12 +18,12 @@ from holdfast.core.verdicts import (
     EvidenceKind,
     Fault,
     Finding,
+    FindingKind,
     Frame,
     ResourceUsage,
-    Slowness,
 )
 from holdfast.sdk.json_conversion import from_json, to_json
-from holdfast.server.rest.why import show_why
+from holdfast.server.rest.why import explanation_to_json
 from holdfast.services.why.service import JobExplanation
 
 from .rig import Rig, error_of
@@ -99,7 +99,7 @@ async def test_every_part_is_as_described_and_as_clients_read_it(rig: Rig) -> No
         gpu_asked=1,
         gpu_used=0.25,
     )
-    shown = show_why(
+    shown = explanation_to_json(
         JobExplanation(
             job=record,
             waiting=WaitExplanation(),
@@ -116,7 +116,9 @@ async def test_every_part_is_as_described_and_as_clients_read_it(rig: Rig) -> No
                 frame=Frame(file="train.py", line=3, function="main", code="raise ValueError"),
                 rule="python",
             ),
-            slow=(Finding(kind=Slowness.ONE_CORE, text="1 of 4", remedy="Ask.", tasks=("main-0",), values={"cpu": 1}),),
+            slow=(
+                Finding(kind=FindingKind.ONE_CORE, text="1 of 4", remedy="Ask.", tasks=("main-0",), values={"cpu": 1}),
+            ),
             efficiency=Efficiency(whole=used, roles={"main": used}, advice=("Ask for less.",)),
         )
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from holdfast.services.files.folder_scan import Listing
+from holdfast.services.files.folder_scan import FileListing
 
 from .house import House
 
@@ -15,16 +15,20 @@ async def sent(*pieces: bytes) -> AsyncIterator[bytes]:
         yield piece
 
 
-def names(listing: Listing) -> list[str]:
+def names(listing: FileListing) -> list[str]:
     return [item.name for item in listing.items]
 
 
 def place(house: House, group: str = "default") -> Path:
     """Where the group's files lie; as its jobs see them."""
-    return house.services.shared.create_folder(house.services.shared.get_files(group))
+    return house.services.shared.create_folder(house.services.shared.get_files_folder(group))
 
 
 def around(house: House, group: str = "default") -> list[str]:
     """All that is kept beside them: what comes in, and what goes out."""
     shared = house.services.shared
-    return [path.name for folder in (shared.get_uploads(group), shared.get_removed(group)) for path in folder.glob("*")]
+    return [
+        path.name
+        for folder in (shared.get_uploads_folder(group), shared.get_removed_folder(group))
+        for path in folder.glob("*")
+    ]

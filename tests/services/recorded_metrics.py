@@ -42,4 +42,4 @@ async def record_steady(
 
     times = [10.0 * n for n in range(1, int(seconds // 10) + 1)]
     measurements = [Measurement(attempt_id=attempt_id, reading=reading(at), at=start + at, age=at) for at in times]
-    await database.run(database.record_measurements, measurements)
+    await database.run_in_thread(database.record_measurements, measurements)

@@ -28,7 +28,7 @@ class FileSource:
         self.done = True
         self._changed.set()
 
-    async def size(self) -> int:
+    async def get_size(self) -> int:
         return self.path.stat().st_size
 
     async def find_first_offset(self) -> int:
@@ -44,12 +44,12 @@ class FileSource:
 
     async def wait_for_growth(self, size: int, timeout: float) -> bool:
         self._changed.clear()
-        if await self.size() <= size and not self.done:
+        if await self.get_size() <= size and not self.done:
             try:
                 await asyncio.wait_for(self._changed.wait(), timeout)
             except TimeoutError:
                 return False
-        return await self.size() > size
+        return await self.get_size() > size
 
     async def is_complete(self) -> bool:
         return self.done

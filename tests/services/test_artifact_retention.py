@@ -43,14 +43,14 @@ class World:
         return id
 
     def keep(self, group: str, id: str, kept: datetime) -> None:
-        folder = self.shared.create_folder(self.shared.get_artifacts(group, id) / ".metadata").parent
+        folder = self.shared.create_folder(self.shared.get_artifacts_folder(group, id) / ".metadata").parent
         (folder / "model.bin").write_text("weights")
-        note = self.shared.create_folder(self.shared.get_kept_marks(group)) / id
+        note = self.shared.create_folder(self.shared.get_artifact_markers_folder(group)) / id
         note.touch()
         os.utime(note, (kept.timestamp(), kept.timestamp()))
 
     def there(self, id: str, group: str = "default") -> bool:
-        return self.shared.get_artifacts(group, id).exists()
+        return self.shared.get_artifacts_folder(group, id).exists()
 
 
 def _finish(conn, id: str, at: datetime) -> None:  # type: ignore[no-untyped-def]
@@ -84,11 +84,11 @@ def test_artifacts_go_when_their_time_has_come_and_not_before(tmp_path: Path) ->
         assert not world.there(old)
         assert not world.there(other, "team")
         assert all(map(world.there, (new, runs_on, ended_late)))
-        assert not list(world.shared.get_removed("default").iterdir())
+        assert not list(world.shared.get_removed_folder("default").iterdir())
         world.now = NOW + timedelta(days=30)
         assert await world.sweep.delete_expired_artifacts(ADMIN) == 2
         assert world.there(runs_on)
-        assert [path.name for path in world.shared.get_kept_marks("default").iterdir()] == [runs_on]
+        assert [path.name for path in world.shared.get_artifact_markers_folder("default").iterdir()] == [runs_on]
 
     play(story, World(tmp_path))
 
@@ -100,25 +100,25 @@ def test_what_a_job_writes_beside_them_changes_nothing(tmp_path: Path) -> None:
 
     async def story(world: World) -> None:
         put_off = await world.job(finished=NOW)
-        (world.shared.get_artifacts("default", put_off) / ".metadata" / "expiredAt").write_text("99999999999")
+        (world.shared.get_artifacts_folder("default", put_off) / ".metadata" / "expiredAt").write_text("99999999999")
         hurried = await world.job(finished=NOW + timedelta(days=6), kept=NOW + timedelta(days=6))
-        (world.shared.get_artifacts("default", hurried) / ".metadata" / "expiredAt").write_text("1")
+        (world.shared.get_artifacts_folder("default", hurried) / ".metadata" / "expiredAt").write_text("1")
         linked = await world.job(finished=NOW)
-        place = world.shared.get_artifacts("default", linked)
+        place = world.shared.get_artifacts_folder("default", linked)
         place.rename(place.with_name("mine"))
         place.symlink_to(victim)
         inside = await world.job(finished=NOW)
-        (world.shared.get_artifacts("default", inside) / "link").symlink_to(victim)
+        (world.shared.get_artifacts_folder("default", inside) / "link").symlink_to(victim)
         gone = await world.job(finished=NOW)
-        world.shared.get_artifacts("default", gone).rename(world.shared.get_files("default") / "taken")
+        world.shared.get_artifacts_folder("default", gone).rename(world.shared.get_files_folder("default") / "taken")
         world.now = NOW + timedelta(days=8)
         assert await world.sweep.run() == 3
         assert not world.there(put_off)
         assert world.there(hurried)
         assert not os.path.lexists(place)
         assert (victim / "precious").read_text() == "unharmed"
-        assert (world.shared.get_files("default") / "taken" / "model.bin").exists()
-        assert [path.name for path in world.shared.get_kept_marks("default").iterdir()] == [hurried]
+        assert (world.shared.get_files_folder("default") / "taken" / "model.bin").exists()
+        assert [path.name for path in world.shared.get_artifact_markers_folder("default").iterdir()] == [hurried]
 
     play(story, World(tmp_path))
 
@@ -126,7 +126,7 @@ def test_what_a_job_writes_beside_them_changes_nothing(tmp_path: Path) -> None:
 def test_a_folder_of_artifacts_that_is_a_link_is_not_entered(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         id = await world.job(finished=NOW)
-        jobs = world.shared.get_artifacts("default", id).parent
+        jobs = world.shared.get_artifacts_folder("default", id).parent
         jobs.rename(tmp_path / "moved")
         jobs.symlink_to(tmp_path / "moved")
         world.now = NOW + timedelta(days=8)
@@ -140,13 +140,13 @@ def test_one_groups_trouble_is_not_the_others(tmp_path: Path, caplog: pytest.Log
     async def story(world: World) -> None:
         broken = await world.job(finished=NOW, group="a-broken")
         fine = await world.job(finished=NOW, group="fine")
-        world.shared.get_removed("a-broken").write_text("no folder")
+        world.shared.get_removed_folder("a-broken").write_text("no folder")
         world.now = NOW + timedelta(days=8)
         assert await world.sweep.run() == 1
         assert world.there(broken, "a-broken")
         assert not world.there(fine, "fine")
         assert "could not remove old artifacts" in caplog.text
-        world.shared.get_removed("a-broken").unlink()
+        world.shared.get_removed_folder("a-broken").unlink()
         assert await world.sweep.run() == 1  # it was not forgotten
 
     play(story, World(tmp_path))
@@ -156,14 +156,15 @@ def test_those_of_jobs_that_nobody_knows_go_too_and_drafts_that_were_left(tmp_pa
     async def story(world: World) -> None:
         world.keep("default", "job-of-a-lost-database", NOW)
         draft, fresh = (
-            world.shared.create_folder(world.shared.get_drafts("default") / name) for name in ("left", "fresh")
+            world.shared.create_folder(world.shared.get_artifact_drafts_folder("default") / name)
+            for name in ("left", "fresh")
         )
         os.utime(draft, (NOW.timestamp(),) * 2)
         world.now = NOW + timedelta(days=8)
         os.utime(fresh, (world.now.timestamp(),) * 2)
         assert await world.sweep.run() == 1
         assert not world.there("job-of-a-lost-database")
-        assert [path.name for path in world.shared.get_drafts("default").iterdir()] == ["fresh"]
+        assert [path.name for path in world.shared.get_artifact_drafts_folder("default").iterdir()] == ["fresh"]
 
     play(story, World(tmp_path))
 

@@ -16,7 +16,7 @@ JOB = "name: one\nroles:\n  main:\n    commands: [echo]\n"
 
 async def test_artifacts_are_listed_and_read(house: House) -> None:
     job = await house.submit(JOB)
-    folder = house.services.shared.get_artifacts("default", job.id)
+    folder = house.services.shared.get_artifacts_folder("default", job.id)
     (folder / ".metadata").mkdir(parents=True)
     (folder / ".metadata/expiredAt").write_text("0")
     (folder / "plots").mkdir()
@@ -42,7 +42,7 @@ async def test_a_job_without_artifacts_has_none(house: House) -> None:
 async def test_a_folder_that_became_a_link_holds_nothing(house: House, tmp_path: Path) -> None:
     job = await house.submit(JOB)
     (tmp_path / "secret").write_text("x")
-    files = house.services.shared.create_folder(house.services.shared.get_files("default"))
+    files = house.services.shared.create_folder(house.services.shared.get_files_folder("default"))
     (files / "jobArtifacts").mkdir()
     (files / "jobArtifacts" / job.id).symlink_to(tmp_path)
     assert (await house.services.artifacts.list(house.admin, job.id)).items == ()
@@ -52,7 +52,7 @@ async def test_a_folder_that_became_a_link_holds_nothing(house: House, tmp_path:
 
 async def test_whoever_may_see_the_job_may_read_them(house: House) -> None:
     job = await house.submit(JOB)
-    folder = house.services.shared.get_artifacts("default", job.id)
+    folder = house.services.shared.get_artifacts_folder("default", job.id)
     folder.mkdir(parents=True)
     (folder / "a").write_bytes(b"x")
     ann = await house.user("ann", "vision")
@@ -60,6 +60,6 @@ async def test_whoever_may_see_the_job_may_read_them(house: House) -> None:
         await house.services.artifacts.list(ann, job.id)
     with pytest.raises(NotFound):
         await house.services.artifacts.open(ann, job.id, "a")
-    reader = replace(ann, reads_all=True)
+    reader = replace(ann, can_read_all_jobs=True)
     assert len((await house.services.artifacts.list(reader, job.id)).items) == 1
     assert await (await house.services.artifacts.open(reader, job.id, "a")).read() == b"x"

@@ -16,14 +16,14 @@ from holdfast.core.errors import Forbidden, NotLoggedIn, UserError
 from holdfast.core.records import Dataset, Group, Mlflow
 from holdfast.core.schedule import Recurrence, RecurrenceKind
 from holdfast.core.scheduling.placement import Quota
-from holdfast.engines.base import ImageInfo
+from holdfast.engines.base import ImageSummary
 from holdfast.services.audit import CLIENT_ADDRESS, AuditedStore
 from holdfast.services.catalogue.image_aliases import ImageAliasChange
 from holdfast.services.catalogue.instance_types import InstanceTypeChange
 from holdfast.services.catalogue.secrets import SecretChange
 from holdfast.services.datasets.service import DatasetChange
 from holdfast.services.errors import TooManyRequests
-from holdfast.services.people.failed_logins import MAX_PER_HOUR, REPEAT_INTERVAL
+from holdfast.services.people.failed_logins import MAX_ENTRIES_PER_HOUR, REPEAT_INTERVAL
 from holdfast.services.people.groups import GroupChange
 from holdfast.services.people.users import UserChange
 from holdfast.services.schedules.service import ScheduleChange
@@ -87,7 +87,7 @@ VERBS: dict[str, tuple[Trying, tuple[AuditKind, AuditAction]]] = {
         (AuditKind.USER, AuditAction.CHANGED),
     ),
     "users.update": (
-        lambda h, _: h.services.users.update(h.admin, "ann", UserChange(groups=frozenset())),
+        lambda h, _: h.services.users.apply_change(h.admin, "ann", UserChange(groups=frozenset())),
         (AuditKind.USER, AuditAction.CHANGED),
     ),
     "users.update_extension": (
@@ -131,9 +131,12 @@ VERBS: dict[str, tuple[Trying, tuple[AuditKind, AuditAction]]] = {
         (AuditKind.MEMBER, AuditAction.REMOVED),
     ),
     "tokens.login": (lambda h, _: _login(h), (AuditKind.LOGIN, AuditAction.BEGUN)),
-    "tokens.login_as": (lambda h, _: h.services.tokens.login_as("ann", "link"), (AuditKind.LOGIN, AuditAction.BEGUN)),
+    "tokens.login_authenticated_user": (
+        lambda h, _: h.services.tokens.login_authenticated_user("ann", "link"),
+        (AuditKind.LOGIN, AuditAction.BEGUN),
+    ),
     "tokens.create": (lambda h, _: _token(h), (AuditKind.TOKEN, AuditAction.CREATED)),
-    "tokens.end_logins": (lambda h, _: h.services.tokens.end_logins(own(h)), (AuditKind.LOGIN, AuditAction.ENDED)),
+    "tokens.end_logins": (lambda h, _: h.services.tokens.delete_logins(own(h)), (AuditKind.LOGIN, AuditAction.ENDED)),
     "keys.add": (lambda h, _: _key(h), (AuditKind.KEY, AuditAction.CREATED)),
     "codes.issue_login_code": (
         lambda h, _: h.services.codes.issue_login_code(h.admin),
@@ -217,9 +220,9 @@ async def _undo(house: House, verb: str) -> None:
     elif verb == "notifications.set_events":
         await services.notifications.set_events(admin, await _recipient(house), ["failed"])
     elif verb == "codes.log_in":
-        await services.codes.log_in(await services.codes.issue_login_code(admin))
+        await services.codes.redeem_login_code(await services.codes.issue_login_code(admin))
     elif verb == "codes.redeem_token_code":
-        await services.codes.redeem_token_code(await services.codes.issue_actor_code(admin), name="x")
+        await services.codes.redeem_token_code(await services.codes.issue_token_code_for_actor(admin), name="x")
     elif verb.endswith(".revoke"):
         service = getattr(services, verb.partition(".")[0])
         name = {"datasets": "vars", "instance_types": "cpu-1", "image_aliases": "host"}[verb.partition(".")[0]]
@@ -251,16 +254,17 @@ UNDOING: dict[str, tuple[AuditKind, AuditAction]] = {
 }
 # Verbs that change nothing about the place: they look, or their doing is told elsewhere.
 SILENT = {
-    "datasets.list_usable_datasets", "schedules.get_changeable", "schedules.load_names",  # only look
-    "users.list", "users.get", "users.list_by_group", "users.get_preferences", "users.set_preferences",
+    "datasets.list_usable_datasets", "schedules.get_changeable_schedule", "schedules.load_schedule_names",  # only look
+    "users.list", "users.get", "users.load_users_by_group", "users.get_preferences", "users.update_preferences",
     "users.ensure_first_admin", "groups.list", "groups.get", "groups.get_mlflow", "tokens.resolve_actor",
-    "tokens.find_token", "tokens.resolve_holder", "tokens.prove_token",
+    "tokens.get_token", "tokens.resolve_actor_by_id", "tokens.prove_token",
     "pruning.prune_storage",  # notes each kind of which something was removed: tests/server/test_storage_api.py
     "tokens.wait_for_change", "tokens.has_user", "tokens.get_guest", "tokens.verify_password",
-    "tokens.get_password_mark", "tokens.list", "tokens.issue_device_token",
-    "tokens.count_tokens", "tokens.delete_expired_tokens", "tokens.create_local_token", "keys.list",
-    "codes.issue_token_code", "codes.issue_actor_code", "codes.find_code_user",
-    "images.list", "images.check_import", "images.clear_uploads", "secrets.list", "secrets.get", "secrets.load_value",
+    "tokens.load_password_fingerprint", "tokens.list", "tokens.issue_device_token",
+    "tokens.count_tokens", "tokens.delete_expired_tokens", "tokens.create_machine_token", "keys.list",
+    "codes.issue_token_code", "codes.issue_token_code_for_actor", "codes.find_code_user",
+    "images.list", "images.check_import", "images.delete_partial_uploads",
+    "secrets.list", "secrets.get", "secrets.load_value",
     "schedules.list", "schedules.get", "schedules.list_runs", "schedules.preview_times", "schedules.run_schedule_now",
     "schedules.load_newest_runs", "notifications.list_recipients", "notifications.get_webhook_secret",
     "notifications.list", "notifications.delete_old_notifications",
@@ -324,8 +328,8 @@ async def test_no_verb_is_forgotten(house: House) -> None:
 class Shelf(FakeEngine):
     """Keeps images, by name alone."""
 
-    async def import_image(self, name: str, file: Path) -> ImageInfo:
-        return ImageInfo(name=name, size=1, created_at=None, source="")
+    async def import_image(self, name: str, file: Path) -> ImageSummary:
+        return ImageSummary(name=name, size=1, created_at=None, source="")
 
     async def remove_image(self, name: str) -> bool:
         return True
@@ -422,9 +426,9 @@ async def test_whoever_guesses_fills_no_disk(house: House, monkeypatch: pytest.M
         return False
 
     monkeypatch.setattr(house.services.tokens._passwords, "verify_password", no)
-    for number in range(MAX_PER_HOUR + 40):
+    for number in range(MAX_ENTRIES_PER_HOUR + 40):
         await _fail(house, f"nobody{number}", f"10.0.0.{number}")
-    assert len(await events(house, kind=AuditKind.LOGIN)) == MAX_PER_HOUR
+    assert len(await events(house, kind=AuditKind.LOGIN)) == MAX_ENTRIES_PER_HOUR
     house.clock.forward(3601)
     await _fail(house, "nobody", "10.0.1.1")
     assert (await events(house, kind=AuditKind.LOGIN))[0].detail == {"others": "40"}

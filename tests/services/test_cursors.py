@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.errors import UserError
-from holdfast.services.cursors import Cursors
+from holdfast.services.cursors import CursorCodec
 
-CURSORS = Cursors(b"k" * 32)
+CURSORS = CursorCodec(b"k" * 32)
 
 
 @given(st.integers(0, 2**63))
@@ -32,7 +32,7 @@ def test_that_of_another_server_or_with_a_changed_letter_is_refused() -> None:
     sealed = CURSORS.encode_cursor(5)
     other = "A" if sealed[3] != "A" else "B"
     for text in (
-        Cursors(b"x" * 32).encode_cursor(5),
+        CursorCodec(b"x" * 32).encode_cursor(5),
         sealed[:3] + other + sealed[4:],
         sealed[:-2],
         sealed + sealed,

@@ -15,8 +15,8 @@ import pytest
 from holdfast.controller.sampling import Sampler
 from holdfast.core.job import MIB
 from holdfast.core.states import JobState
-from holdfast.core.verdicts import Efficiency, Finding, Slowness
-from holdfast.diagnosis.slowness import MIN_THROTTLED_SHARE, ONE_CORE_LEAST, MinimumTimes
+from holdfast.core.verdicts import Efficiency, Finding, FindingKind
+from holdfast.diagnosis.slowness import MIN_ONE_CORE_USAGE, MIN_THROTTLED_SHARE, MinimumTimes
 from holdfast.engines.embedded.engine import EmbeddedEngine
 from holdfast.engines.embedded.options import EmbeddedOptions
 from holdfast.services.why.efficiency import EfficiencyReports
@@ -40,7 +40,7 @@ class Place:
     efficiencies: EfficiencyReports
     looks: list[float]  # seconds that each look at tasks took
 
-    async def run(self, text: str) -> tuple[dict[Slowness, Finding], Efficiency]:
+    async def run(self, text: str) -> tuple[dict[FindingKind, Finding], Efficiency]:
         return await self.judged(await self.end(text))
 
     async def end(self, text: str) -> str:
@@ -50,7 +50,7 @@ class Place:
                 await self.house.controller.wait_for_change(job.id, 1.0)
         return job.id
 
-    async def run_until(self, kind: Slowness, text: str) -> tuple[dict[Slowness, Finding], Efficiency]:
+    async def run_until(self, kind: FindingKind, text: str) -> tuple[dict[FindingKind, Finding], Efficiency]:
         """Until that is found of it, while it goes on."""
         job = await self.house.submit(text)
         async with asyncio.timeout(TIMEOUT):
@@ -60,7 +60,7 @@ class Place:
                 await asyncio.sleep(0.2)
         return told
 
-    async def judged(self, job_id: str) -> tuple[dict[Slowness, Finding], Efficiency]:
+    async def judged(self, job_id: str) -> tuple[dict[FindingKind, Finding], Efficiency]:
         findings, efficiency = await self.efficiencies.analyze_job(
             await self.house.store.read(job_rows.load_job_detail, job_id)
         )
@@ -76,7 +76,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
     async with open_house(home, engine=engine) as house:
         looks: list[float] = []
         sampler = Sampler(engine, house.services.metrics.database, close=0.5, looked=looks.append)
-        house.controller.on_seen(sampler.handle_observation)
+        house.controller.add_observation_listener(sampler.handle_observation)
         looking = asyncio.create_task(sampler.run())
         judging = EfficiencyReports(
             house.store, engine, house.services.metrics, clock=lambda: datetime.now(UTC), least=MIN_COUNT
@@ -98,16 +98,16 @@ async def test_jobs_that_are_slow_in_one_way_each(place: Place) -> None:
     idle, late, filled, short = await asyncio.gather(
         place.run(job("echo begun", "sleep 3", cpu=2)),
         place.run(job("sleep 2.4", "echo begun", "sleep 2.4")),
-        place.run_until(Slowness.MEMORY_NEAR_LIMIT, job("echo begun", f'python3 -c "{full}"', memory="256MiB")),
+        place.run_until(FindingKind.MEMORY_NEAR_LIMIT, job("echo begun", f'python3 -c "{full}"', memory="256MiB")),
         place.run(job("echo begun", "sleep 0.1", cpu=2)),
     )
-    assert list(idle[0]) == [Slowness.CPU_UNUSED]
+    assert list(idle[0]) == [FindingKind.CPU_UNUSED]
     assert (idle[1].whole.cpu_asked, idle[1].whole.tasks) == (2, 1)
     assert (idle[1].whole.cpu_used or 0.0) < 0.5
     assert any("1 core would be enough" in text for text in idle[1].advice)
-    assert list(late[0]) == [Slowness.LATE_START]
-    assert late[0][Slowness.LATE_START].values["first_output"] >= 2.0
-    assert list(filled[0]) == [Slowness.MEMORY_NEAR_LIMIT]
+    assert list(late[0]) == [FindingKind.LATE_START]
+    assert late[0][FindingKind.LATE_START].values["first_output"] >= 2.0
+    assert list(filled[0]) == [FindingKind.MEMORY_NEAR_LIMIT]
     assert 232 * MIB < (filled[1].whole.memory_peak or 0) <= 256 * MIB
     assert filled[1].advice == ()  # it goes on
     if short[1].whole.seconds < MIN_COUNT.ended:
@@ -125,7 +125,7 @@ async def test_a_job_that_its_limit_holds_up(place: Place) -> None:
         assert used.throttled is not None
         if (used.throttled_share or 0.0) >= MIN_THROTTLED_SHARE:
             found, efficiency = await place.judged(job_id)
-            assert list(found) == [Slowness.CPU_THROTTLED]
+            assert list(found) == [FindingKind.CPU_THROTTLED]
             assert 0.0 < (efficiency.whole.cpu_used or 0.0) < 0.15
             return
     pytest.skip("this machine is so busy that the job does not come to its limit")
@@ -135,8 +135,8 @@ async def test_a_job_that_its_limit_holds_up(place: Place) -> None:
 async def test_one_core_busy_of_two_and_a_job_that_is_well(place: Place) -> None:
     for _ in range(TRIES):
         found, efficiency = await place.run(job("echo begun", BUSY, cpu=2))
-        if (efficiency.whole.cpu_used or 0.0) >= ONE_CORE_LEAST:
-            assert list(found) == [Slowness.ONE_CORE]
+        if (efficiency.whole.cpu_used or 0.0) >= MIN_ONE_CORE_USAGE:
+            assert list(found) == [FindingKind.ONE_CORE]
             break
     else:
         pytest.skip("this machine has no core to spare")
@@ -147,8 +147,8 @@ async def test_one_core_busy_of_two_and_a_job_that_is_well(place: Place) -> None
 
 @pytest.mark.release
 async def test_one_that_still_runs_is_told_of_without_advice(place: Place) -> None:
-    found, efficiency = await place.run_until(Slowness.CPU_UNUSED, job("echo begun", "sleep 600", cpu=2))
-    assert list(found) == [Slowness.CPU_UNUSED]
+    found, efficiency = await place.run_until(FindingKind.CPU_UNUSED, job("echo begun", "sleep 600", cpu=2))
+    assert list(found) == [FindingKind.CPU_UNUSED]
     assert efficiency.whole.seconds >= MIN_COUNT.running
     assert efficiency.advice == ()
     assert place.looks

@@ -12,9 +12,9 @@ import pytest
 from holdfast.core.access import Actor, can_exec
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.states import JobState
-from holdfast.engines.base import ExecCommand, ExecRefused, ExecSession, Launch, ProcessInfo
+from holdfast.engines.base import ExecCommand, ExecRefused, ExecSession, LaunchSpec, TaskProcess
 from holdfast.services.errors import Unavailable
-from holdfast.services.inside.service import IntraJobLimiter, TaskAccess, build_open_limiter
+from holdfast.services.inside.service import IntraJobLimiter, TaskAccess, build_connection_limiter
 from tests.fake_engine import FakeEngine
 
 from .house import House, open_house
@@ -41,7 +41,7 @@ class Visit:
 
     async def write(self, data: bytes) -> None: ...
 
-    def end_input(self) -> None: ...
+    def close_stdin(self) -> None: ...
 
     def resize(self, columns: int, rows: int) -> None: ...
 
@@ -73,10 +73,10 @@ class OpenEngine(FakeEngine):
     async def connect_port(self, attempt_id: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         raise ExecRefused(f"Nothing listens on port {port}.")
 
-    async def revive_task(self, launch: Launch) -> None:
+    async def revive_task(self, launch: LaunchSpec) -> None:
         self.revived.append(launch.attempt_id)
 
-    async def list_processes(self, attempt_id: str) -> Sequence[ProcessInfo]:
+    async def list_processes(self, attempt_id: str) -> Sequence[TaskProcess]:
         return []
 
 
@@ -101,7 +101,7 @@ async def running(house: House, text: str = TWO, actor: Actor | None = None) -> 
         (Actor(name="bob", groups={"red": False}), False),
         (Actor(name="bob", groups={"red": True}), True),
         (Actor(name="bob", groups={"blue": True}), False),
-        (Actor(name="bob", reads_all=True), False),
+        (Actor(name="bob", can_read_all_jobs=True), False),
         (Actor(name="root", admin=True), True),
     ],
 )
@@ -254,36 +254,36 @@ async def test_sessions_are_counted_until_they_are_closed(tmp_path: Path) -> Non
 
 
 async def test_what_is_open_is_limited_by_user_and_in_total() -> None:
-    limiter = build_open_limiter("sessions", per_user=2, total=3)
-    [release, *_] = [limiter.acquire_now(user) for user in ("ann", "ann", "bob")]
+    limiter = build_connection_limiter("sessions", per_user=2, total=3)
+    [release, *_] = [limiter.acquire_nowait(user) for user in ("ann", "ann", "bob")]
     with pytest.raises(Conflict):
-        limiter.acquire_now("ann")
+        limiter.acquire_nowait("ann")
     with pytest.raises(Unavailable):
-        limiter.acquire_now("eve")
+        limiter.acquire_nowait("eve")
     release()
     release()
-    limiter.acquire_now("eve")
+    limiter.acquire_nowait("eve")
     with pytest.raises(Unavailable):
-        limiter.acquire_now("eve")
+        limiter.acquire_nowait("eve")
 
 
 async def test_what_is_open_between_tasks_is_counted_by_job_and_by_user() -> None:
     limit = IntraJobLimiter("sessions between tasks", per_job=200, total=1000)
-    taken = [limit.acquire_now(job, "ann") for job in ("one", "two") for _ in range(150)]
+    taken = [limit.acquire_nowait(job, "ann") for job in ("one", "two") for _ in range(150)]
     with pytest.raises(Conflict, match="You already have 300 sessions between tasks open"):
-        limit.acquire_now("three", "ann")
-    [limit.acquire_now("bob's", "bob") for _ in range(200)]
+        limit.acquire_nowait("three", "ann")
+    [limit.acquire_nowait("bob's", "bob") for _ in range(200)]
     with pytest.raises(Conflict, match="You already have 200 sessions between tasks open"):
-        limit.acquire_now("bob's", "bob")
+        limit.acquire_nowait("bob's", "bob")
     taken[0]()
     taken[0]()
-    limit.acquire_now("three", "ann")
+    limit.acquire_nowait("three", "ann")
     with pytest.raises(Conflict):
-        limit.acquire_now("three", "ann")
+        limit.acquire_nowait("three", "ann")
 
 
 async def told(house: House, entering: TaskAccess, job: str) -> list[str]:
-    await asyncio.gather(*entering._saving)
+    await asyncio.gather(*entering._save_tasks)
     events = await house.services.jobs.list_events(house.admin, job)
     return [f"{event.message} ({event.actor}, {event.task})" for event in events if event.kind == "entered"]
 

@@ -8,8 +8,13 @@ import pytest
 
 from holdfast.core.access import Actor
 from holdfast.core.errors import Forbidden, NotFound, UserError
-from holdfast.launching.keys import make_job_pair
-from holdfast.services.people.extensions import MAX_DEPTH, MAX_SIZE, check_extension, merge_extension
+from holdfast.launching.keys import make_job_key_pair
+from holdfast.services.people.extensions import (
+    MAX_EXTENSION_DEPTH,
+    MAX_EXTENSION_SIZE,
+    check_extension,
+    merge_extension,
+)
 from holdfast.services.people.groups import GroupChange
 from holdfast.services.people.users import UserChange
 
@@ -17,7 +22,7 @@ from .house import House
 
 pytestmark = pytest.mark.anyio
 
-PUBLIC = make_job_pair(bytes(32)).public
+PUBLIC = make_job_key_pair(bytes(32)).public
 KEY = {"title": "laptop", "value": PUBLIC, "time": 1625472000000}
 
 
@@ -41,8 +46,8 @@ def test_merged_by_key_or_replaced() -> None:
         {},
         {"sshKeys": []},
         {"sshKeys": [KEY, {"title": "", "value": PUBLIC}]},
-        {"any": nested(MAX_DEPTH - 1)},
-        {"any": "x" * (MAX_SIZE - 20)},
+        {"any": nested(MAX_EXTENSION_DEPTH - 1)},
+        {"any": "x" * (MAX_EXTENSION_SIZE - 20)},
     ],
 )
 def test_what_is_kept(extension: dict[str, Any]) -> None:
@@ -52,8 +57,8 @@ def test_what_is_kept(extension: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "extension",
     [
-        {"any": nested(MAX_DEPTH)},
-        {"any": "x" * MAX_SIZE},
+        {"any": nested(MAX_EXTENSION_DEPTH)},
+        {"any": "x" * MAX_EXTENSION_SIZE},
         {"sshKeys": KEY},
         {"sshKeys": ["ssh-rsa A"]},
         {"sshKeys": [{"title": "t"}]},
@@ -90,9 +95,9 @@ async def test_users_extend_themselves_and_admins_anyone(house: House) -> None:
 
 async def test_many_small_changes_do_not_grow_beyond_the_limit(house: House) -> None:
     users = house.services.users
-    await users.update_extension(house.admin, "admin", {"a": "x" * (MAX_SIZE // 2)})
+    await users.update_extension(house.admin, "admin", {"a": "x" * (MAX_EXTENSION_SIZE // 2)})
     with pytest.raises(UserError):
-        await users.update_extension(house.admin, "admin", {"b": "x" * (MAX_SIZE // 2)})
+        await users.update_extension(house.admin, "admin", {"b": "x" * (MAX_EXTENSION_SIZE // 2)})
     assert set((await users.get(house.admin, "admin")).extension) == {"a"}
 
 
@@ -118,7 +123,7 @@ async def test_one_change_of_a_user_is_whole(house: House) -> None:
     await house.add_group("research")
     change = UserChange(email="new@example.com", groups=frozenset({"research", "nowhere"}))
     with pytest.raises(NotFound):
-        await house.services.users.update(house.admin, "alice", change)
+        await house.services.users.apply_change(house.admin, "alice", change)
     found = await house.services.users.get(house.admin, "alice")
     assert (found.email, dict(found.groups)) == ("", {"default": False})
 
@@ -135,12 +140,12 @@ async def test_one_change_of_a_user_is_whole(house: House) -> None:
 async def test_what_nobody_changes_of_themselves(house: House, change: UserChange) -> None:
     alice = await house.user("alice", "default")
     with pytest.raises(Forbidden):
-        await house.services.users.update(alice, "alice", change)
+        await house.services.users.apply_change(alice, "alice", change)
 
 
 async def test_who_reads_everything_sees_everybody(house: House) -> None:
     await house.add_group("research")
-    reader = Actor(name="bob", reads_all=True)
+    reader = Actor(name="bob", can_read_all_jobs=True)
     assert [user.name for user in await house.services.users.list(reader)] == ["admin"]
     assert [group.name for group in await house.services.groups.list(reader)] == ["default", "research"]
     assert {use.group for use in (await house.services.installation.get_capacity(reader)).groups} == {

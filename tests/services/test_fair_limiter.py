@@ -31,7 +31,7 @@ class Work:
 
     async def _hold(self, name: str) -> None:
         client = name[1:].rpartition("-")[0]
-        async with self.limiter.slot(name[0], client):
+        async with self.limiter.use_slot(name[0], client):
             self.started.append(name)
             await self._ends[name].wait()
 
@@ -88,7 +88,7 @@ async def test_only_so_many_of_one_client_wait() -> None:
     await work.end("ax-1")
     assert work.started == ["ax-1", "ay-1"]
     await work.end("ay-1")
-    assert (limiter._free, limiter._waiting, limiter._used) == (1, {}, {})
+    assert (limiter._free_slots, limiter._queues, limiter._used_slots) == (1, {}, {})
 
 
 async def test_only_so_many_of_one_key_wait() -> None:
@@ -103,14 +103,14 @@ async def test_only_so_many_of_one_key_wait() -> None:
 
 async def test_waiting_has_an_end() -> None:
     limiter = FairLimiter(1, timeout=0.01)
-    async with limiter.slot("a"):
+    async with limiter.use_slot("a"):
         with pytest.raises(LimitReached):
-            async with limiter.slot("b"):
+            async with limiter.use_slot("b"):
                 pass
-    async with limiter.slot("b"):
+    async with limiter.use_slot("b"):
         pass
-    assert not limiter._waiting
-    assert not limiter._used
+    assert not limiter._queues
+    assert not limiter._used_slots
 
 
 async def test_a_request_that_leaves_gives_its_place_to_the_next() -> None:
@@ -127,7 +127,7 @@ async def test_a_request_that_leaves_gives_its_place_to_the_next() -> None:
     await work.settle()
     assert work.started[-1] == "e1"
     await work.end("e1")
-    assert (limiter._free, limiter._waiting, limiter._used) == (1, {}, {})
+    assert (limiter._free_slots, limiter._queues, limiter._used_slots) == (1, {}, {})
 
 
 async def test_a_key_uses_as_many_slots_as_it_may() -> None:
@@ -153,26 +153,26 @@ async def test_without_a_total_only_keys_are_limited() -> None:
 
 async def test_a_slot_is_had_at_once_or_not_at_all() -> None:
     limiter = FairLimiter(3, per_key=2)
-    release, *_ = [limiter.acquire_now(key) for key in "aab"]
+    release, *_ = [limiter.acquire_nowait(key) for key in "aab"]
     for key, by_key in (("a", True), ("b", False), ("c", False)):
         with pytest.raises(LimitReached) as refused:
-            limiter.acquire_now(key)
+            limiter.acquire_nowait(key)
         assert refused.value.by_key is by_key
     release()
     release()  # gives back nothing more
-    limiter.acquire_now("c")
+    limiter.acquire_nowait("c")
     with pytest.raises(LimitReached):
-        limiter.acquire_now("d")
-    assert not limiter._waiting
+        limiter.acquire_nowait("d")
+    assert not limiter._queues
 
 
 async def test_a_slot_that_is_given_back_at_once_goes_to_those_who_wait() -> None:
     limiter = FairLimiter(1)
-    release, work = limiter.acquire_now("a"), Work(limiter)
+    release, work = limiter.acquire_nowait("a"), Work(limiter)
     await work.begin("b1")
     release()
     with pytest.raises(LimitReached):  # granted already
-        limiter.acquire_now("c")
+        limiter.acquire_nowait("c")
     await work.settle()
     assert work.started == ["b1"]
     await work.end("b1")
@@ -180,7 +180,7 @@ async def test_a_slot_that_is_given_back_at_once_goes_to_those_who_wait() -> Non
 
 async def test_a_refusal_is_the_error_of_the_callers_choice() -> None:
     limiter = FairLimiter(1, max_waiting=0, refuse=lambda by_key: ValueError("own" if by_key else "all"))
-    async with limiter.slot("a"):
+    async with limiter.use_slot("a"):
         for key, reason in (("a", "own"), ("b", "all")):
             with pytest.raises(ValueError, match=reason):
                 await limiter.acquire(key)
@@ -189,9 +189,9 @@ async def test_a_refusal_is_the_error_of_the_callers_choice() -> None:
 async def test_an_error_within_gives_the_slot_back() -> None:
     limiter = FairLimiter(1, timeout=10)
     with pytest.raises(TimeoutError):
-        async with limiter.slot("a"):
+        async with limiter.use_slot("a"):
             raise TimeoutError
-    limiter.acquire_now("b")
+    limiter.acquire_nowait("b")
 
 
 steps = st.lists(st.tuples(st.sampled_from("bbec"), st.sampled_from("abcd"), st.sampled_from("xy"), st.integers(0, 99)))
@@ -209,7 +209,7 @@ def test_limits_hold_and_no_slot_is_lost_or_left_idle(
         ends: dict[asyncio.Task[None], asyncio.Event] = {}
 
         async def hold(key: str, client: str, end: asyncio.Event) -> None:
-            async with limiter.slot(key, client):
+            async with limiter.use_slot(key, client):
                 running.append(key)
                 assert len(running) <= total
                 assert running.count(key) <= per_key
@@ -228,23 +228,23 @@ def test_limits_hold_and_no_slot_is_lost_or_left_idle(
             if number % 3:  # otherwise the next step comes in the same moment
                 for _ in range(5):
                     await asyncio.sleep(0)
-                assert not any(limiter._can_start(key) for key in limiter._waiting)
+                assert not any(limiter._has_free_slot(key) for key in limiter._queues)
         for end in ends.values():
             end.set()
         results = await asyncio.gather(*ends, return_exceptions=True)
         expected = (asyncio.CancelledError, LimitReached)
         assert all(result is None or isinstance(result, expected) for result in results)
-        assert (limiter._free, limiter._waiting, limiter._used, running) == (total, {}, {}, [])
+        assert (limiter._free_slots, limiter._queues, limiter._used_slots, running) == (total, {}, {}, [])
 
     asyncio.run(run())
 
 
 async def test_a_request_that_leaves_right_after_it_was_granted_a_slot_gives_it_back() -> None:
     limiter = FairLimiter(1)
-    release, work = limiter.acquire_now("a"), Work(limiter)
+    release, work = limiter.acquire_nowait("a"), Work(limiter)
     await work.begin("b1", "c1")
     release()  # grants b1 the slot, which it does not know yet
     await work.cancel("b1")
     assert work.started == ["c1"]
     await work.end("c1")
-    assert (limiter._free, limiter._waiting, limiter._used) == (1, {}, {})
+    assert (limiter._free_slots, limiter._queues, limiter._used_slots) == (1, {}, {})

@@ -18,7 +18,7 @@ from holdfast.core.records import Dataset
 from holdfast.services.errors import TooManyRequests, Unavailable
 from holdfast.services.files import file_tree, uploads
 from holdfast.services.files import folder_scan as file_walk
-from holdfast.services.files.file_tree import clear_uploads
+from holdfast.services.files.file_tree import delete_partial_uploads
 from holdfast.services.files.open_file import FileTruncated
 
 from .folder_trees import around, names, place, sent
@@ -164,7 +164,7 @@ async def test_an_upload_that_falls_silent_is_given_up_and_leaves_nothing(
 
 
 async def test_only_so_many_files_come_in_at_a_time(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(house.services.files._uploads, "_free", uploads.MAX_PER_USER + 1)
+    monkeypatch.setattr(house.services.files._upload_limiter, "_free_slots", uploads.MAX_UPLOADS_PER_USER + 1)
     ann, bob = await house.user("ann", "default"), await house.user("bob", "default")
     go, begun = asyncio.Event(), asyncio.Semaphore(0)
 
@@ -178,7 +178,9 @@ async def test_only_so_many_files_come_in_at_a_time(house: House, monkeypatch: p
         yield b""
 
     files = house.services.files
-    coming = [asyncio.create_task(files.upload(ann, "default", f"{n}", slow())) for n in range(uploads.MAX_PER_USER)]
+    coming = [
+        asyncio.create_task(files.upload(ann, "default", f"{n}", slow())) for n in range(uploads.MAX_UPLOADS_PER_USER)
+    ]
     for _ in coming:
         await begun.acquire()
     with pytest.raises(TooManyRequests, match="You already have 8 uploads in progress"):
@@ -190,7 +192,7 @@ async def test_only_so_many_files_come_in_at_a_time(house: House, monkeypatch: p
     go.set()
     await asyncio.gather(*coming)
     await files.upload(ann, "default", "more", sent(b"x"))
-    assert len(await listed(house)) == uploads.MAX_PER_USER + 2
+    assert len(await listed(house)) == uploads.MAX_UPLOADS_PER_USER + 2
 
 
 async def test_a_killed_upload_leaves_no_half_file(house: House, tmp_path: Path) -> None:
@@ -200,8 +202,8 @@ async def test_a_killed_upload_leaves_no_half_file(house: House, tmp_path: Path)
     script = (
         "import sys, pathlib; from holdfast.shared_folders import SharedFolders;"
         "from holdfast.services.files.file_tree import FileTree\n"
-        "from holdfast.services.files.incoming_file import IncomingFile\n"
-        "coming = IncomingFile(FileTree(SharedFolders(pathlib.Path(sys.argv[1])), 'default'), ('half',))\n"
+        "from holdfast.services.files.incoming_file import FileUpload\n"
+        "coming = FileUpload(FileTree(SharedFolders(pathlib.Path(sys.argv[1])), 'default'), ('half',))\n"
         "coming.create_upload()\n"
         "while True:\n coming.write(b'x' * 100000); print(flush=True)"
     )
@@ -212,17 +214,17 @@ async def test_a_killed_upload_leaves_no_half_file(house: House, tmp_path: Path)
         process.kill()
     assert await listed(house, recursive=True) == []
     assert len(around(house)) == 1
-    clear_uploads(house.services.shared)
+    delete_partial_uploads(house.services.shared)
     assert around(house) == []
 
 
 async def test_a_server_starts_beside_uploads_that_cannot_be_removed(house: House) -> None:
     shared = house.services.shared
-    left = shared.create_folder(shared.get_uploads("default"))
+    left = shared.create_folder(shared.get_uploads_folder("default"))
     (left / "a-folder").mkdir()
     (left / "half").write_bytes(b"x")
     (left.parent.parent / "no-folder").write_bytes(b"")
-    clear_uploads(shared)
+    delete_partial_uploads(shared)
     assert [path.name for path in left.iterdir()] == ["a-folder"]
 
 
@@ -358,7 +360,7 @@ async def test_many_files_are_listed_without_holding_them(house: House, monkeypa
     assert (names(page), page.complete) == (["000000", "000001", "000002"], False)
     page = await house.services.files.list(house.admin, "default", recursive=True, limit=2, after="many/099998")
     assert (names(page), page.complete) == (["many/099999"], True)
-    monkeypatch.setattr(file_walk, "MAX_SCANNED", 5000)
+    monkeypatch.setattr(file_walk, "MAX_SCANNED_ENTRIES", 5000)
     page = await house.services.files.list(house.admin, "default", "many", limit=3)
     assert not page.complete
     assert await house.services.files.delete(house.admin, "default", "many", recursive=True) == 100_000
@@ -546,9 +548,11 @@ async def test_files_are_kept_while_folders_go(house: House) -> None:
 
 
 async def test_what_a_killed_server_had_not_removed_is_removed_later(house: House) -> None:
-    left = house.services.shared.create_folder(house.services.shared.get_removed("default")) / secrets.token_hex(4)
+    left = house.services.shared.create_folder(house.services.shared.get_removed_folder("default")) / secrets.token_hex(
+        4
+    )
     (left / "a/b").mkdir(parents=True)
-    await house.services.files.remove_trash()
+    await house.services.files.empty_trash()
     assert around(house) == []
 
 
@@ -558,7 +562,7 @@ async def test_a_folder_that_a_job_fills_again_and_again_keeps_no_other_group_wa
     """A job that had it open before it was removed can."""
     shared, remove = house.services.shared, file_tree._remove_entry
     for group in ("loud", "quiet"):
-        left = shared.create_folder(shared.get_removed(group)) / secrets.token_hex(4)
+        left = shared.create_folder(shared.get_removed_folder(group)) / secrets.token_hex(4)
         left.mkdir()
         (left / group).touch()
 
@@ -569,12 +573,12 @@ async def test_a_folder_that_a_job_fills_again_and_again_keeps_no_other_group_wa
         return count
 
     monkeypatch.setattr(file_tree, "_remove_entry", refill)
-    monkeypatch.setattr(file_tree, "list_group_folders", lambda shared: ["loud", "quiet"])
+    monkeypatch.setattr(file_tree, "list_groups_with_files", lambda shared: ["loud", "quiet"])
     monkeypatch.setattr(file_tree, "CLEANUP_TIMEOUT", 0.1)
     stop = threading.Event()
     too_late = threading.Timer(60, stop.set)
     too_late.start()
-    await asyncio.to_thread(file_tree.remove_trash, shared, stop)
+    await asyncio.to_thread(file_tree.empty_trash, shared, stop)
     too_late.cancel()
     assert (around(house, "quiet"), len(around(house, "loud"))) == ([], 1)
 
@@ -586,7 +590,7 @@ async def test_only_members_use_a_groups_files(house: House) -> None:
     ann, bob = await house.user("ann", "vision"), await house.user("bob", "speech")
     files = house.services.files
     await files.upload(ann, "vision", "a", sent(b"x"))
-    for outsider in (bob, Actor(name="bob", groups={"speech": True}, reads_all=True)):
+    for outsider in (bob, Actor(name="bob", groups={"speech": True}, can_read_all_jobs=True)):
         for attempt in (
             files.list(outsider, "vision"),
             files.list_objects(outsider, "vision", "/"),
@@ -632,7 +636,7 @@ async def test_a_new_group_does_not_get_the_files_of_an_earlier_one(house: House
 
 async def test_a_listing_that_nobody_waits_for_ends(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """A walk that is told to stop does, and its turn is free for the next."""
-    monkeypatch.setattr(file_walk, "MAX_SCANNED", 10**12)
+    monkeypatch.setattr(file_walk, "MAX_SCANNED_ENTRIES", 10**12)
     begun, go_on = threading.Event(), threading.Event()
     real = os.scandir
 

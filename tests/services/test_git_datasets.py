@@ -99,12 +99,12 @@ async def test_a_running_job_keeps_its_checkout_until_it_ends(house: House, repo
     repository.commit(readme="two")
     await synced(house)
     house.clock.forward(3600)
-    await house.services.git_sync.run_round()
+    await house.services.git_sync.run_sync_cycle()
     assert Path(f"/proc/self/fd/{with_old}/readme").read_text() == "one"
     assert seen(dataset) == {"readme": "two"}
     await house.services.jobs.stop(house.admin, job.id)
     await house.until(job.id)
-    await house.services.git_sync.run_round()
+    await house.services.git_sync.run_sync_cycle()
     assert not Path(f"/proc/self/fd/{with_old}/readme").exists()
     os.close(with_old)
 
@@ -127,7 +127,7 @@ async def test_a_removed_dataset_leaves_nothing_behind(house: House, repository:
     await house.services.datasets.delete(house.admin, "code")
     assert not Path(dataset.path).exists()
     house.clock.forward(3600)
-    await house.services.git_sync.run_round()
+    await house.services.git_sync.run_sync_cycle()
     assert list((house.home / "shared/git").iterdir()) == []
     await add(house, repository.url)
     assert (await synced(house)).commit
@@ -232,7 +232,7 @@ async def test_links_are_links_and_nothing_more(house: House, repository: Reposi
     assert Path(dataset.path, "out").readlink() == outside
     await house.services.datasets.delete(house.admin, "code")
     house.clock.forward(3600)
-    await house.services.git_sync.run_round()
+    await house.services.git_sync.run_sync_cycle()
     assert (outside / "precious").read_text() == "keep me"
 
 
@@ -337,7 +337,7 @@ async def test_a_repository_that_is_very_deep_can_be_removed(house: House, repos
     assert (await synced(house)).commit == commit
     await house.services.datasets.delete(house.admin, "code")
     house.clock.forward(3600)
-    await house.services.git_sync.run_round()
+    await house.services.git_sync.run_sync_cycle()
     assert list((house.home / "shared/git").iterdir()) == []
 
 
@@ -358,7 +358,7 @@ async def test_a_clone_that_was_cut_off_is_begun_anew(tmp_path: Path, repository
         left = sorted(path.name.partition("-")[0] for path in folder.iterdir())
         assert left == [".old", ".sync.json", "code"]
         house.clock.forward(3600)
-        await house.services.git_sync.run_round()
+        await house.services.git_sync.run_sync_cycle()
         assert sorted(path.name for path in folder.iterdir()) == [".sync.json", "code"]
 
 
@@ -388,10 +388,10 @@ async def test_a_checkout_without_a_dataset_goes(house: House) -> None:
     """The server was killed between removing the dataset and its folder."""
     left = house.home / "shared/git/gone/gone"
     left.mkdir(parents=True)
-    await house.services.git_sync.run_round()
+    await house.services.git_sync.run_sync_cycle()
     assert not left.exists()
     house.clock.forward(3600)
-    await house.services.git_sync.run_round()
+    await house.services.git_sync.run_sync_cycle()
     assert list((house.home / "shared/git").iterdir()) == []
 
 

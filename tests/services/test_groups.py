@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 HEAD = Actor(name="head", groups={"default": True})
 MEMBER = Actor(name="ann", groups={"default": False})
-STRANGER = Actor(name="bob", groups={"other": True}, reads_all=True)
+STRANGER = Actor(name="bob", groups={"other": True}, can_read_all_jobs=True)
 TRACKED = Mlflow(tracking_uri="http://m:5000", tracking_envs={"TOKEN": "swordfish"}, artifact_envs={"KEY": "k"})
 
 

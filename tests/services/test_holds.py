@@ -15,7 +15,7 @@ from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.job import Hold, HoldScope, Job
 from holdfast.core.records import Group, JobFilter, JobSummary
 from holdfast.core.states import JobState
-from holdfast.services.jobs.validation import NO_HOLDS
+from holdfast.services.jobs.validation import HOLDS_DISABLED_WARNING
 from holdfast.services.people.groups import GroupChange
 from tests.fake_engine import FakeEngine
 
@@ -178,7 +178,7 @@ async def test_who_may(house: House) -> None:
     job = await held(house, f"{HELD}group: red\n", ann)
     with pytest.raises(NotFound):
         await house.services.holds.extend(stranger, job.id)
-    reader = Actor(name="eve", groups={"blue": True}, reads_all=True)
+    reader = Actor(name="eve", groups={"blue": True}, can_read_all_jobs=True)
     with pytest.raises(Forbidden):
         await house.services.holds.release(reader, job.id)
     with pytest.raises(Forbidden, match="only ann and admins of red can do this"):
@@ -261,7 +261,7 @@ async def test_rerun_keeps_what_the_job_had_or_is_told(house: House) -> None:
 
 async def test_what_the_admin_does_not_allow_is_told(tmp_path: Path) -> None:
     async with open_house(tmp_path / "off", settings={"hold": {"enabled": False}}) as house:
-        assert NO_HOLDS in (await house.services.jobs.submit(house.admin, HELD)).warnings
+        assert HOLDS_DISABLED_WARNING in (await house.services.jobs.submit(house.admin, HELD)).warnings
         assert (await house.services.jobs.submit(house.admin, f"{CRASH}hold: false\n")).warnings == ()
     async with open_house(tmp_path / "short", settings={"hold": {"duration": 3600, "longest": 86400}}) as house:
         done = await house.services.jobs.submit(house.admin, f"{CRASH}hold: 2d\n")

@@ -103,7 +103,7 @@ async def test_admins_of_a_group_look_after_its_own(house: House) -> None:
 
 
 async def test_a_group_has_so_many_and_no_more(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image_aliases, "MAX_OWNED", 2)
+    monkeypatch.setattr(image_aliases, "MAX_ALIASES_PER_GROUP", 2)
     aliases = house.services.image_aliases
     for name in ("one", "two"):
         await aliases.create(HEAD, ImageAlias(name=name, url="a", owner="default"))

@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from holdfast.core.states import JobState
 from holdfast.core.verdicts import Confidence, Diagnosis, EvidenceKind, Fault, Insight
-from holdfast.engines.base import Stream
+from holdfast.engines.base import LogStream
 from holdfast.services.why.diagnoses import HEAD_SIZE, TAIL_SIZE
 from holdfast.services.why.insights import Insights
 from holdfast.store.jobs import insights as insight_rows
@@ -60,7 +60,7 @@ async def at_work(insights: Insights) -> AsyncIterator[None]:
 
 async def test_a_verdict_is_kept_when_a_job_ends(house: House) -> None:
     insights = house.services.insights
-    house.controller.on_end(insights.enqueue_ended_job)
+    house.controller.add_end_listener(insights.enqueue_ended_job)
     async with at_work(insights), asyncio.timeout(TIMEOUT):
         job = await house.run(BROKEN)
         while (found := await kept(house, job.seq)) is None:
@@ -170,7 +170,7 @@ async def test_errors_that_other_output_pushed_away_are_looked_for_in_their_own_
     (id,) = house.engine.list_running()
     trace = b'Traceback (most recent call last):\n  File "/w/a.py", line 3, in <module>\n    f()\nKeyError: 1\n'
     house.engine.write_log(id, b"step\n" * HEAD_SIZE)
-    house.engine.write_log(id, trace, Stream.STDERR)
+    house.engine.write_log(id, trace, LogStream.STDERR)
     house.engine.write_log(id, b"step\n" * TAIL_SIZE)
     house.engine.finish_task(id, 1)
     await house.until(job.id)
@@ -218,7 +218,7 @@ async def test_a_short_job_that_went_well_is_not_looked_at(house: House) -> None
     insights = house.services.insights
     looked: list[str] = []
     insights.enqueue_job = looked.append  # type: ignore[method-assign]
-    house.controller.on_end(insights.enqueue_ended_job)
+    house.controller.add_end_listener(insights.enqueue_ended_job)
     await house.run("{name: quick, command: 'true'}")
     failed = await house.run(BROKEN)
     assert looked == [failed.id]
@@ -260,7 +260,7 @@ async def test_a_row_that_cannot_be_read_is_worked_out_anew_and_left_as_it_is(
     await house.store.write(lambda conn: conn.execute(change, {"damaged": damaged, "seq": job.seq}) and None)
     assert (await house.services.explanations.explain_job(house.admin, job.id)).failure == first
     assert "could not read the stored insight of a job" in caplog.text
-    assert await house.store.read(insight_rows.find_diagnoses, [job.seq]) == {}
+    assert await house.store.read(insight_rows.load_diagnoses, [job.seq]) == {}
     with pytest.raises(ValueError, match="validation error"):
         await kept(house, job.seq)
 

@@ -21,30 +21,30 @@ def ids(changes: tuple[JobChange, ...]) -> list[str]:
 async def test_each_listener_reads_from_its_own_mark() -> None:
     changes = JobChanges()
     first = changes.mark
-    changes.publish("job-1", "default", "ann")
+    changes.publish_job_change("job-1", "default", "ann")
     second = changes.mark
-    changes.publish("job-2", "default", "ann")
-    assert ids(changes.read_since(first).jobs) == ["job-1", "job-2"]
-    assert ids(changes.read_since(second).jobs) == ["job-2"]
-    assert not changes.read_since(changes.mark)
+    changes.publish_job_change("job-2", "default", "ann")
+    assert ids(changes.get_changes_since(first).jobs) == ["job-1", "job-2"]
+    assert ids(changes.get_changes_since(second).jobs) == ["job-2"]
+    assert not changes.get_changes_since(changes.mark)
 
 
 async def test_who_is_too_slow_looks_at_everything_and_nothing_grows() -> None:
     changes = JobChanges(remembered=3)
     mark = changes.mark
     for n in range(100):
-        changes.publish(f"job-{n}", "default", "ann")
-    late = changes.read_since(mark)
+        changes.publish_job_change(f"job-{n}", "default", "ann")
+    late = changes.get_changes_since(mark)
     assert late.everything
     assert not late.jobs
-    assert not changes.read_since(late.mark)
+    assert not changes.get_changes_since(late.mark)
 
 
 async def test_marks_that_nobody_gave_mean_everything() -> None:
     changes = JobChanges()
     epoch = changes.mark.partition(".")[0]
     for mark in ("", "x", f"{epoch}.", f"{epoch}.5", f"{epoch}.-1", f"{epoch}." + "9" * 500, "0.0", f"{epoch}.²"):
-        assert changes.read_since(mark).everything
+        assert changes.get_changes_since(mark).everything
 
 
 async def test_why_jobs_wait_is_told_once_until_something_else_is() -> None:
@@ -52,7 +52,7 @@ async def test_why_jobs_wait_is_told_once_until_something_else_is() -> None:
     mark = changes.mark
     for _ in range(10):
         changes.publish_wait_reasons()
-    news = changes.read_since(mark)
+    news = changes.get_changes_since(mark)
     assert news.waiting
     assert not news.jobs
     assert not news.everything
@@ -62,7 +62,7 @@ async def test_a_listener_wakes_when_something_is_told() -> None:
     changes = JobChanges()
     listening = asyncio.create_task(changes.wait_for_changes(changes.mark))
     await asyncio.sleep(0)
-    changes.publish("job-1", "default", "ann")
+    changes.publish_job_change("job-1", "default", "ann")
     assert ids((await asyncio.wait_for(listening, 20)).jobs) == ["job-1"]
 
 
@@ -108,5 +108,5 @@ async def test_nobody_who_listens_means_nothing_to_do(house: House) -> None:
     """What is told lies where it lay: no task, no queue and no timer comes of it."""
     before = len(asyncio.all_tasks())
     for number in range(100):
-        house.services.changes.publish(f"job-{number}", "default", "ann")
+        house.services.changes.publish_job_change(f"job-{number}", "default", "ann")
     assert len(asyncio.all_tasks()) == before

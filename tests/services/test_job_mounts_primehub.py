@@ -17,7 +17,7 @@ from holdfast.controller.launch_context import MAX_OTHER_VOLUMES
 from holdfast.core.access import Actor
 from holdfast.core.job import Mount
 from holdfast.core.records import Dataset, Group, Mlflow
-from holdfast.engines.base import Launch
+from holdfast.engines.base import LaunchSpec
 from holdfast.services.datasets import job_mounts as storages
 from holdfast.services.datasets.job_mounts import MAX_GROUP_DATASETS
 from holdfast.services.datasets.mount_rules import MountRules
@@ -53,7 +53,7 @@ async def mounts(house: House, actor: Actor, text: str) -> list[Mount]:
     return list((await house.services.jobs.plan(actor, text)).job.roles[0].mounts)
 
 
-async def launch(house: House, actor: Actor, text: str) -> Launch:
+async def launch(house: House, actor: Actor, text: str) -> LaunchSpec:
     summary = await house.run(text, actor)
     (found,) = [task.launch for id, task in house.engine.machine.tasks.items() if id.startswith(f"{summary.id}.")]
     return found
@@ -68,7 +68,7 @@ async def test_everything_of_the_group_and_of_everyone(house: House, ann: Actor,
     await add(house, "made", kind="volume", groups=("red",))
     await add(house, "theirs", tmp_path / "c", groups=("blue",))
     await add(house, "words", kind="env", everyone=True, variables={"a": "b"})
-    made = str(house.services.shared.get_dataset("made"))
+    made = str(house.services.shared.get_dataset_folder("made"))
     assert await mounts(house, ann, form()) == [
         Mount(source=str(tmp_path / "b"), target="/mnt/dataset-all", read_only=False, dataset="all"),
         Mount(source=made, target="/mnt/dataset-made", read_only=True, dataset="made"),
@@ -114,7 +114,7 @@ async def test_one_that_does_not_answer_is_left_out_too(
         return await answers(rules, path)
 
     monkeypatch.setattr(MountRules, "resolve_dataset_folder", folder)
-    monkeypatch.setattr(storages, "TIMEOUT", 1.0)  # the other one may need some of it on a busy machine
+    monkeypatch.setattr(storages, "GROUP_DATASET_TIMEOUT", 1.0)  # the other one may need some of it on a busy machine
     planned = await house.services.jobs.plan(ann, form())
     assert [mount.dataset for mount in planned.job.roles[0].mounts] == ["there"]
     assert "the dataset silent is not mounted: it is not responding" in planned.warnings
@@ -211,13 +211,13 @@ async def test_variables_are_no_storage(house: House, ann: Actor) -> None:
 
 async def share(house: House, name: str, **more: Any) -> Path:
     await house.services.groups.change(house.admin, name, GroupChange(shared_volume=True, **more))
-    return house.services.shared.get_volume(name)
+    return house.services.shared.get_volume_folder(name)
 
 
 async def test_the_groups_volume_and_files_are_made_and_mounted(house: House, ann: Actor) -> None:
     volume = await share(house, "red")
     started = await launch(house, ann, form())
-    files = house.services.shared.get_files("red")
+    files = house.services.shared.get_files_folder("red")
     assert started.mounts == (
         Mount(source=str(volume), target="/project/red", read_only=False),
         Mount(source=str(files), target="/phfs", read_only=False),
@@ -237,11 +237,11 @@ async def test_our_own_jobs_get_the_volume_and_no_more(house: House, ann: Actor)
 
 async def test_our_own_jobs_get_the_groups_files_when_they_ask(house: House, ann: Actor) -> None:
     text = "name: j\ncommand: echo\nfiles: true\ngroup: {}\n"
-    files = {group: house.services.shared.get_files(group) for group in ("red", "blue")}
+    files = {group: house.services.shared.get_files_folder(group) for group in ("red", "blue")}
     seen = {group: Mount(source=str(folder), target="/phfs", read_only=False) for group, folder in files.items()}
     assert (await launch(house, ann, text.format("blue"))).mounts == (seen["blue"],)
     assert files["blue"].stat().st_mode & 0o777 == 0o700
-    assert house.services.shared.get_removed("blue").is_dir()
+    assert house.services.shared.get_removed_folder("blue").is_dir()
     assert not files["red"].exists()
     volume = await share(house, "red")
     started = await launch(house, ann, text.format("red"))
@@ -270,8 +270,8 @@ async def test_more_volumes_than_a_task_can_have_and_two_groups_at_one_path(hous
     house.controller.update_groups(list(groups.values()))
     found = {mount.target: mount.source for mount in (await launch(house, ann, form("red"))).mounts}
     assert len([target for target in found if target.startswith("/project/")]) == MAX_OTHER_VOLUMES + 1
-    assert found["/project/red"] == str(house.services.shared.get_volume("red"))
-    assert found["/project/a-b"] == str(house.services.shared.get_volume("a-b"))
+    assert found["/project/red"] == str(house.services.shared.get_volume_folder("red"))
+    assert found["/project/a-b"] == str(house.services.shared.get_volume_folder("a-b"))
 
 
 async def test_no_link_in_the_home_where_the_group_wants_none(house: House, ann: Actor) -> None:

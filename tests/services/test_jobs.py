@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.core.access import Actor
 from holdfast.core.errors import Conflict, Forbidden, InvalidJob, NotFound, UserError
-from holdfast.core.records import Group, JobFilter, JobPhase, JobSummary, NumberedQuery
+from holdfast.core.records import Group, JobFilter, JobPhase, JobSummary, OffsetPageQuery
 from holdfast.core.states import JobState, TaskState
 from holdfast.services.errors import NameTaken, TagNotFound
 from holdfast.store.database import Store
@@ -431,21 +431,21 @@ async def test_numbered_pages_show_ones_own_groups(house: House) -> None:
     await house.submit(SLEEPER, alice)
     await house.submit(HELLO, bob)
 
-    async def users(actor: Actor, query: NumberedQuery) -> list[str]:
-        page = await house.services.jobs.list_numbered(actor, query, count=True)
+    async def users(actor: Actor, query: OffsetPageQuery) -> list[str]:
+        page = await house.services.jobs.get_numbered_page(actor, query, count=True)
         assert page.total == len(page.items)
         return [job.user for job in page.items]
 
-    every = NumberedQuery()
+    every = OffsetPageQuery()
     assert await users(house.admin, every) == ["bob", "alice"]
     assert await users(alice, every) == ["alice"]
     assert await users(Actor(name="nobody"), every) == []
-    assert await users(Actor(name="reader", reads_all=True), every) == ["bob", "alice"]
-    for groups in (NumberedQuery(named_groups=("shop", "lab")), NumberedQuery(groups=("shop", "lab"))):
+    assert await users(Actor(name="reader", can_read_all_jobs=True), every) == ["bob", "alice"]
+    for groups in (OffsetPageQuery(named_groups=("shop", "lab")), OffsetPageQuery(groups=("shop", "lab"))):
         assert await users(alice, groups) == ["alice"]
-    assert await users(alice, NumberedQuery(named_groups=("shop",))) == []
-    assert await users(house.admin, NumberedQuery(named_groups=("shop",))) == ["bob"]
-    assert await users(house.admin, NumberedQuery(phases=(JobPhase.CANCELLED,))) == []
+    assert await users(alice, OffsetPageQuery(named_groups=("shop",))) == []
+    assert await users(house.admin, OffsetPageQuery(named_groups=("shop",))) == ["bob"]
+    assert await users(house.admin, OffsetPageQuery(phases=(JobPhase.CANCELLED,))) == []
 
 
 async def test_tries_of_a_job_are_told(house: House) -> None:
@@ -503,7 +503,7 @@ async def test_a_job_has_only_so_many_tags(house: House) -> None:
 
 async def test_who_reads_everything_acts_only_in_their_groups(house: House) -> None:
     alice = await house.user("alice", "lab")
-    bob = replace(await house.user("bob", "shop"), reads_all=True)
+    bob = replace(await house.user("bob", "shop"), can_read_all_jobs=True)
     job = await house.submit(SLEEPER, alice)
     jobs = house.services.jobs
     for look in _looks(house):
@@ -514,7 +514,7 @@ async def test_who_reads_everything_acts_only_in_their_groups(house: House) -> N
 
 
 async def test_a_job_one_may_only_read_hides_none_of_ones_own(house: House) -> None:
-    alice, bob = await house.user("alice", "lab"), replace(await house.user("bob", "shop"), reads_all=True)
+    alice, bob = await house.user("alice", "lab"), replace(await house.user("bob", "shop"), can_read_all_jobs=True)
     own = await house.submit(SLEEPER, bob)
     await house.submit(SLEEPER, alice)  # newer, of the same name
     assert (await house.services.jobs.tag(bob, "sleeper", "mine")).id == own.id
@@ -559,7 +559,7 @@ async def test_the_admin_says_who_reads(tmp_path: Path, reading: str, reads_all:
         tokens = house.services.tokens
         login = await tokens.login("alice", "correct horse battery", "127.0.0.1")
         alice = await tokens.resolve_actor(login.text)
-        assert (alice.reads_all, alice.application) == (reads_all, False)
+        assert (alice.can_read_all_jobs, alice.application) == (reads_all, False)
         made = await tokens.create(alice, name="ci", expires_in=timedelta(days=1))
         assert (await tokens.resolve_actor(made.text)).application
         assert (tokens.get_guest() is not None) == (reading == "anyone")

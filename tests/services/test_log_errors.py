@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from holdfast.services.logs.first_error import ERROR_SIGNS, FIRST_ERROR
+from holdfast.services.logs.first_error import ERROR_LITERALS, FIRST_ERROR_PATTERN
 from holdfast.services.logs.search import MAX_QUERY_LENGTH
 
-PATTERN = re.compile(FIRST_ERROR)
+PATTERN = re.compile(FIRST_ERROR_PATTERN)
 
 ERRORS = """
 Traceback (most recent call last):
@@ -70,7 +70,7 @@ log level: error
 @pytest.mark.parametrize("line", ERRORS.strip().splitlines())
 def test_an_error_is_seen(line: str) -> None:
     assert PATTERN.search(line)
-    assert any(sign in line.encode() for sign in ERROR_SIGNS)
+    assert any(sign in line.encode() for sign in ERROR_LITERALS)
 
 
 @pytest.mark.parametrize("line", NOT_ERRORS.strip().splitlines())
@@ -79,4 +79,4 @@ def test_a_line_that_speaks_of_errors_is_none(line: str) -> None:
 
 
 def test_the_pattern_can_be_searched_for() -> None:
-    assert len(FIRST_ERROR) <= MAX_QUERY_LENGTH
+    assert len(FIRST_ERROR_PATTERN) <= MAX_QUERY_LENGTH

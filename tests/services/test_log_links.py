@@ -21,8 +21,8 @@ def links(clock: Clock) -> LogLinks:
 
 def test_a_link_leads_back() -> None:
     made = links(Clock())
-    link = made.create(TRY)
-    assert made.open(link) == TRY
+    link = made.create_link(TRY)
+    assert made.resolve_link(link) == TRY
     assert re.fullmatch(r"[A-Za-z0-9_.-]+", link)
 
 
@@ -30,18 +30,18 @@ def test_a_link_leads_back() -> None:
 def test_a_link_is_soon_over(seconds: float, fine: bool) -> None:
     clock = Clock()
     made = links(clock)
-    link = made.create(TRY)
+    link = made.create_link(TRY)
     clock.forward(seconds)
     if fine:
-        assert made.open(link) == TRY
+        assert made.resolve_link(link) == TRY
     else:
         with pytest.raises(Forbidden, match="expired"):
-            made.open(link)
+            made.resolve_link(link)
 
 
 def test_no_change_of_a_link_goes_unnoticed() -> None:
     made = links(Clock())
-    link = made.create(TRY)
+    link = made.create_link(TRY)
     changes: list[Callable[[int], str]] = [
         lambda at: link[:at] + ("A" if link[at] != "A" else "B") + link[at + 1 :],
         lambda at: link[:at],
@@ -51,9 +51,9 @@ def test_no_change_of_a_link_goes_unnoticed() -> None:
     for at in range(last):
         for change in changes:
             with pytest.raises(Forbidden, match="log link is not valid"):
-                made.open(change(at))
+                made.resolve_link(change(at))
 
 
 def test_another_server_has_another_key() -> None:
     with pytest.raises(Forbidden):
-        links(Clock()).open(links(Clock()).create(TRY))
+        links(Clock()).resolve_link(links(Clock()).create_link(TRY))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.services.logs import reading as log_reading
-from holdfast.services.logs.reading import find_last_lines_start, follow_source, load_whole_span, read_span
+from holdfast.services.logs.reading import find_last_lines_start, follow_source, get_full_span, iter_span_chunks
 
 from .sources import FileSource
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def tail(source: FileSource, lines: int) -> bytes:
-    span = await load_whole_span(source)
+    span = await get_full_span(source)
     start = await find_last_lines_start(source, span, lines)
     return await source.read(start, span.end - start)
 
@@ -74,7 +74,7 @@ async def test_last_lines_stop_at_what_the_cap_has_left(tmp_path: Path) -> None:
 async def test_a_span_is_read_in_chunks(tmp_path: Path) -> None:
     data = bytes(range(256)) * 4096
     source = FileSource(tmp_path / "log", data)
-    chunks = [chunk async for chunk in read_span(source, await load_whole_span(source))]
+    chunks = [chunk async for chunk in iter_span_chunks(source, await get_full_span(source))]
     assert b"".join(chunks) == data
     assert max(map(len, chunks)) <= log_reading.CHUNK_SIZE
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from holdfast.core.errors import UserError
 from holdfast.services.logs import search as log_search
-from holdfast.services.logs.first_error import FIRST_ERROR
+from holdfast.services.logs.first_error import FIRST_ERROR_PATTERN
 from holdfast.services.logs.patterns import LogPattern
-from holdfast.services.logs.search import LogSearches, SearchQuery, SearchResult
+from holdfast.services.logs.search import LogSearcher, SearchQuery, SearchResult
 
 from .sources import FileSource, StuckSource
 
@@ -24,7 +24,7 @@ LOG = b"first line\nsecond \xc3\xa9t\xc3\xa9 line\nTHIRD line\nno newline at the
 
 
 async def search(source: FileSource, query: str, *, budget: float = 20.0, **more: object) -> SearchResult:
-    return await LogSearches(budget).search(source, SearchQuery(query=query, **more), user="alice")  # type: ignore[arg-type]
+    return await LogSearcher(budget).search_log(source, SearchQuery(query=query, **more), user="alice")  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ async def test_without_re2_plain_text_is_searched_and_patterns_are_refused(
 ) -> None:
     monkeypatch.setitem(sys.modules, "re2", None)
     assert len((await search(source, "line", ignore_case=True)).hits) == 4
-    assert (await search(source, FIRST_ERROR, regex=True)).hits == ()
+    assert (await search(source, FIRST_ERROR_PATTERN, regex=True)).hits == ()
     with pytest.raises(UserError, match="not supported on this server"):
         await search(source, "l.ne", regex=True)
 
@@ -226,7 +226,7 @@ def test_a_pattern_finds_the_same_as_python(parts: list[bytes], query: str) -> N
     data = b"".join(parts)
     expected = re.compile(query, re.ASCII)
     lines = data.split(b"\n")
-    found = list(LogPattern(query, ignore_case=False).find_hits(data, 1000))
+    found = list(LogPattern(query, ignore_case=False).iter_hits(data, 1000))
     texts = [line.rstrip(b"\r").decode("utf-8", "surrogateescape") for line in (lines if lines[-1] else lines[:-1])]
     texts = [re.sub("[\udc80-\udcff]", "\x1a", text) for text in texts]
     matches = [(text, match) for text in texts if (match := expected.search(text))]
@@ -244,6 +244,6 @@ async def test_what_cannot_be_asked_is_refused(source: FileSource, query: str) -
 async def test_the_first_error_is_found_behind_much_that_is_none(tmp_path: Path) -> None:
     before = b"step 17 loss=0.5 all is well\n" * 50_000
     source = FileSource(tmp_path / "long", before + b"ValueError: no\nRuntimeError: neither\n")
-    found = await search(source, FIRST_ERROR, regex=True, limit=1)
+    found = await search(source, FIRST_ERROR_PATTERN, regex=True, limit=1)
     assert [hit.text for hit in found.hits] == ["ValueError: no"]
     assert found.hits[0].line_offset == len(before)

@@ -7,7 +7,7 @@ import pytest
 from holdfast.services.client_network import normalize_address
 from holdfast.services.errors import TooManyRequests
 from holdfast.services.people import login_throttle
-from holdfast.services.people.login_devices import LIFETIME, NEW_DEVICES, LoginDevices
+from holdfast.services.people.login_devices import DEVICE_TOKEN_LIFETIME, NEW_DEVICE_LIMIT, LoginDevices
 from holdfast.services.people.login_throttle import ADDRESS_LIMIT, DEVICE_LIMIT, USER_LIMIT, LoginThrottle
 
 from .house import Clock
@@ -91,7 +91,7 @@ def test_made_up_users_push_out_nothing(throttle: LoginThrottle, monkeypatch: py
     fail(throttle, 100)
     for number in range(1000):
         throttle.admit_attempt(f"user{number}", "10.0.0.1", exists=False)
-    for buckets in (throttle._made_up_addresses, throttle._made_up_users):
+    for buckets in (throttle._unknown_user_address_buckets, throttle._unknown_user_buckets):
         assert len(buckets._levels) <= 100
     assert fail(throttle, 1) == 0
 
@@ -103,9 +103,9 @@ def test_memory_is_bounded(throttle: LoginThrottle, monkeypatch: pytest.MonkeyPa
         attempt = throttle.admit_attempt(f"user{number}", f"10.{number // 250}.0.{number % 250}")
         throttle.admit_attempt(f"user{number}", "10.0.0.1", device=f"{number}")
         throttle.record_success(attempt)
-    for buckets in (throttle._addresses, throttle._users, throttle._devices):
+    for buckets in (throttle._address_buckets, throttle._user_buckets, throttle._device_buckets):
         assert len(buckets._levels) <= 100
-    assert len(throttle._known._users) <= 100
+    assert len(throttle._known_networks._users) <= 100
 
 
 def test_the_known_addresses_of_one_user_push_out_none_of_others(throttle: LoginThrottle) -> None:
@@ -114,8 +114,8 @@ def test_the_known_addresses_of_one_user_push_out_none_of_others(throttle: Login
         throttle.record_success(
             throttle.admit_attempt("bob", f"10.{number // 65536}.{number // 256 % 256}.{number % 256}")
         )
-    assert len(throttle._known._users["bob"]) == login_throttle.MAX_KNOWN_NETWORKS
-    assert throttle._known.has_network("bob", "10.0.82.7")
+    assert len(throttle._known_networks._users["bob"]) == login_throttle.MAX_KNOWN_NETWORKS
+    assert throttle._known_networks.has_network("bob", "10.0.82.7")
     for number in range(200):
         fail(throttle, 5, address=f"10.2.0.{number}")
     assert fail(throttle, 1, address="10.1.1.1") == 1
@@ -165,7 +165,7 @@ def test_a_device_token_names_one_user_and_stays_one_device(devices: LoginDevice
 
 def test_a_device_token_ends(devices: LoginDevices, clock: Clock) -> None:
     token = devices.issue_token("alice", MARK)
-    clock.forward((LIFETIME - timedelta(seconds=1)).total_seconds())
+    clock.forward((DEVICE_TOKEN_LIFETIME - timedelta(seconds=1)).total_seconds())
     assert devices.find_device("alice", MARK, token)
     clock.forward(1)
     assert devices.find_device("alice", MARK, token) == ""
@@ -187,10 +187,10 @@ def test_a_device_token_ends_with_the_password(devices: LoginDevices) -> None:
 
 
 def test_a_user_gets_only_so_many_new_devices(devices: LoginDevices, clock: Clock) -> None:
-    tokens = [devices.issue_token("alice", MARK) for _ in range(NEW_DEVICES.burst)]
+    tokens = [devices.issue_token("alice", MARK) for _ in range(NEW_DEVICE_LIMIT.burst)]
     assert all(tokens)
     assert devices.issue_token("alice", MARK) == ""
     assert devices.issue_token("alice", MARK, tokens[0])
     assert devices.issue_token("bob", MARK)
-    clock.forward(NEW_DEVICES.interval)
+    clock.forward(NEW_DEVICE_LIMIT.interval)
     assert devices.issue_token("alice", MARK)

@@ -9,10 +9,10 @@ from holdfast.core.access import Actor
 from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.errors import Expired, NotFound
 from holdfast.core.states import JobState, TaskState
-from holdfast.engines.base import Launch, Stream
+from holdfast.engines.base import LaunchSpec, LogStream
 from holdfast.services.errors import LogNotFound
-from holdfast.services.logs.reading import read_span
-from holdfast.services.logs.service import Selection, TaskLog
+from holdfast.services.logs.reading import iter_span_chunks
+from holdfast.services.logs.service import LogSelection, TaskLog
 from holdfast.store.jobs import records as job_rows
 
 from .house import House
@@ -23,23 +23,23 @@ TALKER = "name: talker\ncommand: |\n  echo out\n  echo err >&2\n  exit 4\n"
 
 
 async def choose(house: House, ref: str, actor: Actor | None = None, **more: object) -> TaskLog:
-    return await house.services.logs.choose_log(actor or house.admin, Selection(ref=ref, **more))  # type: ignore[arg-type]
+    return await house.services.logs.select_log(actor or house.admin, LogSelection(ref=ref, **more))  # type: ignore[arg-type]
 
 
 async def text(house: House, chosen: TaskLog) -> bytes:
     source = house.services.logs.open_source(chosen)
-    span = await house.services.logs.load_span(source)
-    return b"".join([chunk async for chunk in read_span(source, span)])
+    span = await house.services.logs.get_full_span(source)
+    return b"".join([chunk async for chunk in iter_span_chunks(source, span)])
 
 
 async def followed(house: House, chosen: TaskLog, start: int = 0) -> bytes:
-    return b"".join([data async for _, data in house.services.logs.follow(chosen, start)])
+    return b"".join([data async for _, data in house.services.logs.follow_log(chosen, start)])
 
 
 async def test_streams_are_apart_and_together(house: House) -> None:
     job = await house.run(TALKER)
-    assert await text(house, await choose(house, job.id, stream=Stream.STDOUT)) == b"out\n"
-    assert await text(house, await choose(house, job.id, stream=Stream.STDERR)) == b"err\n"
+    assert await text(house, await choose(house, job.id, stream=LogStream.STDOUT)) == b"out\n"
+    assert await text(house, await choose(house, job.id, stream=LogStream.STDERR)) == b"err\n"
     assert await text(house, await choose(house, job.id)) == b"out\nerr\n"
 
 
@@ -128,7 +128,7 @@ async def test_following_waits_for_the_start_and_ends_with_the_task(house: House
     following = asyncio.create_task(followed(house, chosen))
     await house.services.jobs.stop(house.admin, big.id)
     assert await asyncio.wait_for(following, 20) == b"out\nerr\n"
-    ended = await house.services.logs.load_end_state(chosen)
+    ended = await house.services.logs.wait_for_end_state(chosen)
     assert (ended.task_state, ended.exit_code) == (TaskState.FAILED, 4)
 
 
@@ -182,7 +182,7 @@ async def test_the_first_one_is_shown_when_no_task_decided_alone(house: House) -
 
 
 async def test_a_try_that_never_started_says_why_itself(house: House) -> None:
-    def refuse(launch: Launch) -> Observation:
+    def refuse(launch: LaunchSpec) -> Observation:
         house.engine.refuse = lambda _: None
         return Observation(
             attempt_id=launch.attempt_id, seen=ObservedState.REFUSED, message="no room left", transient=True

@@ -11,7 +11,7 @@ import pytest
 from holdfast.controller import retention
 from holdfast.controller.retention import MetricsRetention
 from holdfast.core.errors import NotFound, UserError
-from holdfast.core.metrics.samples import RINGS
+from holdfast.core.metrics.samples import RING_BUFFER_SPECS
 from holdfast.core.states import JobState
 from holdfast.services.installation.disk_report import StorageKind
 from holdfast.services.installation.pruning import PruneRequest
@@ -44,7 +44,7 @@ async def pair(house: House) -> str:
 
 async def test_each_value_is_the_mean_over_tasks_and_over_gpus(house: House) -> None:
     id, ask = await pair(house), house.services.metrics.load_series
-    for ring in RINGS:
+    for ring in RING_BUFFER_SPECS:
         found = await ask(house.admin, id, ring.name)
         assert (found.tasks, found.averaged, found.final) == (3, 3, False)
         assert {point.tasks for point in found.points} == {3}
@@ -78,10 +78,10 @@ async def test_what_is_not_there_is_said(house: House) -> None:
     with pytest.raises(UserError, match="Series '2h' not found"):
         await ask(house.admin, id, "2h")
     stranger = await house.user("eve", "blue")
-    for call in (ask(stranger, id), house.services.metrics.load_current(stranger, id)):
+    for call in (ask(stranger, id), house.services.metrics.load_current_metrics(stranger, id)):
         with pytest.raises(NotFound):
             await call
-    assert house.services.metrics.load_current_totals(stranger).jobs == {}
+    assert house.services.metrics.get_current_totals(stranger).jobs == {}
 
 
 async def test_a_job_without_metrics_has_no_points(house: House) -> None:
@@ -105,17 +105,17 @@ async def test_of_very_many_tasks_some_are_averaged_and_that_is_said(
 
 async def test_what_tasks_use_now(house: House) -> None:
     id = await pair(house)
-    now = await house.services.metrics.load_current(house.admin, id)
+    now = await house.services.metrics.load_current_metrics(house.admin, id)
     assert [(each.task.task, each.current and round(each.current.sample.cpu)) for each in now.tasks] == [
         ("a-0", 100),
         ("a-1", 300),
         ("b-0", 50),
     ]
-    place = house.services.metrics.load_current_totals(house.admin)
+    place = house.services.metrics.get_current_totals(house.admin)
     load = place.jobs[id]
     assert (load.tasks, round(load.cpu), load.memory, load.gpu) == (3, 450, 450 * MIB, 50)
     assert place.nodes["fake"].cpu == place.groups["default"].cpu == load.cpu
-    found = {(snapshot.id, task.task) for snapshot, task, _ in house.services.metrics.iter_running()}
+    found = {(snapshot.id, task.task) for snapshot, task, _ in house.services.metrics.iter_running_tasks()}
     assert found == {(id, "a-0"), (id, "a-1"), (id, "b-0")}
 
 
@@ -160,12 +160,12 @@ async def test_metrics_go_some_days_after_the_end_and_those_of_unknown_jobs_at_o
     await record_steady(database, "unknown.0.main-0.0", seconds=20, start=now)
     for job_id in (running, ended[0]):  # of the second one, nobody saw the end
         end = TaskEnd(attempt_id=f"{job_id}.0.main-0.0", used=None, seconds=None, at=long_ago + 20)
-        await database.run(database.record_ends, end)
-    await MetricsRetention(house.store, database, house.controller, None).sweep()
-    assert await database.run(database.list_jobs, "", 10) == sorted([running, *ended])
-    await MetricsRetention(house.store, database, house.controller, timedelta(days=30)).sweep()
-    assert await database.run(database.list_jobs, "", 10) == sorted([running, ended[2]])
-    assert await database.run(database.read_summary, f"{running}.0.main-0.0")  # the job is still active
+        await database.run_in_thread(database.record_ends, end)
+    await MetricsRetention(house.store, database, house.controller, None).delete_expired_metrics()
+    assert await database.run_in_thread(database.list_job_ids, "", 10) == sorted([running, *ended])
+    await MetricsRetention(house.store, database, house.controller, timedelta(days=30)).delete_expired_metrics()
+    assert await database.run_in_thread(database.list_job_ids, "", 10) == sorted([running, ended[2]])
+    assert await database.run_in_thread(database.read_summary, f"{running}.0.main-0.0")  # the job is still active
 
 
 async def test_every_job_is_checked_some_at_a_time(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,8 +175,8 @@ async def test_every_job_is_checked_some_at_a_time(house: House, monkeypatch: py
         await record_steady(database, f"unknown{n}.0.main-0.0", seconds=20)
     found = MetricsRetention(house.store, database, house.controller, timedelta(days=30))
     for left in (3, 1, 0, 0):
-        await found.sweep()
-        assert len(await database.run(database.list_jobs, "", 10)) == left
+        await found.delete_expired_metrics()
+        assert len(await database.run_in_thread(database.list_job_ids, "", 10)) == left
 
 
 async def test_files_of_an_earlier_version_are_removed_at_the_start(house: House) -> None:
@@ -203,7 +203,7 @@ async def test_pruning_removes_metrics_of_ended_jobs_and_frees_their_room(house:
     for dry_run in (True, True, False):
         result = await pruning.prune_storage(house.admin, replace(request, dry_run=dry_run))
         assert [(item.count, result.more) for item in result.items] == [(1, False)]
-    assert await database.run(database.list_jobs, "", 10) == [running]
+    assert await database.run_in_thread(database.list_job_ids, "", 10) == [running]
     assert await metrics_bytes(house) < before / 5
 
 

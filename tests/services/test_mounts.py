@@ -116,14 +116,14 @@ async def test_a_loop_of_links_is_refused(place: Path) -> None:
 
 
 async def test_a_file_system_that_does_not_answer_is_given_up(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mounts, "TIMEOUT", 0.05)
+    monkeypatch.setattr(mounts, "FOLDER_RESPONSE_TIMEOUT", 0.05)
     answer = threading.Event()
     looking = rules(place)
     try:
         for _ in range(20):
             with pytest.raises(Unavailable, match="is not responding"):
                 await looking.run_guarded([], answer.wait)
-        monkeypatch.setattr(mounts, "TIMEOUT", 60.0)
+        monkeypatch.setattr(mounts, "FOLDER_RESPONSE_TIMEOUT", 60.0)
         assert await looking.resolve_mounts(job(f"{place}/data"), USER) == job(
             f"{place}/data"
         )  # others are not held up

@@ -12,24 +12,24 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.controller.delivery import ADDRESS_UNREADABLE, DeliveryRunner
+from holdfast.controller.delivery import ADDRESS_UNREADABLE_MESSAGE, DeliveryRunner
 from holdfast.controller.notification_watcher import NotificationWatcher
 from holdfast.core.access import Actor
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
-from holdfast.core.holds import find_warning_time
+from holdfast.core.holds import compute_warning_time
 from holdfast.core.notifications import Channel, NotificationEvent, NotificationRecord, NotificationState
 from holdfast.core.records import NewEvent
 from holdfast.core.schedule import OverlapPolicy, Recurrence, RecurrenceKind
 from holdfast.core.states import JobState
 from holdfast.jobspec.notify import parse_notify
 from holdfast.services.errors import TooManyRequests
-from holdfast.services.jobs.validation import NO_MAILS
+from holdfast.services.jobs.validation import MAIL_NOT_CONFIGURED_WARNING
 from holdfast.services.notifications.smtp import build_mail
 from holdfast.store.jobs import events as event_rows
 from holdfast.store.notifications import event_scan as happenings
 from holdfast.store.notifications.records import NewNotification
-from holdfast.store.tables import notice_recipients as recipient_table
-from holdfast.store.tables import notices as notification_table
+from holdfast.store.tables import notification_recipients as recipient_table
+from holdfast.store.tables import notifications as notification_table
 
 from .damage import damage
 from .house import House, open_house
@@ -48,17 +48,17 @@ class Desk:
     def __init__(self, house: House) -> None:
         self.house = house
         self.notifications = house.services.notifications
-        self.delivery = DeliveryRunner(house.store, self.notifications.sending, clock=house.clock.now)
+        self.delivery = DeliveryRunner(house.store, self.notifications.sender, clock=house.clock.now)
 
     async def told(self) -> int:
         """Make what is to be told, and send it; how many were made."""
-        made = await self.notifications.making.create_notifications()
+        made = await self.notifications.creator.create_notifications()
         await self.send()
         return made
 
     async def send(self) -> None:
-        while await self.delivery.send_due_notifications():
-            await self.delivery.wait_idle()
+        while await self.delivery.start_due_deliveries():
+            await self.delivery.wait_until_idle()
 
     async def records(self, actor: Actor | None = None) -> list[NotificationRecord]:
         """Oldest first."""
@@ -72,7 +72,7 @@ class Desk:
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     async with open_house(tmp_path / "home", settings=LOCAL) as house:
         desk = Desk(house)
-        await desk.notifications.making.initialize()
+        await desk.notifications.creator.initialize()
         yield desk
         await desk.delivery.close()
 
@@ -188,9 +188,9 @@ async def last_body(desk: Desk, hook: Hook) -> dict[str, object]:
 
 def test_short_holds_end_untold() -> None:
     noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    assert find_warning_time(noon, noon + timedelta(minutes=9)) is None
-    assert find_warning_time(noon, noon + timedelta(minutes=50)) == noon + timedelta(minutes=45)
-    assert find_warning_time(noon, noon + timedelta(days=7)) == noon + timedelta(days=7, hours=-1)
+    assert compute_warning_time(noon, noon + timedelta(minutes=9)) is None
+    assert compute_warning_time(noon, noon + timedelta(minutes=50)) == noon + timedelta(minutes=45)
+    assert compute_warning_time(noon, noon + timedelta(days=7)) == noon + timedelta(days=7, hours=-1)
 
 
 async def test_a_schedule_that_did_not_run_is_told_of(desk: Desk, hook: Hook) -> None:
@@ -201,10 +201,10 @@ async def test_a_schedule_that_did_not_run_is_told_of(desk: Desk, hook: Hook) ->
         house.admin, "name: nightly\ncommand: sleep 100\n", daily, overlap=OverlapPolicy.SKIP
     )
     stirred: list[bool] = []
-    house.services.schedules.due.missed = lambda: stirred.append(True)
+    house.services.schedules.due_runs.on_missed_run = lambda: stirred.append(True)
     for _ in range(2):
         house.clock.forward(3600)
-        await house.services.schedules.due.run_due_schedules()
+        await house.services.schedules.due_runs.run_due_schedules()
     assert await desk.told() == 1
     assert stirred == [True]
     body = hook.posts[0].body
@@ -216,7 +216,7 @@ async def test_a_schedule_that_did_not_run_is_told_of(desk: Desk, hook: Hook) ->
     )
     for _ in range(2):
         house.clock.forward(3600)
-        await house.services.schedules.due.run_due_schedules()
+        await house.services.schedules.due_runs.run_due_schedules()
     assert await desk.told() == 1
     assert hook.posts[1].body["schedule"]["id"] == again.schedule.id
 
@@ -245,7 +245,7 @@ async def test_mails_are_sent_to_whom_the_admin_allows(tmp_path: Path) -> None:
     mail = {"host": "127.0.0.1", "port": server.port, "sender": "holdfast@example.org", "domains": ["example.org"]}
     async with open_house(tmp_path / "home", settings={"mail": mail}) as house:
         desk = Desk(house)
-        await desk.notifications.making.initialize()
+        await desk.notifications.creator.initialize()
         ann = await house.user("ann", "red")
         await house.services.users.change(house.admin, "ann", email="ann@lab.example.org")
         await desk.notifications.add_recipient(ann, "mail", "team@example.org", ["failed"])
@@ -278,7 +278,7 @@ async def test_a_mail_that_is_not_answered_is_not_sent_again(tmp_path: Path) -> 
     }
     async with open_house(tmp_path / "home", settings=settings) as house:
         desk = Desk(house)
-        await desk.notifications.making.initialize()
+        await desk.notifications.creator.initialize()
         await desk.notifications.add_recipient(house.admin, "mail", "team@example.org", ["failed"])
         await house.run(FAILS)
         await desk.told()
@@ -313,7 +313,7 @@ async def test_jobs_ask_for_themselves(desk: Desk, hook: Hook) -> None:
     shown = await house.services.jobs.get(ann, "own")
     assert hook.url not in shown.record.source
     sent = await house.services.jobs.submit(ann, "name: m\ngroup: red\ncommand: echo hi\nnotify: {mail: me}\n")
-    assert sent.warnings == (NO_MAILS,)
+    assert sent.warnings == (MAIL_NOT_CONFIGURED_WARNING,)
     words = parse_notify("succeeded")
     await house.services.jobs.submit(ann, "name: asked\ngroup: red\ncommand: echo hi\n", notify=words)
     asked = await house.services.jobs.get(ann, "asked")
@@ -333,7 +333,7 @@ async def test_openpai_jobs_ask_for_mails(tmp_path: Path) -> None:
     )
     async with open_house(tmp_path / "home", settings={"mail": mail}) as house:
         desk = Desk(house)
-        await desk.notifications.making.initialize()
+        await desk.notifications.creator.initialize()
         await house.run(job)
         assert await desk.told() == 0  # there is no address
         await house.services.users.change(house.admin, "admin", email="admin@example.org")
@@ -350,7 +350,7 @@ async def test_old_events_are_told_to_nobody(tmp_path: Path, hook: Hook) -> None
     async with open_house(tmp_path / "home", settings=LOCAL) as house:
         desk = Desk(house)
         await house.run(FAILS)
-        await desk.notifications.making.initialize()
+        await desk.notifications.creator.initialize()
         await desk.notifications.add_recipient(house.admin, "webhook", hook.url)
         assert await desk.told() == 0
         house.clock.at = house.controller.clock() + timedelta(days=1)
@@ -364,7 +364,7 @@ async def test_two_who_make_them_make_each_once(desk: Desk, hook: Hook) -> None:
     await desk.notifications.add_recipient(desk.house.admin, "webhook", hook.url)
     for _ in range(5):
         await desk.house.run(FAILS)
-    counts = await asyncio.gather(*(desk.notifications.making.create_notifications() for _ in range(4)))
+    counts = await asyncio.gather(*(desk.notifications.creator.create_notifications() for _ in range(4)))
     assert sum(counts) == 5
     assert len(await desk.records()) == 5
 
@@ -376,24 +376,24 @@ async def test_with_nobody_to_tell_nothing_is_looked_at(desk: Desk) -> None:
         nonlocal made
         made += 1
 
-    noticing = NotificationWatcher(desk.notifications.making, count)
-    house.controller.on_change(noticing.handle_job_change)
+    noticing = NotificationWatcher(desk.notifications.creator, count)
+    house.controller.add_change_listener(noticing.handle_job_change)
     await house.run(FAILS)
-    assert not noticing._woken.is_set()
+    assert not noticing._wake_event.is_set()
     await house.run(f"{FAILS}notify: failed\n")
-    assert noticing._woken.is_set()
-    before = (await house.store.read(happenings.list_new_events, ["failed"], 10)).before
+    assert noticing._wake_event.is_set()
+    before = (await house.store.read(happenings.load_event_batch, ["failed"], 10)).before
     assert (
-        await desk.notifications.making.create_notifications() == 0
+        await desk.notifications.creator.create_notifications() == 0
     )  # its user has neither recipient nor mail address
-    assert (await house.store.read(happenings.list_new_events, ["failed"], 10)).before.event > before.event
+    assert (await house.store.read(happenings.load_event_batch, ["failed"], 10)).before.event > before.event
 
 
 async def test_too_many_are_left_out_and_every_recipient_is_told_how_many(tmp_path: Path, hook: Hook) -> None:
     settings = {"notifications": {"per_hour": 3, "allow": ["127.0.0.1"]}}
     async with open_house(tmp_path / "home", settings=settings) as house:
         desk = Desk(house)
-        await desk.notifications.making.initialize()
+        await desk.notifications.creator.initialize()
         known = await desk.notifications.add_recipient(house.admin, "webhook", hook.url)
         await desk.notifications.add_recipient(house.admin, "slack", hook.url + "/slack")
         for _ in range(3):
@@ -434,14 +434,14 @@ async def test_a_damaged_address_holds_up_nothing_else(
     assert [each.id for each in await desk.notifications.list_recipients(admin) if not each.readable] == [broken.id]
     await desk.house.run(FAILS)
     await desk.house.run(f"{FAILS}notify: started\n")
-    assert await desk.notifications.making.create_notifications() == 3
+    assert await desk.notifications.creator.create_notifications() == 3
     first = (await desk.records())[0]
     await damage(desk.house, notification_table, first.id)
     await desk.send()
     await desk.house.run(FAILS)
     await desk.told()
     records = await desk.records()
-    assert (records[0].state, records[0].error) == (NotificationState.FAILED, ADDRESS_UNREADABLE)
+    assert (records[0].state, records[0].error) == (NotificationState.FAILED, ADDRESS_UNREADABLE_MESSAGE)
     assert {each.state for each in records[1:]} == {NotificationState.SENT}
     assert sorted(post.id for post in hook.posts) == sorted(each.id for each in records[1:])
     logged = [each.message for each in caplog.records if each.name.startswith("holdfast") and "address" in each.message]

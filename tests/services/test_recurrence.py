@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.errors import UserError
-from holdfast.core.schedule import PRESETS, Recurrence, RecurrenceKind
-from holdfast.services.schedules.recurrence import InvalidRecurrence, RecurrenceTimes, find_next_time, parse_cron
+from holdfast.core.schedule import CRON_PRESETS, Recurrence, RecurrenceKind
+from holdfast.services.schedules.recurrence import InvalidRecurrence, RecurrenceTimes, find_next_cron_time, parse_cron
 from tests.longer import examples
 
 
@@ -23,7 +23,7 @@ def times(cron: str, zone: str, after: str, count: int) -> list[str]:
     at = datetime.fromisoformat(after).replace(tzinfo=here)
     found = []
     for _ in range(count):
-        moment = find_next_time(parse_cron(cron), here, at)
+        moment = find_next_cron_time(parse_cron(cron), here, at)
         if moment is None:
             break
         found.append(moment.astimezone(here).strftime("%Y-%m-%d %H:%M%z"))
@@ -175,7 +175,7 @@ def test_presets_go_by_their_own_times_whatever_cron_text_lies_beside_them() -> 
         found = timing.find_next_time(Recurrence(kind=kind, cron="0 4 * * 1"), NOW)
         assert found is not None
         assert found.isoformat()[:16] == expected
-        assert kind in PRESETS
+        assert kind in CRON_PRESETS
     assert timing.find_next_time(Recurrence(kind=RecurrenceKind.INACTIVE, cron="nonsense"), NOW) is None
 
 
@@ -193,17 +193,17 @@ def test_the_zone_is_the_schedules_own_or_else_the_servers() -> None:
 def test_nothing_is_due_after_the_end() -> None:
     timing, daily = RecurrenceTimes("UTC"), Recurrence(kind=RecurrenceKind.DAILY)
     last = datetime(2026, 11, 17, 4, 0, tzinfo=UTC)
-    assert tuple(timing.iter_upcoming(daily, NOW, 5, until=last)) == (last - timedelta(days=1), last)
+    assert tuple(timing.iter_upcoming_times(daily, NOW, 5, until=last)) == (last - timedelta(days=1), last)
     assert timing.find_next_time(daily, last, until=last) is None
 
 
 def test_a_preview_is_bounded() -> None:
     timing = RecurrenceTimes("UTC")
     every_minute = Recurrence(kind=RecurrenceKind.CUSTOM, cron="* * * * *")
-    assert len(list(timing.iter_upcoming(every_minute, NOW, 100))) == 100
+    assert len(list(timing.iter_upcoming_times(every_minute, NOW, 100))) == 100
     for count in (0, 101):
         with pytest.raises(UserError, match="count must be between 1 and 100"):
-            list(timing.iter_upcoming(every_minute, NOW, count))
+            list(timing.iter_upcoming_times(every_minute, NOW, count))
 
 
 def test_the_calendar_ends_in_the_year_9999() -> None:
@@ -234,12 +234,12 @@ MOMENTS = st.datetimes(datetime(2009, 1, 1), datetime(2035, 1, 1), timezones=st.
 @given(ZONES, CRONS, MOMENTS)
 def test_the_next_time_is_later_and_none_lies_between(name: str, cron: str, after: datetime) -> None:
     zone = ZoneInfo(name)
-    found = find_next_time(cron, zone, after)
+    found = find_next_cron_time(cron, zone, after)
     assert found is not None
     assert found > after
-    assert find_next_time(cron, zone, found - timedelta(seconds=1)) == found
+    assert find_next_cron_time(cron, zone, found - timedelta(seconds=1)) == found
     middle = after + (found - after) / 2
-    assert find_next_time(cron, zone, middle) == found
+    assert find_next_cron_time(cron, zone, middle) == found
 
 
 @settings(max_examples=examples(300), deadline=None)
@@ -248,4 +248,4 @@ def test_cron_text_is_taken_or_refused_and_never_anything_else(text: str) -> Non
     with suppress(InvalidRecurrence):
         cron = parse_cron(text)
         assert parse_cron(cron) == cron
-        find_next_time(cron, ZoneInfo(BERLIN), NOW)
+        find_next_cron_time(cron, ZoneInfo(BERLIN), NOW)

@@ -10,7 +10,7 @@ from holdfast.core.errors import NotFound
 from holdfast.core.schedule import OverlapPolicy, Recurrence, RecurrenceKind, Schedule
 from holdfast.core.scheduling.blockers import BlockerKind
 from holdfast.core.states import JobState
-from holdfast.services.schedules.wait_reasons import END_BY_LIMIT
+from holdfast.services.schedules.wait_reasons import END_BY_LIMIT_BASIS
 
 from .house import House
 
@@ -29,12 +29,12 @@ async def add(house: House) -> Schedule:
 async def test_a_run_waits_for_the_job_of_an_earlier_one(house: House) -> None:
     schedule = await add(house)
     house.clock.at = ONE
-    await house.services.schedules.due.run_due_schedules()
+    await house.services.schedules.due_runs.run_due_schedules()
     (run,) = await house.services.schedules.list_runs(house.admin, schedule.id)
     job = run.job_id or ""
     await house.until(job, JobState.RUNNING)
     house.clock.at = ONE + timedelta(hours=1)
-    await house.services.schedules.due.run_due_schedules()
+    await house.services.schedules.due_runs.run_due_schedules()
     wait = await house.services.schedule_waits.explain_schedule(house.admin, schedule.id)
     (blocker,) = wait.blockers
     assert blocker.kind is BlockerKind.SCHEDULE
@@ -42,7 +42,7 @@ async def test_a_run_waits_for_the_job_of_an_earlier_one(house: House) -> None:
     assert [(holder.job_id, holder.user) for holder in blocker.holders] == [(job, "admin")]
     assert wait.helps == (f"Run `holdfast stop {job}` to let it start.",)
     assert wait.estimate is not None
-    assert wait.estimate.basis == END_BY_LIMIT
+    assert wait.estimate.basis == END_BY_LIMIT_BASIS
     assert wait.estimate.at is not None
     assert abs(wait.estimate.at - house.clock.now() - timedelta(hours=3)) < timedelta(minutes=1)  # by its time limit
 

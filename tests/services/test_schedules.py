@@ -54,7 +54,7 @@ async def add(house: House, text: str = HELLO, recurrence: Recurrence = HOURLY, 
 async def at(house: House, moment: datetime) -> None:
     """The clock is set, and what is due by then is dealt with."""
     house.clock.at = moment
-    await house.services.schedules.due.run_due_schedules()
+    await house.services.schedules.due_runs.run_due_schedules()
 
 
 async def look(house: House, schedule: Schedule) -> Schedule:
@@ -231,7 +231,7 @@ async def test_nothing_runs_for_whoever_lost_the_right(house: House, happen: Any
     assert (found.invalid, found.next_run_at) == (reason, hour(14))  # it is looked at again then, not each second
     (run,) = await runs(house, schedule)
     assert (run.result, run.job_id, run.message) == (RunResult.FAILED, None, found.message)
-    await house.services.schedules.due.run_due_schedules()
+    await house.services.schedules.due_runs.run_due_schedules()
     assert await results(house, schedule) == ["failed"]
 
 
@@ -338,7 +338,7 @@ async def test_of_missed_runs_one_that_is_recent_still_runs(house: House) -> Non
 
 @pytest.fixture
 def wired(house: House) -> House:
-    house.controller.on_end(house.services.schedules.due.release_queued_run)
+    house.controller.add_end_listener(house.services.schedules.due_runs.release_queued_run)
     return house
 
 
@@ -379,7 +379,7 @@ async def test_one_run_waits_for_the_earlier_job(wired: House) -> None:
     (job,) = await jobs(wired)
     assert await results(wired, schedule) == ["started", "skipped"]  # the second waits, the third has no place
     assert (await look(wired, schedule)).queued_at == hour(14)
-    due = wired.services.schedules.due
+    due = wired.services.schedules.due_runs
     waiting = asyncio.create_task(due.wait_for_wake(60))
     await finish(wired, job.id)
     await waiting  # the job's end is what wakes the clockwork
@@ -398,9 +398,9 @@ async def test_a_run_that_waits_is_found_again_after_a_restart(tmp_path: Path) -
             await at(house, hour(number))
         (job,) = await jobs(house)
         await finish(house, job.id)  # nobody told the schedules: as if the server had died
-        house.services.schedules.due._freed.clear()
-        await house.services.schedules.due.recover_schedules()
-        await house.services.schedules.due.run_due_schedules()
+        house.services.schedules.due_runs._released_schedules.clear()
+        await house.services.schedules.due_runs.recover_schedules()
+        await house.services.schedules.due_runs.run_due_schedules()
         assert await results(house, schedule) == ["started", "started"]
 
 
@@ -447,16 +447,16 @@ async def test_whoever_died_before_stopping_the_earlier_job_stops_it_later(wired
     schedule = await add(wired, SLEEPER, overlap=OverlapPolicy.QUEUE)
     await at(wired, hour(13))
     await wired.services.schedules.change(wired.admin, schedule.id, ScheduleChange(overlap=OverlapPolicy.CANCEL))
-    stopped = wired.controller.stop
+    stopped = wired.controller.stop_job
 
     async def die(job_id: str, actor: str, why: str = "") -> bool:
         raise RuntimeError
 
-    wired.controller.stop = die  # type: ignore[method-assign]
+    wired.controller.stop_job = die  # type: ignore[method-assign]
     with pytest.raises(RuntimeError):
         await at(wired, hour(14))
-    wired.controller.stop = stopped  # type: ignore[method-assign]
-    await wired.services.schedules.due.recover_schedules()
+    wired.controller.stop_job = stopped  # type: ignore[method-assign]
+    await wired.services.schedules.due_runs.recover_schedules()
     old, new = await jobs(wired)
     assert (await wired.until(old.id)).state is JobState.CANCELLED
     assert not new.stopping
@@ -548,7 +548,7 @@ async def test_what_runs_and_when_is_changed_apart(house: House) -> None:
     schedule = await add(house, HELLO, HOURLY)
     house.clock.at = hour(13, 0, 1)  # due, and not yet dealt with
     await house.services.schedules.change(house.admin, schedule.id, ScheduleChange(overlap=OverlapPolicy.CANCEL))
-    await house.services.schedules.due.run_due_schedules()
+    await house.services.schedules.due_runs.run_due_schedules()
     assert await results(house, schedule) == ["started"]
 
 
@@ -685,7 +685,7 @@ async def test_many_at_once_and_each_once(house: House) -> None:
 
 async def test_one_schedule_with_a_bug_keeps_no_other_waiting(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     bad, good = await add(house, f"{HELLO}retry: 3\n"), await add(house)
-    intake = house.services.schedules._intake
+    intake = house.services.schedules._validator
     again = type(intake).revalidate
 
     async def break_one(self: Any, actor: Actor, job: Any, source: str) -> Any:
@@ -735,6 +735,6 @@ async def test_the_server_zone_is_looked_at_anew_at_each_start(tmp_path: Path) -
     async with open_house(home, settings={"schedules": {"timezone": "Asia/Taipei"}}) as house:
         schedule = await add(house, recurrence=zoneless)
         assert schedule.next_run_at == hour(20)
-        house.services.schedules.due._timing.timezone = "Europe/Berlin"
-        await house.services.schedules.due.recover_schedules()
+        house.services.schedules.due_runs._timing.timezone = "Europe/Berlin"
+        await house.services.schedules.due_runs.recover_schedules()
         assert (await look(house, schedule)).next_run_at == datetime(2026, 3, 2, 3, 0, tzinfo=UTC)

@@ -15,7 +15,7 @@ from holdfast.core.job import GIB, MIB, Resources
 from holdfast.core.records import Group
 from holdfast.core.scheduling.placement import Node, Quota
 from holdfast.services.catalogue.instance_types import build_seeded_types
-from holdfast.services.catalogue.skus import Sku, compute_sku_capacity, count_skus
+from holdfast.services.catalogue.skus import Sku, compute_sku_capacity, count_needed_skus
 from holdfast.services.errors import DatasetNotFound, NameTaken, NotInGroup
 from holdfast.services.people.groups import GroupChange
 from holdfast.settings import Settings
@@ -131,10 +131,10 @@ async def test_a_groups_quota_is_its_size(cluster: House) -> None:
 
 async def test_types_of_a_group(cluster: House) -> None:
     skus = cluster.services.skus
-    assert await skus.list_types(cluster.admin) == {"small": Sku(1, GIB, 0), "gpu": Sku(2, 4 * GIB, 1)}
+    assert await skus.load_sku_types(cluster.admin) == {"small": Sku(1, GIB, 0), "gpu": Sku(2, 4 * GIB, 1)}
     await cluster.services.groups.create(cluster.admin, Group(name="red", quota=Quota(gpu=0)))
-    assert set(await skus.list_types(cluster.admin, "red")) == {"small"}
-    assert set(await skus.list_types(Actor(name="ann"), "red")) == {"small", "gpu"}  # the quota is not hers to know
+    assert set(await skus.load_sku_types(cluster.admin, "red")) == {"small"}
+    assert set(await skus.load_sku_types(Actor(name="ann"), "red")) == {"small", "gpu"}  # the quota is not hers to know
 
 
 async def test_other_dialects_have_no_skus(cluster: House) -> None:
@@ -150,12 +150,12 @@ async def test_nothing_is_checked_where_nobody_has_named_types(tmp_path: Path, s
 
 def test_counting() -> None:
     sku = Sku(cpu=2, memory=GIB, gpu=1)
-    assert count_skus(Resources(cpu=0.5, memory=MIB, gpu=0), sku) == 1
-    assert count_skus(Resources(cpu=2.0, memory=GIB, gpu=1), sku) == 1
-    assert count_skus(Resources(cpu=2.5, memory=GIB, gpu=1), sku) == 2
-    assert count_skus(Resources(cpu=1, memory=3 * GIB + 1, gpu=1), sku) == 4
-    assert count_skus(Resources(cpu=1, memory=GIB, gpu=5), sku) == 5
-    assert count_skus(Resources(cpu=0.3, memory=GIB, gpu=0), Sku(cpu=0.1, memory=GIB, gpu=0)) == 3
+    assert count_needed_skus(Resources(cpu=0.5, memory=MIB, gpu=0), sku) == 1
+    assert count_needed_skus(Resources(cpu=2.0, memory=GIB, gpu=1), sku) == 1
+    assert count_needed_skus(Resources(cpu=2.5, memory=GIB, gpu=1), sku) == 2
+    assert count_needed_skus(Resources(cpu=1, memory=3 * GIB + 1, gpu=1), sku) == 4
+    assert count_needed_skus(Resources(cpu=1, memory=GIB, gpu=5), sku) == 5
+    assert count_needed_skus(Resources(cpu=0.3, memory=GIB, gpu=0), Sku(cpu=0.1, memory=GIB, gpu=0)) == 3
     assert compute_sku_capacity(sku, NODES) == 2
     assert compute_sku_capacity(Sku(cpu=3, memory=GIB, gpu=0), NODES) == 2  # none of them spans two machines
     assert compute_sku_capacity(sku, ()) == 0

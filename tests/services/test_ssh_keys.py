@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from holdfast.core.errors import Conflict
-from holdfast.launching.keys import make_job_pair
+from holdfast.launching.keys import make_job_key_pair
 from holdfast.services.people.users import UserChange
 
 from .house import House
 
 pytestmark = pytest.mark.anyio
 
-HERS = make_job_pair(bytes(32)).public.rpartition(" ")[0]
-OTHER = make_job_pair(b"\1" * 32).public.rpartition(" ")[0]
+HERS = make_job_key_pair(bytes(32)).public.rpartition(" ")[0]
+OTHER = make_job_key_pair(b"\1" * 32).public.rpartition(" ")[0]
 
 
 def extension(*keys: str) -> dict[str, Any]:
@@ -45,7 +45,7 @@ async def test_nor_does_it_come_by_an_extension(house: House) -> None:
     with pytest.raises(Conflict, match="This SSH key belongs to another user"):
         await users.create(house.admin, name="new", extension=extension(HERS))
     assert "new" not in [user.name for user in await users.list(house.admin)]
-    await users.update(ann, "ann", UserChange(extension=extension(HERS, OTHER)))  # what one has stays
+    await users.apply_change(ann, "ann", UserChange(extension=extension(HERS, OTHER)))  # what one has stays
     assert len(await house.services.keys.list(ann)) == 2
 
 

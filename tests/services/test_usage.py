@@ -176,7 +176,7 @@ async def test_a_clock_that_went_back_takes_nothing_away(store: Store) -> None:
 
 
 async def test_details_come_in_portions_with_every_try_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.services.metrics.usage.PORTION_SIZE", 3)
+    monkeypatch.setattr("holdfast.services.metrics.usage.PAGE_SIZE", 3)
     begin = datetime(2026, 10, 5, tzinfo=UTC)
     ids = [await ran(store, (begin + number // 4 * HOUR, begin + 9 * HOUR)) for number in range(10)]
     long = await ran(store, (datetime(2026, 9, 1, tzinfo=UTC), begin))

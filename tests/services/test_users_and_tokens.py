@@ -38,9 +38,9 @@ async def test_the_first_admin_gets_a_password_once(house: House) -> None:
 
 
 async def test_the_machines_token_is_an_admins_and_there_is_one(house: House) -> None:
-    first = await house.services.tokens.create_local_token()
+    first = await house.services.tokens.create_machine_token()
     assert (await house.services.tokens.resolve_actor(first)).admin
-    second = await house.services.tokens.create_local_token()
+    second = await house.services.tokens.create_machine_token()
     assert (await house.services.tokens.resolve_actor(second)).admin
     with pytest.raises(NotLoggedIn):
         await house.services.tokens.resolve_actor(first)
@@ -54,9 +54,9 @@ async def test_of_many_logins_the_one_that_rested_longest_ends(house: House, mon
     texts = []
     for _ in range(3):
         house.clock.forward(660)
-        texts.append((await found.login_as("ann", "test")).text)
+        texts.append((await found.login_authenticated_user("ann", "test")).text)
         await found.resolve_actor(texts[0])  # in use all the time
-    texts.append((await found.login_as("ann", "test")).text)
+    texts.append((await found.login_authenticated_user("ann", "test")).text)
     for text in (texts[0], texts[2], texts[3], program.text):
         assert (await found.resolve_actor(text)).name == "ann"
     with pytest.raises(NotLoggedIn):
@@ -64,7 +64,7 @@ async def test_of_many_logins_the_one_that_rested_longest_ends(house: House, mon
 
 
 async def test_one_user_has_only_so_many_tokens_for_programs(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens, "MAX_TOKENS", 2)
+    monkeypatch.setattr(tokens, "MAX_API_TOKENS", 2)
     ann, bea = await house.user("ann", "default"), await house.user("bea", "default")
     made = [await house.services.tokens.create(ann, name="x") for _ in range(2)]
     with pytest.raises(Conflict, match="already has the maximum of 2 tokens"):
@@ -440,13 +440,13 @@ async def test_one_write_sets_all_groups_and_who_is_an_admin_there(house: House)
     await house.user("ann", "red", "blue")
     await house.add_group("green")
     wanted = {"red": True, "green": False}
-    user = await house.services.users.update(house.admin, "ann", UserChange(standing=wanted))
+    user = await house.services.users.apply_change(house.admin, "ann", UserChange(standing=wanted))
     assert dict(user.groups) == wanted
     with pytest.raises(NotFound, match="Group gone not found"):
-        await house.services.users.update(house.admin, "ann", UserChange(standing={"gone": False}))
+        await house.services.users.apply_change(house.admin, "ann", UserChange(standing={"gone": False}))
     assert dict((await house.services.users.get(house.admin, "ann")).groups) == wanted
     with pytest.raises(Forbidden):
-        await house.services.users.update(Actor(name="ann"), "ann", UserChange(standing={"blue": True}))
+        await house.services.users.apply_change(Actor(name="ann"), "ann", UserChange(standing={"blue": True}))
 
 
 async def test_a_usual_group_stays_when_others_add_the_user_to_more(house: House) -> None:
@@ -480,12 +480,12 @@ async def test_a_refusal_that_nobody_waits_for_any_more_is_no_error(house: House
     unheard: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
     access = house.services.tokens._access
-    asking = asyncio.create_task(access.resolve_holder("laqvsn73zcmhjpxu"))
+    asking = asyncio.create_task(access.resolve_actor_by_id("laqvsn73zcmhjpxu"))
     await asyncio.sleep(0)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    while access._reading:
+    while access._pending_reads:
         await asyncio.sleep(0.01)
     gc.collect()
     assert unheard == []

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.core.records import JobFilter
 from holdfast.core.states import JobState
-from holdfast.services.why.wait_reasons import MAX_EXPLAINED, MAX_TASKS
+from holdfast.services.why.wait_reasons import MAX_EXPLAINED_JOBS, MAX_EXPLAINED_TASKS
 
 from .house import House
 
@@ -35,9 +35,9 @@ async def test_a_job_that_waits_says_why(house: House) -> None:
 async def test_only_so_many_are_explained_and_none_of_very_many_tasks(house: House) -> None:
     first = await house.submit(BIG)
     await house.until(first.id, JobState.RUNNING)
-    for _ in range(MAX_EXPLAINED):
+    for _ in range(MAX_EXPLAINED_JOBS):
         await house.submit(BIG)
-    await house.submit(f"{BIG}gang: false\ninstances: {MAX_TASKS + 1}\n")
+    await house.submit(f"{BIG}gang: false\ninstances: {MAX_EXPLAINED_TASKS + 1}\n")
     await house.submit(BIG)
     found = await messages(house)
-    assert [bool(text) for text in found] == [True, False, *[True] * (MAX_EXPLAINED - 2), False, False]
+    assert [bool(text) for text in found] == [True, False, *[True] * (MAX_EXPLAINED_JOBS - 2), False, False]

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.services.notifications.delivery import DeliveryAttempt, DeliveryResult, WebhookRequest
 from holdfast.services.notifications.webhook_request import MAX_HEAD_LENGTH, post_webhook
-from holdfast.services.notifications.webhook_targets import Receiver, ReceiverResolver
+from holdfast.services.notifications.webhook_targets import WebhookHost, WebhookHostResolver
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +41,7 @@ async def told(port: int) -> DeliveryAttempt:
         return True
 
     request = WebhookRequest(f"http://127.0.0.1:{port}/", [(b"Host", b"x"), (b"Content-Length", b"2")], b"{}")
-    return await post_webhook(Receiver("127.0.0.1", port, ("127.0.0.1",)), request, claim, 30, NOW)
+    return await post_webhook(WebhookHost("127.0.0.1", port, ("127.0.0.1",)), request, claim, 30, NOW)
 
 
 async def test_hints_without_end_are_not_listened_to() -> None:
@@ -56,7 +56,7 @@ async def test_hints_without_end_are_not_listened_to() -> None:
 
     async with receiver(flood) as port:
         attempt = await told(port)
-    assert attempt.result is DeliveryResult.UNSURE
+    assert attempt.result is DeliveryResult.UNCONFIRMED
     assert sent < 1000 * MAX_HEAD_LENGTH  # what the kernel takes, and no more
 
 
@@ -67,7 +67,7 @@ async def test_what_is_no_answer_is_not_told_again(said: bytes) -> None:
         await writer.drain()
 
     async with receiver(answer) as port:
-        assert (await told(port)).result is DeliveryResult.UNSURE
+        assert (await told(port)).result is DeliveryResult.UNCONFIRMED
 
 
 async def test_who_hangs_up_without_a_word_is_told_again() -> None:
@@ -75,7 +75,7 @@ async def test_who_hangs_up_without_a_word_is_told_again() -> None:
         return
 
     async with receiver(answer) as port:
-        assert (await told(port)).result is DeliveryResult.LATER
+        assert (await told(port)).result is DeliveryResult.DEFERRED
 
 
 async def test_some_hints_and_then_an_answer_are_fine() -> None:
@@ -88,14 +88,14 @@ async def test_some_hints_and_then_an_answer_are_fine() -> None:
 
 
 async def test_every_port_of_this_machine_is_refused_by_any_spelling() -> None:
-    from holdfast.services.notifications.webhook_targets import ReceiverNotAllowed, _list_own_addresses
+    from holdfast.services.notifications.webhook_targets import WebhookHostNotAllowed, _get_own_addresses
 
-    mine = sorted(address for address in _list_own_addresses() if "." in address and not address.startswith("127."))
+    mine = sorted(address for address in _get_own_addresses() if "." in address and not address.startswith("127."))
     if not mine:
         pytest.skip("this machine has no address but its loopback ones")
     for host in (mine[0], f"[::ffff:{mine[0]}]"):
         for port in (8080, 8081, 25):
-            with pytest.raises(ReceiverNotAllowed):
-                await ReceiverResolver().resolve_receiver(f"http://{host}:{port}/x")
-        assert (await ReceiverResolver().resolve_receiver(f"http://{host}:8081/x", anywhere=True)).port == 8081
-        assert (await ReceiverResolver(allow=[mine[0]]).resolve_receiver(f"http://{host}:8081/x")).port == 8081
+            with pytest.raises(WebhookHostNotAllowed):
+                await WebhookHostResolver().resolve_webhook_host(f"http://{host}:{port}/x")
+        assert (await WebhookHostResolver().resolve_webhook_host(f"http://{host}:8081/x", anywhere=True)).port == 8081
+        assert (await WebhookHostResolver(allow=[mine[0]]).resolve_webhook_host(f"http://{host}:8081/x")).port == 8081

@@ -16,7 +16,7 @@ from holdfast.core.errors import NotFound
 from holdfast.core.job import GIB
 from holdfast.core.records import Dataset, Group, JobSummary
 from holdfast.core.scheduling.blockers import Blocker, BlockerKind, WaitExplanation
-from holdfast.core.scheduling.placement import Amount, Node, Quota
+from holdfast.core.scheduling.placement import Node, Quota, ResourceAmount
 from holdfast.core.states import JobState
 from holdfast.core.verdicts import EvidenceKind
 from holdfast.services.people.groups import GroupChange
@@ -84,7 +84,7 @@ async def test_who_has_it_since_when_and_when_it_starts(house: House) -> None:
     wait = await waiting(house, job.id)
     assert texts(wait) == ["It requests 2 cores, 1 GiB of memory; free: 1 core, 15 GiB of memory."]
     (holder,) = wait.blockers[0].holders
-    assert (holder.job_id, holder.name, holder.user, holder.has) == (first, "first", "admin", Amount(cpu=3))
+    assert (holder.job_id, holder.name, holder.user, holder.has) == (first, "first", "admin", ResourceAmount(cpu=3))
     latest = now + timedelta(hours=2) + LIMITS.grace
     assert holder.since == now
     assert holder.until is not None
@@ -152,7 +152,7 @@ async def test_jobs_of_groups_that_one_does_not_see_are_not_named(house: House) 
     assert "zoe" not in repr(wait)
     assert hidden not in repr(wait)
     assert ahead.id not in repr(wait)
-    assert wait.blockers[0].holders[0].has == Amount(cpu=3)
+    assert wait.blockers[0].holders[0].has == ResourceAmount(cpu=3)
     assert (wait.ahead_count, wait.ahead[0].asks.cpu) == (1, 4)
     seen = await waiting(house, job.id, house.admin)
     assert (seen.blockers[0].holders[0].name, seen.ahead[0].job_id) == ("hidden", ahead.id)

@@ -8,24 +8,36 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.settings import load_settings
-from holdfast.simulation import Level, Options, Remark, Remarks, Report, ServerView, Topic, read_job, simulate
+from holdfast.simulation import (
+    Remark,
+    RemarkLevel,
+    Remarks,
+    RemarkTopic,
+    ServerView,
+    SimulationOptions,
+    SimulationReport,
+    parse_job_file,
+    run_simulation,
+)
 
 NO_SERVER = ServerView(why="none for this test")
 
 
 @dataclass(frozen=True)
 class Simulated:
-    report: Report
+    report: SimulationReport
     lines: tuple[str, ...]  # task | line
 
-    def remarks(self, about: Topic, *levels: Level) -> list[Remark]:
-        wanted = levels or (Level.PROBLEM, Level.WARNING)
+    def remarks(self, about: RemarkTopic, *levels: RemarkLevel) -> list[Remark]:
+        wanted = levels or (RemarkLevel.PROBLEM, RemarkLevel.WARNING)
         return [each for each in self.report.remarks if each.about is about and each.level in wanted]
 
     @property
     def alarms(self) -> list[str]:
         """Whatever was said that is more than a note."""
-        return [f"{each.level} {each.about}: {each.text}" for each in self.report.remarks if each.level != Level.NOTE]
+        return [
+            f"{each.level} {each.about}: {each.text}" for each in self.report.remarks if each.level != RemarkLevel.NOTE
+        ]
 
 
 class Place:
@@ -35,10 +47,10 @@ class Place:
     def run(self, job: str | dict[str, Any], *, view: ServerView = NO_SERVER, **options: Any) -> Simulated:
         text = job if isinstance(job, str) else json.dumps(job)
         settings, remarks, lines = load_settings(self.state, {}), Remarks(), []
-        read = read_job(text.encode(), settings, remarks, user=view.user or None)
-        report = simulate(
+        read = parse_job_file(text.encode(), settings, remarks, user=view.user or None)
+        report = run_simulation(
             read,
-            Options(**options),
+            SimulationOptions(**options),
             state=self.state,
             settings=settings,
             view=view,

@@ -17,7 +17,7 @@ import pytest
 from holdfast.core.errors import UserError
 from holdfast.core.verdicts import Fault
 from holdfast.settings import load_settings
-from holdfast.simulation import Ending, Topic
+from holdfast.simulation import RemarkTopic, SimulationEnding
 from holdfast.simulation.container_backend import ContainerBackend
 
 from ..engines.archives import shell_entries, tar
@@ -77,12 +77,12 @@ def test_a_job_runs_in_a_container_with_all_it_expects(place: Place, program: st
 
 def test_what_is_not_in_the_image_is_said_and_time_ends_it(place: Place, program: str, image: str) -> None:
     found = place.run(job(image, "echo up\npython3 nosuch.py &\nsleep 600"), engine=program, timeout=2.0)
-    assert [each.text for each in found.remarks(Topic.COMMAND)] == [f"The image {image} has no program python3"]
-    assert found.report.ending is Ending.TIMEOUT
+    assert [each.text for each in found.remarks(RemarkTopic.COMMAND)] == [f"The image {image} has no program python3"]
+    assert found.report.ending is SimulationEnding.TIMEOUT
     assert "main-0 | up" in found.lines
     missing = place.run(job("no-such-image:7", "echo"), engine=program)
-    assert missing.report.ending is Ending.NOT_RUN
-    (said,) = missing.remarks(Topic.IMAGE)
+    assert missing.report.ending is SimulationEnding.NOT_RUN
+    (said,) = missing.remarks(RemarkTopic.IMAGE)
     assert f"{program} pull no-such-image:7" in said.hint
 
 
@@ -98,7 +98,7 @@ def test_the_next_one_removes_what_a_killed_one_left(place: Place, program: str,
     (home,) = (path.name for path in (place.state / "simulations").iterdir())
     ours = ("ps", "--all", "--quiet", "--filter", f"label=holdfast.simulation={home}")
     assert call(program, *ours).stdout
-    assert place.run({"name": "next", "command": "echo"}).report.ending is Ending.ENDED
+    assert place.run({"name": "next", "command": "echo"}).report.ending is SimulationEnding.ENDED
     assert call(program, *ours).stdout == b""
     assert not (place.state / "simulations").exists()
 

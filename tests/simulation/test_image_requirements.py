@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.simulation.image_requirements import find_requirements
 from holdfast.simulation.shell_parser import parse_script
-from holdfast.simulation.unchecked_paths import find_unchecked_paths
+from holdfast.simulation.unchecked_paths import iter_unchecked_paths
 from tests.longer import examples
 
 PROGRAMS = {
@@ -65,7 +65,7 @@ UNTRIED = {
 def test_paths_that_cannot_be_tried(name: str) -> None:
     text, wanted = UNTRIED[name]
     stand_ins = ("/datasets", "datasets", "/phfs", "/datasets/known")
-    assert [path for path, _ in find_unchecked_paths(text, stand_ins, ("/datasets/here",))] == wanted
+    assert [path for path, _ in iter_unchecked_paths(text, stand_ins, ("/datasets/here",))] == wanted
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -86,4 +86,4 @@ def test_no_text_upsets_it(text: str) -> None:
     script = parse_script(text)
     assert sum(len(command.words) for command in script.commands) <= len(text)
     find_requirements(text)
-    list(find_unchecked_paths(text, ("/a", "b")))
+    list(iter_unchecked_paths(text, ("/a", "b")))

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.core.errors import UserError
 from holdfast.core.job import Job, Resources, Role
-from holdfast.simulation import Level, ServerView, Topic
+from holdfast.simulation import RemarkLevel, RemarkTopic, ServerView
 
 from .simulations import Place
 
@@ -49,7 +49,7 @@ def test_our_own_with_roles_ports_and_secrets(place: Place) -> None:
     assert "client-0 | client-0 of 1 says ******" in found.lines
     assert any(line.removeprefix("server-0 | ").isdigit() for line in found.lines)
     assert [task.task for task in found.report.tasks] == ["server-0", "client-0"]
-    (cut,) = found.remarks(Topic.INSTANCES, Level.NOTE)
+    (cut,) = found.remarks(RemarkTopic.INSTANCES, RemarkLevel.NOTE)
     assert (cut.role, cut.text) == ("client", "Runs 1 of 3 instances")
 
 
@@ -98,7 +98,7 @@ def test_a_form_of_primehub_runs_at_home_among_empty_folders(place: Place) -> No
     found = place.run({**form, "command": 'echo "$PWD $GROUP_NAME $INSTANCE_TYPE"; ls'})
     assert "main-0 | /home/jovyan vision not-known-here" in found.lines
     assert {"main-0 | phfs", "main-0 | datasets"} <= set(found.lines)
-    notes = " ".join(each.text for each in found.report.remarks if each.level is Level.NOTE)
+    notes = " ".join(each.text for each in found.report.remarks if each.level is RemarkLevel.NOTE)
     assert "The instance type not-known-here is unknown to the simulation" in notes
     assert "The group's files at /phfs are an empty folder" in notes
 
@@ -107,7 +107,7 @@ def test_resources_are_cut_to_what_is_here_and_it_is_said(place: Place) -> None:
     asked = {"cpu": 5000, "memory": "900Ti", "gpu": 3000}
     found = place.run({"name": "big", "command": "echo", "resources": asked})
     assert found.report.tasks[0].state == "Succeeded"
-    (cut,) = found.remarks(Topic.RESOURCES, Level.NOTE)
+    (cut,) = found.remarks(RemarkTopic.RESOURCES, RemarkLevel.NOTE)
     assert "instead of 5000 cores" in cut.text
     assert "instead of 900 TiB" in cut.text
     assert "instead of 3000 GPUs" in cut.text
@@ -119,7 +119,7 @@ def test_what_only_the_server_knows_is_taken_from_it(place: Place, tmp_path: Pat
     view = ServerView(url="http://127.0.0.1:1", user="ada", job=theirs, verdict="wait", reasons=("the queue is long",))
     found = place.run({"name": "asked", "image": "alias", "command": "cat /etc/issue; echo $HOLDFAST_USER"}, view=view)
     assert found.lines == ("main-0 | tiny image", "main-0 | ada")
-    (told,) = found.remarks(Topic.SERVER, Level.NOTE)
+    (told,) = found.remarks(RemarkTopic.SERVER, RemarkLevel.NOTE)
     assert "The job would wait: the queue is long" in told.text
     never = ServerView(url="http://127.0.0.1:1", job=theirs, verdict="never", reasons=("no machine has it",))
     assert place.run({"name": "asked", "image": "alias", "command": "echo"}, view=never).report.has_problems
@@ -131,6 +131,6 @@ def test_what_only_the_server_knows_is_taken_from_it(place: Place, tmp_path: Pat
 def test_no_job_file_upsets_the_simulator(place: Place, path: Path) -> None:
     found = place.run(path.read_text(), timeout=5.0)
     fails = {"fail.yaml", "retry.yaml", "job-retry.yaml", "v1-debug.json"}
-    images = found.remarks(Topic.IMAGE, Level.PROBLEM)
+    images = found.remarks(RemarkTopic.IMAGE, RemarkLevel.PROBLEM)
     assert found.report.has_problems == (path.name in fails or bool(images) or path.parent.name == "openpai-v2")
     json.dumps([each.text for each in found.report.remarks])

@@ -33,7 +33,7 @@ def test_a_filled_store_is_like_any_other(tmp_path: Path) -> None:
         "preparing",
         "running",
     ]
-    (task,) = opened.read(jobs.list_task_tries, last.id)
+    (task,) = opened.read(jobs.list_job_tries, last.id)
     assert task.task.finished_at == last.finished_at
     assert len(opened.read(jobs.list_expired_logs, last.submitted_at, 5)) == 5
     assert opened.read(jobs.load_snapshot, last.id).job.name == last.name

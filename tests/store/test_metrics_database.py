@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.metrics.samples import RINGS, GpuReading, Reading, Sample
+from holdfast.core.metrics.samples import RING_BUFFER_SPECS, GpuReading, Reading, Sample
 from holdfast.store.errors import StoreError
 from holdfast.store.metrics import file as metrics_file
 from holdfast.store.metrics.database import EndedTask, Measurement, MetricsDatabase, TaskEnd
@@ -92,7 +92,7 @@ def test_a_day_of_a_task_with_eight_gpus_is_kept_in_four_rings(database: Metrics
 
     rings = rings_of(database)
     assert {name: len(points) for name, points in rings.items()} == {"15m": 90, "1h": 120, "3h": 90, "lifetime": 288}
-    for ring in RINGS:
+    for ring in RING_BUFFER_SPECS:
         points = rings[ring.name]
         assert points[-1].at == MIDNIGHT + DAY
         assert {round(b.at - a.at, 3) for a, b in itertools.pairwise(points)} == {ring.seconds}
@@ -358,7 +358,7 @@ async def test_many_ends_at_once_are_all_saved(database: MetricsDatabase) -> Non
     for task in tasks:
         database.schedule_end(end(Reading(at=77, cpu=1.5, memory=0), 3.0, MIDNIGHT, task))
     for task in tasks:
-        found = await database.run(database.read_summary, task)
+        found = await database.run_in_thread(database.read_summary, task)
         assert found is not None
         assert (found.ended, found.cpu) == (True, 1.5)
 
@@ -375,7 +375,7 @@ async def test_the_oldest_ended_tasks_are_listed_first_and_running_ones_never(da
         (f"job{n}.0.worker-0.0", 1000.0 * n) for n in (1, 2, 3)
     ]
     await database.remove_tasks([found[0].id, found[2].id])
-    assert database.list_jobs("", 10) == ["job2", "job4", "running"]
+    assert database.list_job_ids("", 10) == ["job2", "job4", "running"]
     assert [each.attempt_id for each in database.list_ended_tasks(None, 4000.0, 9)] == ["job2.0.worker-0.0"]
 
 
@@ -383,12 +383,12 @@ async def test_jobs_are_listed_and_removed_each_by_itself(database: MetricsDatab
     jobs = ["a-b", "a", "a0", "ab", "b"]  # in the order of their tasks' ids
     tasks = [f"{job}.0.w-{n}.0" for job in jobs for n in range(3)]
     database.record_measurements([look(at, task=task) for task in tasks for at in (5, 10)])
-    assert database.list_jobs("", 10) == jobs
-    assert database.list_jobs("", 2) == jobs[:2]
-    assert database.list_jobs("a", 2) == jobs[2:4]
+    assert database.list_job_ids("", 10) == jobs
+    assert database.list_job_ids("", 2) == jobs[:2]
+    assert database.list_job_ids("a", 2) == jobs[2:4]
     await database.remove_jobs(["a", "b"])
     later = reopened(database)
-    assert later.list_jobs("", 10) == ["a-b", "a0", "ab"]
+    assert later.list_job_ids("", 10) == ["a-b", "a0", "ab"]
     assert later.read_series("a.0.w-1.0") is None
     assert len(rings_of(later, "ab.0.w-1.0")["15m"]) == 2
     later.close()
@@ -423,4 +423,4 @@ async def test_what_cannot_be_removed_is_said(database: MetricsDatabase) -> None
     with no_room(), pytest.raises(StoreError):
         await database.remove_jobs(["job"])
     await database.remove_jobs(["job"])
-    assert database.list_jobs("", 10) == []
+    assert database.list_job_ids("", 10) == []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, event
 
-from holdfast.core.records import JobOrder, JobPhase, NumberedQuery
+from holdfast.core.records import JobOrder, JobPhase, OffsetPageQuery
 from holdfast.store.jobs import records as jobs
 
 from .open_store import Opened
@@ -36,25 +36,25 @@ GROUPS = tuple(f"g{number}" for number in range(20))
     ],
 )
 def test_by_submission_nothing_is_sorted(tmp_path: Path, more: dict[str, Any], descending: bool) -> None:
-    plan = _plan(tmp_path, NumberedQuery(descending=descending, offset=10, **more))
+    plan = _plan(tmp_path, OffsetPageQuery(descending=descending, offset=10, **more))
     assert not [line for line in plan if "TEMP B-TREE" in line]
     assert "SCAN jobs" not in plan or not {"groups", "users", "phases"} & more.keys()
 
 
 def test_other_orders_are_sorted(tmp_path: Path) -> None:
     """Else the test above would see nothing."""
-    assert any("TEMP B-TREE" in line for line in _plan(tmp_path, NumberedQuery(order=JobOrder.GPUS)))
+    assert any("TEMP B-TREE" in line for line in _plan(tmp_path, OffsetPageQuery(order=JobOrder.GPUS)))
 
 
 @pytest.mark.parametrize("groups", [None, ("red",), GROUPS])
 def test_a_name_is_looked_up_by_user_and_name(tmp_path: Path, groups: tuple[str, ...] | None) -> None:
     """However many jobs there are in the groups of whoever asks."""
-    plan = _explain(tmp_path, lambda conn: jobs.find_newest_named(conn, "ann", "mnist", groups))
+    plan = _explain(tmp_path, lambda conn: jobs.find_newest_named_job(conn, "ann", "mnist", groups))
     assert any("ix_jobs_user_job" in line for line in plan)
     assert not any("group" in line for line in plan)
 
 
-def _plan(folder: Path, query: NumberedQuery) -> list[str]:
+def _plan(folder: Path, query: OffsetPageQuery) -> list[str]:
     return _explain(folder, lambda conn: jobs.list_numbered_page(conn, query, count=False))
 
 
@@ -85,5 +85,5 @@ def test_few_jobs_with_a_text_are_looked_up(tmp_path: Path) -> None:
     opened = Opened(f"sqlite:///{tmp_path / 'holdfast.db'}")
     opened.submit("train")
     opened.close()
-    plan = _plan(tmp_path, NumberedQuery(text="train"))
+    plan = _plan(tmp_path, OffsetPageQuery(text="train"))
     assert any("INTEGER PRIMARY KEY (rowid=?)" in line for line in plan)

@@ -16,7 +16,7 @@ from sqlalchemy import Engine, text
 from holdfast.core.codec import job_to_json
 from holdfast.core.errors import UserError
 from holdfast.core.job import Job, Role
-from holdfast.core.records import JobFilter, NumberedQuery
+from holdfast.core.records import JobFilter, OffsetPageQuery
 from holdfast.store import people
 from holdfast.store.connections import create_database_engine, parse_database_url
 from holdfast.store.jobs import records as jobs
@@ -82,15 +82,15 @@ def test_jobs_people_and_tags_of_the_first_version(first: tuple[str, Engine]) ->
         (2, 2, ("x", "ä\0", "x")),
         (1, 1, ()),
     ]
-    page = opened.read(jobs.list_numbered_page, NumberedQuery(tags_any=("x",)), count=True)
+    page = opened.read(jobs.list_numbered_page, OffsetPageQuery(tags_any=("x",)), count=True)
     assert [job.seq for job in page.items] == [3, 2]
-    assert opened.read(jobs.find_newest_named, "ann", "n2") == found[1]
+    assert opened.read(jobs.find_newest_named_job, "ann", "n2") == found[1]
     assert opened.read(jobs.list_past_attempts, "job-2") == []
     user, group = opened.read(people.get_user, "ann"), opened.read(people.get_group, "red")
     assert user is not None
     assert group is not None
     assert (user.extension, group.extension, group.hold) == ({}, {}, None)
-    assert [tried.task.held for tried in opened.read(jobs.list_task_tries, "job-1")] == [None]
+    assert [tried.task.held for tried in opened.read(jobs.list_job_tries, "job-1")] == [None]
     opened.submit("one more")
     opened.close()
 
@@ -105,7 +105,7 @@ def test_many_jobs_are_filled(first: tuple[str, Engine]) -> None:
         conn.execute(_JOB, [{**_row(n), "tasks": 2, "tags": json.dumps([f"t{n % 2}"])} for n in numbers])
         conn.execute(_SPEC, [{"seq": n, "spec": spec} for n in numbers])
     opened = Opened(url)
-    query = NumberedQuery(tags_any=("t0",), limit=MANY)
+    query = OffsetPageQuery(tags_any=("t0",), limit=MANY)
     page = opened.read(jobs.list_numbered_page, query, count=True)
     assert page.total == MANY // 2
     assert {job.role_count for job in page.items} == {2}

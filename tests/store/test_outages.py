@@ -93,7 +93,7 @@ def test_the_lock_is_taken_again_with_the_connection(opened: Opened, postgres: P
     opened.submit()
     second = Store.open(opened.url, vault=VAULT)
     with pytest.raises(UserError, match="Another server"):
-        second.acquire_exclusive_lock(patience=0)
+        second.acquire_exclusive_lock(timeout=0)
     second.close_sync()
 
 

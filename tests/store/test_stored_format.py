@@ -6,15 +6,15 @@ import json
 from datetime import UTC, datetime, timedelta
 
 from holdfast.core.attempt import Outcome, OutcomeResult, StopRequest, TaskAttempt, TaskHold
-from holdfast.core.exits.exit import Behaviour, Exit, ExitKind
+from holdfast.core.exits.exit import Exit, ExitKind, RetryBehaviour
 from holdfast.core.job import HoldScope
 from holdfast.core.states import TaskState
 from holdfast.store.jobs.rows import task_to_row
-from holdfast.store.mapping import record_from_data, record_to_data
+from holdfast.store.mapping import record_from_json, record_to_json
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MICROS = 1772366400000000
-EXIT = Exit(kind=ExitKind.PLATFORM, message="no", behaviour=Behaviour.UNKNOWN, code=137, signal=9, cause="lost")
+EXIT = Exit(kind=ExitKind.PLATFORM, message="no", behaviour=RetryBehaviour.UNKNOWN, code=137, signal=9, cause="lost")
 EXIT_DATA = {"kind": "platform", "message": "no", "behaviour": "unknown", "code": 137, "signal": 9, "cause": "lost"}
 
 
@@ -64,9 +64,9 @@ def test_a_task_has_the_same_columns_and_json_as_ever() -> None:
 
 
 def test_stop_requests_and_outcomes_have_the_same_json_as_ever() -> None:
-    assert record_to_data(StopRequest(actor="ann", at=AT)) == {"actor": "ann", "at": MICROS, "why": ""}
+    assert record_to_json(StopRequest(actor="ann", at=AT)) == {"actor": "ann", "at": MICROS, "why": ""}
     outcome = Outcome(result=OutcomeResult.FAILED, message="m", exit=EXIT, role="worker", index=0)
-    assert record_to_data(outcome) == {
+    assert record_to_json(outcome) == {
         "result": "failed",
         "message": "m",
         "exit": EXIT_DATA,
@@ -79,7 +79,7 @@ def test_stop_requests_and_outcomes_have_the_same_json_as_ever() -> None:
 
 def test_records_of_earlier_releases_lack_fields() -> None:
     exit = {name: value for name, value in EXIT_DATA.items() if name != "cause"}
-    assert record_from_data(Exit, exit).cause == ""
-    hold = record_from_data(TaskHold, {"since": MICROS, "until": MICROS, "exit": exit, "keep": "files", "ended": True})
+    assert record_from_json(Exit, exit).cause == ""
+    hold = record_from_json(TaskHold, {"since": MICROS, "until": MICROS, "exit": exit, "keep": "files", "ended": True})
     assert (hold.since, hold.keep, hold.warned, hold.exit.code) == (AT, HoldScope.FILES, False, 137)
-    assert record_from_data(StopRequest, {"actor": "ann", "at": MICROS}).why == ""
+    assert record_from_json(StopRequest, {"actor": "ann", "at": MICROS}).why == ""

@@ -68,7 +68,7 @@ _NewName = Annotated[Name, "Lower-case letters, digits, dashes and dots."]
 _Toleration = Mapping[Annotated[str, Limits(max_length=64)], Annotated[str, Limits(max_length=253)] | None]
 _Label = Annotated[str, Limits(max_length=63)]
 _Address = Annotated[str, Limits(max_length=512)]
-_Host = Annotated[str, Limits(max_length=300)]
+_ShortText = Annotated[str, Limits(max_length=300)]
 
 
 class InstanceTypeFields(TypedDict, total=False):
@@ -119,8 +119,8 @@ class ImageAliasChange(ImageAliasFields, total=False):
 
 class SecretFields(TypedDict, total=False):
     display_name: Text | None
-    registry_host: Annotated[_Host | None, "Registry host, such as ghcr.io; only of the kind registry."]
-    username: _Host | None
+    registry_host: Annotated[_ShortText | None, "Registry host, such as ghcr.io; only of the kind registry."]
+    username: _ShortText | None
 
 
 class NewSecretFields(SecretFields, total=False):

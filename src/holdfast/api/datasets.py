@@ -8,10 +8,10 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 from .limits import GroupNames, Limits, Name, Text
 
 DatasetKind = Literal["folder", "nfs", "volume", "git", "env"]
-WRITABLE_GROUPS = "Groups with write access, regardless of read_only."
-PER_USER = "Each user gets a subfolder with their name."
-DEFAULT = "Mounted in jobs that request the default datasets of their user."
-DATA = "nfs: server, path. git: url, optional branch and secret. volume: size in GB."
+WRITABLE_GROUPS_DESCRIPTION = "Groups with write access, regardless of read_only."
+PER_USER_DESCRIPTION = "Each user gets a subfolder with their name."
+DEFAULT_DESCRIPTION = "Mounted in jobs that request the default datasets of their user."
+DATA_DESCRIPTION = "nfs: server, path. git: url, optional branch and secret. volume: size in GB."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,22 +36,22 @@ class Dataset:
     read_only: Annotated[bool, "Read-only for all except the writable groups."] = True
     everyone: Annotated[bool, "Available to all users, else to its groups."] = False
     groups: tuple[str, ...] = ()
-    writable_groups: Annotated[tuple[str, ...], WRITABLE_GROUPS] = ()
-    per_user: Annotated[bool, PER_USER] = False
-    default: Annotated[bool, DEFAULT] = False
+    writable_groups: Annotated[tuple[str, ...], WRITABLE_GROUPS_DESCRIPTION] = ()
+    per_user: Annotated[bool, PER_USER_DESCRIPTION] = False
+    default: Annotated[bool, DEFAULT_DESCRIPTION] = False
     kind: DatasetKind = "folder"
-    data: Annotated[Mapping[str, str], DATA] = field(default_factory=dict)
+    data: Annotated[Mapping[str, str], DATA_DESCRIPTION] = field(default_factory=dict)
     sync: Annotated[GitState | None, "State of the checkout; only of the kind git."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Variables:
+class DatasetVariables:
     """The variables of a dataset of the kind env."""
 
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-_Data = Annotated[Mapping[Annotated[str, Limits(max_length=64)], Text], Limits(max_length=8)]
+_SourceFields = Annotated[Mapping[Annotated[str, Limits(max_length=64)], Text], Limits(max_length=8)]
 _Path = Annotated[Text | None, "Folder on the node; only of the kinds folder and nfs."]
 
 
@@ -60,16 +60,16 @@ class DatasetFields(TypedDict, total=False):
     description: Text | None
     read_only: Annotated[bool | None, "Default: true."]
     everyone: Annotated[bool | None, "Available to all users, else to its groups."]
-    per_user: Annotated[bool | None, PER_USER]
-    default: Annotated[bool | None, DEFAULT]
+    per_user: Annotated[bool | None, PER_USER_DESCRIPTION]
+    default: Annotated[bool | None, DEFAULT_DESCRIPTION]
     kind: Annotated[str | None, DatasetKind, "Default: folder."]
-    data: Annotated[_Data | None, DATA]
+    data: Annotated[_SourceFields | None, DATA_DESCRIPTION]
     variables: Annotated[Mapping[str, str] | None, "Only of the kind env; not returned.", Limits(max_length=1000)]
 
 
 class NewDatasetFields(DatasetFields, total=False):
     groups: GroupNames | None
-    writable_groups: Annotated[GroupNames | None, WRITABLE_GROUPS]
+    writable_groups: Annotated[GroupNames | None, WRITABLE_GROUPS_DESCRIPTION]
     adopt: Annotated[bool | None, "Reuse the data of a removed volume with this name."]
 
 

@@ -23,7 +23,7 @@ class FileList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemovedFiles:
+class FileRemovalResult:
     removed: Annotated[int, "Number of deleted files."] = 0
 
 

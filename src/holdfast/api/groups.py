@@ -7,12 +7,12 @@ from typing import Annotated, TypedDict
 from .limits import DisplayName, Limits, LongText, Text
 from .resources import Quota
 
-TIME_LIMIT = "Seconds; 0: no limit; null: the server's default."
-SHARED_VOLUME = "Mount a persistent shared folder at /project/GROUP."
-VOLUME_CAPACITY = "Intended size of the shared folder in GB; not enforced."
-LAUNCH_ONLY = "Mount the shared folder only in jobs of this group."
-HOME_SYMLINK = "Link the shared folder at /home/jovyan/GROUP."
-HOLD = "Default hold of its jobs: on, 7d, files or files:7d; null: none."
+TIME_LIMIT_DESCRIPTION = "Seconds; 0: no limit; null: the server's default."
+SHARED_VOLUME_DESCRIPTION = "Mount a persistent shared folder at /project/GROUP."
+VOLUME_CAPACITY_DESCRIPTION = "Intended size of the shared folder in GB; not enforced."
+LAUNCH_ONLY_DESCRIPTION = "Mount the shared folder only in jobs of this group."
+HOME_SYMLINK_DESCRIPTION = "Link the shared folder at /home/jovyan/GROUP."
+HOLD_DESCRIPTION = "Default hold of its jobs: on, 7d, files or files:7d; null: none."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,15 +22,15 @@ class Group:
     description: str = ""
     quota: Quota = field(default_factory=Quota)
     user_quota: Quota = field(default_factory=Quota)
-    time_limit: Annotated[float | None, TIME_LIMIT] = None
+    time_limit: Annotated[float | None, TIME_LIMIT_DESCRIPTION] = None
     members: Annotated[Mapping[str, bool], "User -> whether the user is an admin of the group."] = field(
         default_factory=dict
     )
-    shared_volume: Annotated[bool, SHARED_VOLUME] = False
-    volume_capacity: Annotated[int | None, VOLUME_CAPACITY] = None
-    launch_only: Annotated[bool, LAUNCH_ONLY] = True
-    home_symlink: Annotated[bool, HOME_SYMLINK] = True
-    hold: Annotated[str | None, HOLD] = None
+    shared_volume: Annotated[bool, SHARED_VOLUME_DESCRIPTION] = False
+    volume_capacity: Annotated[int | None, VOLUME_CAPACITY_DESCRIPTION] = None
+    launch_only: Annotated[bool, LAUNCH_ONLY_DESCRIPTION] = True
+    home_symlink: Annotated[bool, HOME_SYMLINK_DESCRIPTION] = True
+    hold: Annotated[str | None, HOLD_DESCRIPTION] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +52,12 @@ class GroupFields(TypedDict, total=False):
     description: Text | None
     quota: Annotated[Quota | None, "Replaced as a whole."]
     user_quota: Annotated[Quota | None, "Replaced as a whole."]
-    time_limit: Annotated[float | None, TIME_LIMIT, Limits(ge=0)]
-    shared_volume: Annotated[bool | None, SHARED_VOLUME]
-    volume_capacity: Annotated[int | None, VOLUME_CAPACITY, Limits(ge=1, le=10**9)]
-    launch_only: Annotated[bool | None, f"{LAUNCH_ONLY} Default: true."]
-    home_symlink: Annotated[bool | None, f"{HOME_SYMLINK} Default: true."]
-    hold: Annotated[str | None, HOLD, Limits(max_length=100)]
+    time_limit: Annotated[float | None, TIME_LIMIT_DESCRIPTION, Limits(ge=0)]
+    shared_volume: Annotated[bool | None, SHARED_VOLUME_DESCRIPTION]
+    volume_capacity: Annotated[int | None, VOLUME_CAPACITY_DESCRIPTION, Limits(ge=1, le=10**9)]
+    launch_only: Annotated[bool | None, f"{LAUNCH_ONLY_DESCRIPTION} Default: true."]
+    home_symlink: Annotated[bool | None, f"{HOME_SYMLINK_DESCRIPTION} Default: true."]
+    hold: Annotated[str | None, HOLD_DESCRIPTION, Limits(max_length=100)]
 
 
 class NewGroup(GroupFields):

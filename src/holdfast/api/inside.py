@@ -54,7 +54,7 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stacks:
+class StackDump:
     job: str
     task: str
     processes: Annotated[tuple[Process, ...], "Parents before children."] = ()
@@ -62,7 +62,7 @@ class Stacks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SshLine:
+class SshCommand:
     task: str
     command: Annotated[str, "The complete ssh command."]
     user: str = ""
@@ -72,14 +72,14 @@ class SshLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SshLines:
-    items: tuple[SshLine, ...] = ()
+class SshCommandList:
+    items: tuple[SshCommand, ...] = ()
     host_key: Annotated[str | None, "The gateway's public key, on one line."] = None
     reason: Annotated[str | None, "Why the list is empty."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShortKey:
+class TemporaryKey:
     """A temporary key for the SSH gateway."""
 
     host: str
@@ -95,5 +95,5 @@ class Ticket:
     job: Annotated[str, "The id of the job it is valid for."] = ""
 
 
-class NewShortKey(TypedDict):
+class NewTemporaryKey(TypedDict):
     public_key: Annotated[str, "On one line.", Limits(max_length=20_000)]

@@ -9,10 +9,10 @@ from holdfast.core.states import JobState
 from holdfast.core.verdicts import Fault
 
 from .errors import ErrorBody
-from .inside import Debugger, SshLine
+from .inside import Debugger, SshCommand
 from .limits import Limits, Name
 from .messages import MessageData
-from .resources import Amount
+from .resources import ResourceAmount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class JobSummary:
     exit_kind: str | None = None
     attempt: Annotated[int, "The current attempt, from 0."] = 0
     task_count: int = 1
-    resources: Annotated[Amount, "Total of all tasks."] = field(default_factory=Amount)
+    resources: Annotated[ResourceAmount, "Total of all tasks."] = field(default_factory=ResourceAmount)
     priority: int = 0
     dialect: str = ""
     tags: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class SubmittedJob(JobSummary):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HoldInfo:
+class TaskHold:
     """A failed task that is or was held."""
 
     since: datetime
@@ -78,7 +78,7 @@ class HoldInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldTask(HoldInfo):
+class HeldTask(TaskHold):
     task: Annotated[str, "Such as worker-0."]
     latest: Annotated[datetime, "Latest time the hold can be extended to."]
 
@@ -114,7 +114,7 @@ class Task:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     exit: Annotated[Exit | None, "Exit of its command."] = None
-    held: Annotated[HoldInfo | None, "Hold of the task; null: never held."] = None
+    held: Annotated[TaskHold | None, "Hold of the task; null: never held."] = None
     logs: Literal["kept", "expired", "none"] = "none"
     logs_expired_at: datetime | None = None
 
@@ -158,7 +158,7 @@ class JobDetail(JobSummary):
     waiting: Annotated[tuple[str, ...] | None, "Why it is pending; null: it is not."] = None
     isolation: Literal["full", "read-only", "none"] = "none"
     debuggers: Annotated[tuple[Debugger, ...], "Debuggers in its tasks, waiting ones first."] = ()
-    ssh: Annotated[tuple[SshLine, ...], "SSH commands of running and held tasks, if you have shell access."] = ()
+    ssh: Annotated[tuple[SshCommand, ...], "SSH commands of running and held tasks, if you have shell access."] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +216,7 @@ class StopReport:
     failed: tuple[StopFailure, ...] = ()
 
 
-class StopMany(TypedDict):
+class StopJobsRequest(TypedDict):
     jobs: Annotated[Sequence[str], "Ids or names.", Limits(min_length=1, max_length=1000)]
 
 

@@ -46,7 +46,7 @@ class NotificationPage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotificationTest:
+class NotificationTestResult:
     delivered: bool
     detail: Annotated[str, "Response status, or why there is no response."] = ""
 

@@ -7,7 +7,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Items(Generic[T]):
+class ItemList(Generic[T]):
     items: tuple[T, ...]
 
 

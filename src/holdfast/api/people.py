@@ -41,7 +41,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewToken(Token):
+class CreatedToken(Token):
     token: Annotated[str, "Returned only once."] = field(repr=False)
 
 
@@ -134,6 +134,6 @@ class TokenRequest(TokenFields, total=False):
     name: Name
 
 
-class NewKey(TypedDict):
+class NewSshKey(TypedDict):
     value: Annotated[str, "The public key, on one line.", Limits(max_length=20_000)]
     title: NotRequired[Annotated[Name, "Default: the comment of the key."]]

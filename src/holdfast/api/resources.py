@@ -7,7 +7,7 @@ from .limits import MAX_BYTES, MAX_COUNT, Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Amount:
+class ResourceAmount:
     """An amount of resources."""
 
     cpu: Annotated[float, "Cores."] = 0.0

@@ -64,7 +64,7 @@ class ScheduleDetail(Schedule):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preview:
+class SchedulePreview:
     timezone: str
     times: tuple[datetime, ...] = ()
 
@@ -107,7 +107,7 @@ class ScheduleChange(ScheduleFields, total=False):
     ends_at: Annotated[Name | None, "End of the schedule; null: no end."]
 
 
-class PreviewRequest(TypedDict):
+class SchedulePreviewRequest(TypedDict):
     recurrence: Recurrence
     count: NotRequired[Annotated[int, "Default: 5.", Limits(ge=1, le=100)]]
     ends_at: NotRequired[Name | None]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from holdfast.core.conditions import ConditionKind
 
-from .resources import Amount, Quota
+from .resources import Quota, ResourceAmount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,22 +26,22 @@ class Node:
     cpu: float = 0.0
     memory: int = 0
     gpus: tuple[int, ...] = ()
-    free: Amount = field(default_factory=Amount)
+    free: ResourceAmount = field(default_factory=ResourceAmount)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupUse:
+class GroupUsage:
     name: str
-    used: Amount = field(default_factory=Amount)
+    used: ResourceAmount = field(default_factory=ResourceAmount)
     quota: Quota = field(default_factory=Quota)
     user_quota: Quota = field(default_factory=Quota)
-    users: Annotated[Mapping[str, Amount], "Usage of each user."] = field(default_factory=dict)
+    users: Annotated[Mapping[str, ResourceAmount], "Usage of each user."] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
     nodes: tuple[Node, ...] = ()
-    groups: tuple[GroupUse, ...] = ()
+    groups: tuple[GroupUsage, ...] = ()
     engine: Engine = field(default_factory=Engine)
 
 

@@ -7,21 +7,21 @@ from typing import Annotated, Literal
 
 from holdfast.core.scheduling.blockers import BlockerKind
 from holdfast.core.states import JobState
-from holdfast.core.verdicts import Confidence, EvidenceKind, Fault, Slowness
+from holdfast.core.verdicts import Confidence, EvidenceKind, Fault, FindingKind
 
 from .messages import MessageData
-from .resources import Amount
+from .resources import ResourceAmount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class ResourceHolder:
     """A job that uses resources another job needs."""
 
     job: Annotated[str, "Job id; empty, like name, user and group, if you cannot access it."] = ""
     name: str = ""
     user: str = ""
     group: str = ""
-    has: Annotated[Amount, "Amount of the missing resources it uses."] = field(default_factory=Amount)
+    has: Annotated[ResourceAmount, "Amount of the missing resources it uses."] = field(default_factory=ResourceAmount)
     since: Annotated[datetime | None, "When it got its resources."] = None
     until: Annotated[datetime | None, "The end of its time limit; null: no limit."] = None
     held: Annotated[bool, "It failed and is held until then."] = False
@@ -32,8 +32,8 @@ class Blocker:
     kind: Annotated[str, BlockerKind]
     text: str
     text_data: Annotated[MessageData | None, "Id and arguments of `text`; null: not translatable."] = None
-    lacks: Annotated[Amount | None, "Missing amount."] = None
-    holders: Annotated[tuple[Holder, ...], "Jobs that use the missing resources, largest first."] = ()
+    lacks: Annotated[ResourceAmount | None, "Missing amount."] = None
+    holders: Annotated[tuple[ResourceHolder, ...], "Jobs that use the missing resources, largest first."] = ()
     more_holders: Annotated[int, "Number of jobs not listed."] = 0
 
 
@@ -45,7 +45,7 @@ class JobAhead:
     name: str = ""
     user: str = ""
     group: str = ""
-    asks: Amount = field(default_factory=Amount)
+    asks: ResourceAmount = field(default_factory=ResourceAmount)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
+class WaitExplanation:
     blockers: Annotated[tuple[Blocker, ...], "All blockers; empty: about to start."] = ()
     ahead: Annotated[tuple[JobAhead, ...], "First jobs ahead of it in the queue."] = ()
     ahead_count: Annotated[int, "Number of jobs ahead of it."] = 0
@@ -103,7 +103,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    kind: Annotated[str, Slowness]
+    kind: Annotated[str, FindingKind]
     text: str
     text_data: Annotated[MessageData | None, "Id and arguments of `text`; null: not translatable."] = None
     remedy: str = ""
@@ -136,7 +136,7 @@ class Efficiency:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Why:
+class JobExplanation:
     job: Annotated[str, "The job's id."]
     name: str = ""
     state: Annotated[str, JobState] = ""
@@ -146,7 +146,7 @@ class Why:
         Literal["waiting", "failed", "debugger", "slow", "fine"],
         "Most important part; fine: no problems found.",
     ] = "fine"
-    waiting: Annotated[Wait | None, "Null: not pending."] = None
+    waiting: Annotated[WaitExplanation | None, "Null: not pending."] = None
     failure: Annotated[Failure | None, "Null: it did not fail. Fault unknown: no cause was found."] = None
     slow: Annotated[tuple[Finding, ...], "Causes of slowness, and unused requests."] = ()
     efficiency: Annotated[Efficiency | None, "Null: no samples yet."] = None

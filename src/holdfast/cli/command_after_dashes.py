@@ -10,7 +10,7 @@ from typer.core import TyperCommand
 COMMAND_KEY = "holdfast.command"
 
 
-class DashesCommand(TyperCommand):
+class DoubleDashCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if "--" in args:
             at = args.index("--")
@@ -20,12 +20,12 @@ class DashesCommand(TyperCommand):
         try:
             return list(super().parse_args(ctx, args))
         except typer.TyperException as error:
-            message = self.suggest_dashes(ctx, before, error.format_message())
+            message = self.explain_missing_dashes(ctx, before, error.format_message())
             if message is None:
                 raise
             raise typer.BadParameter(message, ctx=ctx) from None
 
-    def suggest_dashes(self, ctx: Any, args: list[str], message: str) -> str | None:
+    def explain_missing_dashes(self, ctx: Any, args: list[str], message: str) -> str | None:
         """Return a better error message if the user forgot `--`; None: keep `message`."""
         raise NotImplementedError
 

@@ -11,7 +11,7 @@ from holdfast.core.errors import HoldfastError, Problem
 
 from . import output
 
-COMMAND = "--"  # source of a job made of options and a command after `--`, without a file
+COMMAND_SOURCE = "--"  # source of a job made of options and a command after `--`, without a file
 
 
 def show_error(
@@ -27,13 +27,13 @@ def show_error(
         return
     where = _format_field(getattr(error, "field", None), source)
     output.print_note(f"error: {where}{output.escape(getattr(error, 'message', error))}", "red")
-    for line in _list_hints(error):
+    for line in _iter_hints(error):
         output.print_note(f"  {output.escape(line)}")
 
 
 def _format_field(field: str | None, source: str | None) -> str:
     """Return the field of the job file, if only a file can set it, such as datasets[0]."""
-    if source in (None, COMMAND) or not field or not {".", "["} & set(field):
+    if source in (None, COMMAND_SOURCE) or not field or not {".", "["} & set(field):
         return ""
     return output.escape(f"{source}: {field}: ")
 
@@ -80,13 +80,13 @@ def _show_problems(problems: Sequence[Problem], source: str | None, outcome: str
 
 
 def _format_location(problem: Problem, source: str | None) -> str:
-    if source == COMMAND:
+    if source == COMMAND_SOURCE:
         return _find_option(problem.field or "job")
     line = f":{problem.line}" if problem.line is not None else ""
     return f"{source or 'job'}{line}" + (f": {problem.field}" if problem.field else "")
 
 
-_OPTIONS = {
+_OPTIONS_BY_FIELD = {
     "mounts": "--mount",
     "datasets": "--dataset",
     "time_limit": "--time-limit",
@@ -103,10 +103,10 @@ _OPTIONS = {
 def _find_option(field: str) -> str:
     """roles.main.mounts[0].source -> --mount, env.PATH -> --env; other fields are returned unchanged."""
     parts = re.sub(r"^roles(\.[^.]+|\[\d+\])\.", "", field).removeprefix("resources.")
-    return _OPTIONS.get(re.split(r"[.\[]", parts)[0], field)
+    return _OPTIONS_BY_FIELD.get(re.split(r"[.\[]", parts)[0], field)
 
 
-def _list_hints(error: HoldfastError) -> Iterator[str]:
+def _iter_hints(error: HoldfastError) -> Iterator[str]:
     hint, code = getattr(error, "hint", None), getattr(error, "code", "")
     if code == "not_logged_in" and (not hint or "Authorization" in hint):
         hint = "Run `holdfast login URL`."  # the server's hint is for API clients

@@ -17,7 +17,7 @@ from holdfast.core.errors import HoldfastError, UserError
 
 from . import output
 from .catalogue import datasets, files, images, instance_types, secrets
-from .errors import COMMAND, show_error, show_usage_error
+from .errors import COMMAND_SOURCE, show_error, show_usage_error
 from .exitcodes import ERROR, INTERRUPTED, OK, USAGE
 from .help_text import replace_type_names
 from .inside import debug, forward, ssh, stack
@@ -32,7 +32,7 @@ from .people import ssh_keys as keys
 from .people import users as people
 from .server import audit, portal, prune, serve, usage
 
-JOBS, TASK_ACCESS, RESOURCES, SERVER = "Jobs", "Task access", "Users and resources", "Server"
+JOBS_PANEL, TASK_ACCESS_PANEL, RESOURCES_PANEL, SERVER_PANEL = "Jobs", "Task access", "Users and resources", "Server"
 
 app = typer.Typer(
     name="holdfast",
@@ -51,7 +51,7 @@ def _print_version(wanted: bool) -> None:
 
 
 @app.callback()
-def _root(
+def _handle_root_options(
     version: Annotated[
         bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_print_version)
     ] = False,
@@ -60,42 +60,42 @@ def _root(
 
 
 Command = Callable[..., None]
-_JOBS: tuple[Command, ...] = (
+_JOB_COMMANDS: tuple[Command, ...] = (
     jobs.ls, jobs.show, why.why, logs.logs, jobs.stop, holds.release, holds.extend, jobs.rerun, jobs.clone, jobs.tag,
     jobs.wait, jobs.events, top.top,
 )  # fmt: skip
-_SERVER: tuple[Command, ...] = (
+_SERVER_COMMANDS: tuple[Command, ...] = (
     serve.up, serve.down, serve.status, serve.doctor, portal.portal,
     session.login, session.logout, session.completion, session.version,
 )  # fmt: skip
 
-app.command(cls=submit.JobCommand, rich_help_panel=JOBS)(submit.submit)
-app.command(cls=submit.JobCommand, rich_help_panel=JOBS)(submit.plan)
-app.command(rich_help_panel=JOBS)(simulate.simulate)
-for _command in _JOBS:
-    app.command(rich_help_panel=JOBS)(_command)
-app.add_typer(schedules.schedules, name="schedule", rich_help_panel=JOBS)
-app.add_typer(artifacts.artifacts, name="artifacts", rich_help_panel=JOBS)
-app.command(cls=TaskCommand, rich_help_panel=TASK_ACCESS)(ssh.ssh)
-app.command(name="exec", cls=TaskCommand, rich_help_panel=TASK_ACCESS)(execute.run)
-app.command(rich_help_panel=TASK_ACCESS)(forward.forward)
-app.command(rich_help_panel=TASK_ACCESS)(debug.debug)
-app.command(rich_help_panel=TASK_ACCESS)(stack.stack)
-app.add_typer(files.files, name="files", rich_help_panel=RESOURCES)
-app.add_typer(images.images, name="image", rich_help_panel=RESOURCES)
-app.add_typer(instance_types.instance_types, name="instance-type", rich_help_panel=RESOURCES)
-app.add_typer(people.users, name="user", rich_help_panel=RESOURCES)
-app.add_typer(groups.groups, name="group", rich_help_panel=RESOURCES)
-app.add_typer(datasets.datasets, name="dataset", rich_help_panel=RESOURCES)
-app.add_typer(secrets.secrets, name="secret", rich_help_panel=RESOURCES)
-app.add_typer(people.tokens, name="token", rich_help_panel=RESOURCES)
-app.add_typer(keys.keys, name="key", rich_help_panel=RESOURCES)
-app.add_typer(notifications.notifications, name="notifications", rich_help_panel=RESOURCES)
-app.command(rich_help_panel=RESOURCES)(usage.usage)
-app.command(rich_help_panel=RESOURCES)(audit.audit)
-app.command(rich_help_panel=RESOURCES)(prune.prune)
-for _command in _SERVER:
-    app.command(rich_help_panel=SERVER)(_command)
+app.command(cls=submit.JobCommand, rich_help_panel=JOBS_PANEL)(submit.submit)
+app.command(cls=submit.JobCommand, rich_help_panel=JOBS_PANEL)(submit.plan)
+app.command(rich_help_panel=JOBS_PANEL)(simulate.simulate)
+for _command in _JOB_COMMANDS:
+    app.command(rich_help_panel=JOBS_PANEL)(_command)
+app.add_typer(schedules.schedule_app, name="schedule", rich_help_panel=JOBS_PANEL)
+app.add_typer(artifacts.artifacts_app, name="artifacts", rich_help_panel=JOBS_PANEL)
+app.command(cls=TaskCommand, rich_help_panel=TASK_ACCESS_PANEL)(ssh.ssh)
+app.command(name="exec", cls=TaskCommand, rich_help_panel=TASK_ACCESS_PANEL)(execute.run_exec)
+app.command(rich_help_panel=TASK_ACCESS_PANEL)(forward.forward)
+app.command(rich_help_panel=TASK_ACCESS_PANEL)(debug.debug)
+app.command(rich_help_panel=TASK_ACCESS_PANEL)(stack.stack)
+app.add_typer(files.files_app, name="files", rich_help_panel=RESOURCES_PANEL)
+app.add_typer(images.image_app, name="image", rich_help_panel=RESOURCES_PANEL)
+app.add_typer(instance_types.instance_type_app, name="instance-type", rich_help_panel=RESOURCES_PANEL)
+app.add_typer(people.user_app, name="user", rich_help_panel=RESOURCES_PANEL)
+app.add_typer(groups.group_app, name="group", rich_help_panel=RESOURCES_PANEL)
+app.add_typer(datasets.dataset_app, name="dataset", rich_help_panel=RESOURCES_PANEL)
+app.add_typer(secrets.secret_app, name="secret", rich_help_panel=RESOURCES_PANEL)
+app.add_typer(people.token_app, name="token", rich_help_panel=RESOURCES_PANEL)
+app.add_typer(keys.key_app, name="key", rich_help_panel=RESOURCES_PANEL)
+app.add_typer(notifications.notification_app, name="notifications", rich_help_panel=RESOURCES_PANEL)
+app.command(rich_help_panel=RESOURCES_PANEL)(usage.usage)
+app.command(rich_help_panel=RESOURCES_PANEL)(audit.audit)
+app.command(rich_help_panel=RESOURCES_PANEL)(prune.prune)
+for _command in _SERVER_COMMANDS:
+    app.command(rich_help_panel=SERVER_PANEL)(_command)
 
 
 def main() -> None:
@@ -104,14 +104,14 @@ def main() -> None:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 
         completion_init()
-    code = run(sys.argv[1:])
+    code = run_command_line(sys.argv[1:])
     _flush_streams()
     sys.exit(code)
 
 
-def run(args: Sequence[str]) -> int:
+def run_command_line(args: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
-    json = wants_json(args)
+    json = has_json_option(args)
     try:
         result = _build_command(args[0] if args else "")(list(args), prog_name="holdfast", standalone_mode=False)
         return result if isinstance(result, int) else OK
@@ -141,7 +141,7 @@ def _build_command(word: str) -> Any:
 
 def _prune_app(word: str) -> typer.Typer:
     """Return the whole app if `word` is not a command, for help and suggestions."""
-    commands = [info for info in app.registered_commands if word == _command_name(info)]
+    commands = [info for info in app.registered_commands if word == _resolve_command_name(info)]
     groups = [info for info in app.registered_groups if word == info.name]
     if not commands and not groups:
         return app
@@ -150,11 +150,11 @@ def _prune_app(word: str) -> typer.Typer:
     return pruned
 
 
-def _command_name(info: CommandInfo) -> str:
+def _resolve_command_name(info: CommandInfo) -> str:
     return info.name or typer.main.get_command_name(info.callback.__name__ if info.callback else "")
 
 
-def wants_json(args: Sequence[str]) -> bool:
+def has_json_option(args: Sequence[str]) -> bool:
     """Report whether errors are printed as JSON; arguments after `--` are the job's own command."""
     own = list(args)[: list(args).index("--")] if "--" in args else args
     return "--json" in own
@@ -165,7 +165,7 @@ def find_job_source(args: Sequence[str]) -> str | None:
     if tuple(args[:2]) not in _SCHEDULE_OUTCOMES and (not args or args[0] not in ("submit", "plan", "simulate")):
         return None
     if "--" in args:
-        return COMMAND
+        return COMMAND_SOURCE
     words = [arg.removeprefix("--file=") for arg in args[1:]]
     named = [word for word in words if os.path.isfile(word)]  # noqa: PTH113 - a string is all that is needed
     if named:

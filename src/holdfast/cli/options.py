@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from holdfast.sdk import Client
 
 
-def connect(*, patience: float = 0.0, timeout: float = 30.0) -> Client:
+def open_client(*, retry_timeout: float = 0.0, timeout: float = 30.0) -> Client:
     """Return a client for the server set by the environment, the saved login or the state folder."""
     from holdfast.sdk import Client
 
-    return Client(patience=patience, timeout=timeout)
+    return Client(retry_timeout=retry_timeout, timeout=timeout)
 
 
 def make_completer(list_names: Callable[[Client], Iterable[str]]) -> Callable[[str], list[str]]:
@@ -28,7 +28,7 @@ def make_completer(list_names: Callable[[Client], Iterable[str]]) -> Callable[[s
 
     def complete_name(incomplete: str) -> list[str]:
         try:
-            with connect(timeout=2) as client:
+            with open_client(timeout=2) as client:
                 return [name for name in list_names(client) if name.startswith(incomplete)]
         except HoldfastError:
             return []
@@ -43,7 +43,7 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
     groups: dict[str, Any] = {name: annotation for name, annotation in annotations.items() if is_dataclass(annotation)}
 
     @functools.wraps(command)
-    def run(**values: Any) -> None:
+    def run_command(**values: Any) -> None:
         for name, group in groups.items():
             values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
         command(**values)
@@ -51,22 +51,22 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
     expanded = {name: inspect.signature(group, eval_str=True).parameters.values() for name, group in groups.items()}
     flat = [each for name, own in signature.parameters.items() for each in expanded.get(name, [own])]
     keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in flat]
-    run.__signature__ = signature.replace(parameters=keywords)  # type: ignore[attr-defined]
-    return run
+    run_command.__signature__ = signature.replace(parameters=keywords)  # type: ignore[attr-defined]
+    return run_command
 
 
-complete_job = make_completer(lambda client: [job.id for job in client.jobs(limit=50).items])  # the newest jobs
+complete_job = make_completer(lambda client: [job.id for job in client.list_jobs(limit=50).items])  # the newest jobs
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-JobRef = Annotated[
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+JobRefArgument = Annotated[
     str, typer.Argument(metavar="JOB", help="Job id, a unique part of it, or a name.", autocompletion=complete_job)
 ]
-JobRefs = Annotated[
+JobRefsArgument = Annotated[
     list[str],
     typer.Argument(metavar="JOB...", help="Job ids, unique parts of them, or names.", autocompletion=complete_job),
 ]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Stream the log; exit with the job's exit code.")]
-Wait = Annotated[bool, typer.Option("--wait", help="Wait until the job ends; exit with its exit code.")]
-DisplayName = Annotated[str | None, typer.Option(help="Display name.")]
-Description = Annotated[str | None, typer.Option(help="Description.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")]
+FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Stream the log; exit with the job's exit code.")]
+WaitOption = Annotated[bool, typer.Option("--wait", help="Wait until the job ends; exit with its exit code.")]
+DisplayNameOption = Annotated[str | None, typer.Option(help="Display name.")]
+DescriptionOption = Annotated[str | None, typer.Option(help="Description.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")]

@@ -53,7 +53,7 @@ def _escape_char(char: str) -> str:
     return short.get(char) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
 
 
-def emit(text: str = "") -> None:
+def emit_line(text: str = "") -> None:
     """Print a line of the result to stdout."""
     emit_bytes((text + "\n").encode("utf-8", "backslashreplace"))
 
@@ -72,7 +72,7 @@ def emit_json(value: object) -> None:
     """Print a value as JSON, with field names as keys. ASCII only, so that it is safe on a terminal."""
     from holdfast.sdk.json_conversion import to_json
 
-    emit(json.dumps(to_json(value), indent=2 if is_terminal(sys.stdout) else None))
+    emit_line(json.dumps(to_json(value), indent=2 if is_terminal(sys.stdout) else None))
 
 
 def emit_result(value: object, text: str, json: bool) -> None:
@@ -80,7 +80,7 @@ def emit_result(value: object, text: str, json: bool) -> None:
     if json:
         emit_json(value)
     else:
-        emit(text)
+        emit_line(text)
 
 
 def emit_removed(name: str, json: bool, note: str = "") -> None:
@@ -88,14 +88,14 @@ def emit_removed(name: str, json: bool, note: str = "") -> None:
 
 
 def emit_styled(text: str, style: str) -> None:
-    emit(style_text(text, style, sys.stdout))
+    emit_line(style_text(text, style, sys.stdout))
 
 
 def emit_fields(fields: Iterable[tuple[str, str]], width: int) -> None:
     """Print labels and values, without the empty ones."""
     for label, value in fields:
         if value:
-            emit(f"  {label:<{width}} {escape(value)}")
+            emit_line(f"  {label:<{width}} {escape(value)}")
 
 
 def print_note(text: str, style: str = "") -> None:
@@ -117,16 +117,16 @@ def print_hint(*commands: str) -> None:
         print_note("next: " + "   ".join(commands), "dim")
 
 
-_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold red": "1;31"}
+_STYLE_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold red": "1;31"}
 
 
 def style_text(text: str, style: str, stream: IO[str]) -> str:
     if not style or not has_colour(stream):
         return text
-    return f"\x1b[{_CODES[style]}m{text}\x1b[0m"
+    return f"\x1b[{_STYLE_CODES[style]}m{text}\x1b[0m"
 
 
-def render(what: RenderableType, stream: IO[str] | None = None) -> str:
+def render_to_string(what: RenderableType, stream: IO[str] | None = None) -> str:
     """Render a rich table or text, with colours on a terminal."""
     console = create_console(stream or sys.stdout)
     with console.capture() as captured:
@@ -155,13 +155,13 @@ def get_width() -> int:
     return shutil.get_terminal_size().columns if is_terminal(sys.stdout) else UNLIMITED_WIDTH
 
 
-def print_table(
+def emit_table(
     columns: Sequence[str], rows: Sequence[Sequence[Any]], *, cut: Sequence[str] = (), drop: Sequence[str] = ()
 ) -> None:
     """Print a table. If the terminal is too narrow, columns in `drop` are left out, in that order, and columns in `cut`
     are truncated; others only if that is not enough. The first column, the one to copy, is never truncated."""
     if rows or is_terminal(sys.stdout):
-        emit(render(build_table(columns, rows, cut=cut, drop=drop)))
+        emit_line(render_to_string(build_table(columns, rows, cut=cut, drop=drop)))
 
 
 def build_table(

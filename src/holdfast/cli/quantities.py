@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from typer import BadParameter
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_SECONDS_BY_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 
 
@@ -17,7 +17,7 @@ def parse_duration(text: str) -> float:
     if re.fullmatch(r"\d+(\.\d+)?", cleaned):
         return float(cleaned)
     if cleaned and not _DURATION_PART.sub("", cleaned):
-        return sum(float(number) * _UNITS[unit] for number, unit in _DURATION_PART.findall(cleaned))
+        return sum(float(number) * _SECONDS_BY_UNIT[unit] for number, unit in _DURATION_PART.findall(cleaned))
     raise BadParameter(f"{text!r} is not a duration; use a format such as 90s, 10m, 1h30m or 2d")
 
 
@@ -86,7 +86,7 @@ def format_count(count: float, thing: str) -> str:
     return f"{count:g} {thing}{'' if count == 1 else 's'}"
 
 
-def format_amount(cpu: float | None, memory: int | None, gpu: int | None) -> str:
+def format_resources(cpu: float | None, memory: int | None, gpu: int | None) -> str:
     """Format as 2 cores, 4 GiB, 1 GPU; without those that are None."""
     parts = [
         format_count(cpu, "core") if cpu is not None else "",

@@ -50,7 +50,7 @@ def save_file(pieces: Iterable[bytes], target: Path, progress: ProgressCallback)
     return size
 
 
-def resolve_below(folder: Path, name: str) -> Path:
+def resolve_path_below(folder: Path, name: str) -> Path:
     """Return the target path of a file; reject names that point outside the folder."""
     from holdfast.core.errors import UserError
 

@@ -15,9 +15,9 @@ from holdfast.disk_space import DiskThresholds, require_space
 from holdfast.engines.base import SkipReason
 
 MAX_PATH_LENGTH = 2000  # bytes of a path
-MAX_PART_LENGTH = 255
+MAX_FILE_NAME_LENGTH = 255
 _BLOCK_SIZE = 1 << 20
-_MAX_NAMED = 3  # skipped files
+_MAX_SKIPPED_NAMES = 3  # skipped files
 _DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -26,7 +26,7 @@ PathParts = tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ArtifactSpace:
+class ArtifactAmount:
     """How many files and bytes can be saved."""
 
     files: int
@@ -39,9 +39,9 @@ class CollectionResult:
 
     files: int = 0
     bytes: int = 0
-    left: Counter[SkipReason] = field(default_factory=Counter)
-    left_bytes: int = 0
-    named: list[str] = field(default_factory=list)  # the first skipped files
+    skipped: Counter[SkipReason] = field(default_factory=Counter)
+    skipped_bytes: int = 0
+    skipped_names: list[str] = field(default_factory=list)  # the first skipped files
     more: bool = False  # there were more, not counted
     moved: list[str] = field(default_factory=list)  # new paths of existing files that were moved
 
@@ -50,11 +50,11 @@ class UnreadableFile(Exception):
     """The task's file cannot be read; not an error of the destination."""
 
 
-class ArtifactDraft:
+class StagingArtifactSink:
     """The engine's ArtifactSink."""
 
     def __init__(
-        self, top: int, room: ArtifactSpace, is_over: Callable[[], bool], marks: DiskThresholds | None = None
+        self, top: int, room: ArtifactAmount, is_over: Callable[[], bool], marks: DiskThresholds | None = None
     ) -> None:
         """`top`: a private folder. `is_over`: the collection was cancelled. `marks`: disk space that must stay free."""
         self._marks = marks or DiskThresholds()
@@ -73,15 +73,15 @@ class ArtifactDraft:
             return
         why = self._find_skip_reason(path, size)
         if why is None:
-            why = self._write_file(path, size, open_file)
+            why = self._try_copy_file(path, size, open_file)
         if why is not None:
             self.skip_entry(path, why)
-            self.tally.left_bytes += size
+            self.tally.skipped_bytes += size
 
     def skip_entry(self, path: PathParts, why: SkipReason, count: int = 1) -> None:
-        self.tally.left[why] += count
-        if len(self.tally.named) < _MAX_NAMED:
-            self.tally.named.append(format_path(path))
+        self.tally.skipped[why] += count
+        if len(self.tally.skipped_names) < _MAX_SKIPPED_NAMES:
+            self.tally.skipped_names.append(format_path(path))
 
     def mark_incomplete(self) -> None:
         self.tally.more = True
@@ -93,14 +93,14 @@ class ArtifactDraft:
 
     def _find_skip_reason(self, path: PathParts, size: int) -> SkipReason | None:
         if not is_valid_path(path):
-            return SkipReason.NAME
-        if self.tally.left[SkipReason.NO_ROOM]:
-            return SkipReason.NO_ROOM
+            return SkipReason.INVALID_NAME
+        if self.tally.skipped[SkipReason.NO_SPACE]:
+            return SkipReason.NO_SPACE
         if self.tally.files >= self._room.files:
             return SkipReason.TOO_MANY
         return SkipReason.TOO_LARGE if self.tally.bytes + size > self._room.bytes else None
 
-    def _write_file(self, path: PathParts, size: int, open_file: Callable[[], BinaryIO]) -> SkipReason | None:
+    def _try_copy_file(self, path: PathParts, size: int, open_file: Callable[[], BinaryIO]) -> SkipReason | None:
         try:
             with _open_source(open_file) as source:
                 self._copy_file(source, path, size)
@@ -108,7 +108,7 @@ class ArtifactDraft:
             return SkipReason.UNREADABLE
         except OSError as error:
             if error.errno in _DISK_FULL_ERRORS:
-                return SkipReason.NO_ROOM
+                return SkipReason.NO_SPACE
             raise  # a disk error would affect the next file too
         self.tally.files += 1
         self.tally.bytes += size
@@ -143,11 +143,11 @@ class ArtifactDraft:
         """Open or create a folder; the last one stays open, since files arrive folder by folder."""
         if self._open is None or self._open[0] != path:
             self.close()
-            self._open = (path, make_folders(self._top, path))
+            self._open = (path, open_or_create_folder(self._top, path))
         return self._open[1]
 
 
-def make_folders(top: int, path: PathParts) -> int:
+def open_or_create_folder(top: int, path: PathParts) -> int:
     fd = os.open(b".", _FOLDER_FLAGS, dir_fd=top)
     for part in path:
         try:
@@ -187,7 +187,9 @@ def is_valid_path(path: PathParts) -> bool:
         b"/".join(path).decode()
     except UnicodeDecodeError:
         return False
-    fits = sum(map(len, path)) + len(path) <= MAX_PATH_LENGTH and all(len(part) <= MAX_PART_LENGTH for part in path)
+    fits = sum(map(len, path)) + len(path) <= MAX_PATH_LENGTH and all(
+        len(part) <= MAX_FILE_NAME_LENGTH for part in path
+    )
     return fits and not any(part in (b"", b".", b"..") or b"/" in part or b"\0" in part for part in path)
 
 

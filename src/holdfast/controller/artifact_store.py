@@ -19,11 +19,11 @@ from holdfast.core.messages import msg
 from holdfast.disk_space import DiskThresholds
 from holdfast.engines.base import SupportsArtifacts
 from holdfast.services.files.file_tree import FileTree
-from holdfast.services.files.folder_scan import OPEN_FOLDER, FolderScan, ScanLimitReached, closing_fd
+from holdfast.services.files.folder_scan import OPEN_FOLDER_FLAGS, FolderScan, ScanLimitReached, closing_fd
 from holdfast.services.files.paths import ARTIFACTS_FOLDER, METADATA_FOLDER
 from holdfast.shared_folders import SharedFolders
 
-from .artifact_draft import ArtifactDraft, ArtifactSpace, CollectionResult, make_folders
+from .artifact_draft import ArtifactAmount, CollectionResult, StagingArtifactSink, open_or_create_folder
 
 _EXPIRY_FILE = "expiredAt"  # in seconds of Unix time, for PrimeHub's clients
 _MARKER_FILE = "attempt"  # marks a folder that Holdfast created
@@ -51,39 +51,39 @@ class ArtifactStore:
         self,
         engine: SupportsArtifacts,
         parcel: ArtifactSource,
-        room: ArtifactSpace,
+        room: ArtifactAmount,
         now: datetime,
         stop: threading.Event,
     ) -> CollectionResult:
         """Collect and save artifacts. OSError if they cannot be moved into place; then nothing changes."""
-        self._shared.create_files(parcel.group)
-        drafts = self._shared.create_folder(self._shared.get_drafts(parcel.group))
+        self._shared.create_files_folder(parcel.group)
+        drafts = self._shared.create_folder(self._shared.get_artifact_drafts_folder(parcel.group))
         name = secrets.token_hex(16)
-        with closing_fd(os.open(drafts, OPEN_FOLDER)) as above:
+        with closing_fd(os.open(drafts, OPEN_FOLDER_FLAGS)) as above:
             try:
-                with closing_fd(make_folders(above, (name.encode(),))) as top:
+                with closing_fd(open_or_create_folder(above, (name.encode(),))) as top:
                     if parcel.task is None:
                         self._write_metadata(top, parcel, now)
-                    tally = _collect_artifacts(engine, parcel, ArtifactDraft(top, room, stop.is_set, self._marks))
+                    tally = _collect_artifacts(engine, parcel, StagingArtifactSink(top, room, stop.is_set, self._marks))
                 if tally.files and not stop.is_set():
                     self._move_with_retries(parcel, above, name, now, tally)
             finally:
                 shutil.rmtree(drafts / name, ignore_errors=True)  # what was not moved
         return tally
 
-    def count_by_task(self, parcel: ArtifactSource, most: int) -> dict[str, ArtifactSpace]:
+    def count_files_by_task(self, parcel: ArtifactSource, most: int) -> dict[str, ArtifactAmount]:
         """Count the saved files of a job's tasks, until there are more than `most`."""
         path = f"{ARTIFACTS_FOLDER}/{parcel.job_id}/"
-        found: dict[str, ArtifactSpace] = {}
+        found: dict[str, ArtifactAmount] = {}
         try:
             folder = FileTree(self._shared, parcel.group).open_folder((ARTIFACTS_FOLDER, parcel.job_id))
         except OSError:
             return found
         with closing_fd(folder), suppress(ScanLimitReached):
-            for count, item in enumerate(FolderScan(threading.Event(), recursive=True).iter_items(folder, path)):
+            for count, item in enumerate(FolderScan(threading.Event(), recursive=True).iter_entries(folder, path)):
                 task = item.name.removeprefix(path).partition("/")[0]
-                before = found.get(task, ArtifactSpace(0, 0))
-                found[task] = ArtifactSpace(before.files + 1, before.bytes + item.size)
+                before = found.get(task, ArtifactAmount(0, 0))
+                found[task] = ArtifactAmount(before.files + 1, before.bytes + item.size)
                 if count > most:
                     break
         return found
@@ -114,27 +114,27 @@ class ArtifactStore:
 
     def _record_job(self, parcel: ArtifactSource, now: datetime) -> None:
         """Record the job before its artifacts exist, so that retention removes them."""
-        path = self._shared.create_folder(self._shared.get_kept_marks(parcel.group)) / parcel.job_id
+        path = self._shared.create_folder(self._shared.get_artifact_markers_folder(parcel.group)) / parcel.job_id
         path.touch(mode=0o600)
         os.utime(path, (now.timestamp(), now.timestamp()))
 
     def _write_metadata(self, folder: int, parcel: ArtifactSource, now: datetime) -> None:
-        with closing_fd(make_folders(folder, (METADATA_FOLDER.encode(),))) as apart:
+        with closing_fd(open_or_create_folder(folder, (METADATA_FOLDER.encode(),))) as apart:
             _write_text(apart, _MARKER_FILE, parcel.attempt_id)
             if self._keep is not None:
                 _write_text(apart, _EXPIRY_FILE, str(int((now + self._keep).timestamp())))
 
     def _open_jobs_folder(self, group: str, tally: CollectionResult) -> int:
-        with closing_fd(os.open(self._shared.get_files(group), OPEN_FOLDER)) as files:
+        with closing_fd(os.open(self._shared.get_files_folder(group), OPEN_FOLDER_FLAGS)) as files:
             for _ in range(_MAX_TRIES):
                 try:
                     with suppress(FileExistsError):
                         os.mkdir(ARTIFACTS_FOLDER, 0o755, dir_fd=files)
-                    return os.open(ARTIFACTS_FOLDER, OPEN_FOLDER, dir_fd=files)
+                    return os.open(ARTIFACTS_FOLDER, OPEN_FOLDER_FLAGS, dir_fd=files)
                 except OSError as error:
                     if error.errno not in _CONFLICT_ERRORS:
                         raise
-                    tally.moved.append(_rename_existing(files, ARTIFACTS_FOLDER))
+                    tally.moved.append(_rename_existing_entry(files, ARTIFACTS_FOLDER))
         raise _build_conflict_error()
 
     def _open_job_folder(
@@ -144,14 +144,14 @@ class ArtifactStore:
         for _ in range(_MAX_TRIES):
             with suppress(OSError):
                 if _is_artifact_folder(jobs, parcel.job_id):
-                    return os.open(parcel.job_id, OPEN_FOLDER, dir_fd=jobs)
+                    return os.open(parcel.job_id, OPEN_FOLDER_FLAGS, dir_fd=jobs)
             name = secrets.token_hex(16)
             try:
-                with closing_fd(make_folders(above, (name.encode(),))) as fresh:
+                with closing_fd(open_or_create_folder(above, (name.encode(),))) as fresh:
                     self._write_metadata(fresh, parcel, now)
                 self._move_folder(parcel.group, above, name, jobs, parcel.job_id, tally)
             finally:
-                shutil.rmtree(self._shared.get_drafts(parcel.group) / name, ignore_errors=True)
+                shutil.rmtree(self._shared.get_artifact_drafts_folder(parcel.group) / name, ignore_errors=True)
         raise _build_conflict_error()
 
     def _move_folder(
@@ -164,22 +164,24 @@ class ArtifactStore:
                 if error.errno not in _CONFLICT_ERRORS:
                     raise
                 if ours or _is_artifact_folder(folder, final):
-                    self._move_to_removed(group, folder, final)
+                    self._move_to_removed_folder(group, folder, final)
                 else:
-                    tally.moved.append(f"{ARTIFACTS_FOLDER}/{_rename_existing(folder, final)}")
+                    tally.moved.append(f"{ARTIFACTS_FOLDER}/{_rename_existing_entry(folder, final)}")
             else:
                 os.fsync(folder)
                 return
         raise _build_conflict_error()
 
-    def _move_to_removed(self, group: str, folder: int, name: str) -> None:
+    def _move_to_removed_folder(self, group: str, folder: int, name: str) -> None:
         """Move it out of sight; the next sweep deletes it."""
-        removed = self._shared.create_folder(self._shared.get_removed(group))
-        with suppress(FileNotFoundError), closing_fd(os.open(removed, OPEN_FOLDER)) as ground:
+        removed = self._shared.create_folder(self._shared.get_removed_folder(group))
+        with suppress(FileNotFoundError), closing_fd(os.open(removed, OPEN_FOLDER_FLAGS)) as ground:
             os.rename(name, secrets.token_hex(16), src_dir_fd=folder, dst_dir_fd=ground)
 
 
-def _collect_artifacts(engine: SupportsArtifacts, parcel: ArtifactSource, draft: ArtifactDraft) -> CollectionResult:
+def _collect_artifacts(
+    engine: SupportsArtifacts, parcel: ArtifactSource, draft: StagingArtifactSink
+) -> CollectionResult:
     try:
         engine.collect_artifacts(parcel.attempt_id, draft)
     finally:
@@ -190,8 +192,8 @@ def _collect_artifacts(engine: SupportsArtifacts, parcel: ArtifactSource, draft:
 def _is_artifact_folder(folder: int, name: str) -> bool:
     try:
         with (
-            closing_fd(os.open(name, OPEN_FOLDER, dir_fd=folder)) as fd,
-            closing_fd(os.open(METADATA_FOLDER, OPEN_FOLDER, dir_fd=fd)) as apart,
+            closing_fd(os.open(name, OPEN_FOLDER_FLAGS, dir_fd=folder)) as fd,
+            closing_fd(os.open(METADATA_FOLDER, OPEN_FOLDER_FLAGS, dir_fd=fd)) as apart,
         ):
             os.stat(_MARKER_FILE, dir_fd=apart, follow_symlinks=False)
     except OSError:
@@ -199,7 +201,7 @@ def _is_artifact_folder(folder: int, name: str) -> bool:
     return True
 
 
-def _rename_existing(folder: int, name: str) -> str:
+def _rename_existing_entry(folder: int, name: str) -> str:
     """Rename what a job created itself; it is never followed or deleted."""
     other = f"{name}.found-{secrets.token_hex(4)}"
     with suppress(FileNotFoundError):

@@ -18,23 +18,23 @@ from typing import Protocol
 from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.errors import EngineError
 from holdfast.core.messages import msg
-from holdfast.core.planning.steps import AnnounceStep, RemoveStep, StartStep, Step, StopStep
-from holdfast.engines.base import Engine, Launch
-from holdfast.launching import Launcher
+from holdfast.core.planning.steps import AppendLogStep, RemoveStep, StartStep, Step, StopStep
+from holdfast.engines.base import Engine, LaunchSpec
+from holdfast.launching import AttemptLaunchBuilder
 
 log = logging.getLogger(__name__)
 
 TICK_INTERVAL = 5.0  # seconds between two checks whether something is due
 OBSERVE_INTERVAL = 30.0  # seconds after which an attempt without news is observed
-STRAY_INTERVAL = 60.0  # seconds between two searches for attempts that no job owns
-STRAY_TIMEOUT = 10.0  # seconds that a starting server waits for such attempts to end
+ORPHAN_CHECK_INTERVAL = 60.0  # seconds between two searches for attempts that no job owns
+ORPHAN_STOP_TIMEOUT = 10.0  # seconds that a starting server waits for such attempts to end
 START_TIMEOUT = 60.0  # seconds for one call of the engine
 CALL_TIMEOUT = 30.0  # the same for every other call
 STOP_MARGIN = 5.0  # seconds after its grace until an attempt that still runs is stopped again
 FREE_DISK_TIMEOUT = 5.0  # seconds to free space on a full disk
-RETRY_MIN, RETRY_MAX = 0.5, 60.0  # seconds until a failed call is retried
+MIN_RETRY_DELAY, MAX_RETRY_DELAY = 0.5, 60.0  # seconds until a failed call is retried
 CLOSE_TIMEOUT = 5.0  # seconds that calls get when the server stops
-MAX_OBSERVED = 500  # attempts in one call
+OBSERVE_BATCH_SIZE = 500  # attempts in one call
 MAX_STARTS, MAX_REMOVALS = 16, 4  # calls at the same time
 
 ALIVE_STATES = (ObservedState.RUNNING, ObservedState.HELD)
@@ -53,7 +53,7 @@ class AttemptGoal(IntEnum):
 class AttemptHandler(Protocol):
     """The interface of the controller to the tracker. Nothing here blocks."""
 
-    async def build_launch(self, launcher: Launcher, start: StartStep) -> Launch | Observation:
+    async def build_launch(self, launcher: AttemptLaunchBuilder, start: StartStep) -> LaunchSpec | Observation:
         """Build a launch; a REFUSED observation if that fails."""
         ...
 
@@ -65,11 +65,11 @@ class AttemptHandler(Protocol):
         """Record a new observation."""
         ...
 
-    def list_live_attempts(self) -> set[str]:
+    def get_live_attempt_ids(self) -> set[str]:
         """Return the attempts of jobs that have not ended in the saved state."""
         ...
 
-    def needs_finalizing(self, observation: Observation) -> bool: ...
+    def should_finalize(self, observation: Observation) -> bool: ...
 
     async def finalize_observation(self, observation: Observation) -> Observation:
         """Do the work that precedes planning. Repeated after a crash."""
@@ -88,14 +88,14 @@ class AttemptHandler(Protocol):
 class TrackedAttempt:
     id: str
     goal: AttemptGoal = AttemptGoal.WATCH
-    start: tuple[Launcher, StartStep] | None = None
+    start: tuple[AttemptLaunchBuilder, StartStep] | None = None
     grace: float = float("inf")  # seconds, of the requested stop
     stop_again_at: float = 0.0  # loop time
     announcements: dict[str, str] = field(default_factory=dict)  # by key
     newest: Observation | None = None
     reported: Observation | None = None  # the last one that was reported
     finalized: Observation | None = None  # the same, as it was reported
-    heard_at: float = 0.0  # loop time
+    last_observed_at: float = 0.0  # loop time
     changes: int = 0  # incremented to detect outdated observations
     is_finalizing: bool = False
     is_owned: bool = True  # by a job
@@ -108,7 +108,7 @@ class TrackedAttempt:
         return self.newest.seen if self.newest else None
 
     @property
-    def has_unreported(self) -> bool:
+    def has_unreported_observation(self) -> bool:
         return self.newest is not self.reported
 
     def raise_goal(self, goal: AttemptGoal) -> None:
@@ -135,7 +135,7 @@ class AttemptTracker:
         self._workers: set[asyncio.Task[None]] = set()
         self._starts = asyncio.Semaphore(MAX_STARTS)
         self._removals = asyncio.Semaphore(MAX_REMOVALS)
-        self._strays_at = 0.0  # loop time of the next search for strays
+        self._next_orphan_check_at = 0.0  # loop time of the next search for strays
 
     # -- goals
 
@@ -146,9 +146,9 @@ class AttemptTracker:
         for attempt in attempts:
             if attempt.finalized is not None:
                 self._handler.report_observation(attempt.finalized)
-        await self._observe_all([attempt for attempt in attempts if attempt.newest is None])
+        await self._observe_attempts([attempt for attempt in attempts if attempt.newest is None])
 
-    def apply_steps(self, launcher: Launcher, steps: Iterable[Step]) -> None:
+    def apply_steps(self, launcher: AttemptLaunchBuilder, steps: Iterable[Step]) -> None:
         """Apply the steps of a saved plan."""
         changed = {}
         for step in steps:
@@ -160,7 +160,7 @@ class AttemptTracker:
                 case StopStep():
                     attempt.request_stop(step.grace.total_seconds())
                     self._report_end_again(attempt)
-                case AnnounceStep():
+                case AppendLogStep():
                     attempt.announcements[step.key] = step.text
                 case RemoveStep():
                     attempt.raise_goal(AttemptGoal.REMOVE)
@@ -169,7 +169,11 @@ class AttemptTracker:
 
     def _report_end_again(self, attempt: TrackedAttempt) -> None:
         """Report its end again: a plan that stops it does not know of it."""
-        if attempt.observed_state in FINAL_STATES and attempt.finalized is not None and not attempt.has_unreported:
+        if (
+            attempt.observed_state in FINAL_STATES
+            and attempt.finalized is not None
+            and not attempt.has_unreported_observation
+        ):
             self._handler.report_observation(attempt.finalized)
 
     async def free_disk(self, attempt_ids: Iterable[str]) -> None:
@@ -200,7 +204,7 @@ class AttemptTracker:
         attempt = self._attempts.get(observation.attempt_id)
         if attempt is None:
             if observation.seen in ALIVE_STATES:
-                self._strays_at = 0.0
+                self._next_orphan_check_at = 0.0
         elif observation.seen is not ObservedState.ABSENT:  # only an observation without concurrent calls is reliable
             self._accept_observation(attempt, observation)
             self._ensure_worker(attempt)
@@ -219,14 +223,14 @@ class AttemptTracker:
         self._handler.record_observation(observation)
 
     def _mark_observed(self, attempt: TrackedAttempt) -> None:
-        attempt.heard_at = asyncio.get_running_loop().time()
+        attempt.last_observed_at = asyncio.get_running_loop().time()
         if attempt.observed_state not in FINAL_STATES:
             self._by_age.pop(attempt.id, None)
             self._by_age[attempt.id] = attempt
 
-    async def _observe_all(self, attempts: Sequence[TrackedAttempt]) -> None:
-        for first in range(0, len(attempts), MAX_OBSERVED):
-            await self._observe_batch(attempts[first : first + MAX_OBSERVED])
+    async def _observe_attempts(self, attempts: Sequence[TrackedAttempt]) -> None:
+        for first in range(0, len(attempts), OBSERVE_BATCH_SIZE):
+            await self._observe_batch(attempts[first : first + OBSERVE_BATCH_SIZE])
 
     async def _observe_batch(self, attempts: Sequence[TrackedAttempt]) -> None:
         changes = {attempt.id: attempt.changes for attempt in attempts}
@@ -262,18 +266,18 @@ class AttemptTracker:
         now = asyncio.get_running_loop().time()
         due = []
         for attempt in self._by_age.values():
-            if attempt.heard_at > now - OBSERVE_INTERVAL:
+            if attempt.last_observed_at > now - OBSERVE_INTERVAL:
                 break
             if attempt.goal is not AttemptGoal.START:  # a starting attempt reports by itself
                 due.append(attempt)
-        await self._observe_all(due)
-        if now >= self._strays_at:
-            await self.remove_strays()
+        await self._observe_attempts(due)
+        if now >= self._next_orphan_check_at:
+            await self.remove_orphaned_attempts()
 
-    async def remove_strays(self) -> list[asyncio.Task[None]]:
+    async def remove_orphaned_attempts(self) -> list[asyncio.Task[None]]:
         """Stop and remove attempts that no job owns; return the workers. A job has an attempt before it is started, so
         a listed attempt that is not live belongs to no job."""
-        self._strays_at = asyncio.get_running_loop().time() + STRAY_INTERVAL
+        self._next_orphan_check_at = asyncio.get_running_loop().time() + ORPHAN_CHECK_INTERVAL
         try:
             async with asyncio.timeout(CALL_TIMEOUT):
                 listed = await self._engine.list_attempts()
@@ -282,7 +286,7 @@ class AttemptTracker:
             return []
         for attempt_id in listed:
             self._track_attempt(attempt_id)
-        live = self._handler.list_live_attempts()
+        live = self._handler.get_live_attempt_ids()
         kept = [attempt for attempt in self._attempts.values() if attempt.goal is not AttemptGoal.REMOVE]
         strays = [attempt for attempt in kept if attempt.id not in live]
         for stray in strays:
@@ -307,15 +311,17 @@ class AttemptTracker:
 
     def _ensure_worker(self, attempt: TrackedAttempt) -> None:
         """Report what is new if that takes no time; a worker does the rest."""
-        if attempt.has_unreported and not attempt.is_finalizing and not self._needs_finalizing(attempt):
+        if attempt.has_unreported_observation and not attempt.is_finalizing and not self._should_finalize(attempt):
             self._report_observation(attempt, attempt.newest, attempt.newest)
-        if attempt.worker is None and (attempt.has_unreported or self._choose_next_call(attempt) is not None):
+        if attempt.worker is None and (
+            attempt.has_unreported_observation or self._choose_next_call(attempt) is not None
+        ):
             attempt.worker = asyncio.create_task(self._run_worker(attempt))
             self._workers.add(attempt.worker)
             attempt.worker.add_done_callback(self._workers.discard)
 
-    def _needs_finalizing(self, attempt: TrackedAttempt) -> bool:
-        return attempt.newest is not None and self._handler.needs_finalizing(attempt.newest)
+    def _should_finalize(self, attempt: TrackedAttempt) -> bool:
+        return attempt.newest is not None and self._handler.should_finalize(attempt.newest)
 
     def _report_observation(
         self, attempt: TrackedAttempt, observation: Observation | None, settled: Observation | None
@@ -327,7 +333,7 @@ class AttemptTracker:
     async def _run_worker(self, attempt: TrackedAttempt) -> None:
         try:
             while True:
-                if attempt.has_unreported:
+                if attempt.has_unreported_observation:
                     await self._finalize_newest_observation(attempt)
                 elif (call := self._choose_next_call(attempt)) is not None:
                     await call(attempt)
@@ -335,7 +341,7 @@ class AttemptTracker:
                 else:
                     break
         except Exception as error:
-            self._retry_later(attempt, error)
+            self._schedule_retry(attempt, error)
         finally:
             attempt.worker = None
 
@@ -347,13 +353,13 @@ class AttemptTracker:
         if attempt.goal is AttemptGoal.START and seen in (None, ObservedState.ABSENT):
             return self._start_attempt
         if seen in ALIVE_STATES and attempt.announcements:
-            return self._write_announcements
+            return self._write_next_announcement
         if attempt.goal is AttemptGoal.REMOVE and seen is not None and seen not in ALIVE_STATES:
             return self._remove_attempt
         if attempt.goal not in (AttemptGoal.STOP, AttemptGoal.REMOVE):
             return None
         if seen is None:
-            return self._observe_one
+            return self._observe_attempt
         due = asyncio.get_running_loop().time() >= attempt.stop_again_at
         return self._stop_attempt if seen in ALIVE_STATES and due else None
 
@@ -367,7 +373,7 @@ class AttemptTracker:
             attempt.is_finalizing = False
         self._report_observation(attempt, observation, settled)  # a newer one is handled next
 
-    async def _observe_one(self, attempt: TrackedAttempt) -> None:
+    async def _observe_attempt(self, attempt: TrackedAttempt) -> None:
         await self._observe_batch([attempt])
         if attempt.newest is None:
             raise TimeoutError(msg("The engine did not respond"))
@@ -377,10 +383,10 @@ class AttemptTracker:
             if attempt.goal is not AttemptGoal.START or attempt.start is None:
                 return  # a stop was requested in the meantime
             launch = await self._handler.build_launch(*attempt.start)
-            observation = launch if isinstance(launch, Observation) else await self._call_start(attempt, launch)
+            observation = launch if isinstance(launch, Observation) else await self._call_engine_start(attempt, launch)
         self._accept_observation(attempt, observation)
 
-    async def _call_start(self, attempt: TrackedAttempt, launch: Launch) -> Observation:
+    async def _call_engine_start(self, attempt: TrackedAttempt, launch: LaunchSpec) -> Observation:
         attempt.changes += 1
         try:
             async with asyncio.timeout(START_TIMEOUT):
@@ -394,7 +400,7 @@ class AttemptTracker:
         finally:
             attempt.changes += 1
 
-    async def _write_announcements(self, attempt: TrackedAttempt) -> None:
+    async def _write_next_announcement(self, attempt: TrackedAttempt) -> None:
         """Write announcements; an unwritable log must not prevent a stop."""
         key, text = next(iter(attempt.announcements.items()))
         try:
@@ -419,14 +425,14 @@ class AttemptTracker:
         self._untrack_attempt(attempt)
         attempt.goal = AttemptGoal.WATCH
 
-    def _retry_later(self, attempt: TrackedAttempt, error: Exception) -> None:
-        delay = min(RETRY_MIN * 2**attempt.failures, RETRY_MAX)
+    def _schedule_retry(self, attempt: TrackedAttempt, error: Exception) -> None:
+        delay = min(MIN_RETRY_DELAY * 2**attempt.failures, MAX_RETRY_DELAY)
         attempt.failures += 1
         details = {"event": "engine", "attempt": attempt.id, "goal": attempt.goal.name.lower(), "error": repr(error)}
         log.warning("an engine call failed; retrying", extra=details, exc_info=error)
-        attempt.retry = asyncio.get_running_loop().call_later(delay, self._retry_now, attempt)
+        attempt.retry = asyncio.get_running_loop().call_later(delay, self._run_retry, attempt)
 
-    def _retry_now(self, attempt: TrackedAttempt) -> None:
+    def _run_retry(self, attempt: TrackedAttempt) -> None:
         attempt.retry = None
         if attempt.id in self._attempts:
             self._ensure_worker(attempt)

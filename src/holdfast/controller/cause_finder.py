@@ -12,16 +12,16 @@ from dataclasses import replace
 
 from holdfast.core.attempt import JobSnapshot, Observation, ObservedState
 from holdfast.core.exits.table import can_have_cause, find_cause
-from holdfast.engines.base import Engine, LogSource, Stream
+from holdfast.engines.base import Engine, LogSource, LogStream
 
 log = logging.getLogger(__name__)
 
 TAIL_SIZE = 64 * 1024  # bytes of the log that are searched
-MAX_CONCURRENT = 4
+MAX_CONCURRENT_SEARCHES = 4
 DIAGNOSIS_TIMEOUT = 10.0  # seconds for one log; after that it is left undiagnosed
 
 
-def needs_diagnosis(snapshot: JobSnapshot, observation: Observation) -> bool:
+def should_diagnose(snapshot: JobSnapshot, observation: Observation) -> bool:
     """Whether it failed by itself; after a stop or an outcome, that is its cause."""
     return (
         observation.seen in (ObservedState.EXITED, ObservedState.HELD)
@@ -34,12 +34,12 @@ def needs_diagnosis(snapshot: JobSnapshot, observation: Observation) -> bool:
 class CauseFinder:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._turns = asyncio.Semaphore(MAX_CONCURRENT)
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT_SEARCHES)
 
     async def add_cause(self, observation: Observation) -> Observation:
         """Add the cause; without a readable log, the exit code remains."""
         try:
-            async with self._turns, asyncio.timeout(DIAGNOSIS_TIMEOUT):
+            async with self._slots, asyncio.timeout(DIAGNOSIS_TIMEOUT):
                 return replace(observation, cause=await self._find_cause(observation))
         except Exception as error:
             details = {"event": "diagnose", "attempt": observation.attempt_id, "error": str(error)}
@@ -47,7 +47,7 @@ class CauseFinder:
             return observation
 
     async def _find_cause(self, observation: Observation) -> str:
-        source = self._engine.open_log(observation.attempt_id, Stream.MERGED)
+        source = self._engine.open_log(observation.attempt_id, LogStream.MERGED)
         if source is None:
             return ""
         tail = await read_tail(source, TAIL_SIZE)
@@ -55,7 +55,7 @@ class CauseFinder:
 
 
 async def read_tail(source: LogSource, most: int) -> bytes:
-    end = await source.size()
+    end = await source.get_size()
     at = max(end - most, await source.find_first_offset())
     parts = []
     while at < end and (data := await source.read(at, end - at)):

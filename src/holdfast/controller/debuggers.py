@@ -16,14 +16,14 @@ MIN_EVENT_INTERVAL = timedelta(minutes=1)  # between two events of one task, how
 
 
 @dataclass(slots=True)
-class Debuggers:
+class JobDebuggers:
     _by_attempt: dict[str, tuple[Debugger, ...]] = field(default_factory=dict)
-    _told_at: dict[str, datetime] = field(default_factory=dict)
+    _event_times: dict[str, datetime] = field(default_factory=dict)
 
     def group_by_task(self) -> dict[str, tuple[Debugger, ...]]:
         return {_parse_task(attempt_id): found for attempt_id, found in self._by_attempt.items()}
 
-    def list_debuggers(self, now: datetime) -> dict[str, tuple[Debugger, ...]]:
+    def get_debuggers_by_task(self, now: datetime) -> dict[str, tuple[Debugger, ...]]:
         """Return debuggers by task without expired ones: a killed program leaves its entry behind."""
         found = {
             task: tuple(each for each in debuggers if not _has_expired(each, now))
@@ -41,15 +41,15 @@ class Debuggers:
         else:
             self._by_attempt.pop(attempt_id, None)
         new = [debugger for debugger in found if _is_unattended(debugger) and debugger.id not in before]
-        reported_at = self._told_at.get(attempt_id)
+        reported_at = self._event_times.get(attempt_id)
         if not new or (reported_at is not None and timedelta() <= now - reported_at < MIN_EVENT_INTERVAL):
             return None
-        self._told_at[attempt_id] = now
+        self._event_times[attempt_id] = now
         return _build_event(attempt_id, snapshot, new[0], now)
 
     def clear(self) -> None:
         self._by_attempt.clear()
-        self._told_at.clear()
+        self._event_times.clear()
 
 
 def format_location(debugger: Debugger) -> str:

@@ -28,14 +28,14 @@ from .event_wait import wait_until_set
 
 log = logging.getLogger(__name__)
 
-MAX_CONCURRENT = 32
-MAX_PER_LANE = 4  # to one host
-MAX_PER_USER = 8
+MAX_CONCURRENT_DELIVERIES = 32
+MAX_DELIVERIES_PER_HOST = 4  # to one host
+MAX_DELIVERIES_PER_USER = 8
 MAX_SLEEP = 60.0  # seconds; the wall clock may be changed
 RETRY_INTERVAL = 5.0  # seconds after the store failed
 CLOSE_TIMEOUT = 2.0  # seconds for deliveries when the server stops
-ADDRESS_UNREADABLE = msg("its address cannot be decrypted")
-INTERRUPTED = msg("the server stopped during the delivery")
+ADDRESS_UNREADABLE_MESSAGE = msg("its address cannot be decrypted")
+INTERRUPTED_MESSAGE = msg("the server stopped during the delivery")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,22 +49,22 @@ class DeliveryRunner:
         self,
         store: Store,
         sending: NotificationSender,
-        patience: RetryPolicy | None = None,
+        retry_policy: RetryPolicy | None = None,
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._store = store
-        self._sending = sending
-        self._patience = patience or RetryPolicy()
+        self._sender = sending
+        self._retry_policy = retry_policy or RetryPolicy()
         self._clock = clock
-        self._woken = asyncio.Event()
-        self._work: dict[asyncio.Task[None], int] = {}  # and which notification it sends
+        self._wake_event = asyncio.Event()
+        self._deliveries: dict[asyncio.Task[None], int] = {}  # and which notification it sends
         self._lanes: Counter[str] = Counter()
         self._users: Counter[str] = Counter()
 
     def wake(self) -> None:
         """Wake up for new notifications."""
-        self._woken.set()
+        self._wake_event.set()
 
     async def run(self) -> None:
         """Send until cancelled. Deliveries in progress are then interrupted, and recovered at the next start."""
@@ -75,79 +75,84 @@ class DeliveryRunner:
                     if not recovered:
                         await self.recover_interrupted_deliveries()
                         recovered = True
-                    pause = await self._run_due_deliveries()
+                    pause = await self._run_delivery_round()
                 except Exception as error:
                     unknown = None if isinstance(error, HoldfastError) else error
                     text = msg("could not send notifications; retrying")
                     log.error(text, extra={"event": "notifications", "error": str(error)}, exc_info=unknown)
                     pause = RETRY_INTERVAL
-                await wait_until_set(self._woken, pause)
+                await wait_until_set(self._wake_event, pause)
         finally:
             await self.close()
 
     async def recover_interrupted_deliveries(self) -> None:
-        count = await self._store.write(notification_rows.mark_interrupted_notifications, self._clock(), INTERRUPTED)
+        count = await self._store.write(
+            notification_rows.mark_interrupted_notifications, self._clock(), INTERRUPTED_MESSAGE
+        )
         if count:
             log.warning("notifications may or may not have arrived", extra={"event": "notifications", "count": count})
 
     async def close(self) -> None:
         """Give deliveries in progress a short time to finish."""
-        if self._work:
-            await asyncio.wait(self._work, timeout=CLOSE_TIMEOUT)
-        for task in self._work:
+        if self._deliveries:
+            await asyncio.wait(self._deliveries, timeout=CLOSE_TIMEOUT)
+        for task in self._deliveries:
             task.cancel()
-        if self._work:
-            await asyncio.wait(self._work)
+        if self._deliveries:
+            await asyncio.wait(self._deliveries)
 
-    async def _run_due_deliveries(self) -> float:
+    async def _run_delivery_round(self) -> float:
         """Start due deliveries and return the pause in seconds. A finished delivery ends the pause for those without a
         slot."""
-        if await self.send_due_notifications():
+        if await self.start_due_deliveries():
             return 0.0
         now = self._clock()
         next_at = await self._store.read(notification_rows.find_next_due_time, now)
         return MAX_SLEEP if next_at is None else min((next_at - now).total_seconds(), MAX_SLEEP)
 
-    async def send_due_notifications(self) -> int:
+    async def start_due_deliveries(self) -> int:
         """Start due deliveries within the limits; return their number."""
-        room = MAX_CONCURRENT - len(self._work)
+        room = MAX_CONCURRENT_DELIVERIES - len(self._deliveries)
         if room <= 0:
             return 0
         found = await self._store.read(
             notification_rows.list_due_notifications,
             self._clock(),
-            lanes=[lane for lane, count in self._lanes.items() if count >= MAX_PER_LANE],
-            users=[user for user, count in self._users.items() if count >= MAX_PER_USER],
-            under_way=list(self._work.values()),
+            lanes=[lane for lane, count in self._lanes.items() if count >= MAX_DELIVERIES_PER_HOST],
+            users=[user for user, count in self._users.items() if count >= MAX_DELIVERIES_PER_USER],
+            under_way=list(self._deliveries.values()),
             limit=room,
         )
-        before = len(self._work)
+        before = len(self._deliveries)
         for due in found:
-            if self._lanes[due.lane] < MAX_PER_LANE and self._users[due.notification.user] < MAX_PER_USER:
+            if (
+                self._lanes[due.lane] < MAX_DELIVERIES_PER_HOST
+                and self._users[due.notification.user] < MAX_DELIVERIES_PER_USER
+            ):
                 self._start_delivery(due)
-        return len(self._work) - before
+        return len(self._deliveries) - before
 
-    async def wait_idle(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until nothing is being sent."""
-        while self._work:
-            await asyncio.wait(self._work)
+        while self._deliveries:
+            await asyncio.wait(self._deliveries)
 
     def _start_delivery(self, due: DueNotification) -> None:
         self._lanes[due.lane] += 1
         self._users[due.notification.user] += 1
-        task = asyncio.create_task(self._deliver(due))
-        self._work[task] = due.seq
+        task = asyncio.create_task(self._deliver_notification(due))
+        self._deliveries[task] = due.seq
         task.add_done_callback(lambda task: self._finish_delivery(task, due))
 
     def _finish_delivery(self, task: asyncio.Task[None], due: DueNotification) -> None:
-        self._work.pop(task, None)
+        self._deliveries.pop(task, None)
         for counter, key in ((self._lanes, due.lane), (self._users, due.notification.user)):
             counter[key] -= 1
             if not counter[key]:
                 del counter[key]
-        self._woken.set()
+        self._wake_event.set()
 
-    async def _deliver(self, due: DueNotification) -> None:
+    async def _deliver_notification(self, due: DueNotification) -> None:
         if not due.readable:
             await self._fail_unreadable_notification(due)
             return
@@ -160,15 +165,15 @@ class DeliveryRunner:
 
         try:
             user = await self._store.read(people.get_user, due.notification.user)
-            attempt = await self._sending.send_notification(
+            attempt = await self._sender.send_notification(
                 due.notification, claim_notification, anywhere=user is not None and user.admin
             )
         except Exception as error:  # a bug
             log.exception(
                 "could not send a notification", extra={"event": "notifications", "notification": due.notification.id}
             )
-            attempt = DeliveryAttempt(DeliveryResult.LATER, msg("internal error: {name}", name=type(error).__name__))
-        if attempt.result is not DeliveryResult.TAKEN:
+            attempt = DeliveryAttempt(DeliveryResult.DEFERRED, msg("internal error: {name}", name=type(error).__name__))
+        if attempt.result is not DeliveryResult.CLAIMED_ELSEWHERE:
             await self._save_result(self._build_result(due, attempt, claimed))
 
     async def _fail_unreadable_notification(self, due: DueNotification) -> None:
@@ -180,7 +185,9 @@ class DeliveryRunner:
         failed = NotificationState.FAILED
         tries, now = due.tries + 1, self._clock()
         await self._save_result(
-            DeliveryOutcome(seq=due.seq, tries=tries, claimed=False, state=failed, at=now, error=ADDRESS_UNREADABLE)
+            DeliveryOutcome(
+                seq=due.seq, tries=tries, claimed=False, state=failed, at=now, error=ADDRESS_UNREADABLE_MESSAGE
+            )
         )
 
     async def _save_result(self, result: DeliveryOutcome) -> None:
@@ -208,11 +215,11 @@ class DeliveryRunner:
     ) -> tuple[NotificationState, datetime | None]:
         if attempt.result is DeliveryResult.SENT:
             return NotificationState.SENT, None
-        if attempt.result is DeliveryResult.UNSURE:
+        if attempt.result is DeliveryResult.UNCONFIRMED:
             return NotificationState.UNCONFIRMED, None
         chance = random.random()  # noqa: S311 - spreads tries, guards nothing
-        next_at = now + max(compute_retry_delay(tries, self._patience.first_wait, chance), attempt.wait)
-        over = next_at - due.notification.created_at > self._patience.give_up
+        next_at = now + max(compute_retry_delay(tries, self._retry_policy.first_wait, chance), attempt.wait)
+        over = next_at - due.notification.created_at > self._retry_policy.give_up
         if over or (attempt.result is DeliveryResult.REFUSED and tries >= MAX_REFUSED_TRIES):
             return NotificationState.FAILED, None
         return NotificationState.WAITING, next_at

@@ -55,7 +55,7 @@ def list_files_only_holds(held: HeldTasks) -> list[tuple[JobSnapshot, TaskAttemp
     return [pair for *_, pair in sorted(found, key=lambda each: each[:3])]
 
 
-def choose_holds_to_release(
+def choose_hold_to_release(
     held: HeldTasks, room: FreeSpace, least: MinFreeSpace, now: datetime
 ) -> tuple[str, HoldRequest] | None:
     """Choose which hold to release; None: enough is free, or nothing can be released."""
@@ -69,7 +69,7 @@ def choose_holds_to_release(
         free=format_bytes(room.free),
         wanted=format_bytes(wanted),
     )
-    return snapshot.id, HoldRequest(actor="holdfast", at=now, ask=HoldAction.RELEASE, task=task.task, why=why)
+    return snapshot.id, HoldRequest(actor="holdfast", at=now, action=HoldAction.RELEASE, task=task.task, why=why)
 
 
 class DiskGuard:
@@ -84,26 +84,26 @@ class DiskGuard:
     ) -> None:
         self._control = control
         self._folder = folder
-        self._least = least
+        self._min_free = least
         self._clock = clock
-        self._look = look or _read_free_space
-        self._reach = HangGuard("disk-guard")
+        self._read_space = look or _read_free_space
+        self._hang_guard = HangGuard("disk-guard")
 
     async def run(self) -> None:
         """Run until cancelled."""
         while True:
             try:
-                await self.release_if_full()
+                await self.release_hold_if_full()
             except Exception:
                 log.exception("could not read the disk usage", extra={"event": "disk-guard"})
             await asyncio.sleep(CHECK_INTERVAL)
 
-    async def release_if_full(self) -> str | None:
+    async def release_hold_if_full(self) -> str | None:
         """Release one hold if the disk is full; return the job id. The disk is read only if a release is possible."""
         if not list_files_only_holds(self._control.list_held_tasks()):
             return None
-        room = await self._reach.run(lambda: self._look(self._folder), DISK_TIMEOUT)
-        found = choose_holds_to_release(self._control.list_held_tasks(), room, self._least, self._clock())
+        room = await self._hang_guard.run_with_timeout(lambda: self._read_space(self._folder), DISK_TIMEOUT)
+        found = choose_hold_to_release(self._control.list_held_tasks(), room, self._min_free, self._clock())
         if found is None:
             return None
         job_id, request = found

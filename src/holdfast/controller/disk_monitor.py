@@ -23,7 +23,7 @@ from holdfast.core.messages import msg
 from holdfast.core.scheduling.placement import format_bytes
 from holdfast.disk_reserve import DiskReserve
 from holdfast.disk_space import DiskSpace, DiskThresholds, read_disk_space
-from holdfast.engines.base import DiskUse, Engine, SupportsDiskLimits
+from holdfast.engines.base import Engine, SupportsDiskLimits, TaskDiskUsage
 from holdfast.hang_guard import HangGuard, NotResponding
 
 log = logging.getLogger(__name__)
@@ -32,12 +32,12 @@ CHECK_INTERVAL = 1.0  # seconds
 FULL_CHECK_INTERVAL = 0.25  # seconds, while it is full
 FILES_DISK_INTERVAL = 30.0  # seconds, for a separate disk for shared files
 DISK_TIMEOUT = 10.0  # seconds for a disk to respond
-RELIEF_INTERVAL = 0.1  # seconds between checks for free space
-RELIEF_TIMEOUT = 10.0  # seconds that a write waits for free space
+FREE_SPACE_CHECK_INTERVAL = 0.1  # seconds between checks for free space
+FREE_SPACE_TIMEOUT = 10.0  # seconds that a write waits for free space
 STOP_INTERVAL = 3.0  # seconds until more tasks are stopped: by then the files of the last ones are removed
 SEARCH_INTERVAL = 0.5  # seconds until the next search for tasks to stop when none was found
 STOP_GRACE = 5.0  # seconds between TERM and KILL; none once the server's own writes would fail
-KEPT_LOG_SHARE = 4  # initial share of the full mark that stays of each log
+KEPT_LOG_DIVISOR = 4  # initial share of the full mark that stays of each log
 MIN_KEPT_LOG_SIZE = MIB // 16  # bytes
 RELEASE_BELOW_BYTES = MIB // 2  # free space below which a part of the reserve is released
 RELEASE_BELOW_FILES = 8
@@ -70,13 +70,15 @@ class DiskState:
 def assess_disk_level(state: DiskState, marks: DiskThresholds, before: DiskLevel) -> DiskLevel:
     """Return the level; after a full disk, more free space is required."""
     space = state.space
-    full, full_files = marks.get_full_bytes(space), marks.get_full_files(space)
+    full, full_files = marks.compute_full_threshold_bytes(space), marks.compute_full_threshold_files(space)
     if before is DiskLevel.FULL:
         full, full_files = full + full // 4, full_files + full_files // 4
     counted = space.total_files > 0
     if state.free < full or (counted and state.free_files < full_files):
         return DiskLevel.FULL
-    if state.free < marks.get_low_bytes(space) or (counted and state.free_files < marks.get_low_files(space)):
+    if state.free < marks.compute_low_threshold_bytes(space) or (
+        counted and state.free_files < marks.compute_low_threshold_files(space)
+    ):
         return DiskLevel.LOW
     return DiskLevel.OK
 
@@ -84,8 +86,8 @@ def assess_disk_level(state: DiskState, marks: DiskThresholds, before: DiskLevel
 def is_critical(state: DiskState, marks: DiskThresholds) -> bool:
     """Whether the server's own writes are about to fail."""
     space = state.space
-    lacks_files = space.total_files > 0 and space.free_files < marks.get_critical_files(space)
-    return space.free < marks.get_critical_bytes(space) or lacks_files
+    lacks_files = space.total_files > 0 and space.free_files < marks.compute_critical_threshold_files(space)
+    return space.free < marks.compute_critical_threshold_bytes(space) or lacks_files
 
 
 def is_out_of_space(state: DiskState) -> bool:
@@ -96,35 +98,39 @@ def is_out_of_space(state: DiskState) -> bool:
 
 def lacks_inodes(state: DiskState, marks: DiskThresholds) -> bool:
     """Whether inodes are missing, not bytes."""
-    space, mark = state.space, marks.get_full_files(state.space)
-    return space.total_files > 0 and state.free_files < mark + mark // 4 and state.free >= marks.get_full_bytes(space)
+    space, mark = state.space, marks.compute_full_threshold_files(state.space)
+    return (
+        space.total_files > 0
+        and state.free_files < mark + mark // 4
+        and state.free >= marks.compute_full_threshold_bytes(space)
+    )
 
 
 def choose_tasks_to_stop(
-    uses: Mapping[str, DiskUse], state: DiskState, marks: DiskThresholds, *, critical: bool
-) -> list[tuple[str, DiskUse]]:
+    uses: Mapping[str, TaskDiskUsage], state: DiskState, marks: DiskThresholds, *, critical: bool
+) -> list[tuple[str, TaskDiskUsage]]:
     """Return the tasks to stop, largest usage first, until enough is freed. Unless it is critical, only tasks that fill
     the disk: the cause may be another program."""
     space, files = state.space, lacks_inodes(state, marks)
 
-    def get_amount(use: DiskUse) -> int:
+    def get_usage(use: TaskDiskUsage) -> int:
         return use.files if files else use.bytes
 
-    def get_growth(use: DiskUse) -> int:
+    def get_growth(use: TaskDiskUsage) -> int:
         return use.grown_files if files else use.grown_bytes
 
-    mark = marks.get_full_files(space) if files else marks.get_full_bytes(space)
+    mark = marks.compute_full_threshold_files(space) if files else marks.compute_full_threshold_bytes(space)
     least = MIN_VICTIM_FILES if files else MIN_VICTIM_BYTES
     share = (space.total_files if files else space.total) * VICTIM_PERCENT // 100
     wanted = mark + mark // 4 - (state.free_files if files else state.free)
-    found: list[tuple[str, DiskUse]] = []
-    for attempt_id, use in sorted(uses.items(), key=lambda item: (-get_amount(item[1]), item[0])):
-        is_filler = get_amount(use) >= share or get_growth(use) >= mark // 4
-        if wanted <= 0 or get_amount(use) < least:
+    found: list[tuple[str, TaskDiskUsage]] = []
+    for attempt_id, use in sorted(uses.items(), key=lambda item: (-get_usage(item[1]), item[0])):
+        is_filler = get_usage(use) >= share or get_growth(use) >= mark // 4
+        if wanted <= 0 or get_usage(use) < least:
             break
         if critical or is_filler:
             found.append((attempt_id, use))
-            wanted -= get_amount(use)
+            wanted -= get_usage(use)
     return found
 
 
@@ -155,10 +161,10 @@ class DiskMonitor:
         self._release_held = release_held
         self._read = read
         self._hang_guard = HangGuard("disk-monitor")
-        self._turn = asyncio.Lock()
-        self._relief: asyncio.Task[None] | None = None
-        self._releasing: asyncio.Task[object] | None = None
-        self._log_share = KEPT_LOG_SHARE
+        self._check_lock = asyncio.Lock()
+        self._free_space_task: asyncio.Task[None] | None = None
+        self._release_task: asyncio.Task[object] | None = None
+        self._log_divisor = KEPT_LOG_DIVISOR
         self._next_stop = 0.0  # in the event loop's time
         self._next_cut = 0.0
         self.level = DiskLevel.OK
@@ -171,29 +177,29 @@ class DiskMonitor:
 
     async def free_space_now(self) -> None:
         """Free space after a failed write. Returns when some is free, or none can be freed."""
-        if self._relief is None or self._relief.done():
-            self._relief = asyncio.ensure_future(self._free_until_usable())
-        await asyncio.shield(self._relief)
+        if self._free_space_task is None or self._free_space_task.done():
+            self._free_space_task = asyncio.ensure_future(self._free_space_until_usable())
+        await asyncio.shield(self._free_space_task)
 
     async def check_disk(self, *, urgent: bool = False) -> DiskState:
-        async with self._turn:
-            state = await self._load_state()
+        async with self._check_lock:
+            state = await self._read_state_with_timeout()
             critical = urgent or is_critical(state, self._marks)
             if critical and isinstance(self._engine, SupportsDiskLimits):
                 self._engine.record_disk_full()
             if is_critical(state, self._marks):  # a write may also fail because the database's own disk is full
-                await self._hang_guard.run(self._reserve.record_full, DISK_TIMEOUT)
+                await self._hang_guard.run_with_timeout(self._reserve.record_full, DISK_TIMEOUT)
             if (urgent or is_out_of_space(state)) and await self._release_reserve():
-                state = await self._load_state()
+                state = await self._read_state_with_timeout()
             self.level = assess_disk_level(state, self._marks, self.level)
             self._report_level(state)
             if self.level is DiskLevel.FULL:
                 await self._free_space(state, critical=critical)
                 return state
-            self._log_share = KEPT_LOG_SHARE
+            self._log_divisor = KEPT_LOG_DIVISOR
             self._next_stop = 0.0
             if state.missing or state.missing_files:
-                await self._hang_guard.run(self._reserve.fill_reserve, DISK_TIMEOUT)
+                await self._hang_guard.run_with_timeout(self._reserve.fill_reserve, DISK_TIMEOUT)
             return state
 
     async def try_check_disk(self, *, urgent: bool = False) -> DiskState | None:
@@ -206,17 +212,17 @@ class DiskMonitor:
             log.exception("could not free disk space", extra={"event": "disk"})
         return None
 
-    async def _free_until_usable(self) -> None:
+    async def _free_space_until_usable(self) -> None:
         """Wait until stopped tasks are removed."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(RELIEF_TIMEOUT):
+            async with asyncio.timeout(FREE_SPACE_TIMEOUT):
                 state = await self.try_check_disk(urgent=True)
                 while state is not None and is_critical(state, self._marks):
-                    await asyncio.sleep(RELIEF_INTERVAL)
+                    await asyncio.sleep(FREE_SPACE_CHECK_INTERVAL)
                     state = await self.try_check_disk()
 
-    async def _load_state(self) -> DiskState:
-        return await self._hang_guard.run(self._read_state, DISK_TIMEOUT)
+    async def _read_state_with_timeout(self) -> DiskState:
+        return await self._hang_guard.run_with_timeout(self._read_state, DISK_TIMEOUT)
 
     def _read_state(self) -> DiskState:
         space = self._read(self._home)
@@ -225,7 +231,7 @@ class DiskMonitor:
         return DiskState(space=space, missing=self._reserve.count_missing_bytes(), missing_files=missing_files)
 
     async def _release_reserve(self) -> bool:
-        released = await self._hang_guard.run(self._reserve.release, DISK_TIMEOUT)
+        released = await self._hang_guard.run_with_timeout(self._reserve.release_step, DISK_TIMEOUT)
         if released:
             log.warning("released a part of the disk reserve", extra={"event": "disk", "bytes": released})
         return released > 0
@@ -241,13 +247,13 @@ class DiskMonitor:
             self._conditions.resolve_condition(ConditionKind.DISK_LOW)
 
     async def _free_space(self, state: DiskState, *, critical: bool) -> None:
-        if self._releasing is None or self._releasing.done():
-            self._releasing = asyncio.ensure_future(self._try_release_holds())  # it waits for the database
+        if self._release_task is None or self._release_task.done():
+            self._release_task = asyncio.ensure_future(self._try_release_holds())  # it waits for the database
         if not isinstance(self._engine, SupportsDiskLimits):
             return
-        mark = self._marks.get_full_bytes(state.space)
+        mark = self._marks.compute_full_threshold_bytes(state.space)
         shortage = mark + mark // 4 - state.free
-        keep = max(MIN_KEPT_LOG_SIZE, mark // self._log_share)
+        keep = max(MIN_KEPT_LOG_SIZE, mark // self._log_divisor)
         freed = await self._cut_logs(self._engine, keep, shortage)
         clock = asyncio.get_running_loop().time
         now = clock()
@@ -259,10 +265,10 @@ class DiskMonitor:
         if not stopped and now >= self._next_cut:
             self._next_cut = now + STOP_INTERVAL
             await self._cut_logs(self._engine, keep, shortage, ended=True)
-            self._log_share *= 2  # keep less each time until it is enough
+            self._log_divisor *= 2  # keep less each time until it is enough
 
     async def _cut_logs(self, engine: SupportsDiskLimits, keep: int, wanted: int, *, ended: bool = False) -> int:
-        freed = await engine.cut_logs(keep, wanted, ended=ended) if wanted > 0 else 0
+        freed = await engine.trim_logs(keep, wanted, ended=ended) if wanted > 0 else 0
         if freed:
             log.warning("truncated logs: the disk is full", extra={"event": "disk", "bytes": freed})
         return freed
@@ -290,7 +296,7 @@ def build_full_condition(state: DiskState, marks: DiskThresholds) -> Condition:
     if lacks_inodes(state, marks):
         why = msg("almost no inodes are free")
     else:
-        why = msg("less than {space} is free", space=format_bytes(marks.get_full_bytes(state.space)))
+        why = msg("less than {space} is free", space=format_bytes(marks.compute_full_threshold_bytes(state.space)))
     return Condition(
         kind=ConditionKind.DISK_FULL,
         message=msg("The server's disk is full: {why}. No task starts until disk space is freed.", why=why),
@@ -300,7 +306,7 @@ def build_full_condition(state: DiskState, marks: DiskThresholds) -> Condition:
 
 
 def build_low_condition(state: DiskState, marks: DiskThresholds) -> Condition:
-    low = marks.get_low_bytes(state.space)
+    low = marks.compute_low_threshold_bytes(state.space)
     why = msg("less than {low} is free", low=format_bytes(low)) if state.free < low else msg("few inodes are free")
     return Condition(
         kind=ConditionKind.DISK_LOW,
@@ -327,14 +333,14 @@ class FilesDiskMonitor:
             await asyncio.sleep(FILES_DISK_INTERVAL)
 
     async def check_disk(self) -> None:
-        space = await self._hang_guard.run(lambda: read_disk_space(self._folder), DISK_TIMEOUT)
+        space = await self._hang_guard.run_with_timeout(lambda: read_disk_space(self._folder), DISK_TIMEOUT)
         if assess_disk_level(DiskState(space=space), self._marks, DiskLevel.OK) is DiskLevel.FULL:
-            self._conditions.report_condition(FILES_DISK_FULL)
+            self._conditions.report_condition(FILES_DISK_FULL_CONDITION)
         else:
             self._conditions.resolve_condition(ConditionKind.FILES_DISK_FULL)
 
 
-FILES_DISK_FULL = Condition(
+FILES_DISK_FULL_CONDITION = Condition(
     kind=ConditionKind.FILES_DISK_FULL,
     message=msg("The disk for shared files is full: uploads are rejected and artifacts are not saved."),
     hint=msg(

@@ -12,23 +12,25 @@ from holdfast.services.inside.ssh_gateway import SshGateway
 
 OPEN_TIMEOUT = 10.0  # seconds for it to open
 
-_WILDCARD_HOSTS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+_LOOPBACK_BY_WILDCARD = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
-class GatewayProvider:
+class GatewayAddressProvider:
     """The gateway's address for tasks of this node, which share its network."""
 
     def __init__(self, gate: Callable[[], SshGateway]) -> None:
-        self._gate = gate
-        self._open: GatewayAddress | None = None
+        self._get_gateway = gate
+        self._address: GatewayAddress | None = None
 
     async def __call__(self) -> GatewayAddress:
-        gate = self._gate()
+        gate = self._get_gateway()
         if not gate.settings.enabled:
-            return GatewayAddress(trouble=msg("The SSH gateway is disabled on this server."))
+            return GatewayAddress(unavailable_reason=msg("The SSH gateway is disabled on this server."))
         with suppress(TimeoutError):
             await asyncio.wait_for(gate.settled.wait(), OPEN_TIMEOUT)
         if gate.port is not None:
-            host = _WILDCARD_HOSTS.get(gate.settings.host, gate.settings.host)
-            self._open = GatewayAddress(host=host, port=gate.port, host_key=await gate.load_host_key())
-        return self._open or GatewayAddress(trouble=gate.trouble or msg("The SSH gateway is not running."))
+            host = _LOOPBACK_BY_WILDCARD.get(gate.settings.host, gate.settings.host)
+            self._address = GatewayAddress(host=host, port=gate.port, host_key=await gate.load_host_key())
+        return self._address or GatewayAddress(
+            unavailable_reason=gate.trouble or msg("The SSH gateway is not running.")
+        )

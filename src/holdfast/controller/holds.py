@@ -23,7 +23,7 @@ class HoldLimits:
     per_user: int = 10
     total: int = 100
 
-    def build_policy(self, job: Job) -> HoldPolicy | None:
+    def build_hold_policy(self, job: Job) -> HoldPolicy | None:
         return resolve_hold_policy(job.hold, self.duration, self.longest) if self.enabled else None
 
 
@@ -50,10 +50,10 @@ def limit_hold_policy(
             own=own,
             per_user=limits.per_user,
         )
-        return replace(policy, room=room, refusal=refusal)
+        return replace(policy, remaining_holds=room, refusal=refusal)
     refusal = msg(
         "Tasks on hold on this server: {held}; the limit is {total}",
         held=max(len(held), limits.total),
         total=limits.total,
     )
-    return replace(policy, room=room_of_all, refusal=refusal)
+    return replace(policy, remaining_holds=room_of_all, refusal=refusal)

@@ -23,13 +23,13 @@ from holdfast.launching import (
     GatewayAddress,
     LaunchContext,
     PrimeHubContext,
-    PrimeHubPlatform,
+    PrimeHubSettings,
     make_dataset_variables,
     make_mlflow_variables,
-    wants_job_key,
-    wants_user_keys,
+    needs_job_key,
+    needs_user_keys,
 )
-from holdfast.launching.keys import make_job_purpose
+from holdfast.launching.keys import make_job_key_purpose
 from holdfast.shared_folders import SharedFolders
 from holdfast.store import datasets as dataset_rows
 from holdfast.store import people
@@ -59,7 +59,7 @@ class LaunchContextBuilder:
         *,
         groups: Callable[[], Mapping[str, Group]] = lambda: _NO_GROUPS,
         folders: SharedFolders | None = None,
-        platform: PrimeHubPlatform | None = None,
+        platform: PrimeHubSettings | None = None,
         gateway: Callable[[], Awaitable[GatewayAddress]] | None = None,
     ) -> None:
         """`groups` returns the current groups; members are read from the store. `gateway` may be slow shortly after the
@@ -69,24 +69,26 @@ class LaunchContextBuilder:
         self._derive = derive
         self._groups = groups
         self._folders = folders
-        self._platform = platform or PrimeHubPlatform()
+        self._platform = platform or PrimeHubSettings()
         self._gateway = gateway
         self._hang_guard = HangGuard(msg("shared folders"))
-        self._slow: set[str] = set()  # folders that were slow at the last check
-        self._same: LaunchContext | None = None  # what most jobs need, once the engine is open
+        self._slow_folders: set[str] = set()  # folders that were slow at the last check
+        self._base_context: LaunchContext | None = None  # what most jobs need, once the engine is open
 
     async def build_context(self, snapshot: JobSnapshot) -> LaunchContext:
-        if self._same is None:
-            self._same = LaunchContext(
+        if self._base_context is None:
+            self._base_context = LaunchContext(
                 addresses={node.name: node.address for node in self._engine.list_nodes()},
                 isolated=self._engine.get_health().isolation is not Isolation.NONE,
             )
         job = snapshot.job
         if job.dialect.is_openpai:
-            return await self._build_openpai_context(snapshot, self._same)
+            return await self._build_openpai_context(snapshot, self._base_context)
         if job.dialect is JobFormat.PRIMEHUB:
-            return await self._build_primehub_context(snapshot, self._same)
-        same = self._same if job.task_count == 1 else await self._add_intra_job_ssh(snapshot, self._same)
+            return await self._build_primehub_context(snapshot, self._base_context)
+        same = (
+            self._base_context if job.task_count == 1 else await self._add_intra_job_ssh(snapshot, self._base_context)
+        )
         return await self._build_holdfast_context(snapshot, same)
 
     async def _add_intra_job_ssh(self, snapshot: JobSnapshot, same: LaunchContext) -> LaunchContext:
@@ -94,7 +96,7 @@ class LaunchContextBuilder:
         if self._derive is None or self._gateway is None:
             return same
         gateway = await self._gateway()
-        seed = None if gateway.trouble else self._derive(make_job_purpose(snapshot.id))
+        seed = None if gateway.unavailable_reason else self._derive(make_job_key_purpose(snapshot.id))
         return replace(same, gateway=gateway, job_seed=seed)
 
     # -- Holdfast's format
@@ -105,7 +107,7 @@ class LaunchContextBuilder:
         sharing = group if group and (group.shared_volume or job.files) else None
         if not sharing and not job.datasets:
             return same
-        shared = await self._find_shared_paths(sharing, files=job.files) if sharing else _SharedPaths()
+        shared = await self._create_shared_folders(sharing, files=job.files) if sharing else _SharedPaths()
         return replace(
             same,
             volume=shared.volume,
@@ -120,7 +122,9 @@ class LaunchContextBuilder:
         folders, paths = self._folders, list(wanted)
         assert folders is not None
         try:
-            made = await self._hang_guard.run(lambda: [folders.create_folder(path) for path in paths], FOLDER_TIMEOUT)
+            made = await self._hang_guard.run_with_timeout(
+                lambda: [folders.create_folder(path) for path in paths], FOLDER_TIMEOUT
+            )
         except NotResponding:
             raise EngineError(
                 msg("the folder for shared files, {root}, is not responding", root=folders.root)
@@ -135,7 +139,7 @@ class LaunchContextBuilder:
         job = snapshot.job
         group = self._groups().get(job.group)
         memberships, variables = await self._store.read(_load_group_variables, snapshot.user, job.group)
-        shared = await self._find_shared_paths(group, memberships) if group and self._folders else _SharedPaths()
+        shared = await self._create_shared_folders(group, memberships) if group and self._folders else _SharedPaths()
         return replace(
             same,
             volume=shared.volume,
@@ -149,18 +153,18 @@ class LaunchContextBuilder:
             ),
         )
 
-    async def _find_shared_paths(
+    async def _create_shared_folders(
         self, group: Group, memberships: Iterable[str] = (), *, files: bool = True
     ) -> _SharedPaths:
         """Return the folders of the group, and of the user's groups that share theirs."""
         assert self._folders is not None
-        others = self._list_other_volumes(group.name, memberships)
-        volumes = [self._folders.get_volume(name) for name in others.values()]
+        others = self._get_other_volumes(group.name, memberships)
+        volumes = [self._folders.get_volume_folder(name) for name in others.values()]
         if group.shared_volume:
-            volumes.append(self._folders.get_volume(group.name))
+            volumes.append(self._folders.get_volume_folder(group.name))
         own = (
-            [self._folders.get_files(group.name), self._folders.get_removed(group.name)] if files else []
-        )  # as `create_files`
+            [self._folders.get_files_folder(group.name), self._folders.get_removed_folder(group.name)] if files else []
+        )  # as `create_files_folder`
         made = await self._create_folders([*own, *volumes])
         made, files_made = made[len(own) :], made[: len(own)]
         return _SharedPaths(
@@ -169,7 +173,7 @@ class LaunchContextBuilder:
             others=dict(zip(others, made, strict=True)),
         )
 
-    def _list_other_volumes(self, own: str, memberships: Iterable[str]) -> dict[str, str]:
+    def _get_other_volumes(self, own: str, memberships: Iterable[str]) -> dict[str, str]:
         """Return path -> group of volumes that other groups share; the first of two with the same path."""
         found: dict[str, str] = {}
         for name in sorted(memberships):
@@ -182,37 +186,37 @@ class LaunchContextBuilder:
     async def _find_unreachable_datasets(self, job: Job) -> frozenset[str]:
         """Return default datasets that would block its start; the job runs without them."""
         mounts = {mount.dataset: mount.source for mount in job.roles[0].mounts if mount.dataset is not None}
-        found = await self._check_folders([path for path in mounts.values() if path not in self._slow])
+        found = await self._probe_folders([path for path in mounts.values() if path not in self._slow_folders])
         slow = [path for path in mounts.values() if path not in found]
         found |= zip(slow, await asyncio.gather(*map(self._is_responding, slow)), strict=True)
         return frozenset(name for name, path in mounts.items() if not found[path])
 
-    async def _check_folders(self, paths: list[str]) -> dict[str, bool]:
+    async def _probe_folders(self, paths: list[str]) -> dict[str, bool]:
         """Check all folders at once; empty if one is slow."""
         if not paths:
             return {}
         try:
-            return await self._hang_guard.run(
+            return await self._hang_guard.run_with_timeout(
                 lambda: {path: _is_real_folder(path) for path in paths}, QUICK_FOLDER_TIMEOUT
             )
         except NotResponding:
-            self._slow.update(paths)
+            self._slow_folders.update(paths)
             return {}
 
     async def _is_responding(self, path: str) -> bool:
         """Check a slow folder with a long timeout, in one thread at a time, since it may hang."""
         found: list[bool] = []
         try:
-            await self._hang_guard.run_once(path, lambda: found.append(_is_real_folder(path)), FOLDER_TIMEOUT)
+            await self._hang_guard.run_once_per_path(path, lambda: found.append(_is_real_folder(path)), FOLDER_TIMEOUT)
         except NotResponding:
             return False
-        self._slow.discard(path)
-        return found[0] if found else (await self._check_folders([path])).get(path, False)
+        self._slow_folders.discard(path)
+        return found[0] if found else (await self._probe_folders([path])).get(path, False)
 
     # -- OpenPAI's formats
 
     async def _build_openpai_context(self, snapshot: JobSnapshot, same: LaunchContext) -> LaunchContext:
-        user_keys, job_key = wants_user_keys(snapshot.job), wants_job_key(snapshot.job)
+        user_keys, job_key = needs_user_keys(snapshot.job), needs_job_key(snapshot.job)
         if snapshot.job.task_count > 1:
             same = await self._add_intra_job_ssh(snapshot, same)
         if not user_keys and not job_key:
@@ -221,15 +225,15 @@ class LaunchContextBuilder:
             same,
             user_keys=await self._load_user_keys(snapshot.user) if user_keys else (),
             gateway=await self._gateway() if self._gateway else None,
-            job_seed=self._derive(make_job_purpose(snapshot.id)) if self._derive and job_key else same.job_seed,
+            job_seed=self._derive(make_job_key_purpose(snapshot.id)) if self._derive and job_key else same.job_seed,
         )
 
     async def _load_user_keys(self, name: str) -> tuple[str, ...]:
         user = await self._store.read(people.get_user, name)
-        return parse_public_keys(user.extension) if user else ()
+        return extract_public_keys(user.extension) if user else ()
 
 
-def parse_public_keys(extension: Mapping[str, Any]) -> tuple[str, ...]:
+def extract_public_keys(extension: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the user's sshKeys; clients write this field, so it is validated."""
     listed = extension.get("sshKeys")
     values = [each.get("value") for each in listed if isinstance(each, Mapping)] if isinstance(listed, list) else []

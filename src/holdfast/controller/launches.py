@@ -13,8 +13,8 @@ from holdfast.core.exits.exit import Cause
 from holdfast.core.job import Job
 from holdfast.core.messages import msg
 from holdfast.core.planning.steps import JobPolicy, StartStep
-from holdfast.engines.base import Launch
-from holdfast.launching import Launcher
+from holdfast.engines.base import LaunchSpec
+from holdfast.launching import AttemptLaunchBuilder
 
 from .launch_context import LaunchContextBuilder
 
@@ -30,13 +30,13 @@ class LaunchBuilder:
     def close(self) -> None:
         self._thread.shutdown(wait=False)
 
-    async def build_launch(self, launcher: Launcher, task: TaskAttempt) -> Launch:
+    async def build_launch(self, launcher: AttemptLaunchBuilder, task: TaskAttempt) -> LaunchSpec:
         surroundings = await self._contexts.build_context(launcher.snapshot)
-        if not launcher.takes_time:
+        if not launcher.needs_thread:
             return launcher.build_launch(task, surroundings)
         return await asyncio.get_running_loop().run_in_executor(self._thread, launcher.build_launch, task, surroundings)
 
-    async def build_start_launch(self, launcher: Launcher, start: StartStep) -> Launch | Observation:
+    async def build_start_launch(self, launcher: AttemptLaunchBuilder, start: StartStep) -> LaunchSpec | Observation:
         """Build a launch; a refusal if that fails: nothing was started, so it can be retried."""
         try:
             launch = await self.build_launch(launcher, start.task)

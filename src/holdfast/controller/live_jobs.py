@@ -14,10 +14,10 @@ from holdfast.core.records import NewEvent
 from holdfast.core.states import TaskState
 from holdfast.store.jobs import records as job_rows
 
-from .debuggers import Debuggers
+from .debuggers import JobDebuggers
 from .holds import HoldLimits
 
-COLLECTING_INTERVAL = 1.0  # minimum seconds between plans of a job whose time does not count
+MIN_PLAN_INTERVAL = 1.0  # minimum seconds between plans of a job whose time does not count
 MAX_TIMER_INTERVAL = 3600.0  # seconds; maximum of a timer
 
 
@@ -40,16 +40,16 @@ class LiveJob:
     seen: dict[str, Observation] = field(default_factory=dict)
     stop: StopRequest | None = None
     requests: list[HoldRequest] = field(default_factory=list)
-    acknowledge: list[asyncio.Future[None]] = field(default_factory=list)
+    acknowledgements: list[asyncio.Future[None]] = field(default_factory=list)
     began: float | None = None  # loop time at which the current attempt began to run
     timer: asyncio.TimerHandle | None = None
     state_changed: asyncio.Event = field(default_factory=asyncio.Event)
-    queued: tuple[str, ...] = ()
+    queue_entry_ids: tuple[str, ...] = ()
     # Ended attempts whose artifacts are collected; loop time of the end.
     collecting: dict[str, float] = field(default_factory=dict)
     failed_starts: set[str] = field(default_factory=set)  # attempts with a reported failure
     unsaved_events: list[NewEvent] = field(default_factory=list)  # to be saved with the next change
-    debuggers: Debuggers = field(default_factory=Debuggers)
+    debuggers: JobDebuggers = field(default_factory=JobDebuggers)
 
     def begin_round(self) -> JobRound:
         """Move the collected changes to a round; new ones go to the next."""
@@ -59,11 +59,11 @@ class LiveJob:
             self.seen,
             self.stop,
             self.requests,
-            self.acknowledge,
+            self.acknowledgements,
             self.unsaved_events,
             events=list(self.unsaved_events),
         )
-        self.seen, self.stop, self.requests, self.acknowledge, self.unsaved_events = {}, None, [], [], []
+        self.seen, self.stop, self.requests, self.acknowledgements, self.unsaved_events = {}, None, [], [], []
         return work
 
     def set_timer(self, wake_in: timedelta | None, mark: Callable[[str], None]) -> None:
@@ -71,7 +71,7 @@ class LiveJob:
             self.timer.cancel()
             self.timer = None
         if wake_in is not None:
-            soonest = COLLECTING_INTERVAL if self.collecting else 0.0
+            soonest = MIN_PLAN_INTERVAL if self.collecting else 0.0
             seconds = min(max(wake_in.total_seconds(), soonest), MAX_TIMER_INTERVAL)
             self.timer = asyncio.get_running_loop().call_later(seconds, mark, self.snapshot.id)
 
@@ -88,7 +88,7 @@ class JobRound:
     seen: dict[str, Observation]
     stop: StopRequest | None
     requests: list[HoldRequest]
-    acknowledge: list[asyncio.Future[None]]
+    acknowledgements: list[asyncio.Future[None]]
     unsaved_events: list[NewEvent]
     plans: list[Plan] = field(default_factory=list)
     events: list[NewEvent] = field(default_factory=list)
@@ -102,16 +102,16 @@ class JobRound:
     def after(self) -> JobSnapshot:
         return self.plans[-1].after if self.plans else self.before
 
-    def restore_live(self) -> None:
+    def restore_changes(self) -> None:
         """Return the changes of a failed save to the next round, before newer ones."""
         live = self.live
         live.seen = {**self.seen, **live.seen}
         live.stop = self.stop or live.stop
         live.requests = self.requests + live.requests
-        live.acknowledge = self.acknowledge + live.acknowledge
+        live.acknowledgements = self.acknowledgements + live.acknowledgements
         live.unsaved_events = self.unsaved_events + live.unsaved_events
 
-    def build_saved(self) -> job_rows.JobChange:
+    def build_job_change(self) -> job_rows.JobChange:
         tasks = {}
         for result in self.plans:
             for task in result.tasks:
@@ -134,6 +134,6 @@ def acknowledge_requests(waiting: Iterable[asyncio.Future[None]]) -> None:
             done.set_result(None)
 
 
-def list_live_attempts(snapshot: JobSnapshot) -> list[str]:
+def list_live_attempt_ids(snapshot: JobSnapshot) -> list[str]:
     """Return the ids of placed attempts that have not ended."""
     return [snapshot.build_attempt_id(task) for task in snapshot.tasks if task.state.live and task.node]

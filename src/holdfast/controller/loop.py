@@ -15,14 +15,14 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from holdfast.core.attempt import Debugger, JobSnapshot, Observation, ObservedState, StopRequest, TaskAttempt
-from holdfast.core.conditions import Condition, ConditionKind, find_blocking
+from holdfast.core.conditions import Condition, ConditionKind, list_blocking_conditions
 from holdfast.core.errors import HoldfastError, NotFound
-from holdfast.core.exits.exit import STOPPED_FOR_DISK
+from holdfast.core.exits.exit import DISK_STOP_CAUSES
 from holdfast.core.holds import HoldRequest
 from holdfast.core.job import Job
 from holdfast.core.messages import msg
 from holdfast.core.records import Group
-from holdfast.core.scheduling.blockers import JobInfo, WaitExplanation
+from holdfast.core.scheduling.blockers import ActiveJob, WaitExplanation
 from holdfast.core.scheduling.ledger import Ledger
 from holdfast.core.scheduling.placement import (
     GroupUsage,
@@ -36,8 +36,8 @@ from holdfast.core.scheduling.placement import (
 from holdfast.core.scheduling.queue import Queue
 from holdfast.core.states import JobState, TaskState
 from holdfast.engines.base import Engine, SupportsExec, SupportsStartPreparation
-from holdfast.launching import GatewayAddress, Launcher, PrimeHubPlatform
-from holdfast.services.control import UsualDurations
+from holdfast.launching import AttemptLaunchBuilder, GatewayAddress, PrimeHubSettings
+from holdfast.services.control import UsualDurationLoader
 from holdfast.services.job_changes import JobChanges
 from holdfast.shared_folders import SharedFolders
 from holdfast.store.database import Store
@@ -45,18 +45,18 @@ from holdfast.store.errors import StaleVersion
 from holdfast.store.jobs import records as job_rows
 
 from .artifacts import ArtifactCollector
-from .attempts import STRAY_TIMEOUT, AttemptTracker
+from .attempts import ORPHAN_STOP_TIMEOUT, AttemptTracker
 from .conditions import Conditions
 from .explanations import WaitExplainer
 from .holds import list_held_tasks
 from .launch_context import LaunchContextBuilder
 from .launches import LaunchBuilder
-from .live_jobs import JobLimits, JobRound, LiveJob, acknowledge_requests, list_live_attempts
+from .live_jobs import JobLimits, JobRound, LiveJob, acknowledge_requests, list_live_attempt_ids
 from .planner import Planner
 from .scheduler import Decisions, Scheduler
-from .task_reports import TaskReports
+from .task_reports import TaskObservationHandler
 from .usage import collect_job_usage, collect_usage
-from .waits import SchedulingState, explain_impossible
+from .waits import SchedulingState, list_impossible_reasons
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class Controller:
         derive: Callable[[bytes], bytes] | None = None,
         backfill: bool = False,
         folders: SharedFolders | None = None,
-        platform: PrimeHubPlatform | None = None,
+        platform: PrimeHubSettings | None = None,
         gateway: Callable[[], Awaitable[GatewayAddress]] | None = None,
         collecting: ArtifactCollector | None = None,
     ) -> None:
@@ -108,7 +108,7 @@ class Controller:
             store, engine, derive, groups=lambda: self.groups, folders=folders, platform=platform, gateway=gateway
         )
         self._launches = LaunchBuilder(surroundings, self._planner.build_policy)
-        self._reports = TaskReports(
+        self._reports = TaskObservationHandler(
             self._live,
             engine,
             self._launches,
@@ -119,8 +119,8 @@ class Controller:
         )
         self.attempts = AttemptTracker(engine, self._reports)
         self._explanations = WaitExplainer(self._build_scheduling_state)
-        self._on_end: list[Callable[[JobSnapshot], None]] = []
-        self._on_change: list[Callable[[JobSnapshot], None]] = []
+        self._end_listeners: list[Callable[[JobSnapshot], None]] = []
+        self._change_listeners: list[Callable[[JobSnapshot], None]] = []
         self._totals: Counter[str] = Counter()
 
     def _get_time(self) -> datetime:
@@ -148,15 +148,15 @@ class Controller:
         """Restore the state: desired from the store, actual from the engine."""
         await self.engine.open(self.attempts.handle_observation, self._conditions.handle_engine_change)
         self._conditions.log_engine_conditions()
-        self._scheduler.reset(self.engine.list_nodes(), self._list_quotas())
+        self._scheduler.reset(self.engine.list_nodes(), self._get_quotas_by_group())
         for snapshot in await self.store.read(job_rows.load_active_jobs):
             self._live[snapshot.id] = LiveJob(snapshot)
             self._scheduler.claim_job(snapshot)
         await self.attempts.resume_attempts(
-            id for live in self._live.values() for id in list_live_attempts(live.snapshot)
+            id for live in self._live.values() for id in list_live_attempt_ids(live.snapshot)
         )
-        if strays := await self.attempts.remove_strays():
-            await asyncio.wait(strays, timeout=STRAY_TIMEOUT)
+        if strays := await self.attempts.remove_orphaned_attempts():
+            await asyncio.wait(strays, timeout=ORPHAN_STOP_TIMEOUT)
         self._reports.reports_debuggers = True
         self._mark_jobs(*self._live)
 
@@ -185,7 +185,7 @@ class Controller:
             for live in self._live.values()
             for observation in live.seen.values()
             if observation.seen is ObservedState.EXITED
-            and (live.snapshot.job.hold is None or observation.cause in STOPPED_FOR_DISK)
+            and (live.snapshot.job.hold is None or observation.cause in DISK_STOP_CAUSES)
         ]
         await self.attempts.free_disk(ended)
 
@@ -211,13 +211,13 @@ class Controller:
         self._notify_change(snapshot)
         self._mark_jobs(snapshot.id)
 
-    async def stop(self, job_id: str, actor: str, why: str = "") -> bool:
+    async def stop_job(self, job_id: str, actor: str, why: str = "") -> bool:
         live = self._live.get(job_id)
         if live is None:
             return False
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         live.stop = live.stop or StopRequest(actor=actor, at=self.clock(), why=why)
-        live.acknowledge.append(done)
+        live.acknowledgements.append(done)
         self._mark_jobs(job_id)
         await done
         return True
@@ -228,7 +228,7 @@ class Controller:
             return False
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         live.requests.append(request)
-        live.acknowledge.append(done)
+        live.acknowledgements.append(done)
         self._mark_jobs(job_id)
         await done
         return True
@@ -243,26 +243,26 @@ class Controller:
             or not isinstance(self.engine, SupportsExec)
         ):
             raise NotFound(msg("{task} is no longer on hold", task=task))
-        await self.engine.revive_task(await self._launches.build_launch(Launcher(live.snapshot), found))
+        await self.engine.revive_task(await self._launches.build_launch(AttemptLaunchBuilder(live.snapshot), found))
 
-    def list_debuggers(self, job_id: str) -> dict[str, tuple[Debugger, ...]]:
+    def get_debuggers_by_task(self, job_id: str) -> dict[str, tuple[Debugger, ...]]:
         live = self._live.get(job_id)
-        return live.debuggers.list_debuggers(self.clock()) if live else {}
+        return live.debuggers.get_debuggers_by_task(self.clock()) if live else {}
 
     def list_held_tasks(self) -> list[tuple[JobSnapshot, TaskAttempt]]:
         return list_held_tasks(live.snapshot for live in self._live.values())
 
-    def on_end(self, tell: Callable[[JobSnapshot], None]) -> None:
+    def add_end_listener(self, tell: Callable[[JobSnapshot], None]) -> None:
         """Call `tell` for each job that becomes final, after the save."""
-        self._on_end.append(tell)
+        self._end_listeners.append(tell)
 
-    def on_seen(self, tell: Callable[[Observation], None]) -> None:
+    def add_observation_listener(self, tell: Callable[[Observation], None]) -> None:
         """Call `tell` for each observation of a task of an active job."""
         self._reports.listeners.append(tell)
 
-    def on_change(self, tell: Callable[[JobSnapshot], None]) -> None:
+    def add_change_listener(self, tell: Callable[[JobSnapshot], None]) -> None:
         """Call `tell` for each saved change of a job. It must be quick."""
-        self._on_change.append(tell)
+        self._change_listeners.append(tell)
 
     async def wait_for_change(self, job_id: str, timeout: float) -> None:
         live = self._live.get(job_id)
@@ -279,18 +279,18 @@ class Controller:
         return self._build_scheduling_state().list_wait_reasons(job_id)
 
     async def explain_wait(
-        self, job_id: str, sees: Callable[[str], bool], usual: UsualDurations, patience: float
+        self, job_id: str, sees: Callable[[str], bool], usual: UsualDurationLoader, timeout: float
     ) -> WaitExplanation | None:
-        return await self._explanations.explain_wait(job_id, sees, usual, patience)
+        return await self._explanations.explain_wait(job_id, sees, usual, timeout)
 
-    def describe_job(self, job_id: str) -> JobInfo | None:
-        return self._build_scheduling_state().describe_job(job_id)
+    def find_job_info(self, job_id: str) -> ActiveJob | None:
+        return self._build_scheduling_state().find_job_info(job_id)
 
-    def predict_verdict(self, job: Job, user: str) -> StartPrediction:
+    def predict_start(self, job: Job, user: str) -> StartPrediction:
         return self._build_scheduling_state().predict_start(job, user)
 
-    def explain_impossible(self, job: Job, user: str) -> tuple[str, ...]:
-        return explain_impossible(job, user, self.ledger, self.clock())
+    def list_impossible_reasons(self, job: Job, user: str) -> tuple[str, ...]:
+        return list_impossible_reasons(job, user, self.ledger, self.clock())
 
     def _build_scheduling_state(self) -> SchedulingState:
         return SchedulingState(
@@ -299,9 +299,9 @@ class Controller:
             live=self._live,
             policy=self._planner.build_policy,
             now=self.clock(),
-            ticks=asyncio.get_running_loop().time(),
+            loop_time=asyncio.get_running_loop().time(),
             backfill=self.backfill,
-            blocking=tuple(find_blocking(self.list_conditions())),
+            blocking=tuple(list_blocking_conditions(self.list_conditions())),
         )
 
     def get_usage(self) -> tuple[list[NodeUsage], list[GroupUsage]]:
@@ -338,8 +338,8 @@ class Controller:
 
     def update_groups(self, groups: list[Group]) -> None:
         self.groups = self._planner.groups = {group.name: group for group in groups}
-        self.ledger.quotas = self._list_quotas()
-        self.queue.recheck_all()
+        self.ledger.quotas = self._get_quotas_by_group()
+        self.queue.mark_all_unchecked()
         self.changes.publish_wait_reasons()
         self._wake.set()
 
@@ -350,18 +350,18 @@ class Controller:
         decisions: Decisions = []
         try:
             for job_id in list(rounds):
-                self._plan_or_skip(job_id, rounds)
+                self._try_plan_job(job_id, rounds)
             decisions += self._place_waiting_jobs(rounds)
-            saved = {job_id: work.build_saved() for job_id, work in rounds.items() if work.has_changes}
+            saved = {job_id: work.build_job_change() for job_id, work in rounds.items() if work.has_changes}
             if saved:
                 await self.store.write(job_rows.save_job_changes, list(saved.values()))
         except StaleVersion as stale:
-            self._roll_back(rounds, decisions)
+            self._roll_back_rounds(rounds, decisions)
             self._wake.set()  # for the other jobs
             await self._reload_job(stale.job_id)
             return
         except BaseException:
-            self._roll_back(rounds, decisions)
+            self._roll_back_rounds(rounds, decisions)
             raise
         for job_id, work in rounds.items():
             self._commit_round(work, saved[job_id].after if job_id in saved else work.after)
@@ -375,8 +375,8 @@ class Controller:
             self.changes.publish_wait_reasons()
 
     def _notify_change(self, snapshot: JobSnapshot) -> None:
-        self.changes.publish(snapshot.id, snapshot.job.group, snapshot.user)
-        for tell in self._on_change:
+        self.changes.publish_job_change(snapshot.id, snapshot.job.group, snapshot.user)
+        for tell in self._change_listeners:
             tell(snapshot)
 
     def _begin_rounds(self) -> dict[str, JobRound]:
@@ -384,17 +384,17 @@ class Controller:
         marked, self._marked = self._marked, set()
         return {job_id: live.begin_round() for job_id in marked if (live := self._live.get(job_id)) is not None}
 
-    def _plan_or_skip(
+    def _try_plan_job(
         self, job_id: str, rounds: dict[str, JobRound], decision: Placement | PlacementRefusal | None = None
     ) -> None:
         """Plan one job; if that fails, which is a bug, the others continue."""
         try:
             self._planner.plan_job(rounds[job_id], decision, lambda: self._iter_snapshots(rounds))
-            self._scheduler.enqueue_job(rounds[job_id].live, rounds[job_id].after)
+            self._scheduler.update_queue_entries(rounds[job_id].live, rounds[job_id].after)
         except Exception:
             log.exception("could not plan a job", extra={"event": "plan", "job": job_id})
             work = rounds.pop(job_id)
-            self._roll_back({job_id: work}, [decision] if decision else [])
+            self._roll_back_rounds({job_id: work}, [decision] if decision else [])
             self._marked.discard(job_id)
             asyncio.get_running_loop().call_later(PLAN_RETRY_INTERVAL, self._mark_jobs, job_id)
 
@@ -407,7 +407,7 @@ class Controller:
         """Plan each job again that was placed or refused."""
         for work in rounds.values():
             self._scheduler.release_ended_tasks(work.plans)
-        if find_blocking(self.list_conditions()):
+        if list_blocking_conditions(self.list_conditions()):
             return []
         try:
             decisions = self._scheduler.place_jobs(self._planner.estimate_times() if self.backfill else None)
@@ -419,26 +419,26 @@ class Controller:
             job_id = decision.waiting.job_id
             if job_id not in rounds:
                 rounds[job_id] = self._live[job_id].begin_round()
-            self._plan_or_skip(job_id, rounds, decision)
+            self._try_plan_job(job_id, rounds, decision)
             if isinstance(decision, Placement) and job_id in rounds:
                 self._scheduler.release_unused_assignments(decision, rounds[job_id].after)
         return decisions
 
     def _rebuild_scheduler(self, rounds: dict[str, JobRound]) -> None:
         """Rebuild queue and ledger from the jobs."""
-        self._scheduler.reset(self.engine.list_nodes(), self._list_quotas())
+        self._scheduler.reset(self.engine.list_nodes(), self._get_quotas_by_group())
         for live, snapshot in zip(self._live.values(), self._iter_snapshots(rounds), strict=True):
             self._scheduler.claim_job(snapshot)
-            live.queued = ()
-            self._scheduler.enqueue_job(live, snapshot)
+            live.queue_entry_ids = ()
+            self._scheduler.update_queue_entries(live, snapshot)
 
-    def _roll_back(self, rounds: dict[str, JobRound], decisions: Decisions) -> None:
+    def _roll_back_rounds(self, rounds: dict[str, JobRound], decisions: Decisions) -> None:
         """Undo the plans of a failed save, keep the collected changes, and mark the jobs again."""
         self._scheduler.undo_decisions(decisions)
         for job_id, work in rounds.items():
-            work.restore_live()
+            work.restore_changes()
             self._scheduler.claim_job(work.before)
-            self._scheduler.enqueue_job(work.live, work.before)
+            self._scheduler.update_queue_entries(work.live, work.before)
             self._marked.add(job_id)
 
     async def _reload_job(self, job_id: str) -> None:
@@ -450,12 +450,12 @@ class Controller:
         self._scheduler.claim_job(snapshot)
         live.snapshot = snapshot
         self._notify_change(snapshot)
-        self._scheduler.enqueue_job(live, snapshot)
+        self._scheduler.update_queue_entries(live, snapshot)
         if snapshot.state.final:
             live.state_changed.set()
             self._remove_job(live)
             return
-        await self.attempts.resume_attempts(list_live_attempts(snapshot))
+        await self.attempts.resume_attempts(list_live_attempt_ids(snapshot))
         self._mark_jobs(job_id)
 
     def _commit_round(self, work: JobRound, after: JobSnapshot) -> None:
@@ -466,14 +466,14 @@ class Controller:
             live.began = None
             live.debuggers.clear()
             live.failed_starts.clear()
-        acknowledge_requests(work.acknowledge)
+        acknowledge_requests(work.acknowledgements)
         if after.state is not work.before.state:
             live.state_changed.set()
             live.state_changed = asyncio.Event()
         live.set_timer(work.plans[-1].wake_in if work.plans else None, self._mark_jobs)
         if after.state.final:
             self._remove_job(live)
-        self.attempts.apply_steps(Launcher(after), (step for result in work.plans for step in result.steps))
+        self.attempts.apply_steps(AttemptLaunchBuilder(after), (step for result in work.plans for step in result.steps))
 
     def _remove_job(self, live: LiveJob) -> None:
         if live.timer:
@@ -481,9 +481,9 @@ class Controller:
         self._scheduler.dequeue_job(live)
         self._live.pop(live.snapshot.id, None)
         self._totals[live.snapshot.state] += 1
-        for tell in self._on_end:
+        for tell in self._end_listeners:
             tell(live.snapshot)
-        acknowledge_requests(live.acknowledge)
+        acknowledge_requests(live.acknowledgements)
 
     # -- helpers
 
@@ -494,5 +494,5 @@ class Controller:
     def get_time_limit(self, job: Job) -> timedelta | None:
         return self._planner.find_time_limit(job)
 
-    def _list_quotas(self) -> dict[str, tuple[Quota, Quota]]:
+    def _get_quotas_by_group(self) -> dict[str, tuple[Quota, Quota]]:
         return {name: (group.quota, group.user_quota) for name, group in self.groups.items()}

@@ -24,16 +24,16 @@ SWEEP_INTERVAL = 3600.0
 class NotificationWatcher:
     def __init__(self, making: NotificationCreator, made: Callable[[], None]) -> None:
         """`made` is called when there are new notifications."""
-        self._making = making
-        self._made = made
-        self._woken = asyncio.Event()
+        self._creator = making
+        self._on_created = made
+        self._wake_event = asyncio.Event()
 
     def handle_job_change(self, snapshot: JobSnapshot) -> None:
-        if self._making.is_relevant(snapshot):
-            self._woken.set()
+        if self._creator.is_relevant(snapshot):
+            self._wake_event.set()
 
     def wake(self) -> None:
-        self._woken.set()
+        self._wake_event.set()
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -42,16 +42,16 @@ class NotificationWatcher:
             pause = MAX_SLEEP
             try:
                 if not begun:
-                    await self._making.initialize()
+                    await self._creator.initialize()
                     begun = True
-                if await self._making.create_notifications():
-                    self._made()
+                if await self._creator.create_notifications():
+                    self._on_created()
             except Exception as error:
                 unknown = None if isinstance(error, HoldfastError) else error
                 text = msg("could not create notifications; retrying")
                 log.error(text, extra={"event": "notifications", "error": str(error)}, exc_info=unknown)
                 pause = RETRY_INTERVAL
-            await wait_until_set(self._woken, pause)
+            await wait_until_set(self._wake_event, pause)
 
 
 class NotificationRetention:

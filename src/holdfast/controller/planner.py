@@ -18,7 +18,7 @@ from holdfast.core.scheduling.placement import Placement, PlacementRefusal
 
 from .holds import limit_hold_policy, list_held_tasks
 from .live_jobs import JobLimits, JobRound, LiveJob, LiveJobs
-from .time_limits import build_policy, build_time_estimates, find_time_limit
+from .time_limits import build_job_policy, build_time_estimates, find_time_limit
 
 
 class Planner:
@@ -50,14 +50,14 @@ class Planner:
             policy,
             decision=decision,
             requests=() if decision else work.requests,
-            elapsed=_compute_elapsed(work.live),
+            elapsed=_compute_elapsed_time(work.live),
             chance=random.random(),  # noqa: S311 - spreads retries, guards nothing
         )
         work.plans.append(result)
         work.events.extend(result.events)
 
     def build_policy(self, job: Job) -> JobPolicy:
-        return build_policy(job, self.limits, self.groups)
+        return build_job_policy(job, self.limits, self.groups)
 
     def find_time_limit(self, job: Job) -> timedelta | None:
         return find_time_limit(job, self.limits, self.groups)
@@ -66,7 +66,7 @@ class Planner:
         return build_time_estimates(self._lives, self.build_policy, asyncio.get_running_loop().time())
 
 
-def _compute_elapsed(live: LiveJob) -> timedelta | None:
+def _compute_elapsed_time(live: LiveJob) -> timedelta | None:
     if live.began is None:
         return None
     return timedelta(seconds=_find_run_end(live) - live.began)

@@ -21,11 +21,11 @@ from holdfast.store.metrics.database import EndedTask, MetricsDatabase
 
 log = logging.getLogger(__name__)
 
-LOGS_INTERVAL = 600.0  # seconds
-ARTIFACTS_INTERVAL = 3600.0
-AUDIT_INTERVAL = 3600.0
-METRICS_INTERVAL = 300.0
-MAX_FREE_METRICS = 0.5  # share of the metrics database that may be unused
+LOG_SWEEP_INTERVAL = 600.0  # seconds
+ARTIFACT_SWEEP_INTERVAL = 3600.0
+AUDIT_SWEEP_INTERVAL = 3600.0
+METRICS_SWEEP_INTERVAL = 300.0
+MAX_UNUSED_METRICS_SHARE = 0.5  # share of the metrics database that may be unused
 BATCH_SIZE = 200
 
 
@@ -47,12 +47,12 @@ class LogRetention:
         """Run until cancelled."""
         while self.keep is not None:
             try:
-                await self.sweep()
+                await self.delete_expired_logs()
             except Exception:
                 log.exception("could not remove old logs", extra={"event": "retention"})
-            await asyncio.sleep(LOGS_INTERVAL)
+            await asyncio.sleep(LOG_SWEEP_INTERVAL)
 
-    async def sweep(self) -> int:
+    async def delete_expired_logs(self) -> int:
         """Delete due logs. Files first: after a crash in between, they are deleted again without harm."""
         removed = 0
         while self.keep is not None:
@@ -78,7 +78,7 @@ class ArtifactRetention:
                 await self.artifacts.run()
             except Exception:
                 log.exception("could not remove old artifacts", extra={"event": "retention"})
-            await asyncio.sleep(ARTIFACTS_INTERVAL)
+            await asyncio.sleep(ARTIFACT_SWEEP_INTERVAL)
 
 
 class AuditRetention:
@@ -96,7 +96,7 @@ class AuditRetention:
                 await self.tokens.delete_expired_tokens()
             except Exception:
                 log.exception("could not remove old audit entries and tokens", extra={"event": "retention"})
-            await asyncio.sleep(AUDIT_INTERVAL)
+            await asyncio.sleep(AUDIT_SWEEP_INTERVAL)
 
 
 class MetricsRetention:
@@ -116,38 +116,38 @@ class MetricsRetention:
         self.control = control
         self.keep = keep  # None: unlimited
         self.clock = clock
-        self._checked = ""  # the last job that was looked up
+        self._last_checked_job = ""  # the last job that was looked up
 
     async def run(self) -> None:
         """Run until cancelled."""
-        await asyncio.to_thread(_remove_ring_files, self.database.path.with_name("metrics"))
+        await asyncio.to_thread(_delete_legacy_metrics, self.database.path.with_name("metrics"))
         while True:
             try:
-                await self.sweep()
+                await self.delete_expired_metrics()
             except Exception:
                 log.exception("could not remove old metrics", extra={"event": "retention"})
-            await asyncio.sleep(METRICS_INTERVAL)
+            await asyncio.sleep(METRICS_SWEEP_INTERVAL)
 
-    async def sweep(self) -> None:
+    async def delete_expired_metrics(self) -> None:
         """Delete due metrics, and check the next jobs."""
         before = None if self.keep is None else (self.clock() - self.keep).timestamp()
         if before is not None:
-            await self._remove_expired(before)
-        await self._check_jobs(before)
-        await self.database.shrink_file(MAX_FREE_METRICS)
+            await self._delete_expired_tasks(before)
+        await self._delete_stale_jobs(before)
+        await self.database.shrink_file(MAX_UNUSED_METRICS_SHARE)
 
-    async def _remove_expired(self, before: float) -> None:
+    async def _delete_expired_tasks(self, before: float) -> None:
         """Delete expired metrics, except of active jobs."""
         last: EndedTask | None = None
-        while page := await self.database.run(self.database.list_ended_tasks, last, before, BATCH_SIZE):
+        while page := await self.database.run_in_thread(self.database.list_ended_tasks, last, before, BATCH_SIZE):
             due = [task.id for task in page if self.control.get_active_job(parse_job_id(task.attempt_id)) is None]
             await self.database.remove_tasks(due)
             last = page[-1]
 
-    async def _check_jobs(self, before: float | None) -> None:
+    async def _delete_stale_jobs(self, before: float | None) -> None:
         """Check some jobs each time, to bound the work: unknown jobs, and tasks whose end was missed."""
-        ids = await self.database.run(self.database.list_jobs, self._checked, BATCH_SIZE)
-        self._checked = ids[-1] if len(ids) == BATCH_SIZE else ""
+        ids = await self.database.run_in_thread(self.database.list_job_ids, self._last_checked_job, BATCH_SIZE)
+        self._last_checked_job = ids[-1] if len(ids) == BATCH_SIZE else ""
         known = await self.store.read(job_rows.filter_existing_jobs, ids) if ids else set()
         await self.database.remove_jobs([id for id in ids if id not in known])
         if before is not None:
@@ -155,7 +155,7 @@ class MetricsRetention:
             await self.database.remove_jobs(ended, updated_before=before)
 
 
-def _remove_ring_files(folder: Path) -> None:
+def _delete_legacy_metrics(folder: Path) -> None:
     """Delete the metrics files of earlier versions."""
     if folder.is_dir():
         log.info("removing metrics of an earlier version", extra={"event": "metrics", "folder": str(folder)})

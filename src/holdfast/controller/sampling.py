@@ -16,9 +16,9 @@ from holdfast.store.metrics.database import Measurement, MetricsDatabase, TaskEn
 
 log = logging.getLogger(__name__)
 
-CLOSE_INTERVAL = 5.0  # seconds between two samples in the first minute
+INITIAL_SAMPLE_INTERVAL = 5.0  # seconds between two samples in the first minute
 LATER_FACTOR = 2  # factor of the interval after it
-CLOSE_PERIOD = 60.0
+INITIAL_SAMPLE_PERIOD = 60.0
 MIN_AGE_SHARE = 0.2  # share of the interval; before that a rate is meaningless
 MEASURE_TIMEOUT = 30.0  # seconds for the engine to respond
 
@@ -40,19 +40,19 @@ class Sampler:
         wall: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         looked: Callable[[float], None] = lambda seconds: None,
-        close: float = CLOSE_INTERVAL,
+        close: float = INITIAL_SAMPLE_INTERVAL,
     ) -> None:
         """`looked` receives the seconds that each measurement took."""
         self._engine = engine
         self._database = database
         self._wall = wall
         self._monotonic = monotonic
-        self._looked = looked
-        self._close = close
+        self._on_measured = looked
+        self._initial_interval = close
         self._watched: dict[str, WatchedTask] = {}
         self._stopped: dict[str, WatchedTask] = {}  # just failed and on hold: sampled once more
-        self._fails = False
-        self._woken = asyncio.Event()
+        self._is_failing = False
+        self._wake_event = asyncio.Event()
 
     def handle_observation(self, observation: Observation) -> None:
         """Start or stop sampling a task."""
@@ -61,26 +61,26 @@ class Sampler:
             self._watch_task(attempt_id, observation.elapsed or 0.0)
         elif observation.seen is ObservedState.HELD and attempt_id in self._watched:
             self._stopped[attempt_id] = self._watched.pop(attempt_id)
-            self._woken.set()
+            self._wake_event.set()
         elif observation.seen is not ObservedState.ABSENT:  # also one that was held while the server was down
             self._watched.pop(attempt_id, None)
-            self._end_task(attempt_id, None if observation.seen is ObservedState.HELD else observation)
+            self._record_task_end(attempt_id, None if observation.seen is ObservedState.HELD else observation)
 
     async def run(self) -> None:
         """Run until cancelled."""
         while True:
-            self._woken.clear()
+            self._wake_event.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._compute_wait()):
-                    await self._woken.wait()
+                    await self._wake_event.wait()
             try:
                 await self.sample_due_tasks()
             except Exception as error:
-                if not self._fails:  # log once, not every few seconds
+                if not self._is_failing:  # log once, not every few seconds
                     log.warning("could not measure tasks", extra={"event": "metrics", "error": repr(error)})
-                self._fails = True
+                self._is_failing = True
             else:
-                self._fails = False
+                self._is_failing = False
 
     async def sample_due_tasks(self) -> None:
         """Sample all due tasks once."""
@@ -93,32 +93,32 @@ class Sampler:
             task.due = self._compute_next_due(now, now - task.began)
         try:
             await self._measure_tasks(due | stopped)
-            self._looked(self._monotonic() - now)
+            self._on_measured(self._monotonic() - now)
         finally:
             for attempt_id in stopped:
-                self._end_task(attempt_id, None)
+                self._record_task_end(attempt_id, None)
 
     async def _measure_tasks(self, tasks: dict[str, WatchedTask]) -> None:
         async with asyncio.timeout(MEASURE_TIMEOUT):
-            found = await self._engine.measure(tasks.keys())
+            found = await self._engine.measure_tasks(tasks.keys())
         at, now = self._wall(), self._monotonic()
         measurements = [
             Measurement(attempt_id=id, reading=reading, at=at, age=now - tasks[id].began)
             for id, reading in found.items()
         ]
-        await self._database.run(self._database.record_measurements, measurements)
+        await self._database.run_in_thread(self._database.record_measurements, measurements)
 
     def _watch_task(self, attempt_id: str, elapsed: float) -> None:
         if attempt_id in self._watched:
             return
         now = self._monotonic()
-        newborn = elapsed < MIN_AGE_SHARE * self._close
+        newborn = elapsed < MIN_AGE_SHARE * self._initial_interval
         self._watched[attempt_id] = WatchedTask(
             began=now - elapsed, due=self._compute_next_due(now, 0.0) if newborn else now
         )
-        self._woken.set()
+        self._wake_event.set()
 
-    def _end_task(self, attempt_id: str, seen: Observation | None) -> None:
+    def _record_task_end(self, attempt_id: str, seen: Observation | None) -> None:
         used, elapsed = (seen.used, seen.elapsed) if seen else (None, None)
         self._database.schedule_end(TaskEnd(attempt_id=attempt_id, used=used, seconds=elapsed, at=self._wall()))
 
@@ -131,8 +131,8 @@ class Sampler:
 
     def _compute_next_due(self, now: float, age: float) -> float:
         """Align to a common interval, so that tasks are sampled together."""
-        close = self._close
+        close = self._initial_interval
         beats = now // close + 1
         if beats * close - now < MIN_AGE_SHARE * close:
             beats += 1
-        return (beats if age < CLOSE_PERIOD - close / 2 else beats + LATER_FACTOR - 1) * close
+        return (beats if age < INITIAL_SAMPLE_PERIOD - close / 2 else beats + LATER_FACTOR - 1) * close

@@ -21,7 +21,7 @@ class ScheduleRunner:
     def __init__(self, due: DueRuns, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._due = due
         self._clock = clock
-        self._seen = clock()  # last reading of the clock
+        self._last_clock_reading = clock()  # last reading of the clock
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -44,9 +44,9 @@ class ScheduleRunner:
     async def _handle_clock_jump(self) -> None:
         """Reset after a clock that was ahead, so that schedules are not delayed."""
         now = self._clock()
-        if self._seen - now > MAX_CLOCK_SLIP:
+        if self._last_clock_reading - now > MAX_CLOCK_SLIP:
             await self._due.recover_schedules()
-        self._seen = now
+        self._last_clock_reading = now
 
     async def _retry_until_done(self, work: Callable[[], Awaitable[None]]) -> None:
         while True:

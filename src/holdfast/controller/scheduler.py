@@ -37,17 +37,17 @@ class Scheduler:
         """Claim the resources of its tasks."""
         for task in snapshot.tasks:
             if task.occupies_node:
-                self.ledger.claim(build_assignment(snapshot, task))
+                self.ledger.add_assignment(build_assignment(snapshot, task))
 
     def release_job(self, snapshot: JobSnapshot) -> None:
         for task in snapshot.tasks:
-            self.ledger.release(snapshot.build_attempt_id(task))
+            self.ledger.remove_assignment(snapshot.build_attempt_id(task))
 
     def release_ended_tasks(self, plans: Iterable[Plan]) -> None:
         for result in plans:
             for task in result.tasks:
                 if task.state.ended or (task.held and not task.occupies_node):
-                    self.ledger.release(result.after.build_attempt_id(task))
+                    self.ledger.remove_assignment(result.after.build_attempt_id(task))
 
     def release_unused_assignments(self, decision: Placement, after: JobSnapshot) -> None:
         """Release an assignment that the plan did not use: the job is stopping or decided."""
@@ -56,27 +56,27 @@ class Scheduler:
         taken = {after.build_attempt_id(task) for task in after.tasks if task.state.live}
         for assignment in decision.assignments:
             if assignment.attempt_id not in taken:
-                self.ledger.release(assignment.attempt_id)
+                self.ledger.remove_assignment(assignment.attempt_id)
 
     def undo_decisions(self, decisions: Decisions) -> None:
         for decision in decisions:
             if isinstance(decision, Placement):
                 for assignment in decision.assignments:
-                    self.ledger.release(assignment.attempt_id)
+                    self.ledger.remove_assignment(assignment.attempt_id)
 
-    def enqueue_job(self, live: LiveJob, snapshot: JobSnapshot) -> None:
+    def update_queue_entries(self, live: LiveJob, snapshot: JobSnapshot) -> None:
         """Update the job's entries in the queue."""
         entries = build_queue_entries(snapshot, self._clock())
         waiting = {entry.id for entry in entries}
-        for id in live.queued:
+        for id in live.queue_entry_ids:
             if id not in waiting:
                 self.queue.remove(id)
         for entry in entries:
             if self.queue.get(entry.id) != entry:
                 self.queue.add(entry)
-        live.queued = tuple(entry.id for entry in entries)
+        live.queue_entry_ids = tuple(entry.id for entry in entries)
 
     def dequeue_job(self, live: LiveJob) -> None:
-        for id in live.queued:
+        for id in live.queue_entry_ids:
             self.queue.remove(id)
-        live.queued = ()
+        live.queue_entry_ids = ()

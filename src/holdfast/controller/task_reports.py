@@ -14,22 +14,22 @@ from datetime import datetime
 
 from holdfast.core.attempt import JobSnapshot, Observation
 from holdfast.core.attempt_id import AttemptId, parse_job_id
-from holdfast.core.masking import SecretMasker, list_secret_values
+from holdfast.core.masking import SecretMasker, iter_secret_values
 from holdfast.core.messages import msg
 from holdfast.core.planning.steps import StartStep
 from holdfast.core.records import NewEvent
-from holdfast.engines.base import Engine, Launch
-from holdfast.launching import Launcher
+from holdfast.engines.base import Engine, LaunchSpec
+from holdfast.launching import AttemptLaunchBuilder
 
 from .artifacts import ArtifactCollector
-from .cause_finder import CauseFinder, needs_diagnosis
+from .cause_finder import CauseFinder, should_diagnose
 from .launches import LaunchBuilder
-from .live_jobs import LiveJob, LiveJobs, list_live_attempts
+from .live_jobs import LiveJob, LiveJobs, list_live_attempt_ids
 
 log = logging.getLogger(__name__)
 
 
-class TaskReports:
+class TaskObservationHandler:
     """The handler of the AttemptTracker."""
 
     def __init__(
@@ -46,26 +46,26 @@ class TaskReports:
         """`mark` schedules planning of a job; `tell` reports an unsaved change of it."""
         self._lives = lives
         self._launches = launches
-        self._diagnosing = CauseFinder(engine)
-        self._collecting = collecting
+        self._cause_finder = CauseFinder(engine)
+        self._collector = collecting
         self._clock = clock
-        self._mark = mark
+        self._schedule_planning = mark
         self._notify_change = tell
         self.listeners: list[Callable[[Observation], None]] = []
         self.reports_debuggers = False  # observations right after a start were reported before
 
-    async def build_launch(self, launcher: Launcher, start: StartStep) -> Launch | Observation:
+    async def build_launch(self, launcher: AttemptLaunchBuilder, start: StartStep) -> LaunchSpec | Observation:
         return await self._launches.build_start_launch(launcher, start)
 
-    def list_live_attempts(self) -> set[str]:
-        return {id for live in self._lives.values() for id in list_live_attempts(live.snapshot)}
+    def get_live_attempt_ids(self) -> set[str]:
+        return {id for live in self._lives.values() for id in list_live_attempt_ids(live.snapshot)}
 
     def mask_secrets(self, observation: Observation) -> Observation:
         """Mask secrets: an engine's message may quote the task's output, and is stored."""
         live = self._find_job(observation.attempt_id)
         if live is None or not live.snapshot.job.secrets or not (observation.message or observation.warning):
             return observation
-        masker = SecretMasker(list_secret_values(live.snapshot.job.secrets))
+        masker = SecretMasker(iter_secret_values(live.snapshot.job.secrets))
         message, warning = masker.mask_text(observation.message), masker.mask_text(observation.warning)
         return replace(observation, message=message, warning=warning)
 
@@ -81,21 +81,21 @@ class TaskReports:
         event = live.debuggers.record_observation(live.snapshot, observation, self._clock())
         if event and self.reports_debuggers:
             live.unsaved_events.append(event)
-            self._mark(live.snapshot.id)
+            self._schedule_planning(live.snapshot.id)
         if live.debuggers.group_by_task() != before:
             self._notify_change(live.snapshot)
 
-    def needs_finalizing(self, observation: Observation) -> bool:
+    def should_finalize(self, observation: Observation) -> bool:
         live = self._find_job(observation.attempt_id)
         if live is None:
             return False
-        return needs_diagnosis(live.snapshot, observation) or self._should_collect(live, observation)
+        return should_diagnose(live.snapshot, observation) or self._should_collect(live, observation)
 
     async def finalize_observation(self, observation: Observation) -> Observation:
         """Add its cause, if one is found, and collect artifacts."""
         live = self._find_job(observation.attempt_id)
-        if live is not None and needs_diagnosis(live.snapshot, observation):
-            observation = await self._diagnosing.add_cause(observation)
+        if live is not None and should_diagnose(live.snapshot, observation):
+            observation = await self._cause_finder.add_cause(observation)
         if live is not None and self._should_collect(live, observation):
             await self._collect_artifacts(live, observation.attempt_id)
         return observation
@@ -108,7 +108,7 @@ class TaskReports:
         if observation.elapsed is not None:
             began = asyncio.get_running_loop().time() - observation.elapsed
             live.began = began if live.began is None else min(live.began, began)
-        self._mark(live.snapshot.id)
+        self._schedule_planning(live.snapshot.id)
 
     def record_failed_start(self, attempt_id: str, error: Exception) -> None:
         """Report a failed start once."""
@@ -122,21 +122,21 @@ class TaskReports:
             live.unsaved_events.append(
                 NewEvent(kind="warning", message=text, at=self._clock(), task=id.task, attempt=id.attempt)
             )
-            self._mark(live.snapshot.id)
+            self._schedule_planning(live.snapshot.id)
 
     def _should_collect(self, live: LiveJob, observation: Observation) -> bool:
         """Whether to collect artifacts; those of a held task were collected before."""
-        if self._collecting is None or not self._collecting.should_collect(observation):
+        if self._collector is None or not self._collector.should_collect(observation):
             return False
         held = [live.snapshot.build_attempt_id(task) for task in live.snapshot.tasks if task.held and task.held.ended]
         return observation.attempt_id not in held
 
     async def _collect_artifacts(self, live: LiveJob, attempt_id: str) -> None:
         """Collect artifacts; the time does not count for the job."""
-        assert self._collecting is not None
+        assert self._collector is not None
         live.collecting[attempt_id] = asyncio.get_running_loop().time()
         try:
-            event = await self._collecting.collect_artifacts(live.snapshot, attempt_id)
+            event = await self._collector.collect_artifacts(live.snapshot, attempt_id)
             live.unsaved_events += [event] if event else []
         except Exception:  # a bug must not prevent the end of a job
             log.exception("could not save artifacts", extra={"event": "artifacts", "attempt": attempt_id})

@@ -15,12 +15,12 @@ from holdfast.core.scheduling.backfill import TimeEstimates
 from .live_jobs import JobLimits, LiveJobs
 
 
-def build_policy(job: Job, limits: JobLimits, groups: Mapping[str, Group]) -> JobPolicy:
+def build_job_policy(job: Job, limits: JobLimits, groups: Mapping[str, Group]) -> JobPolicy:
     grace = limits.grace if job.grace is None else job.grace
     return JobPolicy(
         time_limit=find_time_limit(job, limits, groups),
         grace=min(grace, limits.max_grace),
-        hold=limits.hold.build_policy(job),
+        hold=limits.hold.build_hold_policy(job),
     )
 
 
@@ -63,9 +63,9 @@ def build_expected_estimates(
         live = jobs.get(parse_job_id(attempt_id))
         tasks = live.snapshot.tasks if live else ()
         kept = [task.held.until for task in tasks if task.held and task.occupies_node]
-        return now + (max(kept) - wall).total_seconds() if kept else plain.ends(attempt_id)
+        return now + (max(kept) - wall).total_seconds() if kept else plain.find_end(attempt_id)
 
-    return replace(plain, ends=estimate_end)
+    return replace(plain, find_end=estimate_end)
 
 
 def _compute_max_duration(policy: JobPolicy, holds: bool) -> float | None:

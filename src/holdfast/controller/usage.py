@@ -14,7 +14,7 @@ from .live_jobs import LiveJob
 
 def collect_usage(ledger: Ledger, groups: Mapping[str, Group]) -> tuple[list[NodeUsage], list[GroupUsage]]:
     nodes = [NodeUsage(node=node, free=ledger.free[name]) for name, node in ledger.nodes.items()]
-    users = ledger.list_usage_by_user()
+    users = ledger.get_usage_by_user()
     used = [
         GroupUsage(
             group=name,

@@ -15,7 +15,7 @@ from holdfast.core.messages import msg
 from holdfast.core.planning.steps import JobPolicy
 from holdfast.core.planning.task_requests import build_queue_entries
 from holdfast.core.scheduling.backfill import TimeEstimates
-from holdfast.core.scheduling.blockers import Blocker, BlockerKind, Estimate, JobInfo, WaitExplanation
+from holdfast.core.scheduling.blockers import ActiveJob, Blocker, BlockerKind, Estimate, WaitExplanation
 from holdfast.core.scheduling.explanations import explain_blockers, find_blockers, find_impossible_reasons
 from holdfast.core.scheduling.ledger import Ledger
 from holdfast.core.scheduling.placement import QueueEntry, StartPrediction
@@ -29,7 +29,7 @@ from .time_limits import build_expected_estimates
 
 MAX_BLOCKING_JOBS = 20  # jobs of each kind whose usual durations are loaded
 BLOCKED_BASIS = msg("The job starts after this problem is resolved.")
-ESTIMATE_PENDING = msg("The estimate is not ready: the server is busy. Try again in a moment.")
+ESTIMATE_PENDING_BASIS = msg("The estimate is not ready: the server is busy. Try again in a moment.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,21 +41,23 @@ class SchedulingState:
     live: LiveJobs
     policy: Callable[[Job], JobPolicy]
     now: datetime
-    ticks: float  # the same time on the loop's clock
+    loop_time: float  # the same time on the loop's clock
     backfill: bool
     blocking: tuple[Condition, ...] = ()  # no job starts while there are any
     estimates: TimeEstimates = field(init=False)
 
     def __post_init__(self) -> None:
-        expected = build_expected_estimates(self.live, self.policy, self.ticks, self.now)
-        remembering = replace(expected, ends=cache(expected.ends), longest=cache(expected.longest))
+        expected = build_expected_estimates(self.live, self.policy, self.loop_time, self.now)
+        remembering = replace(
+            expected, find_end=cache(expected.find_end), find_max_duration=cache(expected.find_max_duration)
+        )
         object.__setattr__(self, "estimates", remembering)
 
     def snapshot(self) -> SchedulingState:
         """Return a copy for another thread. Jobs may be newer; copying many would block the event loop."""
         return replace(self, queue=self.queue.snapshot(), ledger=self.ledger.snapshot(), live=dict(self.live))
 
-    def list_groups(self) -> set[str]:
+    def get_active_groups(self) -> set[str]:
         """Return groups with running or waiting tasks."""
         return {*self.ledger.group_use, *self.queue.list_groups()}
 
@@ -83,7 +85,7 @@ class SchedulingState:
             for entry in self._list_entries(job_id)
         )
         texts = {blocker.text: blocker for each in found for blocker in each}
-        return WaitExplanation(blockers=tuple(texts.values()), estimate=Estimate(at=None, basis=ESTIMATE_PENDING))
+        return WaitExplanation(blockers=tuple(texts.values()), estimate=Estimate(at=None, basis=ESTIMATE_PENDING_BASIS))
 
     def list_wait_reasons(self, job_id: str) -> tuple[str, ...]:
         """Return the reasons why it waits; none if it does not."""
@@ -101,11 +103,11 @@ class SchedulingState:
             estimate=Estimate(at=None, basis=BLOCKED_BASIS),
         )
 
-    def find_blocking_jobs(self, job_id: str) -> dict[str, JobInfo]:
+    def find_blocking_jobs(self, job_id: str) -> dict[str, ActiveJob]:
         """Return the first jobs that use what it lacks, or are ahead of it."""
         entries = self._list_entries(job_id)
         found = list_blocking_jobs(entries[0], self.queue, self.ledger, MAX_BLOCKING_JOBS) if entries else []
-        return {id: known for id in found if (known := self.describe_job(id))}
+        return {id: known for id in found if (known := self.find_job_info(id))}
 
     def explain_wait(
         self, job_id: str, sees: Callable[[str], bool], usual: Mapping[str, float]
@@ -123,16 +125,16 @@ class SchedulingState:
                 ledger=self.ledger,
                 estimates=self.estimates,
                 now=self.now,
-                find_job=self.describe_job,
-                sees=sees,
+                find_job=self.find_job_info,
+                can_see_group=sees,
                 backfill=self.backfill,
-                usual=usual,
+                usual_durations=usual,
             ),
         )
 
     def predict_start(self, job: Job, user: str) -> StartPrediction:
         """Predict whether this job would start if it were submitted now."""
-        never = explain_impossible(job, user, self.ledger, self.now)
+        never = list_impossible_reasons(job, user, self.ledger, self.now)
         if never:
             return StartPrediction("never", never)
         entries = _build_trial_entries(job, user, self.now)
@@ -141,7 +143,7 @@ class SchedulingState:
 
     def _list_entries(self, job_id: str) -> list[QueueEntry]:
         live = self.live.get(job_id)
-        found = [self.queue.get(id) for id in live.queued] if live else []
+        found = [self.queue.get(id) for id in live.queue_entry_ids] if live else []
         return [entry for entry in found if entry]
 
     def _explain_entries(self, entries: Sequence[QueueEntry]) -> tuple[str, ...]:
@@ -153,7 +155,7 @@ class SchedulingState:
         )
         return tuple(dict.fromkeys(reason for reasons in explanations for reason in reasons))
 
-    def describe_job(self, job_id: str) -> JobInfo | None:
+    def find_job_info(self, job_id: str) -> ActiveJob | None:
         live = self.live.get(job_id)
         if live is None:
             return None
@@ -161,7 +163,7 @@ class SchedulingState:
         placed = [task for task in snapshot.tasks if task.occupies_node]
         held = snapshot.state is JobState.HELD
         ends = [task.held.until for task in placed if task.held] if held else []
-        return JobInfo(
+        return ActiveJob(
             name=snapshot.job.name,
             user=snapshot.user,
             group=snapshot.job.group,
@@ -173,11 +175,11 @@ class SchedulingState:
     def _estimate_end(self, snapshot: JobSnapshot) -> datetime | None:
         """Return its latest end by its time limit."""
         task = next(task for task in snapshot.tasks if task.occupies_node)
-        end = self.estimates.ends(snapshot.build_attempt_id(task))
+        end = self.estimates.find_end(snapshot.build_attempt_id(task))
         return None if end is None else self.now + timedelta(seconds=max(0.0, end - self.estimates.now))
 
 
-def explain_impossible(job: Job, user: str, ledger: Ledger, now: datetime) -> tuple[str, ...]:
+def list_impossible_reasons(job: Job, user: str, ledger: Ledger, now: datetime) -> tuple[str, ...]:
     """Return why it can never run; none if it can."""
     entries = _build_trial_entries(job, user, now)
     return tuple(dict.fromkeys(reason for entry in entries for reason in find_impossible_reasons(entry, ledger)))

@@ -18,7 +18,7 @@ class Actor:
     name: str
     admin: bool = False
     groups: Mapping[str, bool] = field(default_factory=dict)  # group -> is its admin
-    reads_all: bool = False  # the admin allows all users to read every job
+    can_read_all_jobs: bool = False  # the admin allows all users to read every job
     own_only: bool = False  # members can act only on their own jobs and schedules
     application: bool = False  # uses an application token
     usual_group: str = ""  # see `choose_default_group`
@@ -78,7 +78,7 @@ def choose_default_group(groups: Collection[str], kept: str = "") -> str:
 
 
 def has_permission(actor: Actor, verb: Permission, group: str | None = None) -> bool:
-    if actor.admin or (actor.reads_all and verb is Permission.SEE_JOB):
+    if actor.admin or (actor.can_read_all_jobs and verb is Permission.SEE_JOB):
         return True
     who, _ = PERMISSION_RULES[verb]
     if who is Grantee.MEMBER:
@@ -100,7 +100,7 @@ def can_exec(actor: Actor, group: str, owner: str) -> bool:
     return has_permission(actor, Permission.EXEC_IN_JOB, group) or (actor.name == owner and group in actor.groups)
 
 
-def deny_exec(group: str, owner: str) -> Forbidden:
+def build_exec_forbidden_error(group: str, owner: str) -> Forbidden:
     """Build the error for an actor who can view the job but not connect to its tasks."""
     return Forbidden(
         msg(
@@ -117,7 +117,7 @@ def can_rerun(actor: Actor, group: str, owner: str, *, secrets: bool) -> bool:
     return can_act_on(actor, group, owner) and (not secrets or actor.admin or actor.name == owner)
 
 
-def deny_action(group: str, owner: str, *, member: bool) -> Forbidden:
+def build_action_forbidden_error(group: str, owner: str, *, member: bool) -> Forbidden:
     """Build the error for an actor who can view the job but not change it."""
     if not member:
         return Forbidden(msg("Only members of {group} can act on its jobs", group=group))

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from .job import Completion, Hold, HoldScope, Job, JobFormat, Mount, Resources, Role
-from .notifications import Channel, NotificationEvent, NotifySpec, sort_events
+from .notifications import Channel, NotificationEvent, NotifySpec, list_event_names
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ def job_to_json(job: Job, *, secrets: bool = False) -> dict[str, Any]:
 
 def job_from_json(data: Mapping[str, Any]) -> Job:
     """Convert the output of `job_to_json` back to a job."""
-    return _build_known(
+    return _build_from_fields(
         Job,
         data,
         roles=tuple(_role_from_json(role) for role in data["roles"]),
@@ -106,7 +106,7 @@ def _mount_to_json(mount: Mount) -> dict[str, Any]:
 
 
 def _role_from_json(data: Mapping[str, Any]) -> Role:
-    return _build_known(
+    return _build_from_fields(
         Role,
         data,
         resources=Resources(**data["resources"]),
@@ -115,7 +115,7 @@ def _role_from_json(data: Mapping[str, Any]) -> Role:
     )
 
 
-def _build_known(kind: Callable[..., T], data: Mapping[str, Any], **converted: Any) -> T:
+def _build_from_fields(kind: Callable[..., T], data: Mapping[str, Any], **converted: Any) -> T:
     """Build a job or role from the values of its fields; a missing one gets its default, and lists become tuples."""
     names = {field.name for field in fields(kind)} & data.keys()  # type: ignore[arg-type]
     plain = {name: tuple(data[name]) if isinstance(data[name], list) else data[name] for name in names}
@@ -123,7 +123,7 @@ def _build_known(kind: Callable[..., T], data: Mapping[str, Any], **converted: A
 
 
 def _notify_to_json(notify: NotifySpec) -> dict[str, Any]:
-    return {"events": sort_events(notify.events), "way": notify.way, "address": notify.address}
+    return {"events": list_event_names(notify.events), "way": notify.way, "address": notify.address}
 
 
 def _notify_from_json(data: Mapping[str, Any]) -> NotifySpec:

@@ -20,33 +20,33 @@ def decide_outcome(job: Job, tasks: Sequence[TaskAttempt]) -> Outcome | None:
     for role in job.roles:
         failed = _list_ended_tasks(tasks, role.name, TaskState.FAILED)
         needed = role.completion.min_failed
-        if _is_reached(len(failed), needed):
+        if _is_threshold_reached(len(failed), needed):
             assert needed is not None
             return _build_failed_outcome(failed, needed)
     for role in job.roles:
         succeeded = _list_ended_tasks(tasks, role.name, TaskState.SUCCEEDED)
         needed = role.completion.min_succeeded
-        if _is_reached(len(succeeded), needed):
+        if _is_threshold_reached(len(succeeded), needed):
             text = msg(
                 "Succeeded tasks of role {name}: {succeeded} ({needed} required)",
                 succeeded=len(succeeded),
                 name=role.name,
                 needed=needed,
             )
-            return _build_success_outcome(_describe_success(text, tasks), succeeded[-1], len(succeeded), needed)
+            return _build_success_outcome(_shorten_success_message(text, tasks), succeeded[-1], len(succeeded), needed)
     if all(task.state.ended for task in tasks):
         return _build_success_outcome(
-            _describe_success(msg("All tasks ended ({tasks})", tasks=len(tasks)), tasks), None, len(tasks), None
+            _shorten_success_message(msg("All tasks ended ({tasks})", tasks=len(tasks)), tasks), None, len(tasks), None
         )
     return None
 
 
-def _describe_success(text: str, tasks: Sequence[TaskAttempt]) -> str:
+def _shorten_success_message(text: str, tasks: Sequence[TaskAttempt]) -> str:
     """Shorten the message for a job with a single task."""
     return text if len(tasks) > 1 else "Succeeded"
 
 
-def _is_reached(count: int, needed: int | None) -> bool:
+def _is_threshold_reached(count: int, needed: int | None) -> bool:
     """Whether a completion rule is reached; a rule below one is disabled, like None."""
     return needed is not None and count >= needed >= 1
 

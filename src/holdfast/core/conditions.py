@@ -25,5 +25,5 @@ class Condition:
     warning: bool = False  # everything still works
 
 
-def find_blocking(conditions: Iterable[Condition]) -> list[Condition]:
+def list_blocking_conditions(conditions: Iterable[Condition]) -> list[Condition]:
     return [condition for condition in conditions if condition.blocks_starts]

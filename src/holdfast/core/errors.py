@@ -95,7 +95,7 @@ class EngineError(HoldfastError):
     """An engine could not perform a request."""
 
 
-def quote_output(output: bytes) -> str:
+def sanitize_output(output: bytes) -> str:
     """Return a program's output for a message: on one line, without terminal control characters."""
     text = " ".join(output.decode("utf-8", "replace").split())
     return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -12,54 +12,63 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-CACHED_ESCAPES = 4096
+MAX_CACHED_ESCAPES = 4096
 
-_HEX = rb"[0-9A-Fa-f]"
-_UNICODE = (
-    rb"u[Dd][89ABab]" + _HEX + rb"{2}\\u[Dd][C-Fc-f]" + _HEX + rb"{2}"
-    rb"|u" + _HEX + rb"{4}|u\{" + _HEX + rb"{1,6}\}|U" + _HEX + rb"{8}|x" + _HEX + rb"{2}"
+_HEX_DIGIT_PATTERN = rb"[0-9A-Fa-f]"
+_UNICODE_ESCAPE_PATTERN = (
+    rb"u[Dd][89ABab]" + _HEX_DIGIT_PATTERN + rb"{2}\\u[Dd][C-Fc-f]" + _HEX_DIGIT_PATTERN + rb"{2}"
+    rb"|u" + _HEX_DIGIT_PATTERN + rb"{4}|u\{" + _HEX_DIGIT_PATTERN + rb"{1,6}\}|U" + _HEX_DIGIT_PATTERN
+    + rb"{8}|x" + _HEX_DIGIT_PATTERN + rb"{2}"
 )  # fmt: skip
-_CONTROLS = {b"\\" + letter.encode(): code for letter, code in zip("abefnrtv0", b"\a\b\x1b\f\n\r\t\v\0", strict=True)}
-_ANY = rb"(?![uUx]\{?" + _HEX + rb"{0,7}\Z|[0-3][0-7]?\Z)."  # unless a longer escape starts here
-_MAX_CODE = 0x10FFFF
+_CONTROL_CODES_BY_ESCAPE = {
+    b"\\" + letter.encode(): code for letter, code in zip("abefnrtv0", b"\a\b\x1b\f\n\r\t\v\0", strict=True)
+}
+_ANY_ESCAPE_PATTERN = (
+    rb"(?![uUx]\{?" + _HEX_DIGIT_PATTERN + rb"{0,7}\Z|[0-3][0-7]?\Z)."
+)  # unless a longer escape starts here
+_MAX_CODE_POINT = 0x10FFFF
 
 # An escape that is cut by the edge of a text.
-_CUT_START_PATTERN = re.compile(rb"[uUx]?\{?" + _HEX + rb"{1,8}|[#0-9A-Za-z]{0,8};")
-_CUT_UNICODE = rb"(?:\\u[Dd][89ABab]" + _HEX + rb"{2})?\\(?:[uUx]\{?" + _HEX + rb"{0,7}|[0-3][0-7]?)?"
-_CUT_END_PATTERN = re.compile(rb"(?:%" + _HEX + rb"?|" + _CUT_UNICODE + rb"|&[#0-9A-Za-z]{0,8})\Z")
-_MAX_CUT = 16  # bytes
+_CUT_START_PATTERN = re.compile(rb"[uUx]?\{?" + _HEX_DIGIT_PATTERN + rb"{1,8}|[#0-9A-Za-z]{0,8};")
+_CUT_UNICODE_PATTERN = (
+    rb"(?:\\u[Dd][89ABab]" + _HEX_DIGIT_PATTERN + rb"{2})?\\(?:[uUx]\{?" + _HEX_DIGIT_PATTERN + rb"{0,7}|[0-3][0-7]?)?"
+)
+_CUT_END_PATTERN = re.compile(
+    rb"(?:%" + _HEX_DIGIT_PATTERN + rb"?|" + _CUT_UNICODE_PATTERN + rb"|&[#0-9A-Za-z]{0,8})\Z"
+)
+_MAX_CUT_SIZE = 16  # bytes
 
 
-@lru_cache(CACHED_ESCAPES)
+@lru_cache(MAX_CACHED_ESCAPES)
 def _decode_percent(escape: bytes) -> bytes:
     return b" " if escape == b"+" else bytes.fromhex(escape[1:].decode())
 
 
-@lru_cache(CACHED_ESCAPES)
-def _decode_characters(escape: bytes) -> bytes:
+@lru_cache(MAX_CACHED_ESCAPES)
+def _decode_character_escape(escape: bytes) -> bytes:
     """A backslash escape; \\xE9 is the character é."""
-    if escape in _CONTROLS:
-        return bytes([_CONTROLS[escape]])
+    if escape in _CONTROL_CODES_BY_ESCAPE:
+        return bytes([_CONTROL_CODES_BY_ESCAPE[escape]])
     if len(escape) == 2:
         return escape[1:]
     if escape.count(b"\\") == 2:
         high, low = (int(part, 16) & 0x3FF for part in escape.split(b"\\u")[1:])
         return _encode_code_point(0x10000 + (high << 10) + low)
     code = int(escape[2:].strip(b"{}"), 16)
-    return _encode_code_point(code) if code <= _MAX_CODE else escape
+    return _encode_code_point(code) if code <= _MAX_CODE_POINT else escape
 
 
-@lru_cache(CACHED_ESCAPES)
-def _decode_octets(escape: bytes) -> bytes:
+@lru_cache(MAX_CACHED_ESCAPES)
+def _decode_octet_escape(escape: bytes) -> bytes:
     """A backslash escape; \\xE9 and \\351 are one byte."""
     if escape[1:2] == b"x" and len(escape) == 4:
         return bytes.fromhex(escape[2:].decode())
     if len(escape) == 4 and escape[1:].isdigit():
         return bytes([int(escape[1:], 8)])
-    return _decode_characters(escape)
+    return _decode_character_escape(escape)
 
 
-@lru_cache(CACHED_ESCAPES)
+@lru_cache(MAX_CACHED_ESCAPES)
 def _decode_html(escape: bytes) -> bytes:
     return html.unescape(escape.decode("ascii")).encode("utf-8", "surrogatepass")
 
@@ -74,19 +83,27 @@ class _Decoder:
     decode: Callable[[bytes], bytes]
 
 
-_PERCENT = _Decoder(re.compile(rb"%" + _HEX + rb"{2}"), _decode_percent)
-_FORM = _Decoder(re.compile(rb"\+|%" + _HEX + rb"{2}"), _decode_percent)
-_CHARACTERS = _Decoder(re.compile(rb"\\(?:" + _UNICODE + rb"|" + _ANY + rb")", re.DOTALL), _decode_characters)
-_OCTETS = _Decoder(re.compile(rb"\\(?:" + _UNICODE + rb"|[0-3][0-7]{2}|" + _ANY + rb")", re.DOTALL), _decode_octets)
-_HTML = _Decoder(re.compile(rb"&(?:#[0-9]{1,7}|#[Xx]" + _HEX + rb"{1,6}|[A-Za-z][0-9A-Za-z]{1,31});"), _decode_html)
+_PERCENT_DECODER = _Decoder(re.compile(rb"%" + _HEX_DIGIT_PATTERN + rb"{2}"), _decode_percent)
+_FORM_DECODER = _Decoder(re.compile(rb"\+|%" + _HEX_DIGIT_PATTERN + rb"{2}"), _decode_percent)
+_CHARACTER_DECODER = _Decoder(
+    re.compile(rb"\\(?:" + _UNICODE_ESCAPE_PATTERN + rb"|" + _ANY_ESCAPE_PATTERN + rb")", re.DOTALL),
+    _decode_character_escape,
+)
+_OCTET_DECODER = _Decoder(
+    re.compile(rb"\\(?:" + _UNICODE_ESCAPE_PATTERN + rb"|[0-3][0-7]{2}|" + _ANY_ESCAPE_PATTERN + rb")", re.DOTALL),
+    _decode_octet_escape,
+)
+_HTML_DECODER = _Decoder(
+    re.compile(rb"&(?:#[0-9]{1,7}|#[Xx]" + _HEX_DIGIT_PATTERN + rb"{1,6}|[A-Za-z][0-9A-Za-z]{1,31});"), _decode_html
+)
 
 # Each with the decoders for a second level of escapes.
 _DECODERS: tuple[tuple[_Decoder, tuple[_Decoder, ...]], ...] = (
-    (_PERCENT, (_PERCENT, _CHARACTERS)),
-    (_FORM, ()),
-    (_CHARACTERS, (_CHARACTERS, _PERCENT, _HTML)),
-    (_OCTETS, (_OCTETS,)),
-    (_HTML, (_CHARACTERS,)),
+    (_PERCENT_DECODER, (_PERCENT_DECODER, _CHARACTER_DECODER)),
+    (_FORM_DECODER, ()),
+    (_CHARACTER_DECODER, (_CHARACTER_DECODER, _PERCENT_DECODER, _HTML_DECODER)),
+    (_OCTET_DECODER, (_OCTET_DECODER,)),
+    (_HTML_DECODER, (_CHARACTER_DECODER,)),
 )
 
 
@@ -103,13 +120,13 @@ class DecodedText:
         data = decoder.pattern.sub(lambda found: decoder.decode(found[0]), self.data)
         return None if data == self.data else DecodedText(data, self, decoder)
 
-    def find_source(self, start: int, end: int) -> tuple[int, int]:
+    def find_source_span(self, start: int, end: int) -> tuple[int, int]:
         """Return where the bytes from `start` to `end` are in the original text; no escape is cut."""
         if self._parent is None:
             return start, end
-        return self._parent.find_source(self._map_position(start)[0], self._map_position(end - 1)[1])
+        return self._parent.find_source_span(self._map_to_parent_span(start)[0], self._map_to_parent_span(end - 1)[1])
 
-    def _map_position(self, position: int) -> tuple[int, int]:
+    def _map_to_parent_span(self, position: int) -> tuple[int, int]:
         """Return the position in the parent of a byte, or of the escape that encodes it."""
         number = bisect_right(self._escape_spans[0], position) - 1
         if number < 0:
@@ -133,18 +150,18 @@ class DecodedText:
             saved += found.end() - found.start() - size
         return begins, sources
 
-    def find_starts(self) -> range:
+    def find_possible_starts(self) -> range:
         """Return the possible starts of the text, if the first bytes are the rest of an escape."""
         found = _CUT_START_PATTERN.match(self.data)
         return range((found.end() if found else 0) + 1)
 
     def find_end(self) -> int:
         """Return the end of the text, without the beginning of an escape."""
-        found = _CUT_END_PATTERN.search(self.data, max(0, len(self.data) - _MAX_CUT))
+        found = _CUT_END_PATTERN.search(self.data, max(0, len(self.data) - _MAX_CUT_SIZE))
         return found.start() if found else len(self.data)
 
 
-def decode_escapes(data: bytes) -> Iterator[DecodedText]:
+def iter_decodings(data: bytes) -> Iterator[DecodedText]:
     """Yield the text, then every decoding of it that differs."""
     text = DecodedText(data)
     yield text

@@ -31,7 +31,7 @@ class HoldAction(StrEnum):
 class HoldRequest:
     actor: str
     at: datetime
-    ask: HoldAction
+    action: HoldAction
     task: str | None = None  # None: every held task of the job
     until: datetime | None = None  # with EXTEND
     why: str = ""  # reason of an automatic release: a sentence
@@ -44,7 +44,7 @@ class HoldPolicy:
     duration: timedelta = DEFAULT_HOLD_DURATION
     longest: timedelta = DEFAULT_HOLD_DURATION * 4  # in total, with all extensions
     keep: HoldScope = HoldScope.ALL
-    room: int = 1_000_000  # how many more tasks can be held now
+    remaining_holds: int = 1_000_000  # how many more tasks can be held now
     refusal: str = ""  # why no more tasks can be held: a sentence
 
 
@@ -59,7 +59,7 @@ def can_be_held(reason: Exit) -> bool:
     return reason.kind in _HOLDABLE_KINDS
 
 
-def find_warning_time(since: datetime, until: datetime) -> datetime | None:
+def compute_warning_time(since: datetime, until: datetime) -> datetime | None:
     """Return when to warn that a hold expires: an hour before, or the last tenth of a short one. None: never."""
     span = until - since
     return None if span < _MIN_WARNED_DURATION else until - min(_WARNING_LEAD_TIME, span / 10)

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable
 from uuid import UUID, uuid5
 
-_NAMESPACE = UUID("6f1d3c1e-5c0f-5b5e-9a53-0c6a2c1d7b11")  # never change it: UIDs must stay stable
-_NON_ALPHANUMERIC = re.compile(r"[^a-z0-9]")
+_UID_NAMESPACE = UUID("6f1d3c1e-5c0f-5b5e-9a53-0c6a2c1d7b11")  # never change it: UIDs must stay stable
+_NON_ALPHANUMERIC_PATTERN = re.compile(r"[^a-z0-9]")
 
 
 def build_framework_name(user: str, name: str) -> str:
@@ -22,11 +22,11 @@ def build_debug_id(user: str, name: str) -> str:
 
 
 def normalize_role(role: str) -> str:
-    """Reduce to lower case letters and digits. Two roles can have the same result: see `normalize_roles`."""
-    return _NON_ALPHANUMERIC.sub("", role.lower())
+    """Reduce to lower case letters and digits. Two roles can have the same result: see `build_unique_role_names`."""
+    return _NON_ALPHANUMERIC_PATTERN.sub("", role.lower())
 
 
-def normalize_roles(roles: Iterable[str]) -> dict[str, str]:
+def build_unique_role_names(roles: Iterable[str]) -> dict[str, str]:
     """Return a unique plain name for each role of a job.
 
     A role that is plain already keeps its name, so no role's plain name is the real name of another. Among the others,
@@ -38,7 +38,7 @@ def normalize_roles(roles: Iterable[str]) -> dict[str, str]:
     given = {*found.values(), ""}
     for role, plain in wanted.items():
         if role not in found:
-            found[role] = plain if plain not in given else _add_number(plain or "role", taken | given)
+            found[role] = plain if plain not in given else _append_unused_number(plain or "role", taken | given)
             given.add(found[role])
     return {role: found[role] for role in wanted}
 
@@ -66,7 +66,7 @@ def build_container_uid(attempt_id: str) -> str:
     return _build_uid("container", attempt_id)
 
 
-def _add_number(plain: str, taken: set[str]) -> str:
+def _append_unused_number(plain: str, taken: set[str]) -> str:
     number = 2
     while f"{plain}{number}" in taken:
         number += 1
@@ -75,7 +75,7 @@ def _add_number(plain: str, taken: set[str]) -> str:
 
 def _build_uid(kind: str, *parts: str) -> str:
     # No part contains NUL, so the parts stay distinct.
-    return str(uuid5(_NAMESPACE, "\0".join((kind, *parts))))
+    return str(uuid5(_UID_NAMESPACE, "\0".join((kind, *parts))))
 
 
 def format_group_path(group: str) -> str:

@@ -16,10 +16,10 @@ from typing import Any, Self, TypeGuard, TypeVar, cast
 
 T = TypeVar("T")
 Argument = str | int | float
-Fill = Callable[[str, Mapping[str, Argument]], str]
-MAX_DEPTH = 8  # of nested messages, when decoding
+TemplateFiller = Callable[[str, Mapping[str, Argument]], str]
+MAX_MESSAGE_DEPTH = 8  # of nested messages, when decoding
 PACKED_PREFIX = "\x1e"  # prefix of a message encoded as JSON
-_NAME_PATTERN = re.compile(r"\{\{|\}\}|\{([a-z_][a-z_0-9]*)\}")
+_PLACEHOLDER_PATTERN = re.compile(r"\{\{|\}\}|\{([a-z_][a-z_0-9]*)\}")
 
 
 class Message(str):
@@ -77,10 +77,10 @@ class Message(str):
 
 def msg(id: str, /, **arguments: object) -> str:
     """Create a `Message`. Other values become text; an exception becomes its message."""
-    return Message(id, {name: _as_argument(value) for name, value in arguments.items()})
+    return Message(id, {name: _to_argument(value) for name, value in arguments.items()})
 
 
-def _as_argument(value: object) -> Argument:
+def _to_argument(value: object) -> Argument:
     if isinstance(value, BaseException) and value.args and isinstance(value.args[0], Message):
         return value.args[0]
     return value if isinstance(value, Argument) and not isinstance(value, Enum | bool) else str(value)
@@ -101,16 +101,16 @@ def map_text(text: str, change: Callable[[str], str]) -> str:
     return text.map_arguments(change) if isinstance(text, Message) else change(text)
 
 
-def map_texts(value: T, change: Callable[[str], str]) -> T:
+def map_nested_texts(value: T, change: Callable[[str], str]) -> T:
     """Apply `change` to every text in a structure of dataclasses and tuples."""
     mapped: Any = value
     if isinstance(value, str) and not isinstance(value, Enum):
         mapped = change(value)
     elif isinstance(value, tuple):
-        mapped = tuple(map_texts(each, change) for each in value)
+        mapped = tuple(map_nested_texts(each, change) for each in value)
     elif is_dataclass(value) and not isinstance(value, type):
         mapped = replace(
-            value, **{field.name: map_texts(getattr(value, field.name), change) for field in fields(value)}
+            value, **{field.name: map_nested_texts(getattr(value, field.name), change) for field in fields(value)}
         )
     return cast(T, mapped)
 
@@ -118,7 +118,7 @@ def map_texts(value: T, change: Callable[[str], str]) -> T:
 def split_template(template: str) -> list[tuple[str, str | None]]:
     """Split into fixed parts, each with the name of the argument that follows it."""
     parts, at, fixed = list[tuple[str, str | None]](), 0, ""
-    for found in _NAME_PATTERN.finditer(template):
+    for found in _PLACEHOLDER_PATTERN.finditer(template):
         fixed += template[at : found.start()]
         at = found.end()
         if found[1] is None:
@@ -139,18 +139,18 @@ def fill_template(template: str, arguments: Mapping[str, Argument]) -> str:
     )
 
 
-def translate(text: str, look_up: Callable[[str], str], fill: Fill = fill_template) -> str:
+def translate_message(text: str, look_up: Callable[[str], str], fill: TemplateFiller = fill_template) -> str:
     """Translate with `look_up`, which returns its argument if there is no translation."""
     if not isinstance(text, Message):
         return look_up(text)
     arguments = {
-        name: translate(value, look_up, fill) if _is_translated(value) else value
+        name: translate_message(value, look_up, fill) if _should_translate(value) else value
         for name, value in text.arguments.items()
     }
     return fill(look_up(text.id), arguments)
 
 
-def _is_translated(argument: Argument) -> TypeGuard[str]:
+def _should_translate(argument: Argument) -> TypeGuard[str]:
     """Whether to translate it: messages and texts of several words; a single word is a name."""
     return isinstance(argument, Message) or (isinstance(argument, str) and " " in argument)
 
@@ -158,29 +158,29 @@ def _is_translated(argument: Argument) -> TypeGuard[str]:
 # -- as JSON
 
 
-def message_to_data(text: str) -> Any:
+def message_to_json(text: str) -> Any:
     """Convert a message to its id and arguments; plain text stays as it is."""
     if not isinstance(text, Message):
         return text
     arguments = {
-        name: message_to_data(value) if isinstance(value, str) else value for name, value in text.arguments.items()
+        name: message_to_json(value) if isinstance(value, str) else value for name, value in text.arguments.items()
     }
     return {"id": text.id, "args": arguments}
 
 
-def get_message_data(text: str | None) -> dict[str, Any] | None:
+def get_message_json(text: str | None) -> dict[str, Any] | None:
     """Return id and arguments for an API response; None for plain text."""
-    return message_to_data(text) if isinstance(text, Message) else None
+    return message_to_json(text) if isinstance(text, Message) else None
 
 
-def message_from_data(data: Any, depth: int = MAX_DEPTH) -> str:
-    """Convert the output of `message_to_data` back. What is not a message becomes text."""
+def message_from_json(data: Any, depth: int = MAX_MESSAGE_DEPTH) -> str:
+    """Convert the output of `message_to_json` back. What is not a message becomes text."""
     if not isinstance(data, dict) or not depth:
         return str(data)
     given = data.get("args")
     pairs = given.items() if isinstance(given, dict) else ()
     arguments = {
-        str(name): message_from_data(value, depth - 1) if isinstance(value, dict) else value for name, value in pairs
+        str(name): message_from_json(value, depth - 1) if isinstance(value, dict) else value for name, value in pairs
     }
     return Message(str(data.get("id", "")), arguments)
 
@@ -189,7 +189,7 @@ def pack_message(text: str) -> str:
     """Encode a message as text for a database."""
     if not isinstance(text, Message) and not text.startswith(PACKED_PREFIX):
         return text
-    data = message_to_data(text if isinstance(text, Message) else msg("{text}", text=text))
+    data = message_to_json(text if isinstance(text, Message) else msg("{text}", text=text))
     return PACKED_PREFIX + json.dumps(data, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -198,6 +198,6 @@ def unpack_message(text: str) -> str:
     if not text.startswith(PACKED_PREFIX):
         return text
     try:
-        return message_from_data(json.loads(text[len(PACKED_PREFIX) :]))
+        return message_from_json(json.loads(text[len(PACKED_PREFIX) :]))
     except (ValueError, RecursionError):
         return text

@@ -23,11 +23,11 @@ class NotificationEvent(StrEnum):
     HOLD_ENDING = "hold-ending"
     SCHEDULE_SKIPPED = "schedule-skipped"
     TEST = "test"  # a user tests a recipient
-    LEFT_OUT = "left-out"  # too many notifications were dropped
+    DROPPED = "left-out"  # too many notifications were dropped
 
 
 SELECTABLE_EVENTS = tuple(
-    event for event in NotificationEvent if event not in (NotificationEvent.TEST, NotificationEvent.LEFT_OUT)
+    event for event in NotificationEvent if event not in (NotificationEvent.TEST, NotificationEvent.DROPPED)
 )
 # Default events.
 DEFAULT_EVENTS = frozenset(SELECTABLE_EVENTS) - {
@@ -127,7 +127,7 @@ _MAIL_PATTERN = re.compile(
     r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
     r"(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*"
 )
-_VISIBLE_ASCII = re.compile(r"[!-~]+")  # ASCII without spaces; nothing that could break a header
+_VISIBLE_ASCII_PATTERN = re.compile(r"[!-~]+")  # ASCII without spaces; nothing that could break a header
 
 
 def find_address_problem(way: Channel, address: str) -> str | None:
@@ -157,7 +157,7 @@ def _find_url_problem(address: str) -> str | None:
 
 
 def _split_url(address: str) -> SplitResult | None:
-    if not _VISIBLE_ASCII.fullmatch(address):
+    if not _VISIBLE_ASCII_PATTERN.fullmatch(address):
         return None
     try:
         parts = urlsplit(address)
@@ -183,7 +183,7 @@ def _format_host_port(parts: SplitResult) -> str:
     return host if parts.port is None else f"{host}:{parts.port}"
 
 
-def build_lane(way: Channel, address: str) -> str:
+def get_delivery_lane(way: Channel, address: str) -> str:
     """Return the delivery lane: notifications to one host wait for each other only."""
     parts = None if way is Channel.MAIL else _split_url(address)
     return "mail" if parts is None else _format_host_port(parts).lower()
@@ -210,6 +210,6 @@ def parse_events(words: Iterable[str]) -> frozenset[NotificationEvent]:
     return frozenset(known[word.strip().lower()] for word in words)
 
 
-def sort_events(events: Iterable[NotificationEvent]) -> list[str]:
+def list_event_names(events: Iterable[NotificationEvent]) -> list[str]:
     chosen = frozenset(events)
     return [event.value for event in SELECTABLE_EVENTS if event in chosen]

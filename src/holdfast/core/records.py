@@ -16,8 +16,8 @@ from .states import JobState
 T = TypeVar("T")
 
 # Kinds of events about a task's artifacts.
-ARTIFACTS_SAVED = "artifacts"
-ARTIFACTS_INCOMPLETE = "artifacts-incomplete"
+ARTIFACTS_SAVED_EVENT = "artifacts"
+ARTIFACTS_INCOMPLETE_EVENT = "artifacts-incomplete"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ class JobPhase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NumberedQuery:
+class OffsetPageQuery:
     """A numbered page of the job list, for clients without cursors. Filters are combined with AND; None: any."""
 
     groups: tuple[str, ...] | None = None  # visible to the user
@@ -122,7 +122,7 @@ class NumberedQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class NumberedPage:
+class OffsetPage:
     items: tuple[JobSummary, ...]
     total: int | None  # None: not requested
 

@@ -18,7 +18,7 @@ class RecurrenceKind(StrEnum):
     CUSTOM = "custom"
 
 
-PRESETS = {
+CRON_PRESETS = {
     RecurrenceKind.DAILY: "0 4 * * *",
     RecurrenceKind.WEEKLY: "0 4 * * 0",
     RecurrenceKind.MONTHLY: "0 4 1 * *",
@@ -34,7 +34,7 @@ class Recurrence:
     @property
     def effective_cron(self) -> str | None:
         """The cron expression in effect; None when it never runs by itself."""
-        return self.cron if self.kind is RecurrenceKind.CUSTOM else PRESETS.get(self.kind)
+        return self.cron if self.kind is RecurrenceKind.CUSTOM else CRON_PRESETS.get(self.kind)
 
 
 class OverlapPolicy(StrEnum):

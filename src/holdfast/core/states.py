@@ -58,7 +58,7 @@ class StateChange(StrEnum):
 
 _S, _C = JobState, StateChange
 
-TRANSITIONS: dict[tuple[JobState, StateChange], JobState] = {
+JOB_STATE_TRANSITIONS: dict[tuple[JobState, StateChange], JobState] = {
     (_S.PENDING, _C.PLACE): _S.PREPARING,
     (_S.PENDING, _C.FAIL): _S.FAILED,
     (_S.PENDING, _C.CANCEL): _S.CANCELLED,
@@ -85,6 +85,6 @@ TRANSITIONS: dict[tuple[JobState, StateChange], JobState] = {
 }
 
 
-def apply_change(state: JobState, change: StateChange) -> JobState:
+def apply_state_change(state: JobState, change: StateChange) -> JobState:
     """Return the state after `change`; KeyError if the table does not allow it."""
-    return TRANSITIONS[state, change]
+    return JOB_STATE_TRANSITIONS[state, change]

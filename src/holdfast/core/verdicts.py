@@ -117,7 +117,7 @@ class Diagnosis:
     rule: str = ""  # the rule that matched
 
 
-class Slowness(StrEnum):
+class FindingKind(StrEnum):
     GPU_NEVER_OPENED = "gpu-never-opened"
     GPU_UNUSED = "gpu-unused"
     GPU_LOW = "gpu-low"
@@ -136,7 +136,7 @@ class Slowness(StrEnum):
 class Finding:
     """Something that slows a job down, or a request that it does not use."""
 
-    kind: Slowness
+    kind: FindingKind
     text: str  # with numbers
     remedy: str
     tasks: tuple[str, ...] = ()

@@ -1,5 +1,5 @@
 """Verdicts on failed jobs and findings on slow ones, from evidence only: no store, no engine, no clock."""
 
-from .verdict_texts import list_texts
+from .verdict_texts import iter_translatable_texts
 
-__all__ = ["list_texts"]
+__all__ = ["iter_translatable_texts"]

@@ -17,7 +17,7 @@ def never_expires() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class LogPiece:
+class LogExcerpt:
     """Bytes of a log, and their offset in it."""
 
     start: int
@@ -25,7 +25,7 @@ class LogPiece:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskCase:
+class TaskDiagnosisInput:
     """A task that ended, with its exit, log and memory usage."""
 
     task: str  # worker-0
@@ -34,23 +34,23 @@ class TaskCase:
     started_at: datetime | None = None
     ended_at: datetime | None = None
     stopped: bool = False  # by Holdfast, after other tasks completed the attempt
-    log: tuple[LogPiece, ...] = ()  # its beginning and its end, or all of it; in order, without overlaps
+    log: tuple[LogExcerpt, ...] = ()  # its beginning and its end, or all of it; in order, without overlaps
     memory_peak: int | None = None  # bytes; None: not measured
     memory_limit: int | None = None
-    errors: tuple[LogPiece, ...] = ()  # the end of its stderr, if that may not be in `log`
+    errors: tuple[LogExcerpt, ...] = ()  # the end of its stderr, if that may not be in `log`
     held: bool = False  # on hold: a shell can be opened in it
     watched: bool = False  # Holdfast enforces its memory limit, because the kernel does not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobCase:
+class JobDiagnosisInput:
     job: Job
     ref: str = "JOB"  # its name in commands
     attempt: int  # of the job, from 0
     exit: Exit | None  # of the job or the attempt
     message: str = ""  # the job's message
     outcome: Outcome | None = None
-    tasks: tuple[TaskCase, ...] = ()  # failed tasks in the order of their ends, then stopped ones
+    tasks: tuple[TaskDiagnosisInput, ...] = ()  # failed tasks in the order of their ends, then stopped ones
     failed: int = 0  # number of failed tasks, including those not in `tasks`
     time_limit: timedelta | None = None
     time_up: Callable[[], bool] = never_expires  # checked between lines: when true, the findings so far decide

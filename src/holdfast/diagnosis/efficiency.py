@@ -17,7 +17,7 @@ from holdfast.core.messages import join_messages, msg
 from holdfast.core.scheduling.placement import format_bytes, format_cores, format_gpus
 from holdfast.core.verdicts import Efficiency, ResourceUsage
 
-from .slowness import GPU_IDLE, MinimumTimes
+from .slowness import MAX_IDLE_GPU_PERCENT, MinimumTimes
 from .task_run import TaskRun
 
 # Advice leaves a margin: usage varies between runs, and too little memory kills a job.
@@ -85,7 +85,9 @@ def _merge_tries(tries: Sequence[TaskRun], least: MinimumTimes) -> _TaskUsage:
         cores=sum(run.used.cpu for run in known) / measured if known else None,
         memory_peak=max((run.used.memory_peak for run in known), default=None),
         gpus_used=gpu_seconds / sampled if sampled else None,
-        gpus_working=max((sum(gpu.percent >= GPU_IDLE for gpu in run.used.gpus) for run in watched), default=None),
+        gpus_working=max(
+            (sum(gpu.percent >= MAX_IDLE_GPU_PERCENT for gpu in run.used.gpus) for run in watched), default=None
+        ),
         gpu_memory_peak=max((sum(gpu.memory_peak for gpu in run.used.gpus) for run in watched), default=None),
     )
 

@@ -8,12 +8,12 @@ from holdfast.core.exits.exit import SIGNAL_NAMES, Cause, Exit, ExitKind
 from holdfast.core.verdicts import Confidence, Diagnosis, Evidence, EvidenceKind, Fault
 
 from . import verdict_texts
-from .case import TaskCase
+from .case import TaskDiagnosisInput
 from .suspects import Suspect
 from .verdict_builder import VerdictBuilder, add_evidence
 from .verdict_texts import VerdictText
 
-MEMORY_AT_LIMIT = 0.95  # share of the limit above which a SIGKILL is probably an out-of-memory kill
+MEMORY_AT_LIMIT_SHARE = 0.95  # share of the limit above which a SIGKILL is probably an out-of-memory kill
 _KILL, _TERM, _SEGV, _ABRT, _INT, _HUP, _BUS = 9, 15, 11, 6, 2, 1, 7
 _TIMEOUT_CODE = 124  # exit code of `timeout`
 # Faults in the log that explain a signal better than the signal itself.
@@ -72,18 +72,18 @@ def diagnose_exit(wording: VerdictBuilder) -> Diagnosis | None:
     return wording.build_diagnosis(fault, text, Confidence.CERTAIN, values, rule=rule, evidence=[event])
 
 
-def can_explain_exit(task: TaskCase, suspect: Suspect) -> bool:
+def can_explain_exit(task: TaskDiagnosisInput, suspect: Suspect) -> bool:
     """Whether the suspect from the log can explain the signal that ended the task."""
     signal = task.exit.signal
     if signal is None or (suspect.rule is not None and suspect.rule.codes):
         return True
     if signal == _KILL:
-        return suspect.fault in _MEMORY_FAULTS and suspect.healthy <= 5
+        return suspect.fault in _MEMORY_FAULTS and suspect.healthy_line_count <= 5
     if signal in (_TERM, _INT, _HUP):
-        return suspect.healthy <= 2 and not suspect.is_secondary
+        return suspect.healthy_line_count <= 2 and not suspect.is_secondary
     if signal == _SEGV:
         return suspect.fault in _MEMORY_FAULTS | {Fault.SEGFAULT}
-    return suspect.fault in _CRASH_FAULTS or (signal == _ABRT and suspect.healthy <= 5)
+    return suspect.fault in _CRASH_FAULTS or (signal == _ABRT and suspect.healthy_line_count <= 5)
 
 
 def diagnose_signal(wording: VerdictBuilder, said_killed: bool) -> Diagnosis | None:
@@ -91,7 +91,7 @@ def diagnose_signal(wording: VerdictBuilder, said_killed: bool) -> Diagnosis | N
     assert wording.task is not None
     signal, build = wording.task.exit.signal, wording.build_diagnosis
     if signal == _KILL:
-        return _diagnose_kill(wording, said_killed)
+        return _diagnose_sigkill(wording, said_killed)
     known = {
         _SEGV: (Fault.SEGFAULT, verdict_texts.SEGFAULT, Confidence.CERTAIN, "sigsegv"),
         _ABRT: (Fault.ABORTED, verdict_texts.ABORTED, Confidence.CERTAIN, "sigabrt"),
@@ -102,14 +102,16 @@ def diagnose_signal(wording: VerdictBuilder, said_killed: bool) -> Diagnosis | N
     if signal in known:
         fault, text, confidence, rule = known[signal]
         return build(fault, text, confidence, rule=rule)
-    if signal in verdict_texts.CRASHES:
-        return build(Fault.CRASHED, verdict_texts.CRASHES[signal], Confidence.CERTAIN, rule=f"signal-{signal}")
+    if signal in verdict_texts.CRASHES_BY_SIGNAL:
+        return build(
+            Fault.CRASHED, verdict_texts.CRASHES_BY_SIGNAL[signal], Confidence.CERTAIN, rule=f"signal-{signal}"
+        )
     if signal in SIGNAL_NAMES:
         return build(Fault.CRASHED, verdict_texts.OTHER_SIGNAL, Confidence.LIKELY, rule="other-signal")
     return None
 
 
-def diagnose_code(wording: VerdictBuilder) -> Diagnosis | None:
+def diagnose_exit_code(wording: VerdictBuilder) -> Diagnosis | None:
     """Return a possible diagnosis from the exit code alone, for a log without errors."""
     assert wording.task is not None
     code, commands = wording.task.exit.code, "\n".join(wording.task.role.commands)
@@ -122,20 +124,22 @@ def diagnose_code(wording: VerdictBuilder) -> Diagnosis | None:
         return wording.build_diagnosis(Fault.TIME_LIMIT, verdict_texts.OWN_TIMEOUT, confidence, rule="own-timeout")
     if code == 127:
         return wording.build_diagnosis(
-            Fault.COMMAND_NOT_FOUND, verdict_texts.CODE_127, Confidence.POSSIBLE, rule="code-127"
+            Fault.COMMAND_NOT_FOUND, verdict_texts.EXIT_127, Confidence.POSSIBLE, rule="code-127"
         )
     if code == 126:
         return wording.build_diagnosis(
-            Fault.NOT_EXECUTABLE, verdict_texts.CODE_126, Confidence.POSSIBLE, rule="code-126"
+            Fault.NOT_EXECUTABLE, verdict_texts.EXIT_126, Confidence.POSSIBLE, rule="code-126"
         )
     return None
 
 
-def _diagnose_kill(wording: VerdictBuilder, said_killed: bool) -> Diagnosis:
+def _diagnose_sigkill(wording: VerdictBuilder, said_killed: bool) -> Diagnosis:
     task = wording.task
     assert task is not None
     near = (
-        task.memory_peak is not None and task.memory_limit and task.memory_peak >= MEMORY_AT_LIMIT * task.memory_limit
+        task.memory_peak is not None
+        and task.memory_limit
+        and task.memory_peak >= MEMORY_AT_LIMIT_SHARE * task.memory_limit
     )
     if near:
         found = wording.build_diagnosis(

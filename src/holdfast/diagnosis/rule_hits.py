@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from .line_prefixes import strip_prefix
+from .line_prefixes import strip_log_prefix
 from .log_text import LogText
 from .rulebook import Rule
 
 MIN_LITERAL_DISTANCE = 200  # characters between literals of a line; nearer ones are tried once
 MAX_LAST_LINES = 40  # lines with a literal that are tried, from the end
 MAX_FIRST_LINES = 8  # and from the beginning
-BEFORE, AFTER = 300, 500  # characters around a literal that are searched
+CONTEXT_BEFORE_LENGTH, CONTEXT_AFTER_LENGTH = 300, 500  # characters around a literal that are searched
 MAX_PART_LENGTH = 200  # characters of a named part
 
 
@@ -23,7 +23,7 @@ class RuleHit:
     parts: Mapping[str, str]  # values of the named parts
 
 
-def find_hits(text: LogText, rules: Sequence[Rule], code: int | None) -> list[RuleHit]:
+def list_rule_hits(text: LogText, rules: Sequence[Rule], code: int | None) -> list[RuleHit]:
     """Return all hits in the order of their lines; on one line, the highest priority first."""
     found: dict[tuple[str, int], RuleHit] = {}
     for rule in rules:
@@ -31,12 +31,12 @@ def find_hits(text: LogText, rules: Sequence[Rule], code: int | None) -> list[Ru
             continue
         if text.is_time_up():
             break
-        for line, hit in _find_rule_hits(text, rule):
+        for line, hit in _iter_rule_hits(text, rule):
             found.setdefault((rule.id, line), hit)
     return sorted(found.values(), key=lambda hit: (hit.line, -hit.rule.priority))
 
 
-def _find_rule_hits(text: LogText, rule: Rule) -> Iterator[tuple[int, RuleHit]]:
+def _iter_rule_hits(text: LogText, rule: Rule) -> Iterator[tuple[int, RuleHit]]:
     """Return the hits of one rule. A line is tried once; a long one once near each of its literals."""
     least = len(text) - rule.last if rule.last else 0
     tried: dict[int, list[int]] = {}
@@ -44,8 +44,8 @@ def _find_rule_hits(text: LogText, rule: Rule) -> Iterator[tuple[int, RuleHit]]:
         if not text.can_contain(literal) or literal not in text.lower:
             continue
         for place in (
-            *text.find_last_places(literal, MAX_LAST_LINES),
-            *text.find_first_places(literal, MAX_FIRST_LINES),
+            *text.iter_last_positions(literal, MAX_LAST_LINES),
+            *text.iter_first_positions(literal, MAX_FIRST_LINES),
         ):
             line = text.find_line_number(place)
             seen = tried.setdefault(line, [])
@@ -62,12 +62,14 @@ def _find_rule_hits(text: LogText, rule: Rule) -> Iterator[tuple[int, RuleHit]]:
 def _match_rule(rule: Rule, text: LogText, number: int, place: int) -> dict[str, str] | None:
     line = text.get_line(number)
     at = text.find_column(number, place)
-    stripped = strip_prefix(line)
+    stripped = strip_log_prefix(line)
     cut = len(line) - len(stripped)
     for pattern in rule.patterns:
-        match = pattern.search(line, max(at - BEFORE, 0), at + AFTER)
+        match = pattern.search(line, max(at - CONTEXT_BEFORE_LENGTH, 0), at + CONTEXT_AFTER_LENGTH)
         if match is None and cut:
-            match = pattern.search(stripped, max(at - cut - BEFORE, 0), max(at - cut, 0) + AFTER)
+            match = pattern.search(
+                stripped, max(at - cut - CONTEXT_BEFORE_LENGTH, 0), max(at - cut, 0) + CONTEXT_AFTER_LENGTH
+            )
         if match is not None:
             return {name: held.strip()[:MAX_PART_LENGTH] for name, held in match.groupdict(default="").items()}
     return None

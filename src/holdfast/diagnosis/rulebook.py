@@ -17,11 +17,11 @@ from typing import Any
 
 from holdfast.core.verdicts import Confidence, Fault
 
-_PATH_CHARACTER = r"[^\s'\"`‘’:;,()<>]"  # a character of a path
+_PATH_CHARACTER_PATTERN = r"[^\s'\"`‘’:;,()<>]"  # a character of a path
 # Patterns of `<name:kind>`.
 PART_PATTERNS = {
     "word": r"[\w.+-]{1,100}",
-    "path": rf"{_PATH_CHARACTER}{{1,200}}",
+    "path": rf"{_PATH_CHARACTER_PATTERN}{{1,200}}",
     "quoted": r"[^'\"`‘’“”]{1,200}",
     "port": r"[0-9]{2,5}",
     "number": r"[0-9]{1,15}",
@@ -35,10 +35,10 @@ PART_PATTERNS = {
     "script": r"/[^'\"]{1,200}\.[cm]?[jt]s",
     "upper": r"[A-Z_][A-Z0-9_]{1,60}",
 }
-_PART = re.compile(r"<([a-z_]+):([a-z]+)>")
-_PATH_FIRST = re.compile(r"^((?:\(\?:)*(?:\[[^\]]+\]\?)?)<([a-z_]+):path>")
-_PIECE = re.compile(r"<[a-z_]+:[a-z]+>|\\.|\[(?:\\.|[^\]\\])+\]|\{[0-9,]+\}|.")
-_ESCAPED = re.compile(r"\\[^A-Za-z0-9]")
+_NAMED_PART_PATTERN = re.compile(r"<([a-z_]+):([a-z]+)>")
+_LEADING_PATH_PATTERN = re.compile(r"^((?:\(\?:)*(?:\[[^\]]+\]\?)?)<([a-z_]+):path>")
+_REGEX_TOKEN_PATTERN = re.compile(r"<[a-z_]+:[a-z]+>|\\.|\[(?:\\.|[^\]\\])+\]|\{[0-9,]+\}|.")
+_ESCAPED_CHARACTER_PATTERN = re.compile(r"\\[^A-Za-z0-9]")
 _METACHARACTERS = frozenset("?*+(){}|.^$")
 _MIN_LITERAL_LENGTH = 5  # letters of a literal
 
@@ -78,10 +78,10 @@ def load_rules() -> tuple[Rule, ...]:
     """Load all rules, in the order of their files."""
     folder = files(__package__) / "rules"
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".toml"))
-    return tuple(rule for name in names for rule in _load_family(name, (folder / name).read_text("utf-8")))
+    return tuple(rule for name in names for rule in _parse_rule_file(name, (folder / name).read_text("utf-8")))
 
 
-def _load_family(name: str, text: str) -> Iterator[Rule]:
+def _parse_rule_file(name: str, text: str) -> Iterator[Rule]:
     for data in tomllib.loads(text)["rule"]:
         try:
             yield parse_rule(name.removesuffix(".toml"), data)
@@ -112,10 +112,11 @@ def parse_rule(family: str, data: Mapping[str, Any]) -> Rule:
 
 def expand_pattern(source: str) -> str:
     """Replace named parts by their patterns. A path at the start of a pattern is tried only where a path can start."""
-    source = _PATH_FIRST.sub(
-        lambda found: f"{found[1]}(?<!{_PATH_CHARACTER})(?P<{found[2]}>{_PATH_CHARACTER}{{1,300}})", source
+    source = _LEADING_PATH_PATTERN.sub(
+        lambda found: f"{found[1]}(?<!{_PATH_CHARACTER_PATTERN})(?P<{found[2]}>{_PATH_CHARACTER_PATTERN}{{1,300}})",
+        source,
     )
-    return _PART.sub(lambda found: f"(?P<{found[1]}>{PART_PATTERNS[found[2]]})", source)
+    return _NAMED_PART_PATTERN.sub(lambda found: f"(?P<{found[1]}>{PART_PATTERNS[found[2]]})", source)
 
 
 def _collect_literals(sources: Sequence[str], given: Sequence[str]) -> tuple[bytes, ...]:
@@ -133,10 +134,12 @@ def _collect_literals(sources: Sequence[str], given: Sequence[str]) -> tuple[byt
 
 def _split_plain_text(source: str) -> Iterator[str]:
     run, depth = "", 0
-    for piece in _PIECE.findall(source):
+    for piece in _REGEX_TOKEN_PATTERN.findall(source):
         if piece == "|" and depth == 0:
             raise ValueError(f"{source!r}: write each alternative as a separate pattern")
-        plain = depth == 0 and (piece not in _METACHARACTERS if len(piece) == 1 else _ESCAPED.fullmatch(piece))
+        plain = depth == 0 and (
+            piece not in _METACHARACTERS if len(piece) == 1 else _ESCAPED_CHARACTER_PATTERN.fullmatch(piece)
+        )
         if plain:
             run += piece[-1]
             continue

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from holdfast.core.job import MIB
 from holdfast.core.messages import msg
-from holdfast.core.metrics.samples import CPU_STEPS
+from holdfast.core.metrics.samples import CPU_HISTOGRAM_BUCKETS
 from holdfast.core.scheduling.placement import format_bytes, format_cores, format_gpus
-from holdfast.core.verdicts import Finding, Slowness
+from holdfast.core.verdicts import Finding, FindingKind
 
 from .stragglers import find_stragglers
 from .task_run import TaskRun, format_run_time
@@ -25,25 +25,25 @@ MIN_ENDED_SECONDS = 20.0  # seconds
 MIN_RUNNING_SECONDS = 60.0
 
 # The driver itself causes one or two percent.
-GPU_IDLE = 5.0  # percent of the time
+MAX_IDLE_GPU_PERCENT = 5.0  # percent of the time
 # Efficient training is above 70; below this the GPU waits more than twice as long as it computes.
-GPU_LOW = 30.0
+MAX_LOW_GPU_PERCENT = 30.0
 # A task that keeps the GPU this busy does not wait for other resources.
-GPU_BUSY = 70.0
+MIN_BUSY_GPU_PERCENT = 70.0
 # One busy thread rarely uses exactly one core: it waits a little, and other threads add a little.
-ONE_CORE_LEAST, ONE_CORE_MOST = 0.8, 1.2  # cores
+MIN_ONE_CORE_USAGE, MAX_ONE_CORE_USAGE = 0.8, 1.2  # cores
 # For most of the time: all cores busy now and then can have the same mean.
-ONE_CORE_STEPS = slice(CPU_STEPS.index(50.0) + 1, CPU_STEPS.index(150.0) + 1)
+ONE_CORE_BUCKETS = slice(CPU_HISTOGRAM_BUCKETS.index(50.0) + 1, CPU_HISTOGRAM_BUCKETS.index(150.0) + 1)
 MIN_ONE_CORE_SHARE = 0.6  # share of the sampled time
-MANY_CORES = 2.0  # requested; with fewer there is nothing to parallelise
+MIN_PARALLEL_CORES = 2.0  # requested; with fewer there is nothing to parallelise
 MAX_UNUSED_SHARE = 0.25  # share of the requested cores
 MIN_BUSY_SHARE = 0.75
 # A single thread with a limit of one core is throttled one or two percent by rounding.
 MIN_THROTTLED_SHARE = 0.10  # share of the time
 # Above this, the kernel drops cached files, and the next large allocation exceeds the limit.
-MIN_PEAK_SHARE = 0.90  # share of the limit
+MIN_MEMORY_PEAK_SHARE = 0.90  # share of the limit
 # For most of the time: a peak alone may include cached files.
-MIN_MEAN_SHARE = 0.60
+MIN_MEMORY_MEAN_SHARE = 0.60
 # The kernel moves a few idle pages out at any time.
 MIN_SWAP_BYTES = 64 * MIB
 MIN_DISK_WAIT_SHARE = 0.25  # share of the time
@@ -51,9 +51,9 @@ MIN_DISK_WAIT_SHARE = 0.25  # share of the time
 MAX_NETWORK_CORES = 0.5
 MIN_NETWORK_RATE = 1 * MIB  # bytes a second
 MIN_SILENT_SECONDS = 30.0  # seconds; every program needs some time to start
-MIN_LATE_SHARE = 0.5
+MIN_LATE_START_SHARE = 0.5
 # A first output at the very end is a result: the program may have computed all the time.
-MAX_LATE_SHARE = 0.98
+MAX_LATE_START_SHARE = 0.98
 
 
 class MinimumTimes(NamedTuple):
@@ -78,8 +78,8 @@ class FindingText:
 
 
 class SlownessRule(NamedTuple):
-    kind: Slowness
-    holds: Callable[[TaskRun], bool]
+    kind: FindingKind
+    matches: Callable[[TaskRun], bool]
     describe: Callable[[Sequence[TaskRun]], FindingText]
 
 
@@ -89,9 +89,9 @@ def find_slowness(runs: Iterable[TaskRun], least: MinimumTimes | None = None) ->
     known = [_drop_early_output(run, least) for run in runs if least.is_long_enough(run)]
     roles = {run.role: [each for each in known if each.role == run.role] for run in known}
     found = []
-    for rule in RULES:
+    for rule in SLOWNESS_RULES:
         for members in roles.values():
-            those = [run for run in members if rule.holds(run)]
+            those = [run for run in members if rule.matches(run)]
             if those:
                 description = rule.describe(those)
                 tasks = tuple(run.task for run in those)
@@ -120,7 +120,7 @@ def _has_unopened_gpu(run: TaskRun) -> bool:
         run.asked.gpu > 0
         and run.is_gpu_sampled
         and run.used.gpu_opened is False
-        and (run.gpu_percent or 0.0) < GPU_IDLE
+        and (run.gpu_percent or 0.0) < MAX_IDLE_GPU_PERCENT
     )
 
 
@@ -142,7 +142,7 @@ def _describe_unopened_gpu(runs: Sequence[TaskRun]) -> FindingText:
 
 
 def _list_idle_gpus(run: TaskRun) -> tuple[int, ...]:
-    return tuple(gpu.index for gpu in run.used.gpus if gpu.percent < GPU_IDLE) if run.is_gpu_sampled else ()
+    return tuple(gpu.index for gpu in run.used.gpus if gpu.percent < MAX_IDLE_GPU_PERCENT) if run.is_gpu_sampled else ()
 
 
 def _has_unused_gpu(run: TaskRun) -> bool:
@@ -187,7 +187,7 @@ def _describe_unused_gpu(runs: Sequence[TaskRun]) -> FindingText:
 
 def _has_low_gpu_usage(run: TaskRun) -> bool:
     percent = run.gpu_percent
-    return percent is not None and GPU_IDLE <= percent < GPU_LOW and not _list_idle_gpus(run)
+    return percent is not None and MAX_IDLE_GPU_PERCENT <= percent < MAX_LOW_GPU_PERCENT and not _list_idle_gpus(run)
 
 
 def _describe_low_gpu_usage(runs: Sequence[TaskRun]) -> FindingText:
@@ -210,26 +210,26 @@ def _describe_low_gpu_usage(runs: Sequence[TaskRun]) -> FindingText:
 # -- processors
 
 
-def _is_computing(run: TaskRun) -> bool:
+def _has_busy_gpu(run: TaskRun) -> bool:
     """Whether its GPU is busy, so that idle cores do not slow it down."""
-    return (run.gpu_percent or 0.0) >= GPU_LOW
+    return (run.gpu_percent or 0.0) >= MAX_LOW_GPU_PERCENT
 
 
-def _uses_one_core(run: TaskRun) -> bool:
+def _is_using_one_core(run: TaskRun) -> bool:
     cores = run.cores
     return (
         cores is not None
-        and run.asked.cpu >= MANY_CORES
-        and ONE_CORE_LEAST <= cores <= ONE_CORE_MOST
-        and _uses_one_core_steadily(run)
+        and run.asked.cpu >= MIN_PARALLEL_CORES
+        and MIN_ONE_CORE_USAGE <= cores <= MAX_ONE_CORE_USAGE
+        and _is_steadily_using_one_core(run)
         and not _is_throttled(run)
-        and not _is_computing(run)
+        and not _has_busy_gpu(run)
     )
 
 
-def _uses_one_core_steadily(run: TaskRun) -> bool:
+def _is_steadily_using_one_core(run: TaskRun) -> bool:
     steps = run.used.cpu_steps
-    return sum(steps[ONE_CORE_STEPS]) >= MIN_ONE_CORE_SHARE * sum(steps)
+    return sum(steps[ONE_CORE_BUCKETS]) >= MIN_ONE_CORE_SHARE * sum(steps)
 
 
 def _describe_one_core(runs: Sequence[TaskRun]) -> FindingText:
@@ -250,9 +250,9 @@ def _describe_one_core(runs: Sequence[TaskRun]) -> FindingText:
 
 def _has_unused_cores(run: TaskRun) -> bool:
     cores, asked = run.cores, run.asked.cpu
-    if cores is None or asked < MANY_CORES or _is_computing(run) or _uses_one_core(run):
+    if cores is None or asked < MIN_PARALLEL_CORES or _has_busy_gpu(run) or _is_using_one_core(run):
         return False
-    return cores < MAX_UNUSED_SHARE * asked and not (_waits_for_disk(run) or _waits_for_network(run))
+    return cores < MAX_UNUSED_SHARE * asked and not (_is_waiting_for_disk(run) or _is_waiting_for_network(run))
 
 
 def _describe_unused_cores(runs: Sequence[TaskRun]) -> FindingText:
@@ -311,7 +311,10 @@ def _describe_throttling(runs: Sequence[TaskRun]) -> FindingText:
 
 def _is_near_memory_limit(run: TaskRun) -> bool:
     limit = _get_memory_limit(run)
-    return run.used.memory_peak >= MIN_PEAK_SHARE * limit and (run.used.memory_mean or 0.0) >= MIN_MEAN_SHARE * limit
+    return (
+        run.used.memory_peak >= MIN_MEMORY_PEAK_SHARE * limit
+        and (run.used.memory_mean or 0.0) >= MIN_MEMORY_MEAN_SHARE * limit
+    )
 
 
 def _get_memory_limit(run: TaskRun) -> int:
@@ -331,13 +334,13 @@ def _describe_memory_near_limit(runs: Sequence[TaskRun]) -> FindingText:
         msg(
             "With little free memory, files cannot be cached, and the task is close to an out-of-memory kill. "
             "Request {limit}, or reduce memory use (smaller batches, fewer workers).",
-            limit=format_bytes(_increase_limit(limit)),
+            limit=format_bytes(_compute_higher_memory_limit(limit)),
         ),
         {"peak": peak, "limit": limit},
     )
 
 
-def _increase_limit(limit: int) -> int:
+def _compute_higher_memory_limit(limit: int) -> int:
     """Return one and a half times the limit, in multiples of 256 MiB."""
     step = 256 * MIB
     return -(-limit * 3 // 2 // step) * step
@@ -361,10 +364,10 @@ def _describe_swapping(runs: Sequence[TaskRun]) -> FindingText:
 
 def _is_busy(run: TaskRun) -> bool:
     """Whether its usage is so high that it cannot wait for long."""
-    return (run.gpu_percent or 0.0) >= GPU_BUSY or (run.cores or 0.0) >= MIN_BUSY_SHARE * run.asked.cpu
+    return (run.gpu_percent or 0.0) >= MIN_BUSY_GPU_PERCENT or (run.cores or 0.0) >= MIN_BUSY_SHARE * run.asked.cpu
 
 
-def _waits_for_disk(run: TaskRun) -> bool:
+def _is_waiting_for_disk(run: TaskRun) -> bool:
     share = run.used.disk_wait_share
     return share is not None and share >= MIN_DISK_WAIT_SHARE and not _is_busy(run)
 
@@ -386,8 +389,8 @@ def _describe_disk_wait(runs: Sequence[TaskRun]) -> FindingText:
     )
 
 
-def _waits_for_network(run: TaskRun) -> bool:
-    if run.net_bytes is None or run.cores is None or _is_busy(run) or _is_computing(run) or _waits_for_disk(run):
+def _is_waiting_for_network(run: TaskRun) -> bool:
+    if run.net_bytes is None or run.cores is None or _is_busy(run) or _has_busy_gpu(run) or _is_waiting_for_disk(run):
         return False
     return (
         run.cores < min(MAX_NETWORK_CORES, MIN_BUSY_SHARE * run.asked.cpu)
@@ -418,9 +421,9 @@ def _describe_network_wait(runs: Sequence[TaskRun]) -> FindingText:
 # -- before the first output
 
 
-def _starts_late(run: TaskRun) -> bool:
+def _has_late_start(run: TaskRun) -> bool:
     first = run.first_output
-    return first is not None and MIN_LATE_SHARE <= first / run.seconds <= MAX_LATE_SHARE
+    return first is not None and MIN_LATE_START_SHARE <= first / run.seconds <= MAX_LATE_START_SHARE
 
 
 def _describe_late_start(runs: Sequence[TaskRun]) -> FindingText:
@@ -453,16 +456,16 @@ def _format_core_count(cores: float) -> str:
     return f"{cores:.1f}" if cores >= 0.05 else f"{cores:.2f}"
 
 
-RULES = (
-    SlownessRule(Slowness.GPU_NEVER_OPENED, _has_unopened_gpu, _describe_unopened_gpu),
-    SlownessRule(Slowness.GPU_UNUSED, _has_unused_gpu, _describe_unused_gpu),
-    SlownessRule(Slowness.SWAPPING, _is_swapping, _describe_swapping),
-    SlownessRule(Slowness.CPU_THROTTLED, _is_throttled, _describe_throttling),
-    SlownessRule(Slowness.GPU_LOW, _has_low_gpu_usage, _describe_low_gpu_usage),
-    SlownessRule(Slowness.DISK_WAIT, _waits_for_disk, _describe_disk_wait),
-    SlownessRule(Slowness.NETWORK_WAIT, _waits_for_network, _describe_network_wait),
-    SlownessRule(Slowness.ONE_CORE, _uses_one_core, _describe_one_core),
-    SlownessRule(Slowness.CPU_UNUSED, _has_unused_cores, _describe_unused_cores),
-    SlownessRule(Slowness.MEMORY_NEAR_LIMIT, _is_near_memory_limit, _describe_memory_near_limit),
-    SlownessRule(Slowness.LATE_START, _starts_late, _describe_late_start),
+SLOWNESS_RULES = (
+    SlownessRule(FindingKind.GPU_NEVER_OPENED, _has_unopened_gpu, _describe_unopened_gpu),
+    SlownessRule(FindingKind.GPU_UNUSED, _has_unused_gpu, _describe_unused_gpu),
+    SlownessRule(FindingKind.SWAPPING, _is_swapping, _describe_swapping),
+    SlownessRule(FindingKind.CPU_THROTTLED, _is_throttled, _describe_throttling),
+    SlownessRule(FindingKind.GPU_LOW, _has_low_gpu_usage, _describe_low_gpu_usage),
+    SlownessRule(FindingKind.DISK_WAIT, _is_waiting_for_disk, _describe_disk_wait),
+    SlownessRule(FindingKind.NETWORK_WAIT, _is_waiting_for_network, _describe_network_wait),
+    SlownessRule(FindingKind.ONE_CORE, _is_using_one_core, _describe_one_core),
+    SlownessRule(FindingKind.CPU_UNUSED, _has_unused_cores, _describe_unused_cores),
+    SlownessRule(FindingKind.MEMORY_NEAR_LIMIT, _is_near_memory_limit, _describe_memory_near_limit),
+    SlownessRule(FindingKind.LATE_START, _has_late_start, _describe_late_start),
 )

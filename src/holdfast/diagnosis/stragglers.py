@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from statistics import median
 
 from holdfast.core.messages import msg
-from holdfast.core.verdicts import Finding, Slowness
+from holdfast.core.verdicts import Finding, FindingKind
 
 from .task_run import TaskRun, format_run_time
 
-MIN_TASKS = 3  # of two different tasks, neither is the exception
+MIN_COMPARED_TASKS = 3  # of two different tasks, neither is the exception
 # The others wait for it for at least half of their run time; less is normal variation.
 MIN_LONGER_RATIO = 1.5
 MIN_LONGER_SECONDS = 60.0
@@ -22,7 +22,7 @@ MAX_STRAGGLERS = 5  # tasks; more are not exceptions
 
 def find_stragglers(runs: Sequence[TaskRun]) -> list[Finding]:
     """Return the stragglers among the tasks of one role."""
-    if len(runs) < MIN_TASKS:
+    if len(runs) < MIN_COMPARED_TASKS:
         return []
     return [*_find_longer_tasks(runs), *_find_idle_tasks(runs)]
 
@@ -39,7 +39,7 @@ def _find_longer_tasks(runs: Sequence[TaskRun]) -> list[Finding]:
     worst = max(late, key=lambda run: run.seconds)
     return [
         Finding(
-            kind=Slowness.STRAGGLER,
+            kind=FindingKind.STRAGGLER,
             text=msg(
                 "{task} ran for {seconds}; most other tasks of {role} ran for {usual}.",
                 task=worst.task,
@@ -60,7 +60,7 @@ def _find_longer_tasks(runs: Sequence[TaskRun]) -> list[Finding]:
 def _find_idle_tasks(runs: Sequence[TaskRun]) -> list[Finding]:
     """Compare CPU usage. The others must be alike, because a leader task differs by design."""
     known = [(run, run.cores) for run in runs if run.cores is not None]
-    if len(known) < MIN_TASKS:
+    if len(known) < MIN_COMPARED_TASKS:
         return []
     usual = median(cores for _, cores in known)
     low = [run for run, cores in known if cores < MAX_CPU_RATIO * usual]
@@ -71,7 +71,7 @@ def _find_idle_tasks(runs: Sequence[TaskRun]) -> list[Finding]:
     worst = min(low, key=lambda run: run.cores or 0.0)
     return [
         Finding(
-            kind=Slowness.STRAGGLER,
+            kind=FindingKind.STRAGGLER,
             text=msg(
                 "{task} used {cores} cores; the other tasks of {role} used {usual} each.",
                 task=worst.task,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from holdfast.core.verdicts import Fault, Frame
 
 from .log_text import LogText
-from .rule_hits import RuleHit, find_hits
+from .rule_hits import RuleHit, list_rule_hits
 from .rulebook import Rule, load_rules
 from .tracebacks import Traceback, find_tracebacks
 
@@ -22,11 +22,11 @@ MAX_HEALTHY_LINES = 80  # healthy lines after an error that show that the progra
 MAX_HEALTHY_AFTER_LINE = 20  # the same after a line that looks like an error
 MAX_HEALTHY_AFTER_WEAK = 6  # the same after an error that only a weak rule matches
 MAX_HEALTHY_BEFORE_SECONDARY = 300  # the same before a secondary failure
-PLAIN_PRIORITY = 40  # priority of an exception that no rule matches
-TELLING_PRIORITY = 50  # priority from which an exception explains more than one raised because of it
-WEAK_PRIORITY = 30  # priority below which a line counts only if there is no other error
-DECISIVE_PRIORITY = 60  # priority from which an error for the exit code decides alone
-STRONG_PRIORITY = 80  # priority that counts even after an exception
+DEFAULT_EXCEPTION_PRIORITY = 40  # priority of an exception that no rule matches
+MIN_EXPLANATORY_PRIORITY = 50  # priority from which an exception explains more than one raised because of it
+MIN_NORMAL_PRIORITY = 30  # priority below which a line counts only if there is no other error
+MIN_DECISIVE_PRIORITY = 60  # priority from which an error for the exit code decides alone
+MIN_STRONG_PRIORITY = 80  # priority that counts even after an exception
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Suspect:
     rule: Rule | None  # None: an exception that no rule matches
     parts: Mapping[str, str] = field(default_factory=dict)
     trace: Traceback | None = None
-    healthy: int = 0  # lines after it without errors
+    healthy_line_count: int = 0  # lines after it without errors
     outer: Traceback | None = None  # the last exception of its chain
 
     @property
@@ -45,7 +45,7 @@ class Suspect:
 
     @property
     def priority(self) -> int:
-        return self.rule.priority if self.rule else PLAIN_PRIORITY
+        return self.rule.priority if self.rule else DEFAULT_EXCEPTION_PRIORITY
 
     @property
     def is_secondary(self) -> bool:
@@ -66,12 +66,12 @@ class Suspect:
 def find_suspect(text: LogText, code: int | None, rules: Sequence[Rule] | None = None) -> Suspect | None:
     """Return the cause found in the log with these rules (default: all), or None."""
     traces = find_tracebacks(text)
-    hits = find_hits(text, load_rules() if rules is None else rules, code)
+    hits = list_rule_hits(text, load_rules() if rules is None else rules, code)
     suspects = sorted(
         _collect_trace_suspects(traces, hits) + _collect_line_suspects(traces, hits),
         key=lambda each: (each.start, each.end),
     )
-    return _SuspectChooser(text, suspects).choose()
+    return _SuspectChooser(text, suspects).choose_suspect()
 
 
 def _collect_trace_suspects(traces: Sequence[Traceback], hits: Sequence[RuleHit]) -> list[Suspect]:
@@ -97,7 +97,7 @@ def _choose_from_chain(chain: Sequence[Suspect]) -> Suspect:
     first, last = chain[0].trace, chain[-1].trace
     if first and last and (first.name, first.message) == (last.name, last.message):
         return chain[0]  # the same exception, passed on by another process
-    return best if best.priority >= TELLING_PRIORITY or best.is_secondary else chain[-1]
+    return best if best.priority >= MIN_EXPLANATORY_PRIORITY or best.is_secondary else chain[-1]
 
 
 def _build_trace_suspect(trace: Traceback, hits: Sequence[RuleHit]) -> Suspect:
@@ -107,7 +107,7 @@ def _build_trace_suspect(trace: Traceback, hits: Sequence[RuleHit]) -> Suspect:
         if trace.at <= hit.line <= trace.end and (not hit.rule.within or trace.raised_in in hit.rule.within)
     ]
     best = max(own, key=lambda hit: hit.rule.priority, default=None)
-    if best is not None and best.rule.priority < PLAIN_PRIORITY and not best.rule.follower:
+    if best is not None and best.rule.priority < DEFAULT_EXCEPTION_PRIORITY and not best.rule.follower:
         best = None  # a rule for any line explains less than the exception
     return Suspect(trace.start, trace.end, best.rule if best else None, best.parts if best else {}, trace)
 
@@ -130,20 +130,20 @@ class _SuspectChooser:
         self._covered = {line for each in suspects if each.trace is None for line in range(each.start, each.end + 1)}
         self._spans = [(each.start, each.end) for each in suspects if each.trace is not None]
 
-    def choose(self) -> Suspect | None:
+    def choose_suspect(self) -> Suspect | None:
         chosen = self._choose_by_code() or self._choose_from_blocks() or self._choose_lone_exception()
         return self._find_cause(chosen) if chosen else None
 
     def _choose_by_code(self) -> Suspect | None:
         """Return an error whose rule requires this exit code, unless an exception follows it."""
-        strong = [each for each in self._suspects if each.priority >= DECISIVE_PRIORITY and not each.is_secondary]
+        strong = [each for each in self._suspects if each.priority >= MIN_DECISIVE_PRIORITY and not each.is_secondary]
         fitting = [each for each in strong if each.rule and each.rule.codes]
         last = fitting[-1] if fitting else None
         if last is None or any(
             each.trace and each.start > last.end and not each.is_secondary for each in self._suspects
         ):
             return None
-        return self._measure_suspect(last, len(self._text), MAX_HEALTHY_LINES)
+        return self._add_healthy_line_count(last, len(self._text), MAX_HEALTHY_LINES)
 
     def _choose_from_blocks(self) -> Suspect | None:
         """Search backwards from the end, past blocks of secondary failures."""
@@ -157,12 +157,12 @@ class _SuspectChooser:
                     limit
                     if follower or chosen.trace
                     else MAX_HEALTHY_AFTER_LINE
-                    if chosen.priority >= WEAK_PRIORITY
+                    if chosen.priority >= MIN_NORMAL_PRIORITY
                     else MAX_HEALTHY_AFTER_WEAK
                 )
-                return self._measure_suspect(chosen, until, most, block[-1].end) or follower
+                return self._add_healthy_line_count(chosen, until, most, block[-1].end) or follower
             if follower is None:
-                follower = self._measure_suspect(block[0], until, limit, block[-1].end)
+                follower = self._add_healthy_line_count(block[0], until, limit, block[-1].end)
                 if follower is None:
                     return None
                 limit = MAX_HEALTHY_BEFORE_SECONDARY
@@ -171,10 +171,10 @@ class _SuspectChooser:
 
     def _choose_lone_exception(self) -> Suspect | None:
         """Return the only error even if it is far from the end: the output after it may be cleanup."""
-        own = [each for each in self._suspects if not each.is_secondary and each.priority >= WEAK_PRIORITY]
+        own = [each for each in self._suspects if not each.is_secondary and each.priority >= MIN_NORMAL_PRIORITY]
         if len(own) != 1 or own[0].trace is None or own[0].trace.logged:
             return None
-        return replace(own[0], healthy=MAX_HEALTHY_LINES)
+        return replace(own[0], healthy_line_count=MAX_HEALTHY_LINES)
 
     def _group_blocks(self) -> list[list[Suspect]]:
         blocks: list[list[Suspect]] = []
@@ -187,16 +187,18 @@ class _SuspectChooser:
             end = max(end, each.end)
         return blocks
 
-    def _measure_suspect(self, suspect: Suspect, until: int, limit: int, end: int | None = None) -> Suspect | None:
+    def _add_healthy_line_count(
+        self, suspect: Suspect, until: int, limit: int, end: int | None = None
+    ) -> Suspect | None:
         """Return the suspect with the number of healthy lines after it; None if there are too many."""
         healthy = self._count_healthy_lines((suspect.end if end is None else end) + 1, until, limit + 1)
         if healthy > limit:
             return None
-        return replace(suspect, healthy=healthy)
+        return replace(suspect, healthy_line_count=healthy)
 
     def _count_healthy_lines(self, start: int, end: int, most: int) -> int:
         """Count the healthy lines from `start` to before `end`, up to `most`."""
-        gap = self._text.gap
+        gap = self._text.line_after_gap
         if gap is not None and start < gap < end:
             return most
         count = 0
@@ -213,7 +215,7 @@ class _SuspectChooser:
         for each in reversed(self._suspects):
             if each.end >= suspect.start or each.rule is None or suspect.fault not in each.rule.leads_to:
                 continue
-            return self._measure_suspect(each, suspect.start, MAX_HEALTHY_LINES) or suspect
+            return self._add_healthy_line_count(each, suspect.start, MAX_HEALTHY_LINES) or suspect
         return suspect
 
 
@@ -223,9 +225,9 @@ def _choose_from_block(own: Sequence[Suspect]) -> Suspect:
     traces = [each for each in own if each.trace]
     if traces:
         last = traces[-1]
-        later = [each for each in own if each.start > last.end and each.priority >= STRONG_PRIORITY]
+        later = [each for each in own if each.start > last.end and each.priority >= MIN_STRONG_PRIORITY]
         return later[-1] if later else last
-    strong = [each for each in own if each.priority >= WEAK_PRIORITY] or list(own)
+    strong = [each for each in own if each.priority >= MIN_NORMAL_PRIORITY] or list(own)
     first = len(strong) - 1
     while first > 0 and strong[first - 1].rule is strong[-1].rule:
         first -= 1

@@ -11,31 +11,44 @@ from holdfast.core.verdicts import Frame
 
 from .log_text import LogText
 
-_HEADER = b"traceback (most recent call last)"
-_SYNTAX = (b"syntaxerror:", b"indentationerror:", b"taberror:")
+_TRACEBACK_HEADER = b"traceback (most recent call last)"
+_SYNTAX_ERROR_LITERALS = (b"syntaxerror:", b"indentationerror:", b"taberror:")
 MAX_LAST_TRACEBACKS = 40  # tracebacks that are parsed, from the end
 MAX_FIRST_TRACEBACKS = 6  # and from the beginning
 MAX_TRACEBACK_LINES = 400  # lines of one
 MAX_MESSAGE_LINES = 12  # lines of an exception's message
-_FRAME = re.compile(r'[\s>]{0,40}File "(?P<file>[^"]{1,300})", line (?P<line>\d{1,9})(?:, in (?P<function>.{1,200}))?')
-_EXCEPTION = re.compile(r"(?P<type>[A-Za-z_][\w.]{0,150})(?:\([\w.]{1,100}\))?(?:: ?(?P<message>.{0,400}))?$")
-_DURING = "During handling of the above exception, another exception occurred:"
-_CAUSE = "The above exception was the direct cause of the following exception:"
-_LIBRARY = re.compile(
+_FRAME_PATTERN = re.compile(
+    r'[\s>]{0,40}File "(?P<file>[^"]{1,300})", line (?P<line>\d{1,9})(?:, in (?P<function>.{1,200}))?'
+)
+_EXCEPTION_PATTERN = re.compile(r"(?P<type>[A-Za-z_][\w.]{0,150})(?:\([\w.]{1,100}\))?(?:: ?(?P<message>.{0,400}))?$")
+_DURING_HANDLING_TEXT = "During handling of the above exception, another exception occurred:"
+_DIRECT_CAUSE_TEXT = "The above exception was the direct cause of the following exception:"
+_LIBRARY_PATH_PATTERN = re.compile(
     r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|^/run/holdfast/|^/usr/lib/|\.pyx$"
     r"|^<frozen |^<string>$|^<__array_function__"
 )
-_VENDORED = re.compile(r"(?:^|/)(?:libs?|vendor(?:ed)?|third[_-]party|external|\.?venv|env)/")
-_NOTEBOOK = re.compile(r"\s{0,4}(?P<type>[A-Za-z_][\w.]{0,100}) {2,200}Traceback \(most recent call last\)")
-_CELL = re.compile(
+_VENDORED_PATH_PATTERN = re.compile(r"(?:^|/)(?:libs?|vendor(?:ed)?|third[_-]party|external|\.?venv|env)/")
+_NOTEBOOK_HEADER_PATTERN = re.compile(
+    r"\s{0,4}(?P<type>[A-Za-z_][\w.]{0,100}) {2,200}Traceback \(most recent call last\)"
+)
+_NOTEBOOK_FRAME_PATTERN = re.compile(
     r"Cell In ?\[\d{1,6}\], line (?P<cell>\d{1,9})"
     r"|File (?P<file>[^\s:]{1,300}):(?P<line>\d{1,9})(?:, in (?P<function>\w{1,100}))?"
 )
-_BOXED = re.compile(r"\u2502 (?P<file>[^\s:]{1,300}):(?P<line>\d{1,9}) in (?P<function>[^\s\u2502]{1,100})")
+_BOXED_FRAME_PATTERN = re.compile(
+    r"\u2502 (?P<file>[^\s:]{1,300}):(?P<line>\d{1,9}) in (?P<function>[^\s\u2502]{1,100})"
+)
 # Lines before a traceback that Python ignored, usually at interpreter exit.
-_IGNORED = ("Exception ignored in", "Exception ignored on", "Error in atexit", "exception was never retrieved")
-_LOGGED = re.compile(r"\b(?:error|warn|warning|critical|exception|failed|failure|retry|retrying)\b", re.IGNORECASE)
-_NOT_EXCEPTIONS = frozenset({"Traceback", "File", "During", "The", "Original"})
+_IGNORED_ERROR_TEXTS = (
+    "Exception ignored in",
+    "Exception ignored on",
+    "Error in atexit",
+    "exception was never retrieved",
+)
+_LOGGED_ERROR_PATTERN = re.compile(
+    r"\b(?:error|warn|warning|critical|exception|failed|failure|retry|retrying)\b", re.IGNORECASE
+)
+_NON_EXCEPTION_NAMES = frozenset({"Traceback", "File", "During", "The", "Original"})
 
 
 @dataclass(slots=True)
@@ -56,13 +69,13 @@ class Traceback:
     @property
     def own_frame(self) -> Frame | None:
         """Last frame in the user's own code. Vendored libraries count only if there is no other code."""
-        own = [frame for frame in self.frames if not _LIBRARY.search(frame.file)]
+        own = [frame for frame in self.frames if not _LIBRARY_PATH_PATTERN.search(frame.file)]
         if not own:
             return None
         home = own[0].file.rpartition("/")[0] + "/" if "/" in own[0].file else ""
         beside = [frame for frame in own if frame.file.startswith(home)]
-        written = [frame for frame in beside if not _VENDORED.search(frame.file[len(home) :])]
-        return written[-1] if written and _VENDORED.search(own[-1].file) else own[-1]
+        written = [frame for frame in beside if not _VENDORED_PATH_PATTERN.search(frame.file[len(home) :])]
+        return written[-1] if written and _VENDORED_PATH_PATTERN.search(own[-1].file) else own[-1]
 
     @property
     def raised_in(self) -> str:
@@ -87,19 +100,23 @@ class Traceback:
 
 def find_tracebacks(text: LogText) -> list[Traceback]:
     """Return all tracebacks in the order of their lines, each linked to its cause."""
-    headers = {text.find_line_number(place) for place in text.find_last_places(_HEADER, MAX_LAST_TRACEBACKS)}
-    headers |= {text.find_line_number(place) for place in text.find_first_places(_HEADER, MAX_FIRST_TRACEBACKS)}
+    headers = {
+        text.find_line_number(place) for place in text.iter_last_positions(_TRACEBACK_HEADER, MAX_LAST_TRACEBACKS)
+    }
+    headers |= {
+        text.find_line_number(place) for place in text.iter_first_positions(_TRACEBACK_HEADER, MAX_FIRST_TRACEBACKS)
+    }
     traces: list[Traceback] = []
     for number in sorted(headers):
         if text.is_time_up():
             break
         before = text.get_line(number - 1) if number else ""
-        if any(sign in before for sign in _IGNORED):
+        if any(sign in before for sign in _IGNORED_ERROR_TEXTS):
             continue
         if not traces or number > traces[-1].end or traces[-1].prefix:
             found = _parse_any_traceback(text, number)
             for trace in found:
-                trace.logged = _LOGGED.search(before) is not None
+                trace.logged = _LOGGED_ERROR_PATTERN.search(before) is not None
             traces += found
     traces += [trace for trace in _find_syntax_errors(text) if not any(t.start <= trace.at <= t.end for t in traces)]
     traces.sort(key=lambda trace: trace.at)
@@ -109,7 +126,7 @@ def find_tracebacks(text: LogText) -> list[Traceback]:
 
 def has_interrupted_traceback(text: LogText) -> bool:
     """Whether other output interrupts the last traceback, so that it cannot be parsed."""
-    place = next(text.find_last_places(_HEADER, 1), None)
+    place = next(text.iter_last_positions(_TRACEBACK_HEADER, 1), None)
     if place is None:
         return False
     header = text.find_line_number(place)
@@ -125,7 +142,7 @@ def _parse_any_traceback(text: LogText, header: int) -> list[Traceback]:
 def _parse_traceback(text: LogText, header: int) -> list[Traceback]:
     """Parse one traceback, or several if the exception's message contains that of another process."""
     first = text.get_line(header)
-    prefix = _find_line_prefix(first[: first.lower().index("traceback (most")], text, header)
+    prefix = _find_line_prefix_pattern(first[: first.lower().index("traceback (most")], text, header)
     frames: list[Frame] = []
     number = header + 1
     skipped = 0
@@ -138,15 +155,15 @@ def _parse_traceback(text: LogText, header: int) -> list[Traceback]:
                 return []
             number += 1
             continue
-        frame = _FRAME.match(line)
+        frame = _FRAME_PATTERN.match(line)
         if frame:
             number, code = _parse_frame_code(text, number + 1, prefix, last)
             frames.append(_build_frame(frame, code))
             continue
         if line.strip() and not line[0].isspace():
-            found = _EXCEPTION.match(line.rstrip())
-            if found and frames and found["type"] not in _NOT_EXCEPTIONS:
-                return _finish_traceback(text, header, number, prefix, found, frames)
+            found = _EXCEPTION_PATTERN.match(line.rstrip())
+            if found and frames and found["type"] not in _NON_EXCEPTION_NAMES:
+                return _build_tracebacks(text, header, number, prefix, found, frames)
             if "Traceback (most recent call last)" not in line:  # tracebacks of several processes can be interleaved
                 return []
         number += 1
@@ -155,13 +172,13 @@ def _parse_traceback(text: LogText, header: int) -> list[Traceback]:
 
 def _parse_notebook_traceback(text: LogText, header: int) -> list[Traceback]:
     """Parse IPython's format: the exception before and after, cells and files in between."""
-    head = _NOTEBOOK.match(text.get_line(header))
+    head = _NOTEBOOK_HEADER_PATTERN.match(text.get_line(header))
     if not head:
         return []
     frames: list[Frame] = []
     for number in range(header + 1, min(len(text), header + MAX_TRACEBACK_LINES)):
         line = text.get_line(number)
-        found = _CELL.match(line)
+        found = _NOTEBOOK_FRAME_PATTERN.match(line)
         if found:
             place = found["file"] or "cell"
             at = int(found["line"] or found["cell"])
@@ -179,24 +196,24 @@ def _parse_boxed_traceback(text: LogText, header: int) -> list[Traceback]:
     frames: list[Frame] = []
     for number in range(header + 1, min(len(text), header + MAX_TRACEBACK_LINES)):
         line = text.get_line(number)
-        found = _BOXED.match(line)
+        found = _BOXED_FRAME_PATTERN.match(line)
         if found:
             frames.append(Frame(file=found["file"], line=int(found["line"]), function=found["function"]))
         elif frames and not line.startswith(("\u2502", "\u2570")) and line.strip():
-            named = _EXCEPTION.match(line.rstrip())
+            named = _EXCEPTION_PATTERN.match(line.rstrip())
             if not named:
                 return []
             return [Traceback(header, number, number, named["type"], named["message"] or "", tuple(frames))]
     return []
 
 
-def _finish_traceback(
+def _build_tracebacks(
     text: LogText, start: int, at: int, prefix: str, found: re.Match[str], frames: list[Frame]
 ) -> list[Traceback]:
     end, lines = at, [found["message"] or ""]
     for number in range(at + 1, min(len(text), at + MAX_MESSAGE_LINES)):
         line = _strip_line_prefix(prefix, text.get_line(number))
-        if line is None or _FRAME.match(line):
+        if line is None or _FRAME_PATTERN.match(line):
             break
         if not line.strip():
             if lines[0].endswith(":") and number == at + 1:
@@ -218,18 +235,18 @@ def _finish_traceback(
 
 def _parse_inner_traceback(text: LogText, number: int, prefix: str) -> Traceback | None:
     first = _strip_line_prefix(prefix, text.get_line(number)) if number < len(text) else None
-    if first is None or not _FRAME.match(first):
+    if first is None or not _FRAME_PATTERN.match(first):
         return None
     start, frames = number, list[Frame]()
     last = min(len(text), start + MAX_TRACEBACK_LINES)
     while number < last:
         line = _strip_line_prefix(prefix, text.get_line(number))
-        frame = _FRAME.match(line) if line else None
+        frame = _FRAME_PATTERN.match(line) if line else None
         if frame:
             number, code = _parse_frame_code(text, number + 1, prefix, last)
             frames.append(_build_frame(frame, code))
             continue
-        found = _EXCEPTION.match(line.rstrip()) if line else None
+        found = _EXCEPTION_PATTERN.match(line.rstrip()) if line else None
         if not found:
             return None
         return Traceback(start, number, number, found["type"], found["message"] or "", tuple(frames), prefix)
@@ -241,7 +258,7 @@ def _parse_frame_code(text: LogText, number: int, prefix: str, last: int) -> tup
     code = ""
     while number < last:
         line = _strip_line_prefix(prefix, text.get_line(number))
-        if line is None or not line.startswith("    ") or _FRAME.match(line):
+        if line is None or not line.startswith("    ") or _FRAME_PATTERN.match(line):
             break
         if not code and line.strip(" ~^"):
             code = line.strip()[:200]
@@ -253,7 +270,7 @@ def _build_frame(found: re.Match[str], code: str) -> Frame:
     return Frame(file=found["file"], line=int(found["line"]), function=(found["function"] or "").strip(), code=code)
 
 
-def _find_line_prefix(before: str, text: LogText, header: int) -> str:
+def _find_line_prefix_pattern(before: str, text: LogText, header: int) -> str:
     """Return a pattern for the prefix of every line, such as `[rank0]: `; empty if only the first has it."""
     if not before.strip() or len(before) > 120 or header + 1 >= len(text):
         return ""
@@ -270,14 +287,14 @@ def _strip_line_prefix(prefix: str, line: str) -> str | None:
 
 def _find_syntax_errors(text: LogText) -> Iterator[Traceback]:
     """Find errors of programs that Python could not parse: they have no traceback header."""
-    for literal in _SYNTAX:
-        for place in text.find_last_places(literal, 4):
+    for literal in _SYNTAX_ERROR_LITERALS:
+        for place in text.iter_last_positions(literal, 4):
             at = text.find_line_number(place)
-            found = _EXCEPTION.match(text.get_line(at).rstrip())
+            found = _EXCEPTION_PATTERN.match(text.get_line(at).rstrip())
             if not found:
                 continue
             for number in range(at - 1, max(at - 5, -1), -1):
-                frame = _FRAME.match(text.get_line(number))
+                frame = _FRAME_PATTERN.match(text.get_line(number))
                 if frame:
                     _, code = _parse_frame_code(text, number + 1, "", at)
                     yield Traceback(number, at, at, found["type"], found["message"] or "", (_build_frame(frame, code),))
@@ -291,13 +308,13 @@ def _link_causes(text: LogText, traces: list[Traceback]) -> None:
         if after.start - before.end > 40:
             continue
         between = "\n".join(text.get_line(number) for number in range(before.end + 1, after.start))
-        if _CAUSE in between:
+        if _DIRECT_CAUSE_TEXT in between:
             after.cause, after.deliberate = before, True
-        elif _DURING in between:
-            after.cause, after.deliberate = before, _is_raised_for(before, after)
+        elif _DURING_HANDLING_TEXT in between:
+            after.cause, after.deliberate = before, _is_raised_deliberately(before, after)
 
 
-def _is_raised_for(before: Traceback, after: Traceback) -> bool:
+def _is_raised_deliberately(before: Traceback, after: Traceback) -> bool:
     """Whether it was raised on purpose while `before` was handled: by the user's own code, or by a library within the
     call that failed first."""
     own, earlier = after.own_frame, before.own_frame

@@ -14,19 +14,19 @@ from holdfast.core.scheduling.placement import format_bytes
 from holdfast.core.verdicts import Confidence, Diagnosis, Evidence, EvidenceKind, Fault
 
 from . import verdict_texts
-from .case import JobCase, TaskCase
+from .case import JobDiagnosisInput, TaskDiagnosisInput
 from .verdict_texts import VerdictText
 
-_BLANK = re.compile(r"\{([a-z_0-9]+)\}")
+_PLACEHOLDER_PATTERN = re.compile(r"\{([a-z_0-9]+)\}")
 MAX_VALUE_LENGTH = 200  # characters of a value in a sentence
 MAX_TITLE_LENGTH = 240
 MAX_MEMORY_SHARE = 0.7  # share of the limit; below it, a higher limit does not help
-_KILL = 9
-_HOST = "host"  # the image of the host itself: no packages can be installed into its Python
+_SIGKILL = 9
+_HOST_IMAGE = "host"  # the image of the host itself: no packages can be installed into its Python
 
 
-def fill_template(template: str, values: Mapping[str, str]) -> Message:
-    used = {found[1]: values.get(found[1], "") for found in _BLANK.finditer(template)}
+def fill_message_template(template: str, values: Mapping[str, str]) -> Message:
+    used = {found[1]: values.get(found[1], "") for found in _PLACEHOLDER_PATTERN.finditer(template)}
     return Message(
         template, {name: map_text(value, lambda text: text[:MAX_VALUE_LENGTH]) for name, value in used.items()}
     )
@@ -36,8 +36,8 @@ def fill_template(template: str, values: Mapping[str, str]) -> Message:
 class VerdictBuilder:
     """Builder of diagnoses with the values of one task and its job."""
 
-    case: JobCase
-    task: TaskCase | None
+    case: JobDiagnosisInput
+    task: TaskDiagnosisInput | None
 
     def build_diagnosis(
         self,
@@ -50,11 +50,11 @@ class VerdictBuilder:
         evidence: Iterable[Evidence] = (),
     ) -> Diagnosis:
         known = {**self._collect_values(), **(values or {})}
-        remedies = (fill_template(self._resolve_remedy(remedy, known), known) for remedy in words.remedies)
+        remedies = (fill_message_template(self._resolve_remedy(remedy, known), known) for remedy in words.remedies)
         return Diagnosis(
             fault=fault,
-            title=to_one_line(fill_template(words.title, known)),
-            explanation=fill_template(words.explanation, known),
+            title=to_one_line(fill_message_template(words.title, known)),
+            explanation=fill_message_template(words.explanation, known),
             confidence=confidence,
             evidence=tuple(evidence),
             remedies=tuple(remedy for remedy in remedies if remedy),
@@ -69,7 +69,7 @@ class VerdictBuilder:
         task = self.task
         if task is None or not task.memory_peak or not task.memory_limit:
             return False
-        killed = task.exit.kind is ExitKind.OUT_OF_MEMORY or task.exit.signal == _KILL
+        killed = task.exit.kind is ExitKind.OUT_OF_MEMORY or task.exit.signal == _SIGKILL
         return not killed and task.memory_peak < MAX_MEMORY_SHARE * task.memory_limit
 
     def build_exit_evidence(self) -> Evidence | None:
@@ -93,13 +93,13 @@ class VerdictBuilder:
 
     def _build_evidence(self, kind: EvidenceKind, template: str) -> Evidence:
         task = self.task.task if self.task else None
-        return Evidence(kind=kind, text=fill_template(template, self._collect_values()), task=task)
+        return Evidence(kind=kind, text=fill_message_template(template, self._collect_values()), task=task)
 
     def _resolve_remedy(self, remedy: str, known: Mapping[str, str]) -> str:
         if not remedy.startswith("@"):
             return remedy
-        if remedy[1:] in REMEDY_CHOICES:
-            return REMEDY_CHOICES[remedy[1:]](self, known)
+        if remedy[1:] in REMEDY_RESOLVERS:
+            return REMEDY_RESOLVERS[remedy[1:]](self, known)
         if remedy == "@memory" and self.has_memory_left:
             return verdict_texts.ONLY_PROGRAM_LIMIT
         return verdict_texts.REMEDIES_BY_FORMAT[remedy[1:]][self.case.job.dialect]
@@ -120,13 +120,13 @@ class VerdictBuilder:
             "signal": SIGNAL_NAMES.get(signal, msg("signal {signal}", signal=signal)) if signal else "",
             "memory_limit": format_bytes(limit),
             "memory_peak": format_bytes(min(peak, limit) if peak else limit),
-            "memory_more": format_bytes(suggest_memory(limit)),
+            "memory_more": format_bytes(compute_suggested_memory(limit)),
             "time_limit": format_time_limit(self.case.time_limit),
         }
 
 
 # Remedies that depend on the task, by their names in rules.
-REMEDY_CHOICES: Mapping[str, Callable[[VerdictBuilder, Mapping[str, str]], str]] = {
+REMEDY_RESOLVERS: Mapping[str, Callable[[VerdictBuilder, Mapping[str, str]], str]] = {
     "inside": lambda wording, known: (
         verdict_texts.SHELL_ON_HOLD if wording.task and wording.task.held else verdict_texts.SHELL_WITH_HOLD
     ),
@@ -134,7 +134,9 @@ REMEDY_CHOICES: Mapping[str, Callable[[VerdictBuilder, Mapping[str, str]], str]]
     "command": lambda wording, known: (
         verdict_texts.USE_PYTHON3 if known.get("command") == "python" else verdict_texts.CHECK_SPELLING
     ),
-    "pip": lambda wording, known: verdict_texts.VENV_INSTALL if known["image"] == _HOST else verdict_texts.PIP_INSTALL,
+    "pip": lambda wording, known: (
+        verdict_texts.VENV_INSTALL if known["image"] == _HOST_IMAGE else verdict_texts.PIP_INSTALL
+    ),
 }
 
 
@@ -147,7 +149,7 @@ def add_evidence(diagnosis: Diagnosis, *more: Evidence | None) -> Diagnosis:
     return replace(diagnosis, evidence=(*diagnosis.evidence, *(each for each in more if each is not None)))
 
 
-def suggest_memory(limit: int) -> int:
+def compute_suggested_memory(limit: int) -> int:
     """Return one and a half times the limit, rounded up."""
     wanted, step = limit * 3 // 2, GIB if limit >= 2 * GIB else 256 * MIB if limit >= 256 * MIB else 64 * MIB
     return -(-wanted // step) * step

@@ -10,8 +10,8 @@ from holdfast.core.job import JobFormat
 
 from .rulebook import load_rules
 
-_BLANK = re.compile(r"\{[a-z_0-9]+\}")
-_LETTERS = re.compile(r"[A-Za-z]{2}")
+_PLACEHOLDER_PATTERN = re.compile(r"\{[a-z_0-9]+\}")
+_LETTERS_PATTERN = re.compile(r"[A-Za-z]{2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ ABORTED = VerdictText(
     "A check in the program or in one of its libraries failed. The last log lines often name the check.",
     ("Read the last lines of its log.",),
 )
-CRASHES = {
+CRASHES_BY_SIGNAL = {
     4: VerdictText(
         "Illegal instruction (SIGILL)",
         "The program uses instructions that this node's processor does not support.",
@@ -216,7 +216,7 @@ SAME_FAILURES = "{count} other tasks failed in the same way."
 ONE_SAME_FAILURE = "One other task failed in the same way."
 SECONDARY_FAILURES = "{count} other tasks failed later as a result."
 ONE_SECONDARY_FAILURE = "One other task failed later as a result."
-COMMAND_LINE = "It is line {line} of its commands: `{text}`."
+COMMAND_LINE_NUMBER = "It is line {line} of its commands: `{text}`."
 # Remedies that depend on the task.
 PROGRAM_LIMIT = (
     "If the program has its own limit (-Xmx, --max-old-space-size, ulimit -v), increase it within the job's limit."
@@ -258,12 +258,12 @@ NO_LOG = VerdictText(
     "The program exited with code {code}. Without its log, the cause is unknown.",
     ("Submit the job again and check it soon: logs are deleted after a few days.",),
 )
-CODE_127 = VerdictText(
+EXIT_127 = VerdictText(
     "Exit code 127: the shell did not find a command",
     "Its log does not name the command.",
     ("Check that the image {image} includes every program that it calls.",),
 )
-CODE_126 = VerdictText(
+EXIT_126 = VerdictText(
     "Exit code 126: the shell cannot execute a command",
     "Its log does not name the command.",
     ("Check that its scripts are executable (`chmod +x`) and start with a line such as `#!/bin/sh`.",),
@@ -318,15 +318,20 @@ MEMORY_USAGE = "{task} used up to {memory_peak} of {memory_limit}"
 KERNEL_KILL = "The kernel recorded an out-of-memory kill in {task}"
 
 
-def list_texts() -> Iterator[str]:
+def iter_translatable_texts() -> Iterator[str]:
     """Return all templates of verdicts to translate: those of rules, and those above."""
-    yield from (text for text in dict.fromkeys(_list_all_texts()) if _LETTERS.search(_BLANK.sub("", text)))
+    yield from (
+        text for text in dict.fromkeys(_iter_all_texts()) if _LETTERS_PATTERN.search(_PLACEHOLDER_PATTERN.sub("", text))
+    )
 
 
-def _list_all_texts() -> Iterator[str]:
+def _iter_all_texts() -> Iterator[str]:
     for rule in load_rules():
         yield from (rule.title, rule.explanation, *(text for text in rule.remedies if not text.startswith("@")))
-    for words in (*CRASHES.values(), *(value for value in globals().values() if isinstance(value, VerdictText))):
+    for words in (
+        *CRASHES_BY_SIGNAL.values(),
+        *(value for value in globals().values() if isinstance(value, VerdictText)),
+    ):
         yield from (words.title, words.explanation, *(text for text in words.remedies if not text.startswith("@")))
     for remedies in REMEDIES_BY_FORMAT.values():
         yield from remedies.values()
@@ -340,5 +345,13 @@ def _list_all_texts() -> Iterator[str]:
         SHELL_ON_HOLD,
         SHELL_WITH_HOLD,
     )
-    yield from (COMMAND_LINE, PROGRAM_LIMIT, ONLY_PROGRAM_LIMIT, CHECK_SPELLING, USE_PYTHON3, PIP_INSTALL, VENV_INSTALL)
+    yield from (
+        COMMAND_LINE_NUMBER,
+        PROGRAM_LIMIT,
+        ONLY_PROGRAM_LIMIT,
+        CHECK_SPELLING,
+        USE_PYTHON3,
+        PIP_INSTALL,
+        VENV_INSTALL,
+    )
     yield from (CAUSED_BY, EXITED, EXITED_BY_SIGNAL, MEMORY_USAGE, KERNEL_KILL)

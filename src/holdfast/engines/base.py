@@ -22,13 +22,13 @@ from holdfast.core.metrics.samples import GpuState, Reading
 from holdfast.core.scheduling.placement import Node
 
 # Shell options of every POSIX shell; others are dropped where there is no bash.
-POSIX_OPTIONS = frozenset(
+POSIX_SHELL_OPTIONS = frozenset(
     {"allexport", "errexit", "ignoreeof", "monitor", "noclobber", "noexec", "noglob", "nounset", "verbose", "xtrace"}
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class LaunchSpec:
     """Everything needed to start one task attempt. It contains secrets: never store or log it."""
 
     attempt_id: str
@@ -68,14 +68,14 @@ class EngineHealth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImageInfo:
+class ImageSummary:
     name: str
     size: int | None  # bytes on disk; None for the host image
     created_at: datetime | None
     source: str  # its origin, for display
 
 
-class Stream(StrEnum):
+class LogStream(StrEnum):
     STDOUT = "stdout"
     STDERR = "stderr"
     MERGED = "merged"
@@ -92,7 +92,7 @@ class WrittenRange(NamedTuple):
 class LogSource(Protocol):
     """One stream of one task attempt as random-access bytes. Offsets never change their meaning."""
 
-    async def size(self) -> int: ...
+    async def get_size(self) -> int: ...
 
     async def find_first_offset(self) -> int:
         """Return the first offset still kept; above 0 when the size cap dropped older bytes."""
@@ -125,11 +125,11 @@ class SkipReason(StrEnum):
 
     TOO_MANY = msg("exceeds the maximum number of artifact files")
     TOO_LARGE = msg("exceeds the maximum size of the artifacts")
-    NO_ROOM = msg("not enough disk space")
+    NO_SPACE = msg("not enough disk space")
     LINK = msg("symbolic links are not followed")
     SPECIAL = msg("not a regular file")
-    NAME = msg("file name is too long or not UTF-8")
-    DEEP = msg("folders are nested too deeply")
+    INVALID_NAME = msg("file name is too long or not UTF-8")
+    TOO_DEEP = msg("folders are nested too deeply")
     UNREADABLE = msg("cannot be read")
 
 
@@ -225,7 +225,7 @@ class ExecSession(Protocol):
         """Write to its stdin. Waits while the command does not read; data after its end is dropped."""
         ...
 
-    def end_input(self) -> None:
+    def close_stdin(self) -> None:
         """Close its stdin. Does nothing with a terminal: type Ctrl-D."""
         ...
 
@@ -248,14 +248,14 @@ class ExecSession(Protocol):
 class SupportsMetrics(Protocol):
     """An engine that can measure the usage of tasks."""
 
-    async def measure(self, attempt_ids: Collection[str]) -> Mapping[str, Reading]:
+    async def measure_tasks(self, attempt_ids: Collection[str]) -> Mapping[str, Reading]:
         """Measure the tasks that run or are held; others are left out. All together, so that shared files are read
         once. The last usage of an ended task comes with its Observation."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class DiskUse:
+class TaskDiskUsage:
     """What a task has written to its own files, without logs and mounted folders."""
 
     bytes: int = 0
@@ -265,7 +265,7 @@ class DiskUse:
 
 
 @dataclass(frozen=True, slots=True)
-class LogUse:
+class LogUsage:
     bytes: int = 0
     tasks: int = 0
 
@@ -283,19 +283,19 @@ class SupportsStartPreparation(Protocol):
 class SupportsDiskLimits(Protocol):
     """An engine that can measure and stop tasks that fill the disk of the state folder."""
 
-    async def measure_disk(self) -> Mapping[str, DiskUse]:
+    async def measure_disk(self) -> Mapping[str, TaskDiskUsage]:
         """Measure each task that runs or is held, by attempt id. It takes a few seconds at most; tasks not measured by
         then are left out."""
         ...
 
-    async def cut_logs(self, keep: int, wanted: int, *, ended: bool = False) -> int:
+    async def trim_logs(self, keep: int, wanted: int, *, ended: bool = False) -> int:
         """Drop the oldest bytes of running tasks' logs, the largest first, until `wanted` bytes are freed. Each stream
         keeps its newest `keep` bytes. `ended`: the logs of ended tasks instead, as many as a few seconds allow. Returns
         the number of bytes freed."""
         ...
 
     async def stop_for_disk(
-        self, attempt_id: str, use: DiskUse, free: int, grace: float, *, files: bool = False
+        self, attempt_id: str, use: TaskDiskUsage, free: int, grace: float, *, files: bool = False
     ) -> None:
         """Stop a task because the disk is nearly full, with SERVER_DISK_FULL; `free` bytes were left. `files`: the disk
         is nearly out of inodes, and `free` counts those."""
@@ -306,11 +306,11 @@ class SupportsDiskLimits(Protocol):
         server ran, end with DISK_WAS_FULL."""
         ...
 
-    async def measure_ended(self, attempt_ids: Collection[str]) -> Mapping[str, int]:
+    async def measure_ended_tasks(self, attempt_ids: Collection[str]) -> Mapping[str, int]:
         """Return the disk usage of ended tasks in bytes: their logs, and the files of held tasks."""
         ...
 
-    async def scan_logs(self, timeout: float) -> tuple[Mapping[str, LogUse], bool]:
+    async def measure_logs_by_job(self, timeout: float) -> tuple[Mapping[str, LogUsage], bool]:
         """Return the disk usage of the logs of removed tasks, by job id, and whether all were counted before the
         timeout."""
         ...
@@ -337,18 +337,18 @@ class SupportsExec(Protocol):
         """Connect to a listener on that port of the task. ExecRefused when there is none."""
         ...
 
-    async def revive_task(self, launch: Launch) -> None:
+    async def revive_task(self, launch: LaunchSpec) -> None:
         """Allow sessions in an ended task whose files still exist: with its files, mounts and variables, but without
         its processes and GPUs. Lasts until `stop`. Idempotent."""
         ...
 
-    async def list_processes(self, attempt_id: str) -> Sequence[ProcessInfo]:
+    async def list_processes(self, attempt_id: str) -> Sequence[TaskProcess]:
         """Return its processes, parents before children."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessInfo:
+class TaskProcess:
     pid: int  # on this machine
     inner_pid: int  # in the task's PID namespace
     parent: int  # on this machine
@@ -356,7 +356,7 @@ class ProcessInfo:
     python: bool  # whether it seems to be Python
 
 
-def ignore_health() -> None:
+def ignore_health_change() -> None:
     """Ignore changes of an engine's health."""
 
 
@@ -364,7 +364,7 @@ class Engine(Protocol):
     name: str
 
     async def open(
-        self, on_change: Callable[[Observation], None], on_health: Callable[[], None] = ignore_health
+        self, on_change: Callable[[Observation], None], on_health: Callable[[], None] = ignore_health_change
     ) -> None:
         """Get ready. `on_change` is called on the event loop for each task that ends, and for one that starts after
         `start` has returned: a hint that saves polling. It may come twice, and before `start` has returned; `observe`
@@ -382,9 +382,9 @@ class Engine(Protocol):
         """Return the total capacity, whatever is in use."""
         ...
 
-    async def list_images(self) -> Sequence[ImageInfo]: ...
+    async def list_images(self) -> Sequence[ImageSummary]: ...
 
-    async def start(self, launch: Launch) -> Observation:
+    async def start(self, launch: LaunchSpec) -> Observation:
         """Start it unless it was started before. Returns its state right after: RUNNING, EXITED, LOST or REFUSED. After
         an exception it may run or not: the caller retries with the same launch."""
         ...
@@ -412,6 +412,6 @@ class Engine(Protocol):
         """Return the ids of all attempts: those that run, and those that ended and were not removed."""
         ...
 
-    def open_log(self, attempt_id: str, stream: Stream) -> LogSource | None:
+    def open_log(self, attempt_id: str, stream: LogStream) -> LogSource | None:
         """Return None if there is no such log (never started, or removed)."""
         ...

@@ -18,7 +18,7 @@ import yaml
 from holdfast.core.errors import InvalidJob, Problem
 from holdfast.core.messages import join_messages, msg
 
-from .paths import clip_text, render_path
+from .paths import clip_text, format_path
 from .scalars import NumberTooLong, Scalar, resolve_scalar
 
 try:
@@ -27,20 +27,20 @@ except ImportError:  # pragma: no cover - PyYAML without libyaml
     from yaml import SafeLoader as _Loader  # type: ignore[assignment]
 
 # Without libyaml parsing is about ten times slower, so the limit is lower.
-MAX_BYTES = 1024 * 1024 if yaml.__with_libyaml__ else 128 * 1024
+MAX_FILE_SIZE = 1024 * 1024 if yaml.__with_libyaml__ else 128 * 1024
 MAX_DEPTH = 64
 MAX_NODES = 50_000
 
-Value = Scalar | dict[str, "DocumentNode"] | list["DocumentNode"]
+NodeValue = Scalar | dict[str, "DocumentNode"] | list["DocumentNode"]
 
 
 @dataclass(slots=True)
 class DocumentNode:
     """One value of the file."""
 
-    value: Value
+    value: NodeValue
     line: int | None = None  # line of its key, else of the value
-    written: str | None = None  # a plain YAML scalar as the file spells it: 1.10, 007, yes
+    source_text: str | None = None  # a plain YAML scalar as the file spells it: 1.10, 007, yes
 
     def to_plain(self) -> Any:
         """Convert to ordinary dicts, lists and scalars."""
@@ -58,47 +58,47 @@ class Document:
     json_text: str | None = None  # set when it was parsed as JSON, without lines
 
 
-def read_document(data: str | bytes) -> Document:
+def parse_document(data: str | bytes) -> Document:
     """Parse YAML or JSON text; InvalidJob if it is neither, or too large."""
     text = _decode_text(data)
     if not text.lstrip().startswith(("{", "[")):
-        return _read_yaml(text)
+        return _parse_yaml(text)
     try:
-        root = _read_json(text)
+        root = _parse_json(text)
         root.line = text.count("\n", 0, len(text) - len(text.lstrip())) + 1
         return Document(root, json_text=text)
     except json.JSONDecodeError as error:
-        return _read_flow_yaml(text, error)
+        return _parse_flow_yaml(text, error)
     except _DuplicateKey as error:
-        return _read_duplicate(text, error.key)
+        return _parse_with_duplicate_key(text, error.key)
     except InvalidJob as refusal:
-        raise _add_line(refusal, text) from None
+        raise _add_error_line(refusal, text) from None
 
 
-def _add_line(refusal: InvalidJob, json_text: str) -> InvalidJob:
+def _add_error_line(refusal: InvalidJob, json_text: str) -> InvalidJob:
     """Add the line to a JSON error, if the YAML reader fails at the same point."""
     if refusal.problems[0].line is not None:
         return refusal
     try:
-        _read_yaml(_SURROGATE_PAIR.sub(_join_surrogates, json_text), spelling=False)
+        _parse_yaml(_SURROGATE_PAIR_PATTERN.sub(_join_surrogates, json_text), spelling=False)
     except InvalidJob as same:
         line = same.problems[0].line
         return InvalidJob([replace(problem, line=line) for problem in refusal.problems])
     return refusal
 
 
-def reload_with_lines(document: Document) -> Document | None:
+def reparse_with_lines(document: Document) -> Document | None:
     """Parse a JSON document again with the YAML reader, which knows lines; None if that fails."""
     if document.json_text is None:
         return None
     try:
-        return _read_yaml(_SURROGATE_PAIR.sub(_join_surrogates, document.json_text), spelling=False)
+        return _parse_yaml(_SURROGATE_PAIR_PATTERN.sub(_join_surrogates, document.json_text), spelling=False)
     except InvalidJob:
         return None
 
 
 # A surrogate pair, which is valid in JSON but not in YAML; not an escaped backslash.
-_SURROGATE_PAIR = re.compile(r"\\\\|\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
+_SURROGATE_PAIR_PATTERN = re.compile(r"\\\\|\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
 
 
 def _join_surrogates(found: re.Match[str]) -> str:
@@ -138,12 +138,12 @@ def _decode_bytes(data: bytes) -> str:
 
 
 def _check_size(size: int) -> None:
-    if size > MAX_BYTES:
+    if size > MAX_FILE_SIZE:
         _raise_invalid(
             msg(
                 "The file is too large: {size} bytes; the limit is {max_bytes} bytes",
                 size=f"{size:,}",
-                max_bytes=f"{MAX_BYTES:,}",
+                max_bytes=f"{MAX_FILE_SIZE:,}",
             ),
             hint=msg("Move data and programs from the job file to files that the job reads."),
         )
@@ -159,12 +159,12 @@ class _Budget:
         self.nodes = 0
         self.chars = 0
 
-    def spend(self, nodes: int, chars: int, line: int | None = None) -> None:
+    def add_usage(self, nodes: int, chars: int, line: int | None = None) -> None:
         self.nodes += nodes
         self.chars += chars
         if self.nodes > MAX_NODES:
             _raise_invalid(msg("The file contains more than {max_nodes} values", max_nodes=MAX_NODES), line=line)
-        if self.chars > MAX_BYTES:
+        if self.chars > MAX_FILE_SIZE:
             _raise_invalid(msg("The file's anchors expand to too much text"), line=line)
 
 
@@ -175,7 +175,7 @@ def _check_depth(depth: int, line: int | None = None) -> None:
 
 # -- YAML -------------------------------------------------------------------------------------------------------------
 
-_FORBIDDEN_CHARS = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_FORBIDDEN_CHAR_PATTERN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _STANDARD_TAG = "tag:yaml.org,2002:"
 _TAGGED_TYPES: dict[str, type | tuple[type, ...]] = {
     "int": int, "float": (int, float), "bool": bool, "null": type(None),
@@ -197,8 +197,8 @@ _SYNTAX_HINTS = {
 }
 
 
-def _read_yaml(text: str, *, spelling: bool = True) -> Document:
-    bad = _FORBIDDEN_CHARS.search(text)
+def _parse_yaml(text: str, *, spelling: bool = True) -> Document:
+    bad = _FORBIDDEN_CHAR_PATTERN.search(text)
     if bad:
         line = text.count("\n", 0, bad.start()) + 1
         code = f"{ord(bad.group()):04X}"
@@ -207,13 +207,13 @@ def _read_yaml(text: str, *, spelling: bool = True) -> Document:
     try:
         root = reader.read_root()
     except yaml.MarkedYAMLError as error:
-        _refuse_syntax(error)
+        _raise_syntax_error(error)
     except yaml.YAMLError as error:
         _raise_invalid(msg("The file is not valid YAML: {error}", error=error))
     return Document(root, tuple(reader.problems))
 
 
-def _refuse_syntax(error: yaml.MarkedYAMLError) -> NoReturn:
+def _raise_syntax_error(error: yaml.MarkedYAMLError) -> NoReturn:
     message = join_messages(", ", filter(None, (error.context, error.problem)))
     mark = error.problem_mark or error.context_mark
     hint = next((hint for words, hint in _SYNTAX_HINTS.items() if words in message), None)
@@ -269,9 +269,9 @@ class _YamlReader:
 
     def _read_content(self, event: Any, depth: int, line: int) -> DocumentNode:
         if isinstance(event, yaml.ScalarEvent):
-            self._budget.spend(1, len(event.value), line)
+            self._budget.add_usage(1, len(event.value), line)
             return self._read_scalar(event, line)
-        self._budget.spend(1, 0, line)
+        self._budget.add_usage(1, 0, line)
         _check_depth(depth + 1, line)
         if isinstance(event, yaml.SequenceStartEvent):
             _check_tag(event.tag, "seq", line)
@@ -285,7 +285,7 @@ class _YamlReader:
         known = self._anchors[name]
         if known is None:
             _raise_invalid(msg("The anchor &{name} refers to itself", name=clip_text(name)), line=line)
-        self._budget.spend(known.nodes, known.chars, line)
+        self._budget.add_usage(known.nodes, known.chars, line)
         return replace(known.node, line=line)
 
     def _read_scalar(self, event: Any, line: int) -> DocumentNode:
@@ -297,10 +297,10 @@ class _YamlReader:
         if event.tag is None:
             if not event.implicit[0]:
                 return DocumentNode(text, line)
-            return DocumentNode(_resolve_plain(text, line), line, text if self._spelling else None)
+            return DocumentNode(_resolve_plain_scalar(text, line), line, text if self._spelling else None)
         if event.tag in ("!", f"{_STANDARD_TAG}str"):
             return DocumentNode(text, line)
-        return DocumentNode(_read_tagged(event.tag, text, line), line, text if self._spelling else None)
+        return DocumentNode(_resolve_tagged_scalar(event.tag, text, line), line, text if self._spelling else None)
 
     def _read_list(self, depth: int, line: int) -> DocumentNode:
         items: list[DocumentNode] = []
@@ -340,7 +340,7 @@ class _YamlReader:
             _raise_invalid(msg("A key must be plain text"), hint=msg("Quote keys that start with [ or {."), line=line)
         if isinstance(node.value, str):
             return node.value
-        return node.written if node.written is not None else str(node.value)
+        return node.source_text if node.source_text is not None else str(node.value)
 
     def _merge_entries(self, entries: dict[str, DocumentNode], child: DocumentNode) -> None:
         """Merge `<<: *defaults`: explicit keys override merged ones, earlier merges override later."""
@@ -355,11 +355,11 @@ class _YamlReader:
         if len(self.problems) < 20:
             message = msg("is defined twice, on lines {first} and {second}", first=first, second=second)
             self.problems.append(
-                Problem(render_path(self._path), message, msg("Remove one of the two."), second, "uniqueKeys")
+                Problem(format_path(self._path), message, msg("Remove one of the two."), second, "uniqueKeys")
             )
 
 
-def _resolve_plain(text: str, line: int) -> Scalar:
+def _resolve_plain_scalar(text: str, line: int) -> Scalar:
     try:
         return resolve_scalar(text)
     except NumberTooLong:
@@ -370,11 +370,11 @@ def _resolve_plain(text: str, line: int) -> Scalar:
         )
 
 
-def _read_tagged(tag: str, text: str, line: int) -> Scalar:
+def _resolve_tagged_scalar(tag: str, text: str, line: int) -> Scalar:
     wanted = _TAGGED_TYPES.get(tag.removeprefix(_STANDARD_TAG)) if tag.startswith(_STANDARD_TAG) else None
     if wanted is None:
-        _refuse_tag(tag, line)
-    value = _resolve_plain(text, line)
+        _raise_unsupported_tag(tag, line)
+    value = _resolve_plain_scalar(text, line)
     if not isinstance(value, wanted):
         _raise_invalid(
             msg(
@@ -389,10 +389,10 @@ def _read_tagged(tag: str, text: str, line: int) -> Scalar:
 
 def _check_tag(tag: str | None, standard: str, line: int) -> None:
     if tag not in (None, "!", _STANDARD_TAG + standard):
-        _refuse_tag(tag, line)
+        _raise_unsupported_tag(tag, line)
 
 
-def _refuse_tag(tag: str, line: int) -> NoReturn:
+def _raise_unsupported_tag(tag: str, line: int) -> NoReturn:
     shown = tag.replace(_STANDARD_TAG, "!!")
     _raise_invalid(
         msg("The tag {shown} is not supported", shown=clip_text(shown)),
@@ -404,13 +404,13 @@ def _refuse_tag(tag: str, line: int) -> NoReturn:
 # -- JSON -------------------------------------------------------------------------------------------------------------
 
 _INFINITIES = (float("inf"), float("-inf"))
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_UNSTORABLE_CHAR_PATTERN = re.compile("[\0\ud800-\udfff]")
 
 
-def _read_json(text: str) -> DocumentNode:
+def _parse_json(text: str) -> DocumentNode:
     try:
         value = json.loads(
-            text, object_pairs_hook=_build_unique_mapping, parse_constant=partial(_refuse_constant, text)
+            text, object_pairs_hook=_build_unique_mapping, parse_constant=partial(_raise_invalid_constant, text)
         )
     except RecursionError:
         _raise_invalid(msg("The file is nested more than {max_depth} levels deep", max_depth=MAX_DEPTH))
@@ -421,10 +421,10 @@ def _read_json(text: str) -> DocumentNode:
     return _build_json_node(value, 0, _Budget())
 
 
-def _read_flow_yaml(text: str, json_error: json.JSONDecodeError) -> Document:
+def _parse_flow_yaml(text: str, json_error: json.JSONDecodeError) -> Document:
     """Parse text that starts like JSON but is not: YAML's {…} form, or JSON with an error."""
     try:
-        return _read_yaml(text)
+        return _parse_yaml(text)
     except InvalidJob:
         if not re.match(r'\s*[{\[]\s*["{\[]', text):
             raise
@@ -446,10 +446,10 @@ def _build_unique_mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return entries
 
 
-def _read_duplicate(text: str, key: str) -> Document:
+def _parse_with_duplicate_key(text: str, key: str) -> Document:
     """Find both lines of a duplicate key with the YAML reader, if it can parse this JSON."""
     try:
-        return _read_yaml(text, spelling=False)
+        return _parse_yaml(text, spelling=False)
     except InvalidJob:
         line = _find_line(text, text.find(json.dumps(key, ensure_ascii=False)))
         _raise_invalid(
@@ -459,7 +459,7 @@ def _read_duplicate(text: str, key: str) -> Document:
         )
 
 
-def _refuse_constant(text: str, name: str) -> NoReturn:
+def _raise_invalid_constant(text: str, name: str) -> NoReturn:
     outside = (found.start() for found in _CONSTANT_PATTERN.finditer(text) if found[1] == name)
     line = _find_line(text, next(outside, 0))
     _raise_invalid(msg("The file contains {name}, which is not a valid JSON number", name=name), line=line)
@@ -476,9 +476,9 @@ def _find_line(text: str, index: int) -> int:
 def _build_json_node(value: Any, depth: int, budget: _Budget) -> DocumentNode:
     _check_depth(depth)
     if isinstance(value, str):
-        budget.spend(1, len(value))
+        budget.add_usage(1, len(value))
         return DocumentNode(_require_storable(value))
-    budget.spend(1, 0)
+    budget.add_usage(1, 0)
     if isinstance(value, dict):
         return DocumentNode(
             {_require_storable(key): _build_json_node(child, depth + 1, budget) for key, child in value.items()}
@@ -491,7 +491,7 @@ def _build_json_node(value: Any, depth: int, budget: _Budget) -> DocumentNode:
 
 
 def _require_storable(text: str) -> str:
-    if _UNSTORABLE.search(text):
+    if _UNSTORABLE_CHAR_PATTERN.search(text):
         _raise_invalid(
             msg("The file contains a NUL character or an unpaired surrogate"),
             hint=msg("Save the job file as plain text."),

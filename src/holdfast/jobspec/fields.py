@@ -47,7 +47,7 @@ class ProblemReport:
     def __init__(self, problems: Iterable[Problem] = ()) -> None:
         self.problems = list(problems)
         self.warnings: list[Problem] = []
-        self._more = 0
+        self._omitted_count = 0
 
     @property
     def is_full(self) -> bool:
@@ -57,7 +57,7 @@ class ProblemReport:
         self, field: str, line: int | None, message: str, hint: Hint = None, *, rule: str = "", expected: Any = None
     ) -> None:
         if self.is_full:
-            self._more += 1
+            self._omitted_count += 1
         else:
             hint_text = hint() if callable(hint) else hint
             self.problems.append(Problem(field, message, hint_text, line, rule, expected))
@@ -68,8 +68,8 @@ class ProblemReport:
 
     def raise_problems(self) -> None:
         self.problems.sort(key=lambda problem: problem.line or 0)
-        if self._more:
-            self.problems.append(Problem("", msg("and {more} more problems", more=self._more), rule="more"))
+        if self._omitted_count:
+            self.problems.append(Problem("", msg("and {more} more problems", more=self._omitted_count), rule="more"))
         if self.problems:
             raise InvalidJob(self.problems)
 
@@ -90,7 +90,7 @@ class FieldValue:
     path: str
     report: ProblemReport
 
-    def read_kind(self, kind: FieldKind[T], default: D) -> T | D:
+    def read_as_kind(self, kind: FieldKind[T], default: D) -> T | D:
         return self.apply_reader(kind.read, default)
 
     def apply_reader(self, function: Callable[[FieldValue], T], default: D) -> T | D:
@@ -113,13 +113,13 @@ class FieldValue:
     def list_items(self) -> list[FieldValue]:
         if not isinstance(self.node.value, list):
             message = msg("must be a list, not {node}", node=describe_node(self.node))
-            raise InvalidValue(message, _hint_as_list(self.node), rule="type", expected="array")
+            raise InvalidValue(message, _build_list_hint(self.node), rule="type", expected="array")
         return [self.get_child(index, node) for index, node in enumerate(self.node.value)]
 
     def get_entries(self) -> dict[str, FieldValue]:
         if not isinstance(self.node.value, dict):
             message = msg("must be a mapping of names to values, not {node}", node=describe_node(self.node))
-            raise InvalidValue(message, _hint_as_mapping(self.node), rule="type", expected="object")
+            raise InvalidValue(message, _build_mapping_hint(self.node), rule="type", expected="object")
         return {key: self.get_child(key, node) for key, node in self.node.value.items()}
 
 
@@ -127,7 +127,7 @@ class FieldSpec(NamedTuple):
     """A field of a mapping."""
 
     kind: FieldKind[Any]
-    about: str
+    description: str
 
 
 class Fields:
@@ -138,7 +138,7 @@ class Fields:
         self._entries = at.get_entries()
         self._known: list[str] = []
 
-    def get(self, key: str) -> FieldValue | None:
+    def get_field(self, key: str) -> FieldValue | None:
         self._known.append(key)
         found = self._entries.get(key)
         return None if found is None or found.node.value is None else found
@@ -148,26 +148,28 @@ class Fields:
         return key in self._entries
 
     def read_optional(self, key: str, kind: FieldKind[T], default: D) -> T | D:
-        found = self.get(key)
-        return default if found is None else found.read_kind(kind, default)
+        found = self.get_field(key)
+        return default if found is None else found.read_as_kind(kind, default)
 
     def read_required(self, key: str, kind: FieldKind[T], default: D) -> T | D:
-        found = self.get(key)
+        found = self.get_field(key)
         if found is not None:
-            return found.read_kind(kind, default)
-        self.report_missing(key)
+            return found.read_as_kind(kind, default)
+        self.report_missing_key(key)
         return default
 
-    def report_missing(self, key: str) -> None:
+    def report_missing_key(self, key: str) -> None:
         def build_hint() -> str | None:
-            return guess_name(key, (name for name in self._entries if name not in self._known), format_typo_hint)
+            return build_similar_name_hint(
+                key, (name for name in self._entries if name not in self._known), format_typo_hint
+            )
 
         path = join_path(self.at.path, key)
         self.at.report.add_problem(
             path, self.at.node.line, msg("is required"), build_hint, rule="required", expected=key
         )
 
-    def read_table(self, keys: Mapping[str, FieldSpec]) -> dict[str, Any]:
+    def read_fields(self, keys: Mapping[str, FieldSpec]) -> dict[str, Any]:
         """Return the existing fields by name; invalid ones are reported and omitted."""
         values = {name: self.read_optional(name, key.kind, _ABSENT) for name, key in keys.items()}
         return {name: value for name, value in values.items() if value is not _ABSENT}
@@ -177,13 +179,13 @@ class Fields:
         known = set(self._known)
         for name, at in self._entries.items():
             if name not in known and name not in tolerated:
-                advice = partial(self._build_advice, name)
+                advice = partial(self._build_unknown_key_hint, name)
                 at.add_problem(
                     msg("is not a known field"), advice, rule="additionalProperties", expected=clip_text(name, 255)
                 )
 
-    def _build_advice(self, name: str) -> str:
-        return guess_name(name, self._known) or format_known_names(dict.fromkeys(self._known))
+    def _build_unknown_key_hint(self, name: str) -> str:
+        return build_similar_name_hint(name, self._known) or format_known_names(dict.fromkeys(self._known))
 
 
 _ABSENT = object()
@@ -193,11 +195,13 @@ def format_typo_hint(word: str) -> str:
     return msg("Did you misspell it as {value}?", value=repr(word))
 
 
-def _format_guess(word: str) -> str:
+def _format_guess_hint(word: str) -> str:
     return msg("Did you mean {value}?", value=repr(word))
 
 
-def guess_name(name: str, known: Iterable[str], ask: Callable[[str], str] = _format_guess) -> str | None:
+def build_similar_name_hint(
+    name: str, known: Iterable[str], ask: Callable[[str], str] = _format_guess_hint
+) -> str | None:
     """Return a hint with the most similar name, if there is one."""
     if len(name) > MAX_GUESS_LENGTH:
         return None
@@ -207,9 +211,9 @@ def guess_name(name: str, known: Iterable[str], ask: Callable[[str], str] = _for
     return ask(by_folded[near[0]]) if near else None
 
 
-def suggest_names(name: str, known: Collection[str]) -> str | None:
+def build_name_hint(name: str, known: Collection[str]) -> str | None:
     """Return a hint with the most similar name, else with all names."""
-    return guess_name(name, known) or (format_known_names(known) if known else None)
+    return build_similar_name_hint(name, known) or (format_known_names(known) if known else None)
 
 
 def format_known_names(names: Iterable[str]) -> str:
@@ -224,16 +228,16 @@ def _fold_name(word: str) -> str:
     return word.lower().replace("_", "").replace("-", "")
 
 
-def _hint_as_list(node: DocumentNode) -> str | None:
+def _build_list_hint(node: DocumentNode) -> str | None:
     """Return a hint for a single value in place of a list."""
-    word = _get_kind_name(node)
+    word = _get_one_line_text(node)
     return msg('Write it as a list: ["{value}"].', value=clip_text(word)) if word else None
 
 
-def _hint_as_mapping(node: DocumentNode) -> str | None:
+def _build_mapping_hint(node: DocumentNode) -> str | None:
     """Return a hint for A=1, alone or in a list, as other tools write it."""
     first = node.value[0] if isinstance(node.value, list) and node.value else node
-    name, equals, _ = (_get_kind_name(first) or "").partition("=")
+    name, equals, _ = (_get_one_line_text(first) or "").partition("=")
     return (
         msg("Write {name}: VALUE instead of {name}=VALUE, each on its own line.", name=clip_text(name))
         if name and equals
@@ -241,8 +245,8 @@ def _hint_as_mapping(node: DocumentNode) -> str | None:
     )
 
 
-def _get_kind_name(node: DocumentNode) -> str | None:
-    return node.value if isinstance(node.value, str) and not set(node.value) & set('\n"\\') else node.written
+def _get_one_line_text(node: DocumentNode) -> str | None:
+    return node.value if isinstance(node.value, str) and not set(node.value) & set('\n"\\') else node.source_text
 
 
 def describe_node(node: DocumentNode) -> str:

@@ -11,25 +11,25 @@ from holdfast.core.messages import msg
 
 from . import rules
 from .defaults import Defaults
-from .fields import FieldKind, Fields, FieldValue, InvalidValue, format_typo_hint, guess_name
+from .fields import FieldKind, Fields, FieldValue, InvalidValue, build_similar_name_hint, format_typo_hint
 from .holdfast_keys import JOB_KEYS, SHARED_KEYS, RoleDraft
-from .instance_types import find_instance_type, override_resources
-from .kinds import NONE, map_kind
+from .instance_types import get_instance_type, override_resources
+from .kinds import NONE_KEYWORD, make_map_kind
 from .templates import format_secret_reference
 
-ONLY_ROLE = "main"  # the role of a job without roles
+DEFAULT_ROLE_NAME = "main"  # the role of a job without roles
 
 
-def read_holdfast(root: FieldValue, defaults: Defaults) -> Job:
+def read_holdfast_job(root: FieldValue, defaults: Defaults) -> Job:
     fields = Fields(root)
-    top = fields.read_table(JOB_KEYS)
+    top = fields.read_fields(JOB_KEYS)
     fields.report_unknown_keys()
-    if fields.get("name") is None:
-        fields.report_missing("name")
+    if fields.get_field("name") is None:
+        fields.report_missing_key("name")
     secrets = _read_secrets(fields, top)
     exported = {name: format_secret_reference(name) for name in secrets} if top.get("export_secrets", True) else {}
-    drafts = _read_drafts(fields, top)
-    _check_sizes(fields, top, drafts, defaults)
+    drafts = _get_role_drafts(fields, top)
+    _check_instance_types(fields, top, drafts, defaults)
     roles = tuple(_build_role(name, draft, top, exported, defaults) for name, draft in drafts.items())
     job = _build_job(top, roles, secrets, defaults)
     rules.check_job(job, root, {name: draft.at for name, draft in drafts.items()})
@@ -47,7 +47,7 @@ def _build_job(top: Mapping[str, Any], roles: tuple[Role, ...], secrets: Mapping
         secrets=secrets,
         gang=top.get("gang", True),
         max_retries=retry.get("max", 0) if isinstance(retry, dict) else retry,
-        time_limit=timedelta(0) if time_limit is NONE else time_limit,
+        time_limit=timedelta(0) if time_limit is NONE_KEYWORD else time_limit,
         grace=top.get("grace"),
         hold=top.get("hold"),
         priority=top.get("priority", 0),
@@ -60,33 +60,35 @@ def _build_job(top: Mapping[str, Any], roles: tuple[Role, ...], secrets: Mapping
     )
 
 
-def _read_drafts(fields: Fields, top: Mapping[str, Any]) -> dict[str, RoleDraft]:
+def _get_role_drafts(fields: Fields, top: Mapping[str, Any]) -> dict[str, RoleDraft]:
     if "roles" in top:
         drafts: dict[str, RoleDraft] = top["roles"]
         return drafts
-    if fields.get("roles") is not None:
+    if fields.get_field("roles") is not None:
         return {}  # already reported
-    return {ONLY_ROLE: RoleDraft({}, fields.at)}
+    return {DEFAULT_ROLE_NAME: RoleDraft({}, fields.at)}
 
 
-def _check_sizes(fields: Fields, top: Mapping[str, Any], drafts: Mapping[str, RoleDraft], defaults: Defaults) -> None:
+def _check_instance_types(
+    fields: Fields, top: Mapping[str, Any], drafts: Mapping[str, RoleDraft], defaults: Defaults
+) -> None:
     """Report each unknown instance type once."""
 
-    def check_size(at: FieldValue) -> None:
-        find_instance_type(rules.INSTANCE_TYPE.read(at), defaults.instance_types)
+    def check_instance_type(at: FieldValue) -> None:
+        get_instance_type(rules.INSTANCE_TYPE_KIND.read(at), defaults.instance_types)
 
     for at, values in ((fields.at, top), *((draft.at, draft.values) for draft in drafts.values())):
         if "instance_type" in values:
-            at.get_entries()["instance_type"].apply_reader(check_size, None)
+            at.get_entries()["instance_type"].apply_reader(check_instance_type, None)
 
 
 def _read_secrets(fields: Fields, top: Mapping[str, Any]) -> dict[str, Any]:
     """Read secrets. Exported ones are text with a variable's name; others can be any value."""
-    at = fields.get("secrets")
+    at = fields.get_field("secrets")
     if at is None or "secrets" not in top:
         return {}
     if top.get("export_secrets", True):
-        return at.read_kind(_EXPORTED_SECRETS, {})
+        return at.read_as_kind(_EXPORTED_SECRETS_KIND, {})
     secrets: dict[str, Any] = top["secrets"]
     return secrets
 
@@ -99,17 +101,19 @@ def _read_secret(at: FieldValue) -> str:
             rule="type",
             expected="string",
         )
-    return rules.ENV_VALUE.read(at)
+    return rules.ENV_VALUE_KIND.read(at)
 
 
-_EXPORTED_SECRETS = map_kind(FieldKind(_read_secret, {}), name=rules.ENV_NAME, most=rules.MAX_VARIABLES, empty="")
+_EXPORTED_SECRETS_KIND = make_map_kind(
+    FieldKind(_read_secret, {}), name=rules.ENV_NAME_KIND, most=rules.MAX_VARIABLES, empty=""
+)
 
 
 def _build_role(
     name: str, draft: RoleDraft, top: Mapping[str, Any], exported: Mapping[str, str], defaults: Defaults
 ) -> Role:
     own = draft.values
-    values = _drop_none_values(_merge_role_values(top, own))
+    values = _replace_none_keywords(_merge_role_values(top, own))
     size_name = values.get("instance_type", "")
     asked = _merge_resources(top, own)
     as_written = ("instances", "ports", "mounts", "shell_options", "workdir")
@@ -121,7 +125,7 @@ def _build_role(
         instance_type=size_name,
         own_resources=tuple(sorted(asked)) if size_name else (),
         env={**exported, **top.get("env", {}), **own.get("env", {})},
-        completion=Completion(**_drop_none_values(values.get("completion", {}))),
+        completion=Completion(**_replace_none_keywords(values.get("completion", {}))),
         max_task_retries=own.get("retry", _get_task_retries(top)),
         **{key: values[key] for key in as_written if key in values},
     )
@@ -130,7 +134,7 @@ def _build_role(
 def _merge_resources(top: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """Merge resources; a role with its own instance type ignores those of the job."""
     shared = {} if "instance_type" in own else top.get("resources", {})
-    return _drop_none_values({**shared, **own.get("resources", {})})
+    return _replace_none_keywords({**shared, **own.get("resources", {})})
 
 
 def _merge_role_values(top: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,14 +156,14 @@ def _get_commands(values: Mapping[str, Any], at: FieldValue) -> tuple[str, ...]:
     commands: tuple[str, ...] = values.get("commands", ())
     written = at.node.value if isinstance(at.node.value, dict) else {}
     if not commands and not any(key in written and written[key].value is not None for key in ("command", "commands")):
-        misspelt = guess_name("command", (key for key in written if key not in JOB_KEYS), format_typo_hint)
+        misspelt = build_similar_name_hint("command", (key for key in written if key not in JOB_KEYS), format_typo_hint)
         hint = misspelt or msg("Add command, or a list of commands.")
         at.get_child("command", at.node).add_problem(msg("is required"), hint, rule="required", expected="command")
     return commands
 
 
-def _drop_none_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: None if value is NONE else value for key, value in values.items()}
+def _replace_none_keywords(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: None if value is NONE_KEYWORD else value for key, value in values.items()}
 
 
 def _get_task_retries(top: Mapping[str, Any]) -> int:

@@ -9,10 +9,10 @@ from holdfast.core.errors import UserError
 from holdfast.core.job import Hold, HoldScope
 from holdfast.core.messages import msg
 
-from .quantities import MAX_DURATION, parse_duration, render_duration
+from .quantities import MAX_DURATION, format_duration, parse_duration
 
 NO_HOLD = Hold(keep=HoldScope.NOTHING)  # disables the group's hold
-MAX_WORD_LENGTH = 100
+MAX_SHOWN_LENGTH = 100
 _TRUE_WORDS = frozenset({"true", "on", "yes"})
 _FALSE_WORDS = frozenset({"false", "off", "no", "none"})
 
@@ -36,7 +36,7 @@ def parse_hold(text: str, field: str = "hold") -> Hold:
     duration = _parse_hold_duration(length if keep is not None else word)
     if duration is None:
         raise UserError(
-            msg("{text} is not a valid hold", text=repr(text[:MAX_WORD_LENGTH])),
+            msg("{text} is not a valid hold", text=repr(text[:MAX_SHOWN_LENGTH])),
             field=field,
             hint=msg("Write true, false, a duration such as 7d, files, or files:7d."),
         )
@@ -47,7 +47,7 @@ def format_hold(hold: Hold | None) -> str:
     """Format for `parse_hold`."""
     if hold is None or hold.keep is HoldScope.NOTHING:
         return "off"
-    length = "" if hold.duration is None else render_duration(hold.duration)
+    length = "" if hold.duration is None else format_duration(hold.duration)
     if hold.keep is HoldScope.ALL:
         return length or "on"
     return f"{hold.keep.value}:{length}" if length else hold.keep.value
@@ -64,7 +64,7 @@ def render_hold(hold: Hold) -> Any:
         return False
     written: dict[str, Any] = {}
     if hold.duration is not None:
-        written["for"] = render_duration(hold.duration)
+        written["for"] = format_duration(hold.duration)
     if hold.keep is not HoldScope.ALL:
         written["keep"] = hold.keep.value
     return written or True

@@ -9,16 +9,16 @@ from typing import Any
 from holdfast.core.job import Resources
 from holdfast.core.messages import join_messages, msg
 
-from .fields import InvalidValue, format_known_names, guess_name
+from .fields import InvalidValue, build_similar_name_hint, format_known_names
 from .paths import clip_text
 
 
-def find_instance_type(name: str, sizes: Mapping[str, Resources]) -> Resources:
+def get_instance_type(name: str, sizes: Mapping[str, Resources]) -> Resources:
     """Return the resources of an instance type; InvalidValue with a suggestion if it is unknown."""
     if name not in sizes:
         known = sorted(sizes)
         listed = format_known_names(known) if known else msg("No instance types are defined on this server.")
-        hint = join_messages(" ", filter(None, (guess_name(name, known), listed)))
+        hint = join_messages(" ", filter(None, (build_similar_name_hint(name, known), listed)))
         raise InvalidValue(
             msg("{name} is not an instance type", name=repr(clip_text(name))), hint, rule="reference", expected=name
         )

@@ -10,16 +10,16 @@ from typing import Any, TypeVar
 
 from holdfast.core.messages import mark_translatable, msg
 
-from .fields import FieldKind, Fields, FieldSpec, FieldValue, InvalidValue, describe_node, guess_name
+from .fields import FieldKind, Fields, FieldSpec, FieldValue, InvalidValue, build_similar_name_hint, describe_node
 from .paths import clip_text
-from .quantities import DURATION, MAX_DURATION, SIZE, parse_duration, parse_size
+from .quantities import DURATION_PATTERN, MAX_DURATION, SIZE_PATTERN, parse_duration, parse_size
 
 T = TypeVar("T")
 
 # A value is text, or a plain YAML word, which keeps its spelling.
 _TEXT_TYPES = ["string", "number", "boolean"]
-_NO_CONTROL = r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]*$"
-_NO_CONTROL_RE = re.compile(_NO_CONTROL)
+_NO_CONTROL_PATTERN = r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]*$"
+_NO_CONTROL_REGEX = re.compile(_NO_CONTROL_PATTERN)
 _BOOLEAN_WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
 
@@ -27,16 +27,16 @@ def read_text_scalar(at: FieldValue) -> str:
     """Return the value as text. Plain YAML words keep their spelling: 1.10, 007, true."""
     if isinstance(at.node.value, str):
         return at.node.value
-    if at.node.written is None or at.node.value is None:
+    if at.node.source_text is None or at.node.value is None:
         raise InvalidValue(msg("must be text, not {node}", node=describe_node(at.node)), rule="type", expected="string")
-    return at.node.written
+    return at.node.source_text
 
 
-def text_kind(
+def make_text_kind(
     *, least: int = 1, most: int = 65536, pattern: str | None = None, rule: str = "", line: bool = False
 ) -> FieldKind[str]:
     """Text; `rule` describes `pattern`; `line` excludes control characters and line breaks."""
-    expected = re.compile(pattern) if pattern else _NO_CONTROL_RE if line else None
+    expected = re.compile(pattern) if pattern else _NO_CONTROL_REGEX if line else None
     rule = rule or msg("must be one line of text without control characters")
 
     def parse_text(at: FieldValue) -> str:
@@ -58,7 +58,7 @@ def text_kind(
     return FieldKind(parse_text, {**schema, "pattern": expected.pattern} if expected else schema)
 
 
-def integer_kind(*, least: int, most: int) -> FieldKind[int]:
+def make_integer_kind(*, least: int, most: int) -> FieldKind[int]:
     def parse_integer(at: FieldValue) -> int:
         value = at.node.value
         if isinstance(value, float) and value.is_integer():
@@ -76,7 +76,7 @@ def integer_kind(*, least: int, most: int) -> FieldKind[int]:
     return FieldKind(parse_integer, {"type": "integer", "minimum": least, "maximum": most})
 
 
-def number_kind(*, least: float, most: float) -> FieldKind[float]:
+def make_number_kind(*, least: float, most: float) -> FieldKind[float]:
     def parse_number(at: FieldValue) -> float:
         value = at.node.value
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -116,10 +116,10 @@ def _read_boolean(at: FieldValue) -> bool:
     raise InvalidValue(message, hint, rule="type", expected="boolean")
 
 
-BOOLEAN = FieldKind(_read_boolean, {"type": "boolean"})
+BOOLEAN_KIND = FieldKind(_read_boolean, {"type": "boolean"})
 
 
-def choice_kind(*words: str) -> FieldKind[str]:
+def make_choice_kind(*words: str) -> FieldKind[str]:
     rule = (
         msg("must be {choices}", choices=" or ".join(words))
         if len(words) < 5
@@ -127,9 +127,9 @@ def choice_kind(*words: str) -> FieldKind[str]:
     )
 
     def parse_choice(at: FieldValue) -> str:
-        value = at.node.value if isinstance(at.node.value, str) else at.node.written
+        value = at.node.value if isinstance(at.node.value, str) else at.node.source_text
         if value not in words:
-            hint = partial(guess_name, str(value), words)
+            hint = partial(build_similar_name_hint, str(value), words)
             raise InvalidValue(
                 msg("{rule}, not {node}", rule=rule, node=describe_node(at.node)), hint, rule="enum", expected=words
             )
@@ -138,7 +138,7 @@ def choice_kind(*words: str) -> FieldKind[str]:
     return FieldKind(parse_choice, {"enum": list(words)})
 
 
-ANYTHING: FieldKind[Any] = FieldKind(lambda at: at.node.to_plain(), {})
+ANY_KIND: FieldKind[Any] = FieldKind(lambda at: at.node.to_plain(), {})
 
 
 def _read_object(at: FieldValue) -> dict[str, Any]:
@@ -147,20 +147,20 @@ def _read_object(at: FieldValue) -> dict[str, Any]:
     return plain
 
 
-OBJECT = FieldKind(_read_object, {"type": "object"})
+OBJECT_KIND = FieldKind(_read_object, {"type": "object"})
 
 
-def list_kind(kind: FieldKind[T], *, least: int = 0, most: int = 10_000) -> FieldKind[tuple[T, ...]]:
+def make_list_kind(kind: FieldKind[T], *, least: int = 0, most: int = 10_000) -> FieldKind[tuple[T, ...]]:
     def parse_list(at: FieldValue) -> tuple[T, ...]:
         items = at.list_items()
         check_count(len(items), "items", least, most, ("minItems", "maxItems"))
-        values = [item.read_kind(kind, None) for item in items]
+        values = [item.read_as_kind(kind, None) for item in items]
         return tuple(value for value in values if value is not None)
 
     return FieldKind(parse_list, {"type": "array", "items": kind.schema, "minItems": least, "maxItems": most})
 
 
-def map_kind(
+def make_map_kind(
     kind: FieldKind[T], *, name: FieldKind[str], least: int = 0, most: int = 10_000, empty: T | None = None
 ) -> FieldKind[dict[str, T]]:
     """A mapping of names to values. `empty` is the value of a name without one; otherwise that is an error."""
@@ -171,7 +171,7 @@ def map_kind(
         values: dict[str, T] = {}
         for key, value in entries.items():
             check_name(value, key, name)
-            got = empty if value.node.value is None and empty is not None else value.read_kind(kind, None)
+            got = empty if value.node.value is None and empty is not None else value.read_as_kind(kind, None)
             if got is not None:
                 values[key] = got
         return values
@@ -184,15 +184,15 @@ def map_kind(
 def check_name(at: FieldValue, key: str, kind: FieldKind[str]) -> None:
     """Validate the key of an entry."""
     node = type(at.node)(key, at.node.line)
-    FieldValue(node, at.path, at.report).read_kind(kind, key)
+    FieldValue(node, at.path, at.report).read_as_kind(kind, key)
 
 
-def object_kind(keys: Mapping[str, FieldSpec]) -> FieldKind[dict[str, Any]]:
+def make_object_kind(keys: Mapping[str, FieldSpec]) -> FieldKind[dict[str, Any]]:
     """A mapping with these fields only."""
 
     def parse_object(at: FieldValue) -> dict[str, Any]:
         fields = Fields(at)
-        values = fields.read_table(keys)
+        values = fields.read_fields(keys)
         fields.report_unknown_keys()
         return values
 
@@ -200,11 +200,11 @@ def object_kind(keys: Mapping[str, FieldSpec]) -> FieldKind[dict[str, Any]]:
 
 
 def build_schema(keys: Mapping[str, FieldSpec]) -> dict[str, Any]:
-    properties = {name: {**key.kind.schema, "description": key.about} for name, key in keys.items()}
+    properties = {name: {**key.kind.schema, "description": key.description} for name, key in keys.items()}
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
-def union_kind(*kinds: tuple[type | tuple[type, ...], FieldKind[Any]], otherwise: str) -> FieldKind[Any]:
+def make_union_kind(*kinds: tuple[type | tuple[type, ...], FieldKind[Any]], otherwise: str) -> FieldKind[Any]:
     """Choose the kind by the type of the value."""
 
     def parse_union(at: FieldValue) -> Any:
@@ -220,12 +220,12 @@ def union_kind(*kinds: tuple[type | tuple[type, ...], FieldKind[Any]], otherwise
     return FieldKind(parse_union, {"anyOf": [dict(kind.schema) for _, kind in kinds]})
 
 
-def optional_kind(kind: FieldKind[T]) -> FieldKind[T | NoneKeyword]:
+def make_optional_kind(kind: FieldKind[T]) -> FieldKind[T | NoneKeyword]:
     """The same kind, or the word none."""
 
     def parse_optional(at: FieldValue) -> T | NoneKeyword:
         if isinstance(at.node.value, str) and at.node.value.lower() == "none":
-            return NONE
+            return NONE_KEYWORD
         return kind.read(at)
 
     return FieldKind(parse_optional, {"anyOf": [{"const": "none"}, dict(kind.schema)]})
@@ -235,7 +235,7 @@ class NoneKeyword:
     """The word none, as opposed to an absent field."""
 
 
-NONE = NoneKeyword()
+NONE_KEYWORD = NoneKeyword()
 
 
 def _read_duration(at: FieldValue) -> timedelta:
@@ -261,15 +261,15 @@ def _read_duration(at: FieldValue) -> timedelta:
     return duration
 
 
-_SECONDS = int(MAX_DURATION.total_seconds())
+_MAX_DURATION_SECONDS = int(MAX_DURATION.total_seconds())
 _DURATION_SCHEMA = [
-    {"type": "string", "pattern": DURATION},
-    {"type": "number", "minimum": 0, "maximum": _SECONDS},
+    {"type": "string", "pattern": DURATION_PATTERN},
+    {"type": "number", "minimum": 0, "maximum": _MAX_DURATION_SECONDS},
 ]
 DURATION_KIND = FieldKind(_read_duration, {"anyOf": _DURATION_SCHEMA})
 
 
-def size_kind(*, least: int, most: int = 2**60) -> FieldKind[int]:
+def make_size_kind(*, least: int, most: int = 2**60) -> FieldKind[int]:
     """A size in bytes."""
 
     def parse_bytes(at: FieldValue) -> int:
@@ -297,7 +297,12 @@ def size_kind(*, least: int, most: int = 2**60) -> FieldKind[int]:
 
     return FieldKind(
         parse_bytes,
-        {"anyOf": [{"type": "string", "pattern": SIZE}, {"type": "integer", "minimum": least, "maximum": most}]},
+        {
+            "anyOf": [
+                {"type": "string", "pattern": SIZE_PATTERN},
+                {"type": "integer", "minimum": least, "maximum": most},
+            ]
+        },
     )
 
 

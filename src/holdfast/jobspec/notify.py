@@ -14,42 +14,44 @@ from holdfast.core.notifications import (
     NotificationEvent,
     NotifySpec,
     find_address_problem,
+    list_event_names,
     parse_events,
-    sort_events,
 )
 
-from .fields import FieldKind, Fields, FieldSpec, FieldValue, InvalidValue, suggest_names
-from .kinds import build_schema, choice_kind, list_kind, text_kind, union_kind
+from .fields import FieldKind, Fields, FieldSpec, FieldValue, InvalidValue, build_name_hint
+from .kinds import build_schema, make_choice_kind, make_list_kind, make_text_kind, make_union_kind
 from .templates import list_secret_references
 
 MAX_NOTIFY_ENTRIES = 20  # of each job
-OWN_MAIL = "me"  # refers to the email address of the job's user
+OWN_ADDRESS_KEYWORD = "me"  # refers to the email address of the job's user
 _EVENT_NAMES = tuple(event.value for event in SELECTABLE_EVENTS)
 _MAX_WORD_LENGTH = 100
 
-_EVENT = choice_kind(*_EVENT_NAMES)
-_EVENTS = union_kind(
-    (str, _EVENT),
-    (list, list_kind(_EVENT, least=1, most=len(_EVENT_NAMES))),
+_EVENT_KIND = make_choice_kind(*_EVENT_NAMES)
+_EVENTS_KIND = make_union_kind(
+    (str, _EVENT_KIND),
+    (list, make_list_kind(_EVENT_KIND, least=1, most=len(_EVENT_NAMES))),
     otherwise=msg("an event or a list of events"),
 )
-_ADDRESS = text_kind(most=2000, line=True)
+_ADDRESS_KIND = make_text_kind(most=2000, line=True)
 _CHANNEL_KEYS = {
-    "webhook": FieldSpec(_ADDRESS, msg("URL that receives JSON; store it as a secret: <% $secrets.NAME %>.")),
-    "slack": FieldSpec(_ADDRESS, msg("URL of a Slack-compatible webhook, such as Slack or Mattermost.")),
-    "mail": FieldSpec(_ADDRESS, msg("Email address; {own_mail}: the address of the job's user.", own_mail=OWN_MAIL)),
+    "webhook": FieldSpec(_ADDRESS_KIND, msg("URL that receives JSON; store it as a secret: <% $secrets.NAME %>.")),
+    "slack": FieldSpec(_ADDRESS_KIND, msg("URL of a Slack-compatible webhook, such as Slack or Mattermost.")),
+    "mail": FieldSpec(
+        _ADDRESS_KIND, msg("Email address; {own_mail}: the address of the job's user.", own_mail=OWN_ADDRESS_KEYWORD)
+    ),
 }
 _ENTRY_KEYS = {
     **_CHANNEL_KEYS,
-    "on": FieldSpec(_EVENTS, msg("Events to send. Default: all except started, stopped and retried.")),
+    "on": FieldSpec(_EVENTS_KIND, msg("Events to send. Default: all except started, stopped and retried.")),
 }
 
 
 def _read_entry(at: FieldValue) -> NotifySpec:
     if isinstance(at.node.value, str):
-        return NotifySpec(events=frozenset({NotificationEvent(_EVENT.read(at))}))
+        return NotifySpec(events=frozenset({NotificationEvent(_EVENT_KIND.read(at))}))
     fields = Fields(at)
-    found = fields.read_table(_ENTRY_KEYS)
+    found = fields.read_fields(_ENTRY_KEYS)
     fields.report_unknown_keys()
     on = found.get("on", DEFAULT_EVENTS)
     events = frozenset(NotificationEvent(event) for event in ([on] if isinstance(on, str) else on))
@@ -67,7 +69,7 @@ def _read_entry(at: FieldValue) -> NotifySpec:
 
 def _validate_address(at: FieldValue, notify: NotifySpec) -> NotifySpec:
     assert notify.way is not None
-    if notify.way is Channel.MAIL and notify.address == OWN_MAIL:
+    if notify.way is Channel.MAIL and notify.address == OWN_ADDRESS_KEYWORD:
         return NotifySpec(events=notify.events, way=Channel.MAIL)
     if list_secret_references(notify.address):
         return notify
@@ -103,9 +105,9 @@ def merge_notify(found: Sequence[NotifySpec]) -> tuple[NotifySpec, ...]:
 
 _EXCLUSIVE_CHANNELS = [{"required": [one, other]} for one in _CHANNEL_KEYS for other in _CHANNEL_KEYS if one < other]
 _ENTRY_SCHEMA: dict[str, Any] = {
-    "anyOf": [_EVENT.schema, {**build_schema(_ENTRY_KEYS), "not": {"anyOf": _EXCLUSIVE_CHANNELS}}]
+    "anyOf": [_EVENT_KIND.schema, {**build_schema(_ENTRY_KEYS), "not": {"anyOf": _EXCLUSIVE_CHANNELS}}]
 }
-NOTIFY: FieldKind[tuple[NotifySpec, ...]] = FieldKind(
+NOTIFY_KIND: FieldKind[tuple[NotifySpec, ...]] = FieldKind(
     _read_notify,
     {"anyOf": [*_ENTRY_SCHEMA["anyOf"], {"type": "array", "items": _ENTRY_SCHEMA, "maxItems": MAX_NOTIFY_ENTRIES}]},
 )
@@ -136,7 +138,7 @@ def parse_notify(words: str, field: str = "notify") -> NotifySpec:
         return NotifySpec(events=parse_events(word for word in words.split(",") if word.strip()) or DEFAULT_EVENTS)
     except KeyError as error:
         word = str(error.args[0])[:_MAX_WORD_LENGTH]
-        hint = suggest_names(word, _EVENT_NAMES)
+        hint = build_name_hint(word, _EVENT_NAMES)
         raise UserError(msg("{value} is not a notification event", value=repr(word)), field=field, hint=hint) from None
 
 
@@ -147,10 +149,10 @@ def add_notify(notify: tuple[NotifySpec, ...], more: NotifySpec) -> tuple[Notify
 def render_notify(notify: Sequence[NotifySpec]) -> Any:
     """Convert to the form of a job file."""
     if len(notify) == 1 and notify[0].way is None:
-        return sort_events(notify[0].events)
+        return list_event_names(notify[0].events)
     return [_render_entry(each) for each in notify]
 
 
 def _render_entry(notify: NotifySpec) -> dict[str, Any]:
-    to = {} if notify.way is None else {notify.way.value: notify.address or OWN_MAIL}
-    return {**to, **({} if notify.events == DEFAULT_EVENTS and to else {"on": sort_events(notify.events)})}
+    to = {} if notify.way is None else {notify.way.value: notify.address or OWN_ADDRESS_KEYWORD}
+    return {**to, **({} if notify.events == DEFAULT_EVENTS and to else {"on": list_event_names(notify.events)})}

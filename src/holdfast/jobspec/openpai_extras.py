@@ -12,30 +12,40 @@ from holdfast.core.job import Hold
 from holdfast.core.messages import msg
 from holdfast.core.notifications import NotifySpec
 
-from .fields import FieldKind, Fields, FieldSpec, FieldValue, InvalidValue, suggest_names
-from .holdfast_keys import HOLD
-from .kinds import BOOLEAN, DURATION_KIND, NONE, OBJECT, choice_kind, list_kind, object_kind, optional_kind, text_kind
-from .notify import NOTIFY, merge_notify, read_status_mails
+from .fields import FieldKind, Fields, FieldSpec, FieldValue, InvalidValue, build_name_hint
+from .holdfast_keys import HOLD_KIND
+from .kinds import (
+    BOOLEAN_KIND,
+    DURATION_KIND,
+    NONE_KEYWORD,
+    OBJECT_KIND,
+    make_choice_kind,
+    make_list_kind,
+    make_object_kind,
+    make_optional_kind,
+    make_text_kind,
+)
+from .notify import NOTIFY_KIND, merge_notify, read_status_mails
 from .openpai_prerequisites import PLUGIN_PREFIX, warn_unknown_plugin
 from .paths import clip_text
 
 # OpenPAI's numbers. A job without a class has 0, as in all file formats.
-PRIORITIES = {"crit": 120, "prod": 100, "test": 10, "oppo": -1}
+PRIORITY_CLASSES = {"crit": 120, "prod": 100, "test": 10, "oppo": -1}
 
-_LABEL = text_kind(most=1024)
-_LABELS = list_kind(_LABEL)
-_HOLDFAST = object_kind(
+_LABEL_KIND = make_text_kind(most=1024)
+_LABELS_KIND = make_list_kind(_LABEL_KIND)
+_HOLDFAST_KIND = make_object_kind(
     {
-        "hold": FieldSpec(HOLD, msg("Hold failed tasks for debugging; false disables the group's hold.")),
-        "time_limit": FieldSpec(optional_kind(DURATION_KIND), msg("Maximum run time of the job.")),
+        "hold": FieldSpec(HOLD_KIND, msg("Hold failed tasks for debugging; false disables the group's hold.")),
+        "time_limit": FieldSpec(make_optional_kind(DURATION_KIND), msg("Maximum run time of the job.")),
         "grace": FieldSpec(DURATION_KIND, msg("Time between SIGTERM and SIGKILL when a task is stopped.")),
-        "notify": FieldSpec(NOTIFY, msg("Notifications for the job.")),
+        "notify": FieldSpec(NOTIFY_KIND, msg("Notifications for the job.")),
     }
 )
 
 
 @dataclass(slots=True)
-class Extras:
+class OpenpaiExtras:
     gang: bool = True
     priority: int = 0
     hold: Hold | None = None
@@ -46,14 +56,14 @@ class Extras:
     storages: list[dict[str, Any]] | None = None  # None: not requested; []: the user's default ones
 
 
-def read_extras(at: FieldValue, roles: Collection[str]) -> Extras:
+def read_extras(at: FieldValue, roles: Collection[str]) -> OpenpaiExtras:
     """Read supported keys; all others are ignored."""
     fields = Fields(at)
-    extras = Extras(gang=fields.read_optional("gangAllocation", BOOLEAN, True))
-    scheduler = fields.get("hivedScheduler")
+    extras = OpenpaiExtras(gang=fields.read_optional("gangAllocation", BOOLEAN_KIND, True))
+    scheduler = fields.get_field("hivedScheduler")
     if scheduler is not None:
-        extras.priority = scheduler.apply_reader(lambda at: _read_scheduler(at, roles), 0)
-    plugins = fields.get(PLUGIN_PREFIX)
+        extras.priority = scheduler.apply_reader(lambda at: _read_scheduler_priority(at, roles), 0)
+    plugins = fields.get_field(PLUGIN_PREFIX)
     if plugins is not None:
         extras.plugins = plugins.apply_reader(lambda at: _read_plugins(at, roles), [])
     extras.storages = _collect_storages(fields, extras.plugins)
@@ -61,35 +71,35 @@ def read_extras(at: FieldValue, roles: Collection[str]) -> Extras:
     return extras
 
 
-def read_holdfast_extras(fields: Fields, extras: Extras) -> None:
-    ours = fields.read_optional("holdfast", _HOLDFAST, {})
+def read_holdfast_extras(fields: Fields, extras: OpenpaiExtras) -> None:
+    ours = fields.read_optional("holdfast", _HOLDFAST_KIND, {})
     extras.hold = ours.get("hold")
-    extras.time_limit = timedelta(0) if ours.get("time_limit") is NONE else ours.get("time_limit")
+    extras.time_limit = timedelta(0) if ours.get("time_limit") is NONE_KEYWORD else ours.get("time_limit")
     extras.grace = ours.get("grace")
-    mails = fields.get("jobStatusChangeNotification")
+    mails = fields.get_field("jobStatusChangeNotification")
     extras.notify = merge_notify(
         [*(mails.apply_reader(read_status_mails, ()) if mails else ()), *ours.get("notify", ())]
     )
 
 
-def _read_scheduler(at: FieldValue, roles: Collection[str]) -> int:
+def _read_scheduler_priority(at: FieldValue, roles: Collection[str]) -> int:
     fields = Fields(at)
-    priority = fields.read_optional("jobPriorityClass", choice_kind(*PRIORITIES), None)
+    priority = fields.read_optional("jobPriorityClass", make_choice_kind(*PRIORITY_CLASSES), None)
     for key in ("gangReleaseEnable", "lazyPreemptionEnable", "ignoreK8sSuggestedNodes"):
-        fields.read_optional(key, BOOLEAN, None)
-    cells = fields.get("taskRoles")
+        fields.read_optional(key, BOOLEAN_KIND, None)
+    cells = fields.get_field("taskRoles")
     for name, cell in (cells.apply_reader(FieldValue.get_entries, {}) if cells else {}).items():
         if name not in roles:
-            hint = partial(suggest_names, name, roles)
+            hint = partial(build_name_hint, name, roles)
             cell.add_problem(msg("is not a task role of this job"), hint, rule="placement", expected=name)
         cell.apply_reader(_check_cell, None)
-    return PRIORITIES[priority] if priority else 0
+    return PRIORITY_CLASSES[priority] if priority else 0
 
 
 def _check_cell(at: FieldValue) -> None:
     fields = Fields(at)
-    named = [key for key in ("skuType", "pinnedCellId") if fields.read_optional(key, _LABEL, None) is not None]
-    fields.read_optional("affinityGroupName", _LABEL, None)
+    named = [key for key in ("skuType", "pinnedCellId") if fields.read_optional(key, _LABEL_KIND, None) is not None]
+    fields.read_optional("affinityGroupName", _LABEL_KIND, None)
     if len(named) == 2:
         raise InvalidValue(msg("has both skuType and pinnedCellId"), msg("Remove one of the two."), rule="placement")
 
@@ -101,22 +111,22 @@ def _read_plugins(at: FieldValue, roles: Collection[str]) -> list[dict[str, Any]
 
 def _read_plugin(at: FieldValue, roles: Collection[str]) -> dict[str, Any]:
     fields = Fields(at)
-    chosen, named = fields.get("taskroles"), fields.get("plugin")
+    chosen, named = fields.get_field("taskroles"), fields.get_field("plugin")
     if named is not None:
         warn_unknown_plugin(named, named.node.value)
     return {
-        "plugin": fields.read_required("plugin", _LABEL, ""),
-        "parameters": fields.read_optional("parameters", OBJECT, {}),
-        "failurePolicy": fields.read_optional("failurePolicy", choice_kind("fail", "ignore"), "fail"),
+        "plugin": fields.read_required("plugin", _LABEL_KIND, ""),
+        "parameters": fields.read_optional("parameters", OBJECT_KIND, {}),
+        "failurePolicy": fields.read_optional("failurePolicy", make_choice_kind("fail", "ignore"), "fail"),
         **({"taskroles": _read_known_roles(chosen, roles)} if chosen else {}),
     }
 
 
 def _read_known_roles(at: FieldValue, roles: Collection[str]) -> list[str]:
-    names = list(at.read_kind(_LABELS, ()))
+    names = list(at.read_as_kind(_LABELS_KIND, ()))
     for name in names:
         if name not in roles:
-            hint = partial(suggest_names, name, roles)
+            hint = partial(build_name_hint, name, roles)
             at.add_warning(
                 msg("refers to {name}, which is not a task role of this job", name=repr(clip_text(name))), hint
             )
@@ -125,16 +135,16 @@ def _read_known_roles(at: FieldValue, roles: Collection[str]) -> list[str]:
 
 def _read_storage(at: FieldValue) -> dict[str, Any]:
     fields = Fields(at)
-    name = fields.read_required("name", _LABEL, "")
-    return {"name": name, "mountPath": fields.read_optional("mountPath", _LABEL, f"/mnt/{name}")}
+    name = fields.read_required("name", _LABEL_KIND, "")
+    return {"name": name, "mountPath": fields.read_optional("mountPath", _LABEL_KIND, f"/mnt/{name}")}
 
 
-_STORAGES = list_kind(FieldKind(_read_storage, {}))
+_STORAGES_KIND = make_list_kind(FieldKind(_read_storage, {}))
 
 
 def _collect_storages(fields: Fields, plugins: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
     if fields.has_key("storages"):
-        return list(fields.read_optional("storages", _STORAGES, ()))
+        return list(fields.read_optional("storages", _STORAGES_KIND, ()))
     team = next((call for call in plugins if call["plugin"] == "teamwise_storage"), None)
     if team is None:
         return None

@@ -10,22 +10,24 @@ from typing import Any
 
 from holdfast.core.messages import msg
 
-from .fields import FieldKind, Fields, FieldValue, InvalidValue, describe_node, suggest_names
-from .kinds import ANYTHING, OBJECT, choice_kind, list_kind, read_text_scalar, text_kind
+from .fields import FieldKind, Fields, FieldValue, InvalidValue, build_name_hint, describe_node
+from .kinds import ANY_KIND, OBJECT_KIND, make_choice_kind, make_list_kind, make_text_kind, read_text_scalar
 from .paths import clip_text
-from .rules import IMAGE
+from .rules import IMAGE_KIND
 from .templates import PASSWORDS_KEY, format_secret_reference, list_secret_references
 
-NAME = text_kind(most=255, pattern=r"^[a-zA-Z0-9_-]+$", rule=msg("must contain only letters, digits, _ and -"))
-LABEL = text_kind(least=0)
-DOCKER_HUB = "https://index.docker.io/v1/"
+NAME_KIND = make_text_kind(
+    most=255, pattern=r"^[a-zA-Z0-9_-]+$", rule=msg("must contain only letters, digits, _ and -")
+)
+LABEL_KIND = make_text_kind(least=0)
+DOCKER_HUB_URL = "https://index.docker.io/v1/"
 PLUGIN_PREFIX = "com.microsoft.pai.runtimeplugin"
-PLUGINS = ("cmd", "git", "ssh", "tensorboard", "teamwise_storage")
+SUPPORTED_PLUGINS = ("cmd", "git", "ssh", "tensorboard", "teamwise_storage")
 
-_TYPES = ("dockerimage", "script", "output", "data")
-_TYPE = choice_kind(*_TYPES)
-_STRINGS = list_kind(LABEL)
-_URIS: FieldKind[Any] = _STRINGS
+_PREREQUISITE_TYPES = ("dockerimage", "script", "output", "data")
+_TYPE_KIND = make_choice_kind(*_PREREQUISITE_TYPES)
+_STRINGS_KIND = make_list_kind(LABEL_KIND)
+_URIS_KIND: FieldKind[Any] = _STRINGS_KIND
 
 
 def _read_version(at: FieldValue) -> str | float:
@@ -39,7 +41,7 @@ def _read_version(at: FieldValue) -> str | float:
     return value
 
 
-VERSION = FieldKind(_read_version, {"type": ["string", "number"]})
+VERSION_KIND = FieldKind(_read_version, {"type": ["string", "number"]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +57,19 @@ class Prerequisites:
     """Prerequisites by type and name: an image and a script can have the same name."""
 
     def __init__(self, items: Iterable[Prerequisite] = ()) -> None:
-        self.all = {(item.type, item.name): item for item in items}
+        self.by_key = {(item.type, item.name): item for item in items}
 
-    def find_by_kind(self, kind: str, at: FieldValue) -> Prerequisite:
+    def get_by_type(self, kind: str, at: FieldValue) -> Prerequisite:
         name = read_text_scalar(at)
-        if (kind, name) not in self.all:
-            raise _build_missing_error(name, (other for type_, other in self.all if type_ == kind))
-        return self.all[kind, name]
+        if (kind, name) not in self.by_key:
+            raise _build_missing_error(name, (other for type_, other in self.by_key if type_ == kind))
+        return self.by_key[kind, name]
 
-    def find_any(self, at: FieldValue) -> list[Prerequisite]:
+    def list_by_name(self, at: FieldValue) -> list[Prerequisite]:
         name = read_text_scalar(at)
-        found = [self.all[kind, name] for kind in _TYPES if (kind, name) in self.all]
+        found = [self.by_key[kind, name] for kind in _PREREQUISITE_TYPES if (kind, name) in self.by_key]
         if not found:
-            raise _build_missing_error(name, (other for _, other in self.all))
+            raise _build_missing_error(name, (other for _, other in self.by_key))
         return found
 
 
@@ -81,41 +83,41 @@ def read_prerequisites(at: FieldValue) -> Prerequisites:
         if prerequisite is None:
             continue
         key = prerequisite.type, prerequisite.name
-        if key in found.all:
+        if key in found.by_key:
             message = msg("Duplicate {type} prerequisites {name}.", type=prerequisite.type, name=prerequisite.name)
             item.add_problem(message, rule="uniqueNames", expected=prerequisite.name)
-        found.all[key] = prerequisite
+        found.by_key[key] = prerequisite
     return found
 
 
 def _read_prerequisite(at: FieldValue) -> Prerequisite | None:
     fields = Fields(at)
-    type_ = fields.read_required("type", _TYPE, None)
-    name = fields.read_required("name", NAME, "")
-    fields.read_optional("protocolVersion", ANYTHING, None)
-    fields.read_optional("version", VERSION, None)
+    type_ = fields.read_required("type", _TYPE_KIND, None)
+    name = fields.read_required("name", NAME_KIND, "")
+    fields.read_optional("protocolVersion", ANY_KIND, None)
+    fields.read_optional("version", VERSION_KIND, None)
     for key in ("contributor", "description"):
-        fields.read_optional(key, LABEL, None)
+        fields.read_optional(key, LABEL_KIND, None)
     if type_ is None:
         return None
     if type_ == "dockerimage":
-        uri, auth = fields.read_required("uri", IMAGE, ""), fields.read_optional("auth", _AUTH, {})
+        uri, auth = fields.read_required("uri", IMAGE_KIND, ""), fields.read_optional("auth", _AUTH_KIND, {})
         fields.report_unknown_keys()
-        return Prerequisite(type_, name, OBJECT.read(at), uri, auth)
-    fields.read_optional("uri", _URIS if type_ == "data" else LABEL, None)
-    plugin = fields.get("plugin")
-    if plugin is not None and plugin.read_kind(LABEL, "").startswith(f"{PLUGIN_PREFIX}."):
+        return Prerequisite(type_, name, OBJECT_KIND.read(at), uri, auth)
+    fields.read_optional("uri", _URIS_KIND if type_ == "data" else LABEL_KIND, None)
+    plugin = fields.get_field("plugin")
+    if plugin is not None and plugin.read_as_kind(LABEL_KIND, "").startswith(f"{PLUGIN_PREFIX}."):
         warn_unknown_plugin(plugin, read_text_scalar(plugin).removeprefix(f"{PLUGIN_PREFIX}."))
-    fields.read_optional("require", _STRINGS, None)
-    return Prerequisite(type_, name, OBJECT.read(at))
+    fields.read_optional("require", _STRINGS_KIND, None)
+    return Prerequisite(type_, name, OBJECT_KIND.read(at))
 
 
 def _read_auth(at: FieldValue) -> dict[str, str]:
     """Read credentials; messages never show the password."""
     fields = Fields(at)
-    auth = {"registryuri": fields.read_optional("registryuri", LABEL, DOCKER_HUB)}
-    username = fields.read_optional("username", LABEL, None)
-    password = fields.get("password")
+    auth = {"registryuri": fields.read_optional("registryuri", LABEL_KIND, DOCKER_HUB_URL)}
+    username = fields.read_optional("username", LABEL_KIND, None)
+    password = fields.get_field("password")
     if username is not None:
         auth["username"] = username
     if password is not None:
@@ -137,7 +139,7 @@ def _read_password(at: FieldValue) -> str:
     return password
 
 
-_AUTH = FieldKind(_read_auth, {})
+_AUTH_KIND = FieldKind(_read_auth, {})
 
 
 def move_passwords_to_secrets(prerequisites: Prerequisites, secrets: dict[str, Any]) -> dict[str, dict[str, str]]:
@@ -146,7 +148,7 @@ def move_passwords_to_secrets(prerequisites: Prerequisites, secrets: dict[str, A
     hidden = PASSWORDS_KEY
     while hidden in secrets:
         hidden += "_"
-    for (type_, name), item in prerequisites.all.items():
+    for (type_, name), item in prerequisites.by_key.items():
         if type_ != "dockerimage" or not item.auth:
             continue
         password = item.auth.get("password")
@@ -176,15 +178,18 @@ def build_plugin_call(item: Prerequisite) -> dict[str, Any] | None:
 
 def warn_unknown_plugin(at: FieldValue, name: Any) -> None:
     """Warn that its tasks will fail, as with OpenPAI, unless the file ignores it."""
-    if isinstance(name, str) and name not in PLUGINS:
+    if isinstance(name, str) and name not in SUPPORTED_PLUGINS:
         message = msg(
             "uses the runtime plugin {name}, which is not available: its tasks will fail", name=repr(clip_text(name))
         )
         at.add_warning(
-            msg("{detail} unless failurePolicy is ignore", detail=message), partial(suggest_names, name, PLUGINS)
+            msg("{detail} unless failurePolicy is ignore", detail=message),
+            partial(build_name_hint, name, SUPPORTED_PLUGINS),
         )
 
 
 def _build_missing_error(name: str, known: Iterable[str]) -> InvalidValue:
     message = msg("Prerequisite {name} does not exist.", name=clip_text(name))
-    return InvalidValue(message, lambda: suggest_names(name, list(islice(known, 100))), rule="reference", expected=name)
+    return InvalidValue(
+        message, lambda: build_name_hint(name, list(islice(known, 100))), rule="reference", expected=name
+    )

@@ -17,19 +17,19 @@ from holdfast.core.job import DEFAULT_GROUP, MIB, Job, JobFormat, Role
 
 from .holds import render_hold
 from .notify import render_notify
-from .openpai_extras import PRIORITIES
+from .openpai_extras import PRIORITY_CLASSES
 from .openpai_v2 import SHELL_OPTIONS
-from .quantities import render_duration
+from .quantities import format_duration
 from .render import dump_yaml, format_time_limit
 
 DEFAULT_NAME = "default"  # name of the only image, deployment and so on
 _MAX_RETRIES = 1_000_000
-_NOT_IN_JOB_NAME = re.compile(r"[^a-zA-Z0-9_-]")
-_NOT_IN_WORD = re.compile(r"[^a-zA-Z0-9_]")
+_INVALID_JOB_NAME_CHAR_PATTERN = re.compile(r"[^a-zA-Z0-9_-]")
+_INVALID_WORD_CHAR_PATTERN = re.compile(r"[^a-zA-Z0-9_]")
 _MAX_NAME_LENGTH, _MAX_WORD_LENGTH = 255, 63
 
 
-def render_openpai(job: Job) -> dict[str, Any]:
+def build_openpai_config(job: Job) -> dict[str, Any]:
     config = _build_config(job)
     return {**config, "secrets": MASK} if job.secrets else config
 
@@ -41,10 +41,10 @@ def render_openpai_yaml(job: Job) -> str:
 
 
 def _build_config(job: Job) -> dict[str, Any]:
-    written = _find_source_file(job)
+    written = _find_source_config(job)
     if job.dialect is JobFormat.OPENPAI_V2 and written is not None:
         return dict(written)
-    return _Conversion(job, written if job.dialect is JobFormat.OPENPAI_V1 else None).build_config()
+    return _OpenpaiConverter(job, written if job.dialect is JobFormat.OPENPAI_V1 else None).build_config()
 
 
 def _set_group(config: dict[str, Any], group: str) -> dict[str, Any]:
@@ -54,14 +54,14 @@ def _set_group(config: dict[str, Any], group: str) -> dict[str, Any]:
     return {**config, "defaults": {**defaults, "virtualCluster": group}}
 
 
-def _find_source_file(job: Job) -> Mapping[str, Any] | None:
+def _find_source_config(job: Job) -> Mapping[str, Any] | None:
     """Return the OpenPAI file it was parsed from, if any."""
     kept = job.extras.get("openpai")
     config = kept.get("config") if isinstance(kept, Mapping) else None
     return config if isinstance(config, Mapping) else None
 
 
-class _Conversion:
+class _OpenpaiConverter:
     """Converts a stored job; `v1` is its original file, if it has more data."""
 
     def __init__(self, job: Job, v1: Mapping[str, Any] | None) -> None:
@@ -69,7 +69,7 @@ class _Conversion:
         self.v1 = v1
         self.notes: dict[str, None] = {}
         self.images = _choose_image_names(role.image for role in job.roles)
-        self.roles = _choose_unique_words((role.name for role in job.roles), "role")
+        self.roles = _map_to_unique_words((role.name for role in job.roles), "role")
 
     def build_config(self) -> dict[str, Any]:
         job = self.job
@@ -84,9 +84,9 @@ class _Conversion:
             "name": self.build_name(),
             "type": "job",
             "description": job.description,
-            "prerequisites": [*self.build_docker_images(), *self.build_folders()],
+            "prerequisites": [*self.build_docker_images(), *self.build_folder_prerequisites()],
             "parameters": self.build_parameters(),
-            "jobRetryCount": self.get_retries(),
+            "jobRetryCount": self.build_retry_count(),
             "taskRoles": roles,
             "deployments": [{"name": DEFAULT_NAME, "taskRoles": before}] if before else None,
             "defaults": {"virtualCluster": job.group, **({"deployment": DEFAULT_NAME} if before else {})},
@@ -97,12 +97,12 @@ class _Conversion:
     # -- the job
 
     def build_name(self) -> str:
-        name = _NOT_IN_JOB_NAME.sub("_", self.job.name)[:_MAX_NAME_LENGTH]
+        name = _INVALID_JOB_NAME_CHAR_PATTERN.sub("_", self.job.name)[:_MAX_NAME_LENGTH]
         if name != self.job.name:
             self.record_loss("the name of the job is changed to what protocol v2 allows")
         return name
 
-    def get_retries(self) -> int:
+    def build_retry_count(self) -> int:
         if self.job.max_retries < 0:
             self.record_loss(f"unlimited retries became {_MAX_RETRIES}; v2 does not support negative counts")
             return _MAX_RETRIES
@@ -115,7 +115,7 @@ class _Conversion:
             for uri, name in self.images.items()
         ]
 
-    def build_folders(self) -> list[dict[str, Any]]:
+    def build_folder_prerequisites(self) -> list[dict[str, Any]]:
         """v1's dataDir, outputDir and codeDir."""
         return [
             {
@@ -124,10 +124,10 @@ class _Conversion:
                 "type": kind,
                 "uri": [path] if kind == "data" else path,
             }
-            for kind, path in self.list_paths().items()
+            for kind, path in self.get_paths_by_type().items()
         ]
 
-    def list_paths(self) -> dict[str, str]:
+    def get_paths_by_type(self) -> dict[str, str]:
         kept = self.job.extras.get("openpai") if self.v1 is not None else None
         found = kept.get("paths") if isinstance(kept, Mapping) else None
         given = found if isinstance(found, Mapping) else {}
@@ -141,7 +141,7 @@ class _Conversion:
 
     def build_extras(self) -> dict[str, Any]:
         job = self.job
-        priority = next((name for name, number in PRIORITIES.items() if number == job.priority), None)
+        priority = next((name for name, number in PRIORITY_CLASSES.items() if number == job.priority), None)
         if job.priority and priority is None:
             self.record_loss(f"the priority {job.priority} has no class in v2")
         written = {
@@ -172,17 +172,17 @@ class _Conversion:
         written = {
             "instances": role.instances,
             "completion": {
-                "minFailedInstances": _to_count(role.completion.min_failed),
-                "minSucceededInstances": _to_count(role.completion.min_succeeded),
+                "minFailedInstances": _to_completion_count(role.completion.min_failed),
+                "minSucceededInstances": _to_completion_count(role.completion.min_succeeded),
             },
             "taskRetryCount": role.max_task_retries or None,
             "dockerImage": self.images[role.image],
-            **dict.fromkeys(self.list_paths(), DEFAULT_NAME),
+            **dict.fromkeys(self.get_paths_by_type(), DEFAULT_NAME),
             "extraContainerOptions": None if shm is None else {"shmMB": _to_mebibytes(shm)},
             "resourcePerInstance": self.build_resources(role),
             "commands": list(role.commands),
         }
-        self.record_losses(role)
+        self.record_role_losses(role)
         return {key: value for key, value in written.items() if value is not None}
 
     def build_resources(self, role: Role) -> dict[str, Any]:
@@ -193,7 +193,7 @@ class _Conversion:
         return {**asked, "ports": self.build_ports(role)} if role.ports else asked
 
     def build_ports(self, role: Role) -> dict[str, int]:
-        labels = _choose_unique_words(role.ports, "port")
+        labels = _map_to_unique_words(role.ports, "port")
         if any(label != spelled for label, spelled in labels.items()):
             self.record_loss("port labels are changed to what protocol v2 allows")
         return {labels[label]: count for label, count in role.ports.items()}
@@ -208,7 +208,7 @@ class _Conversion:
         warning = [f"echo {shlex.quote(text)}"] if self.v1 is not None else []
         return [*warning, *off, *exports, *workdir, *on]
 
-    def record_losses(self, role: Role) -> None:
+    def record_role_losses(self, role: Role) -> None:
         if self.roles[role.name] != role.name:
             self.record_loss("role names are changed to what protocol v2 allows")
         if any(mount.dataset is None for mount in role.mounts):
@@ -237,19 +237,19 @@ def _choose_image_names(images: Iterable[str]) -> dict[str, str]:
     return {image: DEFAULT_NAME if len(found) == 1 else f"image_{number}" for number, image in enumerate(found)}
 
 
-def _choose_unique_words(names: Iterable[str], fallback: str) -> dict[str, str]:
+def _map_to_unique_words(names: Iterable[str], fallback: str) -> dict[str, str]:
     """Map each name to a unique v2 name."""
     found: dict[str, str] = {}
     taken: set[str] = set()
     for name in names:
-        word = _NOT_IN_WORD.sub("_", name) or fallback
+        word = _INVALID_WORD_CHAR_PATTERN.sub("_", name) or fallback
         word = (f"_{word}" if word[0].isdigit() else word)[:_MAX_WORD_LENGTH]
-        found[name] = _find_free_word(word, taken)
+        found[name] = _make_unique_word(word, taken)
         taken.add(found[name])
     return found
 
 
-def _find_free_word(word: str, taken: set[str]) -> str:
+def _make_unique_word(word: str, taken: set[str]) -> str:
     number, spelled = 2, word
     while spelled in taken:
         spelled = f"{word[: _MAX_WORD_LENGTH - 6]}_{number}"
@@ -257,7 +257,7 @@ def _find_free_word(word: str, taken: set[str]) -> str:
     return spelled
 
 
-def _to_count(wanted: int | None) -> int:
+def _to_completion_count(wanted: int | None) -> int:
     return -1 if wanted is None else wanted
 
 
@@ -269,7 +269,7 @@ def _build_holdfast_extras(job: Job) -> dict[str, Any]:
     written = {
         "hold": None if job.hold is None else render_hold(job.hold),
         "time_limit": format_time_limit(job.time_limit),
-        "grace": None if job.grace is None else render_duration(job.grace),
+        "grace": None if job.grace is None else format_duration(job.grace),
         "notify": render_notify(job.notify) if job.notify else None,
     }
     return {key: value for key, value in written.items() if value is not None}

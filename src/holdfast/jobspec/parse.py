@@ -11,18 +11,18 @@ from holdfast.core.job import Job, JobFormat
 from holdfast.core.messages import msg
 
 from .defaults import Defaults
-from .document import Document, DocumentNode, read_document, reload_with_lines
+from .document import Document, DocumentNode, parse_document, reparse_with_lines
 from .fields import FieldValue, ProblemReport, describe_node
-from .holdfast_yaml import read_holdfast
-from .openpai_v1 import read_openpai_v1
-from .openpai_v2 import read_openpai_v2
-from .primehub import PRIMEHUB_MARKS, is_kubernetes_resource, read_primehub
+from .holdfast_yaml import read_holdfast_job
+from .openpai_v1 import read_openpai_v1_job
+from .openpai_v2 import read_openpai_v2_job
+from .primehub import PRIMEHUB_KEYS, is_kubernetes_resource, read_primehub_job
 
 _READERS: dict[JobFormat, Callable[[FieldValue, Defaults], Job]] = {
-    JobFormat.HOLDFAST: read_holdfast,
-    JobFormat.OPENPAI_V2: read_openpai_v2,
-    JobFormat.OPENPAI_V1: read_openpai_v1,
-    JobFormat.PRIMEHUB: read_primehub,
+    JobFormat.HOLDFAST: read_holdfast_job,
+    JobFormat.OPENPAI_V2: read_openpai_v2_job,
+    JobFormat.OPENPAI_V1: read_openpai_v1_job,
+    JobFormat.PRIMEHUB: read_primehub_job,
 }
 _NO_DEFAULTS = Defaults()
 
@@ -35,7 +35,7 @@ class ParsedJob:
 
 def parse_job(text: str | bytes, *, dialect: JobFormat | None = None, defaults: Defaults = _NO_DEFAULTS) -> ParsedJob:
     """Parse a job file; InvalidJob contains all problems."""
-    document = read_document(text)
+    document = parse_document(text)
     outcome = _try_parse(document, dialect, defaults)
     if isinstance(outcome, InvalidJob) or outcome.warnings:
         outcome = _add_lines(outcome, document, dialect, defaults)
@@ -55,7 +55,7 @@ def detect_format(document: Mapping[str, Any]) -> JobFormat:
     if roles is not None:
         return JobFormat.OPENPAI_V2
     if is_kubernetes_resource(document) or (
-        "roles" not in document and any(mark in document for mark in PRIMEHUB_MARKS)
+        "roles" not in document and any(mark in document for mark in PRIMEHUB_KEYS)
     ):
         return JobFormat.PRIMEHUB
     return JobFormat.HOLDFAST
@@ -63,7 +63,7 @@ def detect_format(document: Mapping[str, Any]) -> JobFormat:
 
 def _try_parse(document: Document, dialect: JobFormat | None, defaults: Defaults) -> ParsedJob | InvalidJob:
     try:
-        return _parse_document(document, dialect, defaults)
+        return _build_parsed_job(document, dialect, defaults)
     except InvalidJob as invalid:
         return invalid
 
@@ -72,12 +72,12 @@ def _add_lines(
     outcome: ParsedJob | InvalidJob, document: Document, dialect: JobFormat | None, defaults: Defaults
 ) -> ParsedJob | InvalidJob:
     """Parse JSON again with line numbers, for its problems."""
-    located = reload_with_lines(document)
+    located = reparse_with_lines(document)
     again = outcome if located is None else _try_parse(located, dialect, defaults)
     return again if type(again) is type(outcome) else outcome
 
 
-def _parse_document(document: Document, dialect: JobFormat | None, defaults: Defaults) -> ParsedJob:
+def _build_parsed_job(document: Document, dialect: JobFormat | None, defaults: Defaults) -> ParsedJob:
     root = document.root
     if not isinstance(root.value, dict):
         message = msg(

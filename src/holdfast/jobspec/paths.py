@@ -6,14 +6,14 @@ import json
 import re
 from collections.abc import Iterable
 
-_SIMPLE_NAME = re.compile(r"[\w$~-]{1,64}")
+_SIMPLE_NAME_PATTERN = re.compile(r"[\w$~-]{1,64}")
 
 
 def clip_text(text: str, most: int = 60) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def render_path(steps: Iterable[str | int]) -> str:
+def format_path(steps: Iterable[str | int]) -> str:
     """Format a path such as roles.worker.commands[2]; special names are quoted."""
     path = ""
     for step in steps:
@@ -24,6 +24,6 @@ def render_path(steps: Iterable[str | int]) -> str:
 def join_path(path: str, step: str | int) -> str:
     if isinstance(step, int):
         return f"{path}[{step}]"
-    if not _SIMPLE_NAME.fullmatch(step):
+    if not _SIMPLE_NAME_PATTERN.fullmatch(step):
         return f"{path}[{json.dumps(clip_text(step), ensure_ascii=False)}]"
     return f"{path}.{step}" if path else step

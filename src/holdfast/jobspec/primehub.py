@@ -12,24 +12,24 @@ from holdfast.core.messages import msg
 from . import rules
 from .defaults import Defaults
 from .fields import FieldKind, Fields, FieldValue, InvalidValue
-from .holdfast_yaml import ONLY_ROLE
-from .instance_types import find_instance_type
-from .kinds import integer_kind, read_text_scalar
+from .holdfast_yaml import DEFAULT_ROLE_NAME
+from .instance_types import get_instance_type
+from .kinds import make_integer_kind, read_text_scalar
 from .quantities import MAX_DURATION
 from .render import dump_yaml
 
-PRIMEHUB_MARKS = ("displayName", "instanceType", "groupId", "groupName", "activeDeadlineSeconds")
+PRIMEHUB_KEYS = ("displayName", "instanceType", "groupId", "groupName", "activeDeadlineSeconds")
 
 # Fields that PrimeHub adds to a job or schedule; ignored when an exported one is submitted.
-_WRITTEN_BY_SERVER = frozenset(
+_SERVER_FIELDS = frozenset(
     {
         "id", "name", "createTime", "schedule", "userId", "userName", "cancel", "phase", "reason", "message",
         "podName", "startTime", "finishTime", "requeued", "logEndpoint", "artifact", "monitoring",
         "ttlSecondsAfterFinished", "requeueLimit", "user", "invalid", "nextRunTime", "updateTime",
     }
 )  # fmt: skip
-_RESOURCES = ("PhJob", "PhSchedule")  # PrimeHub's Kubernetes resources: the form is in spec
-_DEADLINE = integer_kind(least=0, most=int(MAX_DURATION.total_seconds()))  # 0: no limit
+_RESOURCE_KINDS = ("PhJob", "PhSchedule")  # PrimeHub's Kubernetes resources: the form is in spec
+_DEADLINE_KIND = make_integer_kind(least=0, most=int(MAX_DURATION.total_seconds()))  # 0: no limit
 
 
 def _read_recurrence(at: FieldValue) -> str:
@@ -40,35 +40,35 @@ def _read_recurrence(at: FieldValue) -> str:
     return str(at.node.value)
 
 
-_RECURRENCE = FieldKind(_read_recurrence, {"type": "string"})
+_RECURRENCE_KIND = FieldKind(_read_recurrence, {"type": "string"})
 
 
 def is_kubernetes_resource(document: Mapping[str, Any]) -> bool:
     kind, spec = (getattr(document.get(key), "value", document.get(key)) for key in ("kind", "spec"))
-    return kind in _RESOURCES and isinstance(spec, dict)
+    return kind in _RESOURCE_KINDS and isinstance(spec, dict)
 
 
-def read_primehub(root: FieldValue, defaults: Defaults) -> Job:
+def read_primehub_job(root: FieldValue, defaults: Defaults) -> Job:
     root = _find_form(root)
     fields = Fields(root)
-    name = fields.read_required("displayName", rules.JOB_NAME, "")
-    size = fields.get("instanceType")
+    name = fields.read_required("displayName", rules.JOB_NAME_KIND, "")
+    size = fields.get_field("instanceType")
     if size is None:
-        fields.report_missing("instanceType")
+        fields.report_missing_key("instanceType")
     type_name, resources = (
         size.apply_reader(lambda at: _read_instance_type(at, defaults), _NO_INSTANCE_TYPE)
         if size
         else _NO_INSTANCE_TYPE
     )
-    image = fields.read_required("image", rules.IMAGE, "")
-    command = fields.read_required("command", rules.COMMAND, "")
-    group_name = fields.read_optional("groupName", rules.GROUP_NAME, None)
-    group_id = fields.read_optional("groupId", rules.GROUP_NAME, None)
-    deadline = fields.read_optional("activeDeadlineSeconds", _DEADLINE, None)
-    fields.read_optional("recurrence", _RECURRENCE, None)
-    fields.report_unknown_keys(tolerated=_WRITTEN_BY_SERVER)
+    image = fields.read_required("image", rules.IMAGE_KIND, "")
+    command = fields.read_required("command", rules.COMMAND_KIND, "")
+    group_name = fields.read_optional("groupName", rules.GROUP_NAME_KIND, None)
+    group_id = fields.read_optional("groupId", rules.GROUP_NAME_KIND, None)
+    deadline = fields.read_optional("activeDeadlineSeconds", _DEADLINE_KIND, None)
+    fields.read_optional("recurrence", _RECURRENCE_KIND, None)
+    fields.report_unknown_keys(tolerated=_SERVER_FIELDS)
     role = Role(
-        name=ONLY_ROLE,
+        name=DEFAULT_ROLE_NAME,
         commands=(command,),
         image=image,
         resources=resources,
@@ -84,7 +84,7 @@ def read_primehub(root: FieldValue, defaults: Defaults) -> Job:
         dialect=JobFormat.PRIMEHUB,
         extras={"primehub": {"instanceType": type_name, **({"groupId": group_id} if group_id else {})}},
     )
-    rules.check_job(job, root, {ONLY_ROLE: root})
+    rules.check_job(job, root, {DEFAULT_ROLE_NAME: root})
     return job
 
 
@@ -97,7 +97,7 @@ def _find_form(root: FieldValue) -> FieldValue:
     form = _find_mapping(template, "spec") if template else None
     if form is None:
         return spec
-    Fields(spec).read_optional("recurrence", _RECURRENCE, None)
+    Fields(spec).read_optional("recurrence", _RECURRENCE_KIND, None)
     return form
 
 
@@ -111,11 +111,11 @@ _NO_INSTANCE_TYPE = ("", Resources())
 
 def _read_instance_type(at: FieldValue, defaults: Defaults) -> tuple[str, Resources]:
     """Read the instance type's name; exported jobs contain the whole object."""
-    name = _read_name(at)
-    return name, find_instance_type(name, defaults.instance_types)
+    name = _read_instance_type_name(at)
+    return name, get_instance_type(name, defaults.instance_types)
 
 
-def _read_name(at: FieldValue) -> str:
+def _read_instance_type_name(at: FieldValue) -> str:
     if not isinstance(at.node.value, dict):
         return read_text_scalar(at)
     inner = at.node.value.get("name") or at.node.value.get("id")

@@ -8,31 +8,31 @@ from dataclasses import replace
 
 from holdfast.core.errors import InvalidJob, Problem
 
-from .document import DocumentNode, read_document, reload_with_lines
+from .document import DocumentNode, parse_document, reparse_with_lines
 
-_STEP = re.compile(r"[^.\[\]]+")
-_ONLY_ROLE = re.compile(r"roles\.[^.]+\.")
+_PATH_STEP_PATTERN = re.compile(r"[^.\[\]]+")
+_ROLE_PREFIX_PATTERN = re.compile(r"roles\.[^.]+\.")
 
 
 def add_problem_lines(text: str, problems: Iterable[Problem]) -> list[Problem]:
     """Add line numbers to problems, where the text has the field."""
     try:
-        document = read_document(text)
+        document = parse_document(text)
     except InvalidJob:  # it was built from parts, and is not the parsed text
         return list(problems)
-    root = (reload_with_lines(document) or document).root
+    root = (reparse_with_lines(document) or document).root
     return [replace(problem, line=problem.line or _find_field_line(root, problem.field)) for problem in problems]
 
 
 def _find_field_line(root: DocumentNode, field: str) -> int | None:
     """Find a line; a file with a single role may have its fields at the top level."""
-    return _find_node_line(root, field) or _find_node_line(root, _ONLY_ROLE.sub("", field, count=1))
+    return _find_node_line(root, field) or _find_node_line(root, _ROLE_PREFIX_PATTERN.sub("", field, count=1))
 
 
 def _find_node_line(node: DocumentNode, field: str) -> int | None:
     """Find the deepest existing part: a short form does not have the field itself."""
     line = None
-    for step in _STEP.findall(field):
+    for step in _PATH_STEP_PATTERN.findall(field):
         value = node.value
         if isinstance(value, dict) and step in value:
             node = value[step]

@@ -13,12 +13,12 @@ from holdfast.core.codec import mask_values
 from holdfast.core.job import Completion, Job, Mount, Resources, Role
 
 from .defaults import Defaults
-from .holdfast_yaml import ONLY_ROLE
+from .holdfast_yaml import DEFAULT_ROLE_NAME
 from .holds import render_hold
 from .notify import render_notify
-from .quantities import render_duration, render_size
-from .rules import ENV_NAME
-from .scalars import is_text
+from .quantities import format_duration, format_size
+from .rules import ENV_NAME_KIND
+from .scalars import is_text_scalar
 from .templates import format_secret_reference
 
 try:
@@ -27,7 +27,7 @@ except ImportError:  # pragma: no cover - PyYAML without libyaml
     from yaml import SafeDumper as _Dumper  # type: ignore[assignment]
 
 _NO_DEFAULTS = Defaults()
-_PLAIN_ROLE = Role(name=ONLY_ROLE, commands=())
+_DEFAULT_ROLE = Role(name=DEFAULT_ROLE_NAME, commands=())
 
 
 def render_yaml(job: Job, *, mask_secrets: bool = True, defaults: Defaults = _NO_DEFAULTS) -> str:
@@ -35,9 +35,9 @@ def render_yaml(job: Job, *, mask_secrets: bool = True, defaults: Defaults = _NO
     are omitted: they are added again on submission."""
     exported = _find_exported_secrets(job)
     roles = {role.name: _render_role(role, exported, defaults) for role in job.roles}
-    shared = _extract_shared(roles)
-    only = list(roles) == [ONLY_ROLE]
-    tasks = roles[ONLY_ROLE].get("retry", 0) if only else 0
+    shared = _extract_shared_values(roles)
+    only = list(roles) == [DEFAULT_ROLE_NAME]
+    tasks = roles[DEFAULT_ROLE_NAME].get("retry", 0) if only else 0
     written = {
         "name": job.name,
         "description": job.description or None,
@@ -49,7 +49,7 @@ def render_yaml(job: Job, *, mask_secrets: bool = True, defaults: Defaults = _NO
         "gang": None if job.gang else False,
         "retry": {"max": job.max_retries, "tasks": tasks} if tasks else job.max_retries or None,
         "time_limit": format_time_limit(job.time_limit),
-        "grace": None if job.grace is None else render_duration(job.grace),
+        "grace": None if job.grace is None else format_duration(job.grace),
         "hold": None if job.hold is None else render_hold(job.hold),
         "priority": job.priority or None,
         "tags": _FlowList(job.tags) or None,
@@ -61,7 +61,7 @@ def render_yaml(job: Job, *, mask_secrets: bool = True, defaults: Defaults = _NO
     return dump_yaml({key: value for key, value in written.items() if value is not None})
 
 
-def _extract_shared(roles: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _extract_shared_values(roles: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Move values that all roles share to the top level."""
     first, *others = roles.values()
     alike = [key for key in first if key != "retry" and all(other.get(key) == first[key] for other in others)]
@@ -77,20 +77,20 @@ def _extract_shared(roles: dict[str, dict[str, Any]]) -> dict[str, Any]:
 def format_time_limit(limit: timedelta | None) -> str | None:
     if limit is None:
         return None
-    return render_duration(limit) if limit else "none"
+    return format_duration(limit) if limit else "none"
 
 
 def _find_exported_secrets(job: Job) -> dict[str, str]:
     """Return the variables that export secrets; empty if that would change the job."""
     references = {name: format_secret_reference(name) for name in job.secrets}
-    pattern = re.compile(ENV_NAME.schema["pattern"])
+    pattern = re.compile(ENV_NAME_KIND.schema["pattern"])
     simple = all(isinstance(value, str) and pattern.fullmatch(name) for name, value in job.secrets.items())
     everywhere = all(name in role.env for role in job.roles for name in references)
     return references if simple and everywhere else {}
 
 
 def _render_role(role: Role, exported: Mapping[str, str], defaults: Defaults) -> dict[str, Any]:
-    options = _FlowList(role.shell_options) if role.shell_options != _PLAIN_ROLE.shell_options else None
+    options = _FlowList(role.shell_options) if role.shell_options != _DEFAULT_ROLE.shell_options else None
     env = {name: value for name, value in role.env.items() if exported.get(name) != value}
     written = {
         "image": role.image if role.image != defaults.image else None,
@@ -125,8 +125,8 @@ def _render_resources(resources: Resources, base: Resources) -> dict[str, Any]:
 
 def _resources_to_dict(resources: Resources) -> dict[str, Any]:
     cpu = int(resources.cpu) if float(resources.cpu).is_integer() else resources.cpu
-    shm = "none" if resources.shm is None else render_size(resources.shm)
-    return {"cpu": cpu, "memory": render_size(resources.memory), "gpu": resources.gpu, "shm": shm}
+    shm = "none" if resources.shm is None else format_size(resources.shm)
+    return {"cpu": cpu, "memory": format_size(resources.memory), "gpu": resources.gpu, "shm": shm}
 
 
 def _render_mount(mount: Mount) -> Any:
@@ -153,7 +153,7 @@ class _FlowList(list[Any]):
 
 
 # Text that a literal block preserves: printable lines, no space at either end.
-_PLAIN_TEXT = re.compile(r"[^\s#-](?:[^\x00-\x1f\x7f-\xa0\u2028\u2029\ufeff\ud800-\udfff]|[\t\n])*\S\n?")
+_LITERAL_BLOCK_PATTERN = re.compile(r"[^\s#-](?:[^\x00-\x1f\x7f-\xa0\u2028\u2029\ufeff\ud800-\udfff]|[\t\n])*\S\n?")
 
 
 class _HoldfastDumper(_Dumper):
@@ -163,9 +163,14 @@ class _HoldfastDumper(_Dumper):
 
 def _represent_text(dumper: Any, text: str) -> Any:
     style = None
-    if "\n" in text.rstrip("\n") and _PLAIN_TEXT.fullmatch(text) and " \n" not in text and "\t\n" not in text:
+    if (
+        "\n" in text.rstrip("\n")
+        and _LITERAL_BLOCK_PATTERN.fullmatch(text)
+        and " \n" not in text
+        and "\t\n" not in text
+    ):
         style = "|"
-    elif not is_text(text):
+    elif not is_text_scalar(text):
         style = '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 

@@ -14,15 +14,15 @@ from holdfast.core.messages import msg
 
 from .fields import FieldKind, FieldSpec, FieldValue, InvalidValue, describe_node
 from .kinds import (
-    BOOLEAN,
-    choice_kind,
-    integer_kind,
-    list_kind,
-    number_kind,
-    object_kind,
+    BOOLEAN_KIND,
+    make_choice_kind,
+    make_integer_kind,
+    make_list_kind,
+    make_number_kind,
+    make_object_kind,
+    make_size_kind,
+    make_text_kind,
     read_text_scalar,
-    size_kind,
-    text_kind,
 )
 from .paths import clip_text, join_path
 from .templates import TemplateFiller, format_value, has_secrets, list_secret_references
@@ -31,48 +31,48 @@ MAX_TASKS = 10_000
 MAX_ROLES = 256
 MAX_VARIABLES = 1_000
 MAX_JOB_CHARS = 4 * MIB  # characters of resolved commands and variables
-MAX_MASKED_NAMED = 20  # masked secrets listed in one message
+MAX_LISTED_SECRETS = 20  # masked secrets listed in one message
 MAX_VARIABLE_BYTES = 120_000  # Linux's limit for one string
 
-JOB_NAME = text_kind(most=255, line=True)
-GROUP_NAME = text_kind(most=255, line=True)
-DESCRIPTION = text_kind(least=0)
-ROLE_NAME = text_kind(
+JOB_NAME_KIND = make_text_kind(most=255, line=True)
+GROUP_NAME_KIND = make_text_kind(most=255, line=True)
+DESCRIPTION_KIND = make_text_kind(least=0)
+ROLE_NAME_KIND = make_text_kind(
     most=63,
     pattern=r"^(?![.-])[A-Za-z0-9_.~-]+$",
     rule=msg("must contain only letters, digits and _ . ~ - and must not start with . or -"),
 )
-ENV_NAME = text_kind(
+ENV_NAME_KIND = make_text_kind(
     most=255,
     pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
     rule=msg("must contain only letters, digits and _ and must not start with a digit"),
 )
-PORT_LABEL = text_kind(
+PORT_LABEL_KIND = make_text_kind(
     most=63, pattern=r"^[A-Za-z0-9_.~-]+$", rule=msg("must contain only letters, digits and _ . ~ -")
 )
-IMAGE = text_kind(
+IMAGE_KIND = make_text_kind(
     most=512, pattern=r"^[^\s\u0000-\u001f\u007f-\u009f]+$", rule=msg("must be an image name without spaces")
 )
-INSTANCE_TYPE = text_kind(most=255, line=True)
-TAG = text_kind(most=255, line=True)
-DATASET = text_kind(
+INSTANCE_TYPE_KIND = make_text_kind(most=255, line=True)
+TAG_KIND = make_text_kind(most=255, line=True)
+DATASET_KIND = make_text_kind(
     most=63,
     pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
     rule=msg("must contain only letters, digits and . _ - and must start with a letter or digit"),
 )
-INSTANCES = integer_kind(least=1, most=MAX_TASKS)
-PORT_COUNT = integer_kind(least=1, most=1_000)
+INSTANCES_KIND = make_integer_kind(least=1, most=MAX_TASKS)
+PORT_COUNT_KIND = make_integer_kind(least=1, most=1_000)
 RETRY_ALWAYS = -2  # retries also after success
-RETRIES = integer_kind(least=RETRY_ALWAYS, most=1_000_000)
-PRIORITY = integer_kind(least=-(2**31), most=2**31 - 1)
-CPU = number_kind(least=0.01, most=1_000_000)
-WHOLE_CPU = integer_kind(least=1, most=1_000_000)
-GPU = integer_kind(least=0, most=10_000)
-MEMORY = size_kind(least=MIB)
-SHM = size_kind(least=0)
-MEBIBYTES = integer_kind(least=1, most=2**40)
+RETRIES_KIND = make_integer_kind(least=RETRY_ALWAYS, most=1_000_000)
+PRIORITY_KIND = make_integer_kind(least=-(2**31), most=2**31 - 1)
+CPU_KIND = make_number_kind(least=0.01, most=1_000_000)
+WHOLE_CPU_KIND = make_integer_kind(least=1, most=1_000_000)
+GPU_KIND = make_integer_kind(least=0, most=10_000)
+MEMORY_KIND = make_size_kind(least=MIB)
+SHM_KIND = make_size_kind(least=0)
+MEBIBYTES_KIND = make_integer_kind(least=1, most=2**40)
 
-SHELL_OPTION = choice_kind(
+SHELL_OPTION_KIND = make_choice_kind(
     "allexport", "braceexpand", "errexit", "errtrace", "functrace", "hashall", "keyword", "monitor", "noclobber",
     "noglob", "nounset", "physical", "pipefail", "posix", "verbose", "xtrace",
 )  # fmt: skip
@@ -81,36 +81,36 @@ SHELL_OPTION = choice_kind(
 _TEXT_TYPES = ["string", "number", "boolean"]
 
 
-def _read_lines(at: FieldValue) -> str:
+def _read_multiline_text(at: FieldValue) -> str:
     # Browser forms and Windows files end lines with CR LF, which shells do not accept.
     return read_text_scalar(at).replace("\r\n", "\n")
 
 
 def _read_command(at: FieldValue) -> str:
-    command = _read_lines(at)
+    command = _read_multiline_text(at)
     if not command.strip():
         raise InvalidValue(msg("must not be empty"), rule="minLength", expected=1)
     return command
 
 
 def _read_commands(at: FieldValue) -> tuple[str, ...]:
-    commands = _LINES.read(at)
+    commands = _LINES_KIND.read(at)
     if at.node.value and not any(command.strip() for command in commands):
         raise InvalidValue(msg("has no commands to run"), rule="contains")
     return commands
 
 
-COMMAND = FieldKind(_read_command, {"type": _TEXT_TYPES, "pattern": r"\S"})
-LINE = FieldKind(_read_lines, {"type": _TEXT_TYPES})
-_LINES = list_kind(LINE, least=1)
-COMMANDS = FieldKind(_read_commands, {**_LINES.schema, "contains": COMMAND.schema})
+COMMAND_KIND = FieldKind(_read_command, {"type": _TEXT_TYPES, "pattern": r"\S"})
+LINE_KIND = FieldKind(_read_multiline_text, {"type": _TEXT_TYPES})
+_LINES_KIND = make_list_kind(LINE_KIND, least=1)
+COMMANDS_KIND = FieldKind(_read_commands, {**_LINES_KIND.schema, "contains": COMMAND_KIND.schema})
 
 
 def _read_env_value(at: FieldValue) -> str:
     value = at.node.value
     if isinstance(value, dict | list):
         raise InvalidValue(msg("must be text, not {node}", node=describe_node(at.node)), rule="type", expected="string")
-    written = at.node.written if at.node.written is not None and value is not None else format_value(value)
+    written = at.node.source_text if at.node.source_text is not None and value is not None else format_value(value)
     if len(written.encode()) > MAX_VARIABLE_BYTES:
         message = msg(
             "is too long: the limit for a variable is {max_variable_bytes} bytes", max_variable_bytes=MAX_VARIABLE_BYTES
@@ -119,11 +119,11 @@ def _read_env_value(at: FieldValue) -> str:
     return written
 
 
-ENV_VALUE = FieldKind(_read_env_value, {"type": _TEXT_TYPES})
+ENV_VALUE_KIND = FieldKind(_read_env_value, {"type": _TEXT_TYPES})
 
 
 def _read_path(at: FieldValue) -> str:
-    path = _PATH_TEXT.read(at)
+    path = _PATH_TEXT_KIND.read(at)
     if ".." in path.split("/"):
         raise InvalidValue(
             msg("must not contain '..', but is {path}", path=repr(path)), rule="pattern", expected=_PATH_PATTERN
@@ -132,25 +132,25 @@ def _read_path(at: FieldValue) -> str:
 
 
 _PATH_PATTERN = r"^/[^\u0000-\u001f\u007f]*$"
-_PATH_TEXT = text_kind(most=4096, pattern=_PATH_PATTERN, rule=msg("must be an absolute path"))
-PATH = FieldKind(_read_path, _PATH_TEXT.schema)
+_PATH_TEXT_KIND = make_text_kind(most=4096, pattern=_PATH_PATTERN, rule=msg("must be an absolute path"))
+PATH_KIND = FieldKind(_read_path, _PATH_TEXT_KIND.schema)
 
 _MOUNT_KEYS = {
-    "source": FieldSpec(PATH, msg("Folder or file on the host.")),
-    "target": FieldSpec(PATH, msg("Path in the task. Default: the same path.")),
-    "read_only": FieldSpec(BOOLEAN, msg("Mount it read-only. Default: true.")),
+    "source": FieldSpec(PATH_KIND, msg("Folder or file on the host.")),
+    "target": FieldSpec(PATH_KIND, msg("Path in the task. Default: the same path.")),
+    "read_only": FieldSpec(BOOLEAN_KIND, msg("Mount it read-only. Default: true.")),
 }
-_MOUNT_OBJECT = object_kind(_MOUNT_KEYS)
+_MOUNT_OBJECT_KIND = make_object_kind(_MOUNT_KEYS)
 _MOUNT_PATTERN = r"^/[^:\u0000-\u001f\u007f]*(:/[^:\u0000-\u001f\u007f]*)?(:(ro|rw))?$"
-_MOUNT_TEXT = text_kind(
+_MOUNT_TEXT_KIND = make_text_kind(
     most=8200, pattern=_MOUNT_PATTERN, rule=msg("must have the form /data, /data:/inside or /data:/inside:rw")
 )
 
 
 def _read_mount(at: FieldValue) -> Mount:
     if not isinstance(at.node.value, dict):
-        return _parse_mount(_MOUNT_TEXT.read(at))
-    values = _MOUNT_OBJECT.read(at)
+        return _parse_mount(_MOUNT_TEXT_KIND.read(at))
+    values = _MOUNT_OBJECT_KIND.read(at)
     if "source" not in values:
         raise InvalidValue(
             msg("requires a source"), msg("Write source: /path/on/the/machine."), rule="required", expected="source"
@@ -173,7 +173,9 @@ def _build_mount(source: str, target: str, read_only: bool) -> Mount:
     return Mount(source=source, target=target, read_only=read_only)
 
 
-MOUNT = FieldKind(_read_mount, {"anyOf": [dict(_MOUNT_TEXT.schema), {**_MOUNT_OBJECT.schema, "required": ["source"]}]})
+MOUNT_KIND = FieldKind(
+    _read_mount, {"anyOf": [dict(_MOUNT_TEXT_KIND.schema), {**_MOUNT_OBJECT_KIND.schema, "required": ["source"]}]}
+)
 
 
 _FILL_IN_HINT = msg("Enter the secrets again: they are never shown.")
@@ -181,7 +183,7 @@ _FILL_IN_HINT = msg("Enter the secrets again: they are never shown.")
 
 def _read_secrets(at: FieldValue) -> dict[str, Any]:
     """Read secrets; messages never show their values."""
-    masked = list(islice(_find_masked_paths(at.node.to_plain()), MAX_MASKED_NAMED + 1))
+    masked = list(islice(_iter_masked_paths(at.node.to_plain()), MAX_LISTED_SECRETS + 1))
     if not isinstance(at.node.value, dict):
         message = (
             msg("contains {mask} instead of the secrets", mask=MASK)
@@ -199,28 +201,28 @@ def _read_secrets(at: FieldValue) -> dict[str, Any]:
     return plain
 
 
-def _find_masked_paths(value: Any, path: str = "") -> Iterator[str]:
+def _iter_masked_paths(value: Any, path: str = "") -> Iterator[str]:
     """Yield the paths of values that are still masked."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from _find_masked_paths(inner, join_path(path, key))
+            yield from _iter_masked_paths(inner, join_path(path, key))
     elif isinstance(value, list):
         for number, inner in enumerate(value):
-            yield from _find_masked_paths(inner, f"{path}[{number}]")
+            yield from _iter_masked_paths(inner, f"{path}[{number}]")
     elif value == MASK:
         yield path
 
 
 def _format_masked_paths(paths: list[str]) -> str:
-    named = ", ".join(clip_text(path) for path in paths[:MAX_MASKED_NAMED])
-    more = msg(" and others") if len(paths) > MAX_MASKED_NAMED else ""
+    named = ", ".join(clip_text(path) for path in paths[:MAX_LISTED_SECRETS])
+    more = msg(" and others") if len(paths) > MAX_LISTED_SECRETS else ""
     return msg("the value{plural} of {named}{more}", plural="s" if len(paths) > 1 else "", named=named, more=more)
 
 
-SECRETS = FieldKind(_read_secrets, {"type": "object"})
+SECRETS_KIND = FieldKind(_read_secrets, {"type": "object"})
 
 
-def report_too_large(root: FieldValue) -> None:
+def report_job_too_large(root: FieldValue) -> None:
     root.add_problem(
         msg(
             "The job is too large: its resolved commands and variables exceed {limit} MiB",
@@ -243,7 +245,7 @@ def check_job(job: Job, root: FieldValue, roles: Mapping[str, FieldValue]) -> No
         root.add_problem(message, rule="maximum", expected=MAX_TASKS)
     filler = TemplateFiller({"secrets": job.secrets})
     if _is_too_large(job, filler):
-        report_too_large(root)
+        report_job_too_large(root)
         return
 
     @cache  # roles share much of their text

@@ -15,10 +15,10 @@ _KEYWORDS: dict[str, bool | None] = {
     "true": True, "True": True, "TRUE": True,
     "false": False, "False": False, "FALSE": False,
 }  # fmt: skip
-_INT = re.compile(r"[-+]?[0-9]+")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_OCTAL = re.compile(r"0o[0-7]+")
-_HEX = re.compile(r"0x[0-9a-fA-F]+")
+_INT_PATTERN = re.compile(r"[-+]?[0-9]+")
+_FLOAT_PATTERN = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_OCTAL_PATTERN = re.compile(r"0o[0-7]+")
+_HEX_PATTERN = re.compile(r"0x[0-9a-fA-F]+")
 _NUMBER_STARTS = frozenset("0123456789+-.")
 
 MAX_NUMBER_LENGTH = 100  # characters; long numbers are slow to convert
@@ -39,17 +39,17 @@ def resolve_scalar(text: str) -> Scalar:
     return _parse_number(text)
 
 
-def is_text(text: str) -> bool:
+def is_text_scalar(text: str) -> bool:
     """Whether it is parsed as text without quotes."""
     return text not in _KEYWORDS and not (text[0] in _NUMBER_STARTS and _looks_like_number(text))
 
 
 def _looks_like_number(text: str) -> bool:
-    return any(pattern.fullmatch(text) for pattern in (_FLOAT, _HEX, _OCTAL))
+    return any(pattern.fullmatch(text) for pattern in (_FLOAT_PATTERN, _HEX_PATTERN, _OCTAL_PATTERN))
 
 
 def _parse_number(text: str) -> int | float:
-    if _INT.fullmatch(text):
+    if _INT_PATTERN.fullmatch(text):
         return int(text)
     if text[:2] == "0x":
         return int(text, 16)

@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-_TAG = re.compile(r"<%([^<>%]*)%>")  # spaces are stripped later: matched here, they would cost quadratic time
-_REFERENCE = re.compile(r"\$([\w-]+)((?:\.[\w-]+|\[[0-9]+\])*)")
-_STEP = re.compile(r"[\w-]+")
+_TAG_PATTERN = re.compile(r"<%([^<>%]*)%>")  # spaces are stripped later: matched here, they would cost quadratic time
+_REFERENCE_PATTERN = re.compile(r"\$([\w-]+)((?:\.[\w-]+|\[[0-9]+\])*)")
+_STEP_PATTERN = re.compile(r"[\w-]+")
 
 _MISSING = object()
 
@@ -57,18 +57,20 @@ class TemplateFiller:
             filled = self.resolve_reference(reference)
             if filled is not None:
                 return filled
-            if not _is_secret(reference) or "secrets" in self._values:
+            if not _is_secret_reference(reference) or "secrets" in self._values:
                 unresolved[reference] = None
             return "" if self._drop else tag[0]
 
         return (
-            RenderedText(_TAG.sub(fill_reference, text), tuple(unresolved)) if "<%" in text else RenderedText(text, ())
+            RenderedText(_TAG_PATTERN.sub(fill_reference, text), tuple(unresolved))
+            if "<%" in text
+            else RenderedText(text, ())
         )
 
     def measure_size(self, text: str) -> int:
         """Return the length of the rendered text without rendering it."""
         total = len(text)
-        for tag in _TAG.finditer(text) if "<%" in text else ():
+        for tag in _TAG_PATTERN.finditer(text) if "<%" in text else ():
             filled = self.resolve_reference(tag[1].strip())
             total += 0 if filled is None else len(filled) - len(tag[0])
         return total
@@ -93,8 +95,8 @@ def list_secret_references(text: str) -> tuple[str, ...]:
     """Return the references to secrets, each once."""
     if "<%" not in text:
         return ()
-    references = dict.fromkeys(tag[1].strip() for tag in _TAG.finditer(text))
-    return tuple(filter(_is_secret, references))
+    references = dict.fromkeys(tag[1].strip() for tag in _TAG_PATTERN.finditer(text))
+    return tuple(filter(_is_secret_reference, references))
 
 
 def format_value(value: Any) -> str:
@@ -114,16 +116,16 @@ def format_value(value: Any) -> str:
     return str(value)
 
 
-def _is_secret(reference: str) -> bool:
-    found = _REFERENCE.fullmatch(reference)
+def _is_secret_reference(reference: str) -> bool:
+    found = _REFERENCE_PATTERN.fullmatch(reference)
     return bool(found and found[1] == "secrets")
 
 
 def _look_up_value(reference: str, values: Mapping[str, Any]) -> Any:
-    found = _REFERENCE.fullmatch(reference)
+    found = _REFERENCE_PATTERN.fullmatch(reference)
     if not found:
         return _MISSING
-    return _follow_steps(values, (found[1], *_STEP.findall(found[2])))
+    return _follow_steps(values, (found[1], *_STEP_PATTERN.findall(found[2])))
 
 
 def _follow_steps(value: Any, steps: Iterable[str]) -> Any:

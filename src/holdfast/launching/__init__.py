@@ -1,26 +1,26 @@
 """Builds the Launch of a placed task. Pure: external data comes in as `LaunchContext`."""
 
 from .admin_variables import make_dataset_variables, make_mlflow_variables
-from .build import Launcher
+from .build import AttemptLaunchBuilder
 from .context import (
     ArtifactLimits,
     GatewayAddress,
     LaunchContext,
     PrimeHubContext,
-    PrimeHubPlatform,
-    wants_job_key,
-    wants_user_keys,
+    PrimeHubSettings,
+    needs_job_key,
+    needs_user_keys,
 )
 
 __all__ = [
     "ArtifactLimits",
+    "AttemptLaunchBuilder",
     "GatewayAddress",
     "LaunchContext",
-    "Launcher",
     "PrimeHubContext",
-    "PrimeHubPlatform",
+    "PrimeHubSettings",
     "make_dataset_variables",
     "make_mlflow_variables",
-    "wants_job_key",
-    "wants_user_keys",
+    "needs_job_key",
+    "needs_user_keys",
 ]

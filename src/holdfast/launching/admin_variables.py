@@ -8,14 +8,14 @@ from collections.abc import Mapping
 
 from holdfast.core.records import Mlflow
 
-_NOT_PLAIN = re.compile(r"[^A-Z0-9_]")
+_INVALID_NAME_CHAR_PATTERN = re.compile(r"[^A-Z0-9_]")
 
 
 def make_dataset_variables(found: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """Name the variables of datasets DATASET_KEY. No shell can set a name with a dash or a dot in it, so such a
     variable has a second name with underscores."""
     named = {f"{name}_{key}".upper(): value for name, own in found.items() for key, value in own.items()}
-    plain = {_NOT_PLAIN.sub("_", name): value for name, value in named.items()}
+    plain = {_INVALID_NAME_CHAR_PATTERN.sub("_", name): value for name, value in named.items()}
     return {**plain, **named}
 
 

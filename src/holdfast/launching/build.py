@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.job import Job, JobFormat, Role
-from holdfast.engines.base import Launch
+from holdfast.engines.base import LaunchSpec
 from holdfast.jobspec import fill_secrets
 
 from .context import LaunchContext
@@ -17,25 +17,27 @@ from .primehub import add_primehub_runtime
 from .volumes import add_shared_files, add_volume
 
 
-class Launcher:
+class AttemptLaunchBuilder:
     """Builds the launches of one attempt's tasks that start together; shared data is computed once."""
 
     def __init__(self, snapshot: JobSnapshot) -> None:
         self.snapshot = snapshot
         self._shared_data: SharedLaunchData | None = None
-        self.takes_time = snapshot.job.dialect.is_openpai  # its launch may be long: build it in a thread
+        self.needs_thread = snapshot.job.dialect.is_openpai  # its launch may be long: build it in a thread
 
-    def build_launch(self, task: TaskAttempt, context: LaunchContext) -> Launch:
+    def build_launch(self, task: TaskAttempt, context: LaunchContext) -> LaunchSpec:
         snapshot = self.snapshot
         if not snapshot.job.dialect.is_openpai:
-            return _add_runtime(_build_launch(snapshot, task, _make_filler(snapshot.job)), snapshot, task, context)
+            return _add_runtime(
+                _build_launch(snapshot, task, _make_secret_filler(snapshot.job)), snapshot, task, context
+            )
         if self._shared_data is None:
             self._shared_data = SharedLaunchData(JobTasks(snapshot, context.addresses))
         launch = _build_launch(snapshot, task, make_openpai_filler(snapshot.job, task.role))
         return add_openpai_runtime(launch, task, self._shared_data, context)
 
 
-def _add_runtime(launch: Launch, snapshot: JobSnapshot, task: TaskAttempt, context: LaunchContext) -> Launch:
+def _add_runtime(launch: LaunchSpec, snapshot: JobSnapshot, task: TaskAttempt, context: LaunchContext) -> LaunchSpec:
     if snapshot.job.dialect is JobFormat.PRIMEHUB:
         return add_primehub_runtime(launch, snapshot, snapshot.job.get_role(task.role), context)
     if context.variables:
@@ -47,10 +49,10 @@ def _add_runtime(launch: Launch, snapshot: JobSnapshot, task: TaskAttempt, conte
     return add_intra_job_ssh(launch, snapshot.job, context) if snapshot.job.task_count > 1 else launch
 
 
-def _build_launch(snapshot: JobSnapshot, task: TaskAttempt, fill: Callable[[str], str]) -> Launch:
+def _build_launch(snapshot: JobSnapshot, task: TaskAttempt, fill: Callable[[str], str]) -> LaunchSpec:
     job = snapshot.job
     role = job.get_role(task.role)
-    return Launch(
+    return LaunchSpec(
         attempt_id=snapshot.build_attempt_id(task),
         job_id=snapshot.id,
         task=task.task,
@@ -59,7 +61,10 @@ def _build_launch(snapshot: JobSnapshot, task: TaskAttempt, fill: Callable[[str]
         image=role.engine_image,
         script=fill("\n".join(role.commands)) + "\n",
         shell_options=role.shell_options,
-        env={**_make_variables(snapshot, task, role), **{name: fill(value) for name, value in role.env.items()}},
+        env={
+            **_make_holdfast_variables(snapshot, task, role),
+            **{name: fill(value) for name, value in role.env.items()},
+        },
         resources=role.resources,
         gpus=task.gpus,
         ports=task.ports,
@@ -68,12 +73,12 @@ def _build_launch(snapshot: JobSnapshot, task: TaskAttempt, fill: Callable[[str]
     )
 
 
-def _make_filler(job: Job) -> Callable[[str], str]:
+def _make_secret_filler(job: Job) -> Callable[[str], str]:
     secrets = job.secrets
     return (lambda text: fill_secrets(text, secrets)) if secrets else (lambda text: text)
 
 
-def _make_variables(snapshot: JobSnapshot, task: TaskAttempt, role: Role) -> dict[str, str]:
+def _make_holdfast_variables(snapshot: JobSnapshot, task: TaskAttempt, role: Role) -> dict[str, str]:
     return {
         "HOLDFAST_JOB": snapshot.id,
         "HOLDFAST_JOB_NAME": snapshot.job.name,

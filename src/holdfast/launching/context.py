@@ -20,7 +20,7 @@ class ArtifactLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrimeHubPlatform:
+class PrimeHubSettings:
     """The admin's settings for jobs in PrimeHub's format."""
 
     timezone: str = "UTC"
@@ -33,7 +33,7 @@ class PrimeHubPlatform:
 class PrimeHubContext:
     """The PrimeHub environment of a job of this user in this group."""
 
-    platform: PrimeHubPlatform = field(default_factory=PrimeHubPlatform)
+    platform: PrimeHubSettings = field(default_factory=PrimeHubSettings)
     home_symlink: bool = True
     other_volumes: Mapping[str, str] = field(default_factory=dict)  # group path -> folder of the machine
     unreachable: frozenset[str] = frozenset()  # datasets whose folder is missing or does not respond
@@ -46,15 +46,15 @@ class GatewayAddress:
     host: str = ""
     port: int = 0
     host_key: str = ""  # its public key, one line
-    trouble: str = ""  # why it is unavailable, a sentence; empty: it is open
+    unavailable_reason: str = ""  # why it is unavailable, a sentence; empty: it is open
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchContext:
     addresses: Mapping[str, str] = field(default_factory=dict)  # node -> address at which its tasks are reachable
     isolated: bool = True  # the task has its own root filesystem
-    user_keys: tuple[str, ...] = ()  # public SSH keys of the job's owner, unvalidated; see wants_user_keys
-    job_seed: bytes | None = None  # 32 secret bytes of this job; see wants_job_key, wants_neighbours
+    user_keys: tuple[str, ...] = ()  # public SSH keys of the job's owner, unvalidated; see needs_user_keys
+    job_seed: bytes | None = None  # 32 secret bytes of this job; see needs_job_key
     gateway: GatewayAddress | None = None  # for jobs whose tasks use SSH; None: not requested
     volume: str = ""  # folder of the machine with the volume of the job's group; empty: none
     files: str = ""  # likewise with the group's shared files, for a job that mounts them
@@ -62,22 +62,22 @@ class LaunchContext:
     primehub: PrimeHubContext = field(default_factory=PrimeHubContext)  # for jobs in its format
 
 
-def wants_user_keys(job: Job) -> bool:
-    return any("userssh" in parameters for parameters in _list_ssh_calls(job))
+def needs_user_keys(job: Job) -> bool:
+    return any("userssh" in parameters for parameters in _iter_ssh_parameters(job))
 
 
-def wants_job_key(job: Job) -> bool:
+def needs_job_key(job: Job) -> bool:
     """Return whether tasks of the job reach each other by ssh; only those placed together know each other's address."""
-    asked = [parameters.get("jobssh") for parameters in _list_ssh_calls(job)]
+    asked = [parameters.get("jobssh") for parameters in _iter_ssh_parameters(job)]
     return job.gang and any(is_true(value) or "<%" in str(value) for value in asked)  # a reference may evaluate to true
 
 
-def wants_intra_job_ssh(job: Job, role: str) -> bool:
+def needs_intra_job_ssh(job: Job, role: str) -> bool:
     """Return whether tasks of this role of an OpenPAI job get intra-job SSH without a plugin. `jobssh` replaces it,
     except for tasks that are not placed together: the plugin does not support those."""
     if job.task_count == 1:
         return False
-    values = [parameters["jobssh"] for parameters in _list_ssh_calls(job, role) if "jobssh" in parameters]
+    values = [parameters["jobssh"] for parameters in _iter_ssh_parameters(job, role) if "jobssh" in parameters]
     return all(is_true(value) and not job.gang for value in values)
 
 
@@ -92,7 +92,7 @@ def list_plugin_calls(job: Job) -> list[Mapping[str, Any]]:
     return [call for call in ours.get("plugins", ()) if isinstance(call, Mapping)]
 
 
-def _list_ssh_calls(job: Job, role: str | None = None) -> Iterator[Mapping[str, Any]]:
+def _iter_ssh_parameters(job: Job, role: str | None = None) -> Iterator[Mapping[str, Any]]:
     """Yield the parameters of the plugin, for this role or for any."""
     for call in list_plugin_calls(job):
         meant = role is None or role in call.get("taskroles", (role,))

@@ -11,30 +11,32 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from shlex import quote
 
-from holdfast.core.identity import normalize_roles
+from holdfast.core.identity import build_unique_role_names
 from holdfast.core.job import Job
-from holdfast.engines.base import POSIX_OPTIONS, Launch
+from holdfast.engines.base import POSIX_SHELL_OPTIONS, LaunchSpec
 
 from .context import GatewayAddress, LaunchContext
-from .keys import make_job_pair
+from .keys import make_job_key_pair
 from .shell import render_write_file
 
-MAX_WRITTEN = 2000  # tasks of a job whose names are written out in a script
-NO_CLIENT = "This task cannot reach the others by ssh: openssh-client is not in the image."
-_NOT_WRITTEN = "SSH between the tasks of this job is not available: the ssh config is not writable in this image."
+MAX_WRITTEN_HOSTS = 2000  # tasks of a job whose names are written out in a script
+NO_CLIENT_MESSAGE = "This task cannot reach the others by ssh: openssh-client is not in the image."
+_NOT_WRITABLE_MESSAGE = (
+    "SSH between the tasks of this job is not available: the ssh config is not writable in this image."
+)
 
-_SSH_COMMAND = re.compile(r"\b(ssh|scp|sftp|rsync|pdsh|mpirun|mpiexec|orterun|horovodrun|deepspeed)\b")
+_SSH_COMMAND_PATTERN = re.compile(r"\b(ssh|scp|sftp|rsync|pdsh|mpirun|mpiexec|orterun|horovodrun|deepspeed)\b")
 
 
-def add_intra_job_ssh(launch: Launch, job: Job, context: LaunchContext) -> Launch:
+def add_intra_job_ssh(launch: LaunchSpec, job: Job, context: LaunchContext) -> LaunchSpec:
     """Return the launch of one of several tasks; its script runs unchanged."""
     prepared = render_ssh_setup(launch.job_id, job, context, _render_message if uses_ssh(launch.script) else None)
-    return replace(launch, entry=prepared + _render_run(launch)) if prepared else launch
+    return replace(launch, entry=prepared + _render_run_script(launch)) if prepared else launch
 
 
 def uses_ssh(script: str) -> bool:
     """Return whether the script uses ssh; other tasks get no warning about it."""
-    return _SSH_COMMAND.search(script) is not None
+    return _SSH_COMMAND_PATTERN.search(script) is not None
 
 
 def render_ssh_setup(
@@ -46,23 +48,23 @@ def render_ssh_setup(
     gateway, seed = context.gateway, context.job_seed
     if gateway is None:
         return ""
-    trouble = gateway.trouble if context.isolated else "Jobs are not isolated on this machine."
+    trouble = gateway.unavailable_reason if context.isolated else "Jobs are not isolated on this machine."
     if seed is None or trouble:
         return say(f"SSH between the tasks of this job is not available. {trouble}".rstrip()) if say else ""
-    return _PREPARE.format(
-        find=FIND_SSH,
-        key=render_write_file("$own/id_ed25519", make_job_pair(seed).private),
-        hosts=render_hosts(job_id, job, gateway, written=once and job.task_count <= MAX_WRITTEN),
-        tell=REPORT_SSH,
-        not_written=say(_NOT_WRITTEN) if say else ":\n",
-        no_client=say(NO_CLIENT) if say else ":\n",
+    return _SETUP_SCRIPT.format(
+        find=FIND_SSH_SCRIPT,
+        key=render_write_file("$own/id_ed25519", make_job_key_pair(seed).private),
+        hosts=render_ssh_hosts(job_id, job, gateway, written=once and job.task_count <= MAX_WRITTEN_HOSTS),
+        tell=INCLUDE_CONFIG_SCRIPT,
+        not_written=say(_NOT_WRITABLE_MESSAGE) if say else ":\n",
+        no_client=say(NO_CLIENT_MESSAGE) if say else ":\n",
     )
 
 
-def render_hosts(job_id: str, job: Job, gateway: GatewayAddress, *, written: bool = False) -> str:
+def render_ssh_hosts(job_id: str, job: Job, gateway: GatewayAddress, *, written: bool = False) -> str:
     """Render the ssh hosts of every task of the job. As a loop, since a role may have thousands; or all `written` out,
     which is much faster to run."""
-    plain = normalize_roles(role.name for role in job.roles)
+    plain = build_unique_role_names(role.name for role in job.roles)
     roles = [
         (plain[role.name], role.name if role.name != plain[role.name] else "", role.instances) for role in job.roles
     ]
@@ -70,9 +72,9 @@ def render_hosts(job_id: str, job: Job, gateway: GatewayAddress, *, written: boo
         hosts = f"printf %s {quote(''.join(_render_host_lines(job_id, *role) for role in roles))}\n"
     else:
         calls = (f"hosts {quote(name)} {quote(other)} {count}\n" for name, other, count in roles)
-        hosts = _HOSTS.format(job=quote(job_id)) + "".join(calls)
+        hosts = _HOSTS_FUNCTION.format(job=quote(job_id)) + "".join(calls)
     known = render_write_file("$own/gateway", f"* {gateway.host_key}\n")
-    way = _GATEWAY.format(job=job_id, host=gateway.host, port=gateway.port)
+    way = _GATEWAY_SCRIPT.format(job=job_id, host=gateway.host, port=gateway.port)
     return hosts + way + known
 
 
@@ -88,9 +90,9 @@ def _render_message(text: str) -> str:
     return f"echo {quote(f'[holdfast] {text}')} >&2\n"
 
 
-def _render_run(launch: Launch) -> str:
-    posix = [option for option in launch.shell_options if option in POSIX_OPTIONS]
-    return _RUN.format(options=_render_options(launch.shell_options), posix=_render_options(posix))
+def _render_run_script(launch: LaunchSpec) -> str:
+    posix = [option for option in launch.shell_options if option in POSIX_SHELL_OPTIONS]
+    return _RUN_SCRIPT.format(options=_render_options(launch.shell_options), posix=_render_options(posix))
 
 
 def _render_options(options: Iterable[str]) -> str:
@@ -98,7 +100,7 @@ def _render_options(options: Iterable[str]) -> str:
 
 
 # ssh reads the home folder from the image's user list, not from HOME.
-FIND_SSH = """\
+FIND_SSH_SCRIPT = """\
 client=$(ssh -V 2>&1) || :
 case $client in
 OpenSSH_*) ;;
@@ -114,7 +116,7 @@ esac
 # The folder may be a user's own, mounted, and other jobs may use it at the same time: they keep their own config,
 # included by one common line. Only clients from before 2016 do not support that. The file is replaced atomically, so
 # that no reader gets half of it.
-REPORT_SSH = """\
+INCLUDE_CONFIG_SCRIPT = """\
 config=$ssh/config
 [ ! -L "$config" ] || config=$(readlink -f "$config")
 case $client in
@@ -139,7 +141,7 @@ fi
 """
 
 # Written ten at a time: one system call for each would dominate the cost.
-_HOSTS = """\
+_HOSTS_FUNCTION = """\
 hosts() {{
     number=0
     told=
@@ -157,7 +159,7 @@ hosts() {{
 """
 
 # The settings common to all tasks, for the name of the gateway.
-_GATEWAY = """\
+_GATEWAY_SCRIPT = """\
 cat <<__
 Match user {job}.*
     HostName {host}
@@ -173,7 +175,7 @@ __
 """
 
 # Options for bash in the environment are for the command.
-_PREPARE = """\
+_SETUP_SCRIPT = """\
 (
 set +eu
 umask 077
@@ -190,7 +192,7 @@ if [ $? != 0 ]; then
 )
 """
 
-_RUN = """\
+_RUN_SCRIPT = """\
 if [ -n "${{BASH_VERSION-}}" ]; then
     exec "$BASH"{options} "$1"
 fi

@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-COMMENT = "pai-job-ssh"
+KEY_COMMENT = "pai-job-ssh"
 MAX_KEYS = 100
 
-_TYPES = frozenset(
+_KEY_TYPES = frozenset(
     {
         "ssh-ed25519",
         "ssh-rsa",
@@ -22,7 +22,7 @@ _TYPES = frozenset(
         "sk-ecdsa-sha2-nistp256@openssh.com",
     }
 )
-_SPACES = re.compile(r"[ \t]+")
+_SPACES_PATTERN = re.compile(r"[ \t]+")
 
 
 class KeyPair(NamedTuple):
@@ -30,12 +30,12 @@ class KeyPair(NamedTuple):
     public: str  # one line
 
 
-def make_job_purpose(job_id: str) -> bytes:
+def make_job_key_purpose(job_id: str) -> bytes:
     """Return the purpose for which the seed of a job's pair is derived."""
     return b"ssh of job " + job_id.encode()
 
 
-def make_job_pair(seed: bytes) -> KeyPair:
+def make_job_key_pair(seed: bytes) -> KeyPair:
     """Return the same pair for the same seed, so that it need not be stored."""
     from cryptography.hazmat.primitives import serialization as how
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -43,7 +43,7 @@ def make_job_pair(seed: bytes) -> KeyPair:
     key = Ed25519PrivateKey.from_private_bytes(seed)
     private = key.private_bytes(how.Encoding.PEM, how.PrivateFormat.OpenSSH, how.NoEncryption())
     public = key.public_key().public_bytes(how.Encoding.OpenSSH, how.PublicFormat.OpenSSH)
-    return KeyPair(private.decode(), f"{public.decode()} {COMMENT}")
+    return KeyPair(private.decode(), f"{public.decode()} {KEY_COMMENT}")
 
 
 def filter_public_keys(written: Iterable[str]) -> list[str]:
@@ -68,8 +68,8 @@ def count_invalid_keys(written: Iterable[str]) -> int:
 
 
 def _parse_public_key(line: str) -> str | None:
-    words = _SPACES.split(line.strip(), maxsplit=2)
-    if len(words) < 2 or words[0] not in _TYPES or len(line) > 16_384:
+    words = _SPACES_PATTERN.split(line.strip(), maxsplit=2)
+    if len(words) < 2 or words[0] not in _KEY_TYPES or len(line) > 16_384:
         return None
     try:
         blob = base64.b64decode(words[1], validate=True)

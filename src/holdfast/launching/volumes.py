@@ -8,28 +8,28 @@ from dataclasses import replace
 
 from holdfast.core.identity import format_group_path
 from holdfast.core.job import SHARED_FILES_PATH, Mount
-from holdfast.engines.base import Launch
+from holdfast.engines.base import LaunchSpec
 
-VOLUMES = "/project"
+VOLUMES_FOLDER = "/project"
 
 
 def get_volume_path(group: str) -> str:
-    return f"{VOLUMES}/{format_group_path(group)}"
+    return f"{VOLUMES_FOLDER}/{format_group_path(group)}"
 
 
-def add_volume(launch: Launch, source: str) -> Launch:
+def add_volume(launch: LaunchSpec, source: str) -> LaunchSpec:
     """Return the launch with its group's volume; the job's own mount at that target wins."""
     return _add_mount(launch, Mount(source=source, target=get_volume_path(launch.group), read_only=False))
 
 
-def add_shared_files(launch: Launch, source: str, *, isolated: bool) -> Launch:
+def add_shared_files(launch: LaunchSpec, source: str, *, isolated: bool) -> LaunchSpec:
     """Return the launch with its group's shared files. A variable contains the path: without isolation it is another
     one."""
     launch = replace(launch, env={"HOLDFAST_FILES": SHARED_FILES_PATH if isolated else source, **launch.env})
     return _add_mount(launch, Mount(source=source, target=SHARED_FILES_PATH, read_only=False)) if isolated else launch
 
 
-def _add_mount(launch: Launch, mount: Mount) -> Launch:
+def _add_mount(launch: LaunchSpec, mount: Mount) -> LaunchSpec:
     return launch if _is_target_used(mount.target, launch.mounts) else replace(launch, mounts=(*launch.mounts, mount))
 
 

@@ -11,7 +11,7 @@ from .endpoints import Endpoint, list_endpoints
 
 BACKLOG = 1024  # connections waiting to be accepted
 MAX_PORT_TRIES = 50  # for port 0
-_ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+_ADDRESS_ABSENT_ERRORS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 class BindError(Exception):
@@ -61,7 +61,7 @@ def bind_service(service: str, host: str, port: int, held: Mapping[str, socket.s
         return BoundService(_bind_endpoints(list_endpoints(service, host, port), held))
     endpoints = list_endpoints(service, host, 0)
     failure: BindError | None = None
-    for number in _list_candidate_ports(service, endpoints, held):
+    for number in _iter_candidate_ports(service, endpoints, held):
         try:
             return BoundService(_bind_endpoints([replace(each, port=number) for each in endpoints], held))
         except BindError as error:
@@ -77,7 +77,7 @@ def find_held_port(service: str, held: Mapping[str, socket.socket]) -> int:
     return next((int(key.split(" ")[2]) for key in held if key.startswith(f"{service} ")), 0)
 
 
-def _list_candidate_ports(
+def _iter_candidate_ports(
     service: str, endpoints: Sequence[Endpoint], held: Mapping[str, socket.socket]
 ) -> Iterator[int]:
     """Return the port that this service used before, then free ports of its first address."""
@@ -132,7 +132,7 @@ def _open_socket(endpoint: Endpoint) -> socket.socket | None:
     except OSError as error:
         if made is not None:
             made.close()
-        if endpoint.required or error.errno not in _ABSENT:
+        if endpoint.required or error.errno not in _ADDRESS_ABSENT_ERRORS:
             raise BindError(endpoint, error) from None
         return None
     return made

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-LOOPBACK = ("127.0.0.1", "::1")
+LOOPBACK_ADDRESSES = ("127.0.0.1", "::1")
 HOSTS_FILE = Path("/etc/hosts")
 MAX_HOSTS_SIZE = 1 << 20  # bytes
 
@@ -55,7 +55,7 @@ def list_endpoints(service: str, host: str, port: int) -> list[Endpoint]:
             Endpoint(service, "::1", port, required=False),
         ]
     chosen = _resolve_host(host)
-    extra = [address for address in (*LOOPBACK, *_find_named_loopbacks()) if address not in chosen]
+    extra = [address for address in (*LOOPBACK_ADDRESSES, *_find_named_loopbacks()) if address not in chosen]
     return [
         *(Endpoint(service, address, port) for address in chosen),
         *(Endpoint(service, address, port, required=False) for address in extra),
@@ -95,5 +95,5 @@ def _parse_loopbacks(lines: Iterable[str]) -> Iterable[str]:
             address = ipaddress.ip_address(words[0])
         except ValueError:
             continue
-        if address.is_loopback and str(address) not in LOOPBACK:
+        if address.is_loopback and str(address) not in LOOPBACK_ADDRESSES:
             yield str(address)

@@ -20,12 +20,12 @@ log = logging.getLogger(__name__)
 SOCKET_NAME = "ports.sock"
 LOCK_NAME = "ports.lock"
 ANSWER_TIMEOUT = 5.0  # seconds; the holder answers immediately
-FIRST_RESTART_DELAY, MAX_RESTART_DELAY = 0.1, 60.0  # seconds until a new holder is started
+MIN_RESTART_DELAY, MAX_RESTART_DELAY = 0.1, 60.0  # seconds until a new holder is started
 MAX_SOCKETS = 64
 MAX_MESSAGE_SIZE = 16 * 1024  # bytes
-_FOLDER = str(Path(__file__).parents[1] / "runtime")
+_RUNTIME_FOLDER = str(Path(__file__).parents[1] / "runtime")
 # Imported, not run as a script: Python then uses cached bytecode. Compiling would keep memory allocated.
-_PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); import port_holder; port_holder.main()"
+_HOLDER_PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); import port_holder; port_holder.main()"
 
 
 class HolderConnection:
@@ -35,7 +35,7 @@ class HolderConnection:
         self.peer = peer
         self._process = process  # if it is our child process
 
-    def take_sockets(self) -> dict[str, socket.socket]:
+    def receive_sockets(self) -> dict[str, socket.socket]:
         """Return the sockets that it holds, by endpoint key. Blocking; raises OSError without an answer."""
         self.peer.settimeout(ANSWER_TIMEOUT)
         self.peer.send(b"take")
@@ -68,7 +68,7 @@ class HolderConnection:
                 self._process.wait(0)  # a running one continues, and init reaps it
 
 
-def connect_holder(home: Path) -> HolderConnection | None:
+def connect_to_holder(home: Path) -> HolderConnection | None:
     """Connect to the holder of this state folder; None if there is none."""
     peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     peer.settimeout(ANSWER_TIMEOUT)
@@ -91,7 +91,17 @@ def start_holder(home: Path) -> HolderConnection:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _PROGRAM, _FOLDER, str(home), str(theirs.fileno()), str(lock)],
+            [
+                sys.executable,
+                "-I",
+                "-S",
+                "-c",
+                _HOLDER_PROGRAM,
+                _RUNTIME_FOLDER,
+                str(home),
+                str(theirs.fileno()),
+                str(lock),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -109,7 +119,7 @@ def start_holder(home: Path) -> HolderConnection:
     return HolderConnection(ours, process)
 
 
-def find_holder(home: Path) -> int | None:
+def find_holder_pid(home: Path) -> int | None:
     """Return the process ID of the holder of this state folder; None if there is none."""
     try:
         with open(home / LOCK_NAME, "rb") as lock:
@@ -122,13 +132,13 @@ def find_holder(home: Path) -> int | None:
     return None
 
 
-def take_held_sockets(home: Path) -> tuple[HolderConnection | None, dict[str, socket.socket]]:
+def receive_held_sockets(home: Path) -> tuple[HolderConnection | None, dict[str, socket.socket]]:
     """Return the connection to the holder, if there is one, and its sockets. Blocking."""
-    found = connect_holder(home)
+    found = connect_to_holder(home)
     if found is None:
         return None, {}
     try:
-        return found, found.take_sockets()
+        return found, found.receive_sockets()
     except OSError:  # it exited in the meantime
         found.close()
         return None, {}
@@ -141,13 +151,13 @@ class HolderSupervisor:
         self._home = home
         self._bound = bound
         self._connection = connection
-        self._delay = FIRST_RESTART_DELAY
+        self._delay = MIN_RESTART_DELAY
 
     async def run(self) -> None:
         while True:
             try:
                 if self._connection is None:
-                    self._connection = await _start_in_thread(self._home)
+                    self._connection = await _start_holder_in_thread(self._home)
                 await self._hand_over_sockets(self._connection)
             except OSError as error:
                 why = error.strerror or str(error)
@@ -162,7 +172,7 @@ class HolderSupervisor:
         connection.send_sockets({each.endpoint.key: each.socket for each in self._bound})
         while message := await _receive_message(connection.peer):
             if message == b"kept":
-                self._delay = FIRST_RESTART_DELAY
+                self._delay = MIN_RESTART_DELAY
         log.warning("the port holder exited; starting another", extra={"event": "port-holder"})
 
     def release_holder(self) -> None:
@@ -172,17 +182,17 @@ class HolderSupervisor:
             self._connection = None
 
 
-async def _start_in_thread(home: Path) -> HolderConnection:
+async def _start_holder_in_thread(home: Path) -> HolderConnection:
     """Start a holder in a thread; close it if the caller is cancelled."""
     work = asyncio.ensure_future(asyncio.to_thread(start_holder, home))
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
-        work.add_done_callback(_close_started)
+        work.add_done_callback(_close_started_holder)
         raise
 
 
-def _close_started(work: asyncio.Future[HolderConnection]) -> None:
+def _close_started_holder(work: asyncio.Future[HolderConnection]) -> None:
     if not work.cancelled() and work.exception() is None:
         work.result().close()
 

@@ -13,13 +13,13 @@ from holdfast.core.errors import UserError
 
 from .binding import BindError, BoundService, BoundSocket, bind_service, find_held_port
 from .endpoints import list_endpoints
-from .holder import HolderSupervisor, take_held_sockets
-from .port_owner import find_port_owners
+from .holder import HolderSupervisor, receive_held_sockets
+from .port_owner import list_port_owners
 
 RELEASE_TIMEOUT = 1.0  # seconds for an exiting holder to close its sockets
 RELEASE_INTERVAL = 0.02
 
-DescribeTask = Callable[[int], str | None]  # process ID -> "task main-0 of job x", if it belongs to one
+TaskDescriber = Callable[[int], str | None]  # process ID -> "task main-0 of job x", if it belongs to one
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,13 @@ class Listeners:
     """Sockets of the HTTP server and the SSH gateway, and the connection to their holder."""
 
     def __init__(
-        self, home: Path, wanted: Sequence[ServiceAddress], describe_task: DescribeTask = lambda pid: None
+        self, home: Path, wanted: Sequence[ServiceAddress], describe_task: TaskDescriber = lambda pid: None
     ) -> None:
         """`wanted`: the services to bind. Sockets of an earlier server on other addresses are closed first."""
         self._describe_task = describe_task
         self._home = home
         self._services: list[BoundService] = []
-        self._connection, self._held = take_held_sockets(home)
+        self._connection, self._held = receive_held_sockets(home)
         self._release_stale_sockets(wanted)
 
     def _release_stale_sockets(self, wanted: Sequence[ServiceAddress]) -> None:
@@ -60,7 +60,8 @@ class Listeners:
             return self._bind_with_retry("http", host, port)
         except BindError as error:
             raise UserError(
-                f"Cannot listen on {error.endpoint}: {self._explain_error(error)}", hint=self._suggest_fix(error)
+                f"Cannot listen on {error.endpoint}: {self._format_bind_error(error)}",
+                hint=self._build_bind_error_hint(error),
             ) from None
         except OSError as error:
             raise UserError(
@@ -73,7 +74,7 @@ class Listeners:
         try:
             return self._bind_with_retry("ssh", host, port)
         except BindError as error:
-            return f"The SSH gateway cannot listen on {error.endpoint}: {self._explain_error(error)}."
+            return f"The SSH gateway cannot listen on {error.endpoint}: {self._format_bind_error(error)}."
         except OSError as error:
             return f"The SSH gateway cannot listen on {host}:{port}: {error.strerror or error}."
 
@@ -92,12 +93,12 @@ class Listeners:
 
     def _is_releasing(self, port: int) -> bool:
         """Whether the port will probably be free soon: no visible process listens on it."""
-        return self._connection is None and not find_port_owners(port)
+        return self._connection is None and not list_port_owners(port)
 
-    def _explain_error(self, error: BindError) -> str:
+    def _format_bind_error(self, error: BindError) -> str:
         if not error.in_use:
             return error.reason
-        found = find_port_owners(error.endpoint.port)
+        found = list_port_owners(error.endpoint.port)
         shown = [self._describe_process(each.pid, str(each)) for each in found]
         return f"{error.reason} by {', '.join(shown)}" if shown else error.reason
 
@@ -105,11 +106,11 @@ class Listeners:
         task = self._describe_task(pid)
         return f"{process}, {task}" if task else process
 
-    def _suggest_fix(self, error: BindError) -> str:
+    def _build_bind_error_hint(self, error: BindError) -> str:
         other = "start on another port with --port or HOLDFAST_SERVER_PORT"
         if not error.in_use:
             return f"{other[0].upper()}{other[1:]}, or on another address with --host."
-        found = find_port_owners(error.endpoint.port)
+        found = list_port_owners(error.endpoint.port)
         if found and any(self._describe_task(each.pid) for each in found):
             return f"Stop that process: `kill {found[0].pid}`. Or {other} and stop the job with `holdfast stop`."
         return f"Stop that process, or {other}. Find the process with `ss -ltnp`."

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.tcp_listeners import list_listeners
+from holdfast.tcp_listeners import list_tcp_listeners
 
 MAX_COMMAND_LENGTH = 200
 
@@ -22,19 +22,19 @@ class PortOwner:
         return f"process {self.pid} ({self.command})" if self.command else f"process {self.pid}"
 
 
-def find_port_owners(port: int) -> list[PortOwner]:
+def list_port_owners(port: int) -> list[PortOwner]:
     """Return the processes that listen on this port, on any address; empty without permission to see them."""
-    sockets = {f"socket:[{each.inode}]" for each in list_listeners(port)}
-    return [PortOwner(pid, _read_command_line(pid)) for pid in _find_pids(sockets)] if sockets else []
+    sockets = {f"socket:[{each.inode}]" for each in list_tcp_listeners(port)}
+    return [PortOwner(pid, _read_command_line(pid)) for pid in _iter_pids(sockets)] if sockets else []
 
 
-def _find_pids(sockets: set[str]) -> Iterator[int]:
+def _iter_pids(sockets: set[str]) -> Iterator[int]:
     for name in os.listdir("/proc"):  # noqa: PTH208 - only few of many names are read
-        if name.isdigit() and any(opened in sockets for opened in _list_open_files(name)):
+        if name.isdigit() and any(opened in sockets for opened in _iter_open_files(name)):
             yield int(name)
 
 
-def _list_open_files(pid: str) -> Iterator[str]:
+def _iter_open_files(pid: str) -> Iterator[str]:
     with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
         for entry in entries:
             with suppress(OSError):

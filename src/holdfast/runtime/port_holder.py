@@ -43,20 +43,21 @@ if TYPE_CHECKING:
 
 MAX_SOCKETS = 64
 MAX_MESSAGE_SIZE = 16 * 1024  # bytes
-CLAIM_SIZE = 4096  # bytes read of a task's claim
+CLAIM_READ_SIZE = 4096  # bytes read of a task's claim
 RECHECK_INTERVAL = 1000  # milliseconds; only for a task whose process is unknown
-REQUEST_SIZE = 64 * 1024  # bytes read of a request before the reply
+REQUEST_READ_SIZE = 64 * 1024  # bytes read of a request before the reply
 SOCKET_NAME = "ports.sock"
-_FLOCK = struct.Struct("hhqqi4x")
-_PEER = struct.Struct("3i")
+_FLOCK_STRUCT = struct.Struct("hhqqi4x")
+_PEER_CREDENTIALS_STRUCT = struct.Struct("3i")
 
-_BODY = (
+_SERVER_STOPPED_BODY = (
     b'{"error": {"code": "server_stopped", "message": "The Holdfast server is stopped; jobs still run", "field": null, '
     b'"hint": "Start it with `holdfast up`, or try again later.", "request_id": ""}}'
 )
-REPLIES = {
+REPLIES_BY_PROTOCOL = {
     b"http": b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nCache-Control: no-store\r\n"
-    b"Retry-After: 5\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(_BODY), _BODY)
+    b"Retry-After: 5\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s"
+    % (len(_SERVER_STOPPED_BODY), _SERVER_STOPPED_BODY)
 }
 
 
@@ -65,18 +66,18 @@ class PortHolderServer:
         self._home = home
         self._sockets: dict[bytes, socket] = {}  # by endpoint key
         self._server: socket | None = server
-        self._task: int | None = None  # pidfd of a live task, while no server is connected
+        self._task_pidfd: int | None = None  # pidfd of a live task, while no server is connected
         self._poll = select.poll()
         self._poll.register(server, select.POLLIN)
-        self._door = self._open_socket()
-        self._poll.register(self._door, select.POLLIN)
-        self._waiting = -1  # milliseconds until tasks are checked again; -1: until an event
+        self._listener = self._open_listener()
+        self._poll.register(self._listener, select.POLLIN)
+        self._poll_timeout = -1  # milliseconds until tasks are checked again; -1: until an event
 
-    def _open_socket(self) -> socket:
+    def _open_listener(self) -> socket:
         """Open the socket in the state folder, whose path may be longer than a socket address."""
         folder = os.open(self._home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         path = f"/proc/self/fd/{folder}/{SOCKET_NAME}"
-        remove_file(path)
+        delete_file(path)
         door = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC)
         door.bind(path)
         os.chmod(path, 0o600)
@@ -86,24 +87,26 @@ class PortHolderServer:
 
     def run(self) -> None:
         while self._server is not None or self._has_live_task():
-            for fd, _ in self._poll.poll(self._waiting):
+            for fd, _ in self._poll.poll(self._poll_timeout):
                 self._handle_event(fd)
 
     def _handle_event(self, fd: int) -> None:
         if self._server is not None and fd == self._server.fileno():
-            self._read_server(self._server)
-        elif fd == self._door.fileno():
+            self._handle_server_message(self._server)
+        elif fd == self._listener.fileno():
             self._accept_server()
         elif self._server is None:
             for key, held in self._sockets.items():
                 if fd == held.fileno():
-                    answer_connection(held, REPLIES.get(key.split(b" ")[0], b""))
+                    answer_connection(held, REPLIES_BY_PROTOCOL.get(key.split(b" ")[0], b""))
 
     # -- the server
 
     def _accept_server(self) -> None:
-        peer = accept_connection(self._door)
-        _, uid, _ = _PEER.unpack(peer.getsockopt(SOL_SOCKET, SO_PEERCRED, _PEER.size))
+        peer = accept_connection(self._listener)
+        _, uid, _ = _PEER_CREDENTIALS_STRUCT.unpack(
+            peer.getsockopt(SOL_SOCKET, SO_PEERCRED, _PEER_CREDENTIALS_STRUCT.size)
+        )
         if uid != os.geteuid():
             peer.close()
             return
@@ -113,7 +116,7 @@ class PortHolderServer:
         self._poll.register(peer, select.POLLIN)
         self._stop_answering()
 
-    def _read_server(self, server: socket) -> None:
+    def _handle_server_message(self, server: socket) -> None:
         try:
             message, fds = receive_message(server)
             if message == b"take":
@@ -142,40 +145,40 @@ class PortHolderServer:
         self._poll.unregister(self._server)
         self._server.close()
         self._server = None
-        self._answer_clients()
+        self._start_answering()
 
     # -- while there is none
 
-    def _answer_clients(self) -> None:
+    def _start_answering(self) -> None:
         for held in self._list_answered_sockets():
             self._poll.register(held, select.POLLIN)
 
     def _stop_answering(self) -> None:
         for held in self._list_answered_sockets():
             self._poll.unregister(held)
-        self._close_task()
+        self._close_task_pidfd()
 
     def _list_answered_sockets(self) -> list[socket]:
         return [held for key, held in self._sockets.items() if b" serve" in key]
 
-    def _close_task(self) -> None:
-        if self._task is not None:
-            self._poll.unregister(self._task)
-            os.close(self._task)
-            self._task = None
-        self._waiting = -1
+    def _close_task_pidfd(self) -> None:
+        if self._task_pidfd is not None:
+            self._poll.unregister(self._task_pidfd)
+            os.close(self._task_pidfd)
+            self._task_pidfd = None
+        self._poll_timeout = -1
 
     def _has_live_task(self) -> bool:
         """Return whether a task is alive. Waiting for one is enough: no task starts without a server."""
-        if self._task is not None and not has_ended(self._task):
+        if self._task_pidfd is not None and not has_process_ended(self._task_pidfd):
             return True
-        self._close_task()
-        for pid in list_live_tasks(self._home):
-            self._task = open_process(pid)
-            if self._task is not None:
-                self._poll.register(self._task, select.POLLIN)
+        self._close_task_pidfd()
+        for pid in iter_live_task_pids(self._home):
+            self._task_pidfd = open_pidfd(pid)
+            if self._task_pidfd is not None:
+                self._poll.register(self._task_pidfd, select.POLLIN)
             else:
-                self._waiting = RECHECK_INTERVAL
+                self._poll_timeout = RECHECK_INTERVAL
             return True
         return False
 
@@ -183,10 +186,10 @@ class PortHolderServer:
         """Close the ports first: when a new server finds the socket closed, it can bind them."""
         for held in self._sockets.values():
             held.close()
-        remove_file(os.path.join(self._home, SOCKET_NAME.encode()))
+        delete_file(os.path.join(self._home, SOCKET_NAME.encode()))
 
 
-def remove_file(path: str | bytes) -> None:
+def delete_file(path: str | bytes) -> None:
     try:  # noqa: SIM105 - contextlib takes memory
         os.unlink(path)
     except OSError:
@@ -206,29 +209,29 @@ def answer_connection(held: socket, reply: bytes) -> None:
     try:
         client.setblocking(False)
         client.send(reply)
-        client.recv(REQUEST_SIZE)  # closing with unread data would reset the connection
+        client.recv(REQUEST_READ_SIZE)  # closing with unread data would reset the connection
     except OSError:
         pass
     client.close()
 
 
-def open_process(pid: int) -> int | None:
+def open_pidfd(pid: int) -> int | None:
     """Return a pidfd of a running process."""
     try:
         found = os.pidfd_open(pid)
     except OSError:
         return None
-    if not has_ended(found):
+    if not has_process_ended(found):
         return found
     os.close(found)
     return None
 
 
-def has_ended(pidfd: int) -> bool:
+def has_process_ended(pidfd: int) -> bool:
     return bool(select.select([pidfd], [], [], 0)[0])
 
 
-def list_live_tasks(home: bytes) -> Iterator[int]:
+def iter_live_task_pids(home: bytes) -> Iterator[int]:
     """Yield the pids of live tasks; 0 for an unknown one."""
     folder = os.path.join(home, b"tasks")
     try:
@@ -249,10 +252,10 @@ def find_claim_holder(path: bytes) -> int | None:
     except OSError:
         return None
     try:
-        found = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
-        if _FLOCK.unpack(found)[0] == fcntl.F_UNLCK:
+        found = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _FLOCK_STRUCT.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        if _FLOCK_STRUCT.unpack(found)[0] == fcntl.F_UNLCK:
             return None
-        for line in os.pread(fd, CLAIM_SIZE, 0).split(b"\n")[:-1]:
+        for line in os.pread(fd, CLAIM_READ_SIZE, 0).split(b"\n")[:-1]:
             if line.startswith(b"run ") and line.split()[1].isdigit():
                 return int(line.split()[1])
     except OSError:

@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 MAX_PACKET_LENGTH = 256 * 1024
 MAX_DATA_LENGTH = MAX_PACKET_LENGTH - 1024
 MAX_HANDLES = 256
-_MAX_NAMES_AT_ONCE = 100
+_MAX_NAMES_PER_REPLY = 100
 _READ_SIZE = 1 << 20
 
-_VERSION = 3
-_INIT, _REPLY_VERSION = 1, 2
-_STATUS, _HANDLE, _DATA, _NAME, _ATTRS = 101, 102, 103, 104, 105
-_EXTENDED_REPLY = 201
+_PROTOCOL_VERSION = 3
+_FXP_INIT, _FXP_VERSION = 1, 2
+_FXP_STATUS, _FXP_HANDLE, _FXP_DATA, _FXP_NAME, _FXP_ATTRS = 101, 102, 103, 104, 105
+_FXP_EXTENDED_REPLY = 201
 OK, EOF, NO_SUCH_FILE, PERMISSION_DENIED, FAILURE, BAD_MESSAGE, UNSUPPORTED = 0, 1, 2, 3, 4, 5, 8
 
-_READ, _WRITE, _APPEND, _CREATE, _TRUNCATE, _EXCLUSIVE = 1, 2, 4, 8, 16, 32
-_HAS_SIZE, _HAS_OWNER, _HAS_MODE, _HAS_TIMES, _HAS_MORE = 1, 2, 4, 8, 1 << 31
+_FXF_READ, _FXF_WRITE, _FXF_APPEND, _FXF_CREATE, _FXF_TRUNCATE, _FXF_EXCLUSIVE = 1, 2, 4, 8, 16, 32
+_ATTR_SIZE, _ATTR_UIDGID, _ATTR_PERMISSIONS, _ATTR_ACMODTIME, _ATTR_EXTENDED = 1, 2, 4, 8, 1 << 31
 
-_CODES = {
+_STATUS_BY_ERRNO = {
     errno.ENOENT: NO_SUCH_FILE,
     errno.ENOTDIR: NO_SUCH_FILE,
     errno.EBADF: NO_SUCH_FILE,
@@ -42,8 +42,8 @@ _CODES = {
     errno.ENOSYS: UNSUPPORTED,
     errno.EOPNOTSUPP: UNSUPPORTED,
 }
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_HALF_A_YEAR = 183 * 24 * 3600
+_MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_HALF_YEAR_SECONDS = 183 * 24 * 3600
 
 
 def serve(reader: int, writer: int, home: bytes = b"/") -> None:
@@ -102,19 +102,19 @@ class PacketReader:
 
     def __init__(self, data: memoryview) -> None:
         self._data = data
-        self._at = 0
+        self._offset = 0
 
     def read_byte(self) -> int:
-        return self._take_bytes(1)[0]
+        return self._read_bytes(1)[0]
 
     def read_uint32(self) -> int:
-        return int.from_bytes(self._take_bytes(4), "big")
+        return int.from_bytes(self._read_bytes(4), "big")
 
     def read_uint64(self) -> int:
-        return int.from_bytes(self._take_bytes(8), "big")
+        return int.from_bytes(self._read_bytes(8), "big")
 
     def read_view(self) -> memoryview:
-        return self._take_bytes(self.read_uint32())
+        return self._read_bytes(self.read_uint32())
 
     def read_string(self) -> bytes:
         return bytes(self.read_view())
@@ -128,12 +128,12 @@ class PacketReader:
     def read_attributes(self) -> FileAttributes:
         return FileAttributes(self)
 
-    def _take_bytes(self, count: int) -> memoryview:
-        end = self._at + count
+    def _read_bytes(self, count: int) -> memoryview:
+        end = self._offset + count
         if end > len(self._data):
             raise RequestError(BAD_MESSAGE, "the packet is truncated")
-        taken = self._data[self._at : end]
-        self._at = end
+        taken = self._data[self._offset : end]
+        self._offset = end
         return taken
 
 
@@ -142,11 +142,11 @@ class FileAttributes:
 
     def __init__(self, fields: PacketReader) -> None:
         flags = fields.read_uint32()
-        self.size = fields.read_uint64() if flags & _HAS_SIZE else None
-        self.owner = (fields.read_uint32(), fields.read_uint32()) if flags & _HAS_OWNER else None
-        self.mode = fields.read_uint32() & 0o7777 if flags & _HAS_MODE else None
-        self.times = (fields.read_uint32(), fields.read_uint32()) if flags & _HAS_TIMES else None
-        if flags & _HAS_MORE:
+        self.size = fields.read_uint64() if flags & _ATTR_SIZE else None
+        self.owner = (fields.read_uint32(), fields.read_uint32()) if flags & _ATTR_UIDGID else None
+        self.mode = fields.read_uint32() & 0o7777 if flags & _ATTR_PERMISSIONS else None
+        self.times = (fields.read_uint32(), fields.read_uint32()) if flags & _ATTR_ACMODTIME else None
+        if flags & _ATTR_EXTENDED:
             for _ in range(2 * min(fields.read_uint32(), 1000)):
                 fields.read_view()
 
@@ -167,13 +167,13 @@ class FolderHandle:
     def __init__(self, path: bytes) -> None:
         self.path = path
         self._entries = os.scandir(path)
-        self._first: list[bytes] = [b".", b".."]
+        self._dot_names: list[bytes] = [b".", b".."]
 
-    def next_names(self) -> list[bytes]:
-        names, self._first = self._first, []
+    def read_next_names(self) -> list[bytes]:
+        names, self._dot_names = self._dot_names, []
         for entry in self._entries:
             names.append(entry.name)
-            if len(names) >= _MAX_NAMES_AT_ONCE:
+            if len(names) >= _MAX_NAMES_PER_REPLY:
                 break
         return names
 
@@ -185,32 +185,37 @@ class SftpServer:
     def __init__(self, home: bytes) -> None:
         self._home = home
         self._handles: dict[bytes, int | FolderHandle] = {}
-        self._next = 0
+        self._last_handle_number = 0
         # A request without a reply of its own gets the status OK.
-        self._requests: dict[int, Callable[[PacketReader], bytes | None]] = {
-            3: self._open, 4: self._close, 5: self._read, 6: self._write, 7: self._lstat, 8: self._fstat,
-            9: self._setstat, 10: self._fsetstat, 11: self._opendir, 12: self._readdir, 13: self._remove,
-            14: self._mkdir, 15: self._rmdir, 16: self._realpath, 17: self._stat, 18: self._rename,
-            19: self._readlink, 20: self._symlink, 200: self._extended,
+        self._request_handlers: dict[int, Callable[[PacketReader], bytes | None]] = {
+            3: self._handle_open, 4: self._handle_close, 5: self._handle_read, 6: self._handle_write,
+            7: self._handle_lstat, 8: self._handle_fstat, 9: self._handle_setstat, 10: self._handle_fsetstat,
+            11: self._handle_opendir, 12: self._handle_readdir, 13: self._handle_remove,
+            14: self._handle_mkdir, 15: self._handle_rmdir, 16: self._handle_realpath, 17: self._handle_stat,
+            18: self._handle_rename, 19: self._handle_readlink, 20: self._handle_symlink,
+            200: self._handle_extended,
         }  # fmt: skip
         self._extensions: dict[bytes, tuple[bytes, Callable[[PacketReader], bytes | None]]] = {  # with their versions
-            b"posix-rename@openssh.com": (b"1", self._posix_rename),
-            b"statvfs@openssh.com": (b"2", self._statvfs),
-            b"fstatvfs@openssh.com": (b"2", self._fstatvfs),
-            b"hardlink@openssh.com": (b"1", self._hardlink),
-            b"fsync@openssh.com": (b"1", self._fsync),
-            b"limits@openssh.com": (b"1", self._limits),
-            b"expand-path@openssh.com": (b"1", self._expand_path),
+            b"posix-rename@openssh.com": (b"1", self._handle_posix_rename),
+            b"statvfs@openssh.com": (b"2", self._handle_statvfs),
+            b"fstatvfs@openssh.com": (b"2", self._handle_fstatvfs),
+            b"hardlink@openssh.com": (b"1", self._handle_hardlink),
+            b"fsync@openssh.com": (b"1", self._handle_fsync),
+            b"limits@openssh.com": (b"1", self._handle_limits),
+            b"expand-path@openssh.com": (b"1", self._handle_expand_path),
         }
 
     def answer_packet(self, packet: memoryview) -> bytes:
         """Return the reply, ready to be sent."""
         fields = PacketReader(packet)
         kind = fields.read_byte()
-        if kind == _INIT:
+        if kind == _FXP_INIT:
             pairs = [(name, version) for name, (version, _) in self._extensions.items()]
-            fields_sent = [struct.pack(">I", _VERSION), *(_pack_string(text) for pair in pairs for text in pair)]
-            return _make_packet(_REPLY_VERSION, b"", b"".join(fields_sent))
+            fields_sent = [
+                struct.pack(">I", _PROTOCOL_VERSION),
+                *(_pack_string(text) for pair in pairs for text in pair),
+            ]
+            return _make_packet(_FXP_VERSION, b"", b"".join(fields_sent))
         if len(packet) < 5:
             raise ProtocolError
         number = bytes(packet[1:5])
@@ -221,7 +226,7 @@ class SftpServer:
     def _answer_request(self, kind: int, fields: PacketReader) -> bytes:
         """Return the kind of the reply, and its content after the request id."""
         try:
-            request = self._requests.get(kind)
+            request = self._request_handlers.get(kind)
             if request is None:
                 raise RequestError(UNSUPPORTED, "the request is not supported")
             return request(fields) or _make_status(OK)
@@ -229,20 +234,20 @@ class SftpServer:
             return _make_status(bad.code, str(bad))
         except OSError as error:
             number = error.errno or 0
-            return _make_status(_CODES.get(number, FAILURE), os.strerror(number))
+            return _make_status(_STATUS_BY_ERRNO.get(number, FAILURE), os.strerror(number))
         except (ValueError, OverflowError) as error:
             return _make_status(BAD_MESSAGE, str(error))
 
     # --- open files -----------------------------------------------------------------------------------------------
 
-    def _open(self, fields: PacketReader) -> bytes:
+    def _handle_open(self, fields: PacketReader) -> bytes:
         path, wanted, attributes = fields.read_path(), fields.read_uint32(), fields.read_attributes()
-        ways = {_READ: os.O_RDONLY, _WRITE: os.O_WRONLY, _READ | _WRITE: os.O_RDWR}
-        flags = ways.get(wanted & (_READ | _WRITE), os.O_RDONLY)
-        flags |= os.O_APPEND if wanted & _APPEND else 0
-        flags |= os.O_CREAT if wanted & _CREATE else 0
-        flags |= os.O_TRUNC if wanted & _TRUNCATE else 0
-        flags |= os.O_EXCL if wanted & _EXCLUSIVE else 0
+        ways = {_FXF_READ: os.O_RDONLY, _FXF_WRITE: os.O_WRONLY, _FXF_READ | _FXF_WRITE: os.O_RDWR}
+        flags = ways.get(wanted & (_FXF_READ | _FXF_WRITE), os.O_RDONLY)
+        flags |= os.O_APPEND if wanted & _FXF_APPEND else 0
+        flags |= os.O_CREAT if wanted & _FXF_CREATE else 0
+        flags |= os.O_TRUNC if wanted & _FXF_TRUNCATE else 0
+        flags |= os.O_EXCL if wanted & _FXF_EXCLUSIVE else 0
         mode = attributes.mode if attributes.mode is not None else 0o666
         self._check_handle_limit()
         return self._add_handle(os.open(path, flags | os.O_NOCTTY | os.O_NONBLOCK, mode & 0o777))
@@ -252,18 +257,18 @@ class SftpServer:
             raise RequestError(FAILURE, "too many open files")
 
     def _add_handle(self, opened: int | FolderHandle) -> bytes:
-        self._next += 1
-        handle = struct.pack(">I", self._next & 0xFFFFFFFF)
+        self._last_handle_number += 1
+        handle = struct.pack(">I", self._last_handle_number & 0xFFFFFFFF)
         self._handles[handle] = opened
-        return bytes([_HANDLE]) + _pack_string(handle)
+        return bytes([_FXP_HANDLE]) + _pack_string(handle)
 
-    def _get_file(self, fields: PacketReader) -> int:
+    def _resolve_file_descriptor(self, fields: PacketReader) -> int:
         found = self._handles.get(fields.read_string())
         if not isinstance(found, int):
             raise RequestError(FAILURE, "the handle is not an open file")
         return found
 
-    def _close(self, fields: PacketReader) -> None:
+    def _handle_close(self, fields: PacketReader) -> None:
         opened = self._handles.pop(fields.read_string(), None)
         if opened is None:
             raise RequestError(FAILURE, "the handle is not valid")
@@ -272,52 +277,52 @@ class SftpServer:
         else:
             opened.close()
 
-    def _read(self, fields: PacketReader) -> bytes:
-        fd, offset, count = self._get_file(fields), fields.read_uint64(), fields.read_uint32()
+    def _handle_read(self, fields: PacketReader) -> bytes:
+        fd, offset, count = self._resolve_file_descriptor(fields), fields.read_uint64(), fields.read_uint32()
         data = os.pread(fd, min(count, MAX_DATA_LENGTH), offset)
         if not data:
             return _make_status(EOF)
-        return b"%c%b%b" % (_DATA, struct.pack(">I", len(data)), data)
+        return b"%c%b%b" % (_FXP_DATA, struct.pack(">I", len(data)), data)
 
-    def _write(self, fields: PacketReader) -> None:
-        fd, offset, data = self._get_file(fields), fields.read_uint64(), fields.read_view()
+    def _handle_write(self, fields: PacketReader) -> None:
+        fd, offset, data = self._resolve_file_descriptor(fields), fields.read_uint64(), fields.read_view()
         while data:
             done = os.pwrite(fd, data, offset)
             data, offset = data[done:], offset + done
 
-    def _fstat(self, fields: PacketReader) -> bytes:
-        return bytes([_ATTRS]) + _pack_attributes(os.fstat(self._get_file(fields)))
+    def _handle_fstat(self, fields: PacketReader) -> bytes:
+        return bytes([_FXP_ATTRS]) + _pack_attributes(os.fstat(self._resolve_file_descriptor(fields)))
 
-    def _fsetstat(self, fields: PacketReader) -> None:
-        fd = self._get_file(fields)
+    def _handle_fsetstat(self, fields: PacketReader) -> None:
+        fd = self._resolve_file_descriptor(fields)
         fields.read_attributes().apply_to(fd)
 
-    def _fsync(self, fields: PacketReader) -> None:
-        os.fsync(self._get_file(fields))
+    def _handle_fsync(self, fields: PacketReader) -> None:
+        os.fsync(self._resolve_file_descriptor(fields))
 
     # --- names ----------------------------------------------------------------------------------------------------
 
-    def _stat(self, fields: PacketReader) -> bytes:
-        return bytes([_ATTRS]) + _pack_attributes(os.stat(fields.read_path()))
+    def _handle_stat(self, fields: PacketReader) -> bytes:
+        return bytes([_FXP_ATTRS]) + _pack_attributes(os.stat(fields.read_path()))
 
-    def _lstat(self, fields: PacketReader) -> bytes:
-        return bytes([_ATTRS]) + _pack_attributes(os.lstat(fields.read_path()))
+    def _handle_lstat(self, fields: PacketReader) -> bytes:
+        return bytes([_FXP_ATTRS]) + _pack_attributes(os.lstat(fields.read_path()))
 
-    def _setstat(self, fields: PacketReader) -> None:
+    def _handle_setstat(self, fields: PacketReader) -> None:
         path = fields.read_path()
         fields.read_attributes().apply_to(path)
 
-    def _opendir(self, fields: PacketReader) -> bytes:
+    def _handle_opendir(self, fields: PacketReader) -> bytes:
         path = fields.read_path()
         self._check_handle_limit()
         return self._add_handle(FolderHandle(path))
 
-    def _readdir(self, fields: PacketReader) -> bytes:
+    def _handle_readdir(self, fields: PacketReader) -> bytes:
         folder = self._handles.get(fields.read_string())
         if not isinstance(folder, FolderHandle):
             raise RequestError(FAILURE, "the handle is not an open folder")
         found: list[tuple[bytes, os.stat_result | None]] = []
-        while names := folder.next_names():
+        while names := folder.read_next_names():
             for name in names:
                 try:
                     found.append((name, os.lstat(os.path.join(folder.path, name))))
@@ -327,20 +332,20 @@ class SftpServer:
                 return _pack_names(found)
         return _make_status(EOF)
 
-    def _remove(self, fields: PacketReader) -> None:
+    def _handle_remove(self, fields: PacketReader) -> None:
         os.unlink(fields.read_path())
 
-    def _mkdir(self, fields: PacketReader) -> None:
+    def _handle_mkdir(self, fields: PacketReader) -> None:
         path, attributes = fields.read_path(), fields.read_attributes()
         os.mkdir(path, attributes.mode if attributes.mode is not None else 0o777)
 
-    def _rmdir(self, fields: PacketReader) -> None:
+    def _handle_rmdir(self, fields: PacketReader) -> None:
         os.rmdir(fields.read_path())
 
-    def _realpath(self, fields: PacketReader) -> bytes:
+    def _handle_realpath(self, fields: PacketReader) -> bytes:
         return _pack_names([(os.path.realpath(fields.read_path()), None)])
 
-    def _expand_path(self, fields: PacketReader) -> bytes:
+    def _handle_expand_path(self, fields: PacketReader) -> bytes:
         path = fields.read_path()
         if path == b"~" or path.startswith(b"~/"):
             path = self._home + path[1:]
@@ -348,7 +353,7 @@ class SftpServer:
             raise RequestError(NO_SUCH_FILE, "home folders of other users are not supported")
         return _pack_names([(os.path.realpath(path), None)])
 
-    def _rename(self, fields: PacketReader) -> bytes:
+    def _handle_rename(self, fields: PacketReader) -> bytes:
         """Rename it; never replace an existing file."""
         old, new = fields.read_path(), fields.read_path()
         if stat.S_ISREG(os.lstat(old).st_mode):
@@ -365,35 +370,37 @@ class SftpServer:
         os.rename(old, new)
         return _make_status(OK)
 
-    def _posix_rename(self, fields: PacketReader) -> None:
+    def _handle_posix_rename(self, fields: PacketReader) -> None:
         os.rename(fields.read_path(), fields.read_path())
 
-    def _readlink(self, fields: PacketReader) -> bytes:
+    def _handle_readlink(self, fields: PacketReader) -> bytes:
         return _pack_names([(os.readlink(fields.read_path()), None)])
 
-    def _symlink(self, fields: PacketReader) -> None:
+    def _handle_symlink(self, fields: PacketReader) -> None:
         """Create a link, with OpenSSH's order of arguments: first the target, then the name."""
         os.symlink(fields.read_path(), fields.read_path())
 
-    def _hardlink(self, fields: PacketReader) -> None:
+    def _handle_hardlink(self, fields: PacketReader) -> None:
         os.link(fields.read_path(), fields.read_path(), follow_symlinks=False)
 
     # --- OpenSSH's extensions -----------------------------------------------------------------------------------------
 
-    def _extended(self, fields: PacketReader) -> bytes | None:
+    def _handle_extended(self, fields: PacketReader) -> bytes | None:
         _, request = self._extensions.get(fields.read_string(), (b"", None))
         if request is None:
             raise RequestError(UNSUPPORTED, "the extension is not supported")
         return request(fields)
 
-    def _statvfs(self, fields: PacketReader) -> bytes:
-        return _pack_filesystem(os.statvfs(fields.read_path()))
+    def _handle_statvfs(self, fields: PacketReader) -> bytes:
+        return _pack_filesystem_stats(os.statvfs(fields.read_path()))
 
-    def _fstatvfs(self, fields: PacketReader) -> bytes:
-        return _pack_filesystem(os.fstatvfs(self._get_file(fields)))
+    def _handle_fstatvfs(self, fields: PacketReader) -> bytes:
+        return _pack_filesystem_stats(os.fstatvfs(self._resolve_file_descriptor(fields)))
 
-    def _limits(self, fields: PacketReader) -> bytes:
-        return struct.pack(">BQQQQ", _EXTENDED_REPLY, MAX_PACKET_LENGTH, MAX_DATA_LENGTH, MAX_DATA_LENGTH, MAX_HANDLES)
+    def _handle_limits(self, fields: PacketReader) -> bytes:
+        return struct.pack(
+            ">BQQQQ", _FXP_EXTENDED_REPLY, MAX_PACKET_LENGTH, MAX_DATA_LENGTH, MAX_DATA_LENGTH, MAX_HANDLES
+        )
 
 
 # --- rendering ----------------------------------------------------------------------------------------------------
@@ -412,13 +419,13 @@ _STATUS_TEXTS = {OK: "Success", EOF: "End of file"}
 
 def _make_status(code: int, text: str = "") -> bytes:
     words = (text or _STATUS_TEXTS.get(code, "Failure")).encode("utf-8", "replace")
-    return struct.pack(">BI", _STATUS, code) + _pack_string(words) + _pack_string(b"")
+    return struct.pack(">BI", _FXP_STATUS, code) + _pack_string(words) + _pack_string(b"")
 
 
 def _pack_attributes(found: os.stat_result) -> bytes:
     return struct.pack(
         ">IQIIIII",
-        _HAS_SIZE | _HAS_OWNER | _HAS_MODE | _HAS_TIMES,
+        _ATTR_SIZE | _ATTR_UIDGID | _ATTR_PERMISSIONS | _ATTR_ACMODTIME,
         found.st_size,
         found.st_uid & 0xFFFFFFFF,
         found.st_gid & 0xFFFFFFFF,
@@ -429,7 +436,7 @@ def _pack_attributes(found: os.stat_result) -> bytes:
 
 
 def _pack_names(found: list[tuple[bytes, os.stat_result | None]]) -> bytes:
-    parts = [struct.pack(">BI", _NAME, len(found))]
+    parts = [struct.pack(">BI", _FXP_NAME, len(found))]
     for name, status in found:
         parts.append(_pack_string(name))
         parts.append(_pack_string(_format_long_name(name, status) if status is not None else name))
@@ -440,17 +447,17 @@ def _pack_names(found: list[tuple[bytes, os.stat_result | None]]) -> bytes:
 def _format_long_name(name: bytes, found: os.stat_result) -> bytes:
     """As `ls -l` shows it."""
     at = gmtime(min(max(0, int(found.st_mtime)), 0xFFFFFFFF))
-    recent = abs(time() - found.st_mtime) < _HALF_A_YEAR
+    recent = abs(time() - found.st_mtime) < _HALF_YEAR_SECONDS
     when = f"{at.tm_hour:02}:{at.tm_min:02}" if recent else f"{at.tm_year:5}"
     mode, links, size = stat.filemode(found.st_mode), found.st_nlink, found.st_size
-    day = f"{_MONTHS[at.tm_mon - 1]} {at.tm_mday:2} {when}"
+    day = f"{_MONTH_NAMES[at.tm_mon - 1]} {at.tm_mday:2} {when}"
     return f"{mode} {links:3} {found.st_uid:<8} {found.st_gid:<8} {size:8} {day} ".encode() + name
 
 
-def _pack_filesystem(found: os.statvfs_result) -> bytes:
+def _pack_filesystem_stats(found: os.statvfs_result) -> bytes:
     flags = (1 if found.f_flag & os.ST_RDONLY else 0) | (2 if found.f_flag & os.ST_NOSUID else 0)
     numbers = (
         found.f_bsize, found.f_frsize, found.f_blocks, found.f_bfree, found.f_bavail, found.f_files, found.f_ffree,
         found.f_favail, found.f_fsid & 0xFFFFFFFFFFFFFFFF, flags, found.f_namemax,
     )  # fmt: skip
-    return struct.pack(">B11Q", _EXTENDED_REPLY, *numbers)
+    return struct.pack(">B11Q", _FXP_EXTENDED_REPLY, *numbers)

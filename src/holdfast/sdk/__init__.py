@@ -5,34 +5,46 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.states import JobState
 
-from .errors import ApiError, BadAddress, CannotConnect, ClientError, UnexpectedReply, UnprovenServer
+from .errors import ApiError, CannotConnect, ClientError, InvalidClientConfig, UnexpectedReply, UnprovenServer
 
 if TYPE_CHECKING:
     from holdfast.api.catalogue import Image, ImageAlias, InstanceType, Secret
-    from holdfast.api.datasets import Dataset, GitState, Variables
+    from holdfast.api.datasets import Dataset, DatasetVariables, GitState
     from holdfast.api.files import ArtifactList, File, FileList
     from holdfast.api.groups import Group, Mlflow
-    from holdfast.api.inside import Debugger, ShortKey, SshLine, SshLines, Stacks, Ticket
+    from holdfast.api.inside import Debugger, SshCommand, SshCommandList, StackDump, TemporaryKey, Ticket
     from holdfast.api.jobs import Attempt, Event, Exit, JobDetail, JobSummary, ListedJob, Plan, SubmittedJob, Task
     from holdfast.api.pages import Page
     from holdfast.api.people import AuditEvent, LoginCode, SshKey, Token, User
-    from holdfast.api.schedules import Preview, Recurrence, Run, Schedule, ScheduleDetail
+    from holdfast.api.schedules import Recurrence, Run, Schedule, ScheduleDetail, SchedulePreview
     from holdfast.api.server import Capacity, Status
-    from holdfast.api.why import Why
+    from holdfast.api.why import JobExplanation
 
     from .client import AsyncClient, Client
     from .logs import Log
 
 
-_API = ("inside", "jobs", "pages", "why", "people", "groups", "catalogue", "datasets", "files", "schedules", "server")
-_MODULES = (*(f"holdfast.api.{noun}" for noun in _API), "holdfast.sdk.logs", "holdfast.sdk.client")
+_API_MODULE_NAMES = (
+    "inside",
+    "jobs",
+    "pages",
+    "why",
+    "people",
+    "groups",
+    "catalogue",
+    "datasets",
+    "files",
+    "schedules",
+    "server",
+)
+_LAZY_MODULES = (*(f"holdfast.api.{noun}" for noun in _API_MODULE_NAMES), "holdfast.sdk.logs", "holdfast.sdk.client")
 
 
 def __getattr__(name: str) -> object:
     """Load clients and records on first use: commands for task access start faster without them."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    modules = (import_module(module) for module in _MODULES)
+    modules = (import_module(module) for module in _LAZY_MODULES)
     return next(getattr(module, name) for module in modules if hasattr(module, name))
 
 
@@ -42,12 +54,12 @@ __all__ = [
     "AsyncClient",
     "Attempt",
     "AuditEvent",
-    "BadAddress",
     "CannotConnect",
     "Capacity",
     "Client",
     "ClientError",
     "Dataset",
+    "DatasetVariables",
     "Debugger",
     "Event",
     "Exit",
@@ -58,7 +70,9 @@ __all__ = [
     "Image",
     "ImageAlias",
     "InstanceType",
+    "InvalidClientConfig",
     "JobDetail",
+    "JobExplanation",
     "JobState",
     "JobSummary",
     "ListedJob",
@@ -67,25 +81,23 @@ __all__ = [
     "Mlflow",
     "Page",
     "Plan",
-    "Preview",
     "Recurrence",
     "Run",
     "Schedule",
     "ScheduleDetail",
+    "SchedulePreview",
     "Secret",
-    "ShortKey",
+    "SshCommand",
+    "SshCommandList",
     "SshKey",
-    "SshLine",
-    "SshLines",
-    "Stacks",
+    "StackDump",
     "Status",
     "SubmittedJob",
     "Task",
+    "TemporaryKey",
     "Ticket",
     "Token",
     "UnexpectedReply",
     "UnprovenServer",
     "User",
-    "Variables",
-    "Why",
 ]

@@ -6,37 +6,49 @@ from datetime import datetime
 
 from holdfast import api
 
-from .calls import Call, build_path, call, drop_none, endpoint, format_time, ignore_body, parse_as, parse_items
+from .calls import (
+    Call,
+    build_call,
+    build_path,
+    drop_none,
+    endpoint,
+    format_time,
+    ignore_body,
+    make_list_parser,
+    make_reply_parser,
+)
 
 
 class AccountCalls:
     @endpoint
-    def keys(self) -> Call[tuple[api.people.SshKey, ...]]:
+    def list_keys(self) -> Call[tuple[api.people.SshKey, ...]]:
         """List the user's SSH keys."""
-        return call("GET", "/me/keys", parse_items(api.people.SshKey))
+        return build_call("GET", "/me/keys", make_list_parser(api.people.SshKey))
 
     @endpoint
     def add_key(self, value: str, *, title: str | None = None) -> Call[api.people.SshKey]:
         """Add a public key, as in ~/.ssh/id_ed25519.pub. Default title: its comment."""
-        return call("POST", "/me/keys", parse_as(api.people.SshKey), body=drop_none(value=value, title=title))
+        return build_call(
+            "POST", "/me/keys", make_reply_parser(api.people.SshKey), body=drop_none(value=value, title=title)
+        )
 
     @endpoint
     def remove_key(self, id: str) -> Call[None]:
         """Remove a key by its id."""
-        return call("DELETE", build_path("me", "keys", id), ignore_body)
+        return build_call("DELETE", build_path("me", "keys", id), ignore_body)
 
     @endpoint
     def end_my_logins(self) -> Call[None]:
         """Log out everywhere: all browsers and saved logins. API tokens stay valid."""
-        return call("DELETE", "/me/logins", ignore_body)
+        return build_call("DELETE", "/me/logins", ignore_body)
 
     @endpoint
-    def login_code(self) -> Call[api.people.LoginCode]:
+    def create_login_code(self) -> Call[api.people.LoginCode]:
         """Create a link that logs a browser in as this user. Valid once, for ten minutes."""
-        return call("POST", "/login-codes", parse_as(api.people.LoginCode))
+        return build_call("POST", "/login-codes", make_reply_parser(api.people.LoginCode))
 
     @endpoint
-    def audit(
+    def list_audit_entries(
         self,
         *,
         user: str | None = None,
@@ -57,4 +69,4 @@ class AccountCalls:
             before=before,
             limit=limit,
         )
-        return call("GET", "/audit", parse_as(api.people.AuditPage), params=params)
+        return build_call("GET", "/audit", make_reply_parser(api.people.AuditPage), params=params)

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from holdfast import __version__
 
-from .errors import BadAddress, CannotConnect
+from .errors import CannotConnect, InvalidClientConfig
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -33,15 +33,15 @@ class Address:
     lock: Path | None = None  # locked by the server while it runs; None: not a server on this machine
 
     @property
-    def is_served(self) -> bool:
+    def is_server_running(self) -> bool:
         """Whether its server runs. Check before each connection: it can stop at any time."""
         return self.lock is None or _is_locked(self.lock)
 
-    def require_served(self) -> None:
-        if not self.is_served:
-            raise self.build_error("no server is running there")
+    def require_running_server(self) -> None:
+        if not self.is_server_running:
+            raise self.build_connection_error("no server is running there")
 
-    def build_error(self, reason: str, *, lost: bool = False, silent: bool = False) -> CannotConnect:
+    def build_connection_error(self, reason: str, *, lost: bool = False, silent: bool = False) -> CannotConnect:
         """Build the error of a failed connection; its hint says where the address comes from, and what to try."""
         return CannotConnect(self.url, reason, lost=lost, silent=silent, hint=_build_connection_hint(self))
 
@@ -74,10 +74,10 @@ def find_address(
 
 
 def _resolve_address(url: str | None, token: str | None, home: Path | None, env: Mapping[str, str]) -> Address:
-    token = _clean_token(token or env.get("HOLDFAST_TOKEN") or None)
+    token = _normalize_token(token or env.get("HOLDFAST_TOKEN") or None)
     chosen, source = (url, "given") if url else (env.get("HOLDFAST_URL"), "HOLDFAST_URL")
     if chosen:
-        return _resolve_token(normalize_url(chosen), token, source, home, env)
+        return _resolve_explicit_address(normalize_url(chosen), token, source, home, env)
     saved = load_saved_login(environ=env)
     if saved is not None:
         return Address(saved.url, token or saved.token, "saved login")
@@ -87,7 +87,9 @@ def _resolve_address(url: str | None, token: str | None, home: Path | None, env:
     return Address(DEFAULT_URL, token, "default")
 
 
-def _resolve_token(url: str, token: str | None, source: str, home: Path | None, env: Mapping[str, str]) -> Address:
+def _resolve_explicit_address(
+    url: str, token: str | None, source: str, home: Path | None, env: Mapping[str, str]
+) -> Address:
     local = load_local_login(home, env)
     if token is None:
         known = (load_saved_login(url, environ=env), local)
@@ -105,11 +107,13 @@ def normalize_url(text: str) -> str:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as error:
-        raise BadAddress(f"{text!r} is not a server address: {error}", hint="Use the form http://host:8080.") from None
+        raise InvalidClientConfig(
+            f"{text!r} is not a server address: {error}", hint="Use the form http://host:8080."
+        ) from None
     if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
-        raise BadAddress(f"{text!r} is not a server address", hint="Use the form http://host:8080.")
+        raise InvalidClientConfig(f"{text!r} is not a server address", hint="Use the form http://host:8080.")
     if parts.username is not None or parts.query or parts.fragment:
-        raise BadAddress(
+        raise InvalidClientConfig(
             "A server address cannot contain a user, password, query or fragment",
             hint="Set HOLDFAST_TOKEN, or run `holdfast login`.",
         )
@@ -178,11 +182,11 @@ def save_login(
     logins[normalize_url(url)] = {"token": token, "user": user, "expires_at": expires}
     if device:
         devices[_build_device_key(url, user)] = device
-    _write_private_file(path, {"current": normalize_url(url), "logins": logins, "devices": devices})
+    _write_private_json(path, {"current": normalize_url(url), "logins": logins, "devices": devices})
     return path
 
 
-def load_device(url: str, user: str, *, environ: Mapping[str, str] | None = None) -> str:
+def load_device_token(url: str, user: str, *, environ: Mapping[str, str] | None = None) -> str:
     """Return the device token of the last login of `user` at `url`; empty if there is none."""
     found = _copy_entries(_read_json(get_login_path(environ)), "devices").get(_build_device_key(url, user))
     return found if isinstance(found, str) else ""
@@ -202,7 +206,7 @@ def remove_login(url: str | None = None, *, environ: Mapping[str, str] | None = 
     logins = _copy_entries(data, "logins")
     del logins[found.url]
     current = data.get("current") if data.get("current") != found.url else None
-    _write_private_file(path, {"current": current, "logins": logins, "devices": _copy_entries(data, "devices")})
+    _write_private_json(path, {"current": current, "logins": logins, "devices": _copy_entries(data, "devices")})
     return found
 
 
@@ -217,11 +221,11 @@ def _read_json(path: Path) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return {}  # ignore the state folder of another user
     except (OSError, ValueError) as error:
-        raise BadAddress(f"Cannot read {path}: {error}", hint="Remove the file and log in again.") from None
+        raise InvalidClientConfig(f"Cannot read {path}: {error}", hint="Remove the file and log in again.") from None
     return data if isinstance(data, dict) else {}
 
 
-def _write_private_file(path: Path, data: dict[str, Any]) -> None:
+def _write_private_json(path: Path, data: dict[str, Any]) -> None:
     """Write a file atomically, never readable by other users."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".login-")  # created with mode 0600
@@ -237,12 +241,12 @@ def _write_private_file(path: Path, data: dict[str, Any]) -> None:
         raise
 
 
-def _clean_token(token: str | None) -> str | None:
+def _normalize_token(token: str | None) -> str | None:
     if token is None:
         return None
     token = token.strip()
     if not token or not all(33 <= ord(char) < 127 for char in token):
-        raise BadAddress(
+        raise InvalidClientConfig(
             "The token contains invalid characters",
             hint="Copy it again, or create a new one with `holdfast token create NAME`.",
         )
@@ -259,7 +263,7 @@ def is_loopback(url: str) -> bool:
         return host == "localhost"
 
 
-_SOURCES = {
+_SOURCE_HINTS = {
     "HOLDFAST_URL": "The address is set by HOLDFAST_URL. ",
     "saved login": "The address is from your saved login. ",
     "server on this machine": "The address is that of your local server. ",
@@ -269,7 +273,7 @@ _SOURCES = {
 
 def _build_connection_hint(address: Address) -> str:
     """Return the hint for a failed connection: the source of the address, and what to try."""
-    why = _SOURCES.get(address.source, "")
+    why = _SOURCE_HINTS.get(address.source, "")
     login = "choose another server with `holdfast login URL`"
     if address.source == "HOLDFAST_URL":
         login += " after unsetting HOLDFAST_URL"

@@ -25,9 +25,9 @@ from .json_conversion import from_json, to_json
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LOST_TIMEOUT = 10.0  # seconds to retry an idempotent call after a lost connection, even with patience 0
-FIRST_DELAY = 0.05
-MAX_DELAY = 1.0
+LOST_CONNECTION_TIMEOUT = 10.0  # seconds to retry an idempotent call after a lost connection, even with retry_timeout 0
+MIN_RETRY_DELAY = 0.05
+MAX_RETRY_DELAY = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +36,12 @@ class Upload:
 
     path: Path
     size: int
-    progress: Callable[[int], None] | None = None  # called with the size of each chunk
+    on_progress: Callable[[int], None] | None = None  # called with the size of each chunk
 
     @classmethod
     def from_file(cls, file: str | os.PathLike[str], progress: Callable[[int], None] | None) -> Self:
         path = Path(file)
-        return cls(path=path, size=path.stat().st_size, progress=progress)
+        return cls(path=path, size=path.stat().st_size, on_progress=progress)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,16 +96,16 @@ class RetryTimer:
         self.reset()
 
     def reset(self) -> None:
-        self._since: float | None = None
-        self._delay = FIRST_DELAY
+        self._first_failure_at: float | None = None
+        self._delay = MIN_RETRY_DELAY
 
     def next_pause(self, error: Exception) -> Pause:
         """Return the pause before the next try; raise `error` when the time has expired."""
         now = time.monotonic()
-        self._since = self._since if self._since is not None else now
-        if now - self._since >= self.seconds:
+        self._first_failure_at = self._first_failure_at if self._first_failure_at is not None else now
+        if now - self._first_failure_at >= self.seconds:
             raise error
-        delay, self._delay = self._delay, min(MAX_DELAY, self._delay * 2)
+        delay, self._delay = self._delay, min(MAX_RETRY_DELAY, self._delay * 2)
         return Pause(delay)
 
 
@@ -114,24 +114,24 @@ class Call(Generic[T]):
     """A request and the parser of its reply. `repeatable`: the request is idempotent."""
 
     request: Request
-    read: Callable[[Reply], T]
+    parse_reply: Callable[[Reply], T]
     repeatable: bool
 
-    def steps(self, seconds: float) -> Steps[T]:
-        patience = RetryTimer(seconds)
+    def iter_steps(self, seconds: float) -> Steps[T]:
+        retry_timeout = RetryTimer(seconds)
         while True:
             try:
                 reply: Reply = yield self.request
-                return self.read(check_reply(reply))
+                return self.parse_reply(check_reply(reply))
             except CannotConnect as error:
                 if error.lost:
                     self._reject_unsafe_retry(error)
-                    patience.seconds = max(patience.seconds, LOST_TIMEOUT)
-                pause = patience.next_pause(error)
+                    retry_timeout.seconds = max(retry_timeout.seconds, LOST_CONNECTION_TIMEOUT)
+                pause = retry_timeout.next_pause(error)
             except ApiError as error:
-                if not is_temporary(error):
+                if not is_temporary_error(error):
                     raise
-                pause = patience.next_pause(error)
+                pause = retry_timeout.next_pause(error)
             yield pause
 
     def _reject_unsafe_retry(self, error: CannotConnect) -> None:
@@ -140,12 +140,12 @@ class Call(Generic[T]):
             raise error
 
 
-def is_temporary(error: ApiError) -> bool:
+def is_temporary_error(error: ApiError) -> bool:
     """Return whether the server rejected the request temporarily."""
     return error.code in ("unavailable", "too_many_requests")
 
 
-def call(
+def build_call(
     method: str,
     path: str,
     reader: Callable[[Reply], T],
@@ -167,7 +167,7 @@ def call(
     request = Request(
         method=method,
         path="/api/v1" + path,
-        params=to_params(params or {}),
+        params=to_query_params(params or {}),
         headers=sent,
         content=content,
         timeout=timeout,
@@ -196,7 +196,7 @@ def format_time(at: datetime | None) -> str | None:
     return None if at is None else at.isoformat()
 
 
-def to_params(params: Mapping[str, object]) -> dict[str, str]:
+def to_query_params(params: Mapping[str, object]) -> dict[str, str]:
     found = {}
     for key, value in params.items():
         if value is None or value is False or value == ():
@@ -213,22 +213,22 @@ def to_params(params: Mapping[str, object]) -> dict[str, str]:
 # Parsers of replies.
 
 
-def parse_as(kind: type[T]) -> Callable[[Reply], T]:
+def make_reply_parser(kind: type[T]) -> Callable[[Reply], T]:
     return lambda reply: from_json(kind, parse_json(reply))
 
 
-def parse_items(kind: type[T]) -> Callable[[Reply], tuple[T, ...]]:
-    def convert(reply: Reply) -> tuple[T, ...]:
+def make_list_parser(kind: type[T]) -> Callable[[Reply], tuple[T, ...]]:
+    def parse_list(reply: Reply) -> tuple[T, ...]:
         data = parse_json(reply)
         items = data.get("items") if isinstance(data, dict) else data
         if not isinstance(items, list):
             raise UnexpectedReply("Unexpected response: expected a list")
         return tuple(from_json(kind, item) for item in items)
 
-    return convert
+    return parse_list
 
 
-def as_text(reply: Reply) -> str:
+def parse_text(reply: Reply) -> str:
     return reply.body.decode("utf-8", "replace")
 
 
@@ -293,7 +293,7 @@ def _parse_problem(item: Mapping[str, Any]) -> Problem:
 class SyncRunner:
     """A client whose methods return results."""
 
-    patience: float
+    retry_timeout: float
 
     def run(self, steps: Steps[T]) -> T:
         raise NotImplementedError
@@ -314,7 +314,7 @@ class SyncRunner:
 class AsyncRunner:
     """A client whose methods return coroutines and asynchronous iterators."""
 
-    patience: float
+    retry_timeout: float
 
     async def run(self, steps: Steps[T]) -> T:
         raise NotImplementedError
@@ -331,7 +331,7 @@ class _ClientMethod(Generic[P]):
         self.__doc__ = build.__doc__
         self.__wrapped__ = build
 
-    def _bind(self, client: Any, runner: str) -> Any:
+    def _bind_to_client(self, client: Any, runner: str) -> Any:
         if client is None:
             return self
 
@@ -342,20 +342,20 @@ class _ClientMethod(Generic[P]):
         return method
 
 
-class Method(_ClientMethod[P], Generic[P, T]):
+class CallMethod(_ClientMethod[P], Generic[P, T]):
     """A method that returns T on a SyncRunner, and a coroutine of T on an AsyncRunner."""
 
     def __init__(self, build: Callable[Concatenate[Any, P], Steps[T]]) -> None:
         super().__init__(build)
 
     @overload
-    def __get__(self, client: None, owner: type) -> Method[P, T]: ...
+    def __get__(self, client: None, owner: type) -> CallMethod[P, T]: ...
     @overload
     def __get__(self, client: SyncRunner, owner: type) -> Callable[P, T]: ...
     @overload
     def __get__(self, client: AsyncRunner, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
     def __get__(self, client: Any, owner: type) -> Any:
-        return self._bind(client, "run")
+        return self._bind_to_client(client, "run")
 
 
 class StreamMethod(_ClientMethod[P], Generic[P, T]):
@@ -371,18 +371,18 @@ class StreamMethod(_ClientMethod[P], Generic[P, T]):
     @overload
     def __get__(self, client: AsyncRunner, owner: type) -> Callable[P, AsyncIterator[T]]: ...
     def __get__(self, client: Any, owner: type) -> Any:
-        return self._bind(client, "run_flow")
+        return self._bind_to_client(client, "run_flow")
 
 
-def endpoint(build: Callable[Concatenate[Any, P], Call[T]]) -> Method[P, T]:
+def endpoint(build: Callable[Concatenate[Any, P], Call[T]]) -> CallMethod[P, T]:
     """Make a method of one call, with retries."""
 
     @wraps(build)
-    def steps(client: Any, /, *args: P.args, **kwargs: P.kwargs) -> Steps[T]:
-        return build(client, *args, **kwargs).steps(client.patience)
+    def build_steps(client: Any, /, *args: P.args, **kwargs: P.kwargs) -> Steps[T]:
+        return build(client, *args, **kwargs).iter_steps(client.retry_timeout)
 
-    return Method(steps)
+    return CallMethod(build_steps)
 
 
-multi_call = Method  # decorates a generator of several calls
+multi_call = CallMethod  # decorates a generator of several calls
 stream_method = StreamMethod  # decorates a generator of items

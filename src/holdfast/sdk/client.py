@@ -30,12 +30,12 @@ from .datasets import DatasetCalls
 from .errors import CannotConnect
 from .files import FileCalls
 from .httpx_adapter import (
+    build_async_proof_extensions,
     build_client_options,
+    build_proof_extensions,
     build_request_arguments,
-    prove_connections,
-    prove_connections_async,
-    read_chunks,
-    read_chunks_async,
+    iter_upload_chunks,
+    iter_upload_chunks_async,
     to_reply,
     translate_errors,
 )
@@ -52,10 +52,10 @@ from .storage import StorageCalls
 from .why import WhyCalls
 
 T = TypeVar("T")
-Http = TypeVar("Http", bound=httpx.Client | httpx.AsyncClient)
+HttpClientT = TypeVar("HttpClientT", bound=httpx.Client | httpx.AsyncClient)
 
 
-class Calls(
+class ApiCalls(
     CatalogueCalls,
     JobCalls,
     WhyCalls,
@@ -75,10 +75,10 @@ class Calls(
     """All calls of the API."""
 
 
-class _HttpClient(Calls, Generic[Http]):
+class _HttpClient(ApiCalls, Generic[HttpClientT]):
     """What both clients share: the address and the connections to it."""
 
-    _http_class: type[Http]
+    _http_class: type[HttpClientT]
 
     def __init__(
         self,
@@ -87,11 +87,11 @@ class _HttpClient(Calls, Generic[Http]):
         *,
         home: Path | None = None,
         anonymous: bool = False,
-        patience: float = 0.0,
+        retry_timeout: float = 0.0,
         timeout: float = 30.0,
     ) -> None:
         self.address = find_address(url, token, home=home, anonymous=anonymous)
-        self.patience = patience
+        self.retry_timeout = retry_timeout
         self._http = self._http_class(**build_client_options(self.address, timeout))
 
     def __repr__(self) -> str:
@@ -102,7 +102,7 @@ class Client(_HttpClient[httpx.Client], SyncRunner):
     """A synchronous client. `with Client() as client: client.submit(...)`
 
     Without arguments it uses HOLDFAST_URL and HOLDFAST_TOKEN, else the saved login, else the server on this machine.
-    `anonymous`: send no token, as before `login`. `patience`: seconds to retry a call while no server responds.
+    `anonymous`: send no token, as before `login`. `retry_timeout`: seconds to retry a call while no server responds.
     `timeout`: seconds without data from the server.
     """
 
@@ -115,12 +115,12 @@ class Client(_HttpClient[httpx.Client], SyncRunner):
     def run_flow(self, flow: Flow[T]) -> Generator[T, None, None]:
         runner, outcome = _StepRunner(self._http, self.address), _StepResult()
         with closing(runner), closing(flow):
-            while (step := outcome.advance(flow)) is not None:
+            while (step := outcome.advance_flow(flow)) is not None:
                 if isinstance(step, StreamItem):
                     yield step.item
                     continue
                 try:
-                    outcome.answer = runner.perform(step)
+                    outcome.answer = runner.perform_step(step)
                 except CannotConnect as error:
                     outcome.failure = error
 
@@ -141,12 +141,12 @@ class AsyncClient(_HttpClient[httpx.AsyncClient], AsyncRunner):
         runner, outcome = _AsyncStepRunner(self._http, self.address), _StepResult()
         async with aclosing(runner):
             with closing(flow):
-                while (step := outcome.advance(flow)) is not None:
+                while (step := outcome.advance_flow(flow)) is not None:
                     if isinstance(step, StreamItem):
                         yield step.item
                         continue
                     try:
-                        outcome.answer = await runner.perform(step)
+                        outcome.answer = await runner.perform_step(step)
                     except CannotConnect as error:
                         outcome.failure = error
 
@@ -172,7 +172,7 @@ class _StepResult:
         self.answer: Any = None
         self.failure: CannotConnect | None = None
 
-    def advance(self, flow: Flow[T]) -> Step | StreamItem[T] | None:
+    def advance_flow(self, flow: Flow[T]) -> Step | StreamItem[T] | None:
         """Return the next step, or None at the end."""
         answer, failure = self.answer, self.failure
         self.answer = self.failure = None
@@ -188,10 +188,10 @@ class _StepRunner:
     def __init__(self, http: httpx.Client, address: Address) -> None:
         self._http = http
         self._address = address
-        self._open: httpx.Response | None = None
+        self._open_response: httpx.Response | None = None
         self._chunks: Iterator[bytes] | None = None
 
-    def perform(self, step: Step) -> Any:
+    def perform_step(self, step: Step) -> Any:
         with translate_errors(self._address, step):
             match step:
                 case Pause():
@@ -210,21 +210,21 @@ class _StepRunner:
 
     def _open_stream(self, request: Request) -> Reply:
         self.close()
-        self._open = self._http.send(self._build_request(request), stream=True)
-        if self._open.status_code >= 300:
-            self._open.read()
-            return to_reply(self._open)
-        self._chunks = self._open.iter_raw()
-        return to_reply(self._open, body=b"")
+        self._open_response = self._http.send(self._build_request(request), stream=True)
+        if self._open_response.status_code >= 300:
+            self._open_response.read()
+            return to_reply(self._open_response)
+        self._chunks = self._open_response.iter_raw()
+        return to_reply(self._open_response, body=b"")
 
     def _build_request(self, request: Request) -> httpx.Request:
-        proof = prove_connections(self._address, request.timeout or self._http.timeout.read)
-        return self._http.build_request(**build_request_arguments(request, read_chunks), extensions=proof)
+        proof = build_proof_extensions(self._address, request.timeout or self._http.timeout.read)
+        return self._http.build_request(**build_request_arguments(request, iter_upload_chunks), extensions=proof)
 
     def close(self) -> None:
-        if self._open is not None:
-            self._open.close()
-            self._open = self._chunks = None
+        if self._open_response is not None:
+            self._open_response.close()
+            self._open_response = self._chunks = None
 
 
 class _AsyncStepRunner:
@@ -233,10 +233,10 @@ class _AsyncStepRunner:
     def __init__(self, http: httpx.AsyncClient, address: Address) -> None:
         self._http = http
         self._address = address
-        self._open: httpx.Response | None = None
+        self._open_response: httpx.Response | None = None
         self._chunks: AsyncIterator[bytes] | None = None
 
-    async def perform(self, step: Step) -> Any:
+    async def perform_step(self, step: Step) -> Any:
         with translate_errors(self._address, step):
             match step:
                 case Pause():
@@ -258,21 +258,21 @@ class _AsyncStepRunner:
 
     async def _open_stream(self, request: Request) -> Reply:
         await self.aclose()
-        self._open = await self._http.send(self._build_request(request), stream=True)
-        if self._open.status_code >= 300:
-            await self._open.aread()
-            return to_reply(self._open)
-        self._chunks = self._open.aiter_raw()
-        return to_reply(self._open, body=b"")
+        self._open_response = await self._http.send(self._build_request(request), stream=True)
+        if self._open_response.status_code >= 300:
+            await self._open_response.aread()
+            return to_reply(self._open_response)
+        self._chunks = self._open_response.aiter_raw()
+        return to_reply(self._open_response, body=b"")
 
     def _build_request(self, request: Request) -> httpx.Request:
-        proof = prove_connections_async(self._address, request.timeout or self._http.timeout.read)
-        return self._http.build_request(**build_request_arguments(request, read_chunks_async), extensions=proof)
+        proof = build_async_proof_extensions(self._address, request.timeout or self._http.timeout.read)
+        return self._http.build_request(**build_request_arguments(request, iter_upload_chunks_async), extensions=proof)
 
     async def aclose(self) -> None:
-        if self._open is not None:
-            await self._open.aclose()
-            self._open = self._chunks = None
+        if self._open_response is not None:
+            await self._open_response.aclose()
+            self._open_response = self._chunks = None
 
 
 async def _sleep(seconds: float) -> None:

@@ -6,7 +6,7 @@ HoldfastError
     ├── CannotConnect    no response: connection refused or lost
     ├── UnexpectedReply  the response is not from a compatible Holdfast server
     ├── UnprovenServer   the server did not issue the token
-    └── BadAddress       an address or a token that cannot be used
+    └── InvalidClientConfig an address or a token that cannot be used
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class UnprovenServer(ClientError):
         self.url = url
 
 
-class BadAddress(ClientError):
+class InvalidClientConfig(ClientError):
     """An address or a token that cannot be used."""
 
     code = "bad_address"

@@ -14,10 +14,10 @@ from .calls import OpenStream, Reply, Request, Step, Upload
 from .proof import READ_SIZE, ServerProof, needs_proof
 
 CONNECT_TIMEOUT = 5.0  # seconds
-CHUNK_SIZE = 256 * 1024  # bytes per upload chunk
+UPLOAD_CHUNK_SIZE = 256 * 1024  # bytes per upload chunk
 
 # Nothing was sent, so any call can be retried. Other errors may have reached the server.
-_NOT_SENT = (
+_NOT_SENT_ERRORS = (
     httpx.ConnectError,
     httpx.ConnectTimeout,
     httpx.PoolTimeout,
@@ -33,12 +33,12 @@ def build_client_options(address: Address, timeout: float) -> dict[str, Any]:
         "headers": address.build_headers(),
         "timeout": httpx.Timeout(timeout, connect=CONNECT_TIMEOUT),
         "follow_redirects": False,  # a redirect must not carry the token elsewhere
-        "trust_env": uses_proxy(address.url),
+        "trust_env": should_use_proxy(address.url),
         "verify": create_ssl_context(address.url),
     }
 
 
-def uses_proxy(url: str) -> bool:
+def should_use_proxy(url: str) -> bool:
     """Return whether proxies are used: only with HTTPS, since proof.py needs a direct connection."""
     return url.startswith("https:")
 
@@ -73,35 +73,35 @@ def to_reply(response: httpx.Response, body: bytes | None = None) -> Reply:
     return Reply(response.status_code, headers, response.content if body is None else body)
 
 
-def read_chunks(upload: Upload) -> Iterator[bytes]:
+def iter_upload_chunks(upload: Upload) -> Iterator[bytes]:
     with upload.path.open("rb") as file:
-        while piece := file.read(CHUNK_SIZE):
+        while piece := file.read(UPLOAD_CHUNK_SIZE):
             yield _report_progress(upload, piece)
 
 
-async def read_chunks_async(upload: Upload) -> AsyncIterator[bytes]:
+async def iter_upload_chunks_async(upload: Upload) -> AsyncIterator[bytes]:
     import asyncio  # slow to load, and not needed by synchronous code
 
     with upload.path.open("rb") as file:
-        while piece := await asyncio.to_thread(file.read, CHUNK_SIZE):
+        while piece := await asyncio.to_thread(file.read, UPLOAD_CHUNK_SIZE):
             yield _report_progress(upload, piece)
 
 
 def _report_progress(upload: Upload, piece: bytes) -> bytes:
-    if upload.progress is not None:
-        upload.progress(len(piece))
+    if upload.on_progress is not None:
+        upload.on_progress(len(piece))
     return piece
 
 
 # Each new connection is proven before httpx sends anything on it: httpx calls `trace` with it.
-_CONNECTED = "connection.connect_tcp.complete"
+_CONNECTED_EVENT = "connection.connect_tcp.complete"
 
 
-def prove_connections(address: Address, timeout: float | None) -> dict[str, Any]:
+def build_proof_extensions(address: Address, timeout: float | None) -> dict[str, Any]:
     """Return httpx request extensions that run the proof. `timeout`: seconds for each step."""
 
     def trace(event: str, info: dict[str, Any]) -> None:
-        if event != _CONNECTED:
+        if event != _CONNECTED_EVENT:
             return
         stream, proof = info["return_value"], ServerProof(address)
         try:
@@ -116,11 +116,11 @@ def prove_connections(address: Address, timeout: float | None) -> dict[str, Any]
     return {"trace": trace} if needs_proof(address) else {}
 
 
-def prove_connections_async(address: Address, timeout: float | None) -> dict[str, Any]:
-    """The asyncio version of `prove_connections`."""
+def build_async_proof_extensions(address: Address, timeout: float | None) -> dict[str, Any]:
+    """The asyncio version of `build_proof_extensions`."""
 
     async def trace(event: str, info: dict[str, Any]) -> None:
-        if event != _CONNECTED:
+        if event != _CONNECTED_EVENT:
             return
         stream, proof = info["return_value"], ServerProof(address)
         try:
@@ -142,21 +142,21 @@ def _translate_proof_errors(address: Address) -> Iterator[None]:
     try:
         yield
     except httpcore.TimeoutException:
-        raise address.build_error("no response in time") from None
+        raise address.build_connection_error("no response in time") from None
     except httpcore.NetworkError as error:
-        raise address.build_error(str(error) or type(error).__name__) from None
+        raise address.build_connection_error(str(error) or type(error).__name__) from None
 
 
 @contextmanager
 def translate_errors(address: Address, step: Step) -> Iterator[None]:
     """Translate httpx errors. Sends nothing if the server of the address is stopped."""
     if isinstance(step, Request | OpenStream):
-        address.require_served()
+        address.require_running_server()
     try:
         yield
     except httpx.TransportError as error:
-        lost, silent = not isinstance(error, _NOT_SENT), isinstance(error, httpx.ReadTimeout)
-        raise address.build_error(_describe_error(error), lost=lost, silent=silent) from None
+        lost, silent = not isinstance(error, _NOT_SENT_ERRORS), isinstance(error, httpx.ReadTimeout)
+        raise address.build_connection_error(_describe_error(error), lost=lost, silent=silent) from None
 
 
 def _describe_error(error: httpx.TransportError) -> str:

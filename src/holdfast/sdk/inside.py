@@ -20,7 +20,7 @@ from urllib.parse import urlencode, urlsplit
 from .address import Address
 from .calls import Reply, build_path, parse_error
 from .errors import ApiError, CannotConnect, UnexpectedReply
-from .proof import needs_proof, prove_socket
+from .proof import needs_proof, run_proof_on_socket
 
 if TYPE_CHECKING:
     import socket
@@ -33,7 +33,7 @@ ANY_TASK = "-"  # a held task, else the first running one
 OPEN_TIMEOUT = 10.0  # seconds
 WINDOW_SIZE = 256 * 1024  # unacknowledged bytes in flight
 MAX_MESSAGE_SIZE = 64 * 1024  # bytes of one message
-ACK_SIZE = 32 * 1024
+ACK_THRESHOLD_SIZE = 32 * 1024
 CLOSE_CODE_BASE = 4000  # our WebSocket close codes: this plus an HTTP status
 
 
@@ -51,7 +51,7 @@ class SessionTarget:
     job: str
     task: str
     held: bool = False
-    more: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 class TaskSession:
@@ -69,16 +69,16 @@ class TaskSession:
     ) -> None:
         """`first`: the first control message. `marks`: each binary message begins with a stream byte."""
         self._address = address
-        self._marks = marks
+        self._has_stream_marks = marks
         self._resources = ExitStack()
         self._socket = self._resources.enter_context(_open_websocket(address, path, query or {}))
         self._received = 0
         self._acknowledged = 0
-        self._window = threading.Condition()
+        self._window_changed = threading.Condition()
         self._sent = 0
-        self._taken = 0
+        self._peer_acknowledged = 0
         self._closed = False
-        self.entered = self._start_session(first)
+        self.target = self._start_session(first)
 
     def _start_session(self, first: Mapping[str, Any] | None) -> SessionTarget:
         try:
@@ -111,24 +111,24 @@ class TaskSession:
                 self._raise_close_reason(error)
                 return None
             if isinstance(message, bytes):
-                self._received += len(message) - self._marks
+                self._received += len(message) - self._has_stream_marks
                 return message
-            control = _parse_message(message)
+            control = _parse_control_message(message)
             if "error" in control:
                 self._mark_closed()
                 raise _build_refusal_error(control)
             if "taken" not in control:
                 return control
-            with self._window:
-                self._taken = max(self._taken, int(control["taken"]))
-                self._window.notify_all()
+            with self._window_changed:
+                self._peer_acknowledged = max(self._peer_acknowledged, int(control["taken"]))
+                self._window_changed.notify_all()
 
     def __iter__(self) -> Iterator[bytes | dict[str, Any]]:
         while (message := self.receive()) is not None:
             yield message
 
     def _send_ack(self) -> None:
-        if self._received - self._acknowledged >= ACK_SIZE:
+        if self._received - self._acknowledged >= ACK_THRESHOLD_SIZE:
             self._acknowledged = self._received
             self.send_message(taken=self._acknowledged)
 
@@ -150,8 +150,10 @@ class TaskSession:
         """Send bytes; wait while the window is full. False: the session has ended."""
         for at in range(0, len(data), MAX_MESSAGE_SIZE):
             piece = data[at : at + MAX_MESSAGE_SIZE]
-            with self._window:
-                self._window.wait_for(lambda: self._closed or self._sent - self._taken < WINDOW_SIZE)
+            with self._window_changed:
+                self._window_changed.wait_for(
+                    lambda: self._closed or self._sent - self._peer_acknowledged < WINDOW_SIZE
+                )
                 self._sent += len(piece)
             if not self._send_frame(piece):
                 return False
@@ -171,9 +173,9 @@ class TaskSession:
         return not self._closed
 
     def _mark_closed(self) -> None:
-        with self._window:
+        with self._window_changed:
             self._closed = True
-            self._window.notify_all()
+            self._window_changed.notify_all()
 
     def close(self) -> None:
         """Close the session. Idempotent."""
@@ -202,12 +204,12 @@ def open_exec(
     first: dict[str, Any] = {"argv": list(argv), "script": script, "env": dict(env or {})}
     if terminal is not None:
         first["terminal"] = {"columns": terminal.columns, "rows": terminal.rows, "term": terminal.term}
-    return TaskSession(address, _build_path(ref, task, "exec"), first=first, marks=terminal is None)
+    return TaskSession(address, _build_task_path(ref, task, "exec"), first=first, marks=terminal is None)
 
 
 def open_port(address: Address, ref: str, task: str | None, port: int | str) -> TaskSession:
     """Connect to a port of a task, by number or name. {"end": true} closes one direction."""
-    return TaskSession(address, _build_path(ref, task, "ports", str(port)))
+    return TaskSession(address, _build_task_path(ref, task, "ports", str(port)))
 
 
 def open_debugger(
@@ -215,10 +217,10 @@ def open_debugger(
 ) -> TaskSession:
     """Attach to a waiting debugger; wait up to `wait` seconds for one. `entered.more["debugger"]` describes it."""
     query = {"wait": f"{wait:g}"} | ({"id": id} if id else {})
-    return TaskSession(address, _build_path(ref, task, "debugger"), query)
+    return TaskSession(address, _build_task_path(ref, task, "debugger"), query)
 
 
-def _build_path(ref: str, task: str | None, *segments: str) -> str:
+def _build_task_path(ref: str, task: str | None, *segments: str) -> str:
     return "/api/v1" + build_path("jobs", ref, "tasks", task or ANY_TASK, *segments)
 
 
@@ -229,7 +231,7 @@ def _open_websocket(address: Address, path: str, query: Mapping[str, str]) -> Cl
     from websockets.exceptions import InvalidHandshake
     from websockets.sync.client import connect
 
-    address.require_served()
+    address.require_running_server()
     uses_tls, headers = address.url.startswith("https:"), address.build_headers()
     agent = headers.pop("User-Agent")  # has a parameter of its own
     try:
@@ -240,7 +242,7 @@ def _open_websocket(address: Address, path: str, query: Mapping[str, str]) -> Cl
             user_agent_header=agent,
             compression=None,
             sock=_open_proven_socket(address) if needs_proof(address) else None,
-            proxy=True if uses_tls else None,  # as httpx_adapter.uses_proxy
+            proxy=True if uses_tls else None,  # as httpx_adapter.should_use_proxy
             open_timeout=OPEN_TIMEOUT,
             close_timeout=1.0,
             max_size=2 * MAX_MESSAGE_SIZE,
@@ -248,7 +250,7 @@ def _open_websocket(address: Address, path: str, query: Mapping[str, str]) -> Cl
             create_connection=_make_connection_class(),
         )
     except (OSError, InvalidHandshake) as error:
-        raise address.build_error(_describe_error(error)) from None
+        raise address.build_connection_error(_describe_connection_error(error)) from None
 
 
 def _open_proven_socket(address: Address) -> socket.socket:
@@ -258,7 +260,7 @@ def _open_proven_socket(address: Address) -> socket.socket:
     parts = urlsplit(address.url)
     connected = socket.create_connection((parts.hostname or "", parts.port or 80), OPEN_TIMEOUT)
     try:
-        prove_socket(connected, address)
+        run_proof_on_socket(connected, address)
         connected.settimeout(None)
     except BaseException:
         connected.close()
@@ -307,7 +309,7 @@ def _load_ssl_context(url: str) -> ssl.SSLContext:
     return create_ssl_context(url)
 
 
-def _describe_error(error: Exception) -> str:
+def _describe_connection_error(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return f"no response within {OPEN_TIMEOUT:g} s"
     if isinstance(error, ConnectionRefusedError):
@@ -318,7 +320,7 @@ def _describe_error(error: Exception) -> str:
 # -- control messages
 
 
-def _parse_message(message: str) -> dict[str, Any]:
+def _parse_control_message(message: str) -> dict[str, Any]:
     try:
         found = json.loads(message)
     except (ValueError, RecursionError):

@@ -8,37 +8,47 @@ from typing import Any
 
 from holdfast import api
 
-from .calls import Call, Upload, call, endpoint, ignore_body, parse_as, parse_items, parse_json, quote_segment
+from .calls import (
+    Call,
+    Upload,
+    build_call,
+    endpoint,
+    ignore_body,
+    make_list_parser,
+    make_reply_parser,
+    parse_json,
+    quote_segment,
+)
 
 UPLOAD_TIMEOUT = 3600.0  # seconds; the server unpacks the image before it responds
 
 
 class ServerCalls:
     @endpoint
-    def health(self) -> Call[api.server.Health]:
+    def get_health(self) -> Call[api.server.Health]:
         """Return the health of the server; needs no login."""
-        return call("GET", "/health", parse_as(api.server.Health))
+        return build_call("GET", "/health", make_reply_parser(api.server.Health))
 
     @endpoint
-    def version(self) -> Call[api.server.Version]:
-        return call("GET", "/version", parse_as(api.server.Version))
+    def get_version(self) -> Call[api.server.Version]:
+        return build_call("GET", "/version", make_reply_parser(api.server.Version))
 
     @endpoint
-    def status(self) -> Call[api.server.Status]:
-        return call("GET", "/status", parse_as(api.server.Status))
+    def get_status(self) -> Call[api.server.Status]:
+        return build_call("GET", "/status", make_reply_parser(api.server.Status))
 
     @endpoint
-    def capacity(self) -> Call[api.server.Capacity]:
+    def get_capacity(self) -> Call[api.server.Capacity]:
         """Return nodes with their free resources, and quota usage of each group."""
-        return call("GET", "/capacity", parse_as(api.server.Capacity))
+        return build_call("GET", "/capacity", make_reply_parser(api.server.Capacity))
 
     @endpoint
-    def openapi(self) -> Call[dict[str, Any]]:
-        return call("GET", "/openapi.json", parse_json)
+    def get_openapi(self) -> Call[dict[str, Any]]:
+        return build_call("GET", "/openapi.json", parse_json)
 
     @endpoint
-    def images(self) -> Call[tuple[api.catalogue.Image, ...]]:
-        return call("GET", "/images", parse_items(api.catalogue.Image))
+    def list_images(self) -> Call[tuple[api.catalogue.Image, ...]]:
+        return build_call("GET", "/images", make_list_parser(api.catalogue.Image))
 
     @endpoint
     def import_image(
@@ -46,9 +56,9 @@ class ServerCalls:
     ) -> Call[api.catalogue.Image]:
         """Upload an image archive (docker save, OCI layout or root filesystem tar); `progress` gets each chunk size."""
         params, upload = {"name": name}, Upload.from_file(file, progress)
-        read = parse_as(api.catalogue.Image)
-        return call("POST", "/images", read, params=params, content=upload, timeout=UPLOAD_TIMEOUT)
+        read = make_reply_parser(api.catalogue.Image)
+        return build_call("POST", "/images", read, params=params, content=upload, timeout=UPLOAD_TIMEOUT)
 
     @endpoint
     def remove_image(self, name: str) -> Call[None]:
-        return call("DELETE", f"/images/{quote_segment(name, safe='/')}", ignore_body)
+        return build_call("DELETE", f"/images/{quote_segment(name, safe='/')}", ignore_body)

@@ -17,23 +17,23 @@ from .calls import (
     Flow,
     Steps,
     StreamItem,
-    as_text,
+    build_call,
     build_path,
-    call,
     drop_none,
     endpoint,
     format_time,
+    make_list_parser,
+    make_reply_parser,
     multi_call,
-    parse_as,
-    parse_items,
+    parse_text,
     stream_method,
 )
 
-JobText = str | bytes | Mapping[str, Any]
+JobInput = str | bytes | Mapping[str, Any]
 
 RESTART_TIMEOUT = 60.0  # seconds to wait for a restarting server
 POLL_TIMEOUT = 20.0  # seconds of one long poll
-EVENT_INTERVAL = 1.0  # seconds between polls for events; the end is reported at once
+EVENT_POLL_INTERVAL = 1.0  # seconds between polls for events; the end is reported at once
 PAGE_SIZE = 500
 
 
@@ -60,72 +60,81 @@ class SubmitOptions(TypedDict, total=False):
 
 class JobCalls:
     @endpoint
-    def plan(self, job: JobText, **options: Unpack[SubmitOptions]) -> Call[api.jobs.Plan]:
+    def plan_job(self, job: JobInput, **options: Unpack[SubmitOptions]) -> Call[api.jobs.Plan]:
         """Return what would happen if the job were submitted now."""
-        params = _reject_unknown(options, SubmitOptions)
-        return call("POST", "/jobs/plan", parse_as(api.jobs.Plan), params=params, repeatable=True, **_build_body(job))
+        params = _check_option_names(options, SubmitOptions)
+        return build_call(
+            "POST",
+            "/jobs/plan",
+            make_reply_parser(api.jobs.Plan),
+            params=params,
+            repeatable=True,
+            **_build_body_arguments(job),
+        )
 
     @endpoint
-    def submit(
-        self, job: JobText, *, key: str | None = None, **options: Unpack[SubmitOptions]
+    def submit_job(
+        self, job: JobInput, *, key: str | None = None, **options: Unpack[SubmitOptions]
     ) -> Call[api.jobs.SubmittedJob]:
         """Submit a job: text in any supported format, or a mapping. `key` is an idempotency key; default: a random one,
         so that retries after a lost connection never submit twice. `hold` overrides the job: true, 7d, files,
         files:7d or false. `notify`: notification events, such as failed,held."""
-        return call(
+        return build_call(
             "POST",
             "/jobs",
-            parse_as(api.jobs.SubmittedJob),
-            params=_reject_unknown(options, SubmitOptions),
+            make_reply_parser(api.jobs.SubmittedJob),
+            params=_check_option_names(options, SubmitOptions),
             headers=_build_key_header(key),
             repeatable=True,
-            **_build_body(job),
+            **_build_body_arguments(job),
         )
 
     @endpoint
-    def jobs(
+    def list_jobs(
         self, *, limit: int | None = None, cursor: str | None = None, **filters: Unpack[JobFilters]
     ) -> Call[api.pages.Page[api.jobs.ListedJob]]:
         """Return a page of jobs, newest first; `cursor` is the `next` of the previous page."""
-        return _list_jobs(filters, limit, cursor)
+        return _build_list_jobs_call(filters, limit, cursor)
 
     @endpoint
-    def job(self, ref: str) -> Call[api.jobs.JobDetail]:
+    def get_job(self, ref: str) -> Call[api.jobs.JobDetail]:
         """Return a job by id, by a unique part of it, or the newest with that name."""
-        return call("GET", build_path("jobs", ref), parse_as(api.jobs.JobDetail))
+        return build_call("GET", build_path("jobs", ref), make_reply_parser(api.jobs.JobDetail))
 
     @endpoint
-    def stop(self, ref: str) -> Call[api.jobs.JobSummary]:
+    def stop_job(self, ref: str) -> Call[api.jobs.JobSummary]:
         """Stop a job; no change if it has ended."""
-        return call("POST", build_path("jobs", ref, "stop"), parse_as(api.jobs.JobSummary), repeatable=True)
+        return build_call(
+            "POST", build_path("jobs", ref, "stop"), make_reply_parser(api.jobs.JobSummary), repeatable=True
+        )
 
     @endpoint
-    def stop_many(self, refs: Iterable[str]) -> Call[api.jobs.StopReport]:
+    def stop_jobs(self, refs: Iterable[str]) -> Call[api.jobs.StopReport]:
         """Stop several jobs; the report lists those that failed."""
-        body = api.jobs.StopMany(jobs=list(refs))
-        return call("POST", "/jobs/stop", parse_as(api.jobs.StopReport), body=body, repeatable=True)
+        body = api.jobs.StopJobsRequest(jobs=list(refs))
+        return build_call("POST", "/jobs/stop", make_reply_parser(api.jobs.StopReport), body=body, repeatable=True)
 
     @endpoint
-    def rerun(
+    def rerun_job(
         self, ref: str, *, hold: str | None = None, notify: str | None = None, key: str | None = None
     ) -> Call[api.jobs.SubmittedJob]:
         """Submit a job again as a new job; `hold`, `notify` and `key` as in `submit`."""
-        return call(
+        return build_call(
             "POST",
             build_path("jobs", ref, "rerun"),
-            parse_as(api.jobs.SubmittedJob),
+            make_reply_parser(api.jobs.SubmittedJob),
             params={"hold": hold, "notify": notify},
             headers=_build_key_header(key),
             repeatable=True,
         )
 
     @endpoint
-    def hold(self, ref: str) -> Call[api.jobs.Holds]:
+    def get_holds(self, ref: str) -> Call[api.jobs.Holds]:
         """Return the held tasks of a job."""
-        return call("GET", build_path("jobs", ref, "hold"), parse_as(api.jobs.Holds))
+        return build_call("GET", build_path("jobs", ref, "hold"), make_reply_parser(api.jobs.Holds))
 
     @endpoint
-    def extend(
+    def extend_hold(
         self,
         ref: str,
         task: str | None = None,
@@ -138,63 +147,67 @@ class JobCalls:
         `files_only`: end their processes and hold only the files."""
         keep = "files" if files_only else None
         body = drop_none(**{"for": longer}, until=format_time(until), keep=keep, task=task)
-        return call("POST", build_path("jobs", ref, "hold"), parse_as(api.jobs.Holds), body=body)
+        return build_call("POST", build_path("jobs", ref, "hold"), make_reply_parser(api.jobs.Holds), body=body)
 
     @endpoint
-    def release(self, ref: str, task: str | None = None) -> Call[api.jobs.ReleasedJob]:
+    def release_hold(self, ref: str, task: str | None = None) -> Call[api.jobs.ReleasedJob]:
         """Release held tasks, all of the job or one; they end as failed."""
-        return call("DELETE", build_path("jobs", ref, "hold"), parse_as(api.jobs.ReleasedJob), params={"task": task})
+        return build_call(
+            "DELETE", build_path("jobs", ref, "hold"), make_reply_parser(api.jobs.ReleasedJob), params={"task": task}
+        )
 
     @endpoint
-    def tag(self, ref: str, tag: str) -> Call[api.jobs.JobSummary]:
+    def add_tag(self, ref: str, tag: str) -> Call[api.jobs.JobSummary]:
         """Add a tag to a job; idempotent."""
-        return call("PUT", build_path("jobs", ref, "tags", tag), parse_as(api.jobs.JobSummary))
+        return build_call("PUT", build_path("jobs", ref, "tags", tag), make_reply_parser(api.jobs.JobSummary))
 
     @endpoint
-    def untag(self, ref: str, tag: str) -> Call[api.jobs.JobSummary]:
-        return call("DELETE", build_path("jobs", ref, "tags", tag), parse_as(api.jobs.JobSummary))
+    def remove_tag(self, ref: str, tag: str) -> Call[api.jobs.JobSummary]:
+        return build_call("DELETE", build_path("jobs", ref, "tags", tag), make_reply_parser(api.jobs.JobSummary))
 
     @endpoint
-    def job_yaml(self, ref: str) -> Call[str]:
+    def get_job_yaml(self, ref: str) -> Call[str]:
         """Return the job file to edit and submit again, secrets masked: OpenPAI jobs as v2 YAML, others in Holdfast
         format."""
-        return call("GET", build_path("jobs", ref, "yaml"), as_text)
+        return build_call("GET", build_path("jobs", ref, "yaml"), parse_text)
 
     @endpoint
-    def job_source(self, ref: str) -> Call[str]:
+    def get_job_source(self, ref: str) -> Call[str]:
         """Return the job file as submitted, secrets masked."""
-        return call("GET", build_path("jobs", ref, "source"), as_text)
+        return build_call("GET", build_path("jobs", ref, "source"), parse_text)
 
     @endpoint
-    def events(self, ref: str, *, after: int | None = None, limit: int | None = None) -> Call[api.jobs.EventPage]:
+    def list_events(self, ref: str, *, after: int | None = None, limit: int | None = None) -> Call[api.jobs.EventPage]:
         """Return the events of a job after number `after`, oldest first."""
-        return _list_events(ref, after, limit)
+        return _build_list_events_call(ref, after, limit)
 
     @endpoint
-    def tasks(self, ref: str) -> Call[tuple[api.jobs.Task, ...]]:
+    def list_tasks(self, ref: str) -> Call[tuple[api.jobs.Task, ...]]:
         """Return the tasks of the current attempt."""
-        return call("GET", build_path("jobs", ref, "tasks"), parse_items(api.jobs.Task))
+        return build_call("GET", build_path("jobs", ref, "tasks"), make_list_parser(api.jobs.Task))
 
     @endpoint
-    def attempts(self, ref: str) -> Call[tuple[api.jobs.Attempt, ...]]:
+    def list_attempts(self, ref: str) -> Call[tuple[api.jobs.Attempt, ...]]:
         """Return all attempts, newest first."""
-        return call("GET", build_path("jobs", ref, "attempts"), parse_items(api.jobs.Attempt))
+        return build_call("GET", build_path("jobs", ref, "attempts"), make_list_parser(api.jobs.Attempt))
 
     @multi_call
-    def wait(
+    def wait_for_job(
         self,
         ref: str,
         *,
         timeout: float | None = None,
         through_hold: bool = False,
-        patience: float = RESTART_TIMEOUT,
+        retry_timeout: float = RESTART_TIMEOUT,
     ) -> Steps[api.jobs.JobSummary]:
         """Wait until a job has ended, or is held unless `through_hold`, and return it; at the latest after `timeout`
-        seconds. Survives server restarts of up to `patience` seconds."""
+        seconds. Survives server restarts of up to `retry_timeout` seconds."""
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             left = POLL_TIMEOUT if end is None else max(0.0, end - time.monotonic())
-            job = yield from _poll_job(ref, min(POLL_TIMEOUT, left), held=not through_hold).steps(patience)
+            job = yield from _build_wait_call(ref, min(POLL_TIMEOUT, left), held=not through_hold).iter_steps(
+                retry_timeout
+            )
             if job.state.final or (job.state is JobState.HELD and not through_hold):
                 return job
             if end is not None and time.monotonic() >= end:
@@ -205,7 +218,7 @@ class JobCalls:
         """Iterate over all matching jobs, at most `limit`, page by page."""
         cursor, left = None, limit if limit is not None else sys.maxsize
         while left > 0:
-            page = yield from _list_jobs(filters, min(PAGE_SIZE, left), cursor).steps(RESTART_TIMEOUT)
+            page = yield from _build_list_jobs_call(filters, min(PAGE_SIZE, left), cursor).iter_steps(RESTART_TIMEOUT)
             for job in page.items:
                 yield StreamItem(job)
             left -= len(page.items)
@@ -215,12 +228,12 @@ class JobCalls:
 
     @stream_method
     def follow_events(
-        self, ref: str, *, after: int | None = None, patience: float = RESTART_TIMEOUT
+        self, ref: str, *, after: int | None = None, retry_timeout: float = RESTART_TIMEOUT
     ) -> Flow[api.jobs.Event]:
         """Iterate over past and new events of a job until it has ended."""
         seen, final = after, False
         while True:
-            page = yield from _list_events(ref, seen).steps(patience)
+            page = yield from _build_list_events_call(ref, seen).iter_steps(retry_timeout)
             for event in page.items:
                 seen = event.seq
                 yield StreamItem(event)
@@ -228,12 +241,14 @@ class JobCalls:
                 continue
             if final:
                 return  # polled once more after the end, to get the last event
-            job = yield from _poll_job(ref, EVENT_INTERVAL).steps(patience)
+            job = yield from _build_wait_call(ref, EVENT_POLL_INTERVAL).iter_steps(retry_timeout)
             final = job.state.final
 
 
-def _list_jobs(filters: JobFilters, limit: int | None, cursor: str | None) -> Call[api.pages.Page[api.jobs.ListedJob]]:
-    _reject_unknown(filters, JobFilters)
+def _build_list_jobs_call(
+    filters: JobFilters, limit: int | None, cursor: str | None
+) -> Call[api.pages.Page[api.jobs.ListedJob]]:
+    _check_option_names(filters, JobFilters)
     params = {
         "group": tuple(filters.get("groups", ())),
         "user": filters.get("user"),
@@ -245,32 +260,32 @@ def _list_jobs(filters: JobFilters, limit: int | None, cursor: str | None) -> Ca
         "limit": limit,
         "cursor": cursor,
     }
-    return call("GET", "/jobs", parse_as(api.pages.Page[api.jobs.ListedJob]), params=params)
+    return build_call("GET", "/jobs", make_reply_parser(api.pages.Page[api.jobs.ListedJob]), params=params)
 
 
-def _reject_unknown(options: Mapping[str, Any], known: type) -> Mapping[str, Any]:
+def _check_option_names(options: Mapping[str, Any], known: type) -> Mapping[str, Any]:
     """Return the options. The server would ignore one that it does not know, such as a misspelled one."""
     for name in options.keys() - known.__annotations__.keys():
         raise TypeError(f"unexpected keyword argument {name!r}")
     return options
 
 
-def _list_events(ref: str, after: int | None, limit: int | None = None) -> Call[api.jobs.EventPage]:
+def _build_list_events_call(ref: str, after: int | None, limit: int | None = None) -> Call[api.jobs.EventPage]:
     params = {"after": after, "limit": limit}
-    return call("GET", build_path("jobs", ref, "events"), parse_as(api.jobs.EventPage), params=params)
+    return build_call("GET", build_path("jobs", ref, "events"), make_reply_parser(api.jobs.EventPage), params=params)
 
 
-def _poll_job(ref: str, seconds: float, *, held: bool = False) -> Call[api.jobs.JobSummary]:
+def _build_wait_call(ref: str, seconds: float, *, held: bool = False) -> Call[api.jobs.JobSummary]:
     params = {"timeout": f"{seconds:g}", "held": held or None}
     path = build_path("jobs", ref, "wait")
-    return call("GET", path, parse_as(api.jobs.JobSummary), params=params, timeout=seconds + 15)
+    return build_call("GET", path, make_reply_parser(api.jobs.JobSummary), params=params, timeout=seconds + 15)
 
 
 def _build_key_header(key: str | None) -> dict[str, str]:
     return {"Idempotency-Key": key or uuid.uuid4().hex}
 
 
-def _build_body(job: JobText) -> dict[str, Any]:
+def _build_body_arguments(job: JobInput) -> dict[str, Any]:
     if isinstance(job, Mapping):
         return {"body": job}
     content = job.encode("utf-8", "surrogateescape") if isinstance(job, str) else job

@@ -25,7 +25,7 @@ class ConversionError(Exception):
 def from_json(kind: type[T], data: object) -> T:
     """Convert parsed JSON to a `kind`."""
     try:
-        return typing.cast(T, get_converter(typing.cast(Any, kind))(data))
+        return typing.cast(T, build_converter(typing.cast(Any, kind))(data))
     except ConversionError as error:
         raise UnexpectedReply(
             f"Cannot parse the response as {getattr(kind, '__name__', kind)}: {error}",
@@ -49,50 +49,50 @@ def to_json(value: object) -> Any:
 
 
 @cache
-def get_converter(kind: Any) -> Converter:
+def build_converter(kind: Any) -> Converter:
     """Return the converter from JSON to a `kind`."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
-        return _build_optional(get_converter(next(arg for arg in args if arg is not type(None))))
+        return _build_optional_converter(build_converter(next(arg for arg in args if arg is not type(None))))
     if origin is typing.Literal:
         return _convert_text
     if origin is tuple:
-        return _build_sequence(get_converter(args[0]))
+        return _build_sequence_converter(build_converter(args[0]))
     if origin in (dict, Mapping):
-        return _build_mapping(get_converter(args[1]))
+        return _build_mapping_converter(build_converter(args[1]))
     if dataclasses.is_dataclass(origin or kind):
-        return _build_record(kind)
+        return _build_record_converter(kind)
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return _build_enum(kind)
+        return _build_enum_converter(kind)
     return _CONVERTERS[kind]
 
 
-def _build_optional(inner: Converter) -> Converter:
+def _build_optional_converter(inner: Converter) -> Converter:
     return lambda value: None if value is None else inner(value)
 
 
-def _build_sequence(inner: Converter) -> Converter:
-    def convert(value: Any) -> tuple[Any, ...]:
+def _build_sequence_converter(inner: Converter) -> Converter:
+    def convert_sequence(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list):
             raise ConversionError(f"expected a list, found {_shorten_repr(value)}")
         return tuple(inner(item) for item in value)
 
-    return convert
+    return convert_sequence
 
 
-def _build_mapping(inner: Converter) -> Converter:
-    def convert(value: Any) -> dict[str, Any]:
+def _build_mapping_converter(inner: Converter) -> Converter:
+    def convert_mapping(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise ConversionError(f"expected an object, found {_shorten_repr(value)}")
         return {key: inner(item) for key, item in value.items()}
 
-    return convert
+    return convert_mapping
 
 
-def _build_enum(kind: type[Enum]) -> Converter:
+def _build_enum_converter(kind: type[Enum]) -> Converter:
     """Convert unknown values to UNKNOWN, if the enum has it."""
 
-    def convert(value: Any) -> Enum:
+    def convert_enum(value: Any) -> Enum:
         try:
             return kind(value)
         except ValueError:
@@ -100,34 +100,41 @@ def _build_enum(kind: type[Enum]) -> Converter:
                 return kind["UNKNOWN"]
             raise ConversionError(f"unknown value {_shorten_repr(value)}") from None
 
-    return convert
+    return convert_enum
 
 
-def _build_record(kind: Any) -> Converter:
+def _build_record_converter(kind: Any) -> Converter:
     """Return the converter of a dataclass; type parameters are filled in, such as Page[JobSummary]."""
     cls = typing.get_origin(kind) or kind
     filled = dict(zip(getattr(cls, "__parameters__", ()), typing.get_args(kind), strict=False))
     hints = typing.get_type_hints(cls)
-    fields = [(field, get_converter(_fill_parameters(hints[field.name], filled))) for field in dataclasses.fields(cls)]
+    fields = [
+        (field, build_converter(_substitute_type_parameters(hints[field.name], filled)))
+        for field in dataclasses.fields(cls)
+    ]
 
-    def convert(value: Any) -> Any:
+    def convert_record(value: Any) -> Any:
         if not isinstance(value, dict):
             raise ConversionError(f"expected an object, found {_shorten_repr(value)}")
         return cls(
-            **{field.name: _convert_field(field, inner, value) for field, inner in fields if _has_field(field, value)}
+            **{
+                field.name: _convert_field(field, inner, value)
+                for field, inner in fields
+                if _should_convert_field(field, value)
+            }
         )
 
-    return convert
+    return convert_record
 
 
-def _fill_parameters(hint: Any, filled: dict[Any, Any]) -> Any:
+def _substitute_type_parameters(hint: Any, filled: dict[Any, Any]) -> Any:
     if hint in filled:
         return filled[hint]
     parameters = getattr(hint, "__parameters__", ())
     return hint[tuple(filled[parameter] for parameter in parameters)] if parameters else hint
 
 
-def _has_field(field: dataclasses.Field[Any], value: dict[str, Any]) -> bool:
+def _should_convert_field(field: dataclasses.Field[Any], value: dict[str, Any]) -> bool:
     required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
     return required or value.get(field.name) is not None
 

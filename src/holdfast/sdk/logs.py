@@ -20,14 +20,14 @@ from .calls import (
     RetryTimer,
     Steps,
     StreamItem,
+    build_call,
     build_path,
-    call,
     check_reply,
     endpoint,
-    is_temporary,
-    parse_as,
+    is_temporary_error,
+    make_reply_parser,
     stream_method,
-    to_params,
+    to_query_params,
 )
 from .errors import ApiError, CannotConnect
 
@@ -59,7 +59,7 @@ class LogSelection:
     def path(self) -> str:
         return build_path("jobs", self.ref, "log")
 
-    def params(self, **more: object) -> dict[str, object]:
+    def build_params(self, **more: object) -> dict[str, object]:
         own = {"task": self.task, "attempt": self.attempt, "try": self.number, "stream": self.stream}
         return {**own, **more}
 
@@ -78,7 +78,7 @@ class Log:
 
 class LogCalls:
     @endpoint
-    def log(
+    def get_log(
         self,
         ref: str,
         *,
@@ -93,7 +93,7 @@ class LogCalls:
         `since` seconds). Default: the whole log; prefer `stream_log` for that."""
         chosen = LogSelection(ref=ref, **options)
         part = {"start": start, "count": count, "lines": lines, "bytes": last_bytes, "since": _format_since(since)}
-        return call("GET", chosen.path, _parse_log, params=chosen.params(**part), headers=IDENTITY)
+        return build_call("GET", chosen.path, _parse_log, params=chosen.build_params(**part), headers=IDENTITY_HEADERS)
 
     @stream_method
     def stream_log(
@@ -105,14 +105,16 @@ class LogCalls:
         lines: int | None = None,
         since: datetime | float | None = None,
         through_hold: bool = False,
-        patience: float = RESTART_TIMEOUT,
+        retry_timeout: float = RESTART_TIMEOUT,
         **options: Unpack[LogOptions],
     ) -> Flow[bytes]:
         """Stream a task's log; with `follow`, until the task has ended, or is held unless `through_hold`. Continues at
         the same byte after a lost connection or a server restart."""
         chosen = LogSelection(ref=ref, **options)
         part = {"start": start, "lines": lines, "since": _format_since(since)}
-        return _stream_log(chosen, part, _FollowMode(enabled=follow, held=follow and not through_hold), patience)
+        return _stream_log(
+            chosen, part, _FollowMode(enabled=follow, stop_when_held=follow and not through_hold), retry_timeout
+        )
 
     @endpoint
     def search_log(
@@ -129,58 +131,60 @@ class LogCalls:
         """Search a log for `text`; continue at `next` of the result."""
         chosen = LogSelection(ref=ref, **options)
         search = {"q": text, "regex": regex, "ignore_case": ignore_case, "start": start, "limit": limit}
-        return call("GET", f"{chosen.path}/search", parse_as(api.logs.LogHits), params=chosen.params(**search))
+        return build_call(
+            "GET", f"{chosen.path}/search", make_reply_parser(api.logs.LogHits), params=chosen.build_params(**search)
+        )
 
 
-IDENTITY = {"Accept-Encoding": "identity"}  # no compression, which would delay output
+IDENTITY_HEADERS = {"Accept-Encoding": "identity"}  # no compression, which would delay output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FollowMode:
     enabled: bool = False
-    held: bool = False  # stop when the task has ended or is held
+    stop_when_held: bool = False  # stop when the task has ended or is held
 
 
 def _stream_log(chosen: LogSelection, part: Mapping[str, object], follow: _FollowMode, seconds: float) -> Flow[bytes]:
     """Stream a log with reconnects. `at`: offset of the next byte; None until the first response."""
     at: int | None = None
-    patience = RetryTimer(0)  # no retries before the first response
+    retry_timeout = RetryTimer(0)  # no retries before the first response
     while True:
         pause = Pause(RECONNECT_INTERVAL)
         try:
             if follow.enabled:
                 chosen = yield from _pin_try(chosen)
-                patience.seconds = seconds
+                retry_timeout.seconds = seconds
             reply = check_reply(
-                (yield OpenStream(_build_request(chosen, part if at is None else {"start": at}, follow)))
+                (yield OpenStream(_build_log_request(chosen, part if at is None else {"start": at}, follow)))
             )
-            patience.seconds = seconds
+            retry_timeout.seconds = seconds
             chosen = replace(chosen, task=reply.headers.get("x-log-task") or chosen.task)  # keep the same task
             at = max(at or 0, int(reply.headers.get("x-log-start", "0")))
             while data := (yield ReadChunk()):
                 at += len(data)
-                patience.reset()
+                retry_timeout.reset()
                 yield StreamItem(data)
-            if not follow.enabled or (yield from _is_complete(chosen, at, follow.held)):
+            if not follow.enabled or (yield from _is_log_complete(chosen, at, follow.stop_when_held)):
                 return
         except CannotConnect as error:
             if error.silent and follow.enabled:
-                patience.reset()  # an idle log is not a failure; each try checks the server first
+                retry_timeout.reset()  # an idle log is not a failure; each try checks the server first
             elif error.lost:
-                patience.seconds = seconds
-            pause = patience.next_pause(error)
+                retry_timeout.seconds = seconds
+            pause = retry_timeout.next_pause(error)
         except ApiError as error:
-            if not is_temporary(error):
+            if not is_temporary_error(error):
                 raise
-            pause = patience.next_pause(error)
+            pause = retry_timeout.next_pause(error)
         yield pause
 
 
 def _pin_try(chosen: LogSelection) -> Steps[LogSelection]:
     """Pin the newest try: a later one would have different offsets."""
-    job_call = call("GET", build_path("jobs", chosen.ref), parse_as(api.jobs.JobDetail))
+    job_call = build_call("GET", build_path("jobs", chosen.ref), make_reply_parser(api.jobs.JobDetail))
     try:
-        job = job_call.read(check_reply((yield job_call.request)))
+        job = job_call.parse_reply(check_reply((yield job_call.request)))
     except CannotConnect as error:
         error.silent = False  # a timeout is a failure here
         raise
@@ -194,11 +198,11 @@ def _pin_try(chosen: LogSelection) -> Steps[LogSelection]:
     return replace(chosen, ref=job.id, task=named[0].task, attempt=named[0].attempt, number=number)
 
 
-def _is_complete(chosen: LogSelection, at: int, held: bool) -> Steps[bool]:
+def _is_log_complete(chosen: LogSelection, at: int, held: bool) -> Steps[bool]:
     """Check whether the whole log was read: a stream also ends when the server stops. `held`: the log of a held task is
     complete."""
     try:
-        reply: Reply = check_reply((yield _build_request(chosen, {"start": at, "count": 1}, _FollowMode())))
+        reply: Reply = check_reply((yield _build_log_request(chosen, {"start": at, "count": 1}, _FollowMode())))
     except ApiError as error:
         if error.code in ("no_log", "expired"):
             return True
@@ -207,12 +211,12 @@ def _is_complete(chosen: LogSelection, at: int, held: bool) -> Steps[bool]:
     return done and int(reply.headers.get("x-log-size", "0")) <= at
 
 
-def _build_request(chosen: LogSelection, part: Mapping[str, object], follow: _FollowMode) -> Request:
+def _build_log_request(chosen: LogSelection, part: Mapping[str, object], follow: _FollowMode) -> Request:
     return Request(
         method="GET",
         path="/api/v1" + chosen.path,
-        params=to_params(chosen.params(follow=follow.enabled, held=follow.held or None, **part)),
-        headers=IDENTITY,
+        params=to_query_params(chosen.build_params(follow=follow.enabled, held=follow.stop_when_held or None, **part)),
+        headers=IDENTITY_HEADERS,
         timeout=IDLE_TIMEOUT,
     )
 

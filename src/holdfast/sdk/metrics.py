@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from holdfast import api
 
-from .calls import Call, build_path, call, endpoint, parse_as
+from .calls import Call, build_call, build_path, endpoint, make_reply_parser
 
 
 class MetricCalls:
     @endpoint
-    def metrics(
+    def get_metrics(
         self,
         ref: str,
         ring: str = "15m",
@@ -21,14 +21,16 @@ class MetricCalls:
         """Return metrics over time: the mean over all tasks, over a role's tasks, or one task such as worker-0. `ring`:
         the time range, 15m, 1h, 3h or lifetime."""
         params = {"ring": ring, "role": role, "task": task, "attempt": attempt}
-        return call("GET", build_path("jobs", ref, "metrics"), parse_as(api.metrics.MetricSeries), params=params)
+        return build_call(
+            "GET", build_path("jobs", ref, "metrics"), make_reply_parser(api.metrics.MetricSeries), params=params
+        )
 
     @endpoint
-    def metrics_now(self, ref: str) -> Call[api.metrics.JobUsage]:
+    def get_current_metrics(self, ref: str) -> Call[api.metrics.JobUsage]:
         """Return the latest metrics of each task of a job on a node."""
-        return call("GET", build_path("jobs", ref, "metrics", "now"), parse_as(api.metrics.JobUsage))
+        return build_call("GET", build_path("jobs", ref, "metrics", "now"), make_reply_parser(api.metrics.JobUsage))
 
     @endpoint
-    def load(self) -> Call[api.metrics.InstallationUsage]:
+    def get_current_usage(self) -> Call[api.metrics.InstallationUsage]:
         """Return the current usage of jobs, groups and nodes."""
-        return call("GET", "/metrics/now", parse_as(api.metrics.InstallationUsage))
+        return build_call("GET", "/metrics/now", make_reply_parser(api.metrics.InstallationUsage))

@@ -29,7 +29,7 @@ HMAC_CONTEXT = b"holdfast server proof\0"  # domain separation of the HMAC
 NONCE_SIZE = 32  # bytes
 MAX_REPLY_SIZE = 64 * 1024  # bytes
 READ_SIZE = 16 * 1024
-STOPPED_CODE = "server_stopped"  # error code of the port holder while the server is stopped
+SERVER_STOPPED_CODE = "server_stopped"  # error code of the port holder while the server is stopped
 
 
 class ServerProof:
@@ -54,14 +54,14 @@ class ServerProof:
         """Add received data. True: the server is proven. Raises a ClientError if the proof fails."""
         self._received += data
         if not data:
-            raise self._address.build_error("the server closed the connection")
+            raise self._address.build_connection_error("the server closed the connection")
         head, end, body = bytes(self._received).partition(b"\r\n\r\n")
-        size = _parse_body_size(head) if end else None
+        size = _parse_content_length(head) if end else None
         if len(self._received) > MAX_REPLY_SIZE or (end and size is None):
             raise _build_incompatible_error(self._address.url)
         if size is None or len(body) < size:
             return False
-        status, headers = _parse_head(head, self._address.url)
+        status, headers = _parse_response_head(head, self._address.url)
         self._check_response(Reply(status, headers, body), size)
         return True
 
@@ -80,8 +80,8 @@ class ServerProof:
         if reply.status == 404:
             raise _build_incompatible_error(self._address.url)
         error = parse_error(reply)
-        if isinstance(error, ApiError) and error.code == STOPPED_CODE:
-            raise self._address.build_error("the server is stopped")
+        if isinstance(error, ApiError) and error.code == SERVER_STOPPED_CODE:
+            raise self._address.build_connection_error("the server is stopped")
         raise error
 
     def _compute_proof(self) -> str:
@@ -93,7 +93,7 @@ def needs_proof(address: Address) -> bool:
     return address.token is not None and address.url.startswith("http:")
 
 
-def prove_socket(connected: socket.socket, address: Address) -> None:
+def run_proof_on_socket(connected: socket.socket, address: Address) -> None:
     """Run the proof on a new connection. Raises a ClientError if it fails."""
     if not needs_proof(address):
         return
@@ -103,9 +103,9 @@ def prove_socket(connected: socket.socket, address: Address) -> None:
         while not proof.feed(connected.recv(READ_SIZE)):
             pass
     except TimeoutError:
-        raise address.build_error("no response in time") from None
+        raise address.build_connection_error("no response in time") from None
     except OSError as error:
-        raise address.build_error(error.strerror or str(error)) from None
+        raise address.build_connection_error(error.strerror or str(error)) from None
 
 
 def _split_token(token: str) -> tuple[str, str]:
@@ -121,7 +121,7 @@ def _split_token(token: str) -> tuple[str, str]:
     return parts[1], parts[2]
 
 
-def _parse_head(head: bytes, url: str) -> tuple[int, dict[str, str]]:
+def _parse_response_head(head: bytes, url: str) -> tuple[int, dict[str, str]]:
     first, *lines = head.decode("latin-1").split("\r\n")
     words = first.split(" ", 2)
     if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdecimal():
@@ -130,7 +130,7 @@ def _parse_head(head: bytes, url: str) -> tuple[int, dict[str, str]]:
     return int(words[1]), {name.strip().lower(): value.strip() for name, _, value in headers}
 
 
-def _parse_body_size(head: bytes) -> int | None:
+def _parse_content_length(head: bytes) -> int | None:
     """Return the Content-Length; None if it is missing or invalid."""
     for line in head.split(b"\r\n")[1:]:
         name, _, value = line.partition(b":")

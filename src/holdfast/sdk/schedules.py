@@ -9,15 +9,25 @@ from typing import Any, Unpack
 
 from holdfast import api
 
-from .calls import Call, build_path, call, drop_none, endpoint, format_time, ignore_body, parse_as, parse_items
-from .jobs import JobText
+from .calls import (
+    Call,
+    build_call,
+    build_path,
+    drop_none,
+    endpoint,
+    format_time,
+    ignore_body,
+    make_list_parser,
+    make_reply_parser,
+)
+from .jobs import JobInput
 
-KEEP: Any = object()  # keeps ends_at unchanged; None removes it
+UNCHANGED: Any = object()  # keeps ends_at unchanged; None removes it
 
 
 class ScheduleCalls:
     @endpoint
-    def schedules(
+    def list_schedules(
         self,
         *,
         groups: Iterable[str] = (),
@@ -40,16 +50,16 @@ class ScheduleCalls:
             "offset": offset,
             "limit": limit,
         }
-        return call("GET", "/schedules", parse_as(api.schedules.SchedulePage), params=params)
+        return build_call("GET", "/schedules", make_reply_parser(api.schedules.SchedulePage), params=params)
 
     @endpoint
-    def schedule(self, id: str) -> Call[api.schedules.ScheduleDetail]:
-        return call("GET", build_path("schedules", id), parse_as(api.schedules.ScheduleDetail))
+    def get_schedule(self, id: str) -> Call[api.schedules.ScheduleDetail]:
+        return build_call("GET", build_path("schedules", id), make_reply_parser(api.schedules.ScheduleDetail))
 
     @endpoint
     def add_schedule(
         self,
-        job: JobText,
+        job: JobInput,
         cron: str | None = None,
         *,
         kind: str | None = None,
@@ -63,56 +73,58 @@ class ScheduleCalls:
         """
         recurrence = _build_recurrence(cron, kind, timezone)
         body = drop_none(job=_encode_job(job), recurrence=recurrence, ends_at=format_time(ends_at), **fields)
-        return call("POST", "/schedules", parse_as(api.schedules.ScheduleDetail), body=body)
+        return build_call("POST", "/schedules", make_reply_parser(api.schedules.ScheduleDetail), body=body)
 
     @endpoint
     def change_schedule(
         self,
         id: str,
         *,
-        job: JobText | None = None,
+        job: JobInput | None = None,
         cron: str | None = None,
         kind: str | None = None,
         timezone: str | None = None,
         form: Mapping[str, Any] | None = None,
-        ends_at: datetime | None = KEEP,
+        ends_at: datetime | None = UNCHANGED,
         **fields: Unpack[api.schedules.ScheduleFields],
     ) -> Call[api.schedules.ScheduleDetail]:
         """Change the given fields. A recurrence is replaced as a whole, with its time zone. `ends_at=None`: no end.
         `form`: fields of PrimeHub's job form, if the job file has that format."""
         changed = None if (cron, kind, timezone) == (None, None, None) else _build_recurrence(cron, kind, timezone)
         body = drop_none(job=None if job is None else _encode_job(job), recurrence=changed, form=form, **fields)
-        if ends_at is not KEEP:
+        if ends_at is not UNCHANGED:
             body["ends_at"] = format_time(ends_at)
-        return _change_schedule(id, body)
+        return _build_change_schedule_call(id, body)
 
     @endpoint
     def pause_schedule(self, id: str) -> Call[api.schedules.ScheduleDetail]:
         """Pause a schedule until it is resumed."""
-        return _change_schedule(id, {"paused": True})
+        return _build_change_schedule_call(id, {"paused": True})
 
     @endpoint
     def resume_schedule(self, id: str) -> Call[api.schedules.ScheduleDetail]:
         """Resume a schedule; runs missed while paused are skipped."""
-        return _change_schedule(id, {"paused": False})
+        return _build_change_schedule_call(id, {"paused": False})
 
     @endpoint
     def remove_schedule(self, id: str) -> Call[None]:
         """Remove a schedule and its history; its jobs are kept."""
-        return call("DELETE", build_path("schedules", id), ignore_body)
+        return build_call("DELETE", build_path("schedules", id), ignore_body)
 
     @endpoint
     def run_schedule(self, id: str) -> Call[api.jobs.SubmittedJob]:
         """Submit the job of a schedule now, as the user's job."""
-        return call("POST", build_path("schedules", id, "run"), parse_as(api.jobs.SubmittedJob))
+        return build_call("POST", build_path("schedules", id, "run"), make_reply_parser(api.jobs.SubmittedJob))
 
     @endpoint
-    def schedule_runs(
+    def list_schedule_runs(
         self, id: str, *, before: int | None = None, limit: int | None = None
     ) -> Call[tuple[api.schedules.Run, ...]]:
         """List the runs of a schedule, newest first."""
         params = {"before": before, "limit": limit}
-        return call("GET", build_path("schedules", id, "runs"), parse_items(api.schedules.Run), params=params)
+        return build_call(
+            "GET", build_path("schedules", id, "runs"), make_list_parser(api.schedules.Run), params=params
+        )
 
     @endpoint
     def preview_schedule(
@@ -123,15 +135,17 @@ class ScheduleCalls:
         timezone: str | None = None,
         count: int | None = None,
         ends_at: datetime | None = None,
-    ) -> Call[api.schedules.Preview]:
+    ) -> Call[api.schedules.SchedulePreview]:
         """Return the next run times of a recurrence."""
         body = drop_none(recurrence=_build_recurrence(cron, kind, timezone), count=count, ends_at=format_time(ends_at))
-        return call("POST", "/schedules/preview", parse_as(api.schedules.Preview), body=body, repeatable=True)
+        return build_call(
+            "POST", "/schedules/preview", make_reply_parser(api.schedules.SchedulePreview), body=body, repeatable=True
+        )
 
 
-def _change_schedule(id: str, body: Mapping[str, object]) -> Call[api.schedules.ScheduleDetail]:
+def _build_change_schedule_call(id: str, body: Mapping[str, object]) -> Call[api.schedules.ScheduleDetail]:
     path = build_path("schedules", id)
-    return call("PATCH", path, parse_as(api.schedules.ScheduleDetail), body=body, repeatable=True)
+    return build_call("PATCH", path, make_reply_parser(api.schedules.ScheduleDetail), body=body, repeatable=True)
 
 
 def _build_recurrence(cron: str | None, kind: str | None, timezone: str | None) -> api.schedules.Recurrence:
@@ -140,7 +154,7 @@ def _build_recurrence(cron: str | None, kind: str | None, timezone: str | None) 
     )
 
 
-def _encode_job(job: JobText) -> str:
+def _encode_job(job: JobInput) -> str:
     if isinstance(job, Mapping):
         return json.dumps(job)
     return job.decode() if isinstance(job, bytes) else job

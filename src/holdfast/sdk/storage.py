@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 from holdfast import api
 
-from .calls import Call, call, endpoint, parse_as
+from .calls import Call, build_call, endpoint, make_reply_parser
 
 SCAN_TIMEOUT = 180.0  # seconds; the server counts every file first
 
 
 class StorageCalls:
     @endpoint
-    def storage(self) -> Call[api.storage.Storage]:
+    def get_storage(self) -> Call[api.storage.Storage]:
         """Return the disk usage by kind and by user; admins only."""
-        return call("GET", "/storage", parse_as(api.storage.Storage), timeout=SCAN_TIMEOUT)
+        return build_call("GET", "/storage", make_reply_parser(api.storage.Storage), timeout=SCAN_TIMEOUT)
 
     @endpoint
     def prune_storage(
@@ -25,10 +25,10 @@ class StorageCalls:
         held, images, metrics. Default `images`: those no job uses. A dry run only reports what would be removed. Repeat
         the call while the result has `more` set."""
         body = api.storage.PruneRequest(kinds=kinds, images=images, older_than=older_than, dry_run=dry_run)
-        return call(
+        return build_call(
             "POST",
             "/storage/prune",
-            parse_as(api.storage.PruneResult),
+            make_reply_parser(api.storage.PruneResult),
             body=body,
             timeout=SCAN_TIMEOUT,
             repeatable=True,

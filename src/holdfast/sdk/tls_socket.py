@@ -27,8 +27,8 @@ class TlsSocket:
         connected.setblocking(False)
         self._socket = connected
         self._timeout: float | None = None
-        self._turn = threading.Lock()
-        self._waiting = 0  # threads that poll the descriptor: it must not be closed and reused
+        self._lock = threading.Lock()
+        self._polling_thread_count = 0  # threads that poll the descriptor: it must not be closed and reused
         self._closed = False
 
     def recv(self, size: int) -> bytes:
@@ -55,7 +55,7 @@ class TlsSocket:
 
     def close(self) -> None:
         """Close the socket and end calls of other threads. Idempotent."""
-        with self._turn:
+        with self._lock:
             self._closed = True
             with suppress(OSError):
                 self.shutdown(socket.SHUT_RDWR)  # wakes waiting threads
@@ -66,7 +66,7 @@ class TlsSocket:
 
     def _call_locked(self, call: Callable[[], T], until: float | None) -> T:
         while True:
-            with self._turn:
+            with self._lock:
                 if self._closed:
                     raise OSError(errno.EBADF, os.strerror(errno.EBADF))
                 try:
@@ -75,12 +75,12 @@ class TlsSocket:
                     event = select.POLLIN
                 except ssl.SSLWantWriteError:
                     event = select.POLLOUT
-                self._waiting += 1
+                self._polling_thread_count += 1
             try:
                 self._wait_for_event(event, until)
             finally:
-                with self._turn:
-                    self._waiting -= 1
+                with self._lock:
+                    self._polling_thread_count -= 1
                     self._close_if_unused()
 
     def _wait_for_event(self, event: int, until: float | None) -> None:
@@ -94,5 +94,5 @@ class TlsSocket:
         return None if self._timeout is None else time.monotonic() + self._timeout
 
     def _close_if_unused(self) -> None:
-        if self._closed and not self._waiting:
+        if self._closed and not self._polling_thread_count:
             self._socket.close()

@@ -21,7 +21,7 @@ from holdfast.services import Services
 from holdfast.services.people.tokens import Tokens
 from holdfast.store.errors import StoreError
 
-from .auth import find_token
+from .auth import read_request_token
 
 log = logging.getLogger(__name__)
 
@@ -30,12 +30,12 @@ T = TypeVar("T")
 RECHECK_INTERVAL = 20.0  # seconds; for changes that no event announces, such as a changed clock
 RETRY_INTERVAL = 2.0  # seconds, after the database could not be read
 
-GetActor = Callable[[], Awaitable[Actor]]
-Require = Callable[[Actor], None]  # raises a UserError when the actor is denied
+ActorResolver = Callable[[], Awaitable[Actor]]
+AccessCheck = Callable[[Actor], None]  # raises a UserError when the actor is denied
 
 
 class AccessGuard:
-    def __init__(self, tokens: Tokens, get_actor: GetActor, require: Require) -> None:
+    def __init__(self, tokens: Tokens, get_actor: ActorResolver, require: AccessCheck) -> None:
         self._tokens = tokens
         self._get_actor = get_actor
         self._require = require
@@ -74,13 +74,13 @@ class AccessGuard:
         return result
 
 
-def guard_request(services: Services, request: HTTPConnection, require: Require) -> AccessGuard:
+def make_request_guard(services: Services, request: HTTPConnection, require: AccessCheck) -> AccessGuard:
     """Return a guard for the token of a request that was authorised before."""
-    token = find_token(request)
+    token = read_request_token(request)
     return AccessGuard(services.tokens, lambda: services.tokens.resolve_actor(token), require)
 
 
-def require_job_access(job: JobSummary) -> Require:
+def make_job_access_check(job: JobSummary) -> AccessCheck:
     def require_access(actor: Actor) -> None:
         if not has_permission(actor, Permission.SEE_JOB, job.group):
             raise JobNotFound(
@@ -90,7 +90,7 @@ def require_job_access(job: JobSummary) -> Require:
     return require_access
 
 
-def require_files_access(group: str) -> Require:
+def make_files_access_check(group: str) -> AccessCheck:
     def require_access(actor: Actor) -> None:
         if not has_permission(actor, Permission.USE_FILES, group):
             raise Forbidden(msg("Only members of {group} can use its shared files", group=group), field="group")
@@ -98,6 +98,6 @@ def require_files_access(group: str) -> Require:
     return require_access
 
 
-def require_admin(actor: Actor) -> None:
+def require_usage_report_access(actor: Actor) -> None:
     if not has_permission(actor, Permission.MANAGE_INSTALLATION):
         raise Forbidden(msg("Only admins can read usage reports"))

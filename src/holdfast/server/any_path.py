@@ -6,8 +6,8 @@ from __future__ import annotations
 from starlette.convertors import PathConvertor, register_url_convertor
 
 
-class AnyPath(PathConvertor):
+class AnyPathConvertor(PathConvertor):
     regex = r"[\s\S]*"
 
 
-register_url_convertor("any", AnyPath())
+register_url_convertor("any", AnyPathConvertor())

@@ -35,7 +35,7 @@ def read_bearer_token(request: HTTPConnection) -> str:
     )
 
 
-def find_token(request: HTTPConnection) -> str:
+def read_request_token(request: HTTPConnection) -> str:
     """Return the token from the header, or from the browser's login when one of our pages sent the request."""
     if "authorization" in request.headers:
         return read_bearer_token(request)
@@ -51,7 +51,7 @@ def find_token(request: HTTPConnection) -> str:
 
 
 async def authenticate_request(request: Request) -> Actor:
-    return await get_services(request).tokens.resolve_actor(find_token(request))
+    return await get_services(request).tokens.resolve_actor(read_request_token(request))
 
 
 def get_client_address(request: Request) -> str:

@@ -29,11 +29,11 @@ def summarize_client_errors() -> Iterator[None]:
     """Requires a running event loop."""
     errors = ClientErrorSummary(asyncio.get_running_loop())
     logger = logging.getLogger(WATCHED_LOGGER)
-    logger.addFilter(errors.keep)
+    logger.addFilter(errors.record_filter)
     try:
         yield
     finally:
-        logger.removeFilter(errors.keep)
+        logger.removeFilter(errors.record_filter)
         errors.close()
 
 
@@ -42,7 +42,7 @@ class ClientErrorSummary:
         self._loop = loop
         self._counts: Counter[str] = Counter()
         self._timer: asyncio.TimerHandle | None = None
-        self.keep = self._filter_record  # one object, because the filter is removed by identity
+        self.record_filter = self._filter_record  # one object, because the filter is removed by identity
 
     def _filter_record(self, record: logging.LogRecord) -> bool:
         """Return whether a record is logged unchanged."""

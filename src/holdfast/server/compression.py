@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 MIN_COMPRESSED_SIZE = 1024  # bytes
-THREAD_SIZE = 100 * 1024  # bytes; larger bodies would block other requests
+MIN_THREADED_SIZE = 100 * 1024  # bytes; larger bodies would block other requests
 GZIP_LEVEL = 5
 
 
@@ -21,7 +21,7 @@ async def compress_response(request: Request, response: Response) -> None:
     response.headers.add_vary_header("Accept-Encoding")
     if not accepts_gzip(request.headers.get("accept-encoding", "")):
         return
-    if len(body) > THREAD_SIZE:
+    if len(body) > MIN_THREADED_SIZE:
         response.body = await asyncio.to_thread(gzip.compress, body, GZIP_LEVEL)
     else:
         response.body = gzip.compress(body, GZIP_LEVEL)

@@ -16,11 +16,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from holdfast.core.errors import InvalidJob, UserError
-from holdfast.core.messages import get_message_data, join_messages, msg
-from holdfast.services.errors import TooManyRequests, build_store_unavailable
+from holdfast.core.messages import get_message_json, join_messages, msg
+from holdfast.services.errors import TooManyRequests, build_store_unavailable_error
 from holdfast.store.errors import StoreError
 
-from .validation_messages import describe_problem
+from .validation_messages import format_validation_error
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +52,8 @@ _HTTP_ERRORS: dict[int, tuple[str, str, str | None]] = {
 }
 
 
-ShowMissing = Callable[[Request], Awaitable[Response]]
-ShowFault = Callable[[Request, int, str], Response]  # status, message
+MissingPageRenderer = Callable[[Request], Awaitable[Response]]
+ErrorPageRenderer = Callable[[Request, int, str], Response]  # status, message
 
 
 class BodyTooLarge(HTTPException):
@@ -72,7 +72,7 @@ class RangeNotSatisfiable(HTTPException):
 
 
 def render_error(error: UserError, request_id: str) -> Response:
-    return _build_response(
+    return _build_error_response(
         STATUS_CODES.get(error.code, 400), error_to_json(error, request_id), _build_error_headers(error)
     )
 
@@ -84,9 +84,9 @@ def error_to_json(error: UserError, request_id: str) -> dict[str, Any]:
             {
                 "field": p.field,
                 "message": p.message,
-                "message_data": get_message_data(p.message),
+                "message_data": get_message_json(p.message),
                 "hint": p.hint,
-                "hint_data": get_message_data(p.hint),
+                "hint_data": get_message_json(p.hint),
                 "line": p.line,
             }
             for p in error.problems
@@ -96,14 +96,16 @@ def error_to_json(error: UserError, request_id: str) -> dict[str, Any]:
 
 def render_internal_error(request_id: str) -> Response:
     hint = msg("Search the server log for this request ID.")
-    return _build_response(500, _build_error_body("internal", msg("Internal server error"), request_id, hint=hint), {})
+    return _build_error_response(
+        500, _build_error_body("internal", msg("Internal server error"), request_id, hint=hint), {}
+    )
 
 
 def render_unhandled_error(error: UserError | None, request_id: str) -> Response:
     return render_internal_error(request_id) if error is None else render_error(error, request_id)
 
 
-def add_error_handlers(app: FastAPI, show_missing: ShowMissing, show_fault: ShowFault) -> None:
+def add_error_handlers(app: FastAPI, show_missing: MissingPageRenderer, show_fault: ErrorPageRenderer) -> None:
     """Add error handlers. `show_missing` renders the page for an unknown URL, `show_fault` those for other errors."""
 
     async def handle_user_error(request: Request, error: UserError) -> Response:
@@ -112,21 +114,21 @@ def add_error_handlers(app: FastAPI, show_missing: ShowMissing, show_fault: Show
     async def handle_store_error(request: Request, error: StoreError) -> Response:
         log.error("database error", extra={"event": "store", "error": str(error)})
         hint = msg("Check the server log for details. With an Idempotency-Key you can safely retry.")
-        return render_error(build_store_unavailable(error, hint), get_request_id(request))
+        return render_error(build_store_unavailable_error(error, hint), get_request_id(request))
 
     async def handle_http_error(request: Request, error: HTTPException) -> Response:
-        if error.status_code == 404 and wants_page(request):
+        if error.status_code == 404 and should_render_page(request):
             return await show_missing(request)
         if error.status_code == 405:
-            allowed = {"Allow": ", ".join(_list_methods(app, request.url.path))}
+            allowed = {"Allow": ", ".join(_list_allowed_methods(app, request.url.path))}
             if request.method == "OPTIONS":
                 return Response(status_code=204, headers=allowed)
             error = HTTPException(405, headers=allowed)
-        if wants_page(request):
-            return _refuse_page(request, error)
+        if should_render_page(request):
+            return render_error_page(request, error)
         return _render_http_error(error, get_request_id(request))
 
-    def _refuse_page(request: Request, error: HTTPException) -> Response:
+    def render_error_page(request: Request, error: HTTPException) -> Response:
         response = show_fault(request, error.status_code, _describe_http_error(error)[1])
         response.headers.update(_build_http_headers(error))
         return response
@@ -140,14 +142,14 @@ def add_error_handlers(app: FastAPI, show_missing: ShowMissing, show_fault: Show
     app.add_exception_handler(RequestValidationError, handle_invalid_request)  # type: ignore[arg-type]
 
 
-def _list_methods(app: FastAPI, path: str) -> list[str]:
+def _list_allowed_methods(app: FastAPI, path: str) -> list[str]:
     """Return the methods that a path supports; empty when it does not exist."""
     routes = (route for route in app.routes if isinstance(route, Route) and route.path_regex.fullmatch(path))
     found = {method for route in routes for method in route.methods or ()}
     return sorted(found | {"OPTIONS"} | ({"HEAD"} if "GET" in found else set())) if found else []
 
 
-def wants_page(request: Request) -> bool:
+def should_render_page(request: Request) -> bool:
     """Return whether a browser or a script of our pages sent the request, rather than a program."""
     api = request.url.path.startswith(("/api/", "/rest-server/"))
     return not api and ("text/html" in request.headers.get("accept", "") or "hx-request" in request.headers)
@@ -169,7 +171,7 @@ def _build_error_headers(error: UserError) -> dict[str, str]:
 
 def _render_http_error(error: HTTPException, request_id: str) -> Response:
     code, message, hint = _describe_http_error(error)
-    return _build_response(
+    return _build_error_response(
         error.status_code, _build_error_body(code, message, request_id, hint=hint), _build_http_headers(error)
     )
 
@@ -192,13 +194,13 @@ def _render_validation_error(error: RequestValidationError, request_id: str) -> 
     where = [str(part) for part in first["loc"]]
     field = ".".join(where[1:]) or where[0]
     if first["type"] == "json_invalid":
-        return _build_response(
+        return _build_error_response(
             400, _build_error_body("bad_request", msg("The request body is not valid JSON"), request_id), {}
         )
-    return _build_response(
+    return _build_error_response(
         400,
         _build_error_body(
-            "bad_request", join_messages(": ", (field, describe_problem(first))), request_id, field=field
+            "bad_request", join_messages(": ", (field, format_validation_error(first))), request_id, field=field
         ),
         {},
     )
@@ -210,15 +212,15 @@ def _build_error_body(
     return {
         "code": code,
         "message": message,
-        "message_data": get_message_data(message),
+        "message_data": get_message_json(message),
         "field": field,
         "hint": hint,
-        "hint_data": get_message_data(hint),
+        "hint_data": get_message_json(hint),
         "request_id": request_id,
         "problems": [],
     }
 
 
-def _build_response(status: int, body: Mapping[str, Any], headers: Mapping[str, str]) -> Response:
+def _build_error_response(status: int, body: Mapping[str, Any], headers: Mapping[str, str]) -> Response:
     content = json.dumps({"error": body}).encode()
     return Response(content, status, dict(headers), media_type="application/json")

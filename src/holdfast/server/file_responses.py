@@ -21,7 +21,7 @@ _TEXT_SUFFIXES = frozenset(
     {".txt", ".log", ".csv", ".tsv", ".md", ".json", ".yaml", ".yml", ".py", ".sh", ".ipynb", ".toml"}
 )
 _ACTIVE_TYPES = ("html", "xml", "svg", "javascript", "ecmascript")  # types that browsers execute
-_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+_RANGE_PATTERN = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
 def respond_with_file(file: OpenFile, guard: AccessWatcher, *, inline: bool = False, asked: str = "") -> Response:
@@ -30,7 +30,7 @@ def respond_with_file(file: OpenFile, guard: AccessWatcher, *, inline: bool = Fa
     kind, shown = _guess_media_type(file.name)
     start, end, partial = _parse_range(file, asked)
     headers = {
-        "Content-Disposition": _build_disposition(file.name, inline=inline and shown),
+        "Content-Disposition": _build_content_disposition(file.name, inline=inline and shown),
         "Content-Length": str(end - start),
         "Accept-Ranges": "bytes",
     }
@@ -56,14 +56,14 @@ def _load_media_types() -> mimetypes.MimeTypes:
     return mimetypes.MimeTypes()
 
 
-def _build_disposition(name: str, *, inline: bool) -> str:
+def _build_content_disposition(name: str, *, inline: bool) -> str:
     plain = re.sub(r"[^A-Za-z0-9._ -]", "_", name)[:100]
     return f"{'inline' if inline else 'attachment'}; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
 
 
 def _parse_range(file: OpenFile, asked: str) -> tuple[int, int, bool]:
     """Parse HTTP ranges: a-b with b included, a- and -n. Other values are ignored."""
-    found = _RANGE.fullmatch(asked)
+    found = _RANGE_PATTERN.fullmatch(asked)
     if found is None or found.group(0) == "bytes=-":
         return 0, file.size, False
     first, last = found.groups()

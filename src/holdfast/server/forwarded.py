@@ -21,25 +21,25 @@ PEER_KEY = "holdfast.peer"  # in the scope: address and port of the peer
 _FORWARDED_HEADERS = {b"x-forwarded-for", b"x-forwarded-proto"}
 
 
-class ForwardedHeaders:
+class ForwardedHeadersMiddleware:
     """`trusted`: addresses and networks of proxies. The last address in X-Forwarded-For that is not trusted counts;
     those before it were sent by the client itself."""
 
     def __init__(self, app: ASGIApp, *, trusted: Sequence[str]) -> None:
-        self._proxied = ProxyHeadersMiddleware(_AddressValidator(app), trusted_hosts=list(trusted))  # type: ignore[arg-type]
+        self._proxy_middleware = ProxyHeadersMiddleware(_AddressValidationMiddleware(app), trusted_hosts=list(trusted))  # type: ignore[arg-type]
         self._warned = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope.get("client"):
             scope["client"] = scope[PEER_KEY] = normalize_address(scope["client"][0]), scope["client"][1]
             if not self._warned:
-                self._warn_if_ignored(scope)
-        await self._proxied(scope, receive, send)  # type: ignore[arg-type]
+                self._warn_if_headers_ignored(scope)
+        await self._proxy_middleware(scope, receive, send)  # type: ignore[arg-type]
 
-    def _warn_if_ignored(self, scope: Scope) -> None:
+    def _warn_if_headers_ignored(self, scope: Scope) -> None:
         """Warn once: any client on this machine can cause it."""
         peer = scope["client"][0]
-        if peer in self._proxied.trusted_hosts or not _is_loopback(peer):
+        if peer in self._proxy_middleware.trusted_hosts or not _is_loopback(peer):
             return
         if any(name in _FORWARDED_HEADERS for name, _ in scope["headers"]):
             self._warned = True
@@ -49,7 +49,7 @@ class ForwardedHeaders:
             )
 
 
-class _AddressValidator:
+class _AddressValidationMiddleware:
     """Accepts a reported value only if it is an address."""
 
     def __init__(self, app: ASGIApp) -> None:

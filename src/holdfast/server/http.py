@@ -21,7 +21,7 @@ MAX_BACKLOG = 2048  # connections waiting to be accepted
 KEEP_ALIVE_TIMEOUT = 75  # seconds an idle connection stays open
 
 
-async def run_http(
+async def run_http_server(
     app: ASGIApp,
     listeners: Sequence[socket.socket],
     *,
@@ -49,10 +49,10 @@ async def run_http(
         timeout_graceful_shutdown=max(1, round(last_requests)),
     )
     with summarize_client_errors():
-        await _Server(config, on_ready, on_stop).serve(sockets=list(listeners))
+        await _HttpServer(config, on_ready, on_stop).serve(sockets=list(listeners))
 
 
-class _Server(Server):
+class _HttpServer(Server):
     def __init__(self, config: Config, on_ready: Callable[[], None], on_stop: Callable[[], None]) -> None:
         super().__init__(config)
         self._on_ready = on_ready
@@ -71,14 +71,18 @@ class _Server(Server):
     def capture_signals(self) -> Iterator[None]:
         """Keep uvicorn from raising the signal again after serving, because our own cleanup follows."""
         loop = asyncio.get_running_loop()
-        taken = [number for number in (signal.SIGINT, signal.SIGTERM) if _add_signal_handler(loop, number, self._stop)]
+        taken = [
+            number
+            for number in (signal.SIGINT, signal.SIGTERM)
+            if _add_signal_handler(loop, number, self._handle_stop_signal)
+        ]
         try:
             yield
         finally:
             for number in taken:
                 loop.remove_signal_handler(number)
 
-    def _stop(self) -> None:
+    def _handle_stop_signal(self) -> None:
         """Stop; the first signal waits for open requests, the second does not."""
         self.force_exit = self.should_exit
         self.should_exit = True

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from holdfast.core.errors import UserError
 
-from .rest.routing import PREFIX
+from .rest.routing import API_PREFIX
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class RouteStage:
 
 
 ROUTE_STAGES = (
-    RouteStage(".rest.lazy_modules", "list_routes", lambda path: path.startswith(PREFIX)),
-    RouteStage(".portal.app", "list_portal_routes", lambda path: not path.startswith(PREFIX)),
+    RouteStage(".rest.lazy_modules", "list_routes", lambda path: path.startswith(API_PREFIX)),
+    RouteStage(".portal.app", "list_portal_routes", lambda path: not path.startswith(API_PREFIX)),
 )
 
 
@@ -44,7 +44,7 @@ class LazyRoutes:
         self._router = app.router
         self._stages = list(stages)  # stages that are not loaded
         self._loading: dict[str, asyncio.Task[None]] = {}  # by module
-        self.after_load: Callable[[], None] = lambda: None
+        self.on_load: Callable[[], None] = lambda: None
         app.router.default = self._load_and_retry
 
     async def load_stage_for(self, path: str) -> bool:
@@ -83,7 +83,7 @@ class LazyRoutes:
         if stage in self._stages:
             self._router.routes.extend(getattr(module, stage.function)())
             self._stages.remove(stage)
-            self.after_load()
+            self.on_load()
 
 
 async def render_missing_page(request: Request) -> Response:
@@ -92,10 +92,10 @@ async def render_missing_page(request: Request) -> Response:
     return await show_not_found(request)
 
 
-def render_fault_page(request: Request, status: int, message: str) -> Response:
-    from .portal.error_pages import build_fault_page
+def render_error_page(request: Request, status: int, message: str) -> Response:
+    from .portal.error_pages import build_error_page
 
-    return build_fault_page(request, status, message)
+    return build_error_page(request, status, message)
 
 
 def render_refusal_page(request: Request, error: UserError | None) -> Response:

@@ -9,19 +9,19 @@ from dataclasses import replace
 from starlette.responses import Response
 
 from holdfast.engines.base import LogSource
-from holdfast.services.logs.reading import Span, read_span
+from holdfast.services.logs.reading import LogSpan, iter_span_chunks
 
 from .errors import RangeNotSatisfiable
 from .streams import AccessWatcher, StreamedResponse
 
-PLAIN_TEXT = "text/plain; charset=utf-8"
+PLAIN_TEXT_TYPE = "text/plain; charset=utf-8"
 
-_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+_RANGE_PATTERN = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
 def respond_with_log(
     source: LogSource,
-    span: Span,
+    span: LogSpan,
     guard: AccessWatcher,
     asked: str,
     headers: Mapping[str, str],
@@ -29,7 +29,7 @@ def respond_with_log(
     partial: bool = False,
 ) -> Response:
     """Return a response. `asked` is a Range header, or empty; `partial`: the span itself is already a part."""
-    found = _RANGE.fullmatch(asked)
+    found = _RANGE_PATTERN.fullmatch(asked)
     if found is not None and found.group(0) != "bytes=-":
         span, partial = _apply_range(span, found[1], found[2]), True
     sent_headers = {**headers, "Accept-Ranges": "bytes", **build_span_headers(span)}
@@ -39,11 +39,11 @@ def respond_with_log(
         sent_headers["Content-Length"] = str(span.end - span.start)
     status = 206 if partial else 200
     return StreamedResponse(
-        read_span(source, span), guard=guard, media_type=PLAIN_TEXT, status=status, headers=sent_headers
+        iter_span_chunks(source, span), guard=guard, media_type=PLAIN_TEXT_TYPE, status=status, headers=sent_headers
     )
 
 
-def build_span_headers(span: Span) -> dict[str, str]:
+def build_span_headers(span: LogSpan) -> dict[str, str]:
     return {
         "X-Log-Start": str(span.start),
         "X-Log-End": str(span.end),
@@ -52,7 +52,7 @@ def build_span_headers(span: Span) -> dict[str, str]:
     }
 
 
-def _apply_range(span: Span, first: str, last: str) -> Span:
+def _apply_range(span: LogSpan, first: str, last: str) -> LogSpan:
     """Apply HTTP ranges: a-b with b included, a- and -n. They count from the log's very first byte."""
     if not first:
         start, end = max(span.start, span.end - int(last)), span.end

@@ -10,29 +10,31 @@ from starlette.routing import BaseRoute
 from holdfast.api.errors import Error
 from holdfast.api.jobs import SubmittedJob
 
-from .rest.jobs import SUBMIT_DOCS
+from .rest.jobs import SUBMIT_JOB_OPENAPI
 from .rest.routing import RestRoute
 from .rest.schemas import derive_schemas
 
-OPEN_PATHS = ("/health", "/version", "/identity", "/login")  # without login
+PUBLIC_PATHS = ("/health", "/version", "/identity", "/login")  # without login
 
 
 def complete_schema(schema: dict[str, Any], prefix: str, routes: Iterable[BaseRoute]) -> dict[str, Any]:
     schemas = schema.setdefault("components", {}).setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
-    _describe_responses(schema, [route for route in routes if isinstance(route, RestRoute) and route.shape is not None])
-    schema["paths"].setdefault(f"{prefix}/jobs", {})["post"] = _describe_submit()
+    _add_response_schemas(
+        schema, [route for route in routes if isinstance(route, RestRoute) and route.response_shape is not None]
+    )
+    schema["paths"].setdefault(f"{prefix}/jobs", {})["post"] = _build_submit_operation()
     schema["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     schema["security"] = [{"token": []}]
     for path, operations in schema["paths"].items():
         for operation in operations.values():
-            _finish_operation(operation, path.removeprefix(prefix))
+            _complete_operation(operation, path.removeprefix(prefix))
     return schema
 
 
-def _describe_responses(schema: dict[str, Any], routes: list[RestRoute]) -> None:
-    found, shared = derive_schemas([*(route.shape for route in routes), Error, SubmittedJob])
+def _add_response_schemas(schema: dict[str, Any], routes: list[RestRoute]) -> None:
+    found, shared = derive_schemas([*(route.response_shape for route in routes), Error, SubmittedJob])
     schema["components"]["schemas"].update(shared)
     for route, described in zip(routes, found, strict=False):
         for method in route.methods or ():
@@ -40,10 +42,10 @@ def _describe_responses(schema: dict[str, Any], routes: list[RestRoute]) -> None
             answers[str(route.status_code or 200)]["content"]["application/json"]["schema"] = described
 
 
-def _describe_submit() -> dict[str, Any]:
+def _build_submit_operation() -> dict[str, Any]:
     shown = {"application/json": {"schema": {"$ref": "#/components/schemas/SubmittedJob"}}}
     return {
-        **SUBMIT_DOCS,
+        **SUBMIT_JOB_OPENAPI,
         "responses": {
             "201": {"description": "Accepted", "content": shown},
             "200": {"description": "Already accepted with the same key", "content": shown},
@@ -51,10 +53,10 @@ def _describe_submit() -> dict[str, Any]:
     }
 
 
-def _finish_operation(operation: dict[str, Any], path: str) -> None:
+def _complete_operation(operation: dict[str, Any], path: str) -> None:
     responses = operation["responses"]
     responses.pop("422", None)
     shape = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
     responses["default"] = {"description": "Error", "content": shape}
-    if path in OPEN_PATHS:
+    if path in PUBLIC_PATHS:
         operation["security"] = []

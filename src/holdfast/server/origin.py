@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 
-_HOST = re.compile(r"[A-Za-z0-9._\-\[\]:]{1,255}")
+_HOST_PATTERN = re.compile(r"[A-Za-z0-9._\-\[\]:]{1,255}")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -19,7 +19,7 @@ def get_origin(request: HTTPConnection) -> str:
         return public
     scheme = "https" if request.url.scheme in ("https", "wss") else "http"
     host = request.headers.get("host", "")
-    return f"{scheme}://{host if _HOST.fullmatch(host) else 'localhost'}"
+    return f"{scheme}://{host if _HOST_PATTERN.fullmatch(host) else 'localhost'}"
 
 
 def get_host(request: HTTPConnection) -> str:

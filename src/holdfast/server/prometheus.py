@@ -19,7 +19,7 @@ METRICS_PATH = "/metrics"
 MAX_ACCEPT_LENGTH = 1000  # characters of the header that are parsed
 
 
-def metrics_routes() -> list[BaseRoute]:
+def build_metrics_routes() -> list[BaseRoute]:
     return [Route(METRICS_PATH, show_metrics, methods=["GET"])]
 
 

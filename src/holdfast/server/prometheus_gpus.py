@@ -53,7 +53,7 @@ def collect_gpu_metrics(standing: MonitoringSnapshot) -> Iterator[Metric]:
     for use in standing.nodes:
         there.add_metric([clean_label(use.node.name)], len(use.node.gpus))
     yield there
-    gpus = [(clean_label(node), gpu) for node, those in _list_known_gpus(standing).items() for gpu in those.values()]
+    gpus = [(clean_label(node), gpu) for node, those in _group_gpus_by_node(standing).items() for gpu in those.values()]
     for series in SHARED_GPU_SERIES:
         family = GaugeMetricFamily(series.name, series.text, labels=SHARED_LABELS)
         for node, gpu in gpus:
@@ -78,7 +78,7 @@ def _add_sample(family: GaugeMetricFamily, labels: tuple[str, ...], value: float
         family.add_metric(labels, value)
 
 
-def _list_known_gpus(standing: MonitoringSnapshot) -> dict[str, dict[int, GpuState]]:
+def _group_gpus_by_node(standing: MonitoringSnapshot) -> dict[str, dict[int, GpuState]]:
     """Return the reported GPUs of each node; for a node that is not responding, those last seen with its tasks."""
     found: dict[str, dict[int, GpuState]] = {}
     for _, task, now in standing.running:

@@ -24,19 +24,19 @@ from .prometheus_gpus import clean_label, collect_gpu_metrics
 
 TASK_LABELS = ("username", "job_name", "role_name", "task_index", "job_instance_id", "virtual_cluster")
 GPU_LABELS = (*TASK_LABELS, "minor_number")
-LIVE_JOBS = tuple(state for state in JobState if state not in FINAL_STATES)
-LIVE_TASKS = (TaskState.WAITING, TaskState.PREPARING, TaskState.RUNNING, TaskState.HELD)
+LIVE_JOB_STATES = tuple(state for state in JobState if state not in FINAL_STATES)
+LIVE_TASK_STATES = (TaskState.WAITING, TaskState.PREPARING, TaskState.RUNNING, TaskState.HELD)
 
 
 def collect_metrics(standing: MonitoringSnapshot) -> Iterator[Metric]:
-    yield from _collect_tasks(standing)
+    yield from _collect_task_metrics(standing)
     yield from collect_gpu_metrics(standing)
-    yield from _collect_jobs(standing)
-    yield from _collect_queue(standing)
-    yield from _collect_totals(standing)
-    yield from _collect_nodes(standing.nodes)
-    yield from _collect_groups(standing.groups)
-    yield from _collect_server(standing)
+    yield from _collect_job_metrics(standing)
+    yield from _collect_queue_metrics(standing)
+    yield from _collect_job_totals(standing)
+    yield from _collect_node_metrics(standing.nodes)
+    yield from _collect_group_metrics(standing.groups)
+    yield from _collect_server_metrics(standing)
 
 
 # -- tasks, with OpenPAI's names
@@ -79,8 +79,8 @@ def _get_rate(task: _TaskMetrics, name: str) -> float | None:
     return float(getattr(task.now.sample, name)) if known else None
 
 
-def _collect_tasks(standing: MonitoringSnapshot) -> Iterator[Metric]:
-    found = list(_list_running_tasks(standing))
+def _collect_task_metrics(standing: MonitoringSnapshot) -> Iterator[Metric]:
+    found = list(_iter_running_tasks(standing))
     for series in TASK_SERIES:
         family = (UnknownMetricFamily if series.counts else GaugeMetricFamily)(
             series.name, series.text, labels=TASK_LABELS
@@ -102,7 +102,7 @@ def _collect_tasks(standing: MonitoringSnapshot) -> Iterator[Metric]:
     yield full
 
 
-def _list_running_tasks(standing: MonitoringSnapshot) -> Iterator[_TaskMetrics]:
+def _iter_running_tasks(standing: MonitoringSnapshot) -> Iterator[_TaskMetrics]:
     for job, task, now in standing.running:
         if task.state is TaskState.RUNNING:
             limit = now.reading.memory_limit or job.job.get_role(task.role).resources.memory
@@ -124,18 +124,21 @@ def _build_task_labels(job: JobSnapshot, task: TaskAttempt) -> tuple[str, ...]:
 # -- jobs and the queue
 
 
-def _collect_jobs(standing: MonitoringSnapshot) -> Iterator[Metric]:
+def _collect_job_metrics(standing: MonitoringSnapshot) -> Iterator[Metric]:
     jobs = Counter(job.state for job in standing.jobs)
     yield _build_gauge(
-        "holdfast_jobs", "Unfinished jobs by state.", "state", {state: jobs[state] for state in LIVE_JOBS}
+        "holdfast_jobs", "Unfinished jobs by state.", "state", {state: jobs[state] for state in LIVE_JOB_STATES}
     )
     tasks = Counter(task.state for job in standing.jobs for task in job.tasks)
     yield _build_gauge(
-        "holdfast_tasks", "Tasks of unfinished jobs by state.", "state", {state: tasks[state] for state in LIVE_TASKS}
+        "holdfast_tasks",
+        "Tasks of unfinished jobs by state.",
+        "state",
+        {state: tasks[state] for state in LIVE_TASK_STATES},
     )
 
 
-def _collect_queue(standing: MonitoringSnapshot) -> Iterator[Metric]:
+def _collect_queue_metrics(standing: MonitoringSnapshot) -> Iterator[Metric]:
     waiting = [job for job in standing.jobs if job.state is JobState.PENDING]
     yield GaugeMetricFamily("holdfast_queue_length", "Pending jobs.", value=len(waiting))
     groups = dict.fromkeys([use.group for use in standing.groups], 0) | Counter(job.job.group for job in waiting)
@@ -148,7 +151,7 @@ def _collect_queue(standing: MonitoringSnapshot) -> Iterator[Metric]:
     yield _build_gauge("holdfast_queue_oldest_wait_seconds", "Longest wait of a pending job.", "group", oldest)
 
 
-def _collect_totals(standing: MonitoringSnapshot) -> Iterator[Metric]:
+def _collect_job_totals(standing: MonitoringSnapshot) -> Iterator[Metric]:
     totals = standing.totals
     yield CounterMetricFamily(
         "holdfast_jobs_submitted", "Jobs submitted since the server started.", value=totals.get(JobState.PENDING, 0)
@@ -162,7 +165,7 @@ def _collect_totals(standing: MonitoringSnapshot) -> Iterator[Metric]:
 # -- nodes, groups, disks
 
 
-def _collect_nodes(nodes: Sequence[NodeUsage]) -> Iterator[Metric]:
+def _collect_node_metrics(nodes: Sequence[NodeUsage]) -> Iterator[Metric]:
     for name, unit, of in _AMOUNT_METRICS:
         whole = {use.node.name: of(use.node.capacity) for use in nodes}
         yield _build_gauge(f"holdfast_node_{name}", f"{unit} of a node available to jobs.", "node", whole)
@@ -170,7 +173,7 @@ def _collect_nodes(nodes: Sequence[NodeUsage]) -> Iterator[Metric]:
         yield _build_gauge(f"holdfast_node_{name}_free", f"{unit} of a node not in use by jobs.", "node", free)
 
 
-def _collect_groups(groups: Sequence[GroupUsage]) -> Iterator[Metric]:
+def _collect_group_metrics(groups: Sequence[GroupUsage]) -> Iterator[Metric]:
     for name, unit, of in _AMOUNT_METRICS:
         used = {use.group: of(use.used) for use in groups}
         yield _build_gauge(f"holdfast_group_{name}_used", f"{unit} in use by a group's jobs.", "group", used)
@@ -185,7 +188,7 @@ _AMOUNT_METRICS = (
 )
 
 
-def _collect_server(standing: MonitoringSnapshot) -> Iterator[Metric]:
+def _collect_server_metrics(standing: MonitoringSnapshot) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "holdfast_well", "1: database and controller work.", value=float(standing.health.is_healthy)
     )

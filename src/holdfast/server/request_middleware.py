@@ -32,7 +32,7 @@ MAX_HEADERS_SIZE = 64 * 1024  # bytes of the request headers: they are parsed be
 MAX_DRAIN_SIZE = 8 * 1024 * 1024  # bytes
 DRAIN_TIMEOUT = 1.0  # seconds
 
-_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}\Z")
+_REQUEST_ID_PATTERN = re.compile(rb"[A-Za-z0-9._:-]{1,64}\Z")
 
 _SECURITY_HEADERS: list[tuple[bytes, bytes]] = [
     (b"x-content-type-options", b"nosniff"),
@@ -40,19 +40,19 @@ _SECURITY_HEADERS: list[tuple[bytes, bytes]] = [
     (b"referrer-policy", b"no-referrer"),
     (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
 ]
-_NO_STORE = (b"cache-control", b"no-store")
+_NO_STORE_HEADER = (b"cache-control", b"no-store")
 
-BodyLimit = Callable[[str, str], int]  # method, path -> maximum size of the body in bytes
+GetBodyLimit = Callable[[str, str], int]  # method, path -> maximum size of the body in bytes
 IsStreamed = Callable[[str, str], bool]  # method, path -> whether the handler guards access while the body arrives
 IsKnownSender = Callable[[Scope], Awaitable[bool]]  # whether the sender of the request is logged in
 RenderRefusal = Callable[[Scope, UserError | None, str], Response]  # request, error (None: unexpected), ID -> response
 
 
-def _render_refusal(scope: Scope, error: UserError | None, request_id: str) -> Response:
+def _render_default_refusal(scope: Scope, error: UserError | None, request_id: str) -> Response:
     return render_unhandled_error(error, request_id)
 
 
-async def _is_known_sender(scope: Scope) -> bool:
+async def _assume_known_sender(scope: Scope) -> bool:
     return True
 
 
@@ -60,7 +60,7 @@ def _ignore_sender() -> None:
     pass
 
 
-def _is_streamed(method: str, path: str) -> bool:
+def _assume_not_streamed(method: str, path: str) -> bool:
     return False
 
 
@@ -69,16 +69,16 @@ class RequestMiddleware:
         self,
         app: ASGIApp,
         *,
-        limit: BodyLimit,
-        refuse: RenderRefusal = _render_refusal,
-        knows: IsKnownSender = _is_known_sender,
-        is_streamed: IsStreamed = _is_streamed,
+        limit: GetBodyLimit,
+        refuse: RenderRefusal = _render_default_refusal,
+        knows: IsKnownSender = _assume_known_sender,
+        is_streamed: IsStreamed = _assume_not_streamed,
     ) -> None:
         self._app = app
         self._limit = limit
         self._is_streamed = is_streamed
         self._refuse = refuse
-        self._knows = knows
+        self._check_sender = knows
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -87,7 +87,9 @@ class RequestMiddleware:
         CLIENT_ADDRESS.set(_get_peer_address(scope))
         limit = self._limit(scope["method"], scope["path"])
         streamed = self._is_streamed(scope["method"], scope["path"])
-        await _RequestContext(scope, receive, send, limit, self._refuse, self._knows).run(self._app, streamed=streamed)
+        await _RequestContext(scope, receive, send, limit, self._refuse, self._check_sender).run_app(
+            self._app, streamed=streamed
+        )
 
 
 def _get_peer_address(scope: Scope) -> str:
@@ -139,47 +141,47 @@ class _RequestContext:
         self._receive, self._send = receive, send
         self._limit = limit
         self._refuse = refuse
-        self._knows = knows
+        self._check_sender = knows
         self._is_known = False
-        self._read = 0
-        self._started = False
+        self._received_size = 0
+        self._has_started_response = False
         self._id = b""
-        self._declared = -1
-        self._asks_first = False  # before it sends the body
+        self._declared_size = -1
+        self._expects_continue = False  # before it sends the body
         self._has_body = scope["method"] not in ("GET", "HEAD", "OPTIONS")
         self._parse_headers()
 
     def _parse_headers(self) -> None:
         for name, value in self._scope["headers"]:
-            if name == b"x-request-id" and _REQUEST_ID.match(value):
+            if name == b"x-request-id" and _REQUEST_ID_PATTERN.match(value):
                 self._id = value
             elif name == b"content-length" and value.isdigit():
-                self._declared = int(value[:20])
-                self._has_body = self._has_body or self._declared > 0
+                self._declared_size = int(value[:20])
+                self._has_body = self._has_body or self._declared_size > 0
             elif name == b"transfer-encoding":
                 self._has_body = True
             elif name == b"expect":
-                self._asks_first = True
+                self._expects_continue = True
         self._id = self._id or b"%016x" % random.getrandbits(64)  # distinguishes requests, not used for security
         self._scope["holdfast.request_id"] = self._id.decode("ascii")
         if self._scope["holdfast.head"]:
             self._scope["method"] = "GET"  # the same response, its body is dropped below
 
-    async def run(self, app: ASGIApp, *, streamed: bool) -> None:
+    async def run_app(self, app: ASGIApp, *, streamed: bool) -> None:
         if _has_long_headers(self._scope):
             self._scope["headers"] = []  # the code that renders the error does not read them either
             await self._send_refusal(
                 TooLarge(msg("The request headers exceed the limit of {headers} bytes", headers=MAX_HEADERS_SIZE))
             )
             return
-        if self._declared > self._limit:
-            if not self._asks_first:
+        if self._declared_size > self._limit:
+            if not self._expects_continue:
                 await self._drain_body()
             refusal = TooLarge(
                 msg(
                     "The request declares {declared} bytes; the limit is {limit} bytes",
                     limit=self._limit,
-                    declared=self._declared,
+                    declared=self._declared_size,
                 )
             )
             await self._send_refusal(refusal)
@@ -191,14 +193,14 @@ class _RequestContext:
         except ClientDisconnect:
             return  # the client disconnected while sending; no response is possible
         except Exception as error:
-            if self._started and isinstance(error, FileTruncated):
+            if self._has_started_response and isinstance(error, FileTruncated):
                 self._log_truncated_file()
                 return  # without the final chunk, so that the connection is cut
             log.exception(
                 "request failed",
                 extra={"event": "internal-error", "request_id": self._id.decode(), "path": self._scope["path"]},
             )
-            if self._started:
+            if self._has_started_response:
                 raise  # too late for a response: the connection is cut, so that the client sees that it is incomplete
             await self._send_refusal(None)
 
@@ -216,9 +218,9 @@ class _RequestContext:
     async def receive(self) -> Message:
         message = await self._receive()
         if message["type"] == "http.request":
-            self._read += len(message.get("body", b""))
-            limit = self._limit if self._read <= MAX_ANONYMOUS_BODY_SIZE else await self._get_sender_limit()
-            if self._read > limit:
+            self._received_size += len(message.get("body", b""))
+            limit = self._limit if self._received_size <= MAX_ANONYMOUS_BODY_SIZE else await self._get_sender_limit()
+            if self._received_size > limit:
                 if message.get("more_body"):
                     await self._drain_body()
                 raise BodyTooLarge(limit, logged_in=limit == self._limit)
@@ -226,7 +228,7 @@ class _RequestContext:
 
     async def _get_sender_limit(self) -> int:
         """Return the limit for this sender. Most handlers read the whole body before authentication."""
-        if not self._is_known and await self._knows(self._scope):
+        if not self._is_known and await self._check_sender(self._scope):
             self._is_known = True
             self._scope.get(SENDER_KNOWN_KEY, _ignore_sender)()
         return self._limit if self._is_known else min(self._limit, MAX_ANONYMOUS_BODY_SIZE)
@@ -244,7 +246,7 @@ class _RequestContext:
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self._started = True
+            self._has_started_response = True
             message["headers"] = self._add_own_headers(message.get("headers", ()))
         elif self._scope["holdfast.head"]:
             message = {**message, "body": b""}
@@ -254,5 +256,5 @@ class _RequestContext:
         theirs = {name.lower() for name, _ in headers}
         ours = [(b"x-request-id", self._id), *(h for h in _SECURITY_HEADERS if h[0] not in theirs)]
         if b"cache-control" not in theirs:
-            ours.append(_NO_STORE)
+            ours.append(_NO_STORE_HEADER)
         return [*headers, *ours]

@@ -1,7 +1,7 @@
 """The browser's login: a cookie with a login token, and CSRF tokens for forms.
 
 Cookies are shared by all ports of a host, so each server has its own by its port. A token in a header takes precedence
-over the cookie; a cookie alone never changes anything (see `auth.find_token`).
+over the cookie; a cookie alone never changes anything (see `auth.read_request_token`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from holdfast.core.errors import Forbidden
 from holdfast.core.messages import msg
-from holdfast.services.people.login_devices import LIFETIME, MAX_TOKEN_LENGTH
+from holdfast.services.people.login_devices import DEVICE_TOKEN_LIFETIME, MAX_TOKEN_LENGTH
 from holdfast.services.people.tokens import NewToken
 
 from .origin import get_origin, get_public_origin
@@ -28,21 +28,21 @@ _TOKEN_PATTERN = re.compile(r"hf_[A-Za-z0-9_-]{1,200}")
 _CSRF_SECRET_SIZE = 32  # bytes
 
 
-def get_cookie_name(request: HTTPConnection) -> str:
+def get_session_cookie_name(request: HTTPConnection) -> str:
     port = request.headers.get("host", "").rpartition(":")[2]
     return f"holdfast_{port}" if port.isdigit() and len(port) <= 5 else "holdfast"
 
 
 def read_session_cookie(request: HTTPConnection) -> str | None:
     """Return the login token in the cookie, if any."""
-    found = request.cookies.get(get_cookie_name(request), "")
+    found = request.cookies.get(get_session_cookie_name(request), "")
     return found if _TOKEN_PATTERN.fullmatch(found) else None
 
 
 def set_session_cookie(request: HTTPConnection, response: Response, made: NewToken) -> None:
     token = made.token
     response.set_cookie(
-        get_cookie_name(request),
+        get_session_cookie_name(request),
         made.text,
         max_age=int((token.expires_at - token.created_at).total_seconds()) if token.expires_at else None,
         secure=_is_https(request),
@@ -52,7 +52,7 @@ def set_session_cookie(request: HTTPConnection, response: Response, made: NewTok
 
 
 def delete_session_cookie(request: HTTPConnection, response: Response) -> None:
-    response.delete_cookie(get_cookie_name(request), secure=_is_https(request), httponly=True, samesite="lax")
+    response.delete_cookie(get_session_cookie_name(request), secure=_is_https(request), httponly=True, samesite="lax")
 
 
 def _is_https(request: HTTPConnection) -> bool:
@@ -64,17 +64,17 @@ def _is_https(request: HTTPConnection) -> bool:
 
 def read_device_cookie(request: HTTPConnection) -> str:
     """Return the device token that this browser got at an earlier login, if any."""
-    return request.cookies.get(f"{get_cookie_name(request)}_device", "")[: MAX_TOKEN_LENGTH + 1]
+    return request.cookies.get(f"{get_session_cookie_name(request)}_device", "")[: MAX_TOKEN_LENGTH + 1]
 
 
-def remember_device(request: HTTPConnection, response: Response, token: str) -> None:
+def set_device_cookie(request: HTTPConnection, response: Response, token: str) -> None:
     """Store the device token in a cookie that outlives the login, for the next login. Does nothing if it is empty."""
     if not token:
         return
     response.set_cookie(
-        f"{get_cookie_name(request)}_device",
+        f"{get_session_cookie_name(request)}_device",
         token,
-        max_age=int(LIFETIME.total_seconds()),
+        max_age=int(DEVICE_TOKEN_LIFETIME.total_seconds()),
         secure=_is_https(request),
         httponly=True,
         samesite="strict",

@@ -35,7 +35,7 @@ def get_max_connections() -> int:
     return 2**31 if limit == resource.RLIM_INFINITY else max(1, limit // 2)
 
 
-def get_max_unfinished() -> int:
+def get_max_unfinished_per_network() -> int:
     """Return the maximum number of connections of one address with an incomplete body."""
     return max(1, get_max_connections() // 2)
 
@@ -71,28 +71,28 @@ class _ConnectionSet:
         return True
 
 
-_waiting = _ConnectionSet()  # waiting for request headers
-_unfinished = _ConnectionSet()  # with an incomplete body of an unknown sender
-_idle = _ConnectionSet()  # after a response
+_waiting_connections = _ConnectionSet()  # waiting for request headers
+_unfinished_connections = _ConnectionSet()  # with an incomplete body of an unknown sender
+_idle_connections = _ConnectionSet()  # after a response
 
 
 class _OverloadLog:
     def __init__(self) -> None:
         self._next = float("-inf")
 
-    def write(self, now: float) -> None:
+    def log_overload(self, now: float) -> None:
         if now >= self._next:
             self._next = now + LOG_INTERVAL
             log.warning("too many connections: closing the oldest unused ones", extra={"event": "connections"})
 
 
-_full_log = _OverloadLog()
+_overload_log = _OverloadLog()
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
     _has_headers = False  # of the newest request
-    _body_left = False
+    _is_body_incomplete = False
     _body_size = 0  # received bytes of it
     _is_known = False  # whether its sender is known
     _state: _ConnectionSet | None = None  # None: a request is being processed, or a known sender's body arrives
@@ -102,20 +102,20 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self.network = get_network_or_loopback(self.client[0]) if self.client else ""
         if len(self.connections) <= get_max_connections() or self._close_idle_connection():
-            self._await_headers()
+            self._start_headers_wait()
         else:
             self.abort_connection()
 
     def data_received(self, data: bytes) -> None:
-        if self._state is _idle:
+        if self._state is _idle_connections:
             self._leave_state()
         super().data_received(data)
         if self.transport.is_closing() or self.transport.get_protocol() is not self:  # it is now a WebSocket
             self._stop_waiting()
-        elif self._body_left:
-            self._await_body()
+        elif self._is_body_incomplete:
+            self._start_body_wait()
         elif self._is_idle() and self._timer is None:
-            self._await_headers()
+            self._start_headers_wait()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -124,7 +124,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self.scope[SENDER_KNOWN_KEY] = self._mark_sender_known  # type: ignore[literal-required]
 
     def on_headers_complete(self) -> None:
-        self._has_headers = self._body_left = True
+        self._has_headers = self._is_body_incomplete = True
         self._stop_waiting()
         super().on_headers_complete()
 
@@ -133,11 +133,11 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self._body_left = False
+        self._is_body_incomplete = False
         self._stop_waiting()
         super().on_message_complete()
         if self._has_answered():
-            self._enter_state(_idle)
+            self._enter_state(_idle_connections)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -145,12 +145,12 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             return
         if not self._has_headers:  # the next request has begun, with a timeout of its own
             self._unset_keepalive_if_required()
-            self._await_headers()
-        elif not self._body_left:
-            self._enter_state(_idle)
+            self._start_headers_wait()
+        elif not self._is_body_incomplete:
+            self._enter_state(_idle_connections)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._body_left = False
+        self._is_body_incomplete = False
         self._stop_waiting()
         super().connection_lost(exc)
 
@@ -162,8 +162,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def _close_idle_connection(self) -> bool:
         """Close an idle connection; return False when there is none."""
-        _full_log.write(self.loop.time())
-        return max(_waiting, _unfinished, _idle, key=len).close_oldest()
+        _overload_log.log_overload(self.loop.time())
+        return max(_waiting_connections, _unfinished_connections, _idle_connections, key=len).close_oldest()
 
     def _is_idle(self) -> bool:
         """Return whether no request is being processed."""
@@ -173,17 +173,17 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         """Return whether the request was answered before its body was complete."""
         return self.cycle is not None and self._is_idle()
 
-    def _await_headers(self) -> None:
+    def _start_headers_wait(self) -> None:
         self._start_timer(HEADERS_TIMEOUT)
-        self._enter_state(_waiting, MAX_WAITING_CONNECTIONS)
+        self._enter_state(_waiting_connections, MAX_WAITING_CONNECTIONS)
 
-    def _await_body(self) -> None:
+    def _start_body_wait(self) -> None:
         if self._is_known and self._has_large_body():
             self._start_timer(BODY_TIMEOUT)
         elif self._timer is None:
             self._start_timer(SMALL_BODY_TIMEOUT)
-        if not self._is_known and self._state is not _unfinished:
-            self._enter_state(_unfinished, get_max_unfinished())
+        if not self._is_known and self._state is not _unfinished_connections:
+            self._enter_state(_unfinished_connections, get_max_unfinished_per_network())
 
     def _has_large_body(self) -> bool:
         announced = next((value for name, value in self.headers if name == b"content-length"), b"0")
@@ -191,9 +191,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def _mark_sender_known(self) -> None:
         self._is_known = True
-        if self._body_left:
+        if self._is_body_incomplete:
             self._leave_state()
-            self._await_body()
+            self._start_body_wait()
 
     def _stop_waiting(self) -> None:
         self._stop_timer()
@@ -214,7 +214,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._timer = self.loop.call_later(seconds, self._handle_timeout, seconds)
 
     def _handle_timeout(self, seconds: float) -> None:
-        if self._body_left and self.flow.read_paused:  # we have paused reading
+        if self._is_body_incomplete and self.flow.read_paused:  # we have paused reading
             self._start_timer(seconds)
         else:
             self.abort_connection()

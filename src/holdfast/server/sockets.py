@@ -16,7 +16,7 @@ FAILED_CODE = 1011
 TOO_MANY_CODE = 1013
 
 
-class WebSocketMessages:
+class WebSocketConnection:
     """Messages of an open WebSocket. Raises WebSocketDisconnect when the other side has disconnected."""
 
     def __init__(self, socket: WebSocket) -> None:

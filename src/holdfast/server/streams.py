@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 LAST_CHUNK_TIMEOUT = 5.0  # seconds for a client to read why its stream ends
 
-RenderLastChunk = Callable[[UserError], bytes]
+LastChunkRenderer = Callable[[UserError], bytes]
 
 
 class AccessWatcher(Protocol):
@@ -42,11 +42,11 @@ class StreamedResponse(Response):
         media_type: str,
         status: int = 200,
         headers: Mapping[str, str] | None = None,
-        last_words: RenderLastChunk | None = None,
+        last_words: LastChunkRenderer | None = None,
     ) -> None:
         self._chunks = chunks
-        self._guard = guard
-        self._last_words = last_words
+        self._access_watcher = guard
+        self._render_last_chunk = last_words
         self._started = False
         self.status_code = status
         self.media_type = media_type
@@ -56,14 +56,14 @@ class StreamedResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.create_task(self._send_chunks(scope, send))
         leaving = asyncio.create_task(_wait_for_disconnect(receive))
-        watching = asyncio.create_task(self._guard.wait_for_revocation())
+        watching = asyncio.create_task(self._access_watcher.wait_for_revocation())
         try:
             await asyncio.wait({sending, leaving, watching}, return_when=asyncio.FIRST_COMPLETED)
             ended = not sending.done() and watching.done()
         finally:
             for task in (sending, leaving, watching):
                 task.cancel()
-            sent, _, refusal = await _cancel_and_collect(sending, leaving, watching)
+            sent, _, refusal = await _gather_exceptions(sending, leaving, watching)
         if isinstance(sent, Exception):
             raise sent
         if ended and isinstance(refusal, Exception):
@@ -83,14 +83,14 @@ class StreamedResponse(Response):
         if not self._started or not isinstance(refusal, UserError):
             raise refusal  # handled like any other error, or a bug
         log.info("a stream was cancelled", extra={"event": "access", "reason": refusal.message})
-        if self._last_words is None:
+        if self._render_last_chunk is None:
             return  # without the final chunk, so that the connection is cut
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_CHUNK_TIMEOUT):
-                await send({"type": "http.response.body", "body": self._last_words(refusal), "more_body": False})
+                await send({"type": "http.response.body", "body": self._render_last_chunk(refusal), "more_body": False})
 
 
-async def _cancel_and_collect(*tasks: asyncio.Task[Any]) -> list[BaseException | None]:
+async def _gather_exceptions(*tasks: asyncio.Task[Any]) -> list[BaseException | None]:
     found: list[BaseException | None] = await asyncio.gather(*tasks, return_exceptions=True)
     return found
 

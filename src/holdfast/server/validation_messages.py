@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.core.messages import msg
 
-_PROBLEM_MESSAGES: dict[str, Callable[[Mapping[str, Any]], str]] = {
+_MESSAGES_BY_ERROR_TYPE: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "missing": lambda _: msg("is missing"),
     "extra_forbidden": lambda _: msg("is not a known field"),
     "greater_than": lambda ctx: msg("must be greater than {gt}", gt=f"{ctx['gt']:g}"),
@@ -29,9 +29,9 @@ _PROBLEM_MESSAGES: dict[str, Callable[[Mapping[str, Any]], str]] = {
 }
 
 
-def describe_problem(problem: Mapping[str, Any]) -> str:
+def format_validation_error(problem: Mapping[str, Any]) -> str:
     """Return the message for one of Pydantic's errors, without its field; Pydantic's own message as fallback."""
-    words = _PROBLEM_MESSAGES.get(str(problem["type"]))
+    words = _MESSAGES_BY_ERROR_TYPE.get(str(problem["type"]))
     if words is not None:
         return words(problem.get("ctx") or {})
     text = str(problem["msg"])

@@ -14,19 +14,19 @@ CLOSE_TIMEOUT = 60.0  # seconds for the client to read the rest, after we have c
 class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
     """While the other side does not read, only its newest ping is kept, as RFC 6455, 5.5.3 allows."""
 
-    _pong = b""  # to send once the buffer has space
-    _cut: asyncio.TimerHandle | None = None
+    _pending_pong = b""  # to send once the buffer has space
+    _abort_timer: asyncio.TimerHandle | None = None
 
     def handle_ping(self) -> None:
         pongs = self.conn.data_to_send()
         if self.writable.is_set():
             self.transport.write(b"".join(pongs))
         elif pongs:
-            self._pong = pongs[-1]
+            self._pending_pong = pongs[-1]
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        pong, self._pong = self._pong, b""
+        pong, self._pending_pong = self._pending_pong, b""
         if pong and not self.close_sent and not self.transport.is_closing():
             self.transport.write(pong)
 
@@ -47,10 +47,10 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
             self._schedule_abort()
 
     def _schedule_abort(self) -> None:
-        if self._cut is None and not self.disconnected:
-            self._cut = self.loop.call_later(CLOSE_TIMEOUT, self.transport.abort)
+        if self._abort_timer is None and not self.disconnected:
+            self._abort_timer = self.loop.call_later(CLOSE_TIMEOUT, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        if self._cut is not None:
-            self._cut.cancel()
+        if self._abort_timer is not None:
+            self._abort_timer.cancel()

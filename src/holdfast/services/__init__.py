@@ -19,16 +19,16 @@ from .audit import AuditedStore, AuditLog
 from .catalogue.image_aliases import ImageAliases
 from .catalogue.images import Images
 from .catalogue.instance_types import InstanceTypes
-from .catalogue.resolution import Catalogue
+from .catalogue.resolution import CatalogueResolver
 from .catalogue.secrets import Secrets
 from .catalogue.skus import Skus
 from .control import Control
-from .cursors import Cursors
+from .cursors import CursorCodec
 from .datasets.git_sync import GitSync
-from .datasets.job_mounts import DatasetMounts
+from .datasets.job_mounts import DatasetMounter
 from .datasets.mount_rules import MountRules
 from .datasets.service import Datasets
-from .disk_work import DiskWork
+from .disk_work import DiskExecutor
 from .files.service import Files
 from .files.tagged_folders import TaggedFolders
 from .inside.debuggers import Debuggers
@@ -46,7 +46,7 @@ from .installation.status import Installation
 from .job_changes import JobChanges
 from .jobs.artifact_retention import ArtifactCleanup
 from .jobs.artifacts import Artifacts
-from .jobs.hold_defaults import GroupHolds
+from .jobs.hold_defaults import GroupHoldDefaults
 from .jobs.job_pages import JobPages
 from .jobs.overview import Overview
 from .jobs.service import Jobs
@@ -60,7 +60,7 @@ from .notifications.creation import NotificationCreator
 from .notifications.mailer import Mailer
 from .notifications.sender import NotificationSender
 from .notifications.service import Notifications
-from .notifications.webhook_targets import ReceiverResolver
+from .notifications.webhook_targets import WebhookHostResolver
 from .people.access_tokens import AccessTokens
 from .people.groups import Groups
 from .people.login_codes import LoginCodes
@@ -156,28 +156,28 @@ def build_services(
     )
     folders = SharedFolders.from_setting(settings.files.folder, home)
     mounts = MountRules(home=home, allow=settings.mounts.allow, shared=folders.root)
-    marks = settings.disk.to_marks()
+    marks = settings.disk.to_thresholds()
     git_sync = GitSync(store, folders, settings.mounts, marks=marks, clock=clock)
-    work = DiskWork()
+    work = DiskExecutor()
     audited = AuditedStore(store, clock=clock)
     datasets = Datasets(audited, mounts, folders, git_sync, work, nfs_folder=settings.mounts.nfs_folder)
     instance_types = InstanceTypes(audited, settings)
     image_aliases = ImageAliases(audited)
     skus = Skus(store, engine, instance_types)
-    catalogue = Catalogue(store, instance_types, image_aliases)
-    group_holds = GroupHolds(store)
+    catalogue = CatalogueResolver(store, instance_types, image_aliases)
+    group_holds = GroupHoldDefaults(store)
     intake = JobValidator(
-        store, engine, settings, mounts, DatasetMounts(datasets, mounts), skus, catalogue, group_holds
+        store, engine, settings, mounts, DatasetMounter(datasets, mounts), skus, catalogue, group_holds
     )
     prospects = Feasibility(engine, control, unknown_image=settings.images.unknown)
     images = Images(audited, engine, home, marks)
-    images.clear_uploads()
+    images.delete_partial_uploads()
     files = Files(store, folders, work, max_bytes=settings.files.max_upload_bytes, marks=marks)
-    files.clear_uploads()
+    files.delete_partial_uploads()
     devices = LoginDevices(derive, clock=clock, monotonic=monotonic)
     tokens = Tokens(audited, settings, access, passwords, devices, clock=clock, monotonic=monotonic)
     blockers = Blockers(store, control, prospects)
-    cursors = Cursors(derive(b"cursors") if derive else None)
+    cursors = CursorCodec(derive(b"cursors") if derive else None)
     jobs = Jobs(store, engine, control, intake, prospects, blockers, cursors, clock=clock)
     entering = TaskAccess(
         store,
@@ -197,13 +197,13 @@ def build_services(
     schedules = Schedules(
         audited, control, intake, prospects, RecurrenceTimes(settings.schedules.timezone), clock=clock
     )
-    artifact_sweep = ArtifactCleanup(store, folders, _as_retention(settings.files.artifact_days), clock=clock)
+    artifact_sweep = ArtifactCleanup(store, folders, _days_to_timedelta(settings.files.artifact_days), clock=clock)
     reports = DiskReports(store, engine, control, home, folders, artifact_sweep, marks, clock=clock)
     pruning = Pruning(audited, engine, control, reports, artifact_sweep, images, metrics.database, clock=clock)
     forget = (access.invalidate, instance_types.invalidate, image_aliases.invalidate, group_holds.invalidate)
     return Services(
         settings=settings,
-        audit=AuditLog(store, _as_retention(settings.server.audit_days), clock=clock),
+        audit=AuditLog(store, _days_to_timedelta(settings.server.audit_days), clock=clock),
         changes=control.changes,
         jobs=jobs,
         job_pages=JobPages(store, engine, control),
@@ -258,10 +258,10 @@ def _build_notifications(
 ) -> Notifications:
     chosen, server = settings.notifications, settings.server
     mailing = Mailer(settings.mail, timeout=chosen.timeout)
-    receivers = ReceiverResolver(chosen.allow, chosen.refuse)
+    receivers = WebhookHostResolver(chosen.allow, chosen.refuse)
     listens = f"http://{server.host}:{server.port}" if server.port and server.host not in ("", "0.0.0.0", "::") else ""
     making = NotificationCreator(
-        store.plain,
+        store.unaudited_store,
         mailing,
         insights,
         base=(server.public_url or listens).rstrip("/"),
@@ -279,5 +279,5 @@ def _build_notifications(
     )
 
 
-def _as_retention(count: float) -> timedelta | None:
+def _days_to_timedelta(count: float) -> timedelta | None:
     return timedelta(days=count) if count else None

@@ -51,11 +51,11 @@ class AuditedStore:
     """A store that records an audit entry for every change."""
 
     def __init__(self, store: Store, *, clock: Callable[[], datetime]) -> None:
-        self.plain = store
+        self.unaudited_store = store
         self._clock = clock
 
     async def read(self, fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self.plain.read(fn, *args, **kwargs)
+        return await self.unaudited_store.read(fn, *args, **kwargs)
 
     async def write(
         self, entry: AuditEntry, fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
@@ -63,22 +63,22 @@ class AuditedStore:
         """Run Store.write with the audit entry in the same transaction. If `fn` raises, neither is saved."""
         now, address = self._clock(), CLIENT_ADDRESS.get()
 
-        def write_both(conn: Connection) -> T:
+        def write_change_and_entry(conn: Connection) -> T:
             result = fn(conn, *args, **kwargs)
             audit_rows.insert_audit_entry(conn, _build_event(entry, result, now, address))
             return result
 
-        return await self.plain.write(write_both)
+        return await self.unaudited_store.write(write_change_and_entry)
 
     async def write_unaudited(
         self, fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Write without an audit entry; for changes that no user made, such as counters."""
-        return await self.plain.write(fn, *args, **kwargs)
+        return await self.unaudited_store.write(fn, *args, **kwargs)
 
     async def record_entry(self, entry: AuditEntry) -> None:
         """Record a change outside the store, or a failed one."""
-        await self.plain.write(
+        await self.unaudited_store.write(
             audit_rows.insert_audit_entry, _build_event(entry, None, self._clock(), CLIENT_ADDRESS.get())
         )
 
@@ -88,7 +88,7 @@ class AuditLog:
 
     def __init__(self, store: Store, keep: timedelta | None, *, clock: Callable[[], datetime]) -> None:
         self._store = store
-        self._keep = keep  # None: forever
+        self._retention = keep  # None: forever
         self._clock = clock
 
     async def list(self, actor: Actor, query: AuditQuery | None = None) -> AuditPage:
@@ -102,8 +102,8 @@ class AuditLog:
     async def delete_expired(self) -> int:
         """Delete expired entries. Return their number."""
         removed = 0
-        while self._keep is not None:
-            done = await self._store.write(audit_rows.delete_audit_entries, self._clock() - self._keep, BATCH_SIZE)
+        while self._retention is not None:
+            done = await self._store.write(audit_rows.delete_audit_entries, self._clock() - self._retention, BATCH_SIZE)
             removed += done
             if done < BATCH_SIZE:
                 break

@@ -12,21 +12,21 @@ U = TypeVar("U")
 
 class CachedValue(Generic[T]):
     def __init__(self, read: Callable[[], Awaitable[T]]) -> None:
-        self._read = read
-        self._known: T | None = None
+        self._load_value = read
+        self._value: T | None = None
         self._generation = 0
 
     async def get(self) -> T:
-        if self._known is not None:
-            return self._known
+        if self._value is not None:
+            return self._value
         generation = self._generation
-        found = await self._read()
+        found = await self._load_value()
         if generation == self._generation:  # else it may have been read just before a change
-            self._known = found
+            self._value = found
         return found
 
     def invalidate(self) -> None:
-        self._known = None
+        self._value = None
         self._generation += 1
 
     async def invalidate_after(self, write: Awaitable[U]) -> U:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 
-MAX_LENGTH = 100  # characters of an invalid address
-LOOPBACK = ipaddress.ip_network("127.0.0.0/8")
+MAX_INVALID_ADDRESS_LENGTH = 100  # characters of an invalid address
+LOOPBACK_NETWORK = ipaddress.ip_network("127.0.0.0/8")
 
 
 def normalize_address(address: str) -> str:
@@ -23,10 +23,10 @@ def get_client_network(address: str) -> str:
     try:
         found = ipaddress.ip_address(normalize_address(address).partition("%")[0])
     except ValueError:
-        return address[:MAX_LENGTH]
+        return address[:MAX_INVALID_ADDRESS_LENGTH]
     if isinstance(found, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((int(found) >> 64 << 64, 64)))
-    return str(LOOPBACK if found in LOOPBACK else found)
+    return str(LOOPBACK_NETWORK if found in LOOPBACK_NETWORK else found)
 
 
 def get_network_or_loopback(address: str) -> str:

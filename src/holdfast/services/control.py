@@ -11,12 +11,14 @@ from holdfast.core.conditions import Condition
 from holdfast.core.holds import HoldRequest
 from holdfast.core.job import Job
 from holdfast.core.records import Group
-from holdfast.core.scheduling.blockers import JobInfo, WaitExplanation
+from holdfast.core.scheduling.blockers import ActiveJob, WaitExplanation
 from holdfast.core.scheduling.placement import GroupUsage, JobUsage, NodeUsage, StartPrediction
 
 from .job_changes import JobChanges
 
-UsualDurations = Callable[[Mapping[str, JobInfo]], Awaitable[Mapping[str, float]]]  # jobs -> usual duration in seconds
+UsualDurationLoader = Callable[
+    [Mapping[str, ActiveJob]], Awaitable[Mapping[str, float]]
+]  # jobs -> usual duration in seconds
 
 
 class Control(Protocol):
@@ -33,7 +35,7 @@ class Control(Protocol):
         """Schedule a job that was durably stored."""
         ...
 
-    async def stop(self, job_id: str, actor: str, why: str = "") -> bool:
+    async def stop_job(self, job_id: str, actor: str, why: str = "") -> bool:
         """Request a stop and wait until it is durable. False if the job is already final. `why`: the reason of an
         automatic stop."""
         ...
@@ -50,7 +52,7 @@ class Control(Protocol):
         """Return the live state of a job; None if it is final."""
         ...
 
-    def list_debuggers(self, job_id: str) -> dict[str, tuple[Debugger, ...]]:
+    def get_debuggers_by_task(self, job_id: str) -> dict[str, tuple[Debugger, ...]]:
         """Return the debuggers of a job by task, waiting and attached ones."""
         ...
 
@@ -61,21 +63,21 @@ class Control(Protocol):
         ...
 
     async def explain_wait(
-        self, job_id: str, sees: Callable[[str], bool], usual: UsualDurations, patience: float
+        self, job_id: str, sees: Callable[[str], bool], usual: UsualDurationLoader, timeout: float
     ) -> WaitExplanation | None:
         """Explain why the job is pending; None if it is not. `sees`: whether the reader can see jobs of a group.
-        `usual`: loads usual durations of the jobs ahead. Parts not computed within `patience` seconds are left out."""
+        `usual`: loads usual durations of the jobs ahead. Parts not computed within `timeout` seconds are left out."""
         ...
 
-    def describe_job(self, job_id: str) -> JobInfo | None:
+    def find_job_info(self, job_id: str) -> ActiveJob | None:
         """Return the scheduler's data on a job; None if it is final."""
         ...
 
-    def predict_verdict(self, job: Job, user: str) -> StartPrediction:
+    def predict_start(self, job: Job, user: str) -> StartPrediction:
         """Predict what happens if this job is submitted now."""
         ...
 
-    def explain_impossible(self, job: Job, user: str) -> tuple[str, ...]:
+    def list_impossible_reasons(self, job: Job, user: str) -> tuple[str, ...]:
         """Return why this job can never run, whatever else runs; empty if it can. Fast, unlike a full prediction."""
         ...
 

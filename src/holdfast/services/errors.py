@@ -49,7 +49,7 @@ class NameTaken(_NamedError, Conflict):
     """The user already had a job of this name."""
 
 
-def build_name_taken(name: str) -> NameTaken:
+def build_name_taken_error(name: str) -> NameTaken:
     return NameTaken(
         msg("You have already used the job name {name}", name=name),
         name=name,
@@ -82,7 +82,7 @@ class Unavailable(UserError):
     code = "unavailable"
 
 
-def build_store_unavailable(error: StoreError, hint: str) -> Unavailable:
+def build_store_unavailable_error(error: StoreError, hint: str) -> Unavailable:
     """Build the error for a failed read or write of the database. `hint`: if the disk is not full."""
     if isinstance(error, DiskFull):
         return Unavailable(

@@ -41,16 +41,16 @@ class FairLimiter:
         timeout: float | None = None,
         refuse: Callable[[bool], Exception] = LimitReached,
     ) -> None:
-        self._free = total
+        self._free_slots = total
         self._per_key = per_key
         self._max_waiting = max_waiting
         self._timeout = timeout
-        self._refuse = refuse
-        self._used: Counter[str] = Counter()
-        self._waiting: OrderedDict[str, _KeyQueue] = OrderedDict()  # next key to be served first
+        self._build_error = refuse
+        self._used_slots: Counter[str] = Counter()
+        self._queues: OrderedDict[str, _KeyQueue] = OrderedDict()  # next key to be served first
 
     @asynccontextmanager
-    async def slot(self, key: str, client: str = "") -> AsyncIterator[None]:
+    async def use_slot(self, key: str, client: str = "") -> AsyncIterator[None]:
         """Wait for a slot and use it."""
         release = await self.acquire(key, client)
         try:
@@ -60,79 +60,79 @@ class FairLimiter:
 
     async def acquire(self, key: str, client: str = "") -> Callable[[], None]:
         """Wait for a slot. It is in use until the returned function is called; calling that again does nothing."""
-        if self._can_start(key):
+        if self._has_free_slot(key):
             self._occupy_slot(key)
         else:
             await self._wait_for_slot(key, client)
         return make_idempotent(partial(self._release_slot, key))
 
-    def acquire_now(self, key: str) -> Callable[[], None]:
+    def acquire_nowait(self, key: str) -> Callable[[], None]:
         """Acquire a slot without waiting; raise the error of `refuse` if there is none."""
-        if not self._can_start(key):
-            raise self._build_refusal(key)
+        if not self._has_free_slot(key):
+            raise self._build_limit_error(key)
         self._occupy_slot(key)
         return make_idempotent(partial(self._release_slot, key))
 
     async def _wait_for_slot(self, key: str, client: str) -> None:
-        granted = self._enqueue(key, client)
+        granted = self._enqueue_request(key, client)
         try:
             async with asyncio.timeout(self._timeout):
                 await granted
         except BaseException as error:
             self._cancel_request(key, client, granted)
             if isinstance(error, TimeoutError):
-                raise self._build_refusal(key) from None
+                raise self._build_limit_error(key) from None
             raise
 
-    def _enqueue(self, key: str, client: str) -> asyncio.Future[None]:
-        queue = self._waiting.get(key) or _KeyQueue()
+    def _enqueue_request(self, key: str, client: str) -> asyncio.Future[None]:
+        queue = self._queues.get(key) or _KeyQueue()
         if queue.count(client) >= self._max_waiting:
-            raise self._build_refusal(key)
-        self._waiting[key] = queue
+            raise self._build_limit_error(key)
+        self._queues[key] = queue
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         queue.append(client, granted)
         return granted
 
-    def _build_refusal(self, key: str) -> Exception:
-        return self._refuse(self._used[key] >= self._per_key)
+    def _build_limit_error(self, key: str) -> Exception:
+        return self._build_error(self._used_slots[key] >= self._per_key)
 
     def _cancel_request(self, key: str, client: str, granted: asyncio.Future[None]) -> None:
         """Remove a cancelled request; pass a slot that it was just granted to the next one."""
         if granted.done() and not granted.cancelled():
             self._release_slot(key)
-        elif key in self._waiting:
-            self._waiting[key].remove(client, granted)
-            self._drop_if_empty(key)
+        elif key in self._queues:
+            self._queues[key].remove(client, granted)
+            self._remove_empty_queue(key)
 
-    def _can_start(self, key: str) -> bool:
-        return self._free > 0 and self._used[key] < self._per_key
+    def _has_free_slot(self, key: str) -> bool:
+        return self._free_slots > 0 and self._used_slots[key] < self._per_key
 
     def _occupy_slot(self, key: str) -> None:
-        self._free -= 1
-        self._used[key] += 1
+        self._free_slots -= 1
+        self._used_slots[key] += 1
 
     def _release_slot(self, key: str) -> None:
-        self._free += 1
-        self._used[key] -= 1
-        if not self._used[key]:
-            del self._used[key]
-        self._grant_next()
+        self._free_slots += 1
+        self._used_slots[key] -= 1
+        if not self._used_slots[key]:
+            del self._used_slots[key]
+        self._grant_free_slots()
 
-    def _grant_next(self) -> None:
-        for key in list(self._waiting):
-            if self._can_start(key):
-                granted = self._waiting[key].pop_next()
+    def _grant_free_slots(self) -> None:
+        for key in list(self._queues):
+            if self._has_free_slot(key):
+                granted = self._queues[key].pop_next()
                 if granted is not None:
                     self._occupy_slot(key)
                     granted.set_result(None)
-                    self._waiting.move_to_end(key)
-            self._drop_if_empty(key)
-            if not self._free:
+                    self._queues.move_to_end(key)
+            self._remove_empty_queue(key)
+            if not self._free_slots:
                 return
 
-    def _drop_if_empty(self, key: str) -> None:
-        if not self._waiting.get(key, True):
-            del self._waiting[key]
+    def _remove_empty_queue(self, key: str) -> None:
+        if not self._queues.get(key, True):
+            del self._queues[key]
 
 
 class _KeyQueue:

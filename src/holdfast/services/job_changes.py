@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass
 from itertools import islice
 
-CACHE_SIZE = 2000  # changes
+CHANGE_BUFFER_SIZE = 2000  # changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,45 +38,45 @@ class ChangeSet:
 class JobChanges:
     """One per server. For use on the event loop only."""
 
-    def __init__(self, remembered: int = CACHE_SIZE) -> None:
-        self._ring: deque[JobChange | None] = deque(maxlen=remembered)  # None: reasons of pending jobs
+    def __init__(self, remembered: int = CHANGE_BUFFER_SIZE) -> None:
+        self._buffer: deque[JobChange | None] = deque(maxlen=remembered)  # None: reasons of pending jobs
         self._count = 0  # total number
         self._epoch = secrets.token_hex(4)  # invalidates marks from before a restart
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     @property
     def mark(self) -> str:
         """Current position. Get it before reading, so that no later change is missed."""
         return f"{self._epoch}.{self._count}"
 
-    def publish(self, job: str, group: str, user: str) -> None:
+    def publish_job_change(self, job: str, group: str, user: str) -> None:
         """Publish a change of a job. Call after it is saved."""
         self._append_change(JobChange(job, group, user))
 
     def publish_wait_reasons(self) -> None:
         """Publish that reasons of pending jobs may have changed. Consecutive calls are merged."""
-        if not self._ring or self._ring[-1] is not None:
+        if not self._buffer or self._buffer[-1] is not None:
             self._append_change(None)
 
-    def read_since(self, mark: str) -> ChangeSet:
+    def get_changes_since(self, mark: str) -> ChangeSet:
         """Return the changes after `mark`; everything if the mark is unknown."""
         epoch, _, position = mark.partition(".")
         known = epoch == self._epoch and position.isdecimal() and len(position) < 20
         missed = self._count - int(position) if known else -1
-        if not 0 <= missed <= len(self._ring):
+        if not 0 <= missed <= len(self._buffer):
             return ChangeSet(self.mark, everything=True)
-        changes = list(islice(self._ring, len(self._ring) - missed, None))
+        changes = list(islice(self._buffer, len(self._buffer) - missed, None))
         jobs = tuple(change for change in changes if change is not None)
         return ChangeSet(self.mark, jobs, waiting=len(jobs) < len(changes))
 
     async def wait_for_changes(self, mark: str) -> ChangeSet:
         """Wait for changes after `mark` and return them."""
-        while not (news := self.read_since(mark)):
-            await self._news.wait()
+        while not (news := self.get_changes_since(mark)):
+            await self._changed.wait()
         return news
 
     def _append_change(self, change: JobChange | None) -> None:
-        self._ring.append(change)
+        self._buffer.append(change)
         self._count += 1
-        self._news.set()
-        self._news = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from holdfast.core.access import Actor, can_act_on, deny_action
+from holdfast.core.access import Actor, build_action_forbidden_error, can_act_on
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.errors import JobNotFound, NotFound
 from holdfast.core.messages import msg
@@ -30,26 +30,26 @@ async def find_job(store: Store, actor: Actor, ref: str) -> JobSummary:
     return found
 
 
-async def find_own_job(store: Store, actor: Actor, ref: str) -> JobSummary:
+async def find_modifiable_job(store: Store, actor: Actor, ref: str) -> JobSummary:
     """Find a job that the actor can change, in preference to a read-only job of the same name. Forbidden if there are
     only read-only ones."""
     try:
-        found = await find_job(store, replace(actor, reads_all=False), ref)
+        found = await find_job(store, replace(actor, can_read_all_jobs=False), ref)
     except NotFound:
-        if not actor.reads_all:
+        if not actor.can_read_all_jobs:
             raise
         found = await find_job(store, actor, ref)
     if can_act_on(actor, found.group, found.user):
         return found
-    own = await _find_own_by_name(store, actor, ref) if found.id != ref else None
+    own = await _find_modifiable_by_name(store, actor, ref) if found.id != ref else None
     if own is None:
-        raise deny_action(found.group, found.user, member=found.group in actor.groups)
+        raise build_action_forbidden_error(found.group, found.user, member=found.group in actor.groups)
     return own
 
 
-async def _find_own_by_name(store: Store, actor: Actor, name: str) -> JobSummary | None:
+async def _find_modifiable_by_name(store: Store, actor: Actor, name: str) -> JobSummary | None:
     """Find the actor's own job of a name, else the newest in a group that they are an admin of."""
-    own = await store.read(job_rows.find_newest_named, actor.name, name, tuple(actor.groups))
+    own = await store.read(job_rows.find_newest_named_job, actor.name, name, tuple(actor.groups))
     led = tuple(group for group, admin in actor.groups.items() if admin)
     if own is None and led:
         return await store.read(job_rows.find_job, name, led)
@@ -67,4 +67,4 @@ async def find_newest_live_job(store: Store, actor: Actor, name: str, live: Iter
 
 def list_readable_groups(actor: Actor) -> tuple[str, ...] | None:
     """Return the groups whose jobs the actor can read; None: all."""
-    return None if actor.admin or actor.reads_all else tuple(actor.groups)
+    return None if actor.admin or actor.can_read_all_jobs else tuple(actor.groups)

@@ -8,18 +8,18 @@ from sqlalchemy import Connection
 
 from holdfast.core.errors import NotFound
 from holdfast.core.messages import msg
-from holdfast.jobspec.fields import guess_name
+from holdfast.jobspec.fields import build_similar_name_hint
 from holdfast.store import people
 
 
 def suggest_name(name: str, known: Collection[str], command: str = "") -> str:
     """Return a hint; empty if there is none. `known`: only names that the user can see."""
     tagged = sorted(word for word in known if name and word.startswith(f"{name}:"))  # an image without its tag
-    near = msg("Did you mean {name}?", name=repr(tagged[-1])) if tagged else guess_name(name, known)
+    near = msg("Did you mean {name}?", name=repr(tagged[-1])) if tagged else build_similar_name_hint(name, known)
     return near or (msg("`{command}` lists them.", command=command) if command else "")
 
 
-def build_group_not_found(name: str, known: Collection[str], field: str | None = None) -> NotFound:
+def build_group_not_found_error(name: str, known: Collection[str], field: str | None = None) -> NotFound:
     return NotFound(
         msg("Group {name} not found", name=name[:100]),
         field=field,
@@ -27,11 +27,11 @@ def build_group_not_found(name: str, known: Collection[str], field: str | None =
     )
 
 
-def build_user_not_found(name: str, known: Collection[str]) -> NotFound:
+def build_user_not_found_error(name: str, known: Collection[str]) -> NotFound:
     return NotFound(msg("User {name} not found", name=name[:100]), hint=suggest_name(name, known, "holdfast user ls"))
 
 
 def require_group(conn: Connection, name: str, field: str | None = None) -> None:
     """Raise NotFound for an unknown group. Only for writes of admins, who can see all groups."""
     if people.get_group(conn, name) is None:
-        raise build_group_not_found(name, [group.name for group in people.list_groups(conn)], field)
+        raise build_group_not_found_error(name, [group.name for group in people.list_groups(conn)], field)

@@ -1,22 +1,22 @@
 """Simulation: runs a job on this machine before it is submitted, and reports what would fail in the real run."""
 
-from .job_loading import read_job
-from .report import Ending, Level, Remark, Remarks, Report, TaskRun, Topic
-from .server_view import ServerView, ask_server
-from .simulate import SANDBOX, Options, simulate
+from .job_loading import parse_job_file
+from .report import Remark, RemarkLevel, Remarks, RemarkTopic, SimulationEnding, SimulationReport, TaskResult
+from .server_view import ServerView, fetch_server_view
+from .simulate import SANDBOX_ENGINE, SimulationOptions, run_simulation
 
 __all__ = [
-    "SANDBOX",
-    "Ending",
-    "Level",
-    "Options",
+    "SANDBOX_ENGINE",
     "Remark",
+    "RemarkLevel",
+    "RemarkTopic",
     "Remarks",
-    "Report",
     "ServerView",
-    "TaskRun",
-    "Topic",
-    "ask_server",
-    "read_job",
-    "simulate",
+    "SimulationEnding",
+    "SimulationOptions",
+    "SimulationReport",
+    "TaskResult",
+    "fetch_server_view",
+    "parse_job_file",
+    "run_simulation",
 ]

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from holdfast.core.attempt import Observation
 from holdfast.core.scheduling.placement import Node
-from holdfast.engines.base import Launch
+from holdfast.engines.base import LaunchSpec
 
 
 class Backend(Protocol):
@@ -28,11 +28,11 @@ class Backend(Protocol):
         """Return the differences from a server's engine, as sentences."""
         ...
 
-    async def check_image(self, image: str) -> tuple[str, str] | None:
+    async def find_image_problem(self, image: str) -> tuple[str, str] | None:
         """Return None if the image exists, else (problem, hint)."""
         ...
 
-    async def start(self, launch: Launch) -> Observation: ...
+    async def start(self, launch: LaunchSpec) -> Observation: ...
 
     async def stop(self, attempt_id: str, grace: float) -> None: ...
 

@@ -12,7 +12,7 @@ from holdfast.core.states import TaskState
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class TimedOutcome:
     outcome: Outcome
     at: datetime
 
@@ -25,18 +25,18 @@ def remove_failure_rules(job: Job) -> Job:
     )
 
 
-def decide_real_outcome(job: Job, tasks: tuple[TaskAttempt, ...]) -> Decision | None:
+def decide_real_outcome(job: Job, tasks: tuple[TaskAttempt, ...]) -> TimedOutcome | None:
     """Return how the real run would have ended with these tasks; None: it would still run."""
     going = {task.task: replace(task, state=TaskState.RUNNING) for task in tasks}
     for task in sorted(filter(_has_exited, tasks), key=_get_end_time):
         going[task.task] = task
         outcome = decide_outcome(job, tuple(going.values()))
         if outcome is not None:
-            return Decision(outcome, _get_end_time(task))
+            return TimedOutcome(outcome, _get_end_time(task))
     return None
 
 
-def tolerates_failures(job: Job, role: str, count: int) -> bool:
+def can_tolerate_failures(job: Job, role: str, count: int) -> bool:
     """Whether this many failed tasks of the role do not fail the job."""
     needed = job.get_role(role).completion.min_failed
     return needed is None or needed < 1 or count < needed

@@ -17,19 +17,19 @@ from typing import Any
 import psutil
 
 from holdfast.core.attempt import Observation, ObservedState
-from holdfast.core.errors import UserError, quote_output
+from holdfast.core.errors import UserError, sanitize_output
 from holdfast.core.exits.exit import Cause
 from holdfast.core.job import HOST_IMAGE, MIB
 from holdfast.core.scheduling.placement import Node
-from holdfast.engines.base import POSIX_OPTIONS, Launch
-from holdfast.engines.embedded.machine import find_node
-from holdfast.engines.embedded.sandbox.gpus import find_gpus
+from holdfast.engines.base import POSIX_SHELL_OPTIONS, LaunchSpec
+from holdfast.engines.embedded.machine import build_node
+from holdfast.engines.embedded.sandbox.gpus import list_gpus
 from holdfast.engines.embedded.sandbox.render import make_variable_name
-from holdfast.engines.embedded.sandbox_paths import HOME
+from holdfast.engines.embedded.sandbox_paths import HOME_PATH
 from holdfast.settings import Settings
 from holdfast.start_options import build_engine_options
 
-LABEL = "holdfast.simulation"
+CONTAINER_LABEL = "holdfast.simulation"
 _SCRIPT_FOLDER = "/.holdfast"  # folder of the script in a container
 _DEFAULT_SHM_SIZE = 64 * MIB
 _CHUNK_SIZE = 1 << 16
@@ -52,7 +52,7 @@ class ContainerBackend:
         self._home = home
         self._options = build_engine_options(home, settings)
         self._containers: dict[str, _Container] = {}
-        self._work: set[asyncio.Task[None]] = set()
+        self._background_tasks: set[asyncio.Task[None]] = set()
 
     async def open(self, on_change: Callable[[Observation], None]) -> None:
         self._on_change = on_change
@@ -65,21 +65,21 @@ class ContainerBackend:
                 if self.name == "docker"
                 else f"Try `{self.name} info`."
             )
-            raise UserError(f"{self.name} is not responding: {quote_output(errors)[-300:]}", hint=hint)
-        self._node = await asyncio.to_thread(lambda: find_node(self._options, find_gpus()))
+            raise UserError(f"{self.name} is not responding: {sanitize_output(errors)[-300:]}", hint=hint)
+        self._node = await asyncio.to_thread(lambda: build_node(self._options, list_gpus()))
 
     async def close(self) -> None:
         for container in self._containers.values():
             if container.process.returncode is None:
                 container.process.kill()
-        if self._work:
-            await asyncio.wait(self._work)
+        if self._background_tasks:
+            await asyncio.wait(self._background_tasks)
         if shutil.which(self.name) is not None:
             await self._remove_containers()
 
     async def _remove_containers(self) -> None:
         code, names, _ = await self._run_program(
-            "ps", "--all", "--quiet", "--filter", f"label={LABEL}={self._home.name}"
+            "ps", "--all", "--quiet", "--filter", f"label={CONTAINER_LABEL}={self._home.name}"
         )
         if code == 0 and names.split():
             await self._run_program("rm", "--force", "--volumes", *names.decode().split())
@@ -93,7 +93,7 @@ class ContainerBackend:
             return (where,)
         return (where, "Listening ports are not checked: that requires root on this machine.")
 
-    async def check_image(self, image: str) -> tuple[str, str] | None:
+    async def find_image_problem(self, image: str) -> tuple[str, str] | None:
         if image == HOST_IMAGE:
             return f"{self.name} cannot run the image {HOST_IMAGE}, which is this machine itself", "Remove --with."
         code, _, _ = await self._run_program("image", "inspect", image)
@@ -101,19 +101,21 @@ class ContainerBackend:
             return None
         return f"{self.name} has no image {image}", f"Pull it: `{self.name} pull {image}`, or use `{self.name} load`."
 
-    async def start(self, launch: Launch) -> Observation:
+    async def start(self, launch: LaunchSpec) -> Observation:
         folder = self._home / "containers" / launch.attempt_id
-        await asyncio.to_thread(_write_files, launch, folder)
+        await asyncio.to_thread(_write_launch_files, launch, folder)
         name = f"holdfast-{self._home.name}-{len(self._containers)}"
-        process = await self._spawn(*self._build_arguments(launch, folder, name), stderr=asyncio.subprocess.STDOUT)
+        process = await self._spawn_program(
+            *self._build_arguments(launch, folder, name), stderr=asyncio.subprocess.STDOUT
+        )
         container = _Container(name, process)
         self._containers[launch.attempt_id] = container
         self._run_in_background(self._wait_for_exit(launch.attempt_id, container))
         return Observation(attempt_id=launch.attempt_id, seen=ObservedState.RUNNING)
 
-    def _build_arguments(self, launch: Launch, folder: Path, name: str) -> list[str]:
+    def _build_arguments(self, launch: LaunchSpec, folder: Path, name: str) -> list[str]:
         asked = launch.resources
-        arguments = ["run", "--name", name, "--label", f"{LABEL}={self._home.name}", "--network", "host"]
+        arguments = ["run", "--name", name, "--label", f"{CONTAINER_LABEL}={self._home.name}", "--network", "host"]
         arguments += ["--user", "0", "--entrypoint", "/bin/sh", "--pull", "never"]
         arguments += [
             "--memory",
@@ -184,11 +186,11 @@ class ContainerBackend:
         return await asyncio.to_thread(_list_process_tree, container.pid) if container.pid else ()
 
     async def _run_program(self, *words: str) -> tuple[int, bytes, bytes]:
-        process = await self._spawn(*words, stderr=asyncio.subprocess.PIPE)
+        process = await self._spawn_program(*words, stderr=asyncio.subprocess.PIPE)
         out, errors = await process.communicate()
         return process.returncode or 0, out, errors
 
-    async def _spawn(self, *words: str, stderr: int) -> asyncio.subprocess.Process:
+    async def _spawn_program(self, *words: str, stderr: int) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
             self.name,
             *words,
@@ -200,8 +202,8 @@ class ContainerBackend:
 
     def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)
+        self._background_tasks.add(task)
+        task.add_done_callback(self._background_tasks.discard)
 
 
 def _can_inspect_processes() -> bool:
@@ -224,22 +226,22 @@ def _format_mount(source: str, target: str, *, read_only: bool) -> str:
     return line.getvalue()
 
 
-def _write_files(launch: Launch, folder: Path) -> None:
+def _write_launch_files(launch: LaunchSpec, folder: Path) -> None:
     folder.mkdir(parents=True)
     folder.chmod(0o755)
-    for name, text in _render_files(launch).items():
+    for name, text in _render_launch_files(launch).items():
         (folder / name).write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
         (folder / name).chmod(0o644)
 
 
-def _render_files(launch: Launch) -> dict[str, str]:
+def _render_launch_files(launch: LaunchSpec) -> dict[str, str]:
     """Render the files of a task. Variables are in a file: every user can read a command line."""
     ports = {
         f"HOLDFAST_PORT_{make_variable_name(label)}": _join_numbers(numbers) for label, numbers in launch.ports.items()
     }
-    env = {"HOME": HOME, **ports, **launch.env, "HOLDFAST_ATTEMPT": launch.attempt_id}
+    env = {"HOME": HOME_PATH, **ports, **launch.env, "HOLDFAST_ATTEMPT": launch.attempt_id}
     exports = "".join(f"export {name}={quote(value)}\n" for name, value in env.items() if name.isidentifier())
-    enter = _WORKDIR.format(path=quote(launch.workdir)) if launch.workdir else _DEFAULT_WORKDIR
+    enter = _WORKDIR_SCRIPT.format(path=quote(launch.workdir)) if launch.workdir else _DEFAULT_WORKDIR_SCRIPT
     run = (
         f'"$shell" {_SCRIPT_FOLDER}/entry {_SCRIPT_FOLDER}/script'
         if launch.entry
@@ -249,7 +251,7 @@ def _render_files(launch: Launch) -> dict[str, str]:
         own=_SCRIPT_FOLDER,
         enter=enter,
         options=_format_shell_options(launch.shell_options),
-        posix=_format_shell_options([option for option in launch.shell_options if option in POSIX_OPTIONS]),
+        posix=_format_shell_options([option for option in launch.shell_options if option in POSIX_SHELL_OPTIONS]),
         run=run,
     )
     return {"env": exports, "script": launch.script, "entry": launch.entry, "start": start}
@@ -263,12 +265,12 @@ def _format_shell_options(options: Sequence[str]) -> str:
     return quote(" ".join(f"-o {option}" for option in options))
 
 
-_WORKDIR = """\
+_WORKDIR_SCRIPT = """\
 [ -d {path} ] || mkdir -p {path} || exit 1
 cd {path} || exit 1
 """
 
-_DEFAULT_WORKDIR = """\
+_DEFAULT_WORKDIR_SCRIPT = """\
 [ "$PWD" != / ] || cd "$HOME" || exit 1
 """
 

@@ -13,8 +13,8 @@ from typing import IO
 from holdfast.core.errors import UserError
 from holdfast.engines.embedded.tree_removal import remove_tree
 
-FOLDER = "simulations"
-_MAX_TRIES = 20  # another simulation can remove the parent folder at any time
+SIMULATIONS_FOLDER = "simulations"
+_MAX_CREATE_ATTEMPTS = 20  # another simulation can remove the parent folder at any time
 _BACKEND_FILE = "stage"  # file with the name of the backend
 
 
@@ -54,22 +54,22 @@ def create_home(state: Path) -> Iterator[SimulationHome]:
     finally:
         home.remove()
         with suppress(OSError):
-            (state / FOLDER).rmdir()
+            (state / SIMULATIONS_FOLDER).rmdir()
             if not existed:
                 state.rmdir()
 
 
-def find_leftover_homes(state: Path) -> Iterator[SimulationHome]:
+def iter_leftover_homes(state: Path) -> Iterator[SimulationHome]:
     """Return the folders of killed simulations, locked for the caller."""
-    folder, locked = state / FOLDER, []
+    folder, locked = state / SIMULATIONS_FOLDER, []
     with suppress(OSError), _lock_folder(folder):
         locked = [home for path in sorted(folder.iterdir()) if (home := _lock_home(path)) is not None]
     yield from locked
 
 
 def _create_locked_home(state: Path) -> SimulationHome:
-    folder = state / FOLDER
-    for last in (number == _MAX_TRIES for number in range(1, _MAX_TRIES + 1)):
+    folder = state / SIMULATIONS_FOLDER
+    for last in (number == _MAX_CREATE_ATTEMPTS for number in range(1, _MAX_CREATE_ATTEMPTS + 1)):
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _lock_folder(folder):

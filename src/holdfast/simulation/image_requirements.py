@@ -19,7 +19,7 @@ _INSTALLERS = frozenset(
     }
 )  # fmt: skip
 # They create no files that a later command could run.
-_HARMLESS = frozenset(
+_HARMLESS_COMMANDS = frozenset(
     {
         "echo", "printf", "export", "set", "unset", "cd", "ls", "pwd", "env", "printenv", "date", "hostname", "sleep",
         "true", "false", ":", "test", "[", "which", "type", "command", "hash", "id", "whoami", "uname", "nvidia-smi",
@@ -47,17 +47,17 @@ class ImageRequirements:
 def find_requirements(text: str, *, brought: bool = False) -> ImageRequirements:
     """Return the requirements of a script. `brought`: earlier commands may have created files."""
     script = parse_script(text)
-    walk = _RequirementScan(script, brought)
+    walk = _RequirementScanner(script, brought)
     for command in script.commands:
         walk.scan_command(command)
-    return walk.needs
+    return walk.requirements
 
 
-class _RequirementScan:
+class _RequirementScanner:
     def __init__(self, script: Script, brought: bool) -> None:
-        self.needs = ImageRequirements()
+        self.requirements = ImageRequirements()
         self.functions = script.functions
-        self.guarded = {word for command in script.commands for word in _list_tested_names(command)}
+        self.guarded = {word for command in script.commands for word in _iter_tested_names(command)}
         self.programs_known = True
         self.files_known = not brought
         self.folder = ""  # "": the start folder of the task; otherwise a path as written
@@ -66,28 +66,30 @@ class _RequirementScan:
         words = _strip_wrappers(command.words)
         name = words[0].text if words and words[0].literal else ""
         if name and not command.optional and name not in self.functions:
-            self._require_program(name, words)
+            self._add_program_requirement(name, words)
         self._update_state(name, words, command)
 
-    def _require_program(self, name: str, words: list[Word]) -> None:
+    def _add_program_requirement(self, name: str, words: list[Word]) -> None:
         if "/" in name:
-            self._require_path(self.needs.files, name)
-        elif self.programs_known and name not in self.guarded and _is_program(name):
-            self.needs.programs[name] = None
+            self._add_path_requirement(self.requirements.files, name)
+        elif self.programs_known and name not in self.guarded and _is_program_name(name):
+            self.requirements.programs[name] = None
         script = _find_script(name, words)
         if script is not None and script not in self.guarded:
-            self._require_path(self.needs.files, script)
+            self._add_path_requirement(self.requirements.files, script)
         if name == "cd" and len(words) == 2 and words[1].literal and words[1].text not in ("-", ""):
-            self._require_path(self.needs.folders, words[1].text)
+            self._add_path_requirement(self.requirements.folders, words[1].text)
 
-    def _require_path(self, wanted: dict[str, None], path: str) -> None:
+    def _add_path_requirement(self, wanted: dict[str, None], path: str) -> None:
         if self.files_known and path not in self.guarded and not path.startswith(("/dev/", "/proc/")):
             wanted[path if path.startswith("/") else posixpath.join(self.folder, path)] = None
 
     def _update_state(self, name: str, words: list[Word], command: SimpleCommand) -> None:
-        if "PATH" in command.sets or (words and (name in _INSTALLERS or not name or _sets_path(name, words))):
+        if "PATH" in command.assigned_variables or (
+            words and (name in _INSTALLERS or not name or _is_path_assignment(name, words))
+        ):
             self.programs_known = False
-        if words and (name not in _HARMLESS or command.writes):
+        if words and (name not in _HARMLESS_COMMANDS or command.write_targets):
             self.files_known = False
         if name == "cd":
             if len(words) == 2 and words[1].literal and not command.optional:
@@ -96,7 +98,7 @@ class _RequirementScan:
                 self.files_known = False
 
 
-def _sets_path(name: str, words: Iterable[Word]) -> bool:
+def _is_path_assignment(name: str, words: Iterable[Word]) -> bool:
     return name in ("export", "declare") and any(word.text.startswith("PATH=") for word in words)
 
 
@@ -106,13 +108,13 @@ def _strip_wrappers(words: list[Word]) -> list[Word]:
     return words
 
 
-def _list_tested_names(command: SimpleCommand) -> Iterable[str]:
+def _iter_tested_names(command: SimpleCommand) -> Iterable[str]:
     """Return names that the script itself tests: they can be missing."""
     if command.name in _LOOKUP_COMMANDS or command.name in ("[", "test"):
         yield from (word.text for word in command.words[1:] if word.literal)
 
 
-def _is_program(name: str) -> bool:
+def _is_program_name(name: str) -> bool:
     return not name.startswith("-") and all(char.isalnum() or char in "._+-[:" for char in name)
 
 

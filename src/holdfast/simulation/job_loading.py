@@ -9,19 +9,19 @@ from holdfast.core.job import Job, JobFormat, Resources
 from holdfast.jobspec import Defaults, ParsedJob, parse_job
 from holdfast.settings import Settings
 
-from .report import Remarks, Topic
+from .report import Remarks, RemarkTopic
 
 
-def read_job(
+def parse_job_file(
     text: bytes, settings: Settings, remarks: Remarks, *, dialect: JobFormat | None = None, user: str | None = None
 ) -> Job:
     """Parse a job file; raises InvalidJob."""
     usual = Resources(cpu=settings.jobs.default_cpu, memory=settings.jobs.default_memory)
-    defaults = Defaults(resources=usual, user=user, instance_types=_load_instance_types(settings))
+    defaults = Defaults(resources=usual, user=user, instance_types=_build_instance_types(settings))
     parsed = _parse_job_text(text, dialect, defaults, remarks)
     for warning in parsed.warnings:
         message = f"{warning.field}: {warning.message}" if warning.field else warning.message
-        remarks.add_warning(Topic.FORMAT, message, warning.hint or "")
+        remarks.add_warning(RemarkTopic.FORMAT, message, warning.hint or "")
     return parsed.job
 
 
@@ -37,12 +37,13 @@ def _parse_job_text(text: bytes, dialect: JobFormat | None, defaults: Defaults, 
     parsed = parse_job(text, dialect=dialect, defaults=replace(defaults, instance_types=sizes))
     for name in sorted(unknown):
         remarks.add_note(
-            Topic.RESOURCES, f"The instance type {name} is unknown to the simulation: the default resources are used"
+            RemarkTopic.RESOURCES,
+            f"The instance type {name} is unknown to the simulation: the default resources are used",
         )
     return parsed
 
 
-def _load_instance_types(settings: Settings) -> dict[str, Resources]:
+def _build_instance_types(settings: Settings) -> dict[str, Resources]:
     return {
         name: Resources(
             cpu=size.cpu,

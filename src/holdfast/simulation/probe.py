@@ -6,24 +6,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from shlex import quote
 
-from holdfast.engines.base import Launch
+from holdfast.engines.base import LaunchSpec
 
 from .image_requirements import ImageRequirements
-from .report import Remarks, Topic
+from .report import Remarks, RemarkTopic
 from .task_output import SecretMask
 
 
 @dataclass(slots=True)
 class ProbeResult:
-    programs: list[str] = field(default_factory=list)  # missing
-    files: list[str] = field(default_factory=list)
-    folders: list[str] = field(default_factory=list)
+    missing_programs: list[str] = field(default_factory=list)  # missing
+    missing_files: list[str] = field(default_factory=list)
+    missing_folders: list[str] = field(default_factory=list)
     variables: list[str] = field(default_factory=list)  # defined
     syntax: list[str] = field(default_factory=list)  # syntax errors of the commands
     complete: bool = False
 
 
-def build_probe_launch(launch: Launch, needs: ImageRequirements) -> Launch:
+def build_probe_launch(launch: LaunchSpec, needs: ImageRequirements) -> LaunchSpec:
     return replace(
         launch,
         attempt_id=f"{launch.attempt_id}.probe",
@@ -36,7 +36,7 @@ def build_probe_launch(launch: Launch, needs: ImageRequirements) -> Launch:
 
 
 def _render_probe_script(commands: str, needs: ImageRequirements) -> str:
-    return _PROBE.format(
+    return _PROBE_SCRIPT.format(
         programs=_quote_words(needs.programs),
         files=_quote_words(needs.files),
         folders=_quote_words(needs.folders),
@@ -48,7 +48,7 @@ def _quote_words(words: Iterable[str]) -> str:
     return " ".join(map(quote, words)) or "''"
 
 
-_PROBE = """\
+_PROBE_SCRIPT = """\
 for word in {programs}; do
     [ -z "$word" ] || command -v -- "$word" >/dev/null 2>&1 || command -v "$word" >/dev/null 2>&1 ||
         printf 'program %s\\n' "$word"
@@ -78,9 +78,9 @@ echo whole
 def parse_probe_output(output: bytes) -> ProbeResult:
     answer = ProbeResult()
     kinds = {
-        "program": answer.programs,
-        "file": answer.files,
-        "folder": answer.folders,
+        "program": answer.missing_programs,
+        "file": answer.missing_files,
+        "folder": answer.missing_folders,
         "variable": answer.variables,
         "syntax": answer.syntax,
     }
@@ -94,16 +94,22 @@ def parse_probe_output(output: bytes) -> ProbeResult:
 
 
 def report_probe_result(answer: ProbeResult, image: str, role: str, mask: SecretMask, remarks: Remarks) -> None:
-    for name in answer.programs:
+    for name in answer.missing_programs:
         text = f"The image {image} has no program {mask(name)}"
-        remarks.add_warning(Topic.COMMAND, text, "Install it with an earlier command, or use another image.", role)
-    for path in answer.files:
+        remarks.add_warning(
+            RemarkTopic.COMMAND, text, "Install it with an earlier command, or use another image.", role
+        )
+    for path in answer.missing_files:
         hint = "Mount its folder, or fetch it with an earlier command."
-        remarks.add_warning(Topic.FILE, f"The commands use the file {mask(path)}, which does not exist", hint, role)
-    for path in answer.folders:
+        remarks.add_warning(
+            RemarkTopic.FILE, f"The commands use the file {mask(path)}, which does not exist", hint, role
+        )
+    for path in answer.missing_folders:
         hint = "Create it with an earlier command, mount it, or correct the path."
         remarks.add_warning(
-            Topic.PATH, f"The commands change to the folder {mask(path)}, which does not exist", hint, role
+            RemarkTopic.PATH, f"The commands change to the folder {mask(path)}, which does not exist", hint, role
         )
     if answer.syntax:
-        remarks.add_problem(Topic.SYNTAX, f"Shell syntax error in the commands: {mask(answer.syntax[0])}", role=role)
+        remarks.add_problem(
+            RemarkTopic.SYNTAX, f"Shell syntax error in the commands: {mask(answer.syntax[0])}", role=role
+        )

@@ -8,24 +8,24 @@ from dataclasses import replace
 from holdfast.core.errors import UserError
 from holdfast.core.job import Completion, Job, Resources, Role
 from holdfast.core.scheduling.placement import Node, format_bytes, format_cores, format_gpus
-from holdfast.jobspec.fields import suggest_names
+from holdfast.jobspec.fields import build_name_hint
 
-from .report import Remarks, Topic
+from .report import Remarks, RemarkTopic
 
 
-def select_roles(job: Job, names: tuple[str, ...]) -> tuple[str, ...]:
+def select_role_names(job: Job, names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names of the roles to run; all if none is given."""
     known = [role.name for role in job.roles]
     for name in names:
         if name not in known:
-            raise UserError(f"The job has no role {name[:100]!r}", field="role", hint=suggest_names(name, known))
+            raise UserError(f"The job has no role {name[:100]!r}", field="role", hint=build_name_hint(name, known))
     return tuple(name for name in known if name in names) if names else tuple(known)
 
 
-def shrink_job(job: Job, instances: int | None, node: Node, remarks: Remarks, chosen: Collection[str]) -> Job:
+def reduce_job(job: Job, instances: int | None, node: Node, remarks: Remarks, chosen: Collection[str]) -> Job:
     """Reduce the job. `instances`: maximum for each role; None: all. Only `chosen` roles get remarks."""
     if job.max_retries or any(role.max_task_retries for role in job.roles if role.name in chosen):
-        remarks.add_note(Topic.EXIT, "A simulation does not retry: the first failure is reported")
+        remarks.add_note(RemarkTopic.EXIT, "A simulation does not retry: the first failure is reported")
     return replace(
         job,
         roles=tuple(_reduce_role(role, instances, node, remarks.for_role(role.name, chosen)) for role in job.roles),
@@ -38,7 +38,7 @@ def _reduce_role(role: Role, most: int | None, node: Node, remarks: Remarks) -> 
     count = role.instances if most is None else min(most, role.instances)
     if count < role.instances:
         hint = "Use --instances N to run more, or --instances all."
-        remarks.add_note(Topic.INSTANCES, f"Runs {count} of {role.instances} instances", hint, role.name)
+        remarks.add_note(RemarkTopic.INSTANCES, f"Runs {count} of {role.instances} instances", hint, role.name)
     return replace(
         role,
         instances=count,
@@ -69,6 +69,6 @@ def _reduce_resources(role: Role, node: Node, remarks: Remarks) -> Resources:
         parts.append(f"{format_gpus(gpu) if gpu else 'no GPU'} instead of {format_gpus(asked.gpu)}")
     if parts:
         remarks.add_note(
-            Topic.RESOURCES, f"Runs with {', '.join(parts)}: this machine does not have more", role=role.name
+            RemarkTopic.RESOURCES, f"Runs with {', '.join(parts)}: this machine does not have more", role=role.name
         )
     return replace(asked, cpu=cpu, memory=memory, gpu=gpu, shm=min(asked.shm, memory) if asked.shm else asked.shm)

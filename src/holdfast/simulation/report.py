@@ -9,13 +9,13 @@ from enum import StrEnum
 from holdfast.core.verdicts import Diagnosis
 
 
-class Level(StrEnum):
+class RemarkLevel(StrEnum):
     PROBLEM = "problem"  # the real run would fail
     WARNING = "warning"  # the real run may fail
     NOTE = "note"  # differences from the real run, and skipped checks
 
 
-class Topic(StrEnum):
+class RemarkTopic(StrEnum):
     IMAGE = "image"
     COMMAND = "command"
     SYNTAX = "syntax"
@@ -37,8 +37,8 @@ class Topic(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
-    level: Level
-    about: Topic
+    level: RemarkLevel
+    about: RemarkTopic
     text: str
     hint: str = ""
     role: str | None = None
@@ -46,7 +46,7 @@ class Remark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskRun:
+class TaskResult:
     """Result of one task."""
 
     task: str
@@ -56,7 +56,7 @@ class TaskRun:
     message: str
 
 
-class Ending(StrEnum):
+class SimulationEnding(StrEnum):
     ENDED = "ended"  # by itself
     TIMEOUT = "timeout"  # stopped by the simulation
     INTERRUPTED = "interrupted"
@@ -64,20 +64,20 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class SimulationReport:
     job: str
     dialect: str
     engine: str  # sandbox, docker or podman
-    ending: Ending
+    ending: SimulationEnding
     seconds: float = 0.0
-    tasks: tuple[TaskRun, ...] = ()
+    tasks: tuple[TaskResult, ...] = ()
     remarks: tuple[Remark, ...] = ()
     diagnosis: Diagnosis | None = None
     server: str = ""  # URL of the server that checked the job; empty: none
 
     @property
     def has_problems(self) -> bool:
-        return any(remark.level is Level.PROBLEM for remark in self.remarks)
+        return any(remark.level is RemarkLevel.PROBLEM for remark in self.remarks)
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class Remarks:
         if remark not in self.found:
             self.found.append(remark)
 
-    def remove_matching(self, about: Topic, text: str) -> None:
+    def remove_matching(self, about: RemarkTopic, text: str) -> None:
         """Remove earlier remarks on the same subject."""
         self.found = [remark for remark in self.found if remark.about is not about or text not in remark.text]
 
@@ -98,11 +98,11 @@ class Remarks:
         """Return where to add remarks on a role: those on roles that were not chosen are discarded."""
         return self if role in chosen else Remarks()
 
-    def add_problem(self, about: Topic, text: str, hint: str = "", role: str | None = None) -> None:
-        self.add(Remark(level=Level.PROBLEM, about=about, text=text, hint=hint, role=role))
+    def add_problem(self, about: RemarkTopic, text: str, hint: str = "", role: str | None = None) -> None:
+        self.add(Remark(level=RemarkLevel.PROBLEM, about=about, text=text, hint=hint, role=role))
 
-    def add_warning(self, about: Topic, text: str, hint: str = "", role: str | None = None) -> None:
-        self.add(Remark(level=Level.WARNING, about=about, text=text, hint=hint, role=role))
+    def add_warning(self, about: RemarkTopic, text: str, hint: str = "", role: str | None = None) -> None:
+        self.add(Remark(level=RemarkLevel.WARNING, about=about, text=text, hint=hint, role=role))
 
-    def add_note(self, about: Topic, text: str, hint: str = "", role: str | None = None) -> None:
-        self.add(Remark(level=Level.NOTE, about=about, text=text, hint=hint, role=role))
+    def add_note(self, about: RemarkTopic, text: str, hint: str = "", role: str | None = None) -> None:
+        self.add(Remark(level=RemarkLevel.NOTE, about=about, text=text, hint=hint, role=role))

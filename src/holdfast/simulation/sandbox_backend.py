@@ -13,7 +13,7 @@ from pathlib import Path
 from holdfast.core.attempt import Observation
 from holdfast.core.job import HOST_IMAGE
 from holdfast.core.scheduling.placement import Node
-from holdfast.engines.base import ExecRefused, Isolation, Launch, Stream
+from holdfast.engines.base import ExecRefused, Isolation, LaunchSpec, LogStream
 from holdfast.engines.embedded import cgroups
 from holdfast.engines.embedded.engine import EmbeddedEngine
 from holdfast.services.name_suggestions import suggest_name
@@ -31,11 +31,11 @@ class SandboxBackend:
         """`state`: the state folder of this user's server; only its images are used."""
         self._home = home
         self._state = state
-        self._group = f"holdfast-simulation-{home.name}"
+        self._cgroup_name = f"holdfast-simulation-{home.name}"
         options = build_engine_options(home, settings)
-        self._unknown = settings.images.unknown
+        self._unknown_image_policy = settings.images.unknown
         self._engine = EmbeddedEngine(
-            home, replace(options, cgroup=self._group, hidden=(*options.hidden, str(state)), scratch_every=1.0)
+            home, replace(options, cgroup=self._cgroup_name, hidden=(*options.hidden, str(state)), scratch_interval=1.0)
         )
 
     async def open(self, on_change: Callable[[Observation], None]) -> None:
@@ -46,7 +46,7 @@ class SandboxBackend:
     async def close(self) -> None:
         await self._remove_tasks()
         await self._engine.close()
-        await asyncio.to_thread(_remove_cgroups, self._group)
+        await asyncio.to_thread(_remove_cgroups, self._cgroup_name)
 
     async def _remove_tasks(self) -> None:
         names = await self._engine.list_attempts()
@@ -63,24 +63,24 @@ class SandboxBackend:
     def list_notes(self) -> Sequence[str]:
         return self._engine.get_health().notes
 
-    async def check_image(self, image: str) -> tuple[str, str] | None:
+    async def find_image_problem(self, image: str) -> tuple[str, str] | None:
         names = [each.name for each in await self._engine.list_images()]
         known = {name.removesuffix(":latest") for name in names}
-        if image == HOST_IMAGE or image.removesuffix(":latest") in known or self._unknown == "host":
+        if image == HOST_IMAGE or image.removesuffix(":latest") in known or self._unknown_image_policy == "host":
             return None
         near = suggest_name(image, [name for name in names if name != HOST_IMAGE])
         how = f"Import it: `docker save {image} -o image.tar`, then `holdfast image import {image} image.tar`."
         other = "Or use the image of Docker or Podman: --with docker."
         return f"The image {image} is not imported", " ".join(filter(None, (near, how, other)))
 
-    async def start(self, launch: Launch) -> Observation:
+    async def start(self, launch: LaunchSpec) -> Observation:
         return await self._engine.start(launch)
 
     async def stop(self, attempt_id: str, grace: float) -> None:
         await self._engine.stop(attempt_id, grace)
 
     async def read_output(self, attempt_id: str) -> AsyncIterator[bytes]:
-        log = self._engine.open_log(attempt_id, Stream.MERGED)
+        log = self._engine.open_log(attempt_id, LogStream.MERGED)
         at = 0
         while log is not None:
             data = await log.read(at, _CHUNK_SIZE)

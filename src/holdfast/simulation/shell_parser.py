@@ -19,9 +19,9 @@ class SimpleCommand:
     """One command with its words, assignments and redirections."""
 
     words: list[Word] = field(default_factory=list)
-    sets: list[str] = field(default_factory=list)
-    writes: list[Word] = field(default_factory=list)
-    reads: list[Word] = field(default_factory=list)
+    assigned_variables: list[str] = field(default_factory=list)
+    write_targets: list[Word] = field(default_factory=list)
+    read_sources: list[Word] = field(default_factory=list)
     optional: bool = False  # it may never run, or its failure is ignored
 
     @property
@@ -42,12 +42,12 @@ def parse_script(text: str) -> Script:
     return reader.script
 
 
-_BLANK = " \t"
+_BLANK_CHARS = " \t"
 _REDIRECTIONS = ("<<<", "<<-", "<<", ">>", "<&", ">&", ">|", "<>", "<", ">")
-_META = " \t\n;&|()<>"
-_CONDITIONS = frozenset({"if", "elif", "while", "until"})
-_BODIES = frozenset({"then", "else", "do"})
-_SKIPPED = frozenset(
+_META_CHARS = " \t\n;&|()<>"
+_CONDITION_KEYWORDS = frozenset({"if", "elif", "while", "until"})
+_BODY_KEYWORDS = frozenset({"then", "else", "do"})
+_SKIPPED_KEYWORDS = frozenset(
     {"!", "time", "{", "}", "then", "else", "do", "fi", "done", "esac", "if", "elif", "while", "until"}
 )
 
@@ -63,19 +63,19 @@ class _ScriptParser:
         self.opened: list[str] = []  # open if, case and loops
         self.heredocs: list[tuple[str, bool]] = []
         self.after_or = False  # the next command may not run
-        self.tested = False  # the last command was a test
-        self.pattern = False  # at the pattern of a case
+        self.last_was_test = False  # the last command was a test
+        self.at_case_pattern = False  # at the pattern of a case
 
     def parse(self) -> None:
         while self.at < len(self.text):
             char = self.text[self.at]
             if self.text.startswith("\\\n", self.at):
                 self.at += 2
-            elif char in _BLANK or char == "\r":
+            elif char in _BLANK_CHARS or char == "\r":
                 self.at += 1
             elif char == "#":
                 self.at = self._find_line_end()
-            elif self.pattern and char not in "\n" and not self._is_at_word("esac"):
+            elif self.at_case_pattern and char not in "\n" and not self._is_at_word("esac"):
                 self._skip_pattern()
             elif char in "\n;&|()" and not self.text.startswith("&>", self.at):
                 self._parse_operator(char)
@@ -100,12 +100,12 @@ class _ScriptParser:
         elif text.startswith(("&&", "||"), at):
             self.at += 2
             self._finish_command(failure_matters=not text.startswith("||", at))
-            self.after_or = text.startswith("||", at) or self.tested
+            self.after_or = text.startswith("||", at) or self.last_was_test
         elif text.startswith(";;", at):
             self.at += 2
             self._finish_command()
-            self.pattern = "case" in self.opened
-        elif char == "(" and len(self.current.words) == 1 and text[at + 1 :].lstrip(_BLANK).startswith(")"):
+            self.at_case_pattern = "case" in self.opened
+        elif char == "(" and len(self.current.words) == 1 and text[at + 1 :].lstrip(_BLANK_CHARS).startswith(")"):
             self.script.functions.add(self.current.words[0].text)
             self.current = SimpleCommand()
             self.at = text.index(")", at) + 1
@@ -118,10 +118,10 @@ class _ScriptParser:
 
     def _finish_command(self, *, failure_matters: bool = True) -> None:
         command, self.current = self.current, SimpleCommand()
-        if command.words or command.sets:
+        if command.words or command.assigned_variables:
             command.optional = bool(self.in_condition or self.optional_depth or self.after_or or not failure_matters)
             self.script.commands.append(command)
-            self.tested = command.name in ("[", "test") or (self.after_or and command.optional)
+            self.last_was_test = command.name in ("[", "test") or (self.after_or and command.optional)
             self.after_or = False
 
     # -- words
@@ -130,12 +130,12 @@ class _ScriptParser:
         command = self.current
         if not command.words and word.literal:
             if _is_assignment(word.text):
-                command.sets.append(word.text.partition("=")[0].rstrip("+"))
+                command.assigned_variables.append(word.text.partition("=")[0].rstrip("+"))
                 return
             if self._handle_reserved_word(word.text):
                 return
         elif not command.words and _is_assignment(word.text):
-            command.sets.append(word.text.partition("=")[0].rstrip("+"))
+            command.assigned_variables.append(word.text.partition("=")[0].rstrip("+"))
             return
         command.words.append(word)
 
@@ -147,33 +147,33 @@ class _ScriptParser:
             self._skip_until(("in",))
             self.opened.append("case")
             self.optional_depth += 1
-            self.pattern = True
+            self.at_case_pattern = True
         elif name == "function":
             self._skip_blank()
             self.script.functions.add(self._parse_word().text)
         elif name == "[[":
             end = self.text.find("]]", self.at)
             self.at = len(self.text) if end < 0 else end + 2
-            self.tested = True
-        elif name in _SKIPPED:
+            self.last_was_test = True
+        elif name in _SKIPPED_KEYWORDS:
             self._handle_keyword(name)
         else:
             return False
         return True
 
     def _handle_keyword(self, name: str) -> None:
-        if name in _CONDITIONS:
+        if name in _CONDITION_KEYWORDS:
             self.in_condition += 1
             if name == "if":
                 self.opened.append(name)
-        elif name in _BODIES:
+        elif name in _BODY_KEYWORDS:
             self.in_condition = max(0, self.in_condition - (name != "else"))
             if name == "then":
                 self.optional_depth += 1
         elif name == "fi" and "if" in self.opened:
             self._close_block("if")
         elif name == "esac" and "case" in self.opened:
-            self.pattern = False
+            self.at_case_pattern = False
             self._close_block("case")
 
     def _close_block(self, kind: str) -> None:
@@ -199,7 +199,7 @@ class _ScriptParser:
             elif char in "$`":
                 literal = False
                 parts.append(self._parse_substitution())
-            elif char in _META:
+            elif char in _META_CHARS:
                 break
             else:
                 literal = literal and char not in "*?["
@@ -290,9 +290,9 @@ class _ScriptParser:
         if sign in ("<<", "<<-"):
             self.heredocs.append((target.text, sign == "<<-"))
         elif ">" in sign and sign != ">&":
-            self.current.writes.append(target)
+            self.current.write_targets.append(target)
         elif sign == "<":
-            self.current.reads.append(target)
+            self.current.read_sources.append(target)
         return True
 
     def _skip_heredocs(self) -> None:
@@ -310,13 +310,13 @@ class _ScriptParser:
         return len(self.text) if end < 0 else end
 
     def _skip_blank(self) -> None:
-        while self.at < len(self.text) and self.text[self.at] in _BLANK:
+        while self.at < len(self.text) and self.text[self.at] in _BLANK_CHARS:
             self.at += 1
 
     def _skip_until(self, words: tuple[str, ...]) -> None:
         while self.at < len(self.text):
             char = self.text[self.at]
-            if char in _META:
+            if char in _META_CHARS:
                 self.at += 1
             elif self._parse_word().text in words:
                 return
@@ -324,11 +324,11 @@ class _ScriptParser:
     def _skip_pattern(self) -> None:
         end = self.text.find(")", self.at)
         self.at = len(self.text) if end < 0 else end + 1
-        self.pattern = False
+        self.at_case_pattern = False
 
     def _is_at_word(self, word: str) -> bool:
         after = self.at + len(word)
-        return self.text.startswith(word, self.at) and (after >= len(self.text) or self.text[after] in _META)
+        return self.text.startswith(word, self.at) and (after >= len(self.text) or self.text[after] in _META_CHARS)
 
 
 def _is_assignment(text: str) -> bool:

@@ -16,60 +16,85 @@ from pathlib import Path
 
 from holdfast.core.attempt import JobSnapshot, ObservedState, TaskAttempt
 from holdfast.core.job import Job, Role
-from holdfast.core.planning.task_requests import build_queue_entries, create_tasks, get_role_limits
+from holdfast.core.planning.task_requests import build_queue_entries, build_task_attempts, get_role_limits
 from holdfast.core.scheduling.placement import Assignment, Node, Placement
-from holdfast.engines.base import Launch
-from holdfast.launching import LaunchContext, Launcher, PrimeHubPlatform
+from holdfast.engines.base import LaunchSpec
+from holdfast.launching import AttemptLaunchBuilder, LaunchContext, PrimeHubSettings
 from holdfast.launching.context import list_plugin_calls
 from holdfast.settings import Settings
 from holdfast.start_options import build_platform_options
 
 from .backend import Backend
 from .container_backend import ContainerBackend
-from .homes import SimulationHome, create_home, find_leftover_homes
+from .homes import SimulationHome, create_home, iter_leftover_homes
 from .image_requirements import find_requirements
 from .probe import ProbeResult, build_probe_launch, parse_probe_output, report_probe_result
-from .reduction import select_roles, shrink_job
-from .report import Ending, Remarks, Report, TaskRun, Topic
+from .reduction import reduce_job, select_role_names
+from .report import Remarks, RemarkTopic, SimulationEnding, SimulationReport, TaskResult
 from .sandbox_backend import SandboxBackend
 from .server_view import ServerView, apply_server_view, report_server_view
 from .stand_ins import StandIns, build_launch_context, provide_stand_ins
 from .task_output import SecretMask
-from .task_runner import Event, RunResult, SimulationInterrupted, TaskRunner, run_probe_task
-from .unchecked_paths import find_unchecked_paths
-from .undefined_names import check_templates, check_variables, list_role_texts, list_variables
-from .verdict import MissingResources, build_diagnosis, build_skipped_task, list_task_runs, mask_remark, report_results
+from .task_runner import SimulationEvent, SimulationInterrupted, SimulationResult, TaskRunner, run_probe_task
+from .unchecked_paths import iter_unchecked_paths
+from .undefined_names import (
+    get_variable_names,
+    iter_role_texts,
+    report_undefined_references,
+    report_undefined_variables,
+)
+from .verdict import (
+    MissingResources,
+    build_diagnosis,
+    build_skipped_task_result,
+    list_task_results,
+    mask_remark,
+    report_results,
+)
 
-SANDBOX = "sandbox"
+SANDBOX_ENGINE = "sandbox"
 _PROBE_TIMEOUT = 60.0  # seconds
 _FIRST_PORT = 15000  # of tasks that are not run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    engine: str = SANDBOX  # or docker, podman
+class SimulationOptions:
+    engine: str = SANDBOX_ENGINE  # or docker, podman
     roles: tuple[str, ...] = ()  # empty: all
     instances: int | None = 1  # maximum for each role; None: all
     timeout: float = 120.0  # seconds
 
 
-PrintLine = Callable[[str, str], None]  # the task and a line of its output
+LinePrinter = Callable[[str, str], None]  # the task and a line of its output
 
 
-def simulate(
-    job: Job, options: Options, *, state: Path, settings: Settings, view: ServerView, remarks: Remarks, say: PrintLine
-) -> Report:
+def run_simulation(
+    job: Job,
+    options: SimulationOptions,
+    *,
+    state: Path,
+    settings: Settings,
+    view: ServerView,
+    remarks: Remarks,
+    say: LinePrinter,
+) -> SimulationReport:
     """Run the simulation; blocking. SIGINT, SIGTERM and SIGHUP stop it and clean up."""
-    return asyncio.run(_simulate(job, options, state, settings, view, remarks, say))
+    return asyncio.run(_run_simulation(job, options, state, settings, view, remarks, say))
 
 
-async def _simulate(
-    job: Job, options: Options, state: Path, settings: Settings, view: ServerView, remarks: Remarks, say: PrintLine
-) -> Report:
-    events: asyncio.Queue[Event] = asyncio.Queue()
-    chosen = select_roles(job, options.roles)
+async def _run_simulation(
+    job: Job,
+    options: SimulationOptions,
+    state: Path,
+    settings: Settings,
+    view: ServerView,
+    remarks: Remarks,
+    say: LinePrinter,
+) -> SimulationReport:
+    events: asyncio.Queue[SimulationEvent] = asyncio.Queue()
+    chosen = select_role_names(job, options.roles)
     with _handle_signals(events), create_home(state) as home:
-        await _remove_leftovers(state, settings, remarks)
+        await _remove_leftover_homes(state, settings, remarks)
         backend = create_backend(options.engine, home, state, settings)
         simulation = _Simulation(job, chosen, options, backend, events, home.path, view, remarks, say)
         async with AsyncExitStack() as stack:
@@ -80,30 +105,30 @@ async def _simulate(
 
 def create_backend(engine: str, home: SimulationHome, state: Path, settings: Settings) -> Backend:
     home.save_backend_name(engine)
-    if engine == SANDBOX:
+    if engine == SANDBOX_ENGINE:
         return SandboxBackend(home.path, state, settings)
     return ContainerBackend(engine, home.path, settings)
 
 
-async def _remove_leftovers(state: Path, settings: Settings, remarks: Remarks) -> None:
+async def _remove_leftover_homes(state: Path, settings: Settings, remarks: Remarks) -> None:
     """Clean up after killed simulations."""
-    for home in find_leftover_homes(state):
-        backend = create_backend(home.backend_name or SANDBOX, home, state, settings)
+    for home in iter_leftover_homes(state):
+        backend = create_backend(home.backend_name or SANDBOX_ENGINE, home, state, settings)
         try:
             await backend.open(lambda observation: None)
             await backend.close()
             home.remove()
         except Exception as error:  # the next simulation tries again
             text = f"Cannot remove the files of a killed simulation in {home.path}: {error}"
-            remarks.add_warning(Topic.ENGINE, text)
+            remarks.add_warning(RemarkTopic.ENGINE, text)
 
 
 @contextlib.contextmanager
-def _handle_signals(events: asyncio.Queue[Event]) -> Iterator[None]:
+def _handle_signals(events: asyncio.Queue[SimulationEvent]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     for number in numbers:
-        loop.add_signal_handler(number, events.put_nowait, Ending.INTERRUPTED)
+        loop.add_signal_handler(number, events.put_nowait, SimulationEnding.INTERRUPTED)
     try:
         yield
     finally:
@@ -116,13 +141,13 @@ class _Simulation:
         self,
         job: Job,
         chosen: tuple[str, ...],
-        options: Options,
+        options: SimulationOptions,
         backend: Backend,
-        events: asyncio.Queue[Event],
+        events: asyncio.Queue[SimulationEvent],
         home: Path,
         view: ServerView,
         remarks: Remarks,
-        say: PrintLine,
+        say: LinePrinter,
     ) -> None:
         self.job = apply_server_view(job, view)
         self.chosen = chosen
@@ -131,42 +156,42 @@ class _Simulation:
         self.events = events
         self.view = view
         self.remarks = remarks
-        self.say = say
+        self.print_line = say
         self.mask = SecretMask(job.secrets)
         self.stand_ins = StandIns(home / "stand-ins")
         self.id = f"simulation-{home.name}"
         self.user = view.user or getpass.getuser()
 
-    async def run(self, platform: PrimeHubPlatform) -> Report:
+    async def run(self, platform: PrimeHubSettings) -> SimulationReport:
         report_server_view(self.view, self.remarks)
         for note in self.backend.list_notes():
-            self.remarks.add_note(Topic.ENGINE, note)
-        check_templates(self.job, self.chosen, self.remarks)
+            self.remarks.add_note(RemarkTopic.ENGINE, note)
+        report_undefined_references(self.job, self.chosen, self.remarks)
         node = self.backend.get_node()
         job = await asyncio.to_thread(provide_stand_ins, self.job, self.stand_ins, self.remarks, self.chosen)
-        small = shrink_job(job, self.options.instances, node, self.remarks, self.chosen)
+        small = reduce_job(job, self.options.instances, node, self.remarks, self.chosen)
         surroundings = await asyncio.to_thread(self._build_context, small, node, platform)
         whole = self._build_full_launches(job, node, surroundings)
         launches = self._build_launches(self._place_tasks(small, node), surroundings, whole)
         try:
             await self._probe_images(launches, whole)
         except SimulationInterrupted:
-            return self._build_report(Ending.INTERRUPTED)
+            return self._build_report(SimulationEnding.INTERRUPTED)
         self._report_unchecked_paths(job)
         left_out = await self._find_skipped_roles(small)
         not_run = tuple(
-            build_skipped_task(launch.task, why)
+            build_skipped_task_result(launch.task, why)
             for launch in launches.values()
             if (why := left_out.get(_get_role_name(launch)))
         )
         own = replace(small, roles=tuple(role for role in small.roles if role.name in {*self.chosen} - {*left_out}))
         if not own.roles:
-            return self._build_report(Ending.NOT_RUN, not_run)
+            return self._build_report(SimulationEnding.NOT_RUN, not_run)
         result = await self._run_tasks(own, node, launches)
         report_results(result, launches, MissingResources(self.job, small, self.stand_ins.unknown), self.remarks)
-        return self._build_report(result.ending, (*list_task_runs(result), *not_run), result)
+        return self._build_report(result.ending, (*list_task_results(result), *not_run), result)
 
-    def _build_context(self, job: Job, node: Node, platform: PrimeHubPlatform) -> LaunchContext:
+    def _build_context(self, job: Job, node: Node, platform: PrimeHubSettings) -> LaunchContext:
         return build_launch_context(
             job,
             node,
@@ -183,26 +208,26 @@ class _Simulation:
 
     def _place_tasks(self, job: Job, node: Node) -> JobSnapshot:
         """Place all roles, including those that are not run: other tasks get their addresses."""
-        tasks = create_tasks(job)
+        tasks = build_task_attempts(job)
         ports = iter(find_free_ports(sum(sum(job.get_role(task.role).ports.values()) for task in tasks)))
         return self._build_snapshot(
             job, tuple(_assign_node(task, job.get_role(task.role), node, ports) for task in tasks)
         )
 
     def _build_launches(
-        self, snapshot: JobSnapshot, surroundings: LaunchContext, whole: Mapping[str, Launch]
-    ) -> dict[str, Launch]:
+        self, snapshot: JobSnapshot, surroundings: LaunchContext, whole: Mapping[str, LaunchSpec]
+    ) -> dict[str, LaunchSpec]:
         """Build the launches. They contain the names of tasks that are not run, as in the real run."""
-        launcher = Launcher(snapshot)
+        launcher = AttemptLaunchBuilder(snapshot)
         ours = [task for task in snapshot.tasks if task.role in self.chosen]
         made = {snapshot.build_attempt_id(task): launcher.build_launch(task, surroundings) for task in ours}
         return {id: replace(each, env={**whole[_get_role_name(each)].env, **each.env}) for id, each in made.items()}
 
-    def _build_full_launches(self, job: Job, node: Node, surroundings: LaunchContext) -> dict[str, Launch]:
+    def _build_full_launches(self, job: Job, node: Node, surroundings: LaunchContext) -> dict[str, LaunchSpec]:
         """Build the launch of each role's first task in the real run, with all instances of all roles."""
         numbers = itertools.count(_FIRST_PORT)
-        tasks = tuple(_assign_node(task, job.get_role(task.role), node, numbers) for task in create_tasks(job))
-        launcher = Launcher(self._build_snapshot(job, tasks))
+        tasks = tuple(_assign_node(task, job.get_role(task.role), node, numbers) for task in build_task_attempts(job))
+        launcher = AttemptLaunchBuilder(self._build_snapshot(job, tasks))
         first = {task.role: task for task in tasks if task.index == 0 and task.role in self.chosen}
         return {role: launcher.build_launch(task, surroundings) for role, task in first.items()}
 
@@ -212,39 +237,39 @@ class _Simulation:
         """Return the roles that cannot run, each with the reason."""
         found: dict[str, str] = {}
         for image in dict.fromkeys(role.engine_image for role in job.roles if role.name in self.chosen):
-            missing = await self.backend.check_image(image)
+            missing = await self.backend.find_image_problem(image)
             if missing:
                 text, hint = missing
                 roles = [role.name for role in job.roles if role.name in self.chosen and role.engine_image == image]
                 found |= dict.fromkeys(roles, text)
-                self.remarks.add_problem(Topic.IMAGE, f"{text}: {_describe_skipped_roles(roles)}", hint)
+                self.remarks.add_problem(RemarkTopic.IMAGE, f"{text}: {_describe_skipped_roles(roles)}", hint)
         return found
 
     def _report_unchecked_paths(self, job: Job) -> None:
         """`job`: with its stand-ins."""
         for role in (role for role in job.roles if role.name in self.chosen):
             real = [mount.target for mount in role.mounts if self.stand_ins.is_real(mount)]
-            for path, folder in find_unchecked_paths("\n".join(role.commands), self.stand_ins.targets, real):
+            for path, folder in iter_unchecked_paths("\n".join(role.commands), self.stand_ins.targets, real):
                 text = f"{self.mask(path)} was not checked: {folder} is an empty folder in the simulation"
-                self.remarks.add_warning(Topic.PATH, text, "Check that it exists in the real run.", role.name)
+                self.remarks.add_warning(RemarkTopic.PATH, text, "Check that it exists in the real run.", role.name)
 
-    async def _probe_images(self, launches: Mapping[str, Launch], whole: Mapping[str, Launch]) -> None:
+    async def _probe_images(self, launches: Mapping[str, LaunchSpec], whole: Mapping[str, LaunchSpec]) -> None:
         """Check the image of one task of each role."""
         seen: set[str] = set()
         for launch in launches.values():
             role = _get_role_name(launch)
             if role not in seen:
                 seen.add(role)
-                await self._check_launch(launch, self.job.get_role(role), list_variables(whole[role]))
+                await self._check_launch_variables(launch, self.job.get_role(role), get_variable_names(whole[role]))
 
-    async def _check_launch(self, launch: Launch, role: Role, real: set[str]) -> None:
+    async def _check_launch_variables(self, launch: LaunchSpec, role: Role, real: set[str]) -> None:
         answer = ProbeResult()
-        if await self.backend.check_image(launch.image) is None:
+        if await self.backend.find_image_problem(launch.image) is None:
             answer = await self._probe_image(launch, role)
-        here = {*answer.variables, *list_variables(launch)}
-        check_variables(role.name, list_role_texts(self.job, role), real, here, self.remarks)
+        here = {*answer.variables, *get_variable_names(launch)}
+        report_undefined_variables(role.name, iter_role_texts(self.job, role), real, here, self.remarks)
 
-    async def _probe_image(self, launch: Launch, role: Role) -> ProbeResult:
+    async def _probe_image(self, launch: LaunchSpec, role: Role) -> ProbeResult:
         needs = find_requirements(launch.script, brought=bool(list_plugin_calls(self.job)))
         if role.resources.gpu:
             needs.programs.pop("nvidia-smi", None)  # part of the GPU driver
@@ -256,13 +281,15 @@ class _Simulation:
         )
         answer = parse_probe_output(output)
         if not answer.complete and seen.seen is not ObservedState.REFUSED:
-            self.remarks.add_warning(Topic.IMAGE, f"The image {launch.image} could not be checked", role=role.name)
+            self.remarks.add_warning(
+                RemarkTopic.IMAGE, f"The image {launch.image} could not be checked", role=role.name
+            )
         report_probe_result(answer, launch.image, role.name, self.mask, self.remarks)
         return answer
 
     # -- running
 
-    async def _run_tasks(self, own: Job, node: Node, launches: Mapping[str, Launch]) -> RunResult:
+    async def _run_tasks(self, own: Job, node: Node, launches: Mapping[str, LaunchSpec]) -> SimulationResult:
         snapshot = self._build_snapshot(own)
         waiting = build_queue_entries(snapshot, snapshot.submitted_at)[0]
         assignments = tuple(
@@ -275,13 +302,15 @@ class _Simulation:
                 gpus=launches[snapshot.build_attempt_id(task)].gpus,
                 ports=launches[snapshot.build_attempt_id(task)].ports,
             )
-            for task in create_tasks(own)
+            for task in build_task_attempts(own)
         )
-        play = TaskRunner(self.backend, self.events, launches, self.mask, self.say)
+        play = TaskRunner(self.backend, self.events, launches, self.mask, self.print_line)
         return await play.run(snapshot, Placement(waiting, assignments), self.options.timeout)
 
-    def _build_report(self, ending: Ending, tasks: tuple[TaskRun, ...] = (), result: RunResult | None = None) -> Report:
-        return Report(
+    def _build_report(
+        self, ending: SimulationEnding, tasks: tuple[TaskResult, ...] = (), result: SimulationResult | None = None
+    ) -> SimulationReport:
+        return SimulationReport(
             job=self.job.name,
             dialect=str(self.job.dialect),
             engine=self.backend.name,
@@ -294,7 +323,7 @@ class _Simulation:
         )
 
 
-def _get_role_name(launch: Launch) -> str:
+def _get_role_name(launch: LaunchSpec) -> str:
     return launch.task.rpartition("-")[0]
 
 

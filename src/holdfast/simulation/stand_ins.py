@@ -12,12 +12,12 @@ from typing import Any
 
 from holdfast.core.job import SHARED_FILES_PATH, Job, JobFormat, Mount, Role
 from holdfast.core.scheduling.placement import Node
-from holdfast.launching import GatewayAddress, LaunchContext, PrimeHubContext, PrimeHubPlatform
+from holdfast.launching import GatewayAddress, LaunchContext, PrimeHubContext, PrimeHubSettings
 from holdfast.launching.volumes import get_volume_path
 
-from .report import Remarks, Topic
+from .report import Remarks, RemarkTopic
 
-_NO_GATEWAY = "A simulation has no SSH gateway."
+_NO_GATEWAY_MESSAGE = "A simulation has no SSH gateway."
 
 
 @dataclass(slots=True)
@@ -27,17 +27,17 @@ class StandIns:
     folder: Path
     targets: set[str] = field(default_factory=set)
     unknown: set[str] = field(default_factory=set)  # targets whose content only a server knows
-    _made: dict[str, str] = field(default_factory=dict)
+    _paths_by_name: dict[str, str] = field(default_factory=dict)
 
     def add_folder(self, name: str, target: str, *, unknown: bool = True) -> str:
         self.targets.add(posixpath.normpath(target))
         if unknown:
             self.unknown.add(posixpath.normpath(target))
-        if name not in self._made:
-            path = self.folder / str(len(self._made))
+        if name not in self._paths_by_name:
+            path = self.folder / str(len(self._paths_by_name))
             path.mkdir(parents=True)
-            self._made[name] = str(path)
-        return self._made[name]
+            self._paths_by_name[name] = str(path)
+        return self._paths_by_name[name]
 
     def is_real(self, mount: Mount) -> bool:
         return not Path(mount.source).is_relative_to(self.folder)
@@ -57,11 +57,11 @@ def provide_stand_ins(job: Job, stand_ins: StandIns, remarks: Remarks, chosen: C
 def _provide_role_stand_ins(job: Job, role: Role, stand_ins: StandIns, remarks: Remarks) -> Role:
     mounts = [_replace_mount(mount, role, stand_ins, remarks) for mount in role.mounts]
     have = {mount.dataset for mount in mounts if mount.dataset}
-    for name, target in _list_wanted_datasets(job):
+    for name, target in _iter_wanted_datasets(job):
         if name not in have:
             where = f" at {target}" if target else ""
             remarks.add_note(
-                Topic.DATASET, f"The dataset {name} is an empty folder{where}: only the server has its content"
+                RemarkTopic.DATASET, f"The dataset {name} is an empty folder{where}: only the server has its content"
             )
             mounts.append(Mount(source=stand_ins.add_folder(f"dataset {name}", target), target=target, dataset=name))
     return replace(role, mounts=tuple(mounts))
@@ -71,15 +71,15 @@ def _replace_mount(mount: Mount, role: Role, stand_ins: StandIns, remarks: Remar
     if mount.dataset and (not mount.read_only or not _is_readable(mount.source)):
         why = "its files are not readable" if mount.read_only else "the simulation does not write to datasets"
         text = f"The dataset {mount.dataset} is an empty folder at {mount.target}: {why}"
-        remarks.add_note(Topic.DATASET, text, role=role.name)
+        remarks.add_note(RemarkTopic.DATASET, text, role=role.name)
     elif _is_readable(mount.source):
         if not mount.read_only:
-            remarks.add_note(Topic.MOUNT, f"Writes to {mount.target} change the real folder {mount.source}")
+            remarks.add_note(RemarkTopic.MOUNT, f"Writes to {mount.target} change the real folder {mount.source}")
         return mount
     else:
         why = "is not readable" if Path(mount.source).exists() else "does not exist on this machine"
         hint = "Create it, or correct the path. The simulation uses an empty folder instead."
-        remarks.add_warning(Topic.MOUNT, f"{mount.source}, mounted at {mount.target}, {why}", hint, role.name)
+        remarks.add_warning(RemarkTopic.MOUNT, f"{mount.source}, mounted at {mount.target}, {why}", hint, role.name)
     return replace(mount, source=stand_ins.add_folder(mount.source, mount.target, unknown=mount.dataset is not None))
 
 
@@ -87,7 +87,7 @@ def _is_readable(path: str) -> bool:
     return path.startswith("/") and os.access(path, os.R_OK)
 
 
-def _list_wanted_datasets(job: Job) -> Iterator[tuple[str, str]]:
+def _iter_wanted_datasets(job: Job) -> Iterator[tuple[str, str]]:
     """Return (dataset, target path)."""
     for name in job.datasets:
         yield name, f"/datasets/{name}"
@@ -98,7 +98,7 @@ def _list_wanted_datasets(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def build_launch_context(
-    job: Job, node: Node, *, isolated: bool, stand_ins: StandIns, platform: PrimeHubPlatform, remarks: Remarks
+    job: Job, node: Node, *, isolated: bool, stand_ins: StandIns, platform: PrimeHubSettings, remarks: Remarks
 ) -> LaunchContext:
     theirs = job.dialect is JobFormat.PRIMEHUB
     volume = files = ""
@@ -107,16 +107,16 @@ def build_launch_context(
         text = (
             f"The group's files at {SHARED_FILES_PATH} are an empty folder: the simulation does not change shared files"
         )
-        remarks.add_note(Topic.DATASET, text)
+        remarks.add_note(RemarkTopic.DATASET, text)
     if theirs:
         volume = stand_ins.add_folder("volume", get_volume_path(job.group))
-        remarks.add_note(Topic.DATASET, f"The group's volume at {get_volume_path(job.group)} is an empty folder")
+        remarks.add_note(RemarkTopic.DATASET, f"The group's volume at {get_volume_path(job.group)} is an empty folder")
         stand_ins.targets |= {"/datasets", "/project", "datasets", "phfs", "/home/jovyan/datasets", "/home/jovyan/phfs"}
     return LaunchContext(
         addresses={node.name: node.address},
         isolated=isolated,
         job_seed=secrets.token_bytes(32),
-        gateway=GatewayAddress(trouble=_NO_GATEWAY) if job.task_count > 1 else None,
+        gateway=GatewayAddress(unavailable_reason=_NO_GATEWAY_MESSAGE) if job.task_count > 1 else None,
         volume=volume,
         files=files,
         primehub=PrimeHubContext(platform=platform),

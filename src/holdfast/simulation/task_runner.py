@@ -12,19 +12,19 @@ from holdfast.core.attempt import JobSnapshot, Observation, ObservedState, Outco
 from holdfast.core.planning.plan import plan_job
 from holdfast.core.planning.steps import JobPolicy, Plan, StartStep, StopStep
 from holdfast.core.scheduling.placement import Placement
-from holdfast.engines.base import Launch
+from holdfast.engines.base import LaunchSpec
 
 from .backend import Backend
-from .completion_rules import Decision, decide_real_outcome, remove_failure_rules
+from .completion_rules import TimedOutcome, decide_real_outcome, remove_failure_rules
 from .listening_ports import find_listening_ports
-from .report import Ending
+from .report import SimulationEnding
 from .task_output import SecretMask, TaskOutput
 
-GRACE = timedelta(seconds=5)  # between TERM and KILL
+GRACE_PERIOD = timedelta(seconds=5)  # between TERM and KILL
 _SAMPLE_INTERVAL = 0.25  # seconds between samples of the listening ports
 _OUTPUT_TIMEOUT = 10.0  # seconds for the output of an ended task to arrive
 
-Event = Observation | Ending  # an ending: the timeout expired, or a user stops it
+SimulationEvent = Observation | SimulationEnding  # an ending: the timeout expired, or a user stops it
 
 
 class SimulationInterrupted(Exception):
@@ -32,15 +32,15 @@ class SimulationInterrupted(Exception):
 
 
 @dataclass(slots=True)
-class RunResult:
+class SimulationResult:
     snapshot: JobSnapshot
-    ending: Ending = Ending.ENDED
+    ending: SimulationEnding = SimulationEnding.ENDED
     ends: dict[str, Observation] = field(default_factory=dict)
     outputs: dict[str, TaskOutput] = field(default_factory=dict)  # all by attempt ID
     ports: dict[str, set[int]] = field(default_factory=dict)
     port_samples: dict[str, int] = field(default_factory=dict)  # number of samples of the listening ports
     outcome: Outcome | None = None  # how the simulation ended
-    real: Decision | None = None  # how the real run would have ended
+    real_outcome: TimedOutcome | None = None  # how the real run would have ended
     seconds: float = 0.0
 
 
@@ -48,8 +48,8 @@ class TaskRunner:
     def __init__(
         self,
         backend: Backend,
-        events: asyncio.Queue[Event],
-        launches: Mapping[str, Launch],
+        events: asyncio.Queue[SimulationEvent],
+        launches: Mapping[str, LaunchSpec],
         mask: SecretMask,
         say: Callable[[str, str], None],
     ) -> None:
@@ -58,33 +58,33 @@ class TaskRunner:
         self._events = events
         self._launches = launches
         self._mask = mask
-        self._say = say
-        self._policy = JobPolicy(time_limit=None, grace=GRACE)
-        self._followers: list[asyncio.Task[None]] = []
+        self._print_line = say
+        self._policy = JobPolicy(time_limit=None, grace=GRACE_PERIOD)
+        self._output_readers: list[asyncio.Task[None]] = []
 
-    async def run(self, snapshot: JobSnapshot, decision: Placement, timeout: float) -> RunResult:
+    async def run(self, snapshot: JobSnapshot, decision: Placement, timeout: float) -> SimulationResult:
         loop = asyncio.get_running_loop()
         began = loop.time()
         job = snapshot.job
-        self._result = RunResult(replace(snapshot, job=remove_failure_rules(job)))
+        self._result = SimulationResult(replace(snapshot, job=remove_failure_rules(job)))
         listener = asyncio.create_task(self._sample_ports())
         timer = None
         try:
             await self._apply_plan(self._build_plan({}, decision))
-            timer = loop.call_later(timeout, self._events.put_nowait, Ending.TIMEOUT)
+            timer = loop.call_later(timeout, self._events.put_nowait, SimulationEnding.TIMEOUT)
             while not self._has_ended():
                 await self._handle_event(await self._events.get())
             await self._wait_for_output()
         finally:
             if timer is not None:
                 timer.cancel()
-            for task in (listener, *self._followers):
+            for task in (listener, *self._output_readers):
                 task.cancel()
-            await asyncio.gather(listener, *self._followers, return_exceptions=True)
+            await asyncio.gather(listener, *self._output_readers, return_exceptions=True)
         result = self._result
         result.seconds = loop.time() - began
         result.snapshot = replace(result.snapshot, job=job)
-        result.real = decide_real_outcome(job, result.snapshot.tasks)
+        result.real_outcome = decide_real_outcome(job, result.snapshot.tasks)
         return result
 
     def _has_ended(self) -> bool:
@@ -92,13 +92,13 @@ class TaskRunner:
         snapshot = self._result.snapshot
         return snapshot.state.final or not any(task.state.live for task in snapshot.tasks)
 
-    async def _handle_event(self, event: Event) -> None:
+    async def _handle_event(self, event: SimulationEvent) -> None:
         if isinstance(event, Observation):
             if event.seen in (ObservedState.EXITED, ObservedState.LOST, ObservedState.REFUSED):
                 self._result.ends[event.attempt_id] = event
             await self._apply_plan(self._build_plan({event.attempt_id: event}))
             return
-        if self._result.ending is not Ending.ENDED:  # the second request
+        if self._result.ending is not SimulationEnding.ENDED:  # the second request
             for attempt_id in self._launches:
                 await self._backend.stop(attempt_id, 0)
             return
@@ -123,12 +123,12 @@ class TaskRunner:
         launch = self._launches.get(attempt_id)
         if launch is None:  # a retry
             return
-        output = TaskOutput(self._mask, lambda line: self._say(launch.task, line))
+        output = TaskOutput(self._mask, lambda line: self._print_line(launch.task, line))
         self._result.outputs[attempt_id] = output
         seen = await self._backend.start(launch)
         self._events.put_nowait(seen)
         if seen.seen is not ObservedState.REFUSED:
-            self._followers.append(asyncio.create_task(self._read_output(attempt_id, output)))
+            self._output_readers.append(asyncio.create_task(self._read_output(attempt_id, output)))
 
     async def _read_output(self, attempt_id: str, output: TaskOutput) -> None:
         try:
@@ -136,12 +136,12 @@ class TaskRunner:
                 output.feed(data)
             output.finish()
         except BaseException:  # the output is no longer read
-            self._events.put_nowait(Ending.INTERRUPTED)
+            self._events.put_nowait(SimulationEnding.INTERRUPTED)
             raise
 
     async def _wait_for_output(self) -> None:
-        if self._followers:
-            done, _ = await asyncio.wait(self._followers, timeout=_OUTPUT_TIMEOUT)
+        if self._output_readers:
+            done, _ = await asyncio.wait(self._output_readers, timeout=_OUTPUT_TIMEOUT)
             for task in done:
                 task.result()
 
@@ -160,19 +160,19 @@ class TaskRunner:
 
 
 async def run_probe_task(
-    backend: Backend, events: asyncio.Queue[Event], launch: Launch, patience: float
+    backend: Backend, events: asyncio.Queue[SimulationEvent], launch: LaunchSpec, timeout: float
 ) -> tuple[Observation, bytes]:
     """Run one short task and return its output."""
     seen = await backend.start(launch)
     if seen.seen is ObservedState.REFUSED:
         return seen, b""
-    timer = asyncio.get_running_loop().call_later(patience, events.put_nowait, Ending.TIMEOUT)
+    timer = asyncio.get_running_loop().call_later(timeout, events.put_nowait, SimulationEnding.TIMEOUT)
     try:
         while seen.seen not in (ObservedState.EXITED, ObservedState.LOST, ObservedState.REFUSED):
             event = await events.get()
-            if event is Ending.INTERRUPTED:
+            if event is SimulationEnding.INTERRUPTED:
                 raise SimulationInterrupted
-            if event is Ending.TIMEOUT:
+            if event is SimulationEnding.TIMEOUT:
                 await backend.stop(launch.attempt_id, 0)
             elif isinstance(event, Observation) and event.attempt_id == launch.attempt_id:
                 seen = event

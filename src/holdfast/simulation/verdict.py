@@ -11,19 +11,19 @@ from holdfast.core.exits.exit import ExitKind
 from holdfast.core.job import Job, JobFormat
 from holdfast.core.states import TaskState
 from holdfast.core.verdicts import Diagnosis, Fault
-from holdfast.diagnosis.case import JobCase, TaskCase
+from holdfast.diagnosis.case import JobDiagnosisInput, TaskDiagnosisInput
 from holdfast.diagnosis.job_diagnosis import diagnose_job
-from holdfast.engines.base import Launch
+from holdfast.engines.base import LaunchSpec
 from holdfast.engines.embedded.sandbox.render import make_variable_name
 
-from .completion_rules import tolerates_failures
+from .completion_rules import can_tolerate_failures
 from .listening_ports import is_ephemeral_port
-from .report import Ending, Level, Remark, Remarks, TaskRun, Topic
+from .report import Remark, RemarkLevel, Remarks, RemarkTopic, SimulationEnding, TaskResult
 from .task_output import SecretMask
-from .task_runner import RunResult
+from .task_runner import SimulationResult
 
 _MIN_PORT_SAMPLES = 4  # samples before an unseen port counts as unused
-_MAX_EVIDENCE = 5  # lines
+_MAX_EVIDENCE_LINES = 5  # lines
 _GPU_FAULTS = (Fault.GPU_MISSING, Fault.GPU_DRIVER, Fault.GPU_OUT_OF_MEMORY)
 _GPU_PATTERN = re.compile(r"nvidia|cuda|\bgpu", re.IGNORECASE)
 
@@ -33,15 +33,15 @@ class MissingResources:
     """Resources that only the real run has. A failure without them is not a problem of the job."""
 
     job: Job  # as in the real run
-    cut: Job  # as simulated
+    simulated_job: Job  # as simulated
     folders: Collection[str]  # empty in the simulation
 
-    def find_excuse(self, found: Diagnosis, role: str, text: str) -> str:
+    def find_environment_cause(self, found: Diagnosis, role: str, text: str) -> str:
         """Return why the real run may not have this failure; empty: it has."""
         folder = next((folder for folder in self.folders if folder in text), None)
         if folder is not None:
             return f"{folder} is empty in a simulation"
-        real, here = self.job.get_role(role).resources, self.cut.get_role(role).resources
+        real, here = self.job.get_role(role).resources, self.simulated_job.get_role(role).resources
         if here.gpu < real.gpu and (found.fault in _GPU_FAULTS or _GPU_PATTERN.search(text)):
             return "this machine has fewer GPUs than requested"
         if here.memory < real.memory and found.fault is Fault.OUT_OF_MEMORY:
@@ -50,43 +50,45 @@ class MissingResources:
 
 
 def report_results(
-    result: RunResult, launches: Mapping[str, Launch], missing: MissingResources, remarks: Remarks
+    result: SimulationResult, launches: Mapping[str, LaunchSpec], missing: MissingResources, remarks: Remarks
 ) -> None:
-    for remark in _list_failures(result, missing):
+    for remark in _iter_failure_remarks(result, missing):
         remarks.add(remark)
-    _report_rules(result, remarks)
+    _report_rule_differences(result, remarks)
     for attempt_id, launch in launches.items():
-        _check_ports(result, attempt_id, launch, remarks)
+        _report_port_mismatches(result, attempt_id, launch, remarks)
 
 
 # -- failures
 
 
-def _list_failures(result: RunResult, missing: MissingResources) -> Iterator[Remark]:
+def _iter_failure_remarks(result: SimulationResult, missing: MissingResources) -> Iterator[Remark]:
     """Return one remark for each role: its tasks usually fail for the same reason."""
     failed = _list_failed_tasks(result)
-    cause = _find_cause(result)
+    cause = _diagnose_failure(result)
     roles = dict.fromkeys(task.role for task in failed)
     first = _find_role(cause, roles)
     for role in dict.fromkeys((first, *roles)) if first else ():
         ours = [task for task in failed if task.role == role]
         found = cause if role == first else diagnose_job(_build_case(result, ours))
         if found is not None:
-            alone = first is None or _is_allowed(result, first, failed)  # an allowed failure does not excuse others
+            alone = first is None or _is_failure_allowed(
+                result, first, failed
+            )  # an allowed failure does not excuse others
             yield _build_failure_remark(
                 result, role, ours, found, "" if alone else _find_causing_task(cause, ours, failed), missing
             )
 
 
-def _find_cause(result: RunResult) -> Diagnosis | None:
+def _diagnose_failure(result: SimulationResult) -> Diagnosis | None:
     stopped = [task for task in result.snapshot.tasks if task.state is TaskState.STOPPED]
     failed = _list_failed_tasks(result)
     return diagnose_job(_build_case(result, [*failed, *stopped])) if failed else None
 
 
-def _is_allowed(result: RunResult, role: str, failed: list[TaskAttempt]) -> bool:
+def _is_failure_allowed(result: SimulationResult, role: str, failed: list[TaskAttempt]) -> bool:
     count = sum(task.role == role for task in failed)
-    return bool(count) and tolerates_failures(result.snapshot.job, role, count)
+    return bool(count) and can_tolerate_failures(result.snapshot.job, role, count)
 
 
 def _find_role(found: Diagnosis | None, roles: Iterable[str]) -> str | None:
@@ -105,12 +107,17 @@ def _find_causing_task(cause: Diagnosis | None, ours: list[TaskAttempt], failed:
 
 
 def _build_failure_remark(
-    result: RunResult, role: str, failed: list[TaskAttempt], found: Diagnosis, cause: str, missing: MissingResources
+    result: SimulationResult,
+    role: str,
+    failed: list[TaskAttempt],
+    found: Diagnosis,
+    cause: str,
+    missing: MissingResources,
 ) -> Remark:
     task = f"{found.task}: " if found.task and not found.title.startswith(found.task) else ""
     lines = [line for evidence in found.evidence for line in evidence.text.splitlines()]
-    excuse = missing.find_excuse(found, role, "\n".join((found.title, found.explanation, *lines)))
-    allowed = _is_allowed(result, role, failed)
+    excuse = missing.find_environment_cause(found, role, "\n".join((found.title, found.explanation, *lines)))
+    allowed = _is_failure_allowed(result, role, failed)
     text = f"{task}{found.title}"
     if allowed:
         text = (
@@ -121,32 +128,32 @@ def _build_failure_remark(
     elif cause:
         text += f". The failure of {cause} may have caused it"
     return Remark(
-        level=Level.WARNING if excuse or allowed or cause else Level.PROBLEM,
-        about=Topic.ENGINE if found.fault is Fault.PLATFORM else Topic.EXIT,
+        level=RemarkLevel.WARNING if excuse or allowed or cause else RemarkLevel.PROBLEM,
+        about=RemarkTopic.ENGINE if found.fault is Fault.PLATFORM else RemarkTopic.EXIT,
         text=text,
         hint=" ".join(found.remedies),
-        evidence=tuple(line for line in lines if line not in found.title)[:_MAX_EVIDENCE],
+        evidence=tuple(line for line in lines if line not in found.title)[:_MAX_EVIDENCE_LINES],
     )
 
 
-def _report_rules(result: RunResult, remarks: Remarks) -> None:
+def _report_rule_differences(result: SimulationResult, remarks: Remarks) -> None:
     """Report where the real run would behave differently."""
-    tasks, real = result.snapshot.tasks, result.real
+    tasks, real = result.snapshot.tasks, result.real_outcome
     if real is not None and real.outcome.result is OutcomeResult.FAILED:
         later = sorted({task.role for task in tasks if task.finished_at and task.finished_at > real.at})
         if later:
             rest = ", ".join(later)
             text = f"The real run stops all tasks when {real.outcome.role} fails; in the simulation {rest} continued"
-            remarks.add_note(Topic.EXIT, text, "This shows the failures of each role.")
+            remarks.add_note(RemarkTopic.EXIT, text, "This shows the failures of each role.")
     for role in dict.fromkeys(task.role for task in tasks if task.exit and task.exit.kind is ExitKind.ATTEMPT_OVER):
         why = f": {result.outcome.message}" if result.outcome else ""
         text = f"Stopped early, as in the real run{why}"
-        remarks.add_note(Topic.EXIT, text, f"To run it to its end, use --role {role}.", role)
+        remarks.add_note(RemarkTopic.EXIT, text, f"To run it to its end, use --role {role}.", role)
 
 
-def build_diagnosis(result: RunResult, mask: SecretMask) -> Diagnosis | None:
-    would_fail = result.real is not None and result.real.outcome.result is OutcomeResult.FAILED
-    found = _find_cause(result) if would_fail else None
+def build_diagnosis(result: SimulationResult, mask: SecretMask) -> Diagnosis | None:
+    would_fail = result.real_outcome is not None and result.real_outcome.outcome.result is OutcomeResult.FAILED
+    found = _diagnose_failure(result) if would_fail else None
     if found is None:
         return None
     return replace(
@@ -158,7 +165,7 @@ def build_diagnosis(result: RunResult, mask: SecretMask) -> Diagnosis | None:
     )
 
 
-def _list_failed_tasks(result: RunResult) -> list[TaskAttempt]:
+def _list_failed_tasks(result: SimulationResult) -> list[TaskAttempt]:
     """Return the failed tasks in the order of their ends."""
     return sorted(
         (task for task in result.snapshot.tasks if task.state is TaskState.FAILED),
@@ -166,9 +173,9 @@ def _list_failed_tasks(result: RunResult) -> list[TaskAttempt]:
     )
 
 
-def _build_case(result: RunResult, tasks: list[TaskAttempt]) -> JobCase:
-    snapshot, outcome = result.snapshot, result.real.outcome if result.real else None
-    return JobCase(
+def _build_case(result: SimulationResult, tasks: list[TaskAttempt]) -> JobDiagnosisInput:
+    snapshot, outcome = result.snapshot, result.real_outcome.outcome if result.real_outcome else None
+    return JobDiagnosisInput(
         job=snapshot.job,
         attempt=snapshot.attempt,
         exit=outcome.exit if outcome else None,
@@ -179,20 +186,20 @@ def _build_case(result: RunResult, tasks: list[TaskAttempt]) -> JobCase:
     )
 
 
-def _build_task_case(result: RunResult, snapshot: JobSnapshot, task: TaskAttempt) -> TaskCase:
+def _build_task_case(result: SimulationResult, snapshot: JobSnapshot, task: TaskAttempt) -> TaskDiagnosisInput:
     assert task.exit is not None
     attempt_id = snapshot.build_attempt_id(task)
     output, seen = result.outputs.get(attempt_id), result.ends.get(attempt_id)
     used = seen.used if seen else None
     role = snapshot.job.get_role(task.role)
-    return TaskCase(
+    return TaskDiagnosisInput(
         task=task.task,
         role=role,
         exit=task.exit,
         started_at=task.started_at,
         ended_at=task.finished_at,
         stopped=task.state is TaskState.STOPPED,
-        log=output.pieces if output else (),
+        log=output.log_excerpts if output else (),
         memory_peak=used.memory_peak if used else None,
         memory_limit=role.resources.memory,
     )
@@ -201,32 +208,32 @@ def _build_task_case(result: RunResult, snapshot: JobSnapshot, task: TaskAttempt
 # -- results of tasks
 
 
-def list_task_runs(result: RunResult) -> tuple[TaskRun, ...]:
-    return tuple(_build_task_run(result, task) for task in result.snapshot.tasks)
+def list_task_results(result: SimulationResult) -> tuple[TaskResult, ...]:
+    return tuple(_build_task_result(result, task) for task in result.snapshot.tasks)
 
 
-def build_skipped_task(task: str, why: str) -> TaskRun:
-    return TaskRun(task=task, state="Not run", seconds=None, code=None, message=f"Did not run: {why}")
+def build_skipped_task_result(task: str, why: str) -> TaskResult:
+    return TaskResult(task=task, state="Not run", seconds=None, code=None, message=f"Did not run: {why}")
 
 
-def _build_task_run(result: RunResult, task: TaskAttempt) -> TaskRun:
+def _build_task_result(result: SimulationResult, task: TaskAttempt) -> TaskResult:
     end = task.finished_at
     seconds = (end - task.started_at).total_seconds() if task.started_at and end else None
-    cut = task.state is TaskState.STOPPED and result.ending is Ending.TIMEOUT
+    cut = task.state is TaskState.STOPPED and result.ending is SimulationEnding.TIMEOUT
     reason = task.exit
     if cut and seconds is not None and reason is not None and reason.kind is ExitKind.CANCELLED:
-        return TaskRun(
+        return TaskResult(
             task=task.task, state="Cut", seconds=seconds, code=None, message=f"Ran {seconds:.0f} s without failing"
         )
     code = reason.code if reason and reason.kind is not ExitKind.CANCELLED else None
     message = reason.message if reason else ""
-    return TaskRun(task=task.task, state=str(task.state), seconds=seconds, code=code, message=message)
+    return TaskResult(task=task.task, state=str(task.state), seconds=seconds, code=code, message=message)
 
 
 # -- ports
 
 
-def _check_ports(result: RunResult, attempt_id: str, launch: Launch, remarks: Remarks) -> None:
+def _report_port_mismatches(result: SimulationResult, attempt_id: str, launch: LaunchSpec, remarks: Remarks) -> None:
     listening, samples = result.ports.get(attempt_id, set()), result.port_samples.get(attempt_id, 0)
     asked = {port for numbers in launch.ports.values() for port in numbers}
     strange = sorted(port for port in listening - asked if not is_ephemeral_port(port))
@@ -239,7 +246,7 @@ def _check_ports(result: RunResult, attempt_id: str, launch: Launch, remarks: Re
             if quiet
             else _build_port_hint(dialect)
         )
-        remarks.add_warning(Topic.PORT, text, hint)
+        remarks.add_warning(RemarkTopic.PORT, text, hint)
     for label, numbers in quiet if samples >= _MIN_PORT_SAMPLES else ():
         listed = ", ".join(map(str, numbers))
         text = f"{launch.task} requests the port {label} ({listed}), but does not listen on it"
@@ -248,7 +255,7 @@ def _check_ports(result: RunResult, attempt_id: str, launch: Launch, remarks: Re
             if strange
             else " Or remove the port from the job."
         )
-        remarks.add_warning(Topic.PORT, text, f"Listen on {_format_port_variable(dialect, label)}.{other}")
+        remarks.add_warning(RemarkTopic.PORT, text, f"Listen on {_format_port_variable(dialect, label)}.{other}")
 
 
 def _build_port_hint(dialect: JobFormat) -> str:

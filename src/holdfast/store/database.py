@@ -27,7 +27,7 @@ from holdfast.core.messages import msg
 from .connections import create_database_engine, get_sqlite_path, is_sqlite, parse_database_url
 from .error_translation import describe_database_error, is_connection_lost, translate_database_error
 from .errors import DiskFull, StoreError
-from .locks import FileLock, acquire_advisory_lock, build_database_in_use, release_advisory_lock
+from .locks import FileLock, acquire_advisory_lock, build_database_in_use_error, release_advisory_lock
 from .schema import HEAD_REVISION, migrate_database, read_schema_version
 from .vault import Vault, build_wrong_key_error
 from .writer import QueuedWrite, Writer
@@ -46,7 +46,7 @@ class Store:
     def __init__(self, url: URL, vault: Vault) -> None:
         self._url = url
         self._engine = create_database_engine(url, vault, read_only=False)
-        self._reading = create_database_engine(url, vault, read_only=True)
+        self._read_engine = create_database_engine(url, vault, read_only=True)
         self._file_lock: FileLock | None = None
         self._exclusive = False
         self._closed = False
@@ -54,7 +54,7 @@ class Store:
         self._open_readers: list[Connection] = []
         self._readers = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="store-reader")
         self._writer = Writer(self._connect_writer)
-        self._on_full: Callable[[], Awaitable[None]] | None = None
+        self._on_disk_full: Callable[[], Awaitable[None]] | None = None
 
     @classmethod
     def open(cls, url: str, *, vault: Vault) -> Store:
@@ -75,12 +75,12 @@ class Store:
         """The database type: SQLite or PostgreSQL."""
         return "SQLite" if is_sqlite(self._url) else "PostgreSQL"
 
-    def acquire_exclusive_lock(self, patience: float = LOCK_TIMEOUT) -> None:
+    def acquire_exclusive_lock(self, timeout: float = LOCK_TIMEOUT) -> None:
         """Lock the database until it is closed, so that no other server can use it."""
         if is_sqlite(self._url):
             self._file_lock = self._file_lock or FileLock(get_sqlite_path(self._url))
             return
-        _wait_for_lock(lambda: bool(self._writer.write_sync(acquire_advisory_lock)), patience)
+        _wait_for_lock(lambda: bool(self._writer.write_sync(acquire_advisory_lock)), timeout)
         self._exclusive = True
 
     async def read(self, fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -99,9 +99,9 @@ class Store:
         disk-full handler has freed space.
         """
         work = functools.partial(_call_with_connection, fn, args, kwargs)
-        return await self.retry_when_full(lambda: self._enqueue_write(work))
+        return await self.retry_when_disk_full(lambda: self._enqueue_write(work))
 
-    async def retry_when_full(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def retry_when_disk_full(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Await `attempt`; while it fails because the disk is full, free space and retry it."""
         give_up_at, pause = time.monotonic() + DISK_FULL_TIMEOUT, DISK_FULL_RETRY_INTERVAL
         while True:
@@ -109,10 +109,10 @@ class Store:
                 return await attempt()
             except DiskFull:
                 left = give_up_at - time.monotonic()
-                if left <= 0 or self._on_full is None:
+                if left <= 0 or self._on_disk_full is None:
                     raise
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._on_full(), left)
+                    await asyncio.wait_for(self._on_disk_full(), left)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, MAX_DISK_FULL_RETRY_INTERVAL)
 
@@ -130,7 +130,7 @@ class Store:
 
     def set_disk_full_handler(self, make_room: Callable[[], Awaitable[None]]) -> None:
         """Set the function to call when the disk is full, before a write is retried."""
-        self._on_full = make_room
+        self._on_disk_full = make_room
 
     def set_batch_observer(self, tell: Callable[[int, float], None]) -> None:
         """Set the function that the writer thread calls after each commit, with the number of writes and seconds."""
@@ -221,18 +221,18 @@ class Store:
             result = work(conn)
             conn.rollback()
         except BaseException as error:
-            self._discard_if_broken(conn, error)
+            self._discard_broken_connection(conn, error)
             raise
         return result
 
     def _get_read_connection(self) -> Connection:
         conn: Connection | None = getattr(self._local, "conn", None)
         if conn is None:
-            conn = self._local.conn = self._reading.connect()
+            conn = self._local.conn = self._read_engine.connect()
             self._open_readers.append(conn)
         return conn
 
-    def _discard_if_broken(self, conn: Connection, error: BaseException) -> None:
+    def _discard_broken_connection(self, conn: Connection, error: BaseException) -> None:
         try:
             conn.rollback()
             broken = is_connection_lost(error)
@@ -245,11 +245,11 @@ class Store:
                 conn.close()
 
 
-def _wait_for_lock(take: Callable[[], bool], patience: float) -> None:
-    deadline = time.monotonic() + patience
+def _wait_for_lock(take: Callable[[], bool], timeout: float) -> None:
+    deadline = time.monotonic() + timeout
     while not take():
         if time.monotonic() > deadline:
-            raise build_database_in_use()
+            raise build_database_in_use_error()
         time.sleep(0.05)
 
 

@@ -23,18 +23,18 @@ from .tables import dataset_groups, datasets, groups, jobs
 _STATES_WITH_TASKS = [state.value for state in JobState if not state.final and state is not JobState.PENDING]
 
 
-_DATASETS = NamedTable(
+_DATASET_TABLE = NamedTable(
     datasets,
     in_use=lambda name: msg("Dataset {name} already exists", name=name),
     not_found=lambda name: NotFound(msg("Dataset {name} not found", name=name)),
 )
-delete_dataset = _DATASETS.delete_row  # with its grants; the folder is kept
+delete_dataset = _DATASET_TABLE.delete_row  # with its grants; the folder is kept
 
 
 def create_dataset(conn: Connection, *, dataset: Dataset, variables: Mapping[str, str] | None = None) -> None:
     """Create a dataset and its grants; Conflict if the name is in use, NotFound if a group does not exist."""
-    _DATASETS.require_unused(conn, dataset.name)
-    _DATASETS.insert_row(conn, record_to_row(dataset, datasets))
+    _DATASET_TABLE.check_name_unused(conn, dataset.name)
+    _DATASET_TABLE.insert_row(conn, record_to_row(dataset, datasets))
     for group in dataset.groups:
         insert_dataset_grant(conn, dataset.name, group, writable=group in dataset.writable_groups)
     if variables is not None:
@@ -42,7 +42,7 @@ def create_dataset(conn: Connection, *, dataset: Dataset, variables: Mapping[str
 
 
 def get_dataset(conn: Connection, name: str) -> Dataset | None:
-    row = _DATASETS.find_row(conn, name)
+    row = _DATASET_TABLE.find_row(conn, name)
     if row is None:
         return None
     granted = conn.execute(
@@ -56,13 +56,13 @@ def list_datasets(conn: Connection) -> list[Dataset]:
     granted: dict[str, dict[str, bool]] = {}
     for name, group, writable in conn.execute(select(dataset_groups)):
         granted.setdefault(name, {})[group] = writable
-    return [_dataset_from_row(row, granted.get(row.name, {})) for row in _DATASETS.list_rows(conn)]
+    return [_dataset_from_row(row, granted.get(row.name, {})) for row in _DATASET_TABLE.list_rows(conn)]
 
 
 def set_dataset_variables(conn: Connection, name: str, variables: Mapping[str, str]) -> None:
     """Replace all variables. They may contain passwords, so they are sealed and bound to the name."""
     sealed = get_vault(conn).seal(to_json(dict(variables)).encode(), about=_build_seal_context(name))
-    _DATASETS.update_row(conn, name, {"variables": sealed})
+    _DATASET_TABLE.update_row(conn, name, {"variables": sealed})
 
 
 def load_dataset_variables(conn: Connection, names: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -78,7 +78,7 @@ def load_dataset_variables(conn: Connection, names: Iterable[str]) -> dict[str, 
 
 def update_dataset(conn: Connection, *, dataset: Dataset) -> None:
     """Update everything but the grants, which are changed one by one."""
-    _DATASETS.update_row(conn, dataset.name, record_to_row(dataset, datasets))
+    _DATASET_TABLE.update_row(conn, dataset.name, record_to_row(dataset, datasets))
 
 
 def insert_dataset_grant(conn: Connection, name: str, group: str, *, writable: bool = False) -> None:

@@ -8,13 +8,13 @@ from holdfast.core.messages import msg
 
 from .errors import DiskFull, StoreError
 
-_DISK_FULL = msg("Cannot write to the database: the disk is full")
+_DISK_FULL_MESSAGE = msg("Cannot write to the database: the disk is full")
 # SQLite's error names for a full disk. The index of the write-ahead log has its own error.
 _DISK_FULL_ERRORS = frozenset({"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"})
 # Text in the database's error -> message. The first match is used.
 _MESSAGES_BY_ERROR = (
-    ("disk is full", _DISK_FULL),
-    ("No space left", _DISK_FULL),
+    ("disk is full", _DISK_FULL_MESSAGE),
+    ("No space left", _DISK_FULL_MESSAGE),
     ("database is locked", msg("The database is locked by another program")),
     ("readonly database", msg("The database is read-only: check the permissions of its file and folder")),
     ("malformed", msg("The database file is damaged")),
@@ -39,7 +39,7 @@ def describe_database_error(error: BaseException) -> str:
         return msg("The connection to the database was lost")
     cause = getattr(error, "orig", None) or error
     if getattr(cause, "sqlite_errorname", "") in _DISK_FULL_ERRORS:
-        return _DISK_FULL
+        return _DISK_FULL_MESSAGE
     text = str(cause)
     for sign, words in _MESSAGES_BY_ERROR:
         if sign in text:
@@ -61,4 +61,4 @@ def translate_database_error(error: Exception) -> Exception:
 
 def to_store_error(error: Exception) -> StoreError:
     words = describe_database_error(error)
-    return DiskFull(words) if words == _DISK_FULL else StoreError(words)
+    return DiskFull(words) if words == _DISK_FULL_MESSAGE else StoreError(words)

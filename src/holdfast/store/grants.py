@@ -22,7 +22,7 @@ class Grants:
         """Return the granted groups, sorted by name."""
         return tuple(sorted(conn.scalars(select(self._group).where(self._name == name))))
 
-    def list_all_grants(self, conn: Connection) -> dict[str, list[str]]:
+    def load_groups_by_name(self, conn: Connection) -> dict[str, list[str]]:
         """Map each object name to its groups."""
         found: dict[str, list[str]] = {}
         for name, group in conn.execute(select(self._table).order_by(self._group)):
@@ -32,7 +32,7 @@ class Grants:
     def grant(self, conn: Connection, name: str, group: str) -> None:
         """Grant an object to a group. Idempotent; NotFound if the group does not exist."""
         if conn.scalar(select(groups.c.name).where(groups.c.name == make_storable(group))) is None:
-            raise _build_group_not_found(group)
+            raise _build_group_not_found_error(group)
         self.revoke(conn, name, group)
         conn.execute(insert(self._table), {self._name.name: name, self._group.name: group})
 
@@ -50,9 +50,9 @@ class Grants:
         known = set(conn.scalars(select(groups.c.name).where(groups.c.name.in_(asked))))
         for group in asked:
             if group not in known:
-                raise _build_group_not_found(group)
+                raise _build_group_not_found_error(group)
         conn.execute(insert(self._table), [{self._name.name: name, self._group.name: group} for group in asked])
 
 
-def _build_group_not_found(name: str) -> NotFound:
+def _build_group_not_found_error(name: str) -> NotFound:
     return NotFound(msg("Group {name} not found", name=name[:100]), field="groups")

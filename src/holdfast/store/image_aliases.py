@@ -36,7 +36,7 @@ def _validate_references(conn: Connection, alias: ImageAlias) -> None:
         )
 
 
-_ALIASES = Catalogue(
+_ALIAS_CATALOGUE = Catalogue(
     ImageAlias,
     image_aliases,
     GRANTS,
@@ -44,9 +44,9 @@ _ALIASES = Catalogue(
     not_found=lambda name: NotFound(msg("Image alias {name} not found", name=name[:100])),
     validate=_validate_references,
 )
-create_image_alias = _ALIASES.create
-seed_image_aliases = _ALIASES.seed
-get_image_alias = _ALIASES.get
-list_image_aliases = _ALIASES.list_all
-update_image_alias = _ALIASES.update
-delete_image_alias = _ALIASES.delete_row
+create_image_alias = _ALIAS_CATALOGUE.create
+seed_image_aliases = _ALIAS_CATALOGUE.seed
+get_image_alias = _ALIAS_CATALOGUE.get
+list_image_aliases = _ALIAS_CATALOGUE.list_records
+update_image_alias = _ALIAS_CATALOGUE.update
+delete_image_alias = _ALIAS_CATALOGUE.delete_row

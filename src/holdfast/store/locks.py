@@ -12,7 +12,7 @@ from sqlalchemy import Connection, text
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
 
-_HINT = msg("Stop the other server, or set `store.url` to another database.")
+_DATABASE_IN_USE_HINT = msg("Stop the other server, or set `store.url` to another database.")
 
 # An arbitrary number, the same in every server; PostgreSQL advisory locks are per database.
 _ADVISORY_KEY = 0x486F6C6466617374
@@ -29,7 +29,7 @@ class FileLock:
         except OSError:
             holder = os.pread(self._handle, 32, 0).decode(errors="replace").strip()
             os.close(self._handle)
-            raise build_database_in_use(msg("process {holder}", holder=holder) if holder else "") from None
+            raise build_database_in_use_error(msg("process {holder}", holder=holder) if holder else "") from None
         with contextlib.suppress(OSError):  # it only shows the holder of the lock; a full disk must not prevent a start
             os.ftruncate(self._handle, 0)
             os.pwrite(self._handle, f"{os.getpid()}\n".encode(), 0)
@@ -40,9 +40,9 @@ class FileLock:
             os.close(self._handle)
 
 
-def build_database_in_use(by: str = "") -> UserError:
+def build_database_in_use_error(by: str = "") -> UserError:
     who = msg("Another server ({by})", by=by) if by else msg("Another server")
-    return UserError(msg("{who} is already using this database", who=who), hint=_HINT)
+    return UserError(msg("{who} is already using this database", who=who), hint=_DATABASE_IN_USE_HINT)
 
 
 def acquire_advisory_lock(conn: Connection) -> bool:

@@ -24,7 +24,7 @@ from holdfast.core.messages import pack_message, unpack_message
 from .rows import duration_from_micros, duration_to_micros, from_micros, make_storable, to_json, to_micros
 
 T = TypeVar("T")
-Convert = Callable[[Any], Any]
+Converter = Callable[[Any], Any]
 
 _MESSAGE_FIELDS = ("message", "why")
 _COLUMN_NAMES = {
@@ -37,13 +37,13 @@ _COLUMN_NAMES = {
 }
 
 
-class _Field(NamedTuple):
+class _FieldMapping(NamedTuple):
     name: str
     column: str
     optional: bool  # it may be None; otherwise NULL means its default
     structure: bool  # stored as JSON
-    load: Convert
-    dump: Convert
+    load: Converter
+    dump: Converter
 
 
 def record_from_row(kind: Callable[..., T], row: Row[Any], **others: Any) -> T:
@@ -67,7 +67,7 @@ def record_to_row(record: Any, table: Table, **others: Any) -> dict[str, Any]:
     return values
 
 
-def record_to_data(record: Any) -> dict[str, Any]:
+def record_to_json(record: Any) -> dict[str, Any]:
     """Return its fields as plain JSON values."""
     values = {}
     for field in _list_fields(record.__class__, nested=True):
@@ -76,33 +76,33 @@ def record_to_data(record: Any) -> dict[str, Any]:
     return values
 
 
-def record_from_data(kind: Callable[..., T], data: Mapping[str, Any]) -> T:
-    """Convert the output of `record_to_data` back. Records of older releases may lack fields."""
+def record_from_json(kind: Callable[..., T], data: Mapping[str, Any]) -> T:
+    """Convert the output of `record_to_json` back. Records of older releases may lack fields."""
     known = {field.name: field.load for field in _list_fields(kind, nested=True) if field.name in data}
     return kind(**{name: None if data[name] is None else load(data[name]) for name, load in known.items()})
 
 
 @cache
-def _list_loaded_fields(kind: Any, columns: tuple[str, ...]) -> list[tuple[int, _Field]]:
+def _list_loaded_fields(kind: Any, columns: tuple[str, ...]) -> list[tuple[int, _FieldMapping]]:
     """Return the fields that a row with these columns has, with the positions of their columns."""
     found = _list_fields(kind)
     return [(columns.index(field.column), field) for field in found if field.column in columns]
 
 
 @cache
-def _list_stored_fields(kind: Any, table: Table) -> list[tuple[_Field, bool]]:
+def _list_stored_fields(kind: Any, table: Table) -> list[tuple[_FieldMapping, bool]]:
     """Return the fields that have a column, and whether it is NULL for an empty structure."""
     stored = [field for field in _list_fields(kind) if field.column in table.c]
     return [(field, bool(field.structure and table.c[field.column].nullable)) for field in stored]
 
 
 @cache
-def _list_fields(kind: Any, *, nested: bool = False) -> list[_Field]:
+def _list_fields(kind: Any, *, nested: bool = False) -> list[_FieldMapping]:
     hints = get_type_hints(kind)
-    return [_describe_field(field.name, hints[field.name], nested) for field in fields(kind)]
+    return [_build_field_mapping(field.name, hints[field.name], nested) for field in fields(kind)]
 
 
-def _describe_field(name: str, hint: Any, nested: bool) -> _Field:
+def _build_field_mapping(name: str, hint: Any, nested: bool) -> _FieldMapping:
     """`nested`: it is stored within the JSON of another record."""
     options = get_args(hint) if isinstance(hint, UnionType) else (hint,)
     kind = next(option for option in options if option is not NoneType)
@@ -112,14 +112,14 @@ def _describe_field(name: str, hint: Any, nested: bool) -> _Field:
     if structure and not nested:
         column, inner_load, inner_dump = f"{column}_json", load, dump
         load, dump = lambda text: inner_load(json.loads(text)), lambda value: to_json(inner_dump(value))
-    return _Field(name, column, NoneType in options, structure, load, dump)
+    return _FieldMapping(name, column, NoneType in options, structure, load, dump)
 
 
-def _choose_converters(name: str, kind: Any) -> tuple[Convert, Convert]:
+def _choose_converters(name: str, kind: Any) -> tuple[Converter, Converter]:
     if is_dataclass(kind):
-        return lambda data: record_from_data(kind, data), record_to_data  # type: ignore[arg-type]
+        return lambda data: record_from_json(kind, data), record_to_json  # type: ignore[arg-type]
     if get_origin(kind) is tuple:
-        return tuple, lambda values: [_to_plain(value) for value in values]
+        return tuple, lambda values: [_to_plain_value(value) for value in values]
     if _is_structure(kind):
         return dict, dict
     if name in _MESSAGE_FIELDS:
@@ -137,7 +137,7 @@ def _is_structure(kind: Any) -> bool:
     return is_dataclass(kind) or get_origin(kind) is not None
 
 
-def _to_plain(value: Any) -> Any:
+def _to_plain_value(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value
 
 

@@ -29,7 +29,7 @@ class NamedTable:
         """Return all rows, sorted by name."""
         return conn.execute(select(self._table).order_by(self._table.c.name)).all()
 
-    def require_unused(self, conn: Connection, name: str) -> None:
+    def check_name_unused(self, conn: Connection, name: str) -> None:
         if self.find_row(conn, name) is not None:
             raise Conflict(self._in_use(name), field="name")
 
@@ -79,7 +79,7 @@ class Catalogue(NamedTable, Generic[R]):
 
     def create(self, conn: Connection, record: R) -> None:
         """Create a record and its grants; Conflict if the name is in use, NotFound if a reference is missing."""
-        self.require_unused(conn, record.name)
+        self.check_name_unused(conn, record.name)
         self._validate(conn, record)
         self.insert_row(conn, record_to_row(record, self._table))
         self._grants.replace_granted_groups(conn, record.name, record.groups)
@@ -96,9 +96,9 @@ class Catalogue(NamedTable, Generic[R]):
             return None
         return record_from_row(self._kind, row, groups=self._grants.list_granted_groups(conn, row.name))
 
-    def list_all(self, conn: Connection) -> list[R]:
+    def list_records(self, conn: Connection) -> list[R]:
         """Return all records, sorted by name."""
-        granted = self._grants.list_all_grants(conn)
+        granted = self._grants.load_groups_by_name(conn)
         rows = self.list_rows(conn)
         return [record_from_row(self._kind, row, groups=tuple(granted.get(row.name, ()))) for row in rows]
 

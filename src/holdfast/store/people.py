@@ -21,35 +21,37 @@ from .named_table import NamedTable
 from .rows import make_storable, to_json
 from .tables import groups, memberships, users
 
-USUAL_GROUP = "usual_group"  # key in a user's preferences
+USUAL_GROUP_KEY = "usual_group"  # key in a user's preferences
 
 
-def _build_user_not_found(name: str) -> NotFound:
+def _build_user_not_found_error(name: str) -> NotFound:
     return NotFound(msg("User {name} not found", name=name))
 
 
-def _build_group_not_found(name: str) -> NotFound:
+def _build_group_not_found_error(name: str) -> NotFound:
     return NotFound(msg("Group {name} not found", name=name))
 
 
-_USERS = NamedTable(users, lambda name: msg("User {name} already exists", name=name), _build_user_not_found)
-_GROUPS = NamedTable(groups, lambda name: msg("Group {name} already exists", name=name), _build_group_not_found)
+_USER_TABLE = NamedTable(users, lambda name: msg("User {name} already exists", name=name), _build_user_not_found_error)
+_GROUP_TABLE = NamedTable(
+    groups, lambda name: msg("Group {name} already exists", name=name), _build_group_not_found_error
+)
 
 # -- users
 
-delete_user = _USERS.delete_row  # with its memberships and tokens; its jobs are kept under its name
+delete_user = _USER_TABLE.delete_row  # with its memberships and tokens; its jobs are kept under its name
 
 
 def create_user(conn: Connection, *, user: User, password_hash: str | None) -> None:
     """Create a user and its memberships; Conflict if the name is in use, NotFound if a group is missing."""
-    _USERS.require_unused(conn, user.name)
-    _USERS.insert_row(conn, record_to_row(user, users, password_hash=password_hash))
+    _USER_TABLE.check_name_unused(conn, user.name)
+    _USER_TABLE.insert_row(conn, record_to_row(user, users, password_hash=password_hash))
     for group, admin in user.groups.items():
         _upsert_member(conn, group, user.name, admin=admin)
 
 
 def get_user(conn: Connection, name: str) -> User | None:
-    row = _USERS.find_row(conn, name)
+    row = _USER_TABLE.find_row(conn, name)
     if row is None:
         return None
     joined = conn.execute(select(memberships).where(memberships.c.user_name == row.name))
@@ -58,7 +60,7 @@ def get_user(conn: Connection, name: str) -> User | None:
 
 def list_users(conn: Connection) -> list[User]:
     joined = _load_memberships(conn, memberships.c.user_name, memberships.c.group_name)
-    return [user_from_row(row, joined.get(row.name, {})) for row in _USERS.list_rows(conn)]
+    return [user_from_row(row, joined.get(row.name, {})) for row in _USER_TABLE.list_rows(conn)]
 
 
 def update_user(
@@ -71,7 +73,7 @@ def update_user(
 ) -> User:
     """Update the fields that are not None."""
     values = {"admin": admin, "email": email, "disabled": disabled}
-    _USERS.update_row(conn, name, {key: value for key, value in values.items() if value is not None})
+    _USER_TABLE.update_row(conn, name, {key: value for key, value in values.items() if value is not None})
     changed = get_user(conn, name)
     assert changed is not None
     return changed
@@ -84,12 +86,12 @@ def load_password_hash(conn: Connection, name: str) -> str | None:
 
 
 def set_password_hash(conn: Connection, name: str, hash: str | None) -> None:
-    _USERS.update_row(conn, name, {"password_hash": hash})
+    _USER_TABLE.update_row(conn, name, {"password_hash": hash})
 
 
 def set_user_extension(conn: Connection, name: str, extension: Mapping[str, Any]) -> None:
     """Replace all client data."""
-    _USERS.update_row(conn, name, {"extension_json": _dump_extension(extension)})
+    _USER_TABLE.update_row(conn, name, {"extension_json": _dump_extension(extension)})
 
 
 def load_user_preferences(conn: Connection, name: str) -> dict[str, str]:
@@ -99,24 +101,24 @@ def load_user_preferences(conn: Connection, name: str) -> dict[str, str]:
 
 
 def set_user_preferences(conn: Connection, name: str, preferences: Mapping[str, str]) -> None:
-    _USERS.update_row(conn, name, {"preferences_json": to_json(dict(preferences)) if preferences else None})
+    _USER_TABLE.update_row(conn, name, {"preferences_json": to_json(dict(preferences)) if preferences else None})
 
 
 # -- groups
 
-delete_group = _GROUPS.delete_row  # with its memberships; its jobs are kept under its name
+delete_group = _GROUP_TABLE.delete_row  # with its memberships; its jobs are kept under its name
 
 
 def create_group(conn: Connection, *, group: Group) -> None:
     """Create a group and its members; Conflict if the name is in use, NotFound if a user is missing."""
-    _GROUPS.require_unused(conn, group.name)
-    _GROUPS.insert_row(conn, _group_to_row(group))
+    _GROUP_TABLE.check_name_unused(conn, group.name)
+    _GROUP_TABLE.insert_row(conn, _group_to_row(group))
     for user, admin in group.members.items():
         set_group_member(conn, group.name, user, admin=admin)
 
 
 def get_group(conn: Connection, name: str) -> Group | None:
-    row = _GROUPS.find_row(conn, name)
+    row = _GROUP_TABLE.find_row(conn, name)
     if row is None:
         return None
     joined = conn.execute(select(memberships).where(memberships.c.group_name == row.name))
@@ -125,19 +127,19 @@ def get_group(conn: Connection, name: str) -> Group | None:
 
 def list_groups(conn: Connection) -> list[Group]:
     joined = _load_memberships(conn, memberships.c.group_name, memberships.c.user_name)
-    return [_group_from_row(row, joined.get(row.name, {})) for row in _GROUPS.list_rows(conn)]
+    return [_group_from_row(row, joined.get(row.name, {})) for row in _GROUP_TABLE.list_rows(conn)]
 
 
 def update_group(conn: Connection, *, group: Group) -> None:
     """Update everything but the members, which are changed one by one, and client data."""
     changed = _group_to_row(group)
     del changed["extension_json"]
-    _GROUPS.update_row(conn, group.name, changed)
+    _GROUP_TABLE.update_row(conn, group.name, changed)
 
 
 def set_group_extension(conn: Connection, name: str, extension: Mapping[str, Any]) -> None:
     """Replace all client data."""
-    _GROUPS.update_row(conn, name, {"extension_json": _dump_extension(extension)})
+    _GROUP_TABLE.update_row(conn, name, {"extension_json": _dump_extension(extension)})
 
 
 def load_group_mlflow(conn: Connection, name: str) -> Mlflow | None:
@@ -154,7 +156,7 @@ def set_group_mlflow(conn: Connection, name: str, mlflow: Mlflow | None) -> None
         plain = {key: getattr(mlflow, key) for key in ("tracking_uri", "ui_url")}
         plain |= {key: dict(getattr(mlflow, key)) for key in ("tracking_envs", "artifact_envs")}
         sealed = get_vault(conn).seal(to_json(plain).encode(), about=_build_mlflow_context(name))
-    _GROUPS.update_row(conn, name, {"mlflow": sealed})
+    _GROUP_TABLE.update_row(conn, name, {"mlflow": sealed})
 
 
 def _build_mlflow_context(group: str) -> str:
@@ -165,16 +167,16 @@ def set_group_member(conn: Connection, group: str, user: str, *, admin: bool) ->
     """Add a member or change its admin flag. The user's default group is unchanged."""
     before = get_user(conn, user)
     if before is None:
-        raise _build_user_not_found(user)
+        raise _build_user_not_found_error(user)
     _upsert_member(conn, group, user, admin=admin)
     usual = choose_default_group(before.groups, before.usual_group) if before.groups else ""
     if usual and choose_default_group({*before.groups, group}, before.usual_group) != usual:
-        set_user_preferences(conn, user, {**load_user_preferences(conn, user), USUAL_GROUP: usual})
+        set_user_preferences(conn, user, {**load_user_preferences(conn, user), USUAL_GROUP_KEY: usual})
 
 
 def _upsert_member(conn: Connection, group: str, user: str, *, admin: bool) -> None:
     if get_group(conn, group) is None:
-        raise _build_group_not_found(group)
+        raise _build_group_not_found_error(group)
     remove_group_member(conn, group, user)
     conn.execute(insert(memberships), {"user_name": user, "group_name": group, "admin": admin})
 
@@ -189,7 +191,7 @@ def remove_group_member(conn: Connection, group: str, user: str) -> bool:
 
 
 def user_from_row(row: Row[Any], joined: Mapping[str, bool]) -> User:
-    usual = json.loads(row.preferences_json).get(USUAL_GROUP, "") if row.preferences_json else ""
+    usual = json.loads(row.preferences_json).get(USUAL_GROUP_KEY, "") if row.preferences_json else ""
     return record_from_row(User, row, groups=dict(sorted(joined.items())), usual_group=usual)
 
 

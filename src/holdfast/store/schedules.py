@@ -71,7 +71,7 @@ class ScheduleStep:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleStepResult:
-    moved: bool  # False: the schedule had changed, and nothing was done
+    applied: bool  # False: the schedule had changed, and nothing was done
     inserted: InsertedJob | None = None
 
 
@@ -205,14 +205,16 @@ def load_newest_runs(conn: Connection, ids: Sequence[str]) -> dict[str, Schedule
 
 # -- due schedules
 
-_DUE = select(schedules).where(schedules.c.next_run_at <= bindparam("now")).order_by(schedules.c.next_run_at)
-_FIRST_DUE = text("SELECT min(next_run_at) FROM schedules WHERE next_run_at IS NOT NULL")
-_OPEN_CONDITION = "schedule_id IS NOT NULL AND finished_at IS NULL"
-_OPEN_JOBS = text(f"SELECT schedule_id, id FROM jobs WHERE {_OPEN_CONDITION} AND schedule_id IN :ids").bindparams(  # noqa: S608
-    bindparam("ids", expanding=True)
+_SELECT_DUE_SCHEDULES = (
+    select(schedules).where(schedules.c.next_run_at <= bindparam("now")).order_by(schedules.c.next_run_at)
 )
+_SELECT_NEXT_DUE_TIME = text("SELECT min(next_run_at) FROM schedules WHERE next_run_at IS NOT NULL")
+_OPEN_CONDITION = "schedule_id IS NOT NULL AND finished_at IS NULL"
+_SELECT_OPEN_JOBS = text(
+    f"SELECT schedule_id, id FROM jobs WHERE {_OPEN_CONDITION} AND schedule_id IN :ids"  # noqa: S608
+).bindparams(bindparam("ids", expanding=True))
 # Jobs that are replaced by a newer one of the same schedule.
-_SUPERSEDED = text(
+_SELECT_SUPERSEDED_JOBS = text(
     "SELECT j.id, j.schedule_id FROM jobs j JOIN schedules s ON s.id = j.schedule_id"
     " WHERE j.schedule_id IS NOT NULL AND j.finished_at IS NULL AND j.stop_json IS NULL AND s.overlap = 'cancel'"
     " AND EXISTS (SELECT 1 FROM jobs n WHERE n.schedule_id = j.schedule_id AND n.seq > j.seq)"
@@ -221,17 +223,20 @@ _SUPERSEDED = text(
 
 def list_due_schedules(conn: Connection, now: datetime, limit: int) -> list[StoredSchedule]:
     """Return due schedules, longest due first."""
-    return [_stored_schedule_from_row(conn, row) for row in conn.execute(_DUE.limit(limit), {"now": to_micros(now)})]
+    return [
+        _stored_schedule_from_row(conn, row)
+        for row in conn.execute(_SELECT_DUE_SCHEDULES.limit(limit), {"now": to_micros(now)})
+    ]
 
 
 def find_next_due_time(conn: Connection) -> datetime | None:
-    return from_optional_micros(conn.scalar(_FIRST_DUE))
+    return from_optional_micros(conn.scalar(_SELECT_NEXT_DUE_TIME))
 
 
-def list_open_jobs(conn: Connection, ids: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def load_open_jobs_by_schedule(conn: Connection, ids: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Map each schedule to its jobs that are not final."""
     found: dict[str, tuple[str, ...]] = {}
-    for schedule, job in conn.execute(_OPEN_JOBS, {"ids": list(ids)}):
+    for schedule, job in conn.execute(_SELECT_OPEN_JOBS, {"ids": list(ids)}):
         found[schedule] = (*found.get(schedule, ()), job)
     return found
 
@@ -242,9 +247,9 @@ def list_queued_schedules(conn: Connection, ids: Sequence[str]) -> list[StoredSc
     return [_stored_schedule_from_row(conn, row) for row in conn.execute(select(schedules).where(waiting))]
 
 
-def list_superseded_jobs(conn: Connection) -> dict[str, str]:
+def load_superseded_jobs(conn: Connection) -> dict[str, str]:
     """Map each superseded job to its schedule."""
-    return {row.id: row.schedule_id for row in conn.execute(_SUPERSEDED)}
+    return {row.id: row.schedule_id for row in conn.execute(_SELECT_SUPERSEDED_JOBS)}
 
 
 def list_schedules_after(conn: Connection, id: str, limit: int) -> list[Schedule]:
@@ -253,7 +258,7 @@ def list_schedules_after(conn: Connection, id: str, limit: int) -> list[Schedule
     return [_schedule_from_row(row) for row in rows]
 
 
-_ADVANCE = text(
+_UPDATE_ADVANCED_SCHEDULE = text(
     "UPDATE schedules SET invalid = :invalid, message = :message, next_run_at = :next_run_at, queued_at = :queued_at,"
     " last_run_at = :last_run_at, version = version + 1 WHERE id = :id AND version = :version"
 )
@@ -261,7 +266,9 @@ _ADVANCE = text(
 
 def advance_schedules(conn: Connection, turns: Sequence[ScheduleStep]) -> list[ScheduleStepResult]:
     """Apply each step, unless its schedule has changed since it was read. Each is of another schedule."""
-    moved = [bool(conn.execute(_ADVANCE, record_to_row(turn.after, schedules)).rowcount) for turn in turns]
+    moved = [
+        bool(conn.execute(_UPDATE_ADVANCED_SCHEDULE, record_to_row(turn.after, schedules)).rowcount) for turn in turns
+    ]
     taken = [turn for turn, did in zip(turns, moved, strict=True) if did]
     made = iter(_insert_schedule_jobs(conn, [turn.job for turn in taken if turn.job is not None]))
     jobs_of = {turn.after.id: next(made) for turn in taken if turn.job is not None}
@@ -291,7 +298,7 @@ def insert_manual_run(conn: Connection, id: str, run: NewScheduleRun, job: NewJo
     return inserted
 
 
-_LAST_KEPT = (
+_SELECT_NEWEST_SURPLUS_RUN = (
     select(schedule_runs.c.seq)
     .where(schedule_runs.c.schedule_id == bindparam("id"))
     .order_by(schedule_runs.c.seq.desc())
@@ -301,7 +308,7 @@ _LAST_KEPT = (
 
 
 def _trim_history(conn: Connection, id: str) -> None:
-    last = conn.scalar(_LAST_KEPT, {"id": id})
+    last = conn.scalar(_SELECT_NEWEST_SURPLUS_RUN, {"id": id})
     if last is not None:
         old = and_(schedule_runs.c.schedule_id == id, schedule_runs.c.seq <= last)
         conn.execute(delete(schedule_runs).where(old))

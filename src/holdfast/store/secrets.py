@@ -19,18 +19,18 @@ from .tables import datasets, image_aliases, secrets
 
 def create_secret(conn: Connection, secret: Secret, value: str) -> None:
     """Create a secret; Conflict if the name is in use."""
-    _SECRETS.require_unused(conn, secret.name)
-    _SECRETS.insert_row(conn, record_to_row(secret, secrets, value=_seal_value(conn, secret.name, value)))
+    _SECRET_TABLE.check_name_unused(conn, secret.name)
+    _SECRET_TABLE.insert_row(conn, record_to_row(secret, secrets, value=_seal_value(conn, secret.name, value)))
 
 
 def get_secret(conn: Connection, name: str) -> Secret | None:
-    row = _SECRETS.find_row(conn, name)
+    row = _SECRET_TABLE.find_row(conn, name)
     return None if row is None else record_from_row(Secret, row)
 
 
 def list_secrets(conn: Connection) -> list[Secret]:
     """Return all secrets, sorted by name."""
-    return [record_from_row(Secret, row) for row in _SECRETS.list_rows(conn)]
+    return [record_from_row(Secret, row) for row in _SECRET_TABLE.list_rows(conn)]
 
 
 def load_secret_value(conn: Connection, name: str) -> str | None:
@@ -44,10 +44,10 @@ def update_secret(conn: Connection, secret: Secret, value: str | None) -> None:
     changed = record_to_row(secret, secrets)
     if value is not None:
         changed["value"] = _seal_value(conn, secret.name, value)
-    _SECRETS.update_row(conn, secret.name, changed)
+    _SECRET_TABLE.update_row(conn, secret.name, changed)
 
 
-def list_secret_users(conn: Connection, name: str) -> list[str]:
+def list_secret_references(conn: Connection, name: str) -> list[str]:
     """Return what uses the secret, as text: "dataset code", "image torch"."""
     rows = conn.execute(select(datasets.c.name, datasets.c.data_json).where(datasets.c.kind == "git"))
     found = [msg("dataset {name}", name=row.name) for row in rows if json.loads(row.data_json).get("secret") == name]
@@ -56,14 +56,14 @@ def list_secret_users(conn: Connection, name: str) -> list[str]:
     return sorted(found) + sorted(msg("image {image}", image=image) for image in images)
 
 
-def build_secret_not_found(name: str) -> NotFound:
+def build_secret_not_found_error(name: str) -> NotFound:
     return NotFound(msg("Secret {name} not found", name=name[:100]))
 
 
-_SECRETS = NamedTable(
-    secrets, lambda name: msg("Secret {name} already exists", name=name), not_found=build_secret_not_found
+_SECRET_TABLE = NamedTable(
+    secrets, lambda name: msg("Secret {name} already exists", name=name), not_found=build_secret_not_found_error
 )
-delete_secret = _SECRETS.delete_row
+delete_secret = _SECRET_TABLE.delete_row
 
 
 def _seal_value(conn: Connection, name: str, value: str) -> bytes:

@@ -30,7 +30,7 @@ def format_placeholders(conn: Connection, sql: str) -> str:
     return sql.replace("{}", "?" if conn.dialect.name == "sqlite" else "%s")
 
 
-def build_any_of(conn: Connection, column: str) -> str:
+def build_any_of_condition(conn: Connection, column: str) -> str:
     """Build a condition that takes a list as one value."""
     if conn.dialect.name == "sqlite":
         return f"{column} IN (SELECT value FROM json_each({{}}))"  # noqa: S608

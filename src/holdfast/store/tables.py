@@ -45,7 +45,7 @@ Serial = BigInteger().with_variant(Integer(), "sqlite")
 Micros = BigInteger
 LONG_TRY_MICROS = 7 * 24 * 3600 * 1_000_000  # microseconds; part of an index
 # Compared by bytes, so that ranges do not depend on the locale of the database.
-Exact = String().with_variant(String(collation="C"), "postgresql")
+ExactString = String().with_variant(String(collation="C"), "postgresql")
 
 
 def _build_partial_index(name: str, *columns: str, where: str, unique: bool = False) -> Index:
@@ -73,7 +73,7 @@ jobs = Table(
     "jobs",
     metadata,
     Column("seq", Serial, primary_key=True),
-    Column("id", Exact, nullable=False),
+    Column("id", ExactString, nullable=False),
     Column("name", Text, nullable=False),
     Column("user_name", Text, nullable=False),
     Column("group_name", Text, nullable=False),
@@ -102,10 +102,10 @@ jobs = Table(
     Column("platform_retries", Integer, nullable=False),
     Column("retry_at", Micros),
     Column("version", Integer, nullable=False),
-    Column("search", Exact, nullable=False),  # folded name and id, for text search
+    Column("search", ExactString, nullable=False),  # folded name and id, for text search
     Column("role_count", Integer, nullable=False, server_default=text("1")),
     Column("exit_cause", String),
-    Column("schedule_id", Exact),  # of the schedule that submitted it
+    Column("schedule_id", ExactString),  # of the schedule that submitted it
     Index("uq_jobs_id", "id", unique=True),
     _build_partial_index(
         "uq_jobs_idempotency_key",
@@ -153,7 +153,7 @@ task_attempts = Table(
     metadata,
     Column("job_seq", Serial, primary_key=True, autoincrement=False),
     Column("attempt", Integer, primary_key=True, autoincrement=False),
-    Column("role", Exact, primary_key=True),
+    Column("role", ExactString, primary_key=True),
     Column("task_index", Integer, primary_key=True, autoincrement=False),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("state", String, nullable=False),
@@ -200,7 +200,7 @@ job_attempts = Table(
 job_tags = Table(
     "job_tags",
     metadata,
-    Column("tag", Exact, primary_key=True),
+    Column("tag", ExactString, primary_key=True),
     Column("job_seq", Serial, primary_key=True, autoincrement=False),
     Index("ix_job_tags_job_seq", "job_seq"),
     sqlite_with_rowid=False,
@@ -224,7 +224,7 @@ events = Table(
 users = Table(
     "users",
     metadata,
-    Column("name", Exact, primary_key=True),
+    Column("name", ExactString, primary_key=True),
     Column("admin", Boolean, nullable=False),
     Column("email", String, nullable=False),
     Column("password_hash", String),  # None: cannot log in by password
@@ -237,7 +237,7 @@ users = Table(
 groups = Table(
     "groups",
     metadata,
-    Column("name", Exact, primary_key=True),
+    Column("name", ExactString, primary_key=True),
     Column("description", Text, nullable=False),
     Column("quota_cpu", Double),
     Column("quota_memory", BigInteger),
@@ -259,8 +259,8 @@ groups = Table(
 memberships = Table(
     "memberships",
     metadata,
-    Column("user_name", Exact, ForeignKey("users.name", ondelete="CASCADE"), primary_key=True),
-    Column("group_name", Exact, ForeignKey("groups.name", ondelete="CASCADE"), primary_key=True),
+    Column("user_name", ExactString, ForeignKey("users.name", ondelete="CASCADE"), primary_key=True),
+    Column("group_name", ExactString, ForeignKey("groups.name", ondelete="CASCADE"), primary_key=True),
     Column("admin", Boolean, nullable=False),
     Index("ix_memberships_group_name", "group_name"),
 )
@@ -268,8 +268,8 @@ memberships = Table(
 tokens = Table(
     "tokens",
     metadata,
-    Column("id", Exact, primary_key=True),
-    Column("user_name", Exact, ForeignKey("users.name", ondelete="CASCADE"), nullable=False),
+    Column("id", ExactString, primary_key=True),
+    Column("user_name", ExactString, ForeignKey("users.name", ondelete="CASCADE"), nullable=False),
     Column("name", String, nullable=False),
     Column("secret_hash", String, nullable=False),
     Column("created_at", Micros, nullable=False),
@@ -282,7 +282,7 @@ tokens = Table(
 datasets = Table(
     "datasets",
     metadata,
-    Column("name", Exact, primary_key=True),
+    Column("name", ExactString, primary_key=True),
     Column("path", Text, nullable=False),
     Column("description", Text, nullable=False),
     Column("read_only", Boolean, nullable=False),
@@ -298,8 +298,8 @@ datasets = Table(
 dataset_groups = Table(
     "dataset_groups",
     metadata,
-    Column("dataset_name", Exact, ForeignKey("datasets.name", ondelete="CASCADE"), primary_key=True),
-    Column("group_name", Exact, ForeignKey("groups.name", ondelete="CASCADE"), primary_key=True),
+    Column("dataset_name", ExactString, ForeignKey("datasets.name", ondelete="CASCADE"), primary_key=True),
+    Column("group_name", ExactString, ForeignKey("groups.name", ondelete="CASCADE"), primary_key=True),
     Column("writable", Boolean, nullable=False, server_default=false()),
     Index("ix_dataset_groups_group_name", "group_name"),
 )
@@ -307,7 +307,7 @@ dataset_groups = Table(
 instance_types = Table(
     "instance_types",
     metadata,
-    Column("name", Exact, primary_key=True),
+    Column("name", ExactString, primary_key=True),
     Column("display_name", Text, nullable=False),
     Column("description", Text, nullable=False),
     Column("cpu", Double, nullable=False),
@@ -325,37 +325,37 @@ instance_types = Table(
 instance_type_groups = Table(
     "instance_type_groups",
     metadata,
-    Column("instance_type_name", Exact, ForeignKey("instance_types.name", ondelete="CASCADE"), primary_key=True),
-    Column("group_name", Exact, ForeignKey("groups.name", ondelete="CASCADE"), primary_key=True),
+    Column("instance_type_name", ExactString, ForeignKey("instance_types.name", ondelete="CASCADE"), primary_key=True),
+    Column("group_name", ExactString, ForeignKey("groups.name", ondelete="CASCADE"), primary_key=True),
     Index("ix_instance_type_groups_group_name", "group_name"),
 )
 
 image_aliases = Table(
     "image_aliases",
     metadata,
-    Column("name", Exact, primary_key=True),
+    Column("name", ExactString, primary_key=True),
     Column("display_name", Text, nullable=False),
     Column("description", Text, nullable=False),
     Column("kind", String, nullable=False),
     Column("url", Text, nullable=False),
     Column("gpu_url", Text, nullable=False),
-    Column("pull_secret", Exact),
-    Column("owner", Exact, ForeignKey("groups.name", ondelete="CASCADE")),
+    Column("pull_secret", ExactString),
+    Column("owner", ExactString, ForeignKey("groups.name", ondelete="CASCADE")),
     Column("everyone", Boolean, nullable=False),
 )
 
 image_alias_groups = Table(
     "image_alias_groups",
     metadata,
-    Column("image_alias_name", Exact, ForeignKey("image_aliases.name", ondelete="CASCADE"), primary_key=True),
-    Column("group_name", Exact, ForeignKey("groups.name", ondelete="CASCADE"), primary_key=True),
+    Column("image_alias_name", ExactString, ForeignKey("image_aliases.name", ondelete="CASCADE"), primary_key=True),
+    Column("group_name", ExactString, ForeignKey("groups.name", ondelete="CASCADE"), primary_key=True),
     Index("ix_image_alias_groups_group_name", "group_name"),
 )
 
 secrets = Table(
     "secrets",
     metadata,
-    Column("name", Exact, primary_key=True),
+    Column("name", ExactString, primary_key=True),
     Column("display_name", Text, nullable=False),
     Column("kind", String, nullable=False),
     Column("registry_host", String, nullable=False),
@@ -366,10 +366,10 @@ secrets = Table(
 schedules = Table(
     "schedules",
     metadata,
-    Column("id", Exact, primary_key=True),
+    Column("id", ExactString, primary_key=True),
     Column("name", Text, nullable=False),
-    Column("user_name", Exact, nullable=False),
-    Column("group_name", Exact, nullable=False),
+    Column("user_name", ExactString, nullable=False),
+    Column("group_name", ExactString, nullable=False),
     Column("spec_json", Text, nullable=False),
     Column("source", Text, nullable=False),
     Column("secrets", LargeBinary),  # of the job, sealed
@@ -399,11 +399,11 @@ schedule_runs = Table(
     "schedule_runs",
     metadata,
     Column("seq", Serial, primary_key=True),
-    Column("schedule_id", Exact, ForeignKey("schedules.id", ondelete="CASCADE"), nullable=False),
+    Column("schedule_id", ExactString, ForeignKey("schedules.id", ondelete="CASCADE"), nullable=False),
     Column("due_at", Micros, nullable=False),
     Column("at", Micros, nullable=False),
     Column("result", String, nullable=False),
-    Column("job_id", Exact),
+    Column("job_id", ExactString),
     Column("message", Text, nullable=False),
     Column("actor", String, nullable=False),
     Index("ix_schedule_runs_schedule", "schedule_id", "seq"),
@@ -415,10 +415,10 @@ audit = Table(
     metadata,
     Column("seq", Serial, primary_key=True),
     Column("at", Micros, nullable=False),
-    Column("actor", Exact, nullable=False),
+    Column("actor", ExactString, nullable=False),
     Column("kind", String, nullable=False),
     Column("act", String, nullable=False),
-    Column("subject", Exact, nullable=False),
+    Column("subject", ExactString, nullable=False),
     Column("address", String, nullable=False),
     Column("detail_json", Text),
     Index("ix_audit_at", "at"),
@@ -439,11 +439,11 @@ job_insights = Table(
 )
 
 # Notification recipients of users. An address can be a credential, so it is sealed.
-notice_recipients = Table(
+notification_recipients = Table(
     "notice_recipients",
     metadata,
-    Column("id", Exact, primary_key=True),
-    Column("user_name", Exact, ForeignKey("users.name", ondelete="CASCADE"), nullable=False),
+    Column("id", ExactString, primary_key=True),
+    Column("user_name", ExactString, ForeignKey("users.name", ondelete="CASCADE"), nullable=False),
     Column("way", String, nullable=False),
     Column("address_sealed", LargeBinary, nullable=False),
     Column("events_json", Text, nullable=False),
@@ -452,25 +452,25 @@ notice_recipients = Table(
 )
 
 # Jobs that request notifications: few, so this avoids reading every job.
-notice_jobs = Table(
+notifying_jobs = Table(
     "notice_jobs",
     metadata,
     Column("job_seq", BigInteger, primary_key=True, autoincrement=False),
 )
 
 # Notifications and the results of their delivery; deleted after a time.
-notices = Table(
+notifications = Table(
     "notices",
     metadata,
     Column("seq", Serial, primary_key=True),
-    Column("id", Exact, nullable=False),
-    Column("user_name", Exact, nullable=False),
+    Column("id", ExactString, nullable=False),
+    Column("user_name", ExactString, nullable=False),
     Column("way", String, nullable=False),
-    Column("lane", Exact, nullable=False),  # notifications of one lane are sent one after another
+    Column("lane", ExactString, nullable=False),  # notifications of one lane are sent one after another
     Column("address_sealed", LargeBinary, nullable=False),
     Column("event", String, nullable=False),
-    Column("happening", Exact, nullable=False),  # the same in all notifications of one event
-    Column("job_id", Exact),
+    Column("happening", ExactString, nullable=False),  # the same in all notifications of one event
+    Column("job_id", ExactString),
     Column("subject", Text, nullable=False),
     Column("body_json", Text, nullable=False),
     Column("created_at", Micros, nullable=False),

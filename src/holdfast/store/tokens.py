@@ -28,7 +28,7 @@ def create_token(conn: Connection, *, token: Token, secret_hash: str) -> None:
     conn.execute(insert(tokens), record_to_row(token, tokens, secret_hash=secret_hash))
 
 
-def load_token_owner(conn: Connection, token_id: str) -> tuple[str, Token, User] | None:
+def load_token_with_owner(conn: Connection, token_id: str) -> tuple[str, Token, User] | None:
     """Return the hash, the token and its owner. The caller checks expiry and `disabled`."""
     row = conn.execute(select(tokens).where(tokens.c.id == make_storable(token_id))).one_or_none()
     user = get_user(conn, row.user_name) if row is not None else None

@@ -7,7 +7,7 @@ import pytest
 from holdfast.core.states import JobState
 from holdfast.server.rest.sockets import exec as exec_socket
 from holdfast.server.rest.sockets import task_connections as task_lines
-from holdfast.services.inside.service import build_open_limiter
+from holdfast.services.inside.service import build_connection_limiter
 from tests.server.rig import Rig, error_of
 
 from .lines import open_line, running
@@ -34,7 +34,7 @@ async def test_members_strangers_and_finished_jobs_are_refused(rig: Rig, line: s
         assert (status, "can connect to its tasks" in said) == (403, True)
     async with open_line(rig, f"{job.id}/tasks/-/{line}", headers=stranger) as wire:
         assert wire.denial()[1] == 404
-    await rig.house.controller.stop(job.id, "admin")
+    await rig.house.controller.stop_job(job.id, "admin")
     await rig.house.until(job.id)
     async with open_line(rig, f"{job.id}/tasks/-/{line}") as wire:
         wire.say({})
@@ -143,7 +143,7 @@ async def test_a_line_ends_with_its_job(rig: Rig) -> None:
     async with open_line(rig, f"{job.id}/tasks/-/exec") as wire:
         wire.say({"argv": ["sleep", "1000"]})
         await wire.words("entered")
-        await rig.house.controller.stop(job.id, "admin")
+        await rig.house.controller.stop_job(job.id, "admin")
         assert await wire.words("exit") in (129, 137, 143)
 
 
@@ -154,7 +154,7 @@ async def test_stacks_are_for_those_who_may_enter(rig: Rig) -> None:
     error_of(await rig.get(path, headers=member), 403)
     error_of(await rig.get(path, headers=stranger), 404)
     assert (await rig.get(path)).status_code == 200
-    await rig.house.controller.stop(job.id, "admin")
+    await rig.house.controller.stop_job(job.id, "admin")
     await rig.house.until(job.id, JobState.CANCELLED)
     error_of(await rig.get(path), 409)
 
@@ -168,7 +168,7 @@ async def test_who_says_nothing_is_not_waited_for(rig: Rig, monkeypatch: pytest.
 
 
 async def test_one_user_opens_only_so_many_lines(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_lines, "_open_sessions", build_open_limiter("WebSocket sessions", 1, 10))
+    monkeypatch.setattr(task_lines, "_session_limiter", build_connection_limiter("WebSocket sessions", 1, 10))
     job = await running(rig)
     path = f"{job.id}/tasks/-/exec"
     async with open_line(rig, path) as first:

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.core.records import JobSummary
 from holdfast.server.rest.sockets import ports as port_sockets
-from holdfast.services.inside.service import build_open_limiter
+from holdfast.services.inside.service import build_connection_limiter
 from tests.server.portal.socket_client import TIMEOUT
 from tests.server.rig import Rig
 
@@ -169,15 +169,15 @@ async def test_no_debugger_waits(rig: Rig) -> None:
 
 
 async def test_one_user_waits_for_only_so_many_debuggers(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    limiter = build_open_limiter("WebSockets that wait for a debugger", 1, 10)
-    monkeypatch.setattr(port_sockets, "_debugger_waits", limiter)
+    limiter = build_connection_limiter("WebSockets that wait for a debugger", 1, 10)
+    monkeypatch.setattr(port_sockets, "_debugger_wait_limiter", limiter)
     job, serving = await running(rig), await start(rig, DEBUGGER)
     path = f"{job.id}/tasks/-/debugger"
     async with open_line(rig, f"{serving.id}/tasks/-/debugger", query="wait=20") as attached:
         await attached.words("entered")  # it does not wait any more
         async with open_line(rig, path, query="wait=3600"):
             async with asyncio.timeout(TIMEOUT):
-                while not limiter._used:
+                while not limiter._used_slots:
                     await asyncio.sleep(0.01)
             async with open_line(rig, path, query="wait=3600") as second:
                 assert await second.refusal() == ("You already have 1 WebSockets that wait for a debugger open", 4409)
@@ -191,7 +191,7 @@ async def test_a_wait_ends_with_the_job(rig: Rig) -> None:
     job = await running(rig)
     async with open_line(rig, f"{job.id}/tasks/-/debugger", query="wait=3600") as wire:
         wire.say({"taken": 0})
-        await rig.house.controller.stop(job.id, "admin")
+        await rig.house.controller.stop_job(job.id, "admin")
         assert (await wire.refusal())[1] == 4409
 
 

@@ -126,7 +126,7 @@ async def test_a_program_that_only_claims_to_be_python_is_told(rig: Rig) -> None
 
 
 async def test_many_programs_are_looked_into_only_so_far(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stack_dumps, "MAX_INSPECTED", 1)
+    monkeypatch.setattr(stack_dumps, "MAX_INSPECTED_PROCESSES", 1)
     both = 'python3 -c "$PROGRAM" & python3 -c "$PROGRAM"'
     processes = await stacks_of(rig, both, lambda all: hangs(all) and fails("Skipped: ")(all))
     assert sorted(bool(each["threads"]) for each in processes if each["python"]) == [False, True]
@@ -138,7 +138,7 @@ async def test_what_takes_too_long_is_given_up(rig: Rig, monkeypatch: pytest.Mon
 
 
 async def test_a_stack_that_is_too_long_is_told(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stack_dumps, "MAX_OUTPUT", 100)
+    monkeypatch.setattr(stack_dumps, "MAX_OUTPUT_SIZE", 100)
     await stacks_of(rig, 'exec python3 -c "$PROGRAM"', fails("too large to show"))
 
 

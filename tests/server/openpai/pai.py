@@ -61,7 +61,7 @@ async def open_pai(home: Path, settings: Mapping[str, Any] | None = None, **more
         alice = await house.user("alice", "default", password=PASSWORD)
         unset: Any = None
         pai = Pai(house, create_app(house.services), unset, unset, unset, alice, stack)
-        pai.admin = await pai.client(await house.services.tokens.create_local_token())
+        pai.admin = await pai.client(await house.services.tokens.create_machine_token())
         pai.user = await pai.login("alice", PASSWORD)
         pai.guest = await pai.client()
         yield pai

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.server.openpai import large_responses
 from holdfast.server.openpai.response_limits import (
-    MAX_BUILDING,
+    MAX_CONCURRENT_BUILDS,
     MAX_UNSENT_LARGE,
     MAX_WAITING_REQUESTS,
     ResponseLimits,
@@ -34,7 +34,7 @@ async def test_a_user_has_one_answer_at_a_time() -> None:
     await first.acquire_slots("alice", large=True)
     await first.acquire_slots("alice", large=True)  # again: nothing
     waiting = asyncio.create_task(second.acquire_slots("alice", large=False))
-    first.release_made()
+    first.release_build_slot()
     await other.acquire_slots("bob", large=True)
     await settle()
     assert not waiting.done()
@@ -42,7 +42,7 @@ async def test_a_user_has_one_answer_at_a_time() -> None:
     await waiting
     second.release_slots()
     other.release_slots()
-    assert not limits.unfinished._used
+    assert not limits.unfinished._used_slots
 
 
 async def test_few_are_made_at_once_and_few_are_kept() -> None:
@@ -50,18 +50,18 @@ async def test_few_are_made_at_once_and_few_are_kept() -> None:
     made = [ResponseSlots(limits) for _ in range(MAX_UNSENT_LARGE)]
     for number, slots in enumerate(made):
         await slots.acquire_slots(f"user{number}", large=True)
-        slots.release_made()
+        slots.release_build_slot()
     large = asyncio.create_task(ResponseSlots(limits).acquire_slots("large", large=True))
-    small = [ResponseSlots(limits) for _ in range(MAX_BUILDING)]
+    small = [ResponseSlots(limits) for _ in range(MAX_CONCURRENT_BUILDS)]
     for number, slots in enumerate(small):
         await slots.acquire_slots(f"small{number}", large=False)
     one_more = asyncio.create_task(ResponseSlots(limits).acquire_slots("one more", large=False))
     await settle()
     assert not large.done()
     assert not one_more.done()
-    small[0].release_made()
+    small[0].release_build_slot()
     await one_more
-    small[1].release_made()
+    small[1].release_build_slot()
     made[0].release_slots()
     await large
 
@@ -79,7 +79,7 @@ async def test_who_gives_up_waiting_leaves_nothing_behind() -> None:
     first.release_slots()
     await third.acquire_slots("alice", large=True)
     third.release_slots()
-    assert not limits.unfinished._used
+    assert not limits.unfinished._used_slots
 
 
 async def test_too_many_waiting_are_refused() -> None:

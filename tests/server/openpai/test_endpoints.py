@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.server.openpai.endpoints import ENDPOINTS, Support, Who
+from holdfast.server.openpai.endpoints import ENDPOINTS, AccessLevel, Support
 from holdfast.server.openpai.rate_limits import RateLimitedAction
 from holdfast.server.openpai.routes import accepts_job_file
 
@@ -90,7 +90,7 @@ async def test_every_declared_address_is_answered(pai: Pai) -> None:
         answered = await client.request(each.method, path)
         assert answered.status_code != 500, (each, answered.text)
         assert '"NoApiError"' not in answered.text, (each, answered.text)
-        if each.support is Support.ABSENT:
+        if each.support is Support.UNSUPPORTED:
             assert answered.json()["code"] == "NotImplementedError", each
         if each.support is Support.EMPTY:
             assert answered.status_code in (200, 404), each
@@ -100,7 +100,7 @@ async def test_every_address_but_the_open_ones_wants_a_login(pai: Pai) -> None:
     for each in ENDPOINTS:
         path = re.sub(r"\{[^}]*\}", "x", each.path)
         answered = await pai.guest.request(each.method, path)
-        assert (answered.status_code == 401) is (each.who is not Who.ANYONE), (each, answered.text)
+        assert (answered.status_code == 401) is (each.access_level is not AccessLevel.ANYONE), (each, answered.text)
 
 
 async def test_nothing_else_answers_below_the_prefix(pai: Pai) -> None:
@@ -109,7 +109,7 @@ async def test_nothing_else_answers_below_the_prefix(pai: Pai) -> None:
 
 
 def test_a_job_may_be_as_large_as_the_settings_say() -> None:
-    submits = [each for each in ENDPOINTS if each.limited is RateLimitedAction.SUBMIT]
+    submits = [each for each in ENDPOINTS if each.rate_limited_action is RateLimitedAction.SUBMIT]
     assert submits
     for each in ENDPOINTS:
         path = "/rest-server/api" + re.sub(r"\{[^}]*\}", "x", each.path)

@@ -12,10 +12,10 @@ from starlette.responses import Response
 
 from holdfast.server.openpai import endpoints
 from holdfast.server.openpai.call import Call
-from holdfast.server.openpai.endpoints import Endpoint, Support, Who, endpoint
+from holdfast.server.openpai.endpoints import AccessLevel, Endpoint, Support, endpoint
 from holdfast.server.openpai.errors import PaiError
 from holdfast.server.openpai.forms import MAX_FIELDS, parse_form
-from holdfast.server.openpai.rate_limits import MAX_WINDOWS, FixedWindows, RateLimitedAction
+from holdfast.server.openpai.rate_limits import MAX_WINDOWS, FixedWindowCounter, RateLimitedAction
 from holdfast.server.openpai.routes import EndpointRoutes, accepts_job_file
 from holdfast.server.responses import respond_json
 from holdfast.services.client_network import get_client_network
@@ -32,23 +32,23 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Addresses that only these tests have."""
     monkeypatch.setattr(endpoints, "ENDPOINTS", [])
 
-    @endpoint("GET", "/v2/try/{name}", who=Who.USER)
-    @endpoint("GET", "/v2/try/reader/{name}", who=Who.READER)
-    @endpoint("GET", "/v2/try/person/{name}", who=Who.PERSON)
-    @endpoint("GET", "/v2/try/admin/{name}", who=Who.ADMIN)
+    @endpoint("GET", "/v2/try/{name}", who=AccessLevel.USER)
+    @endpoint("GET", "/v2/try/reader/{name}", who=AccessLevel.READER)
+    @endpoint("GET", "/v2/try/person/{name}", who=AccessLevel.PERSON)
+    @endpoint("GET", "/v2/try/admin/{name}", who=AccessLevel.ADMIN)
     @endpoint("GET", "/v2/try/list/{name}", limited=RateLimitedAction.LIST)
     async def tell(call: Call) -> Response:
         return respond_json({"name": call.get_path_text("name"), "actor": call.actor.name})
 
-    @endpoint("POST", "/v2/try/body", who=Who.ANYONE)
+    @endpoint("POST", "/v2/try/body", who=AccessLevel.ANYONE)
     async def echo(call: Call) -> Response:
-        return respond_json(await call.read_object())
+        return respond_json(await call.read_json_object())
 
-    @endpoint("GET", "/v2/try/large/{size}", who=Who.ANYONE)
+    @endpoint("GET", "/v2/try/large/{size}", who=AccessLevel.ANYONE)
     async def much(call: Call) -> Response:
         return Response("x" * (call.get_path_number("size") or 0), media_type="text/plain")
 
-    @endpoint("GET", "/v2/try/fail/{how}", who=Who.ANYONE)
+    @endpoint("GET", "/v2/try/fail/{how}", who=AccessLevel.ANYONE)
     async def fail(call: Call) -> Response:
         raise StoreError("the disk is full") if call.get_path_text("how") == "store" else RuntimeError("secret inside")
 
@@ -153,7 +153,9 @@ def test_plain_words_come_before_names() -> None:
         raise NotImplementedError
 
     def made(path: str) -> Endpoint:
-        return Endpoint(method="GET", path=path, who=Who.USER, support=Support.SUPPORTED, note="", handler=nothing)
+        return Endpoint(
+            method="GET", path=path, access_level=AccessLevel.USER, support=Support.SUPPORTED, note="", handler=nothing
+        )
 
     routes = EndpointRoutes([made("/t/{token}"), made("/t/check"), made("/g/{group}/more/{rest:path}")])
 
@@ -328,7 +330,7 @@ async def test_no_limit(tried: None, tmp_path: Path) -> None:
 
 def test_a_window_ends_and_another_begins() -> None:
     now = [1000.0]
-    windows = FixedWindows(2, 60.0, lambda: now[0])
+    windows = FixedWindowCounter(2, 60.0, lambda: now[0])
     assert [windows.count_hit("a").remaining for _ in range(3)] == [1, 0, -1]  # type: ignore[union-attr]
     assert windows.count_hit("b").remaining == 1  # type: ignore[union-attr]
     now[0] += 59
@@ -340,10 +342,10 @@ def test_a_window_ends_and_another_begins() -> None:
 
 
 def test_many_addresses_do_not_fill_the_memory() -> None:
-    windows = FixedWindows(2, 60.0, lambda: 1000.0)
+    windows = FixedWindowCounter(2, 60.0, lambda: 1000.0)
     for number in range(MAX_WINDOWS + 50):
         windows.count_hit(str(number))
-    assert len(windows._open) == MAX_WINDOWS
+    assert len(windows._windows) == MAX_WINDOWS
     assert get_client_network("2001:db8::1") == get_client_network("2001:db8::ffff")
     assert get_client_network("2001:db8::1") != get_client_network("2001:db8:0:1::1")
     assert get_client_network("10.0.0.1") != get_client_network("10.0.0.2")

@@ -14,7 +14,7 @@ from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.core.identity import build_container_uid, build_task_uid
 from holdfast.core.scheduling.placement import Node
 from holdfast.core.states import JobState
-from holdfast.server.openpai.jobs.error_logs import ErrorLogs, pick_lines
+from holdfast.server.openpai.jobs.error_logs import ErrorLogs, parse_error_logs
 from holdfast.store.jobs import records as job_rows
 from tests.fake_engine import FakeEngine
 
@@ -155,7 +155,7 @@ async def test_a_log_that_is_gone_has_no_end(pai: Pai) -> None:
     ],
 )
 def test_the_last_lines_of_a_log(data: bytes, whole: bool, user: str, platform: str) -> None:
-    assert pick_lines(data, whole=whole) == ErrorLogs(user, platform)
+    assert parse_error_logs(data, whole=whole) == ErrorLogs(user, platform)
 
 
 async def test_a_job_that_was_stopped_says_nothing_of_the_program(pai: Pai) -> None:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from holdfast.core.states import JobState
-from holdfast.engines.base import Stream
+from holdfast.engines.base import LogStream
 from holdfast.server.openpai.jobs.log_manager import TAIL_SIZE
 from holdfast.store.jobs import records as job_rows
 
@@ -225,5 +225,5 @@ async def test_pages_begin_anywhere(pai: Pai, start: str, shown: str) -> None:
 
 async def test_pages_without_a_start_show_the_end(pai: Pai) -> None:
     task = await run(pai, "ends", "sleep 100")
-    pai.house.engine.write_log(task, b"x" * 10 + b"y" * 4096, Stream.STDERR)
+    pai.house.engine.write_log(task, b"x" * 10 + b"y" * 4096, LogStream.STDERR)
     assert text_in(await pai.guest.get(f"{await page_base(pai, 'ends')}user.pai.all/")) == "y" * 4096

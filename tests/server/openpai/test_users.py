@@ -9,15 +9,15 @@ import httpx
 import pytest
 
 from holdfast.core.errors import UserError
-from holdfast.launching.keys import make_job_pair
+from holdfast.launching.keys import make_job_key_pair
 
 from .pai import PASSWORD, Pai, open_pai, refused
 
 pytestmark = pytest.mark.anyio
 
-PUBLIC = make_job_pair(bytes(32)).public
+PUBLIC = make_job_key_pair(bytes(32)).public
 KEY = {"title": "laptop", "value": PUBLIC, "time": 1625472000000}
-OTHER_KEY = {**KEY, "value": make_job_pair(b"\1" * 32).public}
+OTHER_KEY = {**KEY, "value": make_job_key_pair(b"\1" * 32).public}
 
 
 def done(response: httpx.Response, status: int = 201) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from holdfast.engines.base import ExecCommand, ExecRefused, ExecSession, Launch, ProcessInfo
+from holdfast.engines.base import ExecCommand, ExecRefused, ExecSession, LaunchSpec, TaskProcess
 from tests.fake_engine import FakeEngine
 
 
 class Doors(FakeEngine):
     def __init__(self) -> None:
         super().__init__()
-        self.inside: list[ProcessInfo] = []  # that each task runs
+        self.inside: list[TaskProcess] = []  # that each task runs
 
     async def open_session(self, attempt_id: str, command: ExecCommand) -> ExecSession:
         raise ExecRefused("Nobody is at home")
@@ -20,8 +20,8 @@ class Doors(FakeEngine):
     async def connect_port(self, attempt_id: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         raise ExecRefused("Nobody is at home")
 
-    async def revive_task(self, launch: Launch) -> None:
+    async def revive_task(self, launch: LaunchSpec) -> None:
         raise ExecRefused("Nobody is at home")
 
-    async def list_processes(self, attempt_id: str) -> Sequence[ProcessInfo]:
+    async def list_processes(self, attempt_id: str) -> Sequence[TaskProcess]:
         return self.inside

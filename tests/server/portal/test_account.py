@@ -118,7 +118,7 @@ async def test_a_link_is_too_old_after_ten_minutes(rig: Rig) -> None:
 async def test_a_code_is_good_for_one_thing_alone(rig: Rig) -> None:
     services = rig.house.services
     login = await services.codes.issue_login_code(rig.house.admin)
-    token = await services.codes.issue_actor_code(rig.house.admin)
+    token = await services.codes.issue_token_code_for_actor(rig.house.admin)
     async with stranger(rig) as client:
         exchanged = await client.post("/oidc/auth-flow/exchange", data={"code": login})
         assert exchanged.status_code == 400

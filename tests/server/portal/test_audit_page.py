@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.core.audit import AuditAction, AuditKind
 from holdfast.core.conditions import Condition, ConditionKind
-from holdfast.server.portal.pages.audit import ACTION_TEXTS, KINDS
+from holdfast.server.portal.pages.audit import ACTION_TEXTS, KIND_LABELS
 from holdfast.settings import load_settings
 from tests.server.rig import Rig, open_rig
 from tests.services.house import open_house
@@ -68,7 +68,7 @@ async def test_strange_filters_break_nothing(rig: Rig, query: str) -> None:
 
 
 def test_every_kind_has_words() -> None:
-    assert set(KINDS) == set(AuditKind)
+    assert set(KIND_LABELS) == set(AuditKind)
     assert {kind for kind, _ in ACTION_TEXTS} == set(AuditKind)
     assert {act for _, act in ACTION_TEXTS} == set(AuditAction)
 

@@ -15,7 +15,7 @@ import pytest
 from holdfast.core.access import Actor
 from holdfast.core.attempt import Debugger
 from holdfast.core.states import JobState
-from holdfast.engines.base import ProcessInfo
+from holdfast.engines.base import TaskProcess
 from holdfast.server.portal.rendering import create_environment
 from tests.server.rig import Rig, open_rig
 from tests.services.house import open_house
@@ -287,8 +287,8 @@ async def test_stacks_are_shown_to_be_read_and_copied(rig: Rig) -> None:
     job = await submit(rig, SLEEPER, JobState.RUNNING)
     odd = "<script>alert(1)</script>"
     rig.house.engine.inside = [  # type: ignore[attr-defined]
-        ProcessInfo(pid=2**22 + 1, inner_pid=5, parent=0, command=("sleep", odd), python=False),
-        ProcessInfo(pid=2**22 + 2, inner_pid=6, parent=0, command=("python", "x.py"), python=True),
+        TaskProcess(pid=2**22 + 1, inner_pid=5, parent=0, command=("sleep", odd), python=False),
+        TaskProcess(pid=2**22 + 2, inner_pid=6, parent=0, command=("python", "x.py"), python=True),
     ]
     async with open_desk(rig, "ada") as desk:
         page = await desk.get(f"/jobs/{job}/stacks?task=main-0")

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 SLEEPER = "name: sleeper\ncommand: sleep 100\n"
 EVIL = "<img src=x onerror=alert(1)>"
-SECTION_KEYS = ["", *(section.key for section in SECTIONS if not section.elsewhere)]
+SECTION_KEYS = ["", *(section.key for section in SECTIONS if not section.separate_path)]
 
 
 async def told(desk: Desk, path: str) -> str:

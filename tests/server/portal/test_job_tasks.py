@@ -134,7 +134,7 @@ async def test_ports_can_be_copied(rig: Rig) -> None:
 
 async def test_artifacts_are_listed_looked_at_and_downloaded(rig: Rig) -> None:
     job = await rig.house.run("name: kept\ncommand: echo hi\n")
-    place = rig.house.services.shared.get_artifacts("default", job.id)
+    place = rig.house.services.shared.get_artifacts_folder("default", job.id)
     place.mkdir(parents=True)
     (place / "notes & more.txt").write_text("<script>alert(1)</script>\n")
     (place / "page.html").write_text("<h1>hi</h1>")

@@ -15,7 +15,7 @@ from holdfast.core.messages import join_messages, msg
 from holdfast.core.scheduling.placement import Quota
 from holdfast.core.states import JobState
 from holdfast.server.portal import translations
-from holdfast.server.portal.translations import CODES, Translations, choose_language, get_translations
+from holdfast.server.portal.translations import LANGUAGE_NAMES, Translations, choose_language, get_translations
 from holdfast.services.people.groups import GroupChange
 
 from ..rig import Rig
@@ -228,7 +228,7 @@ def test_every_translation_can_be_filled_in(code: str) -> None:
 
 def test_both_kinds_of_chinese_say_the_same_texts() -> None:
     assert {ids for ids, _ in _messages("zh-Hans")} == {ids for ids, _ in _messages("zh-Hant")}
-    assert set(CODES) == {"en", *CHINESE}
+    assert set(LANGUAGE_NAMES) == {"en", *CHINESE}
 
 
 # Words that belong to the other side of the strait.

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.core.access import Actor
 from holdfast.server.portal import sockets
-from holdfast.server.portal.pages.live import MAX_NAMED_JOBS, build_message
+from holdfast.server.portal.pages.live import MAX_NAMED_JOBS, build_change_message
 from holdfast.services.job_changes import ChangeSet, JobChange
 from tests.server.rig import Rig
 
@@ -104,17 +104,20 @@ async def test_a_silent_line_ends_with_its_login_too(rig: Rig) -> None:
 
 def test_many_jobs_at_once_are_everything() -> None:
     news = ChangeSet("x.1", tuple(JobChange(f"job-{n}", "default", "ann") for n in range(MAX_NAMED_JOBS + 1)))
-    assert build_message(news, Actor(name="ann", groups={"default": False}), None) == {"mark": "x.1", "all": True}
+    assert build_change_message(news, Actor(name="ann", groups={"default": False}), None) == {
+        "mark": "x.1",
+        "all": True,
+    }
 
 
 def test_nothing_is_said_where_nothing_may_be_known() -> None:
     news = ChangeSet("x.1", (JobChange("job-1", "secret", "ann"),))
-    assert build_message(news, Actor(name="eve", groups={"default": False}), None) is None
-    assert build_message(news, Actor(name="eve", reads_all=True), "job-2") is None
+    assert build_change_message(news, Actor(name="eve", groups={"default": False}), None) is None
+    assert build_change_message(news, Actor(name="eve", can_read_all_jobs=True), "job-2") is None
 
 
 async def test_one_user_opens_only_so_many_sockets(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sockets._open_sockets, "_per_key", 1)
+    monkeypatch.setattr(sockets._socket_limiter, "_per_key", 1)
     await rig.house.user("eve", "strangers", password=PASSWORD)
 
     async def hears(wire: Wire) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.states import JobState
-from holdfast.engines.base import Stream
+from holdfast.engines.base import LogStream
 from holdfast.server.portal import sockets
 from holdfast.server.portal.pages import log_live
 from holdfast.server.portal.pages.log_live import FRAME_SIZE, MAX_BACKLOG_SIZE, MAX_IN_FLIGHT_SIZE
@@ -36,7 +36,7 @@ async def sleeper(rig: Rig) -> str:
     return (await rig.house.until(job.id, JobState.RUNNING)).id
 
 
-def write(rig: Rig, job_id: str, data: bytes, stream: Stream = Stream.STDOUT) -> None:
+def write(rig: Rig, job_id: str, data: bytes, stream: LogStream = LogStream.STDOUT) -> None:
     rig.house.engine.write_log(f"{job_id}.0.main-0.0", data, stream)
 
 
@@ -54,7 +54,7 @@ async def test_lines_come_as_they_are_written_and_then_the_end(rig: Rig, sleeper
         write(rig, sleeper, b"one\n")
         assert offset_of(await wire.next()) == (0, b"one\n")
         write(rig, sleeper, b"two \xe4\xb8")
-        write(rig, sleeper, b"\xad\n", Stream.STDERR)
+        write(rig, sleeper, b"\xad\n", LogStream.STDERR)
         got = b""
         while not got.endswith(b"\n"):
             got += offset_of(await wire.next())[1]
@@ -67,7 +67,7 @@ async def test_lines_come_as_they_are_written_and_then_the_end(rig: Rig, sleeper
 
 async def test_it_goes_on_from_an_offset_in_the_chosen_stream(rig: Rig, sleeper: str) -> None:
     write(rig, sleeper, b"out\n")
-    write(rig, sleeper, b"first\nsecond\n", Stream.STDERR)
+    write(rig, sleeper, b"first\nsecond\n", LogStream.STDERR)
     query = f"job={sleeper}&task=main-0&attempt=0&try=0&stream=stderr&start=6"
     async with open_desk(rig) as desk, open_wire(desk, PATH, query=query) as wire:
         assert offset_of(await wire.next()) == (6, b"second\n")

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from holdfast.core.states import JobState
-from holdfast.engines.base import Stream
+from holdfast.engines.base import LogStream
 from holdfast.server.portal.jobs.log_text import MAX_LINE_LENGTH, MAX_NAMED_CHARACTERS, render_log_text
 from holdfast.store.jobs import records as job_rows
 from tests.server.rig import Rig
@@ -24,11 +24,11 @@ SLEEPER = "name: sleeper\ncommand: sleep 100\n"
 async def test_each_stream_is_shown(rig: Rig) -> None:
     job = await rig.house.run(TALKER)
     async with open_desk(rig) as desk:
-        shown = {stream: (await desk.get(f"/jobs/{job.id}/log?stream={stream.value}")).text for stream in Stream}
-    assert "one\nthree\n</pre>" in shown[Stream.STDOUT]
-    assert "two\n</pre>" in shown[Stream.STDERR]
-    assert "Ended: Succeeded, exit code 0." in text_of(shown[Stream.STDOUT])
-    assert "one\ntwo\nthree\n</pre>" in shown[Stream.MERGED]
+        shown = {stream: (await desk.get(f"/jobs/{job.id}/log?stream={stream.value}")).text for stream in LogStream}
+    assert "one\nthree\n</pre>" in shown[LogStream.STDOUT]
+    assert "two\n</pre>" in shown[LogStream.STDERR]
+    assert "Ended: Succeeded, exit code 0." in text_of(shown[LogStream.STDOUT])
+    assert "one\ntwo\nthree\n</pre>" in shown[LogStream.MERGED]
 
 
 async def test_the_task_that_made_the_completion_rule_true_is_shown_first(rig: Rig) -> None:

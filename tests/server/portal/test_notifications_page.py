@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from holdfast.store.tables import notice_recipients
+from holdfast.store.tables import notification_recipients
 from tests.server.rig import Rig
 from tests.services.damage import damage
 
@@ -95,7 +95,7 @@ async def test_one_whose_address_is_damaged_is_shown_as_that_and_removed(rig: Ri
     async with open_desk(rig) as desk:
         await desk.post("/me/notifications", {"way": "webhook", "address": HOOK, "events": ["failed"]})
         (known,) = await rig.house.services.notifications.list_recipients(rig.house.admin)
-        await damage(rig.house, notice_recipients, known.id)
+        await damage(rig.house, notification_recipients, known.id)
         page = (await desk.get("/me/notifications")).text
         assert "Its address cannot be read. Delete the recipient and add it again." in text_of(page)
         assert f"/me/notifications/{known.id}/test" not in page

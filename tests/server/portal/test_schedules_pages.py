@@ -60,7 +60,7 @@ async def test_the_list_tells_when_each_runs_and_how_it_went(rig: Rig) -> None:
     hello, paused = await add(rig), await add(rig, "name: asleep\ncommand: env\n", paused=True)
     bad = await add(rig, "name: lost\ncommand: env\nimage: nowhere/none\n")
     rig.house.clock.at = datetime(2026, 3, 1, 13, 0, tzinfo=UTC)
-    await rig.house.services.schedules.due.run_due_schedules()
+    await rig.house.services.schedules.due_runs.run_due_schedules()
     async with open_desk(rig) as desk:
         page = (await desk.get("/schedules")).text
         told = text_of(page)
@@ -131,7 +131,7 @@ async def test_one_with_its_times_and_history(rig: Rig) -> None:
     made = await add(rig)
     for hour in (13, 14):
         rig.house.clock.at = datetime(2026, 3, 1, hour, 0, tzinfo=UTC)
-        await rig.house.services.schedules.due.run_due_schedules()
+        await rig.house.services.schedules.due_runs.run_due_schedules()
     async with open_desk(rig) as desk:
         page = (await desk.get(f"/schedules/{made.id}")).text
         told = text_of(page)
@@ -149,7 +149,7 @@ async def test_a_job_names_the_recurring_job_it_is_of(rig: Rig) -> None:
     made = await add(rig)
     by_hand = (await rig.house.services.schedules.run_schedule_now(rig.house.admin, made.id)).summary
     rig.house.clock.at = datetime(2026, 3, 1, 13, 0, tzinfo=UTC)
-    await rig.house.services.schedules.due.run_due_schedules()
+    await rig.house.services.schedules.due_runs.run_due_schedules()
     link = f'href="/schedules/{made.id}"'
     async with open_desk(rig) as desk:
         page = (await desk.get(f"/jobs/{by_hand.id}")).text
@@ -173,8 +173,10 @@ async def test_a_run_by_hand_that_can_never_run_is_told_in_a_sentence(rig: Rig) 
 async def test_the_name_of_a_recurring_job_is_told_to_its_group_alone(rig: Rig) -> None:
     made = await add(rig)
     eve = await rig.house.user("eve", "others")
-    assert await rig.house.services.schedules.load_names(rig.house.admin, [made.id, "x\0"]) == {made.id: made.name}
-    assert await rig.house.services.schedules.load_names(eve, [made.id]) == {}
+    assert await rig.house.services.schedules.load_schedule_names(rig.house.admin, [made.id, "x\0"]) == {
+        made.id: made.name
+    }
+    assert await rig.house.services.schedules.load_schedule_names(eve, [made.id]) == {}
 
 
 async def test_history_has_pages(rig: Rig) -> None:

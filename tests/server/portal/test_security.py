@@ -15,7 +15,7 @@ from starlette.routing import Route, WebSocketRoute
 from holdfast.core.errors import NotLoggedIn
 from holdfast.server.portal import sockets
 from holdfast.server.portal.app import list_portal_routes
-from holdfast.server.portal.static_files import FOLDER, PREFIX
+from holdfast.server.portal.static_files import STATIC_FOLDER, STATIC_PREFIX
 from holdfast.server.portal.visit import Visit, sanitize_path
 from holdfast.server.sessions import check_csrf_token, create_csrf_token
 from tests.server.rig import Rig
@@ -24,8 +24,8 @@ from .page_client import PASSWORD, Desk, open_desk, text_of
 
 pytestmark = pytest.mark.anyio
 
-TEMPLATES = sorted((FOLDER.with_name("templates")).rglob("*.html"))
-SCRIPTS = sorted(path for path in (FOLDER / "js").rglob("*.js") if "vendor" not in path.parts)
+TEMPLATES = sorted((STATIC_FOLDER.with_name("templates")).rglob("*.html"))
+SCRIPTS = sorted(path for path in (STATIC_FOLDER / "js").rglob("*.js") if "vendor" not in path.parts)
 # Pages for whoever is not logged in, and forms of theirs. Nothing else is.
 PUBLIC_PAGES = {"/login", "/oidc/auth-flow/login", "/console/oidc/auth-flow/login"}
 PUBLIC_FORMS = PUBLIC_PAGES | {"/login/link", "/me/preferences"}
@@ -35,7 +35,7 @@ def _paths(method: str) -> list[str]:
     found = [
         re.sub(r"\{[^}]*\}", "x", route.path)
         for route in list_portal_routes()
-        if isinstance(route, Route) and method in (route.methods or ()) and not route.path.startswith(PREFIX)
+        if isinstance(route, Route) and method in (route.methods or ()) and not route.path.startswith(STATIC_PREFIX)
     ]
     return sorted(set(found))
 
@@ -162,7 +162,7 @@ async def test_logout_ends_the_token_itself(rig: Rig) -> None:
 
 async def test_an_ended_login_is_forgotten_by_the_browser(rig: Rig) -> None:
     async with open_desk(rig) as desk:
-        await rig.house.services.tokens.end_logins(rig.house.admin)
+        await rig.house.services.tokens.delete_logins(rig.house.admin)
         answer = await desk.get("/me")
         assert answer.headers["location"] == "/login?next=/me"
         assert "holdfast" not in desk.client.cookies
@@ -283,7 +283,7 @@ async def test_a_template_that_fails_is_no_loop(rig: Rig, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Visit, "render", fail)
     async with open_desk(rig) as desk:
-        monkeypatch.setattr(Visit, "respond", _fail)
+        monkeypatch.setattr(Visit, "render_response", _fail)
         answer = await desk.get("/me")
         assert answer.status_code == 500
         assert answer.headers["x-request-id"] in answer.text

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.server.portal import rendering
-from holdfast.server.portal.translations import DEFAULT
+from holdfast.server.portal.translations import DEFAULT_LANGUAGE
 
 PORTAL = Path(rendering.__file__).parent
 TEMPLATES = sorted((PORTAL / "templates").rglob("*.html"))
@@ -62,7 +62,7 @@ def untranslated(source: str) -> list[str]:
 def _without_expressions(source: str) -> str:
     """What a template writes itself. Text within {% trans %} is translated, so it is left out, too."""
     kept, in_trans, statement = "", False, ""
-    for _, kind, value in rendering.create_environment(DEFAULT).lex(source):
+    for _, kind, value in rendering.create_environment(DEFAULT_LANGUAGE).lex(source):
         if kind == "block_begin":
             statement = ""
         elif kind == "name" and not statement:

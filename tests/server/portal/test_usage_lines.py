@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from holdfast.core.scheduling.placement import Amount, Quota
+from holdfast.core.scheduling.placement import Quota, ResourceAmount
 from holdfast.server.portal.usage_lines import build_quota_lines
 from holdfast.server.portal.visit import Visit
 
@@ -16,4 +16,4 @@ ENGLISH = cast(Visit, SimpleNamespace(translate_text=str))
 
 @pytest.mark.parametrize(("cpu", "told"), [(0.3 - 0.1 - 0.2, "0 of ∞"), (0.1 + 0.2, "0.3 of ∞"), (12.0, "12 of ∞")])
 def test_what_sums_of_fractions_leave_behind_is_not_told(cpu: float, told: str) -> None:
-    assert build_quota_lines(ENGLISH, Amount(cpu=cpu), Quota())[0].text == told
+    assert build_quota_lines(ENGLISH, ResourceAmount(cpu=cpu), Quota())[0].text == told

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.core.messages import translate
+from holdfast.core.messages import translate_message
 from holdfast.core.scheduling.blockers import WaitExplanation
 
 from ...core.test_blockers import SITUATIONS, A, X
@@ -37,7 +37,7 @@ def ids() -> frozenset[str]:
 
 
 def tell(text: str) -> str:
-    return translate(text, lambda id: in_signs(id) if id in ids() else id)
+    return translate_message(text, lambda id: in_signs(id) if id in ids() else id)
 
 
 def said(wait: WaitExplanation) -> list[str]:

@@ -81,7 +81,7 @@ async def test_an_old_code_gives_nothing(hub: Hub, browser: httpx.AsyncClient) -
 
 
 async def test_many_codes_fill_no_memory(hub: Hub, browser: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token_codes, "MAX_COUNT", 3)
+    monkeypatch.setattr(token_codes, "MAX_CODES", 3)
     given = [await code_for(browser) for _ in range(5)]
     answers = [await browser.post(f"{BASES[0]}/exchange", data={"code": code}) for code in given]
     assert [answer.status_code for answer in answers] == [400, 400, 200, 200, 200]
@@ -112,7 +112,7 @@ async def test_a_code_ends_with_its_user(hub: Hub, browser: httpx.AsyncClient, a
 
 async def test_who_may_not_come_in_gets_no_token_for_a_code(hub: Hub, browser: httpx.AsyncClient) -> None:
     code = await code_for(browser)
-    await hub.house.services.users.update(hub.house.admin, "eve", UserChange(disabled=True))
+    await hub.house.services.users.apply_change(hub.house.admin, "eve", UserChange(disabled=True))
     assert (await browser.post(f"{BASES[0]}/exchange", data={"code": code})).text == "Bad Request"
     assert await hub.house.services.tokens.list(hub.house.admin, "eve") == []
 
@@ -120,8 +120,8 @@ async def test_who_may_not_come_in_gets_no_token_for_a_code(hub: Hub, browser: h
 async def test_nobody_ends_the_codes_of_others(
     hub: Hub, browser: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_codes, "MAX_COUNT", 4)
-    monkeypatch.setattr(token_codes, "MAX_PER_USER", 2)
+    monkeypatch.setattr(token_codes, "MAX_CODES", 4)
+    monkeypatch.setattr(token_codes, "MAX_CODES_PER_USER", 2)
     await hub.house.services.users.create(hub.house.admin, name="tom", password="tom-has-a-password")
     others = await code_for(browser, "tom", "tom-has-a-password")
     given = [others, *[await code_for(browser) for _ in range(5)]]

@@ -12,10 +12,10 @@ from holdfast.core.job import JobFormat
 from holdfast.core.records import JobSummary
 from holdfast.core.states import JobState
 from holdfast.server.primehub.jobs.states import (
-    DEADLINE_EXCEEDED,
-    FAILURES,
+    DEADLINE_EXCEEDED_MESSAGE,
+    FAILURE_REASONS,
     PHASES,
-    QUOTA_TOO_SMALL,
+    QUOTA_TOO_SMALL_MESSAGE,
     PhJobStatus,
     get_job_status,
 )
@@ -58,7 +58,7 @@ def failed(kind: ExitKind, message: str, cause: str = "") -> JobSummary:
 
 def test_the_tables_are_whole_and_say_nothing_primehub_does_not() -> None:
     assert set(PHASES) == set(JobState)
-    assert set(FAILURES) == set(ExitKind)
+    assert set(FAILURE_REASONS) == set(ExitKind)
     assert set(PHASES.values()) <= PRIMEHUB_PHASES
     for kind in ExitKind:
         assert get_job_status(failed(kind, "so it was")).reason in PRIMEHUB_REASONS
@@ -120,7 +120,11 @@ def test_a_job_that_is_asked_to_stop_is_cancelled_at_once(state: JobState) -> No
             (),
             PhJobStatus("Failed", "PodFailed", "Job failed due to OOMKilled: Too much"),
         ),
-        (failed(ExitKind.TIME_LIMIT, "Ended"), (), PhJobStatus("Failed", "OverActivateDeadline", DEADLINE_EXCEEDED)),
+        (
+            failed(ExitKind.TIME_LIMIT, "Ended"),
+            (),
+            PhJobStatus("Failed", "OverActivateDeadline", DEADLINE_EXCEEDED_MESSAGE),
+        ),
         (
             failed(ExitKind.REFUSED, "There is none", Cause.IMAGE_MISSING),
             (),
@@ -130,7 +134,7 @@ def test_a_job_that_is_asked_to_stop_is_cancelled_at_once(state: JobState) -> No
         (
             failed(ExitKind.REFUSED, "the quota of group red is 1 core"),
             (),
-            PhJobStatus("Failed", "OverQuota", f"{QUOTA_TOO_SMALL} (the quota of group red is 1 core)"),
+            PhJobStatus("Failed", "OverQuota", f"{QUOTA_TOO_SMALL_MESSAGE} (the quota of group red is 1 core)"),
         ),
         (
             failed(ExitKind.REFUSED, "The dataset quota-data has no folder"),

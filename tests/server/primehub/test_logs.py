@@ -10,8 +10,8 @@ import pytest
 
 from holdfast.core.access import Actor
 from holdfast.core.states import JobState
-from holdfast.engines.base import Stream
-from holdfast.server.primehub.jobs.logs import PIECE_SIZE, cut_piece, split_into_pieces
+from holdfast.engines.base import LogStream
+from holdfast.server.primehub.jobs.logs import CLIENT_CHUNK_SIZE, split_first_chunk, split_into_client_chunks
 
 from .hub import Hub, watch
 
@@ -54,7 +54,7 @@ async def test_following_until_the_job_ends(hub: Hub, sleeper: str) -> None:
     engine.write_log(attempt(sleeper), b"1\n2\n3\n")
     watched = watch(hub, hub.ann, path_of(sleeper), "follow=true&tailLines=2")
     await watched.until(b"3\n")
-    engine.write_log(attempt(sleeper), b"4\nhalf a li", Stream.STDERR)
+    engine.write_log(attempt(sleeper), b"4\nhalf a li", LogStream.STDERR)
     await watched.until(b"half a li")  # though nothing ends it
     engine.write_log(attempt(sleeper), b"ne\n")
     await watched.until(b"ne\n")
@@ -88,7 +88,7 @@ async def test_pieces_end_with_lines_or_characters(hub: Hub, sleeper: str) -> No
     hub.house.engine.finish_task(attempt(sleeper))
     await watched.finish()
     assert watched.received.decode() == text
-    assert max(map(len, watched.pieces)) <= PIECE_SIZE
+    assert max(map(len, watched.pieces)) <= CLIENT_CHUNK_SIZE
     for piece in watched.pieces:
         piece.decode()  # each by itself
     lines = text.rindex("\n") + 1
@@ -152,15 +152,15 @@ async def test_pieces_are_the_text(seed: int) -> None:
             yield data[at : at + size]
             at += size
 
-    pieces = [piece async for piece in split_into_pieces(chunks())]
+    pieces = [piece async for piece in split_into_client_chunks(chunks())]
     assert "".join(piece.decode() for piece in pieces) == text
-    assert all(0 < len(piece) <= PIECE_SIZE for piece in pieces)
+    assert all(0 < len(piece) <= CLIENT_CHUNK_SIZE for piece in pieces)
 
 
 def test_a_piece_is_as_long_as_it_may_be() -> None:
-    assert cut_piece(b"a" * PIECE_SIZE) == (b"a" * PIECE_SIZE, b"")
-    assert cut_piece(b"a" * (PIECE_SIZE + 1)) == (b"a" * PIECE_SIZE, b"a")
-    assert cut_piece(b"a\nb" + b"c" * PIECE_SIZE) == (b"a\n", b"b" + b"c" * PIECE_SIZE)
-    piece, left = cut_piece("€".encode() * PIECE_SIZE)
-    assert len(piece) == PIECE_SIZE - PIECE_SIZE % 3
+    assert split_first_chunk(b"a" * CLIENT_CHUNK_SIZE) == (b"a" * CLIENT_CHUNK_SIZE, b"")
+    assert split_first_chunk(b"a" * (CLIENT_CHUNK_SIZE + 1)) == (b"a" * CLIENT_CHUNK_SIZE, b"a")
+    assert split_first_chunk(b"a\nb" + b"c" * CLIENT_CHUNK_SIZE) == (b"a\n", b"b" + b"c" * CLIENT_CHUNK_SIZE)
+    piece, left = split_first_chunk("€".encode() * CLIENT_CHUNK_SIZE)
+    assert len(piece) == CLIENT_CHUNK_SIZE - CLIENT_CHUNK_SIZE % 3
     assert left.decode()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.access import Actor
-from holdfast.server.primehub.errors import PhError
+from holdfast.server.primehub.errors import PrimeHubError
 from holdfast.server.primehub.graphql import call, response_writer
 from holdfast.server.primehub.graphql.call import Call
 from holdfast.server.primehub.graphql_endpoint import MAX_NARROW_FIELDS
@@ -46,7 +46,7 @@ async def test_a_jobs_artifacts_are_looked_for_once(hub: Hub, monkeypatch: pytes
 async def test_an_answer_with_too_much_text_is_refused_before_it_is_written(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(response_writer, "MAX_TEXT_SIZE", 3000)
+    monkeypatch.setattr(response_writer, "MAX_RESPONSE_LENGTH", 3000)
     id = await hub.ann.submit(command="#" * 100)
     assert await hub.ann.job(id, "command") == "#" * 100
     code, message = await hub.ann.refused(f"{{ phJobs {{ {often('command')} }} }}")
@@ -55,7 +55,7 @@ async def test_an_answer_with_too_much_text_is_refused_before_it_is_written(
 
 async def test_of_many_errors_the_first_ones_are_told(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(self: Artifacts, job: Any) -> Any:
-        raise PhError("no disk")
+        raise PrimeHubError("no disk")
 
     monkeypatch.setattr(Artifacts, "list_job_artifacts", fail)
     await hub.ann.submit()
@@ -70,8 +70,8 @@ async def test_long_answers_are_made_one_step_at_a_time() -> None:
         return 7
 
     long, short = made(), made()
-    long.spend_rows(call.BATCH_SIZE + 1)
-    async with long.turn:
+    long.spend_rows(call.MAX_SHORT_RESPONSE_VALUES + 1)
+    async with long.turn_lock:
         waiting = asyncio.create_task(long.load_once("x", found))
         assert await short.load_once("x", found) == 7
         assert not waiting.done()
@@ -85,11 +85,11 @@ async def test_once_too_much_was_asked_for_nothing_more_is_looked_up() -> None:
         looked.append("at something")
 
     greedy = made()
-    greedy.spend_rows(call.MAX_IN_LIST)
+    greedy.spend_rows(call.MAX_LIST_VALUES)
     await greedy.load_once("a", look)
-    with pytest.raises(PhError, match="requests too much data"):
-        greedy.spend_rows(call.MAX_IN_LIST + 1)
-    with pytest.raises(PhError, match="requests too much data"):
+    with pytest.raises(PrimeHubError, match="requests too much data"):
+        greedy.spend_rows(call.MAX_LIST_VALUES + 1)
+    with pytest.raises(PrimeHubError, match="requests too much data"):
         await greedy.load_once("b", look)
     assert looked == ["at something"]
 
@@ -119,13 +119,13 @@ async def test_nothing_is_called_by_thousands_of_letters(hub: Hub) -> None:
 
 async def test_a_query_with_many_fields_waits_for_its_turn(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    real = FairLimiter.slot
+    real = FairLimiter.use_slot
 
     def noted(self: FairLimiter, user: str) -> Any:
         asked.append(user)
         return real(self, user)
 
-    monkeypatch.setattr(FairLimiter, "slot", noted)
+    monkeypatch.setattr(FairLimiter, "use_slot", noted)
     await hub.ann.data(f"{{ me {{ {often('username', MAX_NARROW_FIELDS - 1)} }} }}")
     assert asked == []
     await hub.ann.data(f"{{ me {{ {often('username', MAX_NARROW_FIELDS)} }} }}")
@@ -134,11 +134,11 @@ async def test_a_query_with_many_fields_waits_for_its_turn(hub: Hub, monkeypatch
 
 async def test_long_lists_are_shown_one_after_the_other() -> None:
     one = made()
-    async with one.turn:
-        few = asyncio.create_task(one.spend_rows_fairly(10))
-        many = asyncio.create_task(one.spend_rows_fairly(call.STEP_SIZE + 1))
+    async with one.turn_lock:
+        few = asyncio.create_task(one.spend_rows_and_yield(10))
+        many = asyncio.create_task(one.spend_rows_and_yield(call.STEP_SIZE + 1))
         await few
         assert not many.done()
     await many
-    with pytest.raises(PhError, match="requests too much data"):
-        await one.spend_rows_fairly(call.MAX_IN_LIST + 1)
+    with pytest.raises(PrimeHubError, match="requests too much data"):
+        await one.spend_rows_and_yield(call.MAX_LIST_VALUES + 1)

@@ -139,6 +139,6 @@ async def test_lists(hub: Hub) -> None:
 async def test_a_job_that_was_due_names_its_schedule(hub: Hub) -> None:
     made = await create(hub.ann, "custom", "*/5 * * * *")
     hub.house.clock.forward(600)
-    await hub.house.services.schedules.due.run_due_schedules()
+    await hub.house.services.schedules.due_runs.run_due_schedules()
     (edge,) = (await hub.ann.data("{ phJobsConnection(page: 1) { edges { node { schedule userName } } } }"))["edges"]
     assert edge["node"] == {"schedule": made["id"], "userName": "ann"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from graphql import GraphQLSchema
 
-from holdfast.server.primehub.app import primehub_routes
+from holdfast.server.primehub.app import build_primehub_routes
 from holdfast.server.primehub.graphql.query_cache import QueryRejected, parse_query
 from holdfast.server.primehub.schema import build_schema
 
@@ -44,7 +44,7 @@ def test_every_query_and_mutation_has_a_resolver_and_says_what_it_does() -> None
 @pytest.mark.anyio
 async def test_every_address_is_in_the_reference(hub: Hub) -> None:
     page = PAGE.read_text()
-    for route in primehub_routes(hub.house.services):
+    for route in build_primehub_routes(hub.house.services):
         begins = re.sub(r"(?<=auth-flow/).*", "...", route.path.partition("{")[0])
         assert f"`{begins}" in page or begins in UNTOLD, route.path
 

@@ -35,7 +35,7 @@ async def _stopping(house: House) -> AsyncIterator[None]:
     finally:
         page = await house.services.jobs.list(house.admin, JobFilter())
         for job in page.items:
-            await house.controller.stop(job.id, "admin")
+            await house.controller.stop_job(job.id, "admin")
         async with asyncio.timeout(TIMEOUT):
             for job in page.items:
                 while house.controller.get_active_job(job.id) is not None:

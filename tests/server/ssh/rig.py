@@ -72,7 +72,7 @@ class SshRig:
 
     async def visits(self, job_id: str) -> list[str]:
         """What the job's events tell of those who entered."""
-        await asyncio.gather(*self.house.services.task_access._saving)
+        await asyncio.gather(*self.house.services.task_access._save_tasks)
         events = await self.house.services.jobs.list_events(self.house.admin, job_id)
         return [event.message for event in events if event.kind == "entered"]
 
@@ -104,6 +104,6 @@ async def open_gateway(house: House, folder: Path) -> AsyncIterator[SshRig]:
     door = LazySshGateway(house.services)
     door.open_port()
     try:
-        yield SshRig(house, await door.accept_clients(), folder)
+        yield SshRig(house, await door.start_serving(), folder)
     finally:
         await door.close()

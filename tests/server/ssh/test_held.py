@@ -50,7 +50,7 @@ async def test_when_a_hold_is_over_so_is_the_shell(rig: SshRig) -> None:
     async with Screen(rig.ssh_words("broken", "127.0.0.1")) as screen:
         screen.type("cat mark\n")
         await screen.until("kept\r\n")
-        await rig.house.controller.stop(job.id, "admin")
+        await rig.house.controller.stop_job(job.id, "admin")
         assert await screen.end() != 0
     await rig.house.until(job.id)
     ran = await rig.ssh("broken", "127.0.0.1", "true")

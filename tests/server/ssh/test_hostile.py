@@ -58,24 +58,24 @@ async def test_nonsense_ends_the_connection(rig: SshRig, user: str, sent: bytes)
             pass
     writer.close()
     await still_works(rig, user)
-    assert not rig.gateway._connections._unknown
+    assert not rig.gateway._connections._unauthenticated
 
 
 async def test_strangers_who_wait_keep_few_places_and_not_for_long(
     rig: SshRig, user: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "MAX_BEFORE_LOGIN_PER_ADDRESS", 3)
+    monkeypatch.setattr(connections, "MAX_UNAUTHENTICATED_PER_ADDRESS", 3)
     silent = [await wait_silently(rig, f"127.0.0.{n}") for n in (1, 2, 3, 1)]  # one machine, whatever it is called
     reader, _ = silent[0]
     with suppress(ConnectionError):  # who has waited longest makes room
         while await asyncio.wait_for(reader.read(1000), SOON):
             pass
-    assert len(rig.gateway._connections._unknown) == 3
+    assert len(rig.gateway._connections._unauthenticated) == 3
     await still_works(rig, user)  # and so for those who log in
     for _, each in silent:
         each.close()
     async with asyncio.timeout(SOON):
-        while rig.gateway._connections._unknown:
+        while rig.gateway._connections._unauthenticated:
             await asyncio.sleep(0.01)
     await still_works(rig, user)
 
@@ -89,14 +89,14 @@ async def wait_silently(rig: SshRig, address: str) -> tuple[asyncio.StreamReader
 async def test_strangers_from_many_places_keep_nobody_out(
     rig: SshRig, user: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "MAX_BEFORE_LOGIN", 3)
+    monkeypatch.setattr(connections, "MAX_UNAUTHENTICATED", 3)
     monkeypatch.setattr(connections, "get_peer_network", lambda address: address)
     silent = [await wait_silently(rig, f"127.0.0.{n}") for n in (2, 3, 2, 4)]
     reader, _ = silent[0]  # of those from where most are, the oldest
     with suppress(ConnectionError):
         while await asyncio.wait_for(reader.read(1000), SOON):
             pass
-    assert sorted(rig.gateway._connections._unknown.values()) == ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
+    assert sorted(rig.gateway._connections._unauthenticated.values()) == ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
     await still_works(rig, user)
     for _, each in silent:
         each.close()
@@ -132,7 +132,7 @@ async def test_who_does_not_log_in_has_to_leave(rig: SshRig, tmp_path: Path, mon
 
 
 async def test_keys_are_not_tried_without_end(rig: SshRig, user: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "MAX_KEYS", 2)
+    monkeypatch.setattr(connection, "MAX_OFFERED_KEYS", 2)
     keys = [asyncssh.generate_private_key("ssh-ed25519") for _ in range(5)]
     right = asyncssh.read_private_key(str(rig.folder / "id"))
     with pytest.raises(asyncssh.DisconnectError, match="Too many keys"):
@@ -153,7 +153,7 @@ async def test_passwords_are_not_tried_without_end(rig: SshRig, user: str) -> No
     with pytest.raises(asyncssh.DisconnectError):
         async with connected(rig, user, client_keys=None, client_factory=Guesser, preferred_auth=["password"]):
             pass
-    assert Guesser.asked <= connection.MAX_PASSWORDS + 1
+    assert Guesser.asked <= connection.MAX_PASSWORD_ATTEMPTS + 1
 
 
 async def test_a_key_that_was_only_shown_counts_for_nothing(rig: SshRig, user: str) -> None:
@@ -324,11 +324,11 @@ async def test_signals_reach_the_command(rig: SshRig, user: str) -> None:
 
 
 async def test_the_key_of_a_job_listens_nowhere(rig: SshRig, user: str) -> None:
-    from holdfast.launching.keys import make_job_pair, make_job_purpose
+    from holdfast.launching.keys import make_job_key_pair, make_job_key_purpose
     from holdfast.store.vault import Vault
 
     job_id = user.partition(".")[0]
-    pair = make_job_pair(Vault.open(rig.house.home / "secret.key").derive_key(make_job_purpose(job_id)))
+    pair = make_job_key_pair(Vault.open(rig.house.home / "secret.key").derive_key(make_job_key_purpose(job_id)))
     async with connected(rig, user, client_keys=[asyncssh.import_private_key(pair.private)]) as client:
         assert (await client.run("echo in")).stdout == "in\n"
         with pytest.raises(asyncssh.ChannelListenError):

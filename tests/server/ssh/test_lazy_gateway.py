@@ -29,10 +29,10 @@ async def test_the_first_who_come_are_all_let_in(rig: SshRig) -> None:
     second = LazySshGateway(rig.house.services)
     second.open_port()  # on another port, which the gate now tells
     try:
-        assert second._answering is None
+        assert second._serve_task is None
         found = await asyncio.gather(*(rig.ssh(job.id, "127.0.0.1", f"exit {n}") for n in range(1, 5)))
         assert [ran.code for ran in found] == [1, 2, 3, 4]
-        assert second._answering is not None
+        assert second._serve_task is not None
     finally:
         await second.close()
 

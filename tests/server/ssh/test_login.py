@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.core.access import Actor
 from holdfast.core.scheduling.placement import Quota
-from holdfast.launching.keys import make_job_pair, make_job_purpose
+from holdfast.launching.keys import make_job_key_pair, make_job_key_purpose
 from holdfast.server.ssh import connection
 from holdfast.server.ssh.connections import SPARE_CONNECTIONS
 from holdfast.server.ssh.lazy_gateway import LazySshGateway
@@ -186,7 +186,7 @@ async def test_of_those_who_share_a_key_the_one_who_may(rig: SshRig) -> None:
     await rig.house.store.write(people.set_user_extension, "zoe", kept)
     job = await rig.run_job("name: hers\ngroup: blue\ncommand: sleep 1000\n", zoe)
     most = rig.house.services.settings.ssh.sessions_per_user + SPARE_CONNECTIONS
-    taken = [rig.gateway._connections.of_users.acquire_now("abe") for _ in range(most)]
+    taken = [rig.gateway._connections.user_limiter.acquire_nowait("abe") for _ in range(most)]
     for _ in range(3):  # whichever comes first, counting or entering
         assert (await rig.ssh("hers", "127.0.0.1", f"sleep 0.2; {MINE}", key="shared")).out == b"42\n"
     assert await rig.visits(job.id) == ["zoe opened a session in main-0 (ssh)"]
@@ -208,7 +208,7 @@ async def lose_key(rig: SshRig, ann: Actor) -> None:
 
 
 async def be_disabled(rig: SshRig, ann: Actor) -> None:
-    await rig.house.services.users.update(rig.house.admin, "ann", UserChange(disabled=True))
+    await rig.house.services.users.apply_change(rig.house.admin, "ann", UserChange(disabled=True))
 
 
 async def leave_group(rig: SshRig, ann: Actor) -> None:
@@ -271,8 +271,8 @@ async def test_wrong_tokens_of_others_do_not_refuse_a_right_one(rig: SshRig) -> 
 def own_key(rig: SshRig, job_id: str) -> str:
     """As its tasks have it."""
     path = rig.folder / job_id
-    seed = Vault.open(rig.house.home / "secret.key").derive_key(make_job_purpose(job_id))
-    path.write_text(make_job_pair(seed).private)
+    seed = Vault.open(rig.house.home / "secret.key").derive_key(make_job_key_purpose(job_id))
+    path.write_text(make_job_key_pair(seed).private)
     path.chmod(0o600)
     return job_id
 
@@ -310,7 +310,7 @@ async def test_the_key_of_a_job_is_good_where_tasks_run_alone(rig: SshRig, monke
 @pytest.mark.release
 async def test_all_jobs_of_one_user_share_the_places_between_tasks(rig: SshRig) -> None:
     one, two = await rig.run_job(), await rig.run_job()
-    take = rig.gateway._connections.between_tasks.acquire_now
+    take = rig.gateway._connections.intra_job_limiter.acquire_nowait
     key, taken = own_key(rig, one.id), [take(f"job-{n}", "admin") for n in range(300)]
     await closed(await rig.ssh(one.id, "127.0.0.1", "sleep 1000", key=key))
     taken[0]()
@@ -352,7 +352,7 @@ async def test_only_so_many_sessions(rig: SshRig) -> None:
     await rig.add_key(rig.house.admin)
     job = await rig.run_job()
     most = rig.house.services.settings.ssh.sessions_per_user
-    release = [rig.house.services.task_access._sessions.acquire_now("admin") for _ in range(most)]
+    release = [rig.house.services.task_access._session_limiter.acquire_nowait("admin") for _ in range(most)]
     await closed(await rig.ssh(job.id, "127.0.0.1", MINE), f"You already have {most} sessions open")
     release[0]()
     assert (await rig.ssh(job.id, "127.0.0.1", MINE)).code == 0
@@ -364,7 +364,7 @@ async def test_only_so_many_connections(rig: SshRig) -> None:
     job = await rig.run_job()
     key = own_key(rig, job.id)
     most = rig.house.services.settings.ssh.sessions_per_user + SPARE_CONNECTIONS
-    taken = [rig.gateway._connections.of_users.acquire_now("admin") for _ in range(most)]
+    taken = [rig.gateway._connections.user_limiter.acquire_nowait("admin") for _ in range(most)]
     ran = await rig.ssh(job.id, "127.0.0.1", "sleep 1000")
     assert ran.code == 255
     assert (await rig.ssh(job.id, "127.0.0.1", MINE, key=key)).out == b"42\n"  # tasks have places of their own
@@ -441,7 +441,7 @@ async def test_what_fails_here_is_told_in_the_log(
 async def test_a_database_that_is_away_sends_nobody_out(
     rig: SshRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(connection, "CHECK_RETRY_INTERVAL", 0.05)
+    monkeypatch.setattr(connection, "ACCESS_CHECK_RETRY_INTERVAL", 0.05)
     ann = await rig.house.user("ann", "red")
     await rig.add_key(ann, "ann")
     await rig.run_job(HERS, ann)
@@ -456,7 +456,7 @@ async def test_a_database_that_is_away_sends_nobody_out(
         await screen.until("42")
         with monkeypatch.context() as patch:
             patch.setattr(logins, "_find_key_owners", fail)
-            await rig.house.services.users.update(rig.house.admin, "ann", UserChange(email="ann@example.org"))
+            await rig.house.services.users.apply_change(rig.house.admin, "ann", UserChange(email="ann@example.org"))
             await asyncio.wait_for(away.wait(), 20)
             screen.type("echo $((50 + 2))\n")
             await screen.until("52")

@@ -12,15 +12,23 @@ import typer
 from holdfast.core.errors import UserError
 
 from .. import output
-from ..options import Description, DisplayName, Json, Yes, connect, expand_options, make_completer
+from ..options import (
+    DescriptionOption,
+    DisplayNameOption,
+    JsonOption,
+    YesOption,
+    expand_options,
+    make_completer,
+    open_client,
+)
 from ..prompts import confirm_or_exit
 from ..quantities import format_local_time
 from .dataset_options import NONE, infer_kind, merge_git_options, parse_nfs, read_variables
 from .grants import (
-    Everyone,
-    GroupName,
-    Groups,
-    NewEveryone,
+    AllowEveryoneOption,
+    EveryoneOption,
+    GroupNameArgument,
+    GroupsOption,
     format_audience,
     require_group_or_everyone,
     split_groups,
@@ -29,17 +37,19 @@ from .grants import (
 if TYPE_CHECKING:
     from holdfast.sdk import Dataset, GitState
 
-datasets = typer.Typer(help="Manage datasets: named folders and variables for jobs.", no_args_is_help=True)
+dataset_app = typer.Typer(help="Manage datasets: named folders and variables for jobs.", no_args_is_help=True)
 
 
-complete_dataset = make_completer(lambda client: [dataset.name for dataset in client.datasets()])
-NewName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the dataset.")]
-DatasetName = Annotated[str, typer.Argument(metavar="NAME", help="Dataset name.", autocompletion=complete_dataset)]
-NewPath = Annotated[
+complete_dataset = make_completer(lambda client: [dataset.name for dataset in client.list_datasets()])
+NewNameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the dataset.")]
+DatasetNameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="Dataset name.", autocompletion=complete_dataset)
+]
+NewPathArgument = Annotated[
     str | None,
     typer.Argument(metavar="[PATH]", help="Folder on the node; only for the kinds folder and nfs."),
 ]
-Kind = Annotated[
+KindOption = Annotated[
     str | None,
     typer.Option(
         metavar="KIND",
@@ -47,19 +57,19 @@ Kind = Annotated[
         "that is kept up to date. env: environment variables. Default: folder.",
     ),
 ]
-Size = Annotated[int | None, typer.Option(min=1, metavar="GB", help="Intended size of the volume; not enforced.")]
-WritableGroups = Annotated[
+SizeOption = Annotated[int | None, typer.Option(min=1, metavar="GB", help="Intended size of the volume; not enforced.")]
+WritableGroupsOption = Annotated[
     list[str] | None,
     typer.Option("--writable", metavar="GROUP", help="Group that can write to it. Repeatable, or separated by commas."),
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownOptions:
+class DisplayOptions:
     """Options of `holdfast dataset add` and `set`: how it is shown and mounted."""
 
-    description: Description = None
-    display_name: DisplayName = None
+    description: DescriptionOption = None
+    display_name: DisplayNameOption = None
     rw: Annotated[bool | None, typer.Option("--rw/--ro", help="Mount it read-write or read-only. Default: --ro.")] = (
         None
     )
@@ -100,17 +110,17 @@ class SourceOptions:
         """Return the given fields except for the kind and its data."""
         return {"per_user": self.per_user, "default": self.default, "variables": read_variables(self.variables)}
 
-    def merge_git(self, load_data: Callable[[], Mapping[str, str]]) -> dict[str, str] | None:
+    def merge_git_data(self, load_data: Callable[[], Mapping[str, str]]) -> dict[str, str] | None:
         """Return the data of a git dataset with the given changes; None: no changes, and nothing is loaded."""
         changes = {"url": self.git, "branch": self.branch, "secret": self.secret}
         return None if set(changes.values()) == {None} else merge_git_options(load_data(), **changes)
 
 
-@datasets.command("ls")
-def list_datasets(json: Json = False) -> None:
+@dataset_app.command("ls")
+def list_datasets(json: JsonOption = False) -> None:
     """List the datasets that you can use."""
-    with connect() as client:
-        found = client.datasets()
+    with open_client() as client:
+        found = client.list_datasets()
     if json:
         output.emit_json({"items": found})
         return
@@ -130,7 +140,7 @@ def list_datasets(json: Json = False) -> None:
         for one in found
     ]
     columns = ("DATASET", "KIND", "MODE", "DEFAULT", "FOR", "WHERE", "DESCRIPTION")
-    output.print_table(
+    output.emit_table(
         columns,
         rows,
         cut=("DESCRIPTION", "FOR", "MODE", "WHERE"),
@@ -139,20 +149,20 @@ def list_datasets(json: Json = False) -> None:
     output.print_hint("holdfast dataset show NAME", "holdfast dataset add NAME PATH")
 
 
-@datasets.command("show")
-def show_dataset(name: DatasetName, json: Json = False) -> None:
+@dataset_app.command("show")
+def show_dataset(name: DatasetNameArgument, json: JsonOption = False) -> None:
     """Show a dataset."""
-    with connect() as client:
-        found = client.dataset(name)
+    with open_client() as client:
+        found = client.get_dataset(name)
     if json:
         output.emit_json(found)
         return
     output.emit_styled(f"dataset {output.escape(found.name)}", "bold")
-    output.emit_fields(_list_details(found), 12)
+    output.emit_fields(_list_dataset_fields(found), 12)
     output.print_hint(f"holdfast dataset grant {found.name} GROUP")
 
 
-def _list_details(dataset: Dataset) -> list[tuple[str, str]]:
+def _list_dataset_fields(dataset: Dataset) -> list[tuple[str, str]]:
     data = dataset.data
     return [
         ("description", dataset.description),
@@ -168,11 +178,11 @@ def _list_details(dataset: Dataset) -> list[tuple[str, str]]:
         ("branch", data.get("branch", "")),
         ("secret", data.get("secret", "")),
         ("size", f"{data['size']} GB" if "size" in data else ""),
-        *(_list_sync_details(dataset.sync) if dataset.sync else ()),
+        *(_list_sync_fields(dataset.sync) if dataset.sync else ()),
     ]
 
 
-def _list_sync_details(sync: GitState) -> list[tuple[str, str]]:
+def _list_sync_fields(sync: GitState) -> list[tuple[str, str]]:
     at = f", checked {format_local_time(sync.synced_at)}" if sync.synced_at else ""
     return [
         ("commit", f"{sync.commit}{at}" if sync.commit else "none yet"),
@@ -181,28 +191,28 @@ def _list_sync_details(sync: GitState) -> list[tuple[str, str]]:
     ]
 
 
-@datasets.command("add")
+@dataset_app.command("add")
 @expand_options
 def add_dataset(
-    name: NewName,
+    name: NewNameArgument,
     *,
-    path: NewPath = None,
-    kind: Kind = None,
-    shown: ShownOptions,
-    group: Groups = None,
-    writable: WritableGroups = None,
-    everyone: NewEveryone = False,
+    path: NewPathArgument = None,
+    kind: KindOption = None,
+    shown: DisplayOptions,
+    group: GroupsOption = None,
+    writable: WritableGroupsOption = None,
+    everyone: AllowEveryoneOption = False,
     source: SourceOptions,
-    size: Size = None,
+    size: SizeOption = None,
     adopt: Annotated[bool, typer.Option("--adopt", help="Reuse the data of a removed volume of this name.")] = False,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Add a dataset: a folder, an NFS export, a volume, a Git repository or variables."""
     kind = infer_kind(kind, nfs=source.nfs, git=source.git, variables=source.variables)
-    data = source.merge_git(dict) or {}
+    data = source.merge_git_data(dict) or {}
     data |= parse_nfs(source.nfs) if source.nfs and source.nfs != NONE else {}
     data |= {"size": str(size)} if size else {}
-    with connect() as client:
+    with open_client() as client:
         added = client.add_dataset(
             name,
             path,
@@ -223,45 +233,47 @@ def add_dataset(
         output.print_hint(f"{command} GROUP", f"{command} --everyone")
 
 
-@datasets.command("set")
+@dataset_app.command("set")
 @expand_options
 def change_dataset(
-    name: DatasetName,
+    name: DatasetNameArgument,
     *,
     path: Annotated[str | None, typer.Option(help="New folder on the node.")] = None,
-    shown: ShownOptions,
+    shown: DisplayOptions,
     source: SourceOptions,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Change a dataset; omitted options keep their value. Submitted jobs are not affected."""
-    with connect() as client:
+    with open_client() as client:
         if source.nfs == NONE:
             fields: dict[str, Any] = {"kind": "folder", "data": {}}
         elif source.nfs is not None:
             fields = {"kind": "nfs", "data": parse_nfs(source.nfs)}
         else:
-            data = source.merge_git(lambda: client.dataset(name).data)
+            data = source.merge_git_data(lambda: client.get_dataset(name).data)
             fields = {} if data is None else {"data": data}
         changed = client.change_dataset(name, path=path, **shown.to_fields(), **source.to_fields(), **fields)
     _report_dataset(changed, "Changed", json)
 
 
-@datasets.command("rm")
+@dataset_app.command("rm")
 def remove_dataset(
-    name: DatasetName,
+    name: DatasetNameArgument,
     purge: Annotated[bool, typer.Option("--purge", help="Also delete the data of a volume.")] = False,
-    yes: Yes = False,
-    json: Json = False,
+    yes: YesOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Delete a dataset. Folders are kept; submitted jobs are not affected."""
     confirm_or_exit(f"Delete dataset {output.escape(name)}{' and all its data' if purge else ''}?", yes)
-    with connect() as client:
-        kind = client.dataset(name).kind
+    with open_client() as client:
+        kind = client.get_dataset(name).kind
         client.remove_dataset(name, purge=purge)
-    output.emit_result({"removed": name}, f"Deleted {output.escape(name)}. {_describe_leftovers(kind, purge)}", json)
+    output.emit_result(
+        {"removed": name}, f"Deleted {output.escape(name)}. {_describe_remaining_data(kind, purge)}", json
+    )
 
 
-def _describe_leftovers(kind: str, purge: bool) -> str:
+def _describe_remaining_data(kind: str, purge: bool) -> str:
     """Describe what happens to the data of a removed dataset."""
     if kind == "env":
         return "Its variables are deleted."
@@ -272,46 +284,46 @@ def _describe_leftovers(kind: str, purge: bool) -> str:
     return "Its folder is kept."
 
 
-@datasets.command("sync")
-def sync_dataset(name: DatasetName, json: Json = False) -> None:
+@dataset_app.command("sync")
+def sync_dataset(name: DatasetNameArgument, json: JsonOption = False) -> None:
     """Update a git dataset now and show the result."""
-    with connect() as client:
+    with open_client() as client:
         state = client.sync_dataset(name)
         while state.busy:
             state = client.sync_dataset(name)
     if json:
         output.emit_json(state)
     elif not state.error:
-        output.emit(f"{output.escape(name)} is at {output.escape(state.commit)}.")
+        output.emit_line(f"{output.escape(name)} is at {output.escape(state.commit)}.")
     if state.error:
         raise UserError(f"Cannot update {name}: {state.error}", hint=f"Run `holdfast dataset show {name}`.")
 
 
-@datasets.command("variables")
-def show_variables(name: DatasetName, json: Json = False) -> None:
+@dataset_app.command("variables")
+def show_variables(name: DatasetNameArgument, json: JsonOption = False) -> None:
     """Print the variables of a dataset with their values. Admins only."""
-    with connect() as client:
-        found = client.dataset_variables(name).variables
+    with open_client() as client:
+        found = client.get_dataset_variables(name).variables
     if json:
         output.emit_json({"variables": found})
         return
     for key, value in sorted(found.items()):
-        output.emit(f"{output.escape(key)}={output.escape(value)}")
+        output.emit_line(f"{output.escape(key)}={output.escape(value)}")
 
 
-@datasets.command("grant")
+@dataset_app.command("grant")
 def grant_dataset(
-    name: DatasetName,
-    group: GroupName = None,
-    everyone: Everyone = False,
+    name: DatasetNameArgument,
+    group: GroupNameArgument = None,
+    everyone: EveryoneOption = False,
     rw: Annotated[bool, typer.Option("--rw", help="Allow the group to write to it.")] = False,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Grant a group, or all users, access to a dataset."""
     require_group_or_everyone(group, everyone)
     if everyone and rw:
         raise typer.BadParameter("requires a group; for all, run `holdfast dataset set NAME --rw`", param_hint="--rw")
-    with connect() as client:
+    with open_client() as client:
         if group is None:
             found = client.change_dataset(name, everyone=True)
         else:
@@ -319,17 +331,22 @@ def grant_dataset(
     _report_dataset(found, "Granted", json)
 
 
-@datasets.command("revoke")
-def revoke_dataset(name: DatasetName, group: GroupName = None, everyone: Everyone = False, json: Json = False) -> None:
+@dataset_app.command("revoke")
+def revoke_dataset(
+    name: DatasetNameArgument,
+    group: GroupNameArgument = None,
+    everyone: EveryoneOption = False,
+    json: JsonOption = False,
+) -> None:
     """Revoke access to a dataset. Submitted jobs are not affected."""
     require_group_or_everyone(group, everyone)
-    with connect() as client:
-        had = group is not None or client.dataset(name).everyone  # the server rejects a group without access
+    with open_client() as client:
+        had = group is not None or client.get_dataset(name).everyone  # the server rejects a group without access
         if group is None:
             found = client.change_dataset(name, everyone=False)
         else:
             client.revoke_dataset(name, group)
-            found = client.dataset(name)
+            found = client.get_dataset(name)
     _report_dataset(found, "Changed" if had else "No change to", json)
 
 

@@ -8,37 +8,37 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .. import output
-from ..options import Json, Yes, connect
+from ..options import JsonOption, YesOption, open_client
 from ..prompts import confirm_or_exit
 from ..quantities import format_local_time, format_size
-from ..transfers import resolve_below, save_file, show_progress_bar, walk_files
+from ..transfers import resolve_path_below, save_file, show_progress_bar, walk_files
 
 if TYPE_CHECKING:
     from holdfast.sdk import Client
 
-files = typer.Typer(help="Manage the shared files of a group.", no_args_is_help=True)
+files_app = typer.Typer(help="Manage the shared files of a group.", no_args_is_help=True)
 
-Group = Annotated[
+GroupOption = Annotated[
     str | None,
     typer.Option("--group", "-g", metavar="GROUP", help="Group of the files. Default: your only group."),
 ]
 PathArgument = Annotated[str, typer.Argument(metavar="PATH", help="Shared file or folder.")]
-Folder = Annotated[str, typer.Argument(metavar="PATH", help="Shared folder. Default: the root folder.")]
-Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="Copy or remove folders recursively.")]
+FolderArgument = Annotated[str, typer.Argument(metavar="PATH", help="Shared folder. Default: the root folder.")]
+RecursiveOption = Annotated[bool, typer.Option("--recursive", "-r", help="Copy or remove folders recursively.")]
 
 
-@files.command("ls")
+@files_app.command("ls")
 def list_files(
-    path: Folder = "",
-    group: Group = None,
+    path: FolderArgument = "",
+    group: GroupOption = None,
     recursive: Annotated[bool, typer.Option("--recursive", "-r", help="List subfolders recursively.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10000, help="Maximum number of entries.")] = 1000,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """List shared files."""
-    with connect() as client:
+    with open_client() as client:
         name = choose_group(client, group)
-        found = client.files(name, _normalize_path(path), recursive=recursive, limit=limit)
+        found = client.list_files(name, _normalize_path(path), recursive=recursive, limit=limit)
     if json:
         output.emit_json(found)
         return
@@ -49,64 +49,64 @@ def list_files(
         for item in found.items
     ]
     if rows:
-        output.print_table(("NAME", "SIZE", "MODIFIED"), rows, drop=("MODIFIED", "SIZE"))
+        output.emit_table(("NAME", "SIZE", "MODIFIED"), rows, drop=("MODIFIED", "SIZE"))
     if not found.complete:
         output.print_note(f"Only the first {len(found.items)} are listed. Name a folder or raise --limit.")
     if found.left_out:
         output.print_note(f"{found.left_out} not shown: links, devices and invalid file names.")
 
 
-@files.command("get")
-def get_files(
+@files_app.command("get")
+def download_files(
     path: PathArgument,
     target: Annotated[
         Path | None,
         typer.Argument(metavar="DEST", help="Target file or folder. Default: the same name in the current folder."),
     ] = None,
-    group: Group = None,
-    recursive: Recursive = False,
-    json: Json = False,
+    group: GroupOption = None,
+    recursive: RecursiveOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Download shared files."""
     path = _normalize_path(path)
-    with connect() as client:
+    with open_client() as client:
         name = choose_group(client, group)
         if recursive:
             saved = _download_folder(client, name, path, target or Path(path.rpartition("/")[2] or name))
         else:
             where = _resolve_target(path, target)
             with show_progress_bar(path, None) as progress:
-                saved = [(where, save_file(client.read_file(name, path), where, progress))]
+                saved = [(where, save_file(client.stream_file(name, path), where, progress))]
     _report_transfer("Downloaded", saved, json)
 
 
 def _download_folder(client: Client, group: str, path: str, folder: Path) -> list[tuple[Path, int]]:
-    found = list(client.all_files(group, path))
+    found = list(client.iter_files(group, path))
     with show_progress_bar(path or group, sum(item.size for item in found)) as progress:
         return [
-            (where, save_file(client.read_file(group, f"{path}/{item.name}".lstrip("/")), where, progress))
+            (where, save_file(client.stream_file(group, f"{path}/{item.name}".lstrip("/")), where, progress))
             for item in found
-            if (where := resolve_below(folder, item.name))
+            if (where := resolve_path_below(folder, item.name))
         ]
 
 
 def _resolve_target(path: str, target: Path | None) -> Path:
     name = path.rpartition("/")[2]
     if target is None:
-        return resolve_below(Path(), name)
-    return resolve_below(target, name) if target.is_dir() else target
+        return resolve_path_below(Path(), name)
+    return resolve_path_below(target, name) if target.is_dir() else target
 
 
-@files.command("put")
-def put_files(
+@files_app.command("put")
+def upload_files(
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Local file or folder.")],
     path: Annotated[
         str,
         typer.Argument(metavar="PATH", help="Target path; a trailing slash means a folder. Default: the same name."),
     ] = "",
-    group: Group = None,
-    recursive: Recursive = False,
-    json: Json = False,
+    group: GroupOption = None,
+    recursive: RecursiveOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Upload files to the shared files of a group."""
     from holdfast.core.errors import UserError
@@ -116,10 +116,10 @@ def put_files(
         raise UserError(f"{source} is a folder", hint="Add -r to upload it with its content.")
     try:
         sizes = [(file, name, file.stat().st_size) for file, name in _list_sources(source, path)]
-        with connect() as client, show_progress_bar(source.name, sum(size for *_, size in sizes)) as progress:
+        with open_client() as client, show_progress_bar(source.name, sum(size for *_, size in sizes)) as progress:
             whole = choose_group(client, group)
             for file, name, _ in sizes:
-                client.put_file(whole, name, file, progress=progress)
+                client.upload_file(whole, name, file, progress=progress)
     except OSError as error:
         raise UserError(f"Cannot read {error.filename or source}: {error.strerror}", hint="Check the path.") from None
     _report_transfer("Uploaded", [(Path(name), size) for _, name, size in sizes], json)
@@ -134,13 +134,17 @@ def _list_sources(source: Path, path: str) -> list[tuple[Path, str]]:
     return [(file, f"{folder}/{name}") for file, name in walk_files(source)]
 
 
-@files.command("rm")
+@files_app.command("rm")
 def remove_files(
-    path: PathArgument, group: Group = None, recursive: Recursive = False, yes: Yes = False, json: Json = False
+    path: PathArgument,
+    group: GroupOption = None,
+    recursive: RecursiveOption = False,
+    yes: YesOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Delete shared files. `-r /` deletes all of them."""
     path = _normalize_path(path)
-    with connect() as client:
+    with open_client() as client:
         name = choose_group(client, group)
         if recursive:
             what = f"{output.escape(path)} and everything in it" if path else "all files"
@@ -164,7 +168,7 @@ def choose_group(client: Client, group: str | None) -> str:
 
     if group is not None:
         return group
-    own = client.me().groups
+    own = client.get_current_user().groups
     if len(own) == 1:
         return next(iter(own))
     if "default" in own:
@@ -178,4 +182,4 @@ def _report_transfer(verb: str, done: list[tuple[Path, int]], json: bool) -> Non
         return
     total = format_size(sum(size for _, size in done))
     what = output.escape(str(done[0][0])) if len(done) == 1 else f"{len(done)} files"
-    output.emit(f"{verb} {what} ({total}).")
+    output.emit_line(f"{verb} {what} ({total}).")

@@ -10,15 +10,15 @@ import typer
 if TYPE_CHECKING:
     from holdfast.sdk import Dataset, ImageAlias, InstanceType
 
-Groups = Annotated[
+GroupsOption = Annotated[
     list[str] | None,
     typer.Option("--group", "-g", metavar="GROUP", help="Group that can use it. Repeatable, or separated by commas."),
 ]
-GroupName = Annotated[str | None, typer.Argument(metavar="GROUP", help="Name of the group.")]
-NewEveryone = Annotated[bool, typer.Option("--everyone", help="Allow all users to use it.")]
-Everyone = Annotated[bool, typer.Option("--everyone", help="All users instead of a group.")]
-OfGroup = Annotated[str | None, typer.Option("--group", "-g", help="Only those that this group can use.")]
-NewName = Annotated[str, typer.Argument(metavar="NAME", help="Name: lower-case letters, digits, dashes, dots.")]
+GroupNameArgument = Annotated[str | None, typer.Argument(metavar="GROUP", help="Name of the group.")]
+AllowEveryoneOption = Annotated[bool, typer.Option("--everyone", help="Allow all users to use it.")]
+EveryoneOption = Annotated[bool, typer.Option("--everyone", help="All users instead of a group.")]
+GroupFilterOption = Annotated[str | None, typer.Option("--group", "-g", help="Only those that this group can use.")]
+NewNameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name: lower-case letters, digits, dashes, dots.")]
 
 
 def split_groups(given: Sequence[str] | None) -> list[str]:

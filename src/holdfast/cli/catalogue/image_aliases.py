@@ -8,15 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .. import output
-from ..options import Description, DisplayName, Json, Yes, connect, expand_options, make_completer
+from ..options import (
+    DescriptionOption,
+    DisplayNameOption,
+    JsonOption,
+    YesOption,
+    expand_options,
+    make_completer,
+    open_client,
+)
 from ..prompts import confirm_or_exit
 from .grants import (
-    Everyone,
-    GroupName,
-    Groups,
-    NewEveryone,
-    NewName,
-    OfGroup,
+    AllowEveryoneOption,
+    EveryoneOption,
+    GroupFilterOption,
+    GroupNameArgument,
+    GroupsOption,
+    NewNameArgument,
     format_audience,
     format_description,
     require_group_or_everyone,
@@ -26,11 +34,13 @@ from .grants import (
 if TYPE_CHECKING:
     from holdfast.sdk import ImageAlias
 
-aliases = typer.Typer(help="Manage image aliases: short names for images.", no_args_is_help=True)
+alias_app = typer.Typer(help="Manage image aliases: short names for images.", no_args_is_help=True)
 
 
-complete_alias = make_completer(lambda client: [alias.name for alias in client.image_aliases()])
-AliasName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the alias.", autocompletion=complete_alias)]
+complete_alias = make_completer(lambda client: [alias.name for alias in client.list_image_aliases()])
+AliasNameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the alias.", autocompletion=complete_alias)
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +53,8 @@ class AliasOptions:
     kind: Annotated[
         str | None, typer.Option(metavar="cpu|gpu|both", help="Tasks it is suitable for. Default: both.")
     ] = None
-    display_name: DisplayName = None
-    description: Description = None
+    display_name: DisplayNameOption = None
+    description: DescriptionOption = None
     pull_secret: Annotated[
         str | None, typer.Option(help="Pull secret, on engines that pull images; none: no secret.")
     ] = None
@@ -62,11 +72,11 @@ class AliasOptions:
         return None if self.pull_secret is None or self.pull_secret.lower() == "none" else self.pull_secret
 
 
-@aliases.command("ls")
-def list_aliases(group: OfGroup = None, json: Json = False) -> None:
+@alias_app.command("ls")
+def list_aliases(group: GroupFilterOption = None, json: JsonOption = False) -> None:
     """List the image aliases that you can use."""
-    with connect() as client:
-        found = client.image_aliases(group)
+    with open_client() as client:
+        found = client.list_image_aliases(group)
     if json:
         output.emit_json({"items": found})
         return
@@ -77,7 +87,7 @@ def list_aliases(group: OfGroup = None, json: Json = False) -> None:
         [one.name, one.url, _format_gpu_image(one), one.kind, format_audience(one), format_description(one)]
         for one in found
     ]
-    output.print_table(
+    output.emit_table(
         ("ALIAS", "IMAGE", "WITH GPUS", "KIND", "FOR", "DESCRIPTION"),
         rows,
         cut=("IMAGE", "WITH GPUS", "FOR", "DESCRIPTION"),
@@ -86,87 +96,91 @@ def list_aliases(group: OfGroup = None, json: Json = False) -> None:
     output.print_hint("holdfast submit --image ALIAS -- command", "holdfast image alias add NAME IMAGE")
 
 
-@aliases.command("show")
-def show_alias(name: AliasName, json: Json = False) -> None:
+@alias_app.command("show")
+def show_alias(name: AliasNameArgument, json: JsonOption = False) -> None:
     """Show an image alias."""
-    with connect() as client:
-        found = client.image_alias(name)
+    with open_client() as client:
+        found = client.get_image_alias(name)
     if json:
         output.emit_json(found)
         return
     output.emit_styled(f"image alias {output.escape(found.name)}", "bold")
-    output.emit_fields(_list_details(found), 11)
+    output.emit_fields(_list_alias_fields(found), 11)
     output.print_hint(f"holdfast submit --image {found.name} -- command")
 
 
-@aliases.command("add")
+@alias_app.command("add")
 @expand_options
 def add_alias(
-    name: NewName,
+    name: NewNameArgument,
     image: Annotated[str, typer.Argument(metavar="IMAGE", help="Image of the alias: see `holdfast image ls`.")],
     *,
     options: AliasOptions,
     owner: Annotated[str | None, typer.Option(metavar="GROUP", help="Group whose admins manage the alias.")] = None,
-    group: Groups = None,
-    everyone: NewEveryone = False,
-    json: Json = False,
+    group: GroupsOption = None,
+    everyone: AllowEveryoneOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Add an image alias, for everyone, for groups or for its owner."""
     fields = {**options.to_fields(), "pull_secret": options.get_pull_secret(), "owner": owner}
-    with connect() as client:
+    with open_client() as client:
         added = client.add_image_alias(name, image, everyone=everyone or None, groups=split_groups(group), **fields)
     _report_alias(added, "Added", json)
     output.print_hint(f"holdfast submit --image {added.name} -- command")
 
 
-@aliases.command("set")
+@alias_app.command("set")
 @expand_options
 def change_alias(
-    name: AliasName,
+    name: AliasNameArgument,
     *,
     image: Annotated[str | None, typer.Option("--image", help="New image of the alias.")] = None,
     options: AliasOptions,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Change an image alias; omitted options keep their value. Submitted jobs are not affected."""
     fields = options.to_fields()
     if options.pull_secret is not None:
         fields["pull_secret"] = options.get_pull_secret()
-    with connect() as client:
+    with open_client() as client:
         changed = client.change_image_alias(name, url=image, **fields)
     _report_alias(changed, "Changed", json)
 
 
-@aliases.command("rm")
-def remove_alias(name: AliasName, yes: Yes = False, json: Json = False) -> None:
+@alias_app.command("rm")
+def remove_alias(name: AliasNameArgument, yes: YesOption = False, json: JsonOption = False) -> None:
     """Delete an image alias. Its images are kept."""
     confirm_or_exit(f"Delete image alias {output.escape(name)}?", yes)
-    with connect() as client:
+    with open_client() as client:
         client.remove_image_alias(name)
     output.emit_removed(name, json, note=" Its images are kept.")
 
 
-@aliases.command("grant")
-def grant_alias(name: AliasName, group: GroupName = None, everyone: Everyone = False, json: Json = False) -> None:
+@alias_app.command("grant")
+def grant_alias(
+    name: AliasNameArgument, group: GroupNameArgument = None, everyone: EveryoneOption = False, json: JsonOption = False
+) -> None:
     """Grant a group, or all users, access to an image alias."""
     require_group_or_everyone(group, everyone)
-    with connect() as client:
+    with open_client() as client:
         found = (
             client.change_image_alias(name, everyone=True) if group is None else client.grant_image_alias(name, group)
         )
     _report_alias(found, "Granted", json)
 
 
-@aliases.command("revoke")
-def revoke_alias(name: AliasName, group: GroupName = None, everyone: Everyone = False, json: Json = False) -> None:
+@alias_app.command("revoke")
+def revoke_alias(
+    name: AliasNameArgument, group: GroupNameArgument = None, everyone: EveryoneOption = False, json: JsonOption = False
+) -> None:
     """Revoke access to an image alias. Submitted jobs are not affected."""
     require_group_or_everyone(group, everyone)
-    with connect() as client:
+    with open_client() as client:
         if group is None:
             found = client.change_image_alias(name, everyone=False)
         else:
             client.revoke_image_alias(name, group)
-            found = client.image_alias(name)
+            found = client.get_image_alias(name)
     _report_alias(found, "Changed", json)
 
 
@@ -174,7 +188,7 @@ def _format_gpu_image(alias: ImageAlias) -> str:
     return "" if alias.kind == "cpu" else alias.gpu_url or alias.url
 
 
-def _list_details(alias: ImageAlias) -> list[tuple[str, str]]:
+def _list_alias_fields(alias: ImageAlias) -> list[tuple[str, str]]:
     return [
         ("shown as", alias.display_name),
         ("description", alias.description),

@@ -8,43 +8,43 @@ from typing import Annotated
 import typer
 
 from .. import output
-from ..options import Json, Yes, connect
+from ..options import JsonOption, YesOption, open_client
 from ..prompts import confirm_or_exit
 from ..quantities import format_local_time, format_size
 from ..transfers import show_progress_bar
-from .image_aliases import aliases
+from .image_aliases import alias_app
 
-images = typer.Typer(help="Manage images.", no_args_is_help=True)
-images.add_typer(aliases, name="alias")
+image_app = typer.Typer(help="Manage images.", no_args_is_help=True)
+image_app.add_typer(alias_app, name="alias")
 
-ImageName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the image.")]
+ImageNameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the image.")]
 
 
-@images.command("ls")
-def list_images(json: Json = False) -> None:
+@image_app.command("ls")
+def list_images(json: JsonOption = False) -> None:
     """List images."""
-    with connect() as client:
-        found = client.images()
+    with open_client() as client:
+        found = client.list_images()
     if json:
         output.emit_json({"items": found})
         return
     rows = [[image.name, format_size(image.size), format_local_time(image.created_at), image.source] for image in found]
-    output.print_table(("IMAGE", "SIZE", "IMPORTED", "FROM"), rows, cut=("FROM",))
+    output.emit_table(("IMAGE", "SIZE", "IMPORTED", "FROM"), rows, cut=("FROM",))
     output.print_hint("holdfast image import NAME FILE", "holdfast submit --image NAME -- command")
 
 
-@images.command("import")
+@image_app.command("import")
 def import_image(
-    name: ImageName,
+    name: ImageNameArgument,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="docker save, OCI layout or root filesystem tar.")],
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Import an image from an archive."""
     from holdfast.core.errors import UserError
 
     try:
         size = file.stat().st_size
-        with connect() as client, show_progress_bar(file.name, size) as progress:
+        with open_client() as client, show_progress_bar(file.name, size) as progress:
             image = client.import_image(name, file, progress=progress)
     except OSError as error:
         raise UserError(f"Cannot read {file}: {error.strerror}", hint="Check the path.") from None
@@ -54,14 +54,14 @@ def import_image(
     output.print_hint(f"holdfast submit --image {name} -- command")
 
 
-@images.command("rm")
-def remove_image(name: ImageName, yes: Yes = False, json: Json = False) -> None:
+@image_app.command("rm")
+def remove_image(name: ImageNameArgument, yes: YesOption = False, json: JsonOption = False) -> None:
     """Delete an image. Running jobs are not affected."""
     if name == "host":
         from holdfast.core.errors import UserError
 
         raise UserError("Cannot remove 'host': it is the filesystem of the node, not an imported image")
     confirm_or_exit(f"Delete image {output.escape(name)}?", yes)
-    with connect() as client:
+    with open_client() as client:
         client.remove_image(name)
     output.emit_removed(name, json)

@@ -9,16 +9,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .. import output
-from ..options import Description, DisplayName, Json, Yes, connect, expand_options, make_completer
+from ..options import (
+    DescriptionOption,
+    DisplayNameOption,
+    JsonOption,
+    YesOption,
+    expand_options,
+    make_completer,
+    open_client,
+)
 from ..prompts import confirm_or_exit
-from ..quantities import format_amount, format_size, parse_size
+from ..quantities import format_resources, format_size, parse_size
 from .grants import (
-    Everyone,
-    GroupName,
-    Groups,
-    NewEveryone,
-    NewName,
-    OfGroup,
+    AllowEveryoneOption,
+    EveryoneOption,
+    GroupFilterOption,
+    GroupNameArgument,
+    GroupsOption,
+    NewNameArgument,
     format_audience,
     format_description,
     parse_pairs,
@@ -29,17 +37,17 @@ from .grants import (
 if TYPE_CHECKING:
     from holdfast.sdk import InstanceType
 
-instance_types = typer.Typer(help="Manage instance types: named resource sizes of tasks.", no_args_is_help=True)
+instance_type_app = typer.Typer(help="Manage instance types: named resource sizes of tasks.", no_args_is_help=True)
 
 
-complete_instance_type = make_completer(lambda client: [type.name for type in client.instance_types()])
-TypeName = Annotated[
+complete_instance_type = make_completer(lambda client: [type.name for type in client.list_instance_types()])
+InstanceTypeNameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of the instance type.", autocompletion=complete_instance_type)
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TypeOptions:
+class InstanceTypeOptions:
     """Options of `holdfast instance-type add` and `set`."""
 
     gpu: Annotated[int | None, typer.Option(help="Number of GPUs.")] = None
@@ -49,8 +57,8 @@ class TypeOptions:
     memory_request: Annotated[
         str | None, typer.Option(help="Memory request, if lower than the limit; none: the limit.")
     ] = None
-    display_name: DisplayName = None
-    description: Description = None
+    display_name: DisplayNameOption = None
+    description: DescriptionOption = None
     label: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="Node label to require, on engines that support it. Repeatable."),
@@ -76,11 +84,11 @@ class TypeOptions:
         return fields
 
 
-@instance_types.command("ls")
-def list_instance_types(group: OfGroup = None, json: Json = False) -> None:
+@instance_type_app.command("ls")
+def list_instance_types(group: GroupFilterOption = None, json: JsonOption = False) -> None:
     """List the instance types that you can use."""
-    with connect() as client:
-        found = client.instance_types(group)
+    with open_client() as client:
+        found = client.list_instance_types(group)
     if json:
         output.emit_json({"items": found})
         return
@@ -102,77 +110,80 @@ def list_instance_types(group: OfGroup = None, json: Json = False) -> None:
         for one in found
     ]
     columns = ("TYPE", "CORES", "MEMORY", "GPUS", "REQUEST", "FOR", "DESCRIPTION")
-    output.print_table(columns, rows, cut=("DESCRIPTION", "FOR"), drop=("DESCRIPTION", "REQUEST", "FOR"))
+    output.emit_table(columns, rows, cut=("DESCRIPTION", "FOR"), drop=("DESCRIPTION", "REQUEST", "FOR"))
     output.print_hint("holdfast submit --instance-type NAME -- command", "holdfast instance-type show NAME")
 
 
-@instance_types.command("show")
-def show_instance_type(name: TypeName, json: Json = False) -> None:
+@instance_type_app.command("show")
+def show_instance_type(name: InstanceTypeNameArgument, json: JsonOption = False) -> None:
     """Show an instance type."""
-    with connect() as client:
-        found = client.instance_type(name)
+    with open_client() as client:
+        found = client.get_instance_type(name)
     if json:
         output.emit_json(found)
         return
     output.emit_styled(f"instance type {output.escape(found.name)}", "bold")
-    output.emit_fields(_list_details(found), 13)
+    output.emit_fields(_list_instance_type_fields(found), 13)
     output.print_hint(f"holdfast submit --instance-type {found.name} -- command")
 
 
-@instance_types.command("add")
+@instance_type_app.command("add")
 @expand_options
 def add_instance_type(
-    name: NewName,
+    name: NewNameArgument,
     *,
     cpu: Annotated[float, typer.Option(help="CPU limit in cores.")] = 1.0,
     memory: Annotated[str, typer.Option(help="Memory limit: 512Mi, 2Gi.")] = "2Gi",
-    options: TypeOptions,
-    group: Groups = None,
-    everyone: NewEveryone = False,
-    json: Json = False,
+    options: InstanceTypeOptions,
+    group: GroupsOption = None,
+    everyone: AllowEveryoneOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Add an instance type, for everyone or for groups."""
     fields = {**options.to_fields(), "everyone": everyone or None, "groups": split_groups(group)}
     size = _parse_memory(memory, "--memory")
-    with connect() as client:
+    with open_client() as client:
         added = client.add_instance_type(name, cpu=cpu, memory=size, **fields)
     _report_instance_type(added, "Added", json)
     output.print_hint(f"holdfast submit --instance-type {added.name} -- command")
 
 
-@instance_types.command("set")
+@instance_type_app.command("set")
 @expand_options
 def change_instance_type(
-    name: TypeName,
+    name: InstanceTypeNameArgument,
     *,
     cpu: Annotated[float | None, typer.Option(help="CPU limit in cores.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory limit: 512Mi, 2Gi.")] = None,
-    options: TypeOptions,
-    json: Json = False,
+    options: InstanceTypeOptions,
+    json: JsonOption = False,
 ) -> None:
     """Change an instance type; omitted options keep their value. Submitted jobs are not affected."""
     size = None if memory is None else _parse_memory(memory, "--memory")
-    with connect() as client:
+    with open_client() as client:
         changed = client.change_instance_type(name, cpu=cpu, memory=size, **options.to_fields())
     _report_instance_type(changed, "Changed", json)
 
 
-@instance_types.command("rm")
-def remove_instance_type(name: TypeName, yes: Yes = False, json: Json = False) -> None:
+@instance_type_app.command("rm")
+def remove_instance_type(name: InstanceTypeNameArgument, yes: YesOption = False, json: JsonOption = False) -> None:
     """Delete an instance type. Submitted jobs are not affected."""
     confirm_or_exit(f"Delete instance type {output.escape(name)}?", yes)
-    with connect() as client:
+    with open_client() as client:
         client.remove_instance_type(name)
     output.emit_removed(name, json)
 
 
-@instance_types.command("grant")
+@instance_type_app.command("grant")
 def grant_instance_type(
-    name: TypeName, group: GroupName = None, everyone: Everyone = False, json: Json = False
+    name: InstanceTypeNameArgument,
+    group: GroupNameArgument = None,
+    everyone: EveryoneOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Grant a group, or all users, access to an instance type."""
     require_group_or_everyone(group, everyone)
-    with connect() as client:
+    with open_client() as client:
         found = (
             client.change_instance_type(name, everyone=True)
             if group is None
@@ -181,18 +192,21 @@ def grant_instance_type(
     _report_instance_type(found, "Granted", json)
 
 
-@instance_types.command("revoke")
+@instance_type_app.command("revoke")
 def revoke_instance_type(
-    name: TypeName, group: GroupName = None, everyone: Everyone = False, json: Json = False
+    name: InstanceTypeNameArgument,
+    group: GroupNameArgument = None,
+    everyone: EveryoneOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Revoke access to an instance type. Submitted jobs are not affected."""
     require_group_or_everyone(group, everyone)
-    with connect() as client:
+    with open_client() as client:
         if group is None:
             found = client.change_instance_type(name, everyone=False)
         else:
             client.revoke_instance_type(name, group)
-            found = client.instance_type(name)
+            found = client.get_instance_type(name)
     _report_instance_type(found, "Changed", json)
 
 
@@ -223,10 +237,10 @@ def _parse_tolerations(texts: Sequence[str] | None) -> list[dict[str, str]] | No
 
 def _format_requests(type: InstanceType) -> str:
     """Return the requests that are lower than the limits."""
-    return format_amount(type.cpu_request, type.memory_request, None) or "same"
+    return format_resources(type.cpu_request, type.memory_request, None) or "same"
 
 
-def _list_details(type: InstanceType) -> list[tuple[str, str]]:
+def _list_instance_type_fields(type: InstanceType) -> list[tuple[str, str]]:
     tolerations = (" ".join(str(part) for part in each.values()) for each in type.tolerations)
     return [
         ("shown as", type.display_name),
@@ -240,7 +254,7 @@ def _list_details(type: InstanceType) -> list[tuple[str, str]]:
 
 
 def _format_limits(type: InstanceType) -> str:
-    return format_amount(type.cpu, type.memory, type.gpu or None)
+    return format_resources(type.cpu, type.memory, type.gpu or None)
 
 
 def _report_instance_type(type: InstanceType, verb: str, json: bool) -> None:

@@ -8,28 +8,30 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .. import output
-from ..options import Json, Yes, connect
+from ..options import JsonOption, YesOption, open_client
 from ..prompts import confirm_or_exit, read_secret
 
 if TYPE_CHECKING:
     from holdfast.sdk import Secret
 
-secrets = typer.Typer(help="Manage secrets for Git and image registries.", no_args_is_help=True)
+secret_app = typer.Typer(help="Manage secrets for Git and image registries.", no_args_is_help=True)
 
-SecretName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the secret.")]
-NewRegistry = Annotated[str | None, typer.Option(metavar="HOST", help="Registry host, for a pull secret for images.")]
-Registry = Annotated[str | None, typer.Option(metavar="HOST", help="New registry host.")]
-Username = Annotated[str | None, typer.Option(help="User name for the password.")]
-DisplayName = Annotated[str | None, typer.Option(help="Display name.")]
-ValueFile = Annotated[Path | None, typer.Option("--file", metavar="FILE", help="Read the value from this file.")]
-Stdin = Annotated[bool, typer.Option("--stdin", help="Read the value from stdin.")]
+SecretNameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the secret.")]
+NewRegistryOption = Annotated[
+    str | None, typer.Option(metavar="HOST", help="Registry host, for a pull secret for images.")
+]
+RegistryOption = Annotated[str | None, typer.Option(metavar="HOST", help="New registry host.")]
+UsernameOption = Annotated[str | None, typer.Option(help="User name for the password.")]
+DisplayNameOption = Annotated[str | None, typer.Option(help="Display name.")]
+ValueFileOption = Annotated[Path | None, typer.Option("--file", metavar="FILE", help="Read the value from this file.")]
+StdinOption = Annotated[bool, typer.Option("--stdin", help="Read the value from stdin.")]
 
 
-@secrets.command("ls")
-def list_secrets(json: Json = False) -> None:
+@secret_app.command("ls")
+def list_secrets(json: JsonOption = False) -> None:
     """List secrets, without their values."""
-    with connect() as client:
-        found = client.secrets()
+    with open_client() as client:
+        found = client.list_secrets()
     if json:
         output.emit_json({"items": found})
         return
@@ -37,40 +39,40 @@ def list_secrets(json: Json = False) -> None:
         output.print_note("No secrets. An admin can add one: holdfast secret add NAME")
         return
     rows = [[one.name, one.kind, one.registry_host, one.username, one.display_name] for one in found]
-    output.print_table(
+    output.emit_table(
         ("SECRET", "KIND", "REGISTRY", "USER", ""), rows, cut=("REGISTRY", ""), drop=("", "USER", "REGISTRY")
     )
     output.print_hint("holdfast secret show NAME", "holdfast secret add NAME")
 
 
-@secrets.command("show")
-def show_secret(name: SecretName, json: Json = False) -> None:
+@secret_app.command("show")
+def show_secret(name: SecretNameArgument, json: JsonOption = False) -> None:
     """Show a secret, without its value."""
-    with connect() as client:
-        found = client.secret(name)
+    with open_client() as client:
+        found = client.get_secret(name)
     if json:
         output.emit_json(found)
         return
     output.emit_styled(f"secret {output.escape(found.name)}", "bold")
     for label, text in (("shown as", found.display_name), ("registry", found.registry_host), ("user", found.username)):
         if text:
-            output.emit(f"  {label:<10}{output.escape(text)}")
-    output.emit(f"  {'for':<10}{_describe_purpose(found)}")
+            output.emit_line(f"  {label:<10}{output.escape(text)}")
+    output.emit_line(f"  {'for':<10}{_describe_purpose(found)}")
 
 
-@secrets.command("add")
+@secret_app.command("add")
 def add_secret(
-    name: SecretName,
-    registry: NewRegistry = None,
-    username: Username = None,
-    display_name: DisplayName = None,
-    file: ValueFile = None,
-    stdin: Stdin = False,
-    json: Json = False,
+    name: SecretNameArgument,
+    registry: NewRegistryOption = None,
+    username: UsernameOption = None,
+    display_name: DisplayNameOption = None,
+    file: ValueFileOption = None,
+    stdin: StdinOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Add a secret: an SSH key or password for Git, or a pull secret with --registry. Prompts for the value."""
     value = read_secret(f"Value of {name}", from_stdin=stdin, file=file)
-    with connect() as client:
+    with open_client() as client:
         made = client.add_secret(
             name,
             value,
@@ -82,32 +84,32 @@ def add_secret(
     _report_secret(made, "Added", json)
 
 
-@secrets.command("set")
+@secret_app.command("set")
 def change_secret(
-    name: SecretName,
-    registry: Registry = None,
-    username: Username = None,
-    display_name: DisplayName = None,
-    file: ValueFile = None,
-    stdin: Stdin = False,
-    json: Json = False,
+    name: SecretNameArgument,
+    registry: RegistryOption = None,
+    username: UsernameOption = None,
+    display_name: DisplayNameOption = None,
+    file: ValueFileOption = None,
+    stdin: StdinOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Change a secret; omitted options keep their value. Without options, prompts for a new value."""
     nothing = registry is None and username is None and display_name is None
     wanted = file is not None or stdin or nothing
     value = read_secret(f"New value of {name}", from_stdin=stdin, file=file) if wanted else None
-    with connect() as client:
+    with open_client() as client:
         changed = client.change_secret(
             name, value=value, registry_host=registry, username=username, display_name=display_name
         )
     _report_secret(changed, "Changed", json)
 
 
-@secrets.command("rm")
-def remove_secret(name: SecretName, yes: Yes = False, json: Json = False) -> None:
+@secret_app.command("rm")
+def remove_secret(name: SecretNameArgument, yes: YesOption = False, json: JsonOption = False) -> None:
     """Delete a secret. Fails if a dataset or an image alias uses it."""
     confirm_or_exit(f"Delete secret {output.escape(name)}?", yes)
-    with connect() as client:
+    with open_client() as client:
         client.remove_secret(name)
     output.emit_removed(name, json)
 

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .. import output
-from ..options import JobRef, connect
+from ..options import JobRefArgument, open_client
 from ..quantities import parse_duration
-from .target_task import find_server, print_owner
+from .target_task import find_server_address, print_owner
 
 if TYPE_CHECKING:
     from holdfast.sdk.inside import SessionTarget
 
-DEBUGPY = "debugpy"  # port name a job can use for it
+DEBUGPY_PORT_NAME = "debugpy"  # port name a job can use for it
 DEBUGPY_PORT = "5678"  # its default port
 
 
 def debug(
-    job: JobRef,
+    job: JobRefArgument,
     task: Annotated[
         str | None,
         typer.Argument(metavar="TASK", help="Task: worker-0. Default: the task whose debugger waits."),
@@ -53,29 +53,29 @@ def debug(
     elif pid is not None:
         _attach_to_process(job, task, pid)
     else:
-        _attach_debugger(job, task, id, parse_duration(wait))
+        _attach_to_debugger(job, task, id, parse_duration(wait))
 
 
-def _attach_debugger(job: str, task: str | None, id: str | None, seconds: float) -> None:
+def _attach_to_debugger(job: str, task: str | None, id: str | None, seconds: float) -> None:
     from holdfast.sdk.inside import open_debugger
 
-    from .pdb_console import Console
+    from .pdb_console import DebuggerConsole
 
     if seconds and output.is_terminal(sys.stderr):
         output.print_note("Waiting for a debugger. Press Ctrl-C to stop.", "dim")
-    with open_debugger(find_server(), job, task, id=id, wait=seconds) as line:
-        print_owner(line.entered)
-        output.print_note(_describe_breakpoint(line.entered), "dim")
-        console = Console(line)
+    with open_debugger(find_server_address(), job, task, id=id, wait=seconds) as line:
+        print_owner(line.target)
+        output.print_note(_describe_breakpoint(line.target), "dim")
+        console = DebuggerConsole(line)
         ended = console.run()
-    if ended and not console.told_end:
+    if ended and not console.printed_exit_message:
         output.print_note("The debugger ended; the program continued or exited.")
     elif not ended:
-        output.print_note(f"Detached. To attach again, run `holdfast debug {line.entered.job}`.")
+        output.print_note(f"Detached. To attach again, run `holdfast debug {line.target.job}`.")
 
 
 def _describe_breakpoint(entered: SessionTarget) -> str:
-    found: dict[str, Any] = entered.more.get("debugger") or {}
+    found: dict[str, Any] = entered.details.get("debugger") or {}
     file = output.escape(str(found.get("file", "")).rpartition("/")[2])
     why = output.escape(found.get("why") or "breakpoint")
     return f"{output.escape(entered.task)} of {entered.job}: {file}:{found.get('line', 0)} ({why})"
@@ -105,17 +105,19 @@ def _attach_to_process(job: str, task: str | None, pid: int) -> None:
 
 
 def _forward_for_vscode(job: str, task: str | None, port: str | None) -> None:
-    from .forward import choose_task, find_accessible_job, open_tunnel
+    from .forward import find_accessible_job, find_accessible_task, open_tunnel
 
-    with connect() as client:
+    with open_client() as client:
         found = find_accessible_job(client, job)
-        chosen = choose_task(found, task)
-        named = port or (DEBUGPY if chosen is not None and DEBUGPY in chosen.ports else DEBUGPY_PORT)
+        chosen = find_accessible_task(found, task)
+        named = port or (
+            DEBUGPY_PORT_NAME if chosen is not None and DEBUGPY_PORT_NAME in chosen.ports else DEBUGPY_PORT
+        )
         with open_tunnel(client, found.id, chosen.task if chosen else task, named) as tunnel:
             configuration = build_launch_configuration(
                 tunnel.job, tunnel.task, tunnel.port, _find_working_folder(tunnel.job, tunnel.task)
             )
-            output.emit(encoder.dumps(configuration, indent=4))
+            output.emit_line(encoder.dumps(configuration, indent=4))
             output.print_note("Add it to .vscode/launch.json and start it. Press Ctrl-C to stop forwarding.")
             tunnel.wait_for_task_end(client)
 
@@ -136,7 +138,7 @@ def _find_working_folder(job: str, task: str) -> str:
     from holdfast.sdk.inside import open_exec
 
     written = b""
-    with open_exec(find_server(), job, task, argv=["pwd"]) as line:
+    with open_exec(find_server_address(), job, task, argv=["pwd"]) as line:
         for message in line:
             written += message[1:] if isinstance(message, bytes) and message[0] == 1 else b""
     return written.decode("utf-8", "replace").rstrip("\n")

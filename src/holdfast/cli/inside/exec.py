@@ -16,23 +16,23 @@ import typer
 
 from .. import output
 from ..command_after_dashes import get_command_after_dashes
-from ..options import JobRef
-from .target_task import TaskName, build_exec_request, find_server, print_owner
+from ..options import JobRefArgument
+from .target_task import TaskNameArgument, build_exec_request, find_server_address, print_owner
 
 if TYPE_CHECKING:
     from holdfast.sdk.inside import TaskSession, Terminal
 
 CHUNK_SIZE = 32 * 1024  # bytes read from stdin at once
-STDERR = 2  # prefix byte of stderr output
-END_OF_TEXT = b"\x04"  # Ctrl-D
-RESIZED, INTERRUPTED = b"r", b"i"
+STDERR_PREFIX = 2  # prefix byte of stderr output
+END_OF_TRANSMISSION = b"\x04"  # Ctrl-D
+RESIZE_MESSAGE, INTERRUPT_MESSAGE = b"r", b"i"
 SIGINT = 2  # number on Linux, where the task runs
 
 
-def run(
+def run_exec(
     ctx: typer.Context,
-    job: JobRef,
-    task: TaskName = None,
+    job: JobRefArgument,
+    task: TaskNameArgument = None,
     terminal: Annotated[
         bool | None,
         typer.Option(
@@ -56,26 +56,26 @@ def run_in_task(job: str, task: str | None, what: dict[str, Any], *, terminal: b
     """Run a command in a task and return its exit code."""
     from holdfast.sdk.inside import open_exec
 
-    shape = _describe_terminal() if terminal else None
-    with open_exec(find_server(), job, task, terminal=shape, **what) as line:
-        print_owner(line.entered)
+    shape = _build_terminal() if terminal else None
+    with open_exec(find_server_address(), job, task, terminal=shape, **what) as line:
+        print_owner(line.target)
         return _run_session(line, terminal)
 
 
 def _run_session(line: TaskSession, terminal: bool) -> int:
     with InputForwarder(line, terminal) as keyboard:
         keyboard.start()
-        return _print_output(line, terminal)
+        return _print_output_until_exit(line, terminal)
 
 
-def _print_output(line: TaskSession, terminal: bool) -> int:
+def _print_output_until_exit(line: TaskSession, terminal: bool) -> int:
     for message in line:
         if isinstance(message, dict):
             if "exit" in message:
                 return int(message["exit"])
         elif terminal:
             output.emit_bytes(message)
-        elif message[0] == STDERR:
+        elif message[0] == STDERR_PREFIX:
             _emit_stderr(message[1:])
         else:
             output.emit_bytes(message[1:])
@@ -92,7 +92,7 @@ def _emit_stderr(data: bytes) -> None:
         raise output.OutputClosed from None
 
 
-def _describe_terminal() -> Terminal:
+def _build_terminal() -> Terminal:
     from holdfast.sdk.inside import Terminal
 
     columns, rows = _get_terminal_size()
@@ -115,26 +115,26 @@ class InputForwarder:
     """Forwards input, signals and terminal resizes. On a terminal, every key is forwarded unchanged."""
 
     def __init__(self, line: TaskSession, terminal: bool) -> None:
-        self._line = line
+        self._session = line
         self._terminal = terminal
         self._stdin = sys.stdin.fileno()
-        self._woken, self._wake = os.pipe()
+        self._wake_reader, self._wake_writer = os.pipe()
         self._interrupts = 0
-        self._raw = _raw_mode(self._stdin) if terminal and sys.stdin.isatty() else None
-        self._before: dict[int, object] = {}
+        self._raw = _set_raw_mode(self._stdin) if terminal and sys.stdin.isatty() else None
+        self._previous_handlers: dict[int, object] = {}
 
     def __enter__(self) -> InputForwarder:
         if self._raw is not None:
             self._raw.__enter__()
             self._install_handler(signal.SIGTERM, _exit_on_signal)
             self._install_handler(signal.SIGHUP, _exit_on_signal)
-            self._install_handler(signal.SIGWINCH, lambda *_: self._queue_message(RESIZED))
+            self._install_handler(signal.SIGWINCH, lambda *_: self._queue_message(RESIZE_MESSAGE))
         elif not self._terminal:
             self._install_handler(signal.SIGINT, self._handle_interrupt)
         return self
 
     def __exit__(self, *given: object) -> None:
-        for number, handler in self._before.items():
+        for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
         if self._raw is not None:
             self._raw.__exit__(None, None, None)
@@ -143,25 +143,25 @@ class InputForwarder:
         threading.Thread(target=self._forward_input, name="keyboard", daemon=True).start()
 
     def _install_handler(self, number: int, handler: object) -> None:
-        self._before[number] = signal.signal(number, handler)  # type: ignore[arg-type]
+        self._previous_handlers[number] = signal.signal(number, handler)  # type: ignore[arg-type]
 
     def _queue_message(self, what: bytes) -> None:
         """Queue a message from a signal handler, which must not send on the socket."""
-        os.write(self._wake, what)
+        os.write(self._wake_writer, what)
 
     def _handle_interrupt(self, number: int, frame: FrameType | None) -> None:
         """Forward the first Ctrl-C to the command; exit on the second."""
         self._interrupts += 1
         if self._interrupts > 1:
             raise KeyboardInterrupt
-        self._queue_message(INTERRUPTED)
+        self._queue_message(INTERRUPT_MESSAGE)
 
     def _forward_input(self) -> None:
-        sources = [self._stdin, self._woken]
+        sources = [self._stdin, self._wake_reader]
         while True:
             ready, _, _ = select.select(sources, [], [])
-            if self._woken in ready:
-                self._send_messages(os.read(self._woken, 100))
+            if self._wake_reader in ready:
+                self._send_messages(os.read(self._wake_reader, 100))
             if self._stdin in ready and not self._forward_chunk():
                 sources.remove(self._stdin)
 
@@ -172,18 +172,18 @@ class InputForwarder:
         except OSError:
             data = b""
         if data:
-            return self._line.send(data)
+            return self._session.send(data)
         if self._terminal:
-            self._line.send(END_OF_TEXT)
+            self._session.send(END_OF_TRANSMISSION)
         else:
-            self._line.send_message(end=True)
+            self._session.send_message(end=True)
         return False
 
     def _send_messages(self, what: bytes) -> None:
-        if RESIZED in what:
-            self._line.send_message(resize=[*_get_terminal_size()])
-        if INTERRUPTED in what:
-            self._line.send_message(signal=SIGINT)
+        if RESIZE_MESSAGE in what:
+            self._session.send_message(resize=[*_get_terminal_size()])
+        if INTERRUPT_MESSAGE in what:
+            self._session.send_message(signal=SIGINT)
 
 
 def _exit_on_signal(number: int, frame: FrameType | None) -> None:
@@ -191,7 +191,7 @@ def _exit_on_signal(number: int, frame: FrameType | None) -> None:
 
 
 @contextmanager
-def _raw_mode(fd: int) -> Iterator[None]:
+def _set_raw_mode(fd: int) -> Iterator[None]:
     """Set the terminal to raw mode, and restore it afterwards."""
     import termios
     import tty

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .. import output
-from ..options import JobRef, Json, connect
+from ..options import JobRefArgument, JsonOption, open_client
 
 if TYPE_CHECKING:
     from holdfast.sdk import Client, JobDetail, Task
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 CHECK_INTERVAL = 3.0  # seconds between checks whether the task still runs
 MAX_CONNECTIONS = 256  # connections
 CHUNK_SIZE = 64 * 1024
-HOST = "127.0.0.1"
-OPEN_STATES = ("Running", "Held")
+LISTEN_HOST = "127.0.0.1"
+ACCESSIBLE_STATES = ("Running", "Held")
 
 
 def forward(
-    job: JobRef,
+    job: JobRefArgument,
     port: Annotated[
         str,
         typer.Argument(
@@ -37,11 +37,11 @@ def forward(
         int | None,
         typer.Argument(metavar="LOCALPORT", min=0, max=65535, help="Local port. Default: the same, or a free one."),
     ] = None,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Forward a local port to a port of a task, until Ctrl-C."""
     task, _, asked = port.rpartition(":")
-    with connect() as client:
+    with open_client() as client:
         tunnel = open_tunnel(client, job, task or None, asked, local)
         with tunnel:
             _print_address(tunnel, json)
@@ -51,10 +51,10 @@ def forward(
 def _print_address(tunnel: Tunnel, json: bool) -> None:
     if json:
         output.emit_json(
-            {"host": HOST, "port": tunnel.port, "job": tunnel.job, "task": tunnel.task, "target": tunnel.target}
+            {"host": LISTEN_HOST, "port": tunnel.port, "job": tunnel.job, "task": tunnel.task, "target": tunnel.target}
         )
         return
-    output.emit(f"{HOST}:{tunnel.port}")
+    output.emit_line(f"{LISTEN_HOST}:{tunnel.port}")
     target = f"port {output.escape(tunnel.target)} of {output.escape(tunnel.task)}, {tunnel.job}"
     output.print_note(f"Forwarding to {target}. Press Ctrl-C to stop.")
 
@@ -65,7 +65,7 @@ def open_tunnel(client: Client, ref: str, task: str | None, asked: str, local: i
     from holdfast.sdk.inside import open_port
 
     job = find_accessible_job(client, ref)
-    found = choose_task(job, task)
+    found = find_accessible_task(job, task)
     if found is None:
         open_port(client.address, job.id, task, asked).close()  # fails with the reason
         raise UserError(f"No task of {job.id} is running or held")
@@ -79,12 +79,12 @@ def open_tunnel(client: Client, ref: str, task: str | None, asked: str, local: i
 
 def find_accessible_job(client: Client, ref: str) -> JobDetail:
     """Find the job to connect to, the user's own jobs first. Fails at once if shell access is denied."""
-    return client.job(client.ticket(ref).job or ref)
+    return client.get_job(client.create_ticket(ref).job or ref)
 
 
-def choose_task(job: JobDetail, wanted: str | None) -> Task | None:
+def find_accessible_task(job: JobDetail, wanted: str | None) -> Task | None:
     """Return the named task, a held task or the first running one; None if there is none."""
-    able = [task for task in job.tasks if task.state in OPEN_STATES and wanted in (None, task.task)]
+    able = [task for task in job.tasks if task.state in ACCESSIBLE_STATES and wanted in (None, task.task)]
     return next((task for task in able if task.state == "Held"), able[0] if able else None)
 
 
@@ -93,11 +93,11 @@ def _open_listener(number: int, local: int | None) -> socket.socket:
 
     for port in [local] if local is not None else [number, 0]:
         try:
-            return socket.create_server((HOST, port), backlog=64)
+            return socket.create_server((LISTEN_HOST, port), backlog=64)
         except (OSError, OverflowError) as error:
             problem = getattr(error, "strerror", None) or str(error)
     raise UserError(
-        f"Cannot listen on {HOST}:{local if local is not None else number}: {problem}",
+        f"Cannot listen on {LISTEN_HOST}:{local if local is not None else number}: {problem}",
         hint="Choose another local port.",
     )
 
@@ -114,7 +114,7 @@ class Tunnel:
 
     def __post_init__(self) -> None:
         self.port = int(self.listener.getsockname()[1])
-        self._turns = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._connection_slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
 
     def __enter__(self) -> Tunnel:
         threading.Thread(target=self._accept_connections, name="forward", daemon=True).start()
@@ -133,10 +133,10 @@ class Tunnel:
         while True:
             threading.Event().wait(CHECK_INTERVAL)
             try:
-                job = client.job(self.job)
+                job = client.get_job(self.job)
             except CannotConnect:
                 continue  # the server may come back; each connection reports the error
-            if choose_task(job, self.task) is None:
+            if find_accessible_task(job, self.task) is None:
                 raise UserError(
                     f"{self.task} of {self.job} has ended; forwarding stopped",
                     hint=f"Run `holdfast show {self.job}`.",
@@ -148,7 +148,7 @@ class Tunnel:
                 connection, _ = self.listener.accept()
             except OSError:
                 return  # closed
-            self._turns.acquire()
+            self._connection_slots.acquire()
             threading.Thread(target=self._serve_connection, args=(connection,), name="forward", daemon=True).start()
 
     def _serve_connection(self, connection: socket.socket) -> None:
@@ -165,7 +165,7 @@ class Tunnel:
             pass  # the local client disconnected
         finally:
             _close_connection(connection)
-            self._turns.release()
+            self._connection_slots.release()
 
 
 def _close_connection(connection: socket.socket) -> None:

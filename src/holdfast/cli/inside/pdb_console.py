@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import output
-from .piped_lines import PipedLines
+from .piped_lines import PipedLineReader
 
 if TYPE_CHECKING:
     from holdfast.sdk.inside import TaskSession
@@ -26,8 +26,8 @@ DETACH_TIMEOUT = 0.5  # seconds without output after which the console detaches 
 INTERRUPT = b"\x03"
 
 EXIT_MESSAGES = (b"The program ends with exit code ", b"The program exited via sys.exit()", b"The program finished.")
-PROMPT = re.compile(rb"(?:\(+(?:Pdb|com)\)+ |>>> |\.\.\. )\Z")
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{2,60}")
+PROMPT_PATTERN = re.compile(rb"(?:\(+(?:Pdb|com)\)+ |>>> |\.\.\. )\Z")
+_WORD_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{2,60}")
 COMMANDS = (
     "alias", "args", "break", "clear", "commands", "condition", "continue", "debug", "disable", "display", "down",
     "enable", "exceptions", "help", "ignore", "interact", "interrupt", "jump", "list", "longlist", "next", "pp",
@@ -37,55 +37,55 @@ COMMANDS = (
 RESUME_COMMANDS = ("c", "cont", "continue", "n", "next", "r", "return", "s", "step", "unt", "until")
 
 
-class Console:
+class DebuggerConsole:
     def __init__(self, line: TaskSession) -> None:
-        self._line = line
-        self._arrived: queue.Queue[bytes | BaseException | None] = queue.Queue()
+        self._session = line
+        self._messages: queue.Queue[bytes | BaseException | None] = queue.Queue()
         self._partial = b""  # incomplete last line
         self._words: dict[str, None] = {}
         self._on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-        self._piped = None if self._on_terminal else PipedLines(lambda: self._arrived.put(b""))
+        self._piped = None if self._on_terminal else PipedLineReader(lambda: self._messages.put(b""))
         self._command = ""  # last command sent
-        self.told_end = False  # the last line shown tells how the program ended
+        self.printed_exit_message = False  # the last line shown tells how the program ended
 
     def run(self) -> bool:
         """Run until either side ends the session. True: the program ended it."""
         threading.Thread(target=self._read_messages, name="debugger", daemon=True).start()
-        with self._readline_session():
+        with self._open_readline_session():
             while True:
                 try:
-                    if not self._read_to_prompt():
+                    if not self._print_until_prompt():
                         return True
                     text = self._read_input()
                 except KeyboardInterrupt:
                     self._send_interrupt()
                     continue
                 except EOFError:
-                    output.emit()
+                    output.emit_line()
                     return False
                 self._command = parse_last_command(text) or self._command  # an empty line repeats the last command
-                self._line.send(text.encode("utf-8", "replace") + b"\n")
+                self._session.send(text.encode("utf-8", "replace") + b"\n")
 
     def _read_messages(self) -> None:
         try:
-            for message in self._line:
+            for message in self._session:
                 if isinstance(message, bytes):
-                    self._arrived.put(message)
+                    self._messages.put(message)
                 elif message.get("end"):
                     break
-            self._arrived.put(None)
+            self._messages.put(None)
         except BaseException as error:
-            self._arrived.put(error)
+            self._messages.put(error)
 
     # -- output of the debugger
 
-    def _read_to_prompt(self) -> bool:
+    def _print_until_prompt(self) -> bool:
         """Print output up to the next prompt; return False at the end. EOFError if the program runs and piped input has
         ended."""
-        while not PROMPT.search(self._partial):
+        while not PROMPT_PATTERN.search(self._partial):
             leaves = self._piped is not None and self._piped.is_exhausted and self._command in RESUME_COMMANDS
             try:
-                piece = self._arrived.get(
+                piece = self._messages.get(
                     timeout=PROMPT_TIMEOUT if self._partial else DETACH_TIMEOUT if leaves else None
                 )
             except queue.Empty:
@@ -97,10 +97,10 @@ class Console:
             if piece is None:
                 self._print_output(self._partial)
                 return False
-            self._buffer_output(piece)
+            self._print_complete_lines(piece)
         return True
 
-    def _buffer_output(self, piece: bytes) -> None:
+    def _print_complete_lines(self, piece: bytes) -> None:
         lines, newline, self._partial = (self._partial + piece).rpartition(b"\n")
         self._print_output(lines + newline)
         if len(self._partial) > MAX_PARTIAL_LENGTH:
@@ -110,12 +110,12 @@ class Console:
     def _print_output(self, data: bytes) -> None:
         if data:
             output.emit_bytes(data)
-            self.told_end = data.rstrip(b"\n").rpartition(b"\n")[2].startswith(EXIT_MESSAGES)
+            self.printed_exit_message = data.rstrip(b"\n").rpartition(b"\n")[2].startswith(EXIT_MESSAGES)
             self._add_completions(data.decode("utf-8", "replace"))
 
     def _add_completions(self, text: str) -> None:
         """Add words to the completion; keep the newest."""
-        for word in _WORD.findall(text):
+        for word in _WORD_PATTERN.findall(text):
             self._words.pop(word, None)
             self._words[word] = None
         for word in list(self._words)[: max(0, len(self._words) - MAX_WORDS)]:
@@ -136,11 +136,11 @@ class Console:
 
     def _send_interrupt(self) -> None:
         """Send Ctrl-C: it clears the input at a prompt, else interrupts the program."""
-        output.emit()
-        self._line.send(INTERRUPT)
+        output.emit_line()
+        self._session.send(INTERRUPT)
 
     @contextmanager
-    def _readline_session(self) -> Iterator[None]:
+    def _open_readline_session(self) -> Iterator[None]:
         if not self._on_terminal:
             yield
             return

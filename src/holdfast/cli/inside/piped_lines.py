@@ -11,7 +11,7 @@ from contextlib import suppress
 MAX_READ_AHEAD = 1000  # lines
 
 
-class PipedLines:
+class PipedLineReader:
     def __init__(self, at_end: Callable[[], None]) -> None:
         """`at_end` is called by the reader thread."""
         self._lines: queue.Queue[str | None] = queue.Queue(MAX_READ_AHEAD)

@@ -12,11 +12,11 @@ import typer
 
 from .. import output
 from ..command_after_dashes import get_command_after_dashes
-from ..options import JobRef, Json
-from .target_task import TaskName, find_server, open_task_client
+from ..options import JobRefArgument, JsonOption
+from .target_task import TaskNameArgument, find_server_address, open_task_client
 
 if TYPE_CHECKING:
-    from holdfast.sdk import Client, ShortKey, SshLine, SshLines
+    from holdfast.sdk import Client, SshCommand, SshCommandList, TemporaryKey
     from holdfast.sdk.plain_client import PlainClient
 
 HOST_KEY_ALIAS = "holdfast"  # host key alias of the gateway
@@ -24,15 +24,15 @@ HOST_KEY_ALIAS = "holdfast"  # host key alias of the gateway
 
 def ssh(
     ctx: typer.Context,
-    job: JobRef,
-    task: TaskName = None,
+    job: JobRefArgument,
+    task: TaskNameArgument = None,
     print_line: Annotated[
         bool, typer.Option("--print", help="Only print the ssh command, for use with your own key: see `holdfast key`.")
     ] = False,
     config: Annotated[
         bool, typer.Option("--config", help="Only print an entry for ~/.ssh/config, for VS Code and other tools.")
     ] = False,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Open an SSH shell in a task, or run `-- COMMAND…`. No SSH key is required.
 
@@ -40,8 +40,8 @@ def ssh(
     """
     if print_line or config or json:
         with open_task_client() as client:
-            line = _find_ssh_line(client, job, task)
-        _print_ssh_line(line, config=config, json=json)
+            line = _find_ssh_command(client, job, task)
+        _print_ssh_command(line, config=config, json=json)
         return
     program = shutil.which("ssh")
     if program is None:
@@ -63,15 +63,15 @@ def _run_ssh(words: list[str]) -> int:
 
 def _prepare_ssh_options(folder: Path, job: str, task: str | None) -> list[str]:
     """Register a temporary key with the gateway and return the ssh options."""
-    key, public = _make_key(folder)
+    key, public = _create_key(folder)
     with open_task_client() as client:
         known = client.add_short_key(public)
-        line = _find_ssh_line(client, job, task)
+        line = _find_ssh_command(client, job, task)
     (folder / "known_hosts").write_text(f"{HOST_KEY_ALIAS} {known.host_key}\n")
     return _build_ssh_options(folder, key, line, known)
 
 
-def _make_key(folder: Path) -> tuple[Path, str]:
+def _create_key(folder: Path) -> tuple[Path, str]:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
@@ -82,7 +82,7 @@ def _make_key(folder: Path) -> tuple[Path, str]:
     return path, made.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 
-def _build_ssh_options(folder: Path, key: Path, line: SshLine, known: ShortKey) -> list[str]:
+def _build_ssh_options(folder: Path, key: Path, line: SshCommand, known: TemporaryKey) -> list[str]:
     """Build options that neither use nor change the user's keys, known hosts and configuration."""
     given = {
         "IdentityFile": key,
@@ -110,33 +110,33 @@ def _reject_option(word: str) -> str:
     return word
 
 
-def _find_ssh_line(client: Client | PlainClient, job: str, task: str | None) -> SshLine:
+def _find_ssh_command(client: Client | PlainClient, job: str, task: str | None) -> SshCommand:
     """Return the ssh line of a task; without a name, of a held task or the first one."""
     from holdfast.core.errors import UserError
 
-    found = client.ssh_lines(job)
+    found = client.list_ssh_commands(job)
     if not found.items:
         raise UserError(found.reason or "The SSH gateway is not running", hint=f"Run `holdfast show {job}`.")
     if task is None:
         return next((line for line in found.items if line.held), found.items[0])
     named = next((line for line in found.items if line.task == task), None)
-    return named or _resolve_task_line(found, job, task)
+    return named or _resolve_task_command(found, job, task)
 
 
-def _resolve_task_line(found: SshLines, job: str, task: str) -> SshLine:
+def _resolve_task_command(found: SshCommandList, job: str, task: str) -> SshCommand:
     """Let the server resolve the task name; it reports why a task is not available."""
     from holdfast.core.errors import UserError
     from holdfast.sdk.inside import open_exec
 
-    with open_exec(find_server(), job, task, argv=["true"]) as entered:
-        meant = entered.entered.task
+    with open_exec(find_server_address(), job, task, argv=["true"]) as entered:
+        meant = entered.target.task
     named = next((line for line in found.items if line.task == meant), None)
     if named is None:
         raise UserError(f"{meant} was not ready for SSH", hint="Try again.")
     return named
 
 
-def _print_ssh_line(line: SshLine, *, config: bool, json: bool) -> None:
+def _print_ssh_command(line: SshCommand, *, config: bool, json: bool) -> None:
     if json:
         output.emit_json(line)
     elif config:
@@ -146,9 +146,9 @@ def _print_ssh_line(line: SshLine, *, config: bool, json: bool) -> None:
             f"    Port {line.port}",
             f"    User {line.user}",
         ):
-            output.emit(output.escape(text))
+            output.emit_line(output.escape(text))
     else:
-        output.emit(output.escape(line.command))
+        output.emit_line(output.escape(line.command))
     output.print_hint("holdfast key add ~/.ssh/id_ed25519.pub")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .. import output
-from ..command_after_dashes import COMMAND_KEY, DashesCommand
+from ..command_after_dashes import COMMAND_KEY, DoubleDashCommand
 
 if TYPE_CHECKING:
     from holdfast.sdk import Client
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from holdfast.sdk.plain_client import PlainClient
 
 MAX_OWNER_LENGTH = 500
-_TASK_NAME = re.compile(r"[A-Za-z0-9_.-]+-\d+")  # worker-0
+_TASK_NAME_PATTERN = re.compile(r"[A-Za-z0-9_.-]+-\d+")  # worker-0
 
-TaskName = Annotated[
+TaskNameArgument = Annotated[
     str | None,
     typer.Argument(metavar="TASK", help="Task: worker-0. Default: a held task, else the first running one."),
 ]
 
 
-class TaskCommand(DashesCommand):
+class TaskCommand(DoubleDashCommand):
     """A command that keeps the arguments after `--` as the command to run in the task."""
 
-    def suggest_dashes(self, ctx: Any, args: list[str], message: str) -> str | None:
+    def explain_missing_dashes(self, ctx: Any, args: list[str], message: str) -> str | None:
         forgotten = message.startswith(("Got unexpected extra", "No such option"))
         if COMMAND_KEY in ctx.meta or not forgotten:
             return None
-        own = 2 if _TASK_NAME.fullmatch(next(iter(args[1:]), "")) else 1
+        own = 2 if _TASK_NAME_PATTERN.fullmatch(next(iter(args[1:]), "")) else 1
         words = shlex.join(["holdfast", ctx.info_name, *args[:own], "--", *args[own:]])
         return f"{message}. Put a command after --: {words}"
 
@@ -46,12 +46,12 @@ def build_exec_request(words: Sequence[str]) -> dict[str, Any]:
 
 def print_owner(entered: SessionTarget) -> None:
     """Print the owner, if it is another user's job."""
-    whose = entered.more.get("whose")
+    whose = entered.details.get("whose")
     if isinstance(whose, str) and whose:
         output.print_note(f"holdfast: {output.escape(whose[:MAX_OWNER_LENGTH])}")
 
 
-def find_server() -> Address:
+def find_server_address() -> Address:
     """Return the server address without loading the full client."""
     from holdfast.sdk.address import find_address
 
@@ -62,7 +62,7 @@ def open_task_client() -> Client | PlainClient:
     """Return a client for task access; for a local server, one that loads fast."""
     from holdfast.sdk.plain_client import PlainClient, can_use_plain_client
 
-    address = find_server()
+    address = find_server_address()
     if can_use_plain_client(address):
         return PlainClient(address)
     from holdfast.sdk import Client

@@ -8,13 +8,13 @@ from functools import partial
 
 from .. import output
 from ..background_thread import run_in_background
-from ..options import connect
+from ..options import open_client
 
 FIRST_CHECK_DELAY = 2.0  # seconds; most jobs have started by then
 CHECK_INTERVAL = 30.0
 
 
-def print_blockers(ref: str) -> AbstractContextManager[None]:
+def print_blockers_in_background(ref: str) -> AbstractContextManager[None]:
     """Print on stderr why the job waits, and again when the reasons change, until it starts."""
     return run_in_background(partial(_watch_blockers, ref))
 
@@ -27,8 +27,8 @@ def _watch_blockers(ref: str, over: threading.Event) -> None:
     while not over.wait(pause):
         pause = CHECK_INTERVAL
         try:
-            with connect() as client:
-                job = client.job(ref)
+            with open_client() as client:
+                job = client.get_job(ref)
         except HoldfastError:
             continue  # reported by the log stream
         if str(job.state) != "Pending" or over.is_set():

@@ -15,13 +15,13 @@ from holdfast.core.errors import UserError
 
 from .. import output
 from ..exitcodes import resolve_exit_code
-from ..options import Follow, JobRef, JobRefs, Json, Wait, connect, expand_options
+from ..options import FollowOption, JobRefArgument, JobRefsArgument, JsonOption, WaitOption, expand_options, open_client
 from ..quantities import format_duration, format_local_time, format_span, parse_duration, resolve_since, utc_now
 from .artifact_messages import format_artifact_lines, list_all_events
-from .follow import RESTART_TIMEOUT, print_result, report_submitted, wait_for_end, warn_about_lost_artifacts
+from .follow import RESTART_TIMEOUT, print_result, report_submitted_job, try_warn_about_unsaved_artifacts, wait_for_end
 from .hold_options import HoldOptions
-from .holds import find_refused_hold, format_job_message
-from .notification_options import Notify
+from .holds import format_job_message, format_refused_hold
+from .notification_options import NotifyOption
 from .show import show_job
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def ls(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="Maximum number of jobs.")] = PAGE_SIZE,
     all: Annotated[bool, typer.Option("--all", "-a", help="List all pages.")] = False,
     more: Annotated[str | None, typer.Option(metavar="CURSOR", help="Continue after an earlier page.")] = None,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """List jobs, newest first."""
     from holdfast.sdk import Page
@@ -56,26 +56,26 @@ def ls(
         text=text,
         after=resolve_since(since, utc_now()) if since else None,
     )
-    with connect() as client:
+    with open_client() as client:
         if all:
             page = Page(items=tuple(client.iter_jobs(**filters)))
         else:
-            page = client.jobs(limit=limit, cursor=more, **filters)
+            page = client.list_jobs(limit=limit, cursor=more, **filters)
     if json:
         output.emit_json(page)
         return
     now = utc_now()
-    options = _format_filters(filters)
+    options = _build_filter_options(filters)
     if not page.items and (options or more):
         output.print_note("No matching jobs.")
         return
     rows = [list(_build_cells(job, now).values()) for job in page.items]
     same = ["USER"] if len({job.user for job in page.items}) <= 1 else []  # the same in each row
-    output.print_table(COLUMNS, rows, cut=("NAME", "MESSAGE"), drop=[*same, "GROUP", "RAN", "AGE"])
-    _suggest_next(page.items, page.next, options + (["--limit", str(limit)] if limit != PAGE_SIZE else []))
+    output.emit_table(COLUMNS, rows, cut=("NAME", "MESSAGE"), drop=[*same, "GROUP", "RAN", "AGE"])
+    _print_next_commands(page.items, page.next, options + (["--limit", str(limit)] if limit != PAGE_SIZE else []))
 
 
-def _format_filters(filters: JobFilters) -> list[str]:
+def _build_filter_options(filters: JobFilters) -> list[str]:
     """Return the filters as options, for the command that lists the next page."""
     words = ["--mine"] if filters.get("mine") else []
     for option, values in (("--state", filters.get("states")), ("--group", filters.get("groups"))):
@@ -100,7 +100,7 @@ def _build_cells(job: ListedJob, now: datetime) -> dict[str, object]:
     }
 
 
-def _suggest_next(items: tuple[ListedJob, ...], cursor: str | None, options: Sequence[str]) -> None:
+def _print_next_commands(items: tuple[ListedJob, ...], cursor: str | None, options: Sequence[str]) -> None:
     debugged = [f"holdfast debug {job.id}" for job in items if job.debugger][:1]
     if cursor:
         command = shlex.join(["holdfast", "ls", *(output.escape(word) for word in options)])
@@ -117,42 +117,42 @@ def _suggest_next(items: tuple[ListedJob, ...], cursor: str | None, options: Seq
 
 
 def show(
-    job: JobRef,
+    job: JobRefArgument,
     attempts: Annotated[bool, typer.Option("--attempts", help="Show all attempts, not only the current one.")] = False,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Show the details of a job."""
-    with connect() as client:
-        found = client.job(job)
-        tries = client.attempts(found.id) if attempts else ()
+    with open_client() as client:
+        found = client.get_job(job)
+        tries = client.list_attempts(found.id) if attempts else ()
         events = [] if json else list_all_events(client, found.id)
         ended = found.state.final or str(found.state) == "Held"
-        why = client.why(found.id) if ended and not json else None
+        why = client.explain_job(found.id) if ended and not json else None
     if json:
         output.emit_json({"job": found, "attempts": tries} if attempts else found)
         return
     warnings = dict.fromkeys(event.message for event in events if event.kind == "warning")  # each once for all tasks
-    show_job(found, tries, list(warnings), format_artifact_lines(events), find_refused_hold(found, events), why)
+    show_job(found, tries, list(warnings), format_artifact_lines(events), format_refused_hold(found, events), why)
 
 
 def stop(
-    jobs: JobRefs,
+    jobs: JobRefsArgument,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the jobs have ended.")] = False,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Stop one or more jobs."""
-    with connect() as client:
-        report = client.stop_many(jobs)
+    with open_client() as client:
+        report = client.stop_jobs(jobs)
         if wait:
-            client.patience = RESTART_TIMEOUT
+            client.retry_timeout = RESTART_TIMEOUT
             for job in report.stopped:
-                client.wait(job, through_hold=True)
-        found = () if json else tuple(client.job(job) for job in report.stopped)
+                client.wait_for_job(job, through_hold=True)
+        found = () if json else tuple(client.get_job(job) for job in report.stopped)
     if json:
         output.emit_json(report)
     else:
         for stopped in found:
-            output.emit(f"{stopped.id} {_describe_stop(stopped)}")
+            output.emit_line(f"{stopped.id} {_describe_stop(stopped)}")
         for failure in report.failed:
             message = output.escape(failure.error.message or "cannot stop this job")
             output.print_note(f"{output.escape(failure.job)}: {message}", "red")
@@ -171,33 +171,33 @@ def _describe_stop(job: JobDetail) -> str:
 
 @expand_options
 def rerun(
-    job: JobRef,
+    job: JobRefArgument,
     *,
     hold: HoldOptions,
-    notify: Notify = None,
-    follow: Follow = False,
-    wait: Wait = False,
-    json: Json = False,
+    notify: NotifyOption = None,
+    follow: FollowOption = False,
+    wait: WaitOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Submit a job again as a new job."""
-    hold_value = hold.build_value()
-    with connect() as client:
-        sent = client.rerun(job, hold=hold_value, notify=notify)
-        report_submitted(client, sent, follow=follow, wait=wait, json=json, again="again ")
+    hold_value = hold.build_hold_parameter()
+    with open_client() as client:
+        sent = client.rerun_job(job, hold=hold_value, notify=notify)
+        report_submitted_job(client, sent, follow=follow, wait=wait, json=json, again="again ")
     output.print_hint(f"holdfast logs -f {sent.id}")
 
 
 def tag(
-    job: JobRef,
+    job: JobRefArgument,
     tags: Annotated[list[str], typer.Argument(help="One or more tags, without commas.", show_default=False)],
     remove: Annotated[bool, typer.Option("--remove", "-r", help="Remove the tags.")] = False,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Add tags to a job, or remove them."""
-    with connect() as client:
-        id = client.job(job).id
+    with open_client() as client:
+        id = client.get_job(job).id
         for each in tags:
-            changed = client.untag(id, each) if remove else client.tag(id, each)
+            changed = client.remove_tag(id, each) if remove else client.add_tag(id, each)
     if json:
         output.emit_json(changed)
     else:
@@ -206,18 +206,18 @@ def tag(
 
 
 def clone(
-    job: JobRef,
+    job: JobRefArgument,
     to: Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file. Default: stdout.")] = None,
     source: Annotated[bool, typer.Option("--source", help="Print the job file as submitted.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Print the job file of a job, to edit and submit again.
 
     Secrets are masked: enter them again.
     """
-    with connect() as client:
-        text = client.job_source(job) if source else client.job_yaml(job)
+    with open_client() as client:
+        text = client.get_job_source(job) if source else client.get_job_yaml(job)
     if to is not None:
         _write_job_file(to, text, force)
         output.print_note(f"Wrote {to}.")
@@ -239,41 +239,41 @@ def _write_job_file(path: Path, text: str, force: bool) -> None:
 
 
 def wait(
-    job: JobRef,
+    job: JobRefArgument,
     timeout: Annotated[str | None, typer.Option(help="Maximum time to wait: 30s, 10m.")] = None,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Wait until a job ends; exit with its exit code."""
     seconds = parse_duration(timeout) if timeout else None
-    with connect() as client:
-        found = client.job(job)
-        client.patience = RESTART_TIMEOUT
+    with open_client() as client:
+        found = client.get_job(job)
+        client.retry_timeout = RESTART_TIMEOUT
         ended = wait_for_end(client, found.id, timeout=seconds)
         if json:
             output.emit_json(ended)
         else:
             print_result(ended)
-            warn_about_lost_artifacts(client, ended)
+            try_warn_about_unsaved_artifacts(client, ended)
     raise typer.Exit(resolve_exit_code(ended))
 
 
 def events(
-    job: JobRef,
+    job: JobRefArgument,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new events as they arrive.")] = False,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Show the events of a job.
 
     With --json, prints one event per line.
     """
-    with connect() as client:
+    with open_client() as client:
         if follow:
             for event in client.follow_events(job):
                 _print_event(event, json)
             return
         after: int | None = None
         while True:
-            page = client.events(job, after=after)
+            page = client.list_events(job, after=after)
             for event in page.items:
                 _print_event(event, json)
             if page.next is None or not page.items:
@@ -287,9 +287,9 @@ def _print_event(event: Event, json: bool) -> None:
 
         from holdfast.sdk.json_conversion import to_json
 
-        output.emit(encoder.dumps(to_json(event)))
+        output.emit_line(encoder.dumps(to_json(event)))
         return
     about = f" {output.escape(event.task)}" if event.task else ""
     by = f" ({output.escape(event.actor)})" if event.actor not in ("", "holdfast") else ""
     kind = output.style_text(output.escape(event.kind), "bold", sys.stdout)
-    output.emit(f"{format_local_time(event.at)}  {kind}{about}: {output.escape(event.message)}{by}")
+    output.emit_line(f"{format_local_time(event.at)}  {kind}{about}: {output.escape(event.message)}{by}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from .. import output
 from ..background_thread import run_in_background
-from ..options import connect
+from ..options import open_client
 from ..quantities import format_local_time
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CHECK_INTERVAL = 3.0  # seconds
 
 
-def list_free_debuggers(debuggers: Iterable[Debugger]) -> list[Debugger]:
+def list_unattached_debuggers(debuggers: Iterable[Debugger]) -> list[Debugger]:
     """Return the waiting debuggers that no user is attached to."""
     return [each for each in debuggers if each.waits and not each.attached]
 
@@ -32,7 +32,7 @@ def format_debugger_location(debugger: Debugger) -> str:
     return f"{PurePosixPath(debugger.file).name}:{debugger.line} in {debugger.task}{until}"
 
 
-def print_debuggers(ref: str) -> AbstractContextManager[None]:
+def print_debuggers_in_background(ref: str) -> AbstractContextManager[None]:
     """Print a line for each debugger that starts to wait, if stderr is a terminal."""
     return run_in_background(partial(_watch_debuggers, ref)) if output.is_terminal(sys.stderr) else nullcontext()
 
@@ -41,13 +41,13 @@ def _watch_debuggers(ref: str, over: threading.Event) -> None:
     from holdfast.core.errors import HoldfastError
 
     printed: set[tuple[object, ...]] = set()
-    with connect() as client:
+    with open_client() as client:
         while not over.wait(CHECK_INTERVAL):
             try:
-                job = client.job(ref)
+                job = client.get_job(ref)
             except HoldfastError:
                 continue  # reported by the log stream
-            for debugger in list_free_debuggers(job.debuggers):
+            for debugger in list_unattached_debuggers(job.debuggers):
                 key = (debugger.task, debugger.id, debugger.since)
                 if key not in printed and not over.is_set():
                     printed.add(key)

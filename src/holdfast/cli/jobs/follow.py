@@ -13,9 +13,9 @@ from holdfast.core.errors import HoldfastError
 from .. import output
 from ..exitcodes import resolve_exit_code
 from ..quantities import format_span, utc_now
-from .artifact_messages import warn_about_artifacts
-from .blocker_notification import print_blockers
-from .debugger_notification import print_debuggers
+from .artifact_messages import warn_about_unsaved_artifacts
+from .blocker_notification import print_blockers_in_background
+from .debugger_notification import print_debuggers_in_background
 from .holds import build_rerun_command, format_time_left
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ POLL_INTERVAL = 1.0  # seconds between checks for the next attempt
 RESTART_TIMEOUT = 60.0  # seconds to wait for a restarting server
 
 
-def report_submitted(
+def report_submitted_job(
     client: Client, job: SubmittedJob, *, follow: bool, wait: bool, json: bool, again: str = ""
 ) -> None:
     """Print a submitted job and its warnings, and follow it or wait for it, if requested."""
@@ -38,14 +38,14 @@ def report_submitted(
     if json:
         output.emit_json(job)
     elif not output.is_terminal(sys.stdout):
-        output.emit(job.id)
+        output.emit_line(job.id)
 
 
 def follow_job(client: Client, job: JobSummary, *, follow: bool, json: bool) -> None:
     """Wait until the job ends, with its log if `follow`; exit with the job's exit code."""
-    client.patience = RESTART_TIMEOUT  # it answered before, so it is probably restarting
+    client.retry_timeout = RESTART_TIMEOUT  # it answered before, so it is probably restarting
     if follow:
-        with print_debuggers(job.id), print_blockers(job.id):
+        with print_debuggers_in_background(job.id), print_blockers_in_background(job.id):
             ended = follow_log(client, job.id)
     else:
         ended = wait_for_end(client, job.id)
@@ -53,7 +53,7 @@ def follow_job(client: Client, job: JobSummary, *, follow: bool, json: bool) -> 
         output.emit_json(ended)
     else:
         print_result(ended)
-        warn_about_lost_artifacts(client, ended)
+        try_warn_about_unsaved_artifacts(client, ended)
         if follow and str(ended.state) == "Failed" and ended.decided_by not in (None, *_list_first_task(ended)):
             output.print_note(f"Log of {output.escape(ended.decided_by)}: holdfast logs {ended.id} {ended.decided_by}")
     raise typer.Exit(resolve_exit_code(ended))
@@ -67,21 +67,21 @@ def follow_log(client: Client, job_id: str) -> JobDetail:
     """Print the log of the first task, try by try, until the job has ended or is held; return the job."""
     seen: set[tuple[int, int]] = set()
     while True:
-        job = client.job(job_id)
+        job = client.get_job(job_id)
         if not seen and job.task_count > 1 and job.tasks:
-            print_log_task(job, job.tasks[0].task)
+            print_log_heading(job, job.tasks[0].task)
         new = _find_new_tries(client, job, seen)
         for task in new:
             seen.add(_get_try_key(task))
-            _write_log(client, job_id, task)
+            _print_try_log(client, job_id, task)
         if new:
             continue
         if job.state.final or str(job.state) == "Held":
             return job
-        client.wait(job_id, timeout=POLL_INTERVAL)
+        client.wait_for_job(job_id, timeout=POLL_INTERVAL)
 
 
-def print_log_task(job: JobDetail, task: str) -> None:
+def print_log_heading(job: JobDetail, task: str) -> None:
     """Print on stderr which of several tasks the log belongs to."""
     text = f"Log of {output.escape(task)}, one of {job.task_count} tasks; list them with `holdfast show {job.id}`"
     output.print_note(text, "dim")
@@ -94,7 +94,7 @@ def _find_new_tries(client: Client, job: JobDetail, seen: set[tuple[int, int]]) 
     newest = job.tasks[0]
     if _get_try_key(newest) == (0, 0):
         return [newest]
-    known = [task for attempt in client.attempts(job.id) for task in attempt.tasks if task.task == newest.task]
+    known = [task for attempt in client.list_attempts(job.id) for task in attempt.tasks if task.task == newest.task]
     tries = {_get_try_key(task): task for task in [*known, newest]}
     return [tries[key] for key in sorted(tries) if key not in seen]
 
@@ -103,7 +103,7 @@ def _get_try_key(task: Task) -> tuple[int, int]:
     return task.attempt, task.number
 
 
-def _write_log(client: Client, job_id: str, task: Task) -> None:
+def _print_try_log(client: Client, job_id: str, task: Task) -> None:
     from holdfast.sdk import ApiError
 
     last = b""
@@ -115,7 +115,7 @@ def _write_log(client: Client, job_id: str, task: Task) -> None:
         if error.code != "no_log":  # ended before it wrote anything
             raise
     if last and not last.endswith(b"\n") and output.is_terminal(sys.stdout):
-        output.emit()  # start the next message on a new line; files get only the bytes of the log
+        output.emit_line()  # start the next message on a new line; files get only the bytes of the log
 
 
 def wait_for_end(client: Client, ref: str, *, timeout: float | None = None) -> JobDetail:
@@ -126,16 +126,16 @@ def wait_for_end(client: Client, ref: str, *, timeout: float | None = None) -> J
     with output.show_progress("Waiting") as progress:
         while True:
             left = None if end is None else max(0.0, end - time.monotonic())
-            job = client.wait(ref, timeout=2.0 if left is None else min(2.0, left))
+            job = client.wait_for_job(ref, timeout=2.0 if left is None else min(2.0, left))
             if job.state.final or str(job.state) == "Held" or (end is not None and time.monotonic() >= end):
-                return client.job(job.id)
+                return client.get_job(job.id)
             progress.update(f"{job.name}: {job.state} {format_span(job.submitted_at, None, utc_now())} {job.message}")
 
 
-def warn_about_lost_artifacts(client: Client, job: JobDetail) -> None:
+def try_warn_about_unsaved_artifacts(client: Client, job: JobDetail) -> None:
     """Warn about artifacts that were not kept; ignore errors, since the job has ended."""
     with suppress(HoldfastError):
-        warn_about_artifacts(client, job.id)
+        warn_about_unsaved_artifacts(client, job.id)
 
 
 def print_result(job: JobDetail) -> None:

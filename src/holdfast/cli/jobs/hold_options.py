@@ -31,7 +31,7 @@ class HoldOptions:
         bool, typer.Option("--hold-files", help="Hold only the files; free the resources.", rich_help_panel=PANEL)
     ] = False
 
-    def build_value(self) -> str | None:
+    def build_hold_parameter(self) -> str | None:
         """Return the value of the API's `hold` parameter; None: use the setting of job or group."""
         given = [name for name, value in (("--hold-for", self.hold_for), ("--hold-files", self.hold_files)) if value]
         if self.hold is False:

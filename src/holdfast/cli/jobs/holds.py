@@ -9,30 +9,32 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .. import output
-from ..options import JobRef, Json, connect
+from ..options import JobRefArgument, JsonOption, open_client
 from ..quantities import format_duration, format_local_time, parse_duration, parse_since, utc_now
 
 if TYPE_CHECKING:
-    from holdfast.api.jobs import Event, HoldInfo, JobDetail, ListedJob
+    from holdfast.api.jobs import Event, JobDetail, ListedJob, TaskHold
 
-TaskName = Annotated[str | None, typer.Argument(metavar="TASK", help="A held task: worker-0. Default: all held tasks.")]
+TaskNameArgument = Annotated[
+    str | None, typer.Argument(metavar="TASK", help="A held task: worker-0. Default: all held tasks.")
+]
 
 
-def release(job: JobRef, task: TaskName = None, json: Json = False) -> None:
+def release(job: JobRefArgument, task: TaskNameArgument = None, json: JsonOption = False) -> None:
     """Release held tasks: they end and free their resources."""
-    with connect() as client:
-        released = client.release(job, task)
+    with open_client() as client:
+        released = client.release_hold(job, task)
     if json:
         output.emit_json(released)
         return
     names = ", ".join(map(output.escape, released.released))
-    output.emit(f"Released {names} of {output.escape(released.name)} ({released.id}).")
+    output.emit_line(f"Released {names} of {output.escape(released.name)} ({released.id}).")
     output.print_hint(f"holdfast show {released.id}", f"holdfast rerun {released.id} --hold")
 
 
 def extend(
-    job: JobRef,
-    task: TaskName = None,
+    job: JobRefArgument,
+    task: TaskNameArgument = None,
     longer: Annotated[
         str | None,
         typer.Option("--for", metavar="TIME", help="Extend the hold by: 12h, 3d. Default: the default hold time."),
@@ -41,29 +43,29 @@ def extend(
     files_only: Annotated[
         bool, typer.Option("--files-only", help="End the processes and free the resources; hold only the files.")
     ] = False,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Extend the hold on failed tasks, or hold only their files."""
     if longer is not None and until is not None:
         raise typer.BadParameter("--for and --until cannot be used together")
-    with connect() as client:
+    with open_client() as client:
         seconds = parse_duration(longer) if longer is not None else None
-        changed = client.extend(job, task, longer=seconds, until=_parse_until(until), files_only=files_only)
+        changed = client.extend_hold(job, task, longer=seconds, until=_parse_until(until), files_only=files_only)
     if json:
         output.emit_json(changed)
         return
     for each in changed.tasks:
-        output.emit(f"{output.escape(each.task)} is held {format_hold(each, utc_now())}.")
+        output.emit_line(f"{output.escape(each.task)} is held {format_hold(each, utc_now())}.")
     output.print_hint(f"holdfast ssh {changed.job}", f"holdfast release {changed.job}")
 
 
-def format_hold(held: HoldInfo, now: datetime) -> str:
+def format_hold(held: TaskHold, now: datetime) -> str:
     """Format as until 2026-01-31 12:00:00, 6d23h left; files only."""
     kept = "files only" if held.keep == "files" else "with processes and resources"
     return f"until {format_local_time(held.until)}, {format_time_left(held.until, now)}; {kept}"
 
 
-def find_refused_hold(job: JobDetail, events: Sequence[Event]) -> str:
+def format_refused_hold(job: JobDetail, events: Sequence[Event]) -> str:
     """Return why a task is not held, such as main-0: ann has 10 held tasks, …; empty if it does not matter."""
     messages = [event.message for event in events if event.kind == "not-held" and event.attempt == job.attempt]
     if not messages or str(job.state) == "Succeeded":

@@ -62,7 +62,7 @@ def compose_job(command: Sequence[str], options: JobOptions, folder: PurePath) -
         "command": join_shell_command(command),
         "image": options.image,
         "instance_type": options.instance_type,
-        "resources": _drop_unset({"cpu": options.cpu, "memory": options.memory, "gpu": options.gpu}),
+        "resources": _drop_unset_options({"cpu": options.cpu, "memory": options.memory, "gpu": options.gpu}),
         "env": dict(_parse_variable(text) for text in options.env or ()),
         "mounts": [make_mount_absolute(text, folder) for text in options.mount or ()],
         "datasets": list(options.dataset or ()),
@@ -72,7 +72,7 @@ def compose_job(command: Sequence[str], options: JobOptions, folder: PurePath) -
         "priority": options.priority,
         "files": options.files,
     }
-    return _drop_unset(found)
+    return _drop_unset_options(found)
 
 
 def join_shell_command(command: Sequence[str]) -> str:
@@ -103,6 +103,6 @@ def _parse_variable(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _drop_unset(values: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_unset_options(values: Mapping[str, Any]) -> dict[str, Any]:
     """Drop options that were not given. A zero was: the server uses or rejects it."""
     return {key: value for key, value in values.items() if value or (value == 0 and value is not False)}

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .. import output
-from ..options import JobRef, Json, connect
+from ..options import JobRefArgument, JsonOption, open_client
 from ..quantities import parse_since
-from .blocker_notification import print_blockers
-from .debugger_notification import print_debuggers
-from .follow import print_log_task
+from .blocker_notification import print_blockers_in_background
+from .debugger_notification import print_debuggers_in_background
+from .follow import print_log_heading
 
 if TYPE_CHECKING:
     from holdfast.sdk import Client
 
 
 def logs(
-    job: JobRef,
+    job: JobRefArgument,
     task: Annotated[
         str | None,
         typer.Argument(
@@ -33,7 +33,7 @@ def logs(
     stderr: Annotated[bool, typer.Option("--stderr", help="Print only stderr.")] = False,
     attempt: Annotated[int | None, typer.Option(min=0, help="Attempt of the job, from 0. Default: the newest.")] = None,
     number: Annotated[int | None, typer.Option("--try", min=0, help="Try of the task in that attempt, from 0.")] = None,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Print the log of a task."""
     if stdout and stderr:
@@ -44,9 +44,11 @@ def logs(
         raise typer.BadParameter("--json cannot be used with --follow")
     start = parse_since(since) if since else None
     stream = "stdout" if stdout else "stderr" if stderr else None
-    with connect() as client:
+    with open_client() as client:
         if json:
-            found = client.log(job, task=task, attempt=attempt, number=number, stream=stream, lines=tail, since=start)
+            found = client.get_log(
+                job, task=task, attempt=attempt, number=number, stream=stream, lines=tail, since=start
+            )
             text = found.data.decode("utf-8", "replace")
             where = {"start": found.start, "end": found.end, "size": found.size, "complete": found.complete}
             output.emit_json({"task": found.task, **where, "text": text})
@@ -65,19 +67,19 @@ def logs(
         )
         with ExitStack() as notifications:
             if follow:
-                notifications.enter_context(print_debuggers(job))
-                notifications.enter_context(print_blockers(job))
+                notifications.enter_context(print_debuggers_in_background(job))
+                notifications.enter_context(print_blockers_in_background(job))
             for piece in pieces:
                 output.emit_bytes(piece)
 
 
 def _choose_task(client: Client, ref: str, attempt: int | None) -> str | None:
     """Choose the task to show, and print which of several it is."""
-    job = client.job(ref)
+    job = client.get_job(ref)
     if job.task_count == 1 or not job.tasks:
         return None
     task = job.decided_by or job.tasks[0].task
     if attempt not in (None, job.attempt):
-        task = client.log(job.id, attempt=attempt, lines=0).task
-    print_log_task(job, task)
+        task = client.get_log(job.id, attempt=attempt, lines=0).task
+    print_log_heading(job, task)
     return task

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-Notify = Annotated[
+NotifyOption = Annotated[
     str | None,
     typer.Option(metavar="EVENTS", help="Notify on these events instead of your default ones: failed,held,succeeded."),
 ]

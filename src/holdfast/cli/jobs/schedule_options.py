@@ -10,11 +10,11 @@ import typer
 
 from holdfast.core.errors import UserError
 
-from ..options import connect
+from ..options import open_client
 from ..quantities import parse_duration, utc_now
 from .submit import read_job_file
 
-SCHEDULE_PREFIX = "recurrence-"
+SCHEDULE_ID_PREFIX = "recurrence-"
 NO_END = "none"
 
 
@@ -24,18 +24,18 @@ class Frequency(StrEnum):
     MONTH = "month"
 
 
-class OverlapName(StrEnum):
+class OverlapChoice(StrEnum):
     SKIP = "skip"
     QUEUE = "queue"
     CANCEL = "cancel"
 
 
-class MissedName(StrEnum):
+class MissedRunChoice(StrEnum):
     SKIP = "skip"
     ONCE = "once"
 
 
-_KINDS = {Frequency.DAY: "daily", Frequency.WEEK: "weekly", Frequency.MONTH: "monthly"}
+_RECURRENCE_KINDS = {Frequency.DAY: "daily", Frequency.WEEK: "weekly", Frequency.MONTH: "monthly"}
 
 
 def complete_schedule(incomplete: str) -> list[str]:
@@ -43,30 +43,34 @@ def complete_schedule(incomplete: str) -> list[str]:
     from holdfast.core.errors import HoldfastError
 
     try:
-        with connect(timeout=2) as client:
-            return [one.id for one in client.schedules().items if one.id.startswith(incomplete)]
+        with open_client(timeout=2) as client:
+            return [one.id for one in client.list_schedules().items if one.id.startswith(incomplete)]
     except HoldfastError:
         return []
 
 
-ScheduleRef = Annotated[
+ScheduleRefArgument = Annotated[
     str,
     typer.Argument(metavar="SCHEDULE", help="Schedule id, or the name of its job.", autocompletion=complete_schedule),
 ]
-File = Annotated[str, typer.Argument(metavar="FILE", help="Job file in any supported format; - reads stdin.")]
-NewFile = Annotated[str | None, typer.Option("--file", metavar="FILE", help="Replace the job file; - reads stdin.")]
-Group = Annotated[str | None, typer.Option("--group", "-g", help="Group of its jobs.")]
-Cron = Annotated[
+FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="Job file in any supported format; - reads stdin.")]
+NewFileOption = Annotated[
+    str | None, typer.Option("--file", metavar="FILE", help="Replace the job file; - reads stdin.")
+]
+GroupOption = Annotated[str | None, typer.Option("--group", "-g", help="Group of its jobs.")]
+CronOption = Annotated[
     str | None,
     typer.Option(metavar="TEXT", help='Cron expression with five fields: "30 4 * * MON-FRI".'),
 ]
 EveryOption = Annotated[
     Frequency | None, typer.Option("--every", help="Run at 4:00: daily, on Sundays, or on the 1st.")
 ]
-OnDemand = Annotated[bool, typer.Option("--on-demand", help="Run only on demand, with `holdfast schedule run`.")]
-Zone = Annotated[str | None, typer.Option(metavar="NAME", help="Time zone: Europe/Berlin. Default: the server's.")]
+OnDemandOption = Annotated[bool, typer.Option("--on-demand", help="Run only on demand, with `holdfast schedule run`.")]
+ZoneOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Time zone: Europe/Berlin. Default: the server's.")
+]
 OverlapOption = Annotated[
-    OverlapName | None,
+    OverlapChoice | None,
     typer.Option(
         "--overlap",
         help="What to do if the previous job still runs. skip: skip this run. queue: run when it has ended. "
@@ -74,24 +78,24 @@ OverlapOption = Annotated[
     ),
 ]
 MissedOption = Annotated[
-    MissedName | None,
+    MissedRunChoice | None,
     typer.Option("--missed", help="Runs missed while the server was down. once: one run for all. Default: skip."),
 ]
-Until = Annotated[
+EndTimeOption = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="End of the schedule: 2027-01-31T12:00, or 30d from now; none: no end."),
 ]
 
 
-def choose_kind(cron: str | None, every: Frequency | None, on_demand: bool) -> str | None:
+def choose_recurrence_kind(cron: str | None, every: Frequency | None, on_demand: bool) -> str | None:
     if sum((cron is not None, every is not None, on_demand)) > 1:
         raise typer.BadParameter("--cron, --every and --on-demand cannot be used together")
     if cron is not None:
         return "custom"
-    return "inactive" if on_demand else _KINDS[every] if every is not None else None
+    return "inactive" if on_demand else _RECURRENCE_KINDS[every] if every is not None else None
 
 
-def parse_end(text: str | None) -> datetime | None:
+def parse_end_time(text: str | None) -> datetime | None:
     """Parse a time, or a duration from now."""
     if text is None or text == NO_END:
         return None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from holdfast.sdk import Run, Schedule, ScheduleDetail
 
-_PRESETS = {
+_RECURRENCE_DESCRIPTIONS = {
     "inactive": "on demand",
     "daily": "every day at 4:00",
     "weekly": "every Sunday at 4:00",
@@ -31,16 +31,16 @@ def print_schedule(found: ScheduleDetail, json: bool) -> None:
         output.emit_json(found)
         return
     output.emit_styled(f"{output.escape(found.name)}  {found.id}", "bold")
-    for label, text in _list_facts(found):
-        output.emit(f"  {label:<11} {output.escape(text)}")
-    here, now = load_zone(found.timezone), utc_now()
+    for label, text in _iter_schedule_fields(found):
+        output.emit_line(f"  {label:<11} {output.escape(text)}")
+    here, now = find_zone(found.timezone), utc_now()
     for at, moment in enumerate(() if found.invalid else found.next_runs):
-        output.emit(
+        output.emit_line(
             f"  {'' if at else 'next runs':<11} {format_time(moment, here)}  {format_time_difference(moment, now)}"
         )
 
 
-def _list_facts(found: ScheduleDetail) -> Iterator[tuple[str, str]]:
+def _iter_schedule_fields(found: ScheduleDetail) -> Iterator[tuple[str, str]]:
     if found.invalid:
         yield "cannot run", found.message
     timed = found.recurrence.kind != "inactive"
@@ -49,22 +49,22 @@ def _list_facts(found: ScheduleDetail) -> Iterator[tuple[str, str]]:
         yield "paused", "until resumed"
     yield "owner", f"{found.user}, group {found.group}"
     if timed:
-        yield "overlap", _OVERLAPS.get(found.overlap, found.overlap)
-        yield "missed", _MISSED.get(found.missed, found.missed)
+        yield "overlap", _OVERLAP_DESCRIPTIONS.get(found.overlap, found.overlap)
+        yield "missed", _MISSED_RUN_DESCRIPTIONS.get(found.missed, found.missed)
     if found.ends_at:
-        yield "ends", format_time(found.ends_at, load_zone(found.timezone))
+        yield "ends", format_time(found.ends_at, find_zone(found.timezone))
     if found.queued_at:
         yield "queued", f"run of {format_local_time(found.queued_at)}, waiting for the previous job to end"
     if found.last_run_at:
-        yield "last run", format_time(found.last_run_at, load_zone(found.timezone))
+        yield "last run", format_time(found.last_run_at, find_zone(found.timezone))
 
 
-_OVERLAPS = {
+_OVERLAP_DESCRIPTIONS = {
     "skip": "skip the run if the previous job still runs",
     "queue": "wait for the previous job to end",
     "cancel": "stop the previous job",
 }
-_MISSED = {"skip": "skip missed runs", "once": "run once for all missed runs"}
+_MISSED_RUN_DESCRIPTIONS = {"skip": "skip missed runs", "once": "run once for all missed runs"}
 
 
 def report_change(found: ScheduleDetail, text: str, json: bool) -> None:
@@ -73,7 +73,7 @@ def report_change(found: ScheduleDetail, text: str, json: bool) -> None:
 
 def describe_recurrence(schedule: Schedule) -> str:
     recurrence = schedule.recurrence
-    return _PRESETS.get(recurrence.kind) or recurrence.cron or ""
+    return _RECURRENCE_DESCRIPTIONS.get(recurrence.kind) or recurrence.cron or ""
 
 
 def _describe_next_run(schedule: Schedule, now: datetime) -> str:
@@ -88,7 +88,7 @@ def build_next_run_cells(schedule: Schedule, now: datetime) -> tuple[str, str]:
         return "paused", ""
     if schedule.next_run_at is None:
         return "" if schedule.recurrence.kind == "inactive" else "ended", ""
-    return format_time(schedule.next_run_at, load_zone(schedule.timezone)), format_time_difference(
+    return format_time(schedule.next_run_at, find_zone(schedule.timezone)), format_time_difference(
         schedule.next_run_at, now
     )
 
@@ -103,7 +103,7 @@ def format_time_difference(at: datetime, now: datetime) -> str:
     return f"in {format_duration(seconds)}" if seconds > 0 else "now"
 
 
-def load_zone(name: str) -> tzinfo | None:
+def find_zone(name: str) -> tzinfo | None:
     """Return the time zone; None, for local time, if this machine does not know it."""
     from holdfast.timezones import get_zone
 
@@ -128,7 +128,7 @@ def format_run_actor(run: Run) -> str:
     return "" if run.actor == "holdfast" else run.actor
 
 
-def describe_outlook(found: ScheduleDetail) -> str:
+def describe_schedule_status(found: ScheduleDetail) -> str:
     if found.invalid:
         return f", but it cannot run: {output.escape(found.message)}"
     if found.recurrence.kind == "inactive":

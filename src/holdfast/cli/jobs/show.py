@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from .. import output
 from ..quantities import format_count, format_duration, format_local_time, format_size, format_span, utc_now
 from .artifact_messages import shorten_lines
-from .debugger_notification import format_debugger_location, list_free_debuggers
+from .debugger_notification import format_debugger_location, list_unattached_debuggers
 from .holds import build_rerun_command, format_hold
-from .why import format_usage
+from .why import iter_usage_lines
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from holdfast.api.why import Why
+    from holdfast.api.why import JobExplanation
     from holdfast.sdk import Attempt, Debugger, JobDetail, Task
 
 MAX_COMMAND_LINES = 5  # of a role's command; `holdfast clone` prints all
@@ -31,29 +31,29 @@ def show_job(
     warnings: Sequence[str] = (),
     artifacts: Sequence[str] = (),
     not_held: str = "",
-    why: Why | None = None,
+    why: JobExplanation | None = None,
 ) -> None:
     """Print a job. `not_held`: why a failed task is not held. `why`: the verdict on an ended or held job."""
-    output.emit(output.render(_build_heading(job)))
-    for label, value in _list_facts(job, why):
-        output.emit(f"  {label:<11} {output.escape(value)}")
+    output.emit_line(output.render_to_string(_build_heading(job)))
+    for label, value in _iter_job_fields(job, why):
+        output.emit_line(f"  {label:<11} {output.escape(value)}")
     if not_held:
-        output.emit(f"  not held    {output.escape(not_held)}")
+        output.emit_line(f"  not held    {output.escape(not_held)}")
     for at, line in enumerate(shorten_lines(artifacts, job.id)):
-        output.emit(f"  {'' if at else 'artifacts':<11} {output.escape(line)}")
+        output.emit_line(f"  {'' if at else 'artifacts':<11} {output.escape(line)}")
     for reason in job.waiting or ():
-        output.emit(f"  waiting     {output.escape(reason)}")
+        output.emit_line(f"  waiting     {output.escape(reason)}")
     for warning in warnings[:MAX_WARNINGS]:
-        output.emit(f"  warning     {output.escape(warning)}")
+        output.emit_line(f"  warning     {output.escape(warning)}")
     if len(warnings) > MAX_WARNINGS:
-        output.emit(f"              and {len(warnings) - MAX_WARNINGS} more: holdfast events {job.id}")
+        output.emit_line(f"              and {len(warnings) - MAX_WARNINGS} more: holdfast events {job.id}")
     for attempt in attempts:
-        output.emit(f"\nAttempt {attempt.attempt}")
+        output.emit_line(f"\nAttempt {attempt.attempt}")
         _show_tasks(attempt.tasks)
     if not attempts and job.tasks:
-        output.emit()
+        output.emit_line()
         _show_tasks(job.tasks)
-    _suggest_next(job)
+    _print_next_commands(job)
 
 
 def _build_heading(job: JobDetail) -> Text:
@@ -64,7 +64,7 @@ def _build_heading(job: JobDetail) -> Text:
     return text
 
 
-def _choose_reason(job: JobDetail, why: Why | None) -> str:
+def _choose_reason(job: JobDetail, why: JobExplanation | None) -> str:
     """Return the verdict, if there is one, else the message of the job."""
     failure = why.failure if why else None
     if failure is None or failure.fault == "unknown" or str(job.state) not in ("Failed", "Held"):
@@ -72,7 +72,7 @@ def _choose_reason(job: JobDetail, why: Why | None) -> str:
     return f"{failure.task}: {failure.title}" if failure.task else failure.title
 
 
-def _list_facts(job: JobDetail, why: Why | None) -> Iterator[tuple[str, object]]:
+def _iter_job_fields(job: JobDetail, why: JobExplanation | None) -> Iterator[tuple[str, object]]:
     now = utc_now()
     if reason := _choose_reason(job, why):
         yield "reason", reason
@@ -93,10 +93,10 @@ def _list_facts(job: JobDetail, why: Why | None) -> Iterator[tuple[str, object]]
         yield "held", f"{task.task} {format_hold(task.held, now)}"
     for debugger in job.debuggers[:MAX_DEBUGGERS]:
         yield "debugger", f"{_describe_debugger(debugger)} {format_debugger_location(debugger)}"
-    yield from _list_role_facts(job)
+    yield from _iter_role_fields(job)
     yield "requests", _format_requests(job)
     if why and why.efficiency and job.state.final:
-        for at, usage_lines in enumerate(format_usage(why.efficiency)):
+        for at, usage_lines in enumerate(iter_usage_lines(why.efficiency)):
             yield "" if at else "used", usage_lines
     yield "time limit", format_duration(job.time_limit) if job.time_limit else "none"
     if (kept := _describe_hold(job)) and not job.state.final:
@@ -140,15 +140,17 @@ def _describe_retries(job: JobDetail) -> str:
     if not own and not platform:
         return ""
     if not own:
-        return f", after {_count_retries(platform, 'platform ')}"
-    return f", after {_count_retries(own)}" + (f" and {_count_retries(platform, 'platform ')}" if platform else "")
+        return f", after {_format_retry_count(platform, 'platform ')}"
+    return f", after {_format_retry_count(own)}" + (
+        f" and {_format_retry_count(platform, 'platform ')}" if platform else ""
+    )
 
 
-def _count_retries(count: int, kind: str = "") -> str:
+def _format_retry_count(count: int, kind: str = "") -> str:
     return f"{count} {kind}{'retry' if count == 1 else 'retries'}"
 
 
-def _list_role_facts(job: JobDetail) -> Iterator[tuple[str, object]]:
+def _iter_role_fields(job: JobDetail) -> Iterator[tuple[str, object]]:
     """Yield command, image and mounts of each role, with its name if there are several."""
     roles = job.job.get("roles") or ()
     for role in roles:
@@ -199,7 +201,7 @@ def _show_tasks(tasks: Sequence[Task]) -> None:
         ]
         for task, listed in zip(tasks, ports, strict=True)
     ]
-    output.print_table(columns, rows, cut=("EXIT", "PORTS"))
+    output.emit_table(columns, rows, cut=("EXIT", "PORTS"))
 
 
 def _format_ports(task: Task) -> str:
@@ -207,8 +209,8 @@ def _format_ports(task: Task) -> str:
     return ", ".join(f"{label} {' '.join(map(str, numbers))}" for label, numbers in task.ports.items())
 
 
-def _suggest_next(job: JobDetail) -> None:
-    if list_free_debuggers(job.debuggers):
+def _print_next_commands(job: JobDetail) -> None:
+    if list_unattached_debuggers(job.debuggers):
         output.print_hint(f"holdfast debug {job.id}", f"holdfast logs -f {job.id}", f"holdfast stop {job.id}")
     elif str(job.state) == "Held":
         output.print_hint(f"holdfast ssh {job.id}", f"holdfast extend {job.id}", f"holdfast release {job.id}")

@@ -14,17 +14,17 @@ import typer
 
 from .. import output
 from ..exitcodes import ERROR, INTERRUPTED, USAGE
-from ..options import Json
+from ..options import JsonOption
 from ..quantities import format_duration, parse_duration
-from .submit import Dialect, Group, read_job_file
+from .submit import DialectOption, GroupOption, read_job_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from holdfast.core.job import JobFormat as Dialects
-    from holdfast.simulation import Remark, Report
+    from holdfast.simulation import Remark, SimulationReport
 
-COLOUR_CODE = re.compile(r"\x1b\[[0-9;:]*m")
+COLOUR_CODE_PATTERN = re.compile(r"\x1b\[[0-9;:]*m")
 STYLES = {"problem": "red", "warning": "yellow", "note": "dim"}
 
 
@@ -42,20 +42,27 @@ def simulate(
     engine: Annotated[
         SimulationEngine, typer.Option("--with", help="Run in the sandbox of the embedded engine, or in containers.")
     ] = SimulationEngine.SANDBOX,
-    group: Group = None,
-    dialect: Dialect = None,
+    group: GroupOption = None,
+    dialect: DialectOption = None,
     server: Annotated[bool, typer.Option(help="Also check the job against the server, if there is one.")] = True,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Run a job file on this machine and report what would fail in the real run.
 
     Exit codes: 0 if no problem was found, 1 if there are problems, 2 if the job file is invalid.
     """
     from holdfast.settings import load_settings, resolve_default_home
-    from holdfast.simulation import Ending, Options, Remarks, ServerView, ask_server, read_job
-    from holdfast.simulation import simulate as run
+    from holdfast.simulation import (
+        Remarks,
+        ServerView,
+        SimulationEnding,
+        SimulationOptions,
+        fetch_server_view,
+        parse_job_file,
+    )
+    from holdfast.simulation import run_simulation as run
 
-    wanted = Options(
+    wanted = SimulationOptions(
         engine=engine.value,
         roles=tuple(role or ()),
         instances=_parse_instances(instances),
@@ -65,15 +72,15 @@ def simulate(
     settings = load_settings(state, os.environ)
     with _exit_if_invalid(file, json):
         text = read_job_file(file)
-        view = ask_server(text, group=group, dialect=dialect) if server else ServerView(why="--no-server")
-        job = read_job(text, settings, remarks, dialect=_parse_dialect(dialect), user=view.user or None)
+        view = fetch_server_view(text, group=group, dialect=dialect) if server else ServerView(why="--no-server")
+        job = parse_job_file(text, settings, remarks, dialect=_parse_dialect(dialect), user=view.user or None)
     job = replace(job, group=group) if group else job
     report = run(job, wanted, state=state, settings=settings, view=view, remarks=remarks, say=_build_printer(json))
     if json:
         output.emit_json({**_report_to_dict(report), "would_break": report.has_problems})
     else:
         show_report(report)
-    if report.ending is Ending.INTERRUPTED:
+    if report.ending is SimulationEnding.INTERRUPTED:
         raise typer.Exit(INTERRUPTED)
     if report.has_problems:
         raise typer.Exit(ERROR)
@@ -122,7 +129,7 @@ def _build_printer(json: bool) -> Callable[[str, str], None]:
     def print_message(task: str, line: str) -> None:
         stream = sys.stderr if json else sys.stdout
         text = f"{output.style_text(f'{output.escape(task)} |', 'cyan', stream)} {_sanitize_colours(line, stream)}"
-        output.print_note(text) if json else output.emit(text)
+        output.print_note(text) if json else output.emit_line(text)
 
     return print_message
 
@@ -130,20 +137,20 @@ def _build_printer(json: bool) -> Callable[[str, str], None]:
 def _sanitize_colours(line: str, stream: IO[str]) -> str:
     """Return the line escaped, with its own colours on a colour terminal, reset at its end."""
     if not output.has_colour(stream):
-        return output.escape(COLOUR_CODE.sub("", line))
-    pieces = COLOUR_CODE.split(line)
-    colours = [*COLOUR_CODE.findall(line), "\x1b[0m" if len(pieces) > 1 else ""]
+        return output.escape(COLOUR_CODE_PATTERN.sub("", line))
+    pieces = COLOUR_CODE_PATTERN.split(line)
+    colours = [*COLOUR_CODE_PATTERN.findall(line), "\x1b[0m" if len(pieces) > 1 else ""]
     return "".join(output.escape(piece) + colour for piece, colour in zip(pieces, colours, strict=True))
 
 
-def _report_to_dict(report: Report) -> dict[str, object]:
+def _report_to_dict(report: SimulationReport) -> dict[str, object]:
     return {name: getattr(report, name) for name in type(report).__dataclass_fields__}
 
 
-def show_report(report: Report) -> None:
+def show_report(report: SimulationReport) -> None:
     for task in report.tasks:
         seconds = f" after {format_duration(task.seconds)}" if task.seconds is not None and task.state != "Cut" else ""
-        output.emit(f"{output.escape(task.task)}: {output.escape(task.message)}{seconds}")
+        output.emit_line(f"{output.escape(task.task)}: {output.escape(task.message)}{seconds}")
     for level in STYLES:
         for remark in report.remarks:
             if remark.level == level:
@@ -154,14 +161,14 @@ def show_report(report: Report) -> None:
 def _show_remark(remark: Remark) -> None:
     where = f"{output.escape(remark.role)}: " if remark.role else ""
     head = output.style_text(f"{remark.level}:", STYLES[remark.level], sys.stdout)
-    output.emit(f"{head} {where}{output.escape(remark.text)}")
+    output.emit_line(f"{head} {where}{output.escape(remark.text)}")
     for line in remark.evidence:
-        output.emit(f"    | {output.escape(line)}")
+        output.emit_line(f"    | {output.escape(line)}")
     if remark.hint:
-        output.emit(f"    {output.escape(remark.hint)}")
+        output.emit_line(f"    {output.escape(remark.hint)}")
 
 
-def _summarize_report(report: Report) -> str:
+def _summarize_report(report: SimulationReport) -> str:
     problems = sum(remark.level == "problem" for remark in report.remarks)
     if problems:
         return f"The job would fail: {problems} {'problem' if problems == 1 else 'problems'}."

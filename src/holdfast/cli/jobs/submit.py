@@ -14,12 +14,12 @@ import typer
 from holdfast.core.errors import TooLarge, UserError
 
 from .. import output
-from ..command_after_dashes import DashesCommand, get_command_after_dashes
-from ..options import Follow, Json, Wait, connect, expand_options
-from .follow import report_submitted
+from ..command_after_dashes import DoubleDashCommand, get_command_after_dashes
+from ..options import FollowOption, JsonOption, WaitOption, expand_options, open_client
+from .follow import report_submitted_job
 from .hold_options import HoldOptions
 from .job_options import JobOptions, compose_job
-from .notification_options import Notify
+from .notification_options import NotifyOption
 
 if TYPE_CHECKING:
     from holdfast.sdk import Plan
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 MAX_JOB_FILE_SIZE = 64 * 1024 * 1024  # of a job file; the server accepts less, with a better error message
 
 
-class JobCommand(DashesCommand):
+class JobCommand(DoubleDashCommand):
     """A command that keeps the arguments after `--` as the job's command."""
 
-    def suggest_dashes(self, ctx: Any, args: list[str], message: str) -> str | None:
+    def explain_missing_dashes(self, ctx: Any, args: list[str], message: str) -> str | None:
         if "unexpected extra argument" not in message:
             return None
         return (
@@ -44,31 +44,33 @@ def _skip_options(args: list[str]) -> list[str]:
     return args[at:]
 
 
-File = Annotated[str | None, typer.Argument(metavar="FILE", help="Job file in any supported format; - reads stdin.")]
-Group = Annotated[str | None, typer.Option("--group", "-g", help="Group of the job.")]
-Dialect = Annotated[str | None, typer.Option(help="Format of the job file. Default: detected.")]
+FileArgument = Annotated[
+    str | None, typer.Argument(metavar="FILE", help="Job file in any supported format; - reads stdin.")
+]
+GroupOption = Annotated[str | None, typer.Option("--group", "-g", help="Group of the job.")]
+DialectOption = Annotated[str | None, typer.Option(help="Format of the job file. Default: detected.")]
 
 
 @expand_options
 def submit(
     ctx: typer.Context,
     *,
-    file: File = None,
-    group: Group = None,
-    dialect: Dialect = None,
+    file: FileArgument = None,
+    group: GroupOption = None,
+    dialect: DialectOption = None,
     options: JobOptions,
     hold: HoldOptions,
-    notify: Notify = None,
-    follow: Follow = False,
-    wait: Wait = False,
-    json: Json = False,
+    notify: NotifyOption = None,
+    follow: FollowOption = False,
+    wait: WaitOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Submit a job: `holdfast submit FILE` or `holdfast submit -- COMMAND…`."""
     job = _read_job(ctx, file, options)
-    hold_value = hold.build_value()
-    with connect() as client:
-        sent = client.submit(job, group=group, dialect=dialect, hold=hold_value, notify=notify)
-        report_submitted(client, sent, follow=follow, wait=wait, json=json)
+    hold_value = hold.build_hold_parameter()
+    with open_client() as client:
+        sent = client.submit_job(job, group=group, dialect=dialect, hold=hold_value, notify=notify)
+        report_submitted_job(client, sent, follow=follow, wait=wait, json=json)
     output.print_hint(f"holdfast logs -f {sent.id}", f"holdfast show {sent.id}")
 
 
@@ -76,24 +78,24 @@ def submit(
 def plan(
     ctx: typer.Context,
     *,
-    file: File = None,
-    group: Group = None,
-    dialect: Dialect = None,
+    file: FileArgument = None,
+    group: GroupOption = None,
+    dialect: DialectOption = None,
     options: JobOptions,
     hold: HoldOptions,
-    notify: Notify = None,
+    notify: NotifyOption = None,
     yaml: Annotated[bool, typer.Option("--yaml", help="Print the job as YAML in Holdfast format.")] = False,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Show what would happen to a job, without submitting it."""
     job = _read_job(ctx, file, options)
-    hold_value = hold.build_value()
-    with connect() as client:
-        found = client.plan(job, group=group, dialect=dialect, hold=hold_value, notify=notify)
+    hold_value = hold.build_hold_parameter()
+    with open_client() as client:
+        found = client.plan_job(job, group=group, dialect=dialect, hold=hold_value, notify=notify)
     if json:
         output.emit_json(found)
     elif yaml:
-        output.emit(found.yaml.rstrip("\n"))
+        output.emit_line(found.yaml.rstrip("\n"))
     else:
         _show_plan(found)
     if found.verdict == "never":
@@ -101,7 +103,7 @@ def plan(
     output.print_hint(f"holdfast submit {file or '-- …'}")
 
 
-VERDICTS = {
+VERDICT_MESSAGES = {
     "now": ("It would start now.", "green"),
     "wait": ("It would wait in the queue.", "yellow"),
     "never": ("It can never run on this server.", "red"),
@@ -109,12 +111,12 @@ VERDICTS = {
 
 
 def _show_plan(plan: Plan) -> None:
-    text, style = VERDICTS.get(plan.verdict, (plan.verdict, ""))
+    text, style = VERDICT_MESSAGES.get(plan.verdict, (plan.verdict, ""))
     output.emit_styled(text, style)
     for reason in plan.reasons:
-        output.emit(f"  - {output.escape(reason)}")
+        output.emit_line(f"  - {output.escape(reason)}")
     for warning in plan.warnings:
-        output.emit(f"  warning: {output.escape(warning)}")
+        output.emit_line(f"  warning: {output.escape(warning)}")
 
 
 def _read_job(ctx: typer.Context, file: str | None, options: JobOptions) -> bytes | dict[str, Any]:
@@ -137,13 +139,13 @@ def read_job_file(file: str) -> bytes:
         with sys.stdin.buffer if file == "-" else Path(file).open("rb") as source:
             data = source.read(MAX_JOB_FILE_SIZE + 1)
     except OSError as error:
-        raise UserError(f"Cannot read {file}: {error.strerror}", hint=_suggest_fix(file)) from None
+        raise UserError(f"Cannot read {file}: {error.strerror}", hint=_build_read_error_hint(file)) from None
     if len(data) > MAX_JOB_FILE_SIZE:
         raise TooLarge(f"{file} is too large for a job file", hint="Move the data to files and mount them.")
     return data
 
 
-def _suggest_fix(file: str) -> str:
+def _build_read_error_hint(file: str) -> str:
     """Return the hint for a file that cannot be read: it may be a command."""
     words = file.split()
     if not Path(file).exists() and words and (len(words) > 1 or shutil.which(words[0])):

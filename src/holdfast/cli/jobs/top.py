@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from .. import output
-from ..options import Json, complete_job, connect
+from ..options import JsonOption, complete_job, open_client
 from ..quantities import format_size, format_span, utc_now
 from .holds import format_job_message
 from .top_job import render_job_page
@@ -27,10 +27,10 @@ T = TypeVar("T")
 ACTIVE_STATES = ("Running", "Preparing", "Held", "Pending", "Unknown")
 BAR_WIDTH = 16  # characters
 MIN_BAR_COLUMNS = 110  # minimum columns to show bars
-NO_METRICS = "–"  # no metrics
+NO_METRICS_TEXT = "–"  # no metrics
 USAGE_COLUMNS = ("CPU NOW", "MEMORY NOW", "GPU NOW")
 
-JobOrAll = Annotated[
+JobOrAllArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="[JOB]",
@@ -42,37 +42,37 @@ JobOrAll = Annotated[
 
 
 def top(
-    job: JobOrAll = None,
+    job: JobOrAllArgument = None,
     every: Annotated[float, typer.Option("--every", min=0.5, help="Seconds between updates.")] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Print once and exit.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="Maximum number of jobs or tasks.")] = 20,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Show the usage of nodes, groups and jobs, or of the tasks of one job. Refreshes on a terminal."""
-    with connect() as client:
+    with open_client() as client:
         if json:
-            output.emit_json(client.metrics_now(job) if job is not None else _overview_to_dict(client, limit))
+            output.emit_json(client.get_current_metrics(job) if job is not None else _load_overview_dict(client, limit))
             return
         look = _build_view(client, job, limit)
         if once or not output.is_terminal(sys.stdout):
-            output.emit(output.render(look()))
+            output.emit_line(output.render_to_string(look()))
         else:
             with suppress(KeyboardInterrupt):  # how the user ends it
-                _refresh_view(client, look, every)
+                _run_live_view(client, look, every)
 
 
 def _build_view(client: Client, job: str | None, limit: int) -> Callable[[], RenderableType]:
     if job is None:
         return lambda: _render_overview(*_load_overview(client, limit))
-    found = client.metrics_now(job).job  # a newer job may get the same name
-    return lambda: render_job_page(client.metrics_now(found), limit)
+    found = client.get_current_metrics(job).job  # a newer job may get the same name
+    return lambda: render_job_page(client.get_current_metrics(found), limit)
 
 
-def _refresh_view(client: Client, look: Callable[[], RenderableType], every: float) -> None:
+def _run_live_view(client: Client, look: Callable[[], RenderableType], every: float) -> None:
     from rich.live import Live
 
     page = look()
-    client.patience = 60.0
+    client.retry_timeout = 60.0
     with Live(page, console=output.create_console(sys.stdout), auto_refresh=False, screen=True) as live:
         while True:
             time.sleep(every)
@@ -80,10 +80,10 @@ def _refresh_view(client: Client, look: Callable[[], RenderableType], every: flo
 
 
 def _load_overview(client: Client, limit: int) -> tuple[Capacity, tuple[ListedJob, ...], InstallationUsage]:
-    return client.capacity(), client.jobs(states=ACTIVE_STATES, limit=limit).items, client.load()
+    return client.get_capacity(), client.list_jobs(states=ACTIVE_STATES, limit=limit).items, client.get_current_usage()
 
 
-def _overview_to_dict(client: Client, limit: int) -> dict[str, object]:
+def _load_overview_dict(client: Client, limit: int) -> dict[str, object]:
     capacity, jobs, load = _load_overview(client, limit)
     return {"capacity": capacity, "jobs": jobs, "load": load}
 
@@ -121,7 +121,7 @@ def _build_node_table(capacity: Capacity, load: InstallationUsage) -> Renderable
 def _format_usage(load: Load | None) -> tuple[str, str, str]:
     return (
         _format_percent(load.cpu if load else None),
-        format_size(round(load.memory)) if load else NO_METRICS,
+        format_size(round(load.memory)) if load else NO_METRICS_TEXT,
         _format_percent(load.gpu if load else None),
     )
 
@@ -170,8 +170,8 @@ def _build_job_table(jobs: tuple[ListedJob, ...], load: InstallationUsage) -> Re
 def _format_job_usage(job: ListedJob, load: Load | None) -> tuple[str, str, str]:
     """Format current usage and request."""
     asked = job.resources
-    cpu = f"{round(load.cpu)}" if load else NO_METRICS
-    memory = format_size(round(load.memory)) if load else NO_METRICS
+    cpu = f"{round(load.cpu)}" if load else NO_METRICS_TEXT
+    memory = format_size(round(load.memory)) if load else NO_METRICS_TEXT
     gpu = f"{_format_percent(load.gpu if load else None)} of {asked.gpu}" if asked.gpu else ""
     return f"{cpu}/{asked.cpu * 100:g} %", f"{memory}/{format_size(asked.memory)}", gpu
 
@@ -181,13 +181,13 @@ def _build_footnote(jobs: tuple[ListedJob, ...], load: InstallationUsage) -> Ren
         return output.to_cell("Metrics are disabled on this server (metrics.enabled).")
     if any(job.state == "Running" and job.id not in load.jobs for job in jobs):
         return output.to_cell(
-            f"{NO_METRICS}: no metrics yet; the first sample comes a few seconds after a task starts."
+            f"{NO_METRICS_TEXT}: no metrics yet; the first sample comes a few seconds after a task starts."
         )
     return None
 
 
 def _format_percent(value: float | None) -> str:
-    return NO_METRICS if value is None else f"{value:.0f} %"
+    return NO_METRICS_TEXT if value is None else f"{value:.0f} %"
 
 
 def _format_cores(count: float) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from holdfast.api.metrics import GpuMetrics, JobUsage, TaskMetrics, TaskUsage
 
-NO_METRICS = "–"  # no metrics
+NO_METRICS_TEXT = "–"  # no metrics
 BASE_COLUMNS = ("TASK", "STATE", "CPU", "CORES", "MEMORY", "LIMIT")
 GPU_COLUMNS = ("GPU", "GPU MEMORY")
 RATE_COLUMNS = ("IN/s", "OUT/s", "READ/s", "WRITE/s")
@@ -47,12 +47,12 @@ def _build_row(task: TaskUsage, has_gpus: bool) -> Sequence[object]:
     if found is None:
         return (
             *plain,
-            NO_METRICS,
+            NO_METRICS_TEXT,
             f"{task.cpu_asked:g}",
-            NO_METRICS,
+            NO_METRICS_TEXT,
             asked,
-            *((NO_METRICS, NO_METRICS) if has_gpus else ()),
-            *[NO_METRICS] * 4,
+            *((NO_METRICS_TEXT, NO_METRICS_TEXT) if has_gpus else ()),
+            *[NO_METRICS_TEXT] * 4,
         )
     return (
         *plain,
@@ -68,7 +68,7 @@ def _build_row(task: TaskUsage, has_gpus: bool) -> Sequence[object]:
 def _format_gpus(gpus: Sequence[GpuMetrics]) -> tuple[str, str]:
     """Format usage and memory of the GPUs; each GPU if there are at most 4."""
     if not gpus:
-        return NO_METRICS, NO_METRICS
+        return NO_METRICS_TEXT, NO_METRICS_TEXT
     percents = [f"{gpu.percent:.0f}" for gpu in gpus]
     shown = " ".join(percents) if len(gpus) <= 4 else f"{sum(gpu.percent for gpu in gpus) / len(gpus):.0f}"
     used, total = sum(gpu.memory for gpu in gpus), sum(gpu.memory_total for gpu in gpus)
@@ -78,7 +78,7 @@ def _format_gpus(gpus: Sequence[GpuMetrics]) -> tuple[str, str]:
 def _build_mean_row(found: Sequence[TaskMetrics], has_gpus: bool) -> Sequence[object]:
     gpus = [gpu.percent for each in found for gpu in each.gpus]
     count = len(found)
-    percent = f"{sum(gpus) / len(gpus):.0f} %" if gpus else NO_METRICS
+    percent = f"{sum(gpus) / len(gpus):.0f} %" if gpus else NO_METRICS_TEXT
     return (
         "mean",
         "",
@@ -115,5 +115,5 @@ def _list_notes(now: JobUsage, limit: int) -> list[RenderableType]:
     if not now.measured:
         notes.append("Metrics are disabled on this server (metrics.enabled).")
     elif any(task.metrics is None and task.state == "Running" for task in shown):
-        notes.append(f"{NO_METRICS}: no metrics yet; the first sample comes a few seconds after a task starts.")
+        notes.append(f"{NO_METRICS_TEXT}: no metrics yet; the first sample comes a few seconds after a task starts.")
     return ["", *(output.to_cell(line) for line in notes)] if notes else []

@@ -8,31 +8,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .. import output
-from ..options import Description, DisplayName, Json, Yes, connect, expand_options
+from ..options import DescriptionOption, DisplayNameOption, JsonOption, YesOption, expand_options, open_client
 from ..prompts import confirm_or_exit
-from ..quantities import format_amount, format_count, format_duration, parse_duration, parse_size
-from .mlflow import mlflow
+from ..quantities import format_count, format_duration, format_resources, parse_duration, parse_size
+from .mlflow import mlflow_app
 
 if TYPE_CHECKING:
     from holdfast.api.groups import GroupFields
-    from holdfast.api.resources import Amount, Quota
-    from holdfast.api.server import GroupUse
+    from holdfast.api.resources import Quota, ResourceAmount
+    from holdfast.api.server import GroupUsage
     from holdfast.sdk import Client, Group
 
-groups = typer.Typer(help="Manage groups, their quotas and members.", no_args_is_help=True)
-members = typer.Typer(help="Manage the members of a group.", no_args_is_help=True)
-groups.add_typer(members, name="member")
-groups.add_typer(mlflow, name="mlflow")
+group_app = typer.Typer(help="Manage groups, their quotas and members.", no_args_is_help=True)
+member_app = typer.Typer(help="Manage the members of a group.", no_args_is_help=True)
+group_app.add_typer(member_app, name="member")
+group_app.add_typer(mlflow_app, name="mlflow")
 
-GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")]
-UserName = Annotated[str, typer.Argument(metavar="USER", help="Name of the user.")]
+GroupNameArgument = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")]
+UserNameArgument = Annotated[str, typer.Argument(metavar="USER", help="Name of the user.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOptions:
     """Options of `holdfast group add` and `set`."""
 
-    description: Description = None
+    description: DescriptionOption = None
     cpu: Annotated[str | None, typer.Option(help="CPU quota of the group in cores; none: unlimited.")] = None
     memory: Annotated[str | None, typer.Option(help="Memory quota of the group: 64Gi; none: unlimited.")] = None
     gpu: Annotated[str | None, typer.Option(help="GPU quota of the group; none: unlimited.")] = None
@@ -44,7 +44,7 @@ class GroupOptions:
     time_limit: Annotated[
         str | None, typer.Option(help="Time limit of its jobs: 12h; 0: none; default: the server's.")
     ] = None
-    display_name: DisplayName = None
+    display_name: DisplayNameOption = None
     volume: Annotated[
         bool | None, typer.Option("--volume/--no-volume", help="Give its jobs a persistent shared folder.")
     ] = None
@@ -87,11 +87,11 @@ class GroupOptions:
         return fields
 
 
-@groups.command("ls")
-def list_groups(json: Json = False) -> None:
+@group_app.command("ls")
+def list_groups(json: JsonOption = False) -> None:
     """List groups."""
-    with connect() as client:
-        found = client.groups()
+    with open_client() as client:
+        found = client.list_groups()
     if json:
         output.emit_json({"items": found})
         return
@@ -107,88 +107,88 @@ def list_groups(json: Json = False) -> None:
         for group in found
     ]
     columns = ("GROUP", "MEMBERS", "QUOTA", "PER USER", "TIME LIMIT", "DESCRIPTION")
-    output.print_table(columns, rows, cut=("DESCRIPTION",), drop=("DESCRIPTION", "TIME LIMIT", "MEMBERS", "PER USER"))
+    output.emit_table(columns, rows, cut=("DESCRIPTION",), drop=("DESCRIPTION", "TIME LIMIT", "MEMBERS", "PER USER"))
     output.print_hint("holdfast group add NAME", "holdfast group show NAME")
 
 
-@groups.command("show")
-def show_group(name: GroupName, json: Json = False) -> None:
+@group_app.command("show")
+def show_group(name: GroupNameArgument, json: JsonOption = False) -> None:
     """Show a group, its usage and its members."""
-    with connect() as client:
-        group = client.group(name)
-        use = _find_usage(client, group.name)
+    with open_client() as client:
+        group = client.get_group(name)
+        use = _get_group_usage(client, group.name)
     if json:
         from holdfast.sdk.json_conversion import to_json
 
         output.emit_json({**to_json(group), "used": use.used, "users": use.users})
         return
-    output.emit(f"{output.escape(group.name)}  {output.escape(group.description)}")
-    output.emit_fields(_list_details(group, use), 11)
+    output.emit_line(f"{output.escape(group.name)}  {output.escape(group.description)}")
+    output.emit_fields(_list_group_fields(group, use), 11)
     for user, admin in sorted(group.members.items()):
         role = " (admin)" if admin else ""
-        output.emit(f"  member      {output.escape(user)}{role}{_format_usage(use.users.get(user))}")
+        output.emit_line(f"  member      {output.escape(user)}{role}{_format_usage(use.users.get(user))}")
     for user in sorted(set(use.users) - set(group.members)):
-        output.emit(f"  non-member  {output.escape(user)}{_format_usage(use.users[user])}")
+        output.emit_line(f"  non-member  {output.escape(user)}{_format_usage(use.users[user])}")
     output.print_hint(f"holdfast group member add {group.name} USER", f"holdfast ls --group {group.name}")
 
 
-@groups.command("add")
+@group_app.command("add")
 @expand_options
-def add_group(name: GroupName, *, options: GroupOptions, json: Json = False) -> None:
+def add_group(name: GroupNameArgument, *, options: GroupOptions, json: JsonOption = False) -> None:
     """Add a group."""
     from holdfast.api.resources import Quota
 
-    with connect() as client:
+    with open_client() as client:
         group = client.add_group(name, **options.to_fields(Quota(), Quota()))
     _report_group(group, "Added", json)
     output.print_hint(f"holdfast group member add {group.name} USER")
 
 
-@groups.command("set")
+@group_app.command("set")
 @expand_options
-def change_group(name: GroupName, *, options: GroupOptions, json: Json = False) -> None:
+def change_group(name: GroupNameArgument, *, options: GroupOptions, json: JsonOption = False) -> None:
     """Change a group; omitted options keep their value."""
-    with connect() as client:
-        before = client.group(name)
+    with open_client() as client:
+        before = client.get_group(name)
         group = client.change_group(name, **options.to_fields(before.quota, before.user_quota))
     _report_group(group, "Changed", json)
 
 
-@groups.command("rm")
-def remove_group(name: GroupName, yes: Yes = False, json: Json = False) -> None:
+@group_app.command("rm")
+def remove_group(name: GroupNameArgument, yes: YesOption = False, json: JsonOption = False) -> None:
     """Delete a group. Its jobs and their logs are kept."""
     confirm_or_exit(f"Delete group {output.escape(name)}?", yes)
-    with connect() as client:
-        members = len(client.group(name).members)
+    with open_client() as client:
+        members = len(client.get_group(name).members)
         client.remove_group(name)
     if json:
         output.emit_json({"removed": name})
         return
     lost = f"{format_count(members, 'member')} removed from it. "
-    output.emit(
+    output.emit_line(
         f"Deleted {output.escape(name)}. {lost if members else ''}Its shared files and volume stay on disk; "
         "a new group with this name does not get them."
     )
 
 
-@members.command("add")
+@member_app.command("add")
 def add_member(
-    group: GroupName,
-    user: UserName,
+    group: GroupNameArgument,
+    user: UserNameArgument,
     admin: Annotated[bool, typer.Option("--admin", help="Make the user an admin of the group.")] = False,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Add a member, or change their admin role in the group."""
-    with connect() as client:
+    with open_client() as client:
         client.set_member(group, user, admin=admin)
     text = f"Added {output.escape(user)} to {output.escape(group)}{' as admin' if admin else ''}."
     output.emit_result({"group": group, "user": user, "admin": admin}, text, json)
 
 
-@members.command("rm")
-def remove_member(group: GroupName, user: UserName, json: Json = False) -> None:
+@member_app.command("rm")
+def remove_member(group: GroupNameArgument, user: UserNameArgument, json: JsonOption = False) -> None:
     """Remove a member."""
-    with connect() as client:
+    with open_client() as client:
         client.remove_member(group, user)
     text = f"Removed {output.escape(user)} from {output.escape(group)}."
     output.emit_result({"group": group, "removed": user}, text, json)
@@ -214,18 +214,18 @@ def _parse_limit(text: str, parse: Any, option: str) -> Any:
         raise typer.BadParameter(f"{text!r} is not a number", param_hint=option) from None
 
 
-def _find_usage(client: Client, group: str) -> GroupUse:
-    from holdfast.api.server import GroupUse
+def _get_group_usage(client: Client, group: str) -> GroupUsage:
+    from holdfast.api.server import GroupUsage
 
-    found = (use for use in client.capacity().groups if use.name == group)
-    return next(found, GroupUse(name=group))
+    found = (use for use in client.get_capacity().groups if use.name == group)
+    return next(found, GroupUsage(name=group))
 
 
-def _list_details(group: Group, use: GroupUse) -> list[tuple[str, str]]:
+def _list_group_fields(group: Group, use: GroupUsage) -> list[tuple[str, str]]:
     return [
         ("shown as", group.display_name),
         ("quota", _format_quota(group.quota)),
-        ("in use", _format_amount(use.used) or "nothing"),
+        ("in use", _format_nonzero_resources(use.used) or "nothing"),
         ("per user", _format_quota(group.user_quota)),
         ("time limit", _format_time_limit(group.time_limit)),
         ("hold", group.hold or ""),
@@ -243,16 +243,20 @@ def _format_volume(group: Group) -> str:
     return f"/project/{format_group_path(group.name)}{size}{whose}"
 
 
-def _format_amount(amount: Amount) -> str:
-    return format_amount(amount.cpu or None, amount.memory or None, amount.gpu or None)
+def _format_nonzero_resources(amount: ResourceAmount) -> str:
+    return format_resources(amount.cpu or None, amount.memory or None, amount.gpu or None)
 
 
-def _format_usage(amount: Amount | None) -> str:
-    return f"  {_format_amount(amount)} in use" if amount is not None and _format_amount(amount) else ""
+def _format_usage(amount: ResourceAmount | None) -> str:
+    return (
+        f"  {_format_nonzero_resources(amount)} in use"
+        if amount is not None and _format_nonzero_resources(amount)
+        else ""
+    )
 
 
 def _format_quota(quota: Quota) -> str:
-    return format_amount(quota.cpu, quota.memory, quota.gpu) or "unlimited"
+    return format_resources(quota.cpu, quota.memory, quota.gpu) or "unlimited"
 
 
 def _format_time_limit(seconds: float | None) -> str:

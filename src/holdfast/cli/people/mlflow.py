@@ -9,19 +9,19 @@ from typing import Annotated
 import typer
 
 from .. import output
-from ..options import Json, Yes, connect
+from ..options import JsonOption, YesOption, open_client
 from ..prompts import confirm_or_exit
 
-mlflow = typer.Typer(help="Manage the MLflow tracking server of a group.", no_args_is_help=True)
+mlflow_app = typer.Typer(help="Manage the MLflow tracking server of a group.", no_args_is_help=True)
 
-GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")]
+GroupNameArgument = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")]
 
 
-@mlflow.command("show")
-def show_mlflow(group: GroupName, json: Json = False) -> None:
+@mlflow_app.command("show")
+def show_mlflow(group: GroupNameArgument, json: JsonOption = False) -> None:
     """Show the MLflow tracking server of a group. Only admins of the group see the values of variables."""
-    with connect() as client:
-        found = client.mlflow(group)
+    with open_client() as client:
+        found = client.get_mlflow(group)
     if json:
         output.emit_json(found)
         return
@@ -29,16 +29,16 @@ def show_mlflow(group: GroupName, json: Json = False) -> None:
         name = output.escape(group)
         output.print_note(f"No tracking server for {name}. Set one: holdfast group mlflow set {name} ADDRESS")
         return
-    output.emit(f"tracking server  {output.escape(found.tracking_uri)}")
+    output.emit_line(f"tracking server  {output.escape(found.tracking_uri)}")
     if found.ui_url:
-        output.emit(f"web UI           {output.escape(found.ui_url)}")
+        output.emit_line(f"web UI           {output.escape(found.ui_url)}")
     for name, value in sorted({**found.tracking_envs, **found.artifact_envs}.items()):
-        output.emit(f"variable         {output.escape(name)}={output.escape(value)}")
+        output.emit_line(f"variable         {output.escape(name)}={output.escape(value)}")
 
 
-@mlflow.command("set")
+@mlflow_app.command("set")
 def set_mlflow(
-    group: GroupName,
+    group: GroupNameArgument,
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Tracking server, such as http://mlflow:5000.")],
     ui_url: Annotated[str | None, typer.Option(help="Address of its web UI.")] = None,
     env: Annotated[
@@ -54,10 +54,10 @@ def set_mlflow(
         list[str] | None,
         typer.Option(metavar="NAME[=VALUE]", help="Variable for the artifact store. Repeatable."),
     ] = None,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Set the MLflow tracking server of a group; replaces the previous configuration."""
-    with connect() as client:
+    with open_client() as client:
         client.set_mlflow(
             group,
             address,
@@ -73,11 +73,11 @@ def set_mlflow(
     output.print_hint(f"holdfast group mlflow show {group}")
 
 
-@mlflow.command("rm")
-def remove_mlflow(group: GroupName, yes: Yes = False, json: Json = False) -> None:
+@mlflow_app.command("rm")
+def remove_mlflow(group: GroupNameArgument, yes: YesOption = False, json: JsonOption = False) -> None:
     """Delete the MLflow tracking server and its variables from a group."""
     confirm_or_exit(f"Delete the MLflow tracking server of {output.escape(group)}?", yes)
-    with connect() as client:
+    with open_client() as client:
         client.remove_mlflow(group)
     output.emit_result(
         {"group": group, "removed": "mlflow"},

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from .. import output
-from ..options import Json, connect
+from ..options import JsonOption, open_client
 from ..prompts import read_password, read_stdin_line
 
 
@@ -18,32 +18,32 @@ def login(
     user: Annotated[str | None, typer.Option("--user", "-u", help="User name. Default: prompt.")] = None,
     password_stdin: Annotated[bool, typer.Option("--password-stdin", help="Read the password from stdin.")] = False,
     token_stdin: Annotated[bool, typer.Option("--token-stdin", help="Read an API token from stdin instead.")] = False,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Log in to a server and save the login.
 
     The token is saved in a file that only your user on this machine can read.
     """
     from holdfast.sdk import Client
-    from holdfast.sdk.address import load_device, save_login
+    from holdfast.sdk.address import load_device_token, save_login
 
     with Client(url, anonymous=True) as client:  # a saved token may have expired
         address = client.address.url
-        client.version()  # check that it is a Holdfast server before asking for a password
+        client.get_version()  # check that it is a Holdfast server before asking for a password
         if not token_stdin:
             name = user or _prompt_user(password_stdin)
             password = read_password(f"Password of {name} at {address}", from_stdin=password_stdin)
-            found = client.login(name, password, device=load_device(address, name))
+            found = client.login(name, password, device=load_device_token(address, name))
             path = save_login(address, found.token, found.user or name, found.expires_at, device=found.device)
     if token_stdin:
         token = read_stdin_line("token")
         with Client(address, token) as client:
-            name = client.me().name
+            name = client.get_current_user().name
         path = save_login(address, token, name, None)
     if json:
         output.emit_json({"url": address, "user": name})
     else:
-        output.emit(f"Logged in to {address} as {output.escape(name)}.")
+        output.emit_line(f"Logged in to {address} as {output.escape(name)}.")
         if output.is_terminal(sys.stderr):
             output.print_note(f"The token is saved in {path}.", "dim")
     output.print_hint("holdfast ls", "holdfast submit FILE")
@@ -57,7 +57,7 @@ def _prompt_user(password_stdin: bool) -> str:
 
 def logout(
     url: Annotated[str | None, typer.Argument(metavar="URL", help="Server address. Default: the current one.")] = None,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Log out: delete a saved login and its token on the server."""
     from holdfast.core.errors import UserError
@@ -79,21 +79,21 @@ def logout(
 
 def version(
     server: Annotated[bool, typer.Option("--server", help="Also show the version of the server.")] = False,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Show the version."""
     from holdfast import __version__
 
     theirs = None
     if server:
-        with connect() as client:
-            theirs = client.version().version
+        with open_client() as client:
+            theirs = client.get_version().version
     if json:
         output.emit_json({"client": __version__, "server": theirs})
         return
-    output.emit(f"holdfast {__version__}")
+    output.emit_line(f"holdfast {__version__}")
     if theirs is not None:
-        output.emit(f"server {output.escape(theirs)}")
+        output.emit_line(f"server {output.escape(theirs)}")
 
 
 class Shell(StrEnum):
@@ -104,7 +104,7 @@ class Shell(StrEnum):
 
 def completion(
     shell: Annotated[Shell, typer.Argument(help="Shell.")],
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Print the completion script of a shell.
 

@@ -10,7 +10,7 @@ import typer
 from holdfast.core.audit import AuditKind
 
 from .. import output
-from ..options import Json, connect
+from ..options import JsonOption, open_client
 from ..quantities import format_local_time, resolve_since, utc_now
 
 
@@ -21,11 +21,11 @@ def audit(
     since: Annotated[str | None, typer.Option(help="Only entries since: 10m, 2d or a time.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="Maximum number of entries.")] = 50,
     before: Annotated[int | None, typer.Option(min=1, help="Show older ones: number from the last list.")] = None,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Show the audit log, newest first. Admins only."""
-    with connect() as client:
-        page = client.audit(
+    with open_client() as client:
+        page = client.list_audit_entries(
             user=user,
             kind=kind.value if kind else None,
             subject=subject,
@@ -47,7 +47,7 @@ def audit(
         ]
         for event in page.items
     ]
-    output.print_table(
+    output.emit_table(
         ("TIME", "USER", "ACTION", "SUBJECT", "DETAILS", "ADDRESS"),
         rows,
         cut=("DETAILS", "SUBJECT"),

@@ -29,7 +29,7 @@ EARLIEST_TIME = datetime(2025, 1, 1, tzinfo=UTC)  # an earlier time is certainly
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CheckResult:
     name: str
     status: str  # ok, warn or fail
     message: str
@@ -49,7 +49,7 @@ class Health(Protocol):
 
 def check_machine(
     home: Path, host: str, port: int, url: str | None, other: str | None = None, holder: int | None = None
-) -> list[Check]:
+) -> list[CheckResult]:
     """Run all checks of this machine. `url`: of the server on this state folder. `other`: of the server this client is
     logged in to. `holder`: the process that keeps the ports of a stopped server open."""
     return [
@@ -66,18 +66,18 @@ def check_machine(
     ]
 
 
-def check_python(version: Sequence[int]) -> Check:
+def check_python(version: Sequence[int]) -> CheckResult:
     shown = ".".join(str(part) for part in version)
     if tuple(version[:2]) < MIN_PYTHON:
-        return Check("python", "fail", f"Python {shown} is too old", "Install Python 3.11 or newer.")
-    return Check("python", "ok", f"Python {shown}")
+        return CheckResult("python", "fail", f"Python {shown} is too old", "Install Python 3.11 or newer.")
+    return CheckResult("python", "ok", f"Python {shown}")
 
 
-def check_bubblewrap() -> Check:
+def check_bubblewrap() -> CheckResult:
     found = _find_bubblewrap()
     if found is not None:
-        return Check("bubblewrap", "ok", found)
-    return Check("bubblewrap", "warn", "not found; jobs cannot be isolated", "Install the package bubblewrap.")
+        return CheckResult("bubblewrap", "ok", found)
+    return CheckResult("bubblewrap", "warn", "not found; jobs cannot be isolated", "Install the package bubblewrap.")
 
 
 def _find_bubblewrap() -> str | None:
@@ -88,16 +88,16 @@ def _find_bubblewrap() -> str | None:
     return shutil.which("bwrap")
 
 
-def check_namespaces(proc: Path = Path("/proc"), run: Callable[[Sequence[str]], str] | None = None) -> Check:
+def check_namespaces(proc: Path = Path("/proc"), run: Callable[[Sequence[str]], str] | None = None) -> CheckResult:
     run = run or run_probe
     if os.geteuid() == 0:
         return _test_namespaces("available: the server runs as root", run)
     if _read_number(proc / "sys/user/max_user_namespaces") == 0:
-        return Check(
+        return CheckResult(
             "namespaces", "warn", "user namespaces are disabled", "As root: sysctl user.max_user_namespaces=15000"
         )
     if _read_number(proc / "sys/kernel/unprivileged_userns_clone") == 0:
-        return Check(
+        return CheckResult(
             "namespaces",
             "warn",
             "user namespaces are restricted to root",
@@ -105,23 +105,23 @@ def check_namespaces(proc: Path = Path("/proc"), run: Callable[[Sequence[str]], 
         )
     if _read_number(proc / "sys/kernel/apparmor_restrict_unprivileged_userns") == 1:
         remedy = "As root: sysctl kernel.apparmor_restrict_unprivileged_userns=0, or add an AppArmor profile for bwrap."
-        return Check("namespaces", "warn", "AppArmor restricts user namespaces", remedy)
+        return CheckResult("namespaces", "warn", "AppArmor restricts user namespaces", remedy)
     return _test_namespaces("available to unprivileged users", run)
 
 
-def _test_namespaces(ok: str, run: Callable[[Sequence[str]], str]) -> Check:
+def _test_namespaces(ok: str, run: Callable[[Sequence[str]], str]) -> CheckResult:
     """Create namespaces as for a job: containers, seccomp and security modules can forbid what the kernel settings
     allow."""
     bwrap = _find_bubblewrap()
     if bwrap is None:
-        return Check("namespaces", "warn", "not tested: bubblewrap is missing", "Install the package bubblewrap.")
+        return CheckResult("namespaces", "warn", "not tested: bubblewrap is missing", "Install the package bubblewrap.")
     user = [] if os.geteuid() == 0 else ["--unshare-user"]
     mounts = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
     trouble = run([bwrap, *user, "--unshare-pid", "--unshare-ipc", *mounts, "--", sys.executable, "-IS", "-c", ""])
     if not trouble:
-        return Check("namespaces", "ok", ok)
+        return CheckResult("namespaces", "ok", ok)
     remedy = "Allow the server's user to create user namespaces and mount; check containers and security modules."
-    return Check("namespaces", "warn", f"cannot create namespaces: {trouble}", remedy)
+    return CheckResult("namespaces", "warn", f"cannot create namespaces: {trouble}", remedy)
 
 
 def run_probe(command: Sequence[str]) -> str:
@@ -134,14 +134,14 @@ def run_probe(command: Sequence[str]) -> str:
     return (output_lines[-1] if output_lines else f"exit code {done.returncode}") if done.returncode else ""
 
 
-def check_cgroups(root: Path = Path("/sys/fs/cgroup")) -> Check:
+def check_cgroups(root: Path = Path("/sys/fs/cgroup")) -> CheckResult:
     """Check which version is mounted; the engine reports whether the server can use it."""
     if (root / "cgroup.controllers").exists():
-        return Check("cgroups", "ok", "version 2")
+        return CheckResult("cgroups", "ok", "version 2")
     if (root / "memory").is_dir():
         hybrid = " (hybrid)" if (root / "unified").is_dir() else ""
-        return Check("cgroups", "ok", f"version 1{hybrid}")
-    return Check(
+        return CheckResult("cgroups", "ok", f"version 1{hybrid}")
+    return CheckResult(
         "cgroups",
         "warn",
         "not found: memory limits are enforced by polling, CPU limits are not",
@@ -149,36 +149,40 @@ def check_cgroups(root: Path = Path("/sys/fs/cgroup")) -> Check:
     )
 
 
-def check_disk(home: Path) -> Check:
+def check_disk(home: Path) -> CheckResult:
     place = next((folder for folder in (home, *home.parents) if folder.exists()), Path("/"))
     free = shutil.disk_usage(place).free
     shown = f"{format_size(free)} free for {home}"
     if free < GIB:
-        return Check("disk", "fail", shown, "Free disk space: job files and logs are stored there.")
+        return CheckResult("disk", "fail", shown, "Free disk space: job files and logs are stored there.")
     if free < 10 * GIB:
-        return Check("disk", "warn", shown, "Free disk space with `holdfast prune`: a full disk blocks jobs.")
-    return Check("disk", "ok", shown)
+        return CheckResult("disk", "warn", shown, "Free disk space with `holdfast prune`: a full disk blocks jobs.")
+    return CheckResult("disk", "ok", shown)
 
 
-def check_clock(now: datetime) -> Check:
+def check_clock(now: datetime) -> CheckResult:
     shown = f"{now:%Y-%m-%d %H:%M:%S} UTC"
     if now < EARLIEST_TIME:
-        return Check("clock", "fail", f"{shown} is wrong", "Set the clock: tokens and schedules depend on it.")
-    return Check("clock", "ok", shown)
+        return CheckResult("clock", "fail", f"{shown} is wrong", "Set the clock: tokens and schedules depend on it.")
+    return CheckResult("clock", "ok", shown)
 
 
-def check_open_files(limits: tuple[int, int]) -> Check:
+def check_open_files(limits: tuple[int, int]) -> CheckResult:
     soft, hard = limits
     shown = f"soft limit {soft}, hard limit {'unlimited' if hard == resource.RLIM_INFINITY else hard}"
     if hard != resource.RLIM_INFINITY and hard < 4096:
-        return Check("open files", "warn", shown, "Raise the hard limit (ulimit -Hn 65536) to run many jobs at once.")
-    return Check("open files", "ok", shown)
+        return CheckResult(
+            "open files", "warn", shown, "Raise the hard limit (ulimit -Hn 65536) to run many jobs at once."
+        )
+    return CheckResult("open files", "ok", shown)
 
 
-def check_port(host: str, port: int, url: str | None, other: str | None = None, holder: int | None = None) -> Check:
+def check_port(
+    host: str, port: int, url: str | None, other: str | None = None, holder: int | None = None
+) -> CheckResult:
     """Check that the port is free, or in use by this server, its port holder or another known server."""
     if url is not None:
-        return Check("port", "ok", f"a server is running at {url}")
+        return CheckResult("port", "ok", f"a server is running at {url}")
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -187,53 +191,53 @@ def check_port(host: str, port: int, url: str | None, other: str | None = None, 
     except OSError as error:
         if other is not None and error.errno == errno.EADDRINUSE and _can_use_port(other, host, port):
             message = f"{host}:{port} is in use by the Holdfast server you are logged in to, {other}"
-            return Check("port", "ok", message, "To start a second server: holdfast up --port 8081")
+            return CheckResult("port", "ok", message, "To start a second server: holdfast up --port 8081")
         if holder is not None and error.errno == errno.EADDRINUSE:
             message = f"{host}:{port} is kept open by process {holder} until the server starts again; jobs are running"
-            return Check("port", "ok", message)
+            return CheckResult("port", "ok", message)
         remedy = "Use another port: holdfast up --port 8081; to see what uses it: ss -ltnp"
-        return Check("port", "fail", f"{host}:{port}: {error.strerror or error}", remedy)
-    return Check("port", "ok", f"{host}:{port} is free")
+        return CheckResult("port", "fail", f"{host}:{port}: {error.strerror or error}", remedy)
+    return CheckResult("port", "ok", f"{host}:{port} is free")
 
 
 FIRST_UNPRIVILEGED_PORT = 1024
 MIN_INOTIFY_INSTANCES = 512
 
 
-def check_privileged_ports(proc: Path = Path("/proc")) -> list[Check]:
+def check_privileged_ports(proc: Path = Path("/proc")) -> list[CheckResult]:
     """Warn if tasks can listen on privileged ports."""
     first = _read_number(proc / "sys/net/ipv4/ip_unprivileged_port_start")
     if first is None or first >= FIRST_UNPRIVILEGED_PORT:
         return []
     message = f"all users, including tasks, can listen on ports from {first}"
-    return [Check("low ports", "warn", message, "As root: sysctl net.ipv4.ip_unprivileged_port_start=1024")]
+    return [CheckResult("low ports", "warn", message, "As root: sysctl net.ipv4.ip_unprivileged_port_start=1024")]
 
 
-def check_inotify(proc: Path = Path("/proc")) -> list[Check]:
+def check_inotify(proc: Path = Path("/proc")) -> list[CheckResult]:
     """Warn if the limit is low: all tasks share the instances of the server's user."""
     most = _read_number(proc / "sys/fs/inotify/max_user_instances")
     if most is None or most >= MIN_INOTIFY_INSTANCES:
         return []
     message = f"all tasks share {most} inotify instances; a single task can use them all"
-    return [Check("inotify", "warn", message, "As root: sysctl fs.inotify.max_user_instances=8192")]
+    return [CheckResult("inotify", "warn", message, "As root: sysctl fs.inotify.max_user_instances=8192")]
 
 
-def check_exposure(host: str, public_url: str) -> list[Check]:
+def check_exposure(host: str, public_url: str) -> list[CheckResult]:
     """Warn if the server listens on the network without TLS."""
     if host == "localhost" or host.startswith("127.") or host == "::1" or public_url.startswith("https:"):
         return []
     message = f"the server listens on {host} without TLS: passwords and tokens can be read on the network"
-    return [Check("exposure", "warn", message, "See docs/how-to/open-to-a-network.md.")]
+    return [CheckResult("exposure", "warn", message, "See docs/how-to/open-to-a-network.md.")]
 
 
-def check_proxy(public_url: str, trusted_proxies: Sequence[str]) -> list[Check]:
+def check_proxy(public_url: str, trusted_proxies: Sequence[str]) -> list[CheckResult]:
     """Check the proxy settings, if a proxy is expected."""
     if trusted_proxies:
-        return [Check("proxy", "ok", f"trusted proxies: {', '.join(trusted_proxies)}")]
+        return [CheckResult("proxy", "ok", f"trusted proxies: {', '.join(trusted_proxies)}")]
     if not public_url.startswith("https:"):
         return []
     message = f"{public_url} needs a TLS proxy, but none is trusted: all clients appear with the proxy's address"
-    return [Check("proxy", "warn", message, 'Set server.trusted_proxies, such as ["127.0.0.1"], and restart.')]
+    return [CheckResult("proxy", "warn", message, 'Set server.trusted_proxies, such as ["127.0.0.1"], and restart.')]
 
 
 def _can_use_port(url: str, host: str, port: int) -> bool:
@@ -259,21 +263,21 @@ ISOLATION_LEVELS = {
 }
 
 
-def check_engine(health: Health | None, conditions: Sequence[Problem] = ()) -> list[Check]:
+def check_engine(health: Health | None, conditions: Sequence[ReportedCondition] = ()) -> list[CheckResult]:
     """Check isolation and limits as tested by the engine; skipped if the sandbox is unavailable, which is reported as a
     condition."""
     if any(each.kind == "sandbox" for each in conditions):
         return []
     if health is None:
-        return [Check("engine", "warn", "the server did not report its engine", "Run `holdfast status`.")]
+        return [CheckResult("engine", "warn", "the server did not report its engine", "Run `holdfast status`.")]
     status, text = ISOLATION_LEVELS.get(str(health.isolation), ("warn", str(health.isolation)))
     if health.limits == "watched":
         status = "warn"
     remedy = " ".join(health.notes) or None
-    return [Check("engine", status, f"{text}; limits: {health.limits}", remedy)]
+    return [CheckResult("engine", status, f"{text}; limits: {health.limits}", remedy)]
 
 
-class Problem(Protocol):
+class ReportedCondition(Protocol):
     """A problem of the installation, reported by the engine or the server."""
 
     @property
@@ -286,14 +290,14 @@ class Problem(Protocol):
     def warning(self) -> bool: ...
 
 
-def check_conditions(conditions: Sequence[Problem]) -> list[Check]:
+def check_conditions(conditions: Sequence[ReportedCondition]) -> list[CheckResult]:
     return [
-        Check(str(each.kind), "warn" if each.warning else "fail", each.message, each.hint or None)
+        CheckResult(str(each.kind), "warn" if each.warning else "fail", each.message, each.hint or None)
         for each in conditions
     ]
 
 
-class Gateway(Protocol):
+class GatewayStatus(Protocol):
     """The state of the SSH gateway."""
 
     @property
@@ -306,28 +310,30 @@ class Gateway(Protocol):
     def trouble(self) -> str | None: ...
 
 
-def check_ssh(gateway: Gateway | None) -> Check:
+def check_ssh(gateway: GatewayStatus | None) -> CheckResult:
     if gateway is None or not gateway.enabled:
-        return Check("ssh", "ok", "the SSH gateway is disabled")
+        return CheckResult("ssh", "ok", "the SSH gateway is disabled")
     if gateway.port is None:
         remedy = "Choose another port: HOLDFAST_SSH_PORT, or ssh.port in the settings."
-        return Check("ssh", "warn", gateway.trouble or "the SSH gateway is not running", remedy)
-    return Check("ssh", "ok", f"the SSH gateway listens on {gateway.host}, port {gateway.port}")
+        return CheckResult("ssh", "warn", gateway.trouble or "the SSH gateway is not running", remedy)
+    return CheckResult("ssh", "ok", f"the SSH gateway listens on {gateway.host}, port {gateway.port}")
 
 
 STATUS_MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red")}
 
 
-def print_report(checks: Sequence[Check], json: bool) -> None:
+def print_report(checks: Sequence[CheckResult], json: bool) -> None:
     failed = any(check.status == "fail" for check in checks)
     if json:
         output.emit_json({"ok": not failed, "checks": checks})
     else:
         for check in checks:
             mark, style = STATUS_MARKS[check.status]
-            output.emit(f"{output.style_text(mark, style, sys.stdout)} {check.name:<11} {output.escape(check.message)}")
+            output.emit_line(
+                f"{output.style_text(mark, style, sys.stdout)} {check.name:<11} {output.escape(check.message)}"
+            )
             if check.remedy:
-                output.emit(f"              {output.escape(check.remedy)}")
+                output.emit_line(f"              {output.escape(check.remedy)}")
     if failed:
         raise typer.Exit(1)
 

@@ -37,8 +37,8 @@ class FirstJob:
         known = load_local_login(self.home)
         if known is None:
             raise UserError(f"No server login found in {self.home}", hint="Run `holdfast down`, then `holdfast up`.")
-        with Client(known.url, known.token, home=self.home, patience=RESTART_TIMEOUT) as client:
-            sent = client.submit(self.text)
+        with Client(known.url, known.token, home=self.home, retry_timeout=RESTART_TIMEOUT) as client:
+            sent = client.submit_job(self.text)
             if not quiet:
                 output.print_note(f"First job: {output.escape(self.file)}, submitted as {sent.id}. Its log:", "bold")
             ended = wait_for_end(client, sent.id) if quiet else follow_log(client, sent.id)

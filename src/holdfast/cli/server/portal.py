@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .. import output
-from ..options import Json, connect
+from ..options import JsonOption, open_client
 
 if TYPE_CHECKING:
     from holdfast.sdk import Client
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 def portal(
     open_it: Annotated[bool, typer.Option("--open", help="Open the link in the browser of this machine.")] = False,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Print a link that logs a browser in to the portal as you.
 
     The link works once, for ten minutes. Keep it secret: it gives full access to your account.
     """
-    with connect() as client:
+    with open_client() as client:
         link, user, seconds = create_login_link(client)
     opened = open_it and _open_browser(link)
     if json:
         output.emit_json({"url": link, "user": user, "expires_in": seconds, "opened": opened})
         return
-    output.emit(link)
+    output.emit_line(link)
     if open_it and not opened:
         output.print_note("No browser found on this machine. Open the link on another one.", "yellow")
     if output.is_terminal(sys.stderr):
@@ -42,7 +42,7 @@ def portal(
 
 def create_login_link(client: Client) -> tuple[str, str, float]:
     """Return a login link, its user, and its lifetime in seconds."""
-    made = client.login_code()
+    made = client.create_login_code()
     return f"{client.address.url}/login?code={made.code}", made.user, made.expires_in
 
 

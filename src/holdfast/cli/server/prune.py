@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .. import output
-from ..options import Json, Yes, connect
+from ..options import JsonOption, YesOption, open_client
 from ..prompts import confirm_or_exit
 from ..quantities import format_local_time, format_size, parse_duration
 
@@ -46,8 +46,8 @@ def prune(
     metrics: Annotated[bool, typer.Option("--metrics", help="Delete metrics of ended jobs.")] = False,
     older_than: Annotated[str, typer.Option(metavar="AGE", help="Only jobs that ended longer ago: 3d, 12h.")] = "0s",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
-    yes: Yes = False,
-    json: Json = False,
+    yes: YesOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Show the disk usage of the server, and remove data that is not needed. Admins only.
 
@@ -61,16 +61,16 @@ def prune(
     if unused_images or names:
         kinds.append("images")
     age = parse_duration(older_than)
-    with connect() as client:
+    with open_client() as client:
         if not kinds:
             with output.show_progress("Counting"):
-                found = client.storage()
+                found = client.get_storage()
             _show_storage(found, json)
             return
         with output.show_progress("Counting"):
             preview = client.prune_storage(kinds, images=names, older_than=age)
         if not json and not any(item.count for item in preview.items):
-            output.emit("Nothing to remove.")
+            output.emit_line("Nothing to remove.")
             return
         if dry_run:
             _show_result("would be removed", preview, json)
@@ -106,10 +106,10 @@ def _show_storage(found: Storage, json: bool) -> None:
         return
     disk = found.disk
     state = "full" if disk.free < disk.full_below else f"full below {format_size(disk.full_below)}"
-    output.emit(f"Server disk: {format_size(disk.free)} free of {format_size(disk.total)} ({state})")
+    output.emit_line(f"Server disk: {format_size(disk.free)} free of {format_size(disk.total)} ({state})")
     if disk.total_files:
-        output.emit(f"Inodes: {disk.free_files:,} free of {disk.total_files:,}")
-    output.emit()
+        output.emit_line(f"Inodes: {disk.free_files:,} free of {disk.total_files:,}")
+    output.emit_line()
     rows = [
         [
             _KIND_LABELS.get(item.kind, item.kind),
@@ -120,10 +120,10 @@ def _show_storage(found: Storage, json: bool) -> None:
         ]
         for item in sorted(found.items, key=lambda item: -item.bytes)
     ]
-    output.print_table(("WHAT", "SIZE", "COUNT", "OLDEST", "REMOVE WITH"), rows, drop=("OLDEST", "COUNT"))
+    output.emit_table(("WHAT", "SIZE", "COUNT", "OLDEST", "REMOVE WITH"), rows, drop=("OLDEST", "COUNT"))
     if found.users:
-        output.emit()
-        output.print_table(
+        output.emit_line()
+        output.emit_table(
             ("USER", "LOGS", "ARTIFACTS"),
             [[each.user, format_size(each.logs), format_size(each.artifacts)] for each in found.users[:MAX_USERS]],
         )
@@ -137,8 +137,8 @@ def _show_result(what: str, result: PruneResult, json: bool) -> None:
         output.emit_json(result)
         return
     rows = [[_KIND_LABELS.get(item.kind, item.kind), item.count, format_size(item.bytes)] for item in result.items]
-    output.print_table(("WHAT", "COUNT", "SIZE"), rows)
-    output.emit(f"{_summarize_result(result)} {what}.")
+    output.emit_table(("WHAT", "COUNT", "SIZE"), rows)
+    output.emit_line(f"{_summarize_result(result)} {what}.")
 
 
 def _summarize_result(result: PruneResult) -> str:

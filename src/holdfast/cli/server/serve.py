@@ -22,23 +22,23 @@ import typer
 
 from .. import output
 from ..exitcodes import resolve_exit_code
-from ..options import Json, connect
+from ..options import JsonOption, open_client
 from ..quantities import format_span, utc_now
 from .first_job import FirstJob
 
 if TYPE_CHECKING:
     from holdfast.sdk import Status
     from holdfast.settings import Settings
-    from holdfast.state_folder import ServerInfo
+    from holdfast.state_folder import RunningServer
 
-    from .doctor import Problem
+    from .doctor import ReportedCondition
 
 STOP_TIMEOUT = 60.0  # seconds for a server to stop
 RESPONSE_TIMEOUT = 2.0  # seconds for a running server to respond
 LOCK_TIMEOUT = 5.0  # seconds to wait for the lock of a server that does not respond
 LOCK_INTERVAL = 0.05  # seconds
 
-Home = Annotated[Path | None, typer.Option(help="State folder. Default: HOLDFAST_HOME, else ~/.holdfast.")]
+HomeOption = Annotated[Path | None, typer.Option(help="State folder. Default: HOLDFAST_HOME, else ~/.holdfast.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,21 +59,21 @@ class StartedServer:
 def up(
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 0: a free one. Default: 8080.")] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on. Default: 127.0.0.1.")] = None,
-    home: Home = None,
+    home: HomeOption = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Run the server in the background.")] = False,
     first_job: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Submit this job when the server is ready; print its log and result."),
     ] = None,
     ready_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Start the server.
 
     Ctrl-C stops it. Jobs keep running and are recovered at the next start.
     """
-    from holdfast.settings import list_setting_names, load_settings, resolve_default_home
-    from holdfast.settings_names import find_unknown_variables
+    from holdfast.settings import get_setting_names_by_section, load_settings, resolve_default_home
+    from holdfast.settings_names import list_unknown_variable_warnings
     from holdfast.start_priority import restore_priority
 
     folder = (home or resolve_default_home()).absolute()
@@ -81,20 +81,20 @@ def up(
     given = {"server.port": port, "server.host": host}
     settings = load_settings(folder, os.environ, {key: value for key, value in given.items() if value is not None})
     if ready_fd is None:  # otherwise the parent process printed them
-        for line in find_unknown_variables(os.environ, list_setting_names()):
+        for line in list_unknown_variable_warnings(os.environ, get_setting_names_by_section()):
             output.print_warning(line)
-    found = _find_running(folder) if ready_fd is None else None
+    found = _find_server_of_folder(folder) if ready_fd is None else None
     if found is not None:
         restore_priority()
-        _report_started(_describe_server(found, already_running=True), job, json)
+        _report_started_server(_build_started_server(found, already_running=True), job, json)
     elif detach:
         restore_priority()  # the child process would inherit it
-        _report_started(_start_detached(folder, port, host), job, json)
+        _report_started_server(_start_detached_server(folder, port, host), job, json)
     else:
         _run_server(folder, settings, job, ready_fd, json)
 
 
-def _find_running(folder: Path) -> ServerInfo | None:
+def _find_server_of_folder(folder: Path) -> RunningServer | None:
     """Return the server on this state folder; wait for the lock of a killed one to be released."""
     from holdfast.state_folder import find_running_server
 
@@ -114,13 +114,13 @@ def _is_responding(url: str) -> bool:
 
     try:
         with Client(url, anonymous=True, timeout=RESPONSE_TIMEOUT) as client:
-            client.version()
+            client.get_version()
     except HoldfastError:
         return False
     return True
 
 
-def _report_started(started: StartedServer, job: FirstJob | None, json: bool) -> None:
+def _report_started_server(started: StartedServer, job: FirstJob | None, json: bool) -> None:
     """Print the banner of a server in another process, and run the first job."""
     if not json:
         _print_banner(started, how_to_stop="holdfast down")
@@ -145,8 +145,8 @@ def _run_server(folder: Path, settings: Settings, job: FirstJob | None, ready_fd
 
     reported: list[StartedServer] = []
 
-    def on_ready(info: ServerInfo) -> None:
-        started = _describe_server(info)
+    def handle_ready(info: RunningServer) -> None:
+        started = _build_started_server(info)
         reported.append(started)
         if ready_fd is not None:
             _report_to_parent(ready_fd, {"started": _server_to_json(started)})
@@ -161,7 +161,7 @@ def _run_server(folder: Path, settings: Settings, job: FirstJob | None, ready_fd
         ).start()
 
     try:
-        serve(folder, settings, on_ready=on_ready)
+        serve(folder, settings, on_ready=handle_ready)
     except Exception as error:
         if ready_fd is not None and not reported:
             _report_to_parent(ready_fd, {"error": {"message": str(error), "hint": getattr(error, "hint", None)}})
@@ -181,7 +181,7 @@ def _run_first_job(job: FirstJob | None, started: StartedServer | None) -> None:
             _print_next_steps(started)
 
 
-def _start_detached(folder: Path, port: int | None, host: str | None) -> StartedServer:
+def _start_detached_server(folder: Path, port: int | None, host: str | None) -> StartedServer:
     """Start the server in a new session; it reports through a pipe that it is ready, or why not."""
     from holdfast.core.errors import UserError
     from holdfast.state_folder import create_state_folder
@@ -220,7 +220,7 @@ def _report_to_parent(ready_fd: int, message: dict[str, Any]) -> None:
         pipe.write(encoder.dumps(message).encode())
 
 
-def _describe_server(info: ServerInfo, *, already_running: bool = False) -> StartedServer:
+def _build_started_server(info: RunningServer, *, already_running: bool = False) -> StartedServer:
     health = info.health
     return StartedServer(
         url=info.url,
@@ -245,22 +245,24 @@ def _print_banner(started: StartedServer, how_to_stop: str) -> None:
     was = "is already running" if started.already_running else "is running"
     output.emit_styled(f"Holdfast {was} at {started.url}", "bold")
     if started.first_password:
-        output.emit(f"  log in     user admin, password {started.first_password}   (shown only once)")
+        output.emit_line(f"  log in     user admin, password {started.first_password}   (shown only once)")
     else:
-        output.emit("  log in     run `holdfast portal` for a link, or use admin and the password of the first start")
-    output.emit(f"  API        {started.url}/api/docs")
-    output.emit(f"  process    {started.pid}, state in {started.home}")
+        output.emit_line(
+            "  log in     run `holdfast portal` for a link, or use admin and the password of the first start"
+        )
+    output.emit_line(f"  API        {started.url}/api/docs")
+    output.emit_line(f"  process    {started.pid}, state in {started.home}")
     if started.isolation:
-        output.emit(f"  jobs       isolation: {started.isolation}, limits: {started.limits}")
+        output.emit_line(f"  jobs       isolation: {started.isolation}, limits: {started.limits}")
     for line in started.notes:
-        output.emit(f"             {output.escape(line)}")
+        output.emit_line(f"             {output.escape(line)}")
     _show_conditions(started.conditions)
-    output.emit(f"  to stop    {how_to_stop}")
+    output.emit_line(f"  to stop    {how_to_stop}")
     if Path(started.home) != Path.home() / ".holdfast" and os.environ.get("HOLDFAST_HOME") != started.home:
-        output.emit(f"  to use     export HOLDFAST_HOME={started.home}   (for other commands to find this server)")
+        output.emit_line(f"  to use     export HOLDFAST_HOME={started.home}   (for other commands to find this server)")
 
 
-def _describe_isolation(level: str, conditions: Sequence[Problem]) -> str:
+def _describe_isolation(level: str, conditions: Sequence[ReportedCondition]) -> str:
     """Describe the isolation level; without a working sandbox it is only the required level."""
     blocked = any(each.kind == "sandbox" for each in conditions)
     return f"unavailable (required: {level})" if blocked else level
@@ -271,18 +273,18 @@ def _show_conditions(conditions: Sequence[Sequence[str]]) -> None:
     for message, *more in conditions:
         output.emit_styled(f"  PROBLEM    {output.escape(message)}", "bold red")
         for line in filter(None, more):
-            output.emit(f"             {output.escape(line)}")
+            output.emit_line(f"             {output.escape(line)}")
 
 
 def _print_next_steps(started: StartedServer) -> None:
     """Print the next steps, with the portal address last."""
     if shutil.which("holdfast") is None:  # started by its path, as `make up` does
-        output.emit(f"To add `holdfast` to your PATH: {_format_path_export(Path(sys.executable).parent)}")
+        output.emit_line(f"To add `holdfast` to your PATH: {_format_path_export(Path(sys.executable).parent)}")
     output.print_hint("holdfast submit -- echo hello", "holdfast ls", "holdfast top", "holdfast portal")
     link = _create_first_link(started)
     output.emit_styled(f"Portal: {started.url}", "bold")
     if link:
-        output.emit(f"Login link (valid once, for 10 minutes): {link}")
+        output.emit_line(f"Login link (valid once, for 10 minutes): {link}")
 
 
 def _format_path_export(folder: Path) -> str:
@@ -310,7 +312,7 @@ def _create_first_link(started: StartedServer) -> str | None:
         return None  # the password is shown as well
 
 
-def down(home: Home = None, json: Json = False) -> None:
+def down(home: HomeOption = None, json: JsonOption = False) -> None:
     """Stop the server; jobs keep running.
 
     The next `holdfast up` recovers them.
@@ -338,10 +340,10 @@ def down(home: Home = None, json: Json = False) -> None:
     if json:
         output.emit_json({"pid": found.pid, "url": found.url, "running_jobs": tasks})
         return
-    output.emit(f"Stopped the server at {found.url} (process {found.pid}).")
+    output.emit_line(f"Stopped the server at {found.url} (process {found.pid}).")
     if tasks:
         who, them = ("1 job keeps", "it") if tasks == 1 else (f"{tasks} jobs keep", "them")
-        output.emit(f"{who} running; `holdfast up` recovers {them}.")
+        output.emit_line(f"{who} running; `holdfast up` recovers {them}.")
     output.print_hint("holdfast up")
 
 
@@ -368,7 +370,7 @@ def _load_local_status(folder: Path) -> Status | None:
         if known is None:
             return None
         with Client(known.url, known.token, home=folder, timeout=5) as client:
-            return client.status()
+            return client.get_status()
     except ClientError:
         return None
 
@@ -378,17 +380,17 @@ def _find_other_server() -> str | None:
     from holdfast.core.errors import HoldfastError
 
     try:
-        with connect(timeout=5) as client:
-            client.me()
+        with open_client(timeout=5) as client:
+            client.get_current_user()
             return client.address.url
     except HoldfastError:
         return None
 
 
-def status(json: Json = False) -> None:
+def status(json: JsonOption = False) -> None:
     """Show the status of the server, and your user."""
-    with connect() as client:
-        found, me = client.status(), client.me()
+    with open_client() as client:
+        found, me = client.get_status(), client.get_current_user()
         address = client.address
     if json:
         output.emit_json({"url": address.url, "status": found, "me": me})
@@ -396,25 +398,25 @@ def status(json: Json = False) -> None:
     since = f", up {format_span(found.started_at, None, utc_now())}" if found.started_at else ""
     process = f", process {found.pid}" if found.pid else ""
     output.emit_styled(f"Holdfast {output.escape(found.version)} at {address.url}", "bold")
-    output.emit(f"  server     running{since}{process}")
+    output.emit_line(f"  server     running{since}{process}")
     if found.home:
-        output.emit(f"  state      {output.escape(found.home)}")
+        output.emit_line(f"  state      {output.escape(found.home)}")
     counts = ", ".join(f"{count} {state}" for state, count in found.jobs.items() if count) or "none active"
-    output.emit(f"  jobs       {output.escape(counts)}")
+    output.emit_line(f"  jobs       {output.escape(counts)}")
     isolation = _describe_isolation(found.engine.isolation, found.conditions)
-    output.emit(f"  isolation  {output.escape(isolation)}, limits: {output.escape(found.engine.limits)}")
+    output.emit_line(f"  isolation  {output.escape(isolation)}, limits: {output.escape(found.engine.limits)}")
     for line in found.engine.notes:
-        output.emit(f"             {output.escape(line)}")
+        output.emit_line(f"             {output.escape(line)}")
     _show_conditions([(each.message, each.detail, each.hint) for each in found.conditions])
     role = " (admin)" if me.admin else ""
-    output.emit(f"  user       {output.escape(me.name)}{role}, from {address.source}")
+    output.emit_line(f"  user       {output.escape(me.name)}{role}, from {address.source}")
     output.print_hint("holdfast ls", "holdfast top", "holdfast doctor")
 
 
-def doctor(home: Home = None, json: Json = False) -> None:
+def doctor(home: HomeOption = None, json: JsonOption = False) -> None:
     """Check this machine for problems, and show how to fix them."""
     from holdfast.bootstrap import probe_engine
-    from holdfast.listening.holder import find_holder
+    from holdfast.listening.holder import find_holder_pid
     from holdfast.settings import load_settings, resolve_default_home
     from holdfast.state_folder import find_running_server
 
@@ -432,7 +434,7 @@ def doctor(home: Home = None, json: Json = False) -> None:
     settings = load_settings(folder, os.environ)
     found = find_running_server(folder)
     url, other = (found.url, None) if found else (None, _find_other_server())
-    holder = None if found else find_holder(folder)
+    holder = None if found else find_holder_pid(folder)
     checks = check_machine(folder, settings.server.host, settings.server.port, url, other, holder)
     checks += check_exposure(settings.server.host, settings.server.public_url)
     checks += check_proxy(settings.server.public_url, settings.server.trusted_proxies)

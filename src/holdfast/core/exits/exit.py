@@ -19,7 +19,7 @@ class ExitKind(StrEnum):
     ATTEMPT_OVER = "attempt-over"  # stopped because other tasks completed the attempt
 
 
-class Behaviour(StrEnum):
+class RetryBehaviour(StrEnum):
     """Expected result of a retry."""
 
     TRANSIENT = "transient"  # always retried, not counted
@@ -70,14 +70,14 @@ class Cause(StrEnum):
     UNSET_VARIABLE = "unset-variable"
 
 
-STOPPED_FOR_DISK = frozenset({Cause.SCRATCH_FULL, Cause.DISK_LIMIT, Cause.SERVER_DISK_FULL})
+DISK_STOP_CAUSES = frozenset({Cause.SCRATCH_FULL, Cause.DISK_LIMIT, Cause.SERVER_DISK_FULL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
     kind: ExitKind
     message: str
-    behaviour: Behaviour = Behaviour.UNKNOWN
+    behaviour: RetryBehaviour = RetryBehaviour.UNKNOWN
     code: int | None = None  # the program's own exit code, 128+n after signal n
     signal: int | None = None
     cause: str = ""  # a value of Cause, or empty; a plain string, as stores keep it
@@ -100,7 +100,7 @@ def classify_exit(code: int, *, oom: bool = False, memory_limit: str = "", scrat
             kind=ExitKind.USER_ERROR,
             code=code,
             signal=_signal_from_code(code),
-            behaviour=Behaviour.PERMANENT,
+            behaviour=RetryBehaviour.PERMANENT,
             message=scratch_full,
         )
     if code == 0:
@@ -112,12 +112,12 @@ def classify_exit(code: int, *, oom: bool = False, memory_limit: str = "", scrat
             kind=ExitKind.OUT_OF_MEMORY,
             code=code,
             signal=signal,
-            behaviour=Behaviour.PERMANENT,
+            behaviour=RetryBehaviour.PERMANENT,
             message=msg("Killed for exceeding its memory limit{limit}", limit=limit),
         )
     if signal is not None:
         name = SIGNAL_NAMES.get(signal, msg("signal {signal}", signal=signal))
-        behaviour = Behaviour.PERMANENT if signal in _PERMANENT_SIGNALS else Behaviour.UNKNOWN
+        behaviour = RetryBehaviour.PERMANENT if signal in _PERMANENT_SIGNALS else RetryBehaviour.UNKNOWN
         return Exit(
             kind=ExitKind.USER_ERROR,
             code=code,
@@ -134,9 +134,9 @@ def _signal_from_code(code: int) -> int | None:
 
 def build_platform_exit(message: str, cause: str = "") -> Exit:
     """Return the exit of a platform failure. It has no exit code: no program ended."""
-    return Exit(kind=ExitKind.PLATFORM, message=message, behaviour=Behaviour.TRANSIENT, cause=str(cause))
+    return Exit(kind=ExitKind.PLATFORM, message=message, behaviour=RetryBehaviour.TRANSIENT, cause=str(cause))
 
 
 def build_refused_exit(message: str, cause: str = "") -> Exit:
     """Return the exit of a task that was rejected before it ran."""
-    return Exit(kind=ExitKind.REFUSED, message=message, behaviour=Behaviour.PERMANENT, cause=str(cause))
+    return Exit(kind=ExitKind.REFUSED, message=message, behaviour=RetryBehaviour.PERMANENT, cause=str(cause))

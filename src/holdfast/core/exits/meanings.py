@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ..messages import join_messages
 from .exit import Exit, ExitKind
-from .specs import expand_solution, load_data
+from .specs import expand_solution, load_data_file
 from .table import find_spec
 
 _UNSPECIFIED_CODE = 255  # the generic row: "failed with its own exit code"
@@ -20,7 +20,7 @@ class Meaning(NamedTuple):
     solution: tuple[str, ...]
 
 
-class Meanings(NamedTuple):
+class MeaningTable(NamedTuple):
     shell: Mapping[int, Meaning]  # by exit code, for codes with the same meaning in every shell
     signals: Mapping[int, str]  # reasons, by the exit code of a signal
     common: Mapping[int, str]  # reasons, by the program's exit code
@@ -29,9 +29,9 @@ class Meanings(NamedTuple):
 
 
 @cache
-def load_meanings() -> Meanings:
-    data = load_data("meanings")
-    return Meanings(
+def load_meanings() -> MeaningTable:
+    data = load_data_file("meanings")
+    return MeaningTable(
         shell={int(code): _make_meaning(**known) for code, known in data["shell"].items()},
         signals={int(code): reason for code, reason in data["signals"].items()},
         common={int(code): reason for code, reason in data["common"].items()},

@@ -13,15 +13,15 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from .exit import Behaviour
+from .exit import RetryBehaviour
 
-FAMILIES = ("platform", "signals", "logs", "runtime")
-LEGACY = "legacy"  # of OpenPAI before 1.0
-_REACTIONS = {
-    Behaviour.TRANSIENT: "ALWAYS_RETRY",
-    Behaviour.TRANSIENT_CONFLICT: "ALWAYS_BACKOFF_RETRY",
-    Behaviour.PERMANENT: "NEVER_RETRY",
-    Behaviour.UNKNOWN: "RETRY_TO_MAX",
+EXIT_FAMILIES = ("platform", "signals", "logs", "runtime")
+LEGACY_FAMILY = "legacy"  # of OpenPAI before 1.0
+_REACTIONS_BY_BEHAVIOUR = {
+    RetryBehaviour.TRANSIENT: "ALWAYS_RETRY",
+    RetryBehaviour.TRANSIENT_CONFLICT: "ALWAYS_BACKOFF_RETRY",
+    RetryBehaviour.PERMANENT: "NEVER_RETRY",
+    RetryBehaviour.UNKNOWN: "RETRY_TO_MAX",
 }
 
 
@@ -33,7 +33,7 @@ class ExitSpec:
     causer: str
     type: str
     stage: str
-    behaviour: Behaviour
+    behaviour: RetryBehaviour
     reaction: str
     reason: str
     repro: tuple[str, ...]
@@ -50,36 +50,36 @@ class CauseSpec:
 @cache
 def load_specs() -> Mapping[int, ExitSpec]:
     """Load all exits by code."""
-    return {spec.code: spec for family in (*FAMILIES, LEGACY) for spec in load_family(family)}
+    return {spec.code: spec for family in (*EXIT_FAMILIES, LEGACY_FAMILY) for spec in load_family_specs(family)}
 
 
 @cache
-def load_family(family: str) -> tuple[ExitSpec, ...]:
-    return tuple(_build_spec(data) for data in load_data(family)["exit"])
+def load_family_specs(family: str) -> tuple[ExitSpec, ...]:
+    return tuple(_build_spec(data) for data in load_data_file(family)["exit"])
 
 
 @cache
-def load_causes() -> Mapping[str, CauseSpec]:
+def load_cause_specs() -> Mapping[str, CauseSpec]:
     """Load all causes by name, as stores keep it."""
-    return {name: CauseSpec(**data) for name, data in load_data("causes").items()}
+    return {name: CauseSpec(**data) for name, data in load_data_file("causes").items()}
 
 
 @cache
-def load_data(name: str) -> dict[str, Any]:
+def load_data_file(name: str) -> dict[str, Any]:
     return tomllib.loads((files(__package__) / "data" / f"{name}.toml").read_text("utf-8"))
 
 
 def expand_solution(texts: Iterable[str]) -> tuple[str, ...]:
     """Replace references such as `@wait` by their texts."""
-    shared = load_data("solutions")
+    shared = load_data_file("solutions")
     return tuple(shared[text[1:]] if text.startswith("@") else text for text in texts)
 
 
 def _build_spec(data: Mapping[str, Any]) -> ExitSpec:
-    behaviour = Behaviour(data["behaviour"])
+    behaviour = RetryBehaviour(data["behaviour"])
     made = {
         "behaviour": behaviour,
-        "reaction": _REACTIONS[behaviour] if data["code"] != 0 else "NEVER_RETRY",
+        "reaction": _REACTIONS_BY_BEHAVIOUR[behaviour] if data["code"] != 0 else "NEVER_RETRY",
         "repro": tuple(data["repro"]),
         "solution": expand_solution(data["solution"]),
     }

@@ -9,12 +9,12 @@ from dataclasses import replace
 from functools import cache
 
 from ..messages import join_messages
-from .exit import Behaviour, Exit, ExitKind
-from .log_patterns import match_log
-from .specs import ExitSpec, load_causes, load_family, load_specs
+from .exit import Exit, ExitKind, RetryBehaviour
+from .log_patterns import find_cause_in_log
+from .specs import ExitSpec, load_cause_specs, load_family_specs, load_specs
 
-OTHER_NEGATIVE = -8000  # row for negative codes that have none
-OTHER_POSITIVE = 256  # row for positive codes that have none
+OTHER_NEGATIVE_CODE = -8000  # row for negative codes that have none
+OTHER_POSITIVE_CODE = 256  # row for positive codes that have none
 
 _CODES_BY_KIND = {
     ExitKind.SUCCEEDED: 0,
@@ -35,8 +35,8 @@ def find_spec(exit: Exit) -> ExitSpec:
 
 
 def _find_spec_code(exit: Exit) -> int:
-    if exit.kind in _KINDS_WITH_CAUSE and exit.cause in load_causes():
-        return load_causes()[exit.cause].code
+    if exit.kind in _KINDS_WITH_CAUSE and exit.cause in load_cause_specs():
+        return load_cause_specs()[exit.cause].code
     if exit.kind is ExitKind.USER_ERROR and exit.code is not None and exit.code in _load_signal_codes():
         return exit.code
     return _CODES_BY_KIND[exit.kind]
@@ -44,13 +44,13 @@ def _find_spec_code(exit: Exit) -> int:
 
 @cache
 def _load_signal_codes() -> frozenset[int]:
-    return frozenset(spec.code for spec in load_family("signals"))
+    return frozenset(spec.code for spec in load_family_specs("signals"))
 
 
 def find_spec_by_code(code: int) -> ExitSpec:
     """Return the row of a code. A code without a row gets the row for other codes, with its own code."""
     specs = load_specs()
-    other = OTHER_NEGATIVE if code < 0 else OTHER_POSITIVE
+    other = OTHER_NEGATIVE_CODE if code < 0 else OTHER_POSITIVE_CODE
     return specs[code] if code in specs else replace(specs[other], code=code)
 
 
@@ -58,7 +58,7 @@ def find_cause(tail: str, code: int) -> str:
     """Return the cause found at the end of a failed task's log, or "". Signals need no cause."""
     if not can_have_cause(code):
         return ""
-    return str(match_log(tail, code) or "")
+    return str(find_cause_in_log(tail, code) or "")
 
 
 def can_have_cause(code: int) -> bool:
@@ -68,7 +68,7 @@ def can_have_cause(code: int) -> bool:
 
 def add_cause(exit: Exit, cause: str) -> Exit:
     """Return the exit with a cause found in the log, and with the cause in its message."""
-    spec = load_causes().get(cause) if cause else None
+    spec = load_cause_specs().get(cause) if cause else None
     return replace(
         exit,
         cause=cause,
@@ -81,8 +81,10 @@ def find_hint(exit: Exit) -> str:
     hint."""
     if exit.kind not in _KINDS_WITH_HINT:
         return ""
-    spec, cause = find_spec(exit), load_causes().get(exit.cause)
-    is_explained = exit.kind is ExitKind.USER_ERROR and cause and cause.words and spec.behaviour is Behaviour.UNKNOWN
-    if spec.behaviour is Behaviour.PERMANENT or is_explained:
+    spec, cause = find_spec(exit), load_cause_specs().get(exit.cause)
+    is_explained = (
+        exit.kind is ExitKind.USER_ERROR and cause and cause.words and spec.behaviour is RetryBehaviour.UNKNOWN
+    )
+    if spec.behaviour is RetryBehaviour.PERMANENT or is_explained:
         return (cause and cause.hint) or join_messages(" ", spec.solution)
     return ""

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .samples import GpuSample, Sample
-from .sampling import iter_slots
+from .sampling import iter_interval_overlaps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class MetricsPoint:
     """Means over the running tasks and over time; units as in Sample."""
 
     at: float
@@ -29,22 +29,22 @@ class Point:
     gpus: tuple[GpuSample, ...] = ()  # each by itself, of a single task
 
 
-def build_points(samples: Iterable[Sample]) -> list[Point]:
+def build_points(samples: Iterable[Sample]) -> list[MetricsPoint]:
     """Convert the samples of one task, with its GPUs."""
     return [_build_point(each) for each in samples]
 
 
-def average_samples(lines: Sequence[Sequence[Sample]], length: float) -> list[Point]:
+def average_samples(lines: Sequence[Sequence[Sample]], length: float) -> list[MetricsPoint]:
     """Average over tasks. They are sampled at different times, so samples are assigned to intervals of `length`
     seconds, weighted by their overlap."""
     found: dict[int, _SampleSum] = {}
     for number, line in enumerate(lines):
         for sample in line:
-            for slot, seconds in iter_slots(sample, length):
+            for slot, seconds in iter_interval_overlaps(sample, length):
                 if slot not in found:
                     found[slot] = _SampleSum()
                 found[slot].add(sample, seconds, number)
-    return [found[slot].point((slot + 1) * length) for slot in sorted(found)]
+    return [found[slot].build_point((slot + 1) * length) for slot in sorted(found)]
 
 
 class _SampleSum:
@@ -76,10 +76,10 @@ class _SampleSum:
             self.gpu += gpu.percent * seconds
             self.gpu_memory += gpu.memory * seconds
 
-    def point(self, end: float) -> Point:
+    def build_point(self, end: float) -> MetricsPoint:
         known = self.gpu_seconds > 0
         cpu, memory, net_in, net_out, read, written, throttled, wait = (each / self.seconds for each in self.sums)
-        return Point(
+        return MetricsPoint(
             at=min(end, self.newest),
             seconds=self.seconds / self.tasks,
             tasks=self.tasks,
@@ -96,9 +96,9 @@ class _SampleSum:
         )
 
 
-def _build_point(sample: Sample) -> Point:
+def _build_point(sample: Sample) -> MetricsPoint:
     count = len(sample.gpus)
-    return Point(
+    return MetricsPoint(
         at=sample.at,
         seconds=sample.seconds,
         tasks=1,

@@ -74,7 +74,7 @@ class Sample:
     gpus: tuple[GpuSample, ...] = ()
 
 
-class Ring(NamedTuple):
+class RingBufferSpec(NamedTuple):
     """A ring buffer of `points` points, each the mean of `seconds` seconds."""
 
     name: str
@@ -83,12 +83,30 @@ class Ring(NamedTuple):
 
 
 # The same as PrimeHub's; the first also has the samples of a task's first minute.
-RINGS = (Ring("15m", 10, 90), Ring("1h", 30, 120), Ring("3h", 120, 90), Ring("lifetime", 300, 8064))
+RING_BUFFER_SPECS = (
+    RingBufferSpec("15m", 10, 90),
+    RingBufferSpec("1h", 30, 120),
+    RingBufferSpec("3h", 120, 90),
+    RingBufferSpec("lifetime", 300, 8064),
+)
 
 
 # Bounds of usage histograms: below the first, from there to below the second, ... above the last.
-CPU_STEPS = (1.0, 5.0, 25.0, 50.0, 90.0, 110.0, 150.0, 200.0, 400.0, 800.0, 1600.0, 3200.0)  # percent of one core
-GPU_STEPS = (1.0, 5.0, 25.0, 50.0, 75.0, 90.0)  # percent, the mean of a task's GPUs
+CPU_HISTOGRAM_BUCKETS = (
+    1.0,
+    5.0,
+    25.0,
+    50.0,
+    90.0,
+    110.0,
+    150.0,
+    200.0,
+    400.0,
+    800.0,
+    1600.0,
+    3200.0,
+)  # percent of one core
+GPU_HISTOGRAM_BUCKETS = (1.0, 5.0, 25.0, 50.0, 75.0, 90.0)  # percent, the mean of a task's GPUs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +140,8 @@ class TaskSummary:
     processes_peak: int = 0
     gpus: tuple[GpuSummary, ...] = ()
     gpu_opened: bool | None = None  # ever
-    cpu_steps: tuple[float, ...] = (0.0,) * (len(CPU_STEPS) + 1)  # seconds in each of CPU_STEPS
-    gpu_steps: tuple[float, ...] = (0.0,) * (len(GPU_STEPS) + 1)
+    cpu_steps: tuple[float, ...] = (0.0,) * (len(CPU_HISTOGRAM_BUCKETS) + 1)  # seconds in each of CPU_HISTOGRAM_BUCKETS
+    gpu_steps: tuple[float, ...] = (0.0,) * (len(GPU_HISTOGRAM_BUCKETS) + 1)
 
     @property
     def cpu_percent(self) -> float | None:

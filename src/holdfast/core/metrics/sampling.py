@@ -6,19 +6,28 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from .samples import CPU_STEPS, GPU_STEPS, GpuReading, GpuSample, GpuSummary, Reading, Sample, TaskSummary
+from .samples import (
+    CPU_HISTOGRAM_BUCKETS,
+    GPU_HISTOGRAM_BUCKETS,
+    GpuReading,
+    GpuSample,
+    GpuSummary,
+    Reading,
+    Sample,
+    TaskSummary,
+)
 
 MAX_SAMPLE_SECONDS = 60.0  # seconds that one sample covers; longer gaps count in the summary only
 
-_COUNTERS = ("net_in", "net_out", "disk_read", "disk_written", "throttled", "disk_wait")
-_AVERAGED = ("cpu", "memory", *_COUNTERS)
+_COUNTER_FIELDS = ("net_in", "net_out", "disk_read", "disk_written", "throttled", "disk_wait")
+_AVERAGED_FIELDS = ("cpu", "memory", *_COUNTER_FIELDS)
 
 WeightedSample = tuple[Sample, float]  # a sample, and how many of its seconds count
 
 
 def build_origin_reading(reading: Reading, seconds: float) -> Reading:
     """Return the reading at the task's start, that many seconds before."""
-    zeros = {name: None if getattr(reading, name) is None else 0 for name in _COUNTERS}
+    zeros = {name: None if getattr(reading, name) is None else 0 for name in _COUNTER_FIELDS}
     return replace(reading, at=reading.at - seconds, cpu=0.0, **zeros)  # type: ignore[arg-type]
 
 
@@ -71,10 +80,12 @@ def add_to_summary(summary: TaskSummary, before: Reading, after: Reading, taken:
         disk_read=_add_bytes(summary.disk_read, before.disk_read, after.disk_read),
         disk_written=_add_bytes(summary.disk_written, before.disk_written, after.disk_written),
         processes_peak=max(summary.processes_peak, after.processes),
-        gpus=_add_gpus(summary, after, seconds) if after.gpus else summary.gpus,
+        gpus=_add_gpu_readings(summary, after, seconds) if after.gpus else summary.gpus,
         gpu_opened=summary.gpu_opened if after.gpu_opened is None else bool(summary.gpu_opened) or after.gpu_opened,
-        cpu_steps=_add_to_steps(summary.cpu_steps, CPU_STEPS, taken.cpu, seconds) if taken else summary.cpu_steps,
-        gpu_steps=_add_to_steps(summary.gpu_steps, GPU_STEPS, compute_gpu_percent(taken), seconds)
+        cpu_steps=_add_to_histogram(summary.cpu_steps, CPU_HISTOGRAM_BUCKETS, taken.cpu, seconds)
+        if taken
+        else summary.cpu_steps,
+        gpu_steps=_add_to_histogram(summary.gpu_steps, GPU_HISTOGRAM_BUCKETS, compute_gpu_percent(taken), seconds)
         if taken and taken.gpus
         else summary.gpu_steps,
     )
@@ -85,7 +96,7 @@ def compute_gpu_percent(sample: Sample) -> float:
     return sum(gpu.percent for gpu in sample.gpus) / len(sample.gpus) if sample.gpus else 0.0
 
 
-def iter_slots(sample: Sample, length: float) -> Iterator[tuple[int, float]]:
+def iter_interval_overlaps(sample: Sample, length: float) -> Iterator[tuple[int, float]]:
     """Yield the intervals of this length since 1970 that a sample overlaps, with the overlap in seconds."""
     begin = sample.at - sample.seconds
     number = int(begin // length)
@@ -96,7 +107,7 @@ def iter_slots(sample: Sample, length: float) -> Iterator[tuple[int, float]]:
         number += 1
 
 
-def find_slot(sample: Sample, length: float) -> int:
+def compute_interval_number(sample: Sample, length: float) -> int:
     """Return the interval of its end; an end on the border belongs to the previous one."""
     return -int(-sample.at // length) - 1
 
@@ -108,10 +119,10 @@ def average_interval(samples: Iterable[Sample], number: int, length: float) -> S
     for each in samples:
         if each.at > begin and each.at - each.seconds < end:  # faster than computing every overlap
             parts.append((each, min(each.at, end) - max(each.at - each.seconds, begin)))
-    return average_weighted(parts, min(end, max(each.at for each, _ in parts))) if parts else None
+    return average_weighted_samples(parts, min(end, max(each.at for each, _ in parts))) if parts else None
 
 
-def average_weighted(parts: Sequence[WeightedSample], at: float) -> Sample:
+def average_weighted_samples(parts: Sequence[WeightedSample], at: float) -> Sample:
     """Average samples, weighted by seconds; each GPU separately."""
     if len(parts) == 1:
         return replace(parts[0][0], at=at, seconds=parts[0][1])
@@ -120,7 +131,7 @@ def average_weighted(parts: Sequence[WeightedSample], at: float) -> Sample:
         at=at,
         seconds=total,
         gpus=_average_gpus(parts),
-        **{name: sum(getattr(part, name) * seconds for part, seconds in parts) / total for name in _AVERAGED},
+        **{name: sum(getattr(part, name) * seconds for part, seconds in parts) / total for name in _AVERAGED_FIELDS},
     )
 
 
@@ -138,15 +149,15 @@ def _average_gpus(parts: Sequence[WeightedSample]) -> tuple[GpuSample, ...]:
     )
 
 
-def _add_gpus(summary: TaskSummary, after: Reading, seconds: float) -> tuple[GpuSummary, ...]:
+def _add_gpu_readings(summary: TaskSummary, after: Reading, seconds: float) -> tuple[GpuSummary, ...]:
     """Add GPU usage, in the order the GPUs were first seen: one may be temporarily unreadable."""
     known = {gpu.index: gpu for gpu in summary.gpus}
     for gpu in after.gpus:
-        known[gpu.index] = _add_gpu(known.get(gpu.index, GpuSummary(index=gpu.index)), gpu, seconds)
+        known[gpu.index] = _add_gpu_reading(known.get(gpu.index, GpuSummary(index=gpu.index)), gpu, seconds)
     return tuple(known.values())
 
 
-def _add_gpu(before: GpuSummary, gpu: GpuReading, seconds: float) -> GpuSummary:
+def _add_gpu_reading(before: GpuSummary, gpu: GpuReading, seconds: float) -> GpuSummary:
     return GpuSummary(
         index=gpu.index,
         seconds=before.seconds + seconds,
@@ -183,7 +194,7 @@ def _update_mean(mean: float | None, seconds: float, value: float, more: float) 
     return (mean * seconds + value * more) / (seconds + more)
 
 
-def _add_to_steps(
+def _add_to_histogram(
     steps: tuple[float, ...], bounds: tuple[float, ...], value: float, seconds: float
 ) -> tuple[float, ...]:
     at = bisect_right(bounds, value)

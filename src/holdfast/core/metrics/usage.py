@@ -17,7 +17,7 @@ class TimeSpan:
     start: datetime
     end: datetime
 
-    def overlap_hours(self, begin: datetime, end: datetime) -> float:
+    def compute_overlap_hours(self, begin: datetime, end: datetime) -> float:
         """Return the overlap with another span in hours; 0 if the clock went backwards."""
         return max(0.0, (min(self.end, end) - max(self.start, begin)) / HOUR)
 
@@ -60,9 +60,9 @@ class UsageTotal:
         )
 
 
-def compute_total(use: TaskUsage, span: TimeSpan, now: datetime) -> UsageTotal:
+def compute_usage_total(use: TaskUsage, span: TimeSpan, now: datetime) -> UsageTotal:
     """Compute the allocation within the span."""
-    hours = TimeSpan(span.start, min(span.end, now)).overlap_hours(use.started_at, use.finished_at or now)
+    hours = TimeSpan(span.start, min(span.end, now)).compute_overlap_hours(use.started_at, use.finished_at or now)
     wanted = use.resources
     return UsageTotal(
         group=use.group,

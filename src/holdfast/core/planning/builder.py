@@ -6,17 +6,17 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from ..attempt import JobSnapshot, Observation, TaskAttempt
-from ..exits.exit import STOPPED_FOR_DISK, Exit, ExitKind, classify_exit
+from ..exits.exit import DISK_STOP_CAUSES, Exit, ExitKind, classify_exit
 from ..exits.table import add_cause, find_spec
-from ..holds import find_warning_time
+from ..holds import compute_warning_time
 from ..messages import join_messages, msg
 from ..records import JobAttempt, NewEvent
 from ..scheduling.placement import format_bytes
-from ..states import StateChange, TaskState, apply_change
+from ..states import StateChange, TaskState, apply_state_change
 from .steps import JobPolicy, Plan, RemoveStep, StartStep, Step, StopStep
-from .task_requests import create_tasks
+from .task_requests import build_task_attempts
 
-NEVER_STARTED = msg("Never started. ")  # prefix of the message of a task that was stopped before it ran
+NEVER_STARTED_PREFIX = msg("Never started. ")  # prefix of the message of a task that was stopped before it ran
 _END_STATES = {
     ExitKind.SUCCEEDED: TaskState.SUCCEEDED,
     ExitKind.USER_ERROR: TaskState.FAILED,
@@ -37,7 +37,7 @@ class PlanBuilder:
         self.now = now
         self.policy = policy
         self.chance = chance
-        self.tasks: list[TaskAttempt] = list(snapshot.tasks or create_tasks(snapshot.job))
+        self.tasks: list[TaskAttempt] = list(snapshot.tasks or build_task_attempts(snapshot.job))
         self.changed: dict[tuple[str, int, int], TaskAttempt] = {}
         self.starts: dict[str, StartStep] = {}
         self.steps: list[Step] = []
@@ -60,7 +60,9 @@ class PlanBuilder:
         for i, task in enumerate(self.tasks):
             unstarted = self.starts.pop(self.after.build_attempt_id(task), None)
             if task.state is TaskState.WAITING or unstarted:
-                self.finish_task(i, task, replace(reason, message=join_messages("", (NEVER_STARTED, reason.message))))
+                self.finish_task(
+                    i, task, replace(reason, message=join_messages("", (NEVER_STARTED_PREFIX, reason.message)))
+                )
             elif task.state.live and task.state is not TaskState.HELD and task.stop is None:
                 self.update_task(i, replace(task, stop=reason))
                 self.steps.append(StopStep(self.after.build_attempt_id(task), self.policy.grace))
@@ -69,7 +71,7 @@ class PlanBuilder:
         """Classify how its command ended, if no stop was requested."""
         code = observation.code if observation.code is not None else 0
         limit = format_bytes(self.job.get_role(task.role).resources.memory)
-        full = observation.message if observation.cause in STOPPED_FOR_DISK else ""
+        full = observation.message if observation.cause in DISK_STOP_CAUSES else ""
         reason = classify_exit(code, oom=observation.oom, memory_limit=limit, scratch_full=full)
         if reason.kind is not ExitKind.USER_ERROR:
             return reason
@@ -80,7 +82,7 @@ class PlanBuilder:
         self.after = replace(self.after, exit=reason, finished_at=self.now, retry_at=None)
         self.change_state(change, kind, text, actor)
 
-    def is_working(self) -> bool:
+    def has_working_tasks(self) -> bool:
         """Whether any task is live and not on hold."""
         return any(task.state.live and task.state is not TaskState.HELD for task in self.tasks)
 
@@ -92,11 +94,11 @@ class PlanBuilder:
         self.changed[task.role, task.index, task.number] = task
         return task
 
-    def start_task(self, attempt_id: str, task: TaskAttempt) -> None:
+    def add_start_step(self, attempt_id: str, task: TaskAttempt) -> None:
         self.starts[attempt_id] = StartStep(attempt_id, task)
 
     def change_state(self, change: StateChange, kind: str, text: str, actor: str = "holdfast") -> None:
-        self.after = replace(self.after, state=apply_change(self.after.state, change), message=text)
+        self.after = replace(self.after, state=apply_state_change(self.after.state, change), message=text)
         event = NewEvent(
             kind=kind,
             message=text,
@@ -119,18 +121,18 @@ class PlanBuilder:
             steps=(*self.starts.values(), *self.steps),
             events=tuple(self.events),
             ended=self.ended,
-            wake_in=None if self.after.state.final else self._compute_wake_in(elapsed),
+            wake_in=None if self.after.state.final else self._compute_wake_delay(elapsed),
         )
 
-    def _compute_wake_in(self, elapsed: timedelta | None) -> timedelta | None:
+    def _compute_wake_delay(self, elapsed: timedelta | None) -> timedelta | None:
         waits = [task.retry_at - self.now for task in self.tasks if task.retry_at]
         held = [task.held for task in self.tasks if task.state is TaskState.HELD and task.stop is None]
         waits += [hold.until - self.now for hold in held if hold]
-        warned = [find_warning_time(hold.since, hold.until) for hold in held if hold and not hold.warned]
+        warned = [compute_warning_time(hold.since, hold.until) for hold in held if hold and not hold.warned]
         waits += [at - self.now for at in warned if at is not None]
         if self.after.retry_at:
             waits.append(self.after.retry_at - self.now)
-        limited = self.after.attempt_started_at and not self.after.outcome and self.is_working()
+        limited = self.after.attempt_started_at and not self.after.outcome and self.has_working_tasks()
         if self.policy.time_limit is not None and limited:
             waits.append(self.policy.time_limit - (elapsed or timedelta()))
         return max(min(waits), timedelta()) if waits else None

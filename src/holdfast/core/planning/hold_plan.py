@@ -8,13 +8,13 @@ from datetime import timedelta
 
 from ..attempt import Observation, ObservedState, Outcome, OutcomeResult, TaskAttempt, TaskHold
 from ..exits.exit import Exit
-from ..holds import HoldAction, HoldPolicy, HoldRequest, can_be_held, find_warning_time, render_hold_banner
+from ..holds import HoldAction, HoldPolicy, HoldRequest, can_be_held, compute_warning_time, render_hold_banner
 from ..job import HoldScope
 from ..messages import join_messages, msg
 from ..states import JobState, StateChange, TaskState
 from .builder import PlanBuilder
 from .durations import format_duration
-from .steps import AnnounceStep, StopStep
+from .steps import AppendLogStep, StopStep
 
 
 def apply_hold_requests(work: PlanBuilder, requests: Sequence[HoldRequest]) -> None:
@@ -38,7 +38,7 @@ def warn_before_expiry(work: PlanBuilder) -> None:
         held = task.held
         if task.state is not TaskState.HELD or held is None or held.warned or task.stop is not None:
             continue
-        at = find_warning_time(held.since, held.until)
+        at = compute_warning_time(held.since, held.until)
         if at is not None and work.now >= at:
             work.update_task(i, replace(task, held=replace(held, warned=True)))
             work.add_event(
@@ -90,14 +90,14 @@ def apply_held_observation(work: PlanBuilder, i: int, task: TaskAttempt, held: T
     elif task.stop is not None or held.keep is HoldScope.FILES:
         work.steps.append(StopStep(work.after.build_attempt_id(task), work.policy.grace))
     else:
-        _announce_hold(work, task, held)
+        _add_hold_banner_step(work, task, held)
 
 
-def hold_or_stop_failed(work: PlanBuilder, i: int, task: TaskAttempt, observation: Observation) -> None:
+def hold_or_stop_failed_task(work: PlanBuilder, i: int, task: TaskAttempt, observation: Observation) -> None:
     """Hold or stop a task whose command failed and whose other processes still run."""
     reason = work.classify_exit(task, observation)
     hold = work.policy.hold
-    if task.stop is None and hold is not None and can_be_held(reason) and work.held_now < hold.room:
+    if task.stop is None and hold is not None and can_be_held(reason) and work.held_now < hold.remaining_holds:
         work.held_now += 1
         _hold_task(work, i, task, reason, hold)
         return
@@ -122,23 +122,23 @@ def _hold_task(work: PlanBuilder, i: int, task: TaskAttempt, reason: Exit, hold:
         kept=kept,
     )
     work.add_event("task-held", text, task)
-    _announce_hold(work, task, held)
+    _add_hold_banner_step(work, task, held)
     if hold.keep is HoldScope.FILES:
         work.steps.append(StopStep(work.after.build_attempt_id(task), work.policy.grace))
 
 
-def _announce_hold(work: PlanBuilder, task: TaskAttempt, held: TaskHold) -> None:
+def _add_hold_banner_step(work: PlanBuilder, task: TaskAttempt, held: TaskHold) -> None:
     banner = render_hold_banner(held.exit.code or 0, HoldPolicy(duration=held.until - held.since, keep=held.keep))
-    work.steps.append(AnnounceStep(work.after.build_attempt_id(task), "held", banner))
+    work.steps.append(AppendLogStep(work.after.build_attempt_id(task), "held", banner))
 
 
 def _apply_hold_request(work: PlanBuilder, i: int, task: TaskAttempt, request: HoldRequest) -> None:
     assert task.held is not None
-    if request.ask is HoldAction.RELEASE:
+    if request.action is HoldAction.RELEASE:
         text = request.why or msg("{task} was released by {actor}", task=task.task, actor=request.actor)
         work.add_event("hold-ended", text, task, request.actor)
         release_task(work, i, task)
-    elif request.ask is HoldAction.EXTEND and request.until is not None:
+    elif request.action is HoldAction.EXTEND and request.until is not None:
         until = request.until
         if work.policy.hold is not None:
             until = min(until, task.held.since + work.policy.hold.longest)
@@ -150,7 +150,7 @@ def _apply_hold_request(work: PlanBuilder, i: int, task: TaskAttempt, request: H
             actor=request.actor,
         )
         work.add_event("hold-extended", text, task, request.actor)
-    elif request.ask is HoldAction.KEEP_FILES and task.held.keep is HoldScope.ALL:
+    elif request.action is HoldAction.KEEP_FILES and task.held.keep is HoldScope.ALL:
         work.update_task(i, replace(task, held=replace(task.held, keep=HoldScope.FILES)))
         work.add_event(
             "hold-files",

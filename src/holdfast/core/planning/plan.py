@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from ..attempt import JobSnapshot, Observation, ObservedState, Outcome, OutcomeResult, TaskAttempt
 from ..completion import decide_outcome
-from ..exits.exit import Behaviour, Cause, Exit, ExitKind, build_platform_exit, build_refused_exit
+from ..exits.exit import Cause, Exit, ExitKind, RetryBehaviour, build_platform_exit, build_refused_exit
 from ..holds import HoldRequest
 from ..messages import join_messages, msg
 from ..records import JobAttempt
@@ -26,13 +26,13 @@ from .hold_plan import (
     apply_hold_requests,
     build_hold_outcome,
     end_expired_holds,
-    hold_or_stop_failed,
+    hold_or_stop_failed_task,
     release_task,
     update_held_state,
     warn_before_expiry,
 )
 from .steps import JobPolicy, Plan, StopStep
-from .task_requests import create_tasks, is_due
+from .task_requests import build_task_attempts, is_retry_due
 
 
 def plan_job(
@@ -56,23 +56,23 @@ def plan_job(
     work = PlanBuilder(snapshot, now, policy, chance)
     _start_next_attempt(work)
     _apply_observations(work, seen)
-    _apply_decision(work, decision)
+    _apply_placement(work, decision)
     apply_hold_requests(work, requests)
     _apply_stop(work)
     end_expired_holds(work)
     warn_before_expiry(work)
     _enforce_time_limit(work, elapsed)
     _retry_tasks(work)
-    _decide_outcome(work)
-    _end_if_done(work)
+    _apply_outcome(work)
+    _end_job_if_done(work)
     update_held_state(work)
     return work.build_plan(elapsed)
 
 
 def _start_next_attempt(work: PlanBuilder) -> None:
-    if work.after.retry_at is None or work.after.stop or not is_due(work.after.retry_at, work.now):
+    if work.after.retry_at is None or work.after.stop or not is_retry_due(work.after.retry_at, work.now):
         return
-    work.tasks = list(create_tasks(work.job))
+    work.tasks = list(build_task_attempts(work.job))
     work.after = replace(
         work.after,
         attempt=work.after.attempt + 1,
@@ -92,7 +92,7 @@ def _apply_observations(work: PlanBuilder, seen: Mapping[str, Observation]) -> N
                 _apply_observation(work, i, task, observation)
 
 
-def _apply_decision(work: PlanBuilder, decision: Placement | PlacementRefusal | None) -> None:
+def _apply_placement(work: PlanBuilder, decision: Placement | PlacementRefusal | None) -> None:
     if decision is None or work.after.stop or work.after.outcome:
         return
     if isinstance(decision, PlacementRefusal):
@@ -113,7 +113,7 @@ def _apply_stop(work: PlanBuilder) -> None:
     if stop is None:
         return
     message = msg("Stopped: {why}", why=stop.why) if stop.why else msg("Stopped by {actor}", actor=stop.actor)
-    reason = Exit(kind=ExitKind.CANCELLED, message=message, behaviour=Behaviour.PERMANENT)
+    reason = Exit(kind=ExitKind.CANCELLED, message=message, behaviour=RetryBehaviour.PERMANENT)
     work.stop_tasks(reason)
     for i, task in enumerate(work.tasks):
         if task.state is TaskState.HELD:
@@ -125,10 +125,10 @@ def _enforce_time_limit(work: PlanBuilder, elapsed: timedelta | None) -> None:
     limit = work.policy.time_limit
     if limit is None or elapsed is None or elapsed < limit or work.after.stop or work.after.outcome:
         return
-    if not work.is_working():
+    if not work.has_working_tasks():
         return
     text = msg("Exceeded its time limit of {limit}", limit=format_duration(limit))
-    reason = Exit(kind=ExitKind.TIME_LIMIT, message=text, behaviour=Behaviour.PERMANENT)
+    reason = Exit(kind=ExitKind.TIME_LIMIT, message=text, behaviour=RetryBehaviour.PERMANENT)
     work.after = replace(work.after, outcome=Outcome(result=OutcomeResult.FAILED, message=text, exit=reason))
     work.add_event("time-limit", text)
     work.stop_tasks(reason)
@@ -143,7 +143,7 @@ def _retry_tasks(work: PlanBuilder) -> None:
             _retry_task(work, i, task, task.exit)
 
 
-def _decide_outcome(work: PlanBuilder) -> None:
+def _apply_outcome(work: PlanBuilder) -> None:
     if work.after.stop or work.after.outcome or work.after.retry_at:
         return
     outcome = decide_outcome(work.job, work.tasks)
@@ -153,7 +153,7 @@ def _decide_outcome(work: PlanBuilder) -> None:
     work.stop_tasks(Exit(kind=ExitKind.ATTEMPT_OVER, message=msg("Stopped: the attempt has ended")))
 
 
-def _end_if_done(work: PlanBuilder) -> None:
+def _end_job_if_done(work: PlanBuilder) -> None:
     if not all(task.state.ended for task in work.tasks):
         return
     if work.after.stop and not any(task.held for task in work.tasks):
@@ -171,7 +171,7 @@ def _apply_observation(work: PlanBuilder, i: int, task: TaskAttempt, observation
     if task.held is not None:
         apply_held_observation(work, i, task, task.held, seen)
     elif seen is ObservedState.ABSENT and task.state is TaskState.PREPARING and task.stop is None:
-        work.start_task(work.after.build_attempt_id(task), task)
+        work.add_start_step(work.after.build_attempt_id(task), task)
     elif seen is ObservedState.ABSENT and task.stop is not None:
         work.finish_task(i, task, task.stop)
     elif seen is ObservedState.ABSENT:
@@ -187,7 +187,7 @@ def _apply_observation(work: PlanBuilder, i: int, task: TaskAttempt, observation
     elif seen is ObservedState.EXITED:
         _apply_exit(work, i, _mark_started(work, i, task, observation), observation)
     elif seen is ObservedState.HELD:
-        hold_or_stop_failed(work, i, _mark_started(work, i, task, observation), observation)
+        hold_or_stop_failed_task(work, i, _mark_started(work, i, task, observation), observation)
     elif seen is ObservedState.RUNNING:
         task = _mark_started(work, i, task, observation)
         if task.stop is not None:
@@ -234,7 +234,7 @@ def _place_task(work: PlanBuilder, i: int, task: TaskAttempt, place: Assignment)
             retry_at=None,
         ),
     )
-    work.start_task(place.attempt_id, task)
+    work.add_start_step(place.attempt_id, task)
 
 
 def _refuse_job(work: PlanBuilder, decision: PlacementRefusal) -> None:

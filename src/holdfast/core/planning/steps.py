@@ -30,7 +30,7 @@ class RemoveStep:
 
 
 @dataclass(frozen=True, slots=True)
-class AnnounceStep:
+class AppendLogStep:
     """Add a text to its log, once for each key."""
 
     attempt_id: str
@@ -38,7 +38,7 @@ class AnnounceStep:
     text: str
 
 
-Step = StartStep | StopStep | RemoveStep | AnnounceStep
+Step = StartStep | StopStep | RemoveStep | AppendLogStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from ..attempt import JobSnapshot, TaskAttempt
 from ..job import Job, Role
 from ..retry import MAX_CONFLICT_DELAY
-from ..scheduling.placement import Amount, Assignment, QueueEntry, TaskRequest
+from ..scheduling.placement import Assignment, QueueEntry, ResourceAmount, TaskRequest
 from ..states import TaskState
 
 
@@ -16,8 +16,8 @@ def build_queue_entries(snapshot: JobSnapshot, now: datetime) -> tuple[QueueEntr
     """Return the queue entries of a job."""
     if snapshot.state.final or snapshot.stop or snapshot.outcome or snapshot.retry_at:
         return ()
-    tasks = snapshot.tasks or create_tasks(snapshot.job)
-    ready = [task for task in tasks if task.state is TaskState.WAITING and is_due(task.retry_at, now)]
+    tasks = snapshot.tasks or build_task_attempts(snapshot.job)
+    ready = [task for task in tasks if task.state is TaskState.WAITING and is_retry_due(task.retry_at, now)]
     if not ready:
         return ()
     if snapshot.job.gang:
@@ -40,28 +40,28 @@ def build_assignment(snapshot: JobSnapshot, task: TaskAttempt) -> Assignment:
     )
 
 
-def get_role_limits(role: Role) -> Amount:
+def get_role_limits(role: Role) -> ResourceAmount:
     """Return the resource limits of a task of this role."""
-    return Amount(cpu=role.resources.cpu, memory=role.resources.memory, gpu=role.resources.gpu)
+    return ResourceAmount(cpu=role.resources.cpu, memory=role.resources.memory, gpu=role.resources.gpu)
 
 
-def get_role_requests(role: Role) -> Amount | None:
+def get_role_requests(role: Role) -> ResourceAmount | None:
     """Return what a node must have free for a task, if less than its limits. GPUs are never less."""
     asked = role.resources
     if asked.cpu_request is None and asked.memory_request is None:
         return None
-    return Amount(
+    return ResourceAmount(
         cpu=min(asked.cpu, asked.cpu if asked.cpu_request is None else asked.cpu_request),
         memory=min(asked.memory, asked.memory if asked.memory_request is None else asked.memory_request),
         gpu=asked.gpu,
     )
 
 
-def create_tasks(job: Job) -> tuple[TaskAttempt, ...]:
+def build_task_attempts(job: Job) -> tuple[TaskAttempt, ...]:
     return tuple(TaskAttempt(role=role.name, index=i) for role in job.roles for i in range(role.instances))
 
 
-def is_due(at: datetime | None, now: datetime) -> bool:
+def is_retry_due(at: datetime | None, now: datetime) -> bool:
     """Whether a retry time is reached; a time further away than any delay means that the clock jumped."""
     return at is None or now >= at or at - now > timedelta(seconds=MAX_CONFLICT_DELAY)
 
@@ -79,5 +79,7 @@ def _build_queue_entry(snapshot: JobSnapshot, id: str, tasks: list[TaskAttempt])
     )
 
 
-def _build_request(attempt_id: str, amount: Amount, asked: Amount | None, ports: Mapping[str, int]) -> TaskRequest:
+def _build_request(
+    attempt_id: str, amount: ResourceAmount, asked: ResourceAmount | None, ports: Mapping[str, int]
+) -> TaskRequest:
     return TaskRequest(attempt_id=attempt_id, amount=amount, asked=asked, ports=ports)

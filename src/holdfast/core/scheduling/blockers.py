@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from .placement import Amount
+from .placement import ResourceAmount
 
 
 class BlockerKind(StrEnum):
     PLATFORM = "platform"  # no job starts now: see conditions
-    MACHINES = "machines"  # too little is free
+    CAPACITY = "machines"  # too little is free
     FRAGMENTED = "fragmented"  # enough in total, but not on one node
     PORTS = "ports"
     GROUP_QUOTA = "group-quota"
@@ -26,7 +26,7 @@ class BlockerKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobInfo:
+class ActiveJob:
     """A running or waiting job."""
 
     name: str
@@ -37,7 +37,7 @@ class JobInfo:
     held: bool = False
 
 
-JobInfoLookup = Callable[[str], JobInfo | None]  # job id -> its data
+ActiveJobLookup = Callable[[str], ActiveJob | None]  # job id -> its data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class ResourceHolder:
     name: str
     user: str
     group: str
-    has: Amount
+    has: ResourceAmount
     since: datetime | None = None
     until: datetime | None = None  # at the latest, by its time limit
     held: bool = False  # it failed, and is on hold
@@ -58,7 +58,7 @@ class ResourceHolder:
 class Blocker:
     kind: BlockerKind
     text: str
-    lacks: Amount | None = None  # amount that is missing
+    lacks: ResourceAmount | None = None  # amount that is missing
     holders: tuple[ResourceHolder, ...] = ()  # largest usage first
     more_holders: int = 0
 
@@ -71,7 +71,7 @@ class JobAhead:
     name: str
     user: str
     group: str
-    asks: Amount
+    asks: ResourceAmount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,5 +92,5 @@ class WaitExplanation:
     estimate: Estimate | None = None
 
 
-def format_instant(at: datetime) -> str:
+def format_utc_time(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"

@@ -6,13 +6,13 @@ from collections.abc import Collection, Sequence
 
 from ..messages import join_messages, msg
 from .blockers import Blocker, BlockerKind
-from .fitting import find_unplaced_requests, fit_amounts, fit_requests, lacks_ports
+from .fitting import find_unplaced_amounts, fit_amounts, fit_requests, has_port_shortage
 from .ledger import Ledger
 from .placement import (
     EPSILON,
-    Amount,
     QueueEntry,
     Quota,
+    ResourceAmount,
     format_amount,
     format_bytes,
     format_cores,
@@ -59,7 +59,7 @@ def find_impossible_reasons(waiting: QueueEntry, ledger: Ledger) -> tuple[str, .
 def find_blockers(waiting: QueueEntry, queue: Queue, ledger: Ledger, *, backfill: bool = False) -> list[Blocker]:
     """Return why it does not run now, without resource holders; empty if it would be placed."""
     found = find_own_blockers(waiting, ledger) or find_queue_blockers(waiting, queue, ledger, backfill=backfill)
-    ahead = queue.count_ahead_in_group(waiting)
+    ahead = queue.count_entries_ahead_in_group(waiting)
     return [*found, _build_queue_blocker(describe_queue_position(ahead, waiting.group))] if ahead else found
 
 
@@ -97,7 +97,7 @@ def find_own_blockers(waiting: QueueEntry, ledger: Ledger) -> list[Blocker]:
     spots = fit_requests(waiting.requests, ledger.free, ledger)
     if spots is None:
         found.append(_build_capacity_blocker(waiting, ledger))
-    elif lacks_ports(waiting.requests, spots, ledger.free_ports):
+    elif has_port_shortage(waiting.requests, spots, ledger.free_ports):
         found.append(Blocker(kind=BlockerKind.PORTS, text=msg("Not enough ports are free for its tasks.")))
     return found
 
@@ -106,16 +106,16 @@ def _describe_held_resources(waiting: QueueEntry, ledger: Ledger, held: Collecti
     """Describe how much of the missing resources tasks on hold use, without owners: they may be in hidden groups."""
     group, user = waiting.group, waiting.user
     group_quota, user_quota = ledger.get_quotas(group)
-    of_group = select_exceeded_limits(group_quota, ledger.get_group_usage(group), waiting.total)
-    of_user = select_exceeded_limits(user_quota, ledger.get_user_usage(group, user), waiting.total)
-    of_machines = find_short_resources(waiting, ledger)
+    of_group = build_quota_excess_mask(group_quota, ledger.get_group_usage(group), waiting.total)
+    of_user = build_quota_excess_mask(user_quota, ledger.get_user_usage(group, user), waiting.total)
+    of_machines = build_node_shortage_mask(waiting, ledger)
     found = []
     for spot in (ledger.assignments[id] for id in held if id in ledger.assignments):
-        has = spot.needs.elementwise_min(of_machines) if spot.node in ledger.nodes else Amount()
+        has = spot.needs.elementwise_min(of_machines) if spot.node in ledger.nodes else ResourceAmount()
         if spot.group == group:
             has = has.elementwise_max(spot.amount.elementwise_min(of_group))
             has = has.elementwise_max(spot.amount.elementwise_min(of_user)) if spot.user == user else has
-        if has != Amount():
+        if has != ResourceAmount():
             found.append(has)
     if not found:
         return []
@@ -130,27 +130,31 @@ def _describe_held_resources(waiting: QueueEntry, ledger: Ledger, held: Collecti
     ]
 
 
-_UNLIMITED = Amount(cpu=float("inf"), memory=1 << 63, gpu=1 << 63)
+_UNLIMITED_AMOUNT = ResourceAmount(cpu=float("inf"), memory=1 << 63, gpu=1 << 63)
 
 
-def select_exceeded_limits(quota: Quota, used: Amount, asked: Amount) -> Amount:
+def build_quota_excess_mask(quota: Quota, used: ResourceAmount, asked: ResourceAmount) -> ResourceAmount:
     """Return an unlimited amount of each resource that exceeds the quota, and none of the others."""
     after = used.plus(asked)
-    return Amount(
-        cpu=_UNLIMITED.cpu if quota.cpu is not None and after.cpu > quota.cpu + EPSILON else 0.0,
-        memory=_UNLIMITED.memory if quota.memory is not None and after.memory > quota.memory else 0,
-        gpu=_UNLIMITED.gpu if quota.gpu is not None and after.gpu > quota.gpu else 0,
+    return ResourceAmount(
+        cpu=_UNLIMITED_AMOUNT.cpu if quota.cpu is not None and after.cpu > quota.cpu + EPSILON else 0.0,
+        memory=_UNLIMITED_AMOUNT.memory if quota.memory is not None and after.memory > quota.memory else 0,
+        gpu=_UNLIMITED_AMOUNT.gpu if quota.gpu is not None and after.gpu > quota.gpu else 0,
     )
 
 
-def find_short_resources(waiting: QueueEntry, ledger: Ledger) -> Amount:
+def build_node_shortage_mask(waiting: QueueEntry, ledger: Ledger) -> ResourceAmount:
     """The same for the nodes; if enough is free in total but not together, for each requested resource."""
     if fit_requests(waiting.requests, ledger.free, ledger) is not None:
-        return Amount()
+        return ResourceAmount()
     free = sum_amounts(ledger.free.values())
-    short = select_exceeded_limits(Quota(cpu=free.cpu, memory=free.memory, gpu=free.gpu), Amount(), waiting.needs)
+    short = build_quota_excess_mask(
+        Quota(cpu=free.cpu, memory=free.memory, gpu=free.gpu), ResourceAmount(), waiting.needs
+    )
     return (
-        select_exceeded_limits(Quota(cpu=0, memory=0, gpu=0), Amount(), waiting.needs) if short == Amount() else short
+        build_quota_excess_mask(Quota(cpu=0, memory=0, gpu=0), ResourceAmount(), waiting.needs)
+        if short == ResourceAmount()
+        else short
     )
 
 
@@ -158,12 +162,12 @@ def find_queue_blockers(waiting: QueueEntry, queue: Queue, ledger: Ledger, *, ba
     """Return the queue entries it waits behind, though resources may be free."""
     walk = QueueScan(ledger)
     others: list[QueueEntry] = []  # with reserved resources
-    for other in queue.list_first(MAX_SCANNED_PER_GROUP, 2 * MAX_SCANNED_PER_GROUP):
+    for other in queue.list_first_entries(MAX_SCANNED_PER_GROUP, 2 * MAX_SCANNED_PER_GROUP):
         if (other.key, other.id) >= (waiting.key, waiting.id):
             break
         if (
             other.group not in walk.closed_groups
-            and walk.find_nodes(other) is None
+            and walk.find_or_reserve_nodes(other) is None
             and other.group in walk.starved_groups
         ):
             others.append(other)
@@ -173,16 +177,16 @@ def find_queue_blockers(waiting: QueueEntry, queue: Queue, ledger: Ledger, *, ba
                 job_id=other.job_id,
                 group=other.group,
             )
-            return [_build_queue_blocker(message), *_build_backfill_blocker(backfill)]
-    if others and walk.find_nodes(waiting) is None:
+            return [_build_queue_blocker(message), *_build_backfill_blockers(backfill)]
+    if others and walk.find_or_reserve_nodes(waiting) is None:
         message = msg("Free resources are reserved for jobs ahead of it in the queue.")
         if all(other.priority > waiting.priority for other in others):
             message = msg("Free resources are reserved for jobs of higher priority.")
-        return [_build_queue_blocker(message), *_build_backfill_blocker(backfill)]
+        return [_build_queue_blocker(message), *_build_backfill_blockers(backfill)]
     return []
 
 
-def _build_backfill_blocker(backfill: bool) -> list[Blocker]:
+def _build_backfill_blockers(backfill: bool) -> list[Blocker]:
     message = msg("It cannot be backfilled: its time limit would delay a job ahead of it.")
     return [_build_queue_blocker(message)] if backfill else []
 
@@ -191,7 +195,7 @@ def _build_queue_blocker(text: str) -> Blocker:
     return Blocker(kind=BlockerKind.QUEUE, text=text)
 
 
-def _describe_over_quota(quota: Quota, asked: Amount) -> list[str]:
+def _describe_over_quota(quota: Quota, asked: ResourceAmount) -> list[str]:
     """Describe each limit that `asked` exceeds with nothing in use."""
     found = []
     if quota.cpu is not None and asked.cpu > quota.cpu + EPSILON:
@@ -209,7 +213,9 @@ def _describe_over_quota(quota: Quota, asked: Amount) -> list[str]:
     return found
 
 
-def _find_exceeded_limits(quota: Quota, used: Amount, asked: Amount) -> list[tuple[str, Amount]]:
+def _find_exceeded_limits(
+    quota: Quota, used: ResourceAmount, asked: ResourceAmount
+) -> list[tuple[str, ResourceAmount]]:
     """Describe each exceeded limit, and by how much."""
     found = []
     after = used.plus(asked)
@@ -220,7 +226,7 @@ def _find_exceeded_limits(quota: Quota, used: Amount, asked: Amount) -> list[tup
             used=f"{used.cpu:g}",
             requested=f"{asked.cpu:g}",
         )
-        found.append((text, Amount(cpu=after.cpu - quota.cpu)))
+        found.append((text, ResourceAmount(cpu=after.cpu - quota.cpu)))
     if quota.memory is not None and after.memory > quota.memory:
         text = msg(
             "{memory} of memory, {used} in use, {requested} requested",
@@ -228,7 +234,7 @@ def _find_exceeded_limits(quota: Quota, used: Amount, asked: Amount) -> list[tup
             used=format_bytes(used.memory),
             requested=format_bytes(asked.memory),
         )
-        found.append((text, Amount(memory=after.memory - quota.memory)))
+        found.append((text, ResourceAmount(memory=after.memory - quota.memory)))
     if quota.gpu is not None and after.gpu > quota.gpu:
         text = msg(
             "{limit}, {used} in use, {requested} requested",
@@ -236,11 +242,11 @@ def _find_exceeded_limits(quota: Quota, used: Amount, asked: Amount) -> list[tup
             used=used.gpu,
             requested=asked.gpu,
         )
-        found.append((text, Amount(gpu=after.gpu - quota.gpu)))
+        found.append((text, ResourceAmount(gpu=after.gpu - quota.gpu)))
     return found
 
 
-def _describe_too_large_request(needs: Amount, wholes: Sequence[Amount]) -> list[str]:
+def _describe_too_large_request(needs: ResourceAmount, wholes: Sequence[ResourceAmount]) -> list[str]:
     found = []
     cpu = max((whole.cpu for whole in wholes), default=0.0)
     memory = max((whole.memory for whole in wholes), default=0)
@@ -274,7 +280,7 @@ def _describe_too_large_request(needs: Amount, wholes: Sequence[Amount]) -> list
     return found
 
 
-def _describe_too_many_tasks(waiting: QueueEntry, wholes: Sequence[Amount]) -> str:
+def _describe_too_many_tasks(waiting: QueueEntry, wholes: Sequence[ResourceAmount]) -> str:
     return msg(
         "its {requests} tasks start together and request {needs} in total, but the nodes have {capacity}",
         requests=len(waiting.requests),
@@ -288,13 +294,13 @@ def _build_capacity_blocker(waiting: QueueEntry, ledger: Ledger) -> Blocker:
     if needs.fits_in(free) and len(ledger.nodes) > 1:
         return _build_fragmented_blocker(waiting, ledger)
     text = msg("It requests {needs}; free: {free}.", needs=format_amount(needs), free=format_amount(free))
-    return Blocker(kind=BlockerKind.MACHINES, text=text, lacks=_subtract_free(needs, free))
+    return Blocker(kind=BlockerKind.CAPACITY, text=text, lacks=_compute_shortage(needs, free))
 
 
 def _build_fragmented_blocker(waiting: QueueEntry, ledger: Ledger) -> Blocker:
     """Describe the free resources of each node, and how many tasks fit."""
     needs, rooms = [request.needs for request in waiting.requests], list(ledger.free.values())
-    failed, left = find_unplaced_requests(needs, rooms)
+    failed, left = find_unplaced_amounts(needs, rooms)
     asks, listed, count = format_amount(waiting.needs), _format_free_by_node(ledger), len(needs)
     text = msg(
         "It requests {request}: enough is free in total, but not on nodes where its tasks fit. Free: {listed}.",
@@ -311,7 +317,7 @@ def _build_fragmented_blocker(waiting: QueueEntry, ledger: Ledger) -> Blocker:
             count=count,
             listed=listed,
         )
-    lacks = min((_subtract_free(failed[0], room) for room in left), key=_rank_amount)
+    lacks = min((_compute_shortage(failed[0], room) for room in left), key=_get_amount_sort_key)
     return Blocker(kind=BlockerKind.FRAGMENTED, text=text, lacks=lacks)
 
 
@@ -329,9 +335,9 @@ def _format_free_by_node(ledger: Ledger) -> str:
     return join_messages("; ", listed)
 
 
-def _rank_amount(amount: Amount) -> tuple[int, int, float]:
+def _get_amount_sort_key(amount: ResourceAmount) -> tuple[int, int, float]:
     return amount.gpu, amount.memory, amount.cpu
 
 
-def _subtract_free(needs: Amount, free: Amount) -> Amount:
-    return needs.minus(free).elementwise_max(Amount())
+def _compute_shortage(needs: ResourceAmount, free: ResourceAmount) -> ResourceAmount:
+    return needs.minus(free).elementwise_max(ResourceAmount())

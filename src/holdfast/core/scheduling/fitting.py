@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from .ledger import ClusterUsage
-from .placement import EPSILON, Amount, TaskRequest
+from .placement import EPSILON, ResourceAmount, TaskRequest
 
 
-def fit_requests(requests: Sequence[TaskRequest], free: Mapping[str, Amount], room: ClusterUsage) -> list[str] | None:
+def fit_requests(
+    requests: Sequence[TaskRequest], free: Mapping[str, ResourceAmount], room: ClusterUsage
+) -> list[str] | None:
     """Return a node for each request within `free`; None if not all fit."""
     if len(requests) == len(free) == 1:  # fast path for the common case
         ((name, amount),) = free.items()
@@ -18,12 +20,12 @@ def fit_requests(requests: Sequence[TaskRequest], free: Mapping[str, Amount], ro
     return None if spots is None else [names[spot] for spot in spots]
 
 
-def fit_amounts(amounts: Sequence[Amount], rooms: Sequence[Amount]) -> list[int] | None:
+def fit_amounts(amounts: Sequence[ResourceAmount], rooms: Sequence[ResourceAmount]) -> list[int] | None:
     """Place the largest first on the fullest node that fits, to keep large gaps."""
     left = list(rooms)
     spots = [-1] * len(amounts)
-    for i in _sort_largest_first(amounts):
-        spot = _find_spot(amounts[i], left)
+    for i in _list_indexes_largest_first(amounts):
+        spot = _find_fullest_node_index(amounts[i], left)
         if spot is None:
             return None
         left[spot] = left[spot].minus(amounts[i])
@@ -31,11 +33,13 @@ def fit_amounts(amounts: Sequence[Amount], rooms: Sequence[Amount]) -> list[int]
     return spots
 
 
-def find_unplaced_requests(amounts: Sequence[Amount], rooms: Sequence[Amount]) -> tuple[list[Amount], list[Amount]]:
+def find_unplaced_amounts(
+    amounts: Sequence[ResourceAmount], rooms: Sequence[ResourceAmount]
+) -> tuple[list[ResourceAmount], list[ResourceAmount]]:
     """Return the amounts that do not fit beside the others, largest first, and what is left of each node."""
     left, failed = list(rooms), []
-    for i in _sort_largest_first(amounts):
-        spot = _find_spot(amounts[i], left)
+    for i in _list_indexes_largest_first(amounts):
+        spot = _find_fullest_node_index(amounts[i], left)
         if spot is None:
             failed.append(amounts[i])
         else:
@@ -43,16 +47,16 @@ def find_unplaced_requests(amounts: Sequence[Amount], rooms: Sequence[Amount]) -
     return failed, left
 
 
-def _sort_largest_first(amounts: Sequence[Amount]) -> list[int]:
+def _list_indexes_largest_first(amounts: Sequence[ResourceAmount]) -> list[int]:
     return sorted(range(len(amounts)), key=lambda i: (amounts[i].gpu, amounts[i].memory, amounts[i].cpu), reverse=True)
 
 
-def _find_spot(amount: Amount, left: Sequence[Amount]) -> int | None:
+def _find_fullest_node_index(amount: ResourceAmount, left: Sequence[ResourceAmount]) -> int | None:
     candidates = [j for j, room in enumerate(left) if amount.fits_in(room)]
     return min(candidates, key=lambda j: (left[j].gpu, left[j].cpu, left[j].memory, j), default=None)
 
 
-def lacks_ports(requests: Sequence[TaskRequest], spots: Sequence[str], free_ports: Mapping[str, int]) -> bool:
+def has_port_shortage(requests: Sequence[TaskRequest], spots: Sequence[str], free_ports: Mapping[str, int]) -> bool:
     if not any(request.ports for request in requests):
         return False
     wanted: dict[str, int] = {}
@@ -61,11 +65,11 @@ def lacks_ports(requests: Sequence[TaskRequest], spots: Sequence[str], free_port
     return any(count > free_ports[name] for name, count in wanted.items() if count)
 
 
-def reserve_resources(requests: Sequence[TaskRequest], free: dict[str, Amount], room: ClusterUsage) -> None:
+def reserve_resources(requests: Sequence[TaskRequest], free: dict[str, ResourceAmount], room: ClusterUsage) -> None:
     """Reserve a blocked job's requests on the nodes where it could run later."""
     if len(requests) == len(free) == 1:
         ((name, amount),) = free.items()
-        free[name] = amount.minus(requests[0].needs).elementwise_max(Amount())
+        free[name] = amount.minus(requests[0].needs).elementwise_max(ResourceAmount())
         return
     wholes = room.capacities if len(requests) == 1 else dict(room.capacities)
     all_needs = [request.needs for request in requests]
@@ -75,10 +79,12 @@ def reserve_resources(requests: Sequence[TaskRequest], free: dict[str, Amount], 
             continue
         if len(requests) > 1:
             wholes[spot] = wholes[spot].minus(needs)
-        free[spot] = free[spot].minus(needs).elementwise_max(Amount())
+        free[spot] = free[spot].minus(needs).elementwise_max(ResourceAmount())
 
 
-def _find_emptiest_node(needs: Amount, wholes: Mapping[str, Amount], free: Mapping[str, Amount]) -> str | None:
+def _find_emptiest_node(
+    needs: ResourceAmount, wholes: Mapping[str, ResourceAmount], free: Mapping[str, ResourceAmount]
+) -> str | None:
     """Find the emptiest node that is large enough; a plain loop, since placing spends most of its time here."""
     found: str | None = None
     most: tuple[int, float, int] = (0, 0.0, 0)
@@ -92,5 +98,5 @@ def _find_emptiest_node(needs: Amount, wholes: Mapping[str, Amount], free: Mappi
     return found
 
 
-def is_exhausted(free: Mapping[str, Amount]) -> bool:
+def is_exhausted(free: Mapping[str, ResourceAmount]) -> bool:
     return all(amount.cpu <= EPSILON or amount.memory <= 0 for amount in free.values())

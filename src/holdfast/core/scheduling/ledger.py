@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from .placement import EPSILON, Amount, Assignment, Node, QueueEntry, Quota, TaskRequest
+from .placement import EPSILON, Assignment, Node, QueueEntry, Quota, ResourceAmount, TaskRequest
 
 U = TypeVar("U", bound="ClusterUsage")
 
-_NOTHING = Amount()
-_NO_QUOTAS = (Quota(), Quota())
+_ZERO_AMOUNT = ResourceAmount()
+_UNLIMITED_QUOTAS = (Quota(), Quota())
 
 
 class ClusterUsage:
@@ -22,8 +22,8 @@ class ClusterUsage:
         self.capacities = {name: node.capacity for name, node in self.nodes.items()}
         self.free = dict(self.capacities)
         self.free_ports = {name: node.port_count for name, node in self.nodes.items()}
-        self.group_use: dict[str, Amount] = {}
-        self.user_use: dict[tuple[str, str], Amount] = {}
+        self.group_use: dict[str, ResourceAmount] = {}
+        self.user_use: dict[tuple[str, str], ResourceAmount] = {}
 
     def copy(self) -> ClusterUsage:
         return self._copy_usage_to(ClusterUsage(()))
@@ -34,41 +34,41 @@ class ClusterUsage:
         other.group_use, other.user_use = dict(self.group_use), dict(self.user_use)
         return other
 
-    def get_group_usage(self, group: str) -> Amount:
-        return self.group_use.get(group, _NOTHING)
+    def get_group_usage(self, group: str) -> ResourceAmount:
+        return self.group_use.get(group, _ZERO_AMOUNT)
 
-    def get_user_usage(self, group: str, user: str) -> Amount:
-        return self.user_use.get((group, user), _NOTHING)
+    def get_user_usage(self, group: str, user: str) -> ResourceAmount:
+        return self.user_use.get((group, user), _ZERO_AMOUNT)
 
-    def list_usage_by_user(self) -> dict[str, dict[str, Amount]]:
+    def get_usage_by_user(self) -> dict[str, dict[str, ResourceAmount]]:
         """Return group -> user -> amount in use."""
-        found: dict[str, dict[str, Amount]] = {}
+        found: dict[str, dict[str, ResourceAmount]] = {}
         for (group, user), amount in self.user_use.items():
             if amount.cpu > EPSILON or amount.memory or amount.gpu:
                 found.setdefault(group, {})[user] = amount
         return found
 
     def get_quotas(self, group: str) -> tuple[Quota, Quota]:
-        return self.quotas.get(group, _NO_QUOTAS)
+        return self.quotas.get(group, _UNLIMITED_QUOTAS)
 
-    def count_request(self, waiting: QueueEntry, request: TaskRequest, node: str, sign: int) -> None:
+    def apply_request(self, waiting: QueueEntry, request: TaskRequest, node: str, sign: int) -> None:
         """Add (+1) or remove (-1) a request on a node."""
-        self._count_quota_usage(waiting.group, waiting.user, request.amount, sign)
-        self._count_node_usage(node, request.needs, request.port_count, sign)
+        self._update_quota_usage(waiting.group, waiting.user, request.amount, sign)
+        self._update_node_usage(node, request.needs, request.port_count, sign)
 
-    def count_assignment(self, assignment: Assignment, sign: int) -> None:
+    def apply_assignment(self, assignment: Assignment, sign: int) -> None:
         """Add or remove an assignment. On a removed node it counts against quotas only."""
-        self._count_quota_usage(assignment.group, assignment.user, assignment.amount, sign)
+        self._update_quota_usage(assignment.group, assignment.user, assignment.amount, sign)
         node = self.nodes.get(assignment.node)
         if node is not None:
-            self._count_node_usage(node.name, assignment.needs, _count_ports_in_range(assignment, node), sign)
+            self._update_node_usage(node.name, assignment.needs, _count_ports_in_range(assignment, node), sign)
 
-    def _count_quota_usage(self, group: str, user: str, amount: Amount, sign: int) -> None:
+    def _update_quota_usage(self, group: str, user: str, amount: ResourceAmount, sign: int) -> None:
         of_group, of_user = self.get_group_usage(group), self.get_user_usage(group, user)
         self.group_use[group] = of_group.plus(amount) if sign > 0 else of_group.minus(amount)
         self.user_use[group, user] = of_user.plus(amount) if sign > 0 else of_user.minus(amount)
 
-    def _count_node_usage(self, node: str, needs: Amount, ports: int, sign: int) -> None:
+    def _update_node_usage(self, node: str, needs: ResourceAmount, ports: int, sign: int) -> None:
         free = self.free[node]
         self.free[node] = free.minus(needs) if sign > 0 else free.plus(needs)
         self.free_ports[node] -= sign * ports
@@ -89,24 +89,24 @@ class Ledger(ClusterUsage):
         ledger.assignments = dict(self.assignments)
         return ledger
 
-    def claim(self, assignment: Assignment) -> None:
+    def add_assignment(self, assignment: Assignment) -> None:
         """Record an assignment; idempotent."""
         if assignment.attempt_id in self.assignments:
             return
         self.assignments[assignment.attempt_id] = assignment
-        self.count_assignment(assignment, +1)
+        self.apply_assignment(assignment, +1)
         if assignment.node in self.nodes:
             self.free_gpus[assignment.node] -= set(assignment.gpus)
-            self.used_ports[assignment.node] |= _list_ports(assignment)
+            self.used_ports[assignment.node] |= _collect_ports(assignment)
 
-    def release(self, attempt_id: str) -> bool:
+    def remove_assignment(self, attempt_id: str) -> bool:
         assignment = self.assignments.pop(attempt_id, None)
         if assignment is None:
             return False
-        self.count_assignment(assignment, -1)
+        self.apply_assignment(assignment, -1)
         if assignment.node in self.nodes:
             self.free_gpus[assignment.node] |= set(assignment.gpus) & set(self.nodes[assignment.node].gpus)
-            self.used_ports[assignment.node] -= _list_ports(assignment)
+            self.used_ports[assignment.node] -= _collect_ports(assignment)
         return True
 
     def assign_request(self, waiting: QueueEntry, request: TaskRequest, node: str) -> Assignment:
@@ -121,17 +121,17 @@ class Ledger(ClusterUsage):
             gpus=tuple(sorted(self.free_gpus[node])[: request.amount.gpu]),
             ports=_pick_ports(request, self.nodes[node], self.used_ports[node]),
         )
-        self.claim(assignment)
+        self.add_assignment(assignment)
         return assignment
 
 
-def _list_ports(assignment: Assignment) -> set[int]:
+def _collect_ports(assignment: Assignment) -> set[int]:
     return {port for label in assignment.ports.values() for port in label}
 
 
 def _count_ports_in_range(assignment: Assignment, node: Node) -> int:
     """Count ports in the node's range; tasks started under an earlier range may use others."""
-    return sum(node.offers_port(port) for port in _list_ports(assignment)) if assignment.ports else 0
+    return sum(node.offers_port(port) for port in _collect_ports(assignment)) if assignment.ports else 0
 
 
 def _pick_ports(request: TaskRequest, node: Node, used: set[int]) -> dict[str, tuple[int, ...]]:

@@ -36,8 +36,8 @@ class Node:
         return self.port_start <= port < self.port_end and port not in self.reserved_ports
 
     @property
-    def capacity(self) -> Amount:
-        return Amount(cpu=self.cpu, memory=self.memory, gpu=len(self.gpus))
+    def capacity(self) -> ResourceAmount:
+        return ResourceAmount(cpu=self.cpu, memory=self.memory, gpu=len(self.gpus))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Quota:
     memory: int | None = None  # bytes
     gpu: int | None = None
 
-    def allows(self, used: Amount, asked: Amount) -> bool:
+    def allows(self, used: ResourceAmount, asked: ResourceAmount) -> bool:
         return (
             (self.cpu is None or used.cpu + asked.cpu <= self.cpu + EPSILON)
             and (self.memory is None or used.memory + asked.memory <= self.memory)
@@ -57,27 +57,31 @@ class Quota:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Amount:
+class ResourceAmount:
     cpu: float = 0.0
     memory: int = 0
     gpu: int = 0
 
-    def plus(self, other: Amount) -> Amount:
-        return Amount(cpu=self.cpu + other.cpu, memory=self.memory + other.memory, gpu=self.gpu + other.gpu)
+    def plus(self, other: ResourceAmount) -> ResourceAmount:
+        return ResourceAmount(cpu=self.cpu + other.cpu, memory=self.memory + other.memory, gpu=self.gpu + other.gpu)
 
-    def minus(self, other: Amount) -> Amount:
-        return Amount(cpu=self.cpu - other.cpu, memory=self.memory - other.memory, gpu=self.gpu - other.gpu)
+    def minus(self, other: ResourceAmount) -> ResourceAmount:
+        return ResourceAmount(cpu=self.cpu - other.cpu, memory=self.memory - other.memory, gpu=self.gpu - other.gpu)
 
-    def fits_in(self, room: Amount) -> bool:
+    def fits_in(self, room: ResourceAmount) -> bool:
         return self.cpu <= room.cpu + EPSILON and self.memory <= room.memory and self.gpu <= room.gpu
 
-    def elementwise_max(self, other: Amount) -> Amount:
+    def elementwise_max(self, other: ResourceAmount) -> ResourceAmount:
         """Return the larger value of each resource."""
-        return Amount(cpu=max(self.cpu, other.cpu), memory=max(self.memory, other.memory), gpu=max(self.gpu, other.gpu))
+        return ResourceAmount(
+            cpu=max(self.cpu, other.cpu), memory=max(self.memory, other.memory), gpu=max(self.gpu, other.gpu)
+        )
 
-    def elementwise_min(self, other: Amount) -> Amount:
+    def elementwise_min(self, other: ResourceAmount) -> ResourceAmount:
         """Return the smaller value of each resource."""
-        return Amount(cpu=min(self.cpu, other.cpu), memory=min(self.memory, other.memory), gpu=min(self.gpu, other.gpu))
+        return ResourceAmount(
+            cpu=min(self.cpu, other.cpu), memory=min(self.memory, other.memory), gpu=min(self.gpu, other.gpu)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +89,12 @@ class TaskRequest:
     """The resource request of one waiting task."""
 
     attempt_id: str
-    amount: Amount  # its limits, which count against quotas
-    asked: Amount | None = None  # what a node must have free for it; None: its limits
+    amount: ResourceAmount  # its limits, which count against quotas
+    asked: ResourceAmount | None = None  # what a node must have free for it; None: its limits
     ports: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def needs(self) -> Amount:
+    def needs(self) -> ResourceAmount:
         return self.asked or self.amount
 
     @property
@@ -109,7 +113,7 @@ class QueueEntry:
     priority: int
     order: tuple[float, str]  # time of submission, then id
     requests: tuple[TaskRequest, ...]
-    total: Amount = field(init=False, compare=False, repr=False)  # limits of all tasks; cached
+    total: ResourceAmount = field(init=False, compare=False, repr=False)  # limits of all tasks; cached
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "total", sum_amounts(request.amount for request in self.requests))
@@ -119,7 +123,7 @@ class QueueEntry:
         return (-self.priority, self.order)
 
     @property
-    def needs(self) -> Amount:
+    def needs(self) -> ResourceAmount:
         """What nodes must have free for all tasks together."""
         return sum_amounts(request.needs for request in self.requests)
 
@@ -128,15 +132,15 @@ class QueueEntry:
 class Assignment:
     attempt_id: str
     node: str
-    amount: Amount  # its limits
-    asked: Amount | None = None  # what it uses of the node; None: its limits
+    amount: ResourceAmount  # its limits
+    asked: ResourceAmount | None = None  # what it uses of the node; None: its limits
     user: str
     group: str
     gpus: tuple[int, ...] = ()
     ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
-    def needs(self) -> Amount:
+    def needs(self) -> ResourceAmount:
         return self.asked or self.amount
 
 
@@ -165,16 +169,16 @@ class StartPrediction:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeUsage:
     node: Node
-    free: Amount
+    free: ResourceAmount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupUsage:
     group: str
-    used: Amount
+    used: ResourceAmount
     quota: Quota
     user_quota: Quota
-    users: Mapping[str, Amount] = field(default_factory=dict)  # usage by user
+    users: Mapping[str, ResourceAmount] = field(default_factory=dict)  # usage by user
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +187,7 @@ class JobUsage:
     user: str
     group: str
     instance_types: tuple[str, ...]  # as its roles name them
-    used: Amount
+    used: ResourceAmount
 
 
 def format_bytes(count: int) -> str:
@@ -204,7 +208,7 @@ def format_gpus(count: int) -> str:
     return f"{count} GPU" if count == 1 else msg("{count} GPUs", count=count)
 
 
-def format_amount(amount: Amount) -> str:
+def format_amount(amount: ResourceAmount) -> str:
     """2 cores, 4 GiB of memory, 1 GPU."""
     parts = [
         format_cores(round(max(amount.cpu, 0.0), 3)),
@@ -215,7 +219,7 @@ def format_amount(amount: Amount) -> str:
     return join_messages(", ", parts)
 
 
-def format_nonzero_amount(amount: Amount) -> str:
+def format_nonzero_amount(amount: ResourceAmount) -> str:
     """The same, without resources that are zero."""
     parts = [format_cores(round(amount.cpu, 3))] if amount.cpu > EPSILON else []
     parts += [msg("{memory} of memory", memory=format_bytes(amount.memory))] if amount.memory else []
@@ -223,8 +227,8 @@ def format_nonzero_amount(amount: Amount) -> str:
     return join_messages(", ", parts)
 
 
-def sum_amounts(amounts: Iterable[Amount]) -> Amount:
+def sum_amounts(amounts: Iterable[ResourceAmount]) -> ResourceAmount:
     cpu, memory, gpu = 0.0, 0, 0
     for amount in amounts:
         cpu, memory, gpu = cpu + amount.cpu, memory + amount.memory, gpu + amount.gpu
-    return Amount(cpu=cpu, memory=memory, gpu=gpu)
+    return ResourceAmount(cpu=cpu, memory=memory, gpu=gpu)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .backfill import TimeEstimates, find_backfill
+from .backfill import TimeEstimates, iter_backfill_jobs
 from .explanations import find_impossible_reasons
 from .fitting import is_exhausted
 from .ledger import Ledger
@@ -24,19 +24,19 @@ def place_jobs(
     queue: Queue, ledger: Ledger, estimates: TimeEstimates | None = None
 ) -> list[Placement | PlacementRefusal]:
     """Run one pass over the queue. Placed entries are claimed in the ledger and removed from the queue."""
-    decisions: list[Placement | PlacementRefusal] = list(_refuse_impossible(queue, ledger))
+    decisions: list[Placement | PlacementRefusal] = list(_refuse_impossible_jobs(queue, ledger))
     over = {decision.waiting.job_id for decision in decisions}  # such a job ends: its other tasks are not placed
-    decisions += _place_in_order(queue, ledger, over)
+    decisions += _place_jobs_in_order(queue, ledger, over)
     if estimates is not None:
-        for waiting, spots in find_backfill(queue, ledger, estimates, over):
+        for waiting, spots in iter_backfill_jobs(queue, ledger, estimates, over):
             decisions.append(_place_entry(waiting, spots, queue, ledger))
     return decisions
 
 
-def _refuse_impossible(queue: Queue, ledger: Ledger) -> Iterator[PlacementRefusal]:
+def _refuse_impossible_jobs(queue: Queue, ledger: Ledger) -> Iterator[PlacementRefusal]:
     """Yield jobs that can never run at once, not when their turn comes."""
     over: set[str] = set()  # one refusal ends a job
-    for waiting in queue.pop_unchecked():
+    for waiting in queue.pop_unchecked_entries():
         never = find_impossible_reasons(waiting, ledger) if waiting.job_id not in over else ()
         if never:
             over.add(waiting.job_id)
@@ -44,12 +44,12 @@ def _refuse_impossible(queue: Queue, ledger: Ledger) -> Iterator[PlacementRefusa
             yield PlacementRefusal(waiting, never)
 
 
-def _place_in_order(queue: Queue, ledger: Ledger, over: set[str]) -> Iterator[Placement]:
+def _place_jobs_in_order(queue: Queue, ledger: Ledger, over: set[str]) -> Iterator[Placement]:
     walk = QueueScan(ledger)
     for waiting in queue.iter_entries(walk.closed_groups):
         if is_exhausted(walk.available):
             return
-        spots = walk.find_nodes(waiting) if waiting.job_id not in over else None
+        spots = walk.find_or_reserve_nodes(waiting) if waiting.job_id not in over else None
         if spots is not None:
             walk.reserve(waiting, spots)
             yield _place_entry(waiting, spots, queue, ledger)

@@ -56,11 +56,11 @@ class Queue:
         if not entries:
             del self._groups[waiting.group]
 
-    def pop_unchecked(self) -> list[QueueEntry]:
+    def pop_unchecked_entries(self) -> list[QueueEntry]:
         unchecked, self._unchecked = self._unchecked, {}
         return [self._waiting[id] for id in unchecked]
 
-    def recheck_all(self) -> None:
+    def mark_all_unchecked(self) -> None:
         """Check again which entries can ever run."""
         self._unchecked = dict.fromkeys(self._waiting)
 
@@ -78,21 +78,21 @@ class Queue:
             if waiting is not None and waiting.group not in closed:
                 yield waiting
 
-    def list_first(self, of_each: int, in_all: int) -> list[QueueEntry]:
+    def list_first_entries(self, of_each: int, in_all: int) -> list[QueueEntry]:
         """Return the first entries of each group, in order."""
         entries = merge(*(group[:of_each] for group in self._groups.values()))
         return [self._waiting[id] for _, id in islice(entries, in_all)]
 
-    def list_before(self, waiting: QueueEntry, most: int) -> list[QueueEntry]:
+    def list_entries_ahead(self, waiting: QueueEntry, most: int) -> list[QueueEntry]:
         """Return the entries of all groups ahead of it, in order."""
         key = (waiting.key, waiting.id)
         entries = merge(*(group[: min(bisect_left(group, key), most)] for group in self._groups.values()))
         return [self._waiting[id] for _, id in islice(entries, most)]
 
-    def count_before(self, waiting: QueueEntry) -> int:
+    def count_entries_ahead(self, waiting: QueueEntry) -> int:
         """Count the entries of all groups ahead of it."""
         return sum(bisect_left(group, (waiting.key, waiting.id)) for group in self._groups.values())
 
-    def count_ahead_in_group(self, waiting: QueueEntry) -> int:
+    def count_entries_ahead_in_group(self, waiting: QueueEntry) -> int:
         """Count the entries of its group ahead of it."""
         return bisect_left(self._groups.get(waiting.group, []), (waiting.key, waiting.id))

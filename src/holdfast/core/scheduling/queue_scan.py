@@ -4,37 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .fitting import fit_requests, is_exhausted, lacks_ports, reserve_resources
+from .fitting import fit_requests, has_port_shortage, is_exhausted, reserve_resources
 from .ledger import ClusterUsage
-from .placement import Amount, QueueEntry
+from .placement import QueueEntry, ResourceAmount
 
-_NOTHING = Amount()
+_ZERO_AMOUNT = ResourceAmount()
 
 
 class QueueScan:
     """The state of one scan: closed groups and reservations."""
 
     def __init__(self, room: ClusterUsage) -> None:
-        self.room = room
+        self.usage = room
         self.closed_groups: set[str] = set()  # groups blocked by their quota
         self.starved_groups: set[str] = set()  # groups with an entry that waits for a node
         self.blocked_entries: list[QueueEntry] = []  # blocked entries, where the caller records them
         self.available = dict(room.free)  # resources for later jobs: free minus reserved
-        self._reserved: dict[str | tuple[str, str], Amount] = {}  # reserved quota, by group, and by group and user
+        self._reserved: dict[
+            str | tuple[str, str], ResourceAmount
+        ] = {}  # reserved quota, by group, and by group and user
 
-    def find_nodes(self, waiting: QueueEntry) -> list[str] | None:
+    def find_or_reserve_nodes(self, waiting: QueueEntry) -> list[str] | None:
         """Return a node for each task if it can start now. The caller claims them in `room` and with `reserve`."""
         group, user, total = waiting.group, waiting.user, waiting.total
-        group_quota, user_quota = self.room.get_quotas(group)
+        group_quota, user_quota = self.usage.get_quotas(group)
         if not user_quota.allows(self._get_user_usage(group, user), total):
             return None
         if not group_quota.allows(self._get_group_usage(group), total):
             self.closed_groups.add(group)
             return None
-        spots = fit_requests(waiting.requests, self.available, self.room)
+        spots = fit_requests(waiting.requests, self.available, self.usage)
         if spots is None:
-            self._reserve_blocked(waiting, total)
-        elif lacks_ports(waiting.requests, spots, self.room.free_ports):
+            self._reserve_for_blocked_entry(waiting, total)
+        elif has_port_shortage(waiting.requests, spots, self.usage.free_ports):
             self.starved_groups.add(group)
             return None
         return spots
@@ -42,30 +44,30 @@ class QueueScan:
     def would_start(self, waiting: QueueEntry) -> bool:
         """Whether it could start now; changes nothing."""
         group, user, total = waiting.group, waiting.user, waiting.total
-        group_quota, user_quota = self.room.get_quotas(group)
+        group_quota, user_quota = self.usage.get_quotas(group)
         if group in self.closed_groups or is_exhausted(self.available):
             return False
         if not user_quota.allows(self._get_user_usage(group, user), total):
             return False
         if not group_quota.allows(self._get_group_usage(group), total):
             return False
-        spots = fit_requests(waiting.requests, self.available, self.room)
-        return spots is not None and not lacks_ports(waiting.requests, spots, self.room.free_ports)
+        spots = fit_requests(waiting.requests, self.available, self.usage)
+        return spots is not None and not has_port_shortage(waiting.requests, spots, self.usage.free_ports)
 
     def reserve(self, waiting: QueueEntry, spots: Sequence[str]) -> None:
         for request, spot in zip(waiting.requests, spots, strict=True):
             self.available[spot] = self.available[spot].minus(request.needs)
 
-    def _reserve_blocked(self, waiting: QueueEntry, total: Amount) -> None:
+    def _reserve_for_blocked_entry(self, waiting: QueueEntry, total: ResourceAmount) -> None:
         self.starved_groups.add(waiting.group)
-        reserve_resources(waiting.requests, self.available, self.room)
+        reserve_resources(waiting.requests, self.available, self.usage)
         for key in (waiting.group, (waiting.group, waiting.user)):
-            self._reserved[key] = self._reserved.get(key, _NOTHING).plus(total)
+            self._reserved[key] = self._reserved.get(key, _ZERO_AMOUNT).plus(total)
 
-    def _get_group_usage(self, group: str) -> Amount:
-        used = self.room.get_group_usage(group)
+    def _get_group_usage(self, group: str) -> ResourceAmount:
+        used = self.usage.get_group_usage(group)
         return used.plus(self._reserved[group]) if group in self._reserved else used
 
-    def _get_user_usage(self, group: str, user: str) -> Amount:
-        used = self.room.get_user_usage(group, user)
+    def _get_user_usage(self, group: str, user: str) -> ResourceAmount:
+        used = self.usage.get_user_usage(group, user)
         return used.plus(self._reserved[group, user]) if (group, user) in self._reserved else used

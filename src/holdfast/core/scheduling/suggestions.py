@@ -8,34 +8,34 @@ from typing import Protocol
 
 from ..attempt_id import parse_job_id
 from ..messages import join_messages, msg
-from .blockers import JobInfoLookup, format_instant
+from .blockers import ActiveJobLookup, format_utc_time
 from .ledger import Ledger
-from .placement import EPSILON, Amount, QueueEntry, Quota, format_nonzero_amount
+from .placement import EPSILON, QueueEntry, Quota, ResourceAmount, format_nonzero_amount
 from .queue import Queue
-from .what_if import EffortBudget, build_job_removal, build_quota_change, find_smaller_requests, starts_with_change
+from .what_if import CheckBudget, build_job_removal, build_quota_change, find_smaller_requests, would_start_with_change
 
 MAX_TRIED_JOBS = 8  # jobs whose end is checked
 MIB = 1 << 20
 
 
-class JobNames(Protocol):
+class JobDescriber(Protocol):
     @property
-    def find_job(self) -> JobInfoLookup: ...
+    def find_job(self) -> ActiveJobLookup: ...
 
     def describe_job(self, job_id: str) -> str:
         """Return the job's name as the user is allowed to see it."""
         ...
 
-    def can_show(self, job_id: str) -> bool: ...
+    def can_show_job(self, job_id: str) -> bool: ...
 
 
 def list_suggestions(
-    waiting: QueueEntry, holders: Sequence[str], stuck: Sequence[str], queue: Queue, ledger: Ledger, names: JobNames
+    waiting: QueueEntry, holders: Sequence[str], stuck: Sequence[str], queue: Queue, ledger: Ledger, names: JobDescriber
 ) -> tuple[str, ...]:
     """Return suggestions, first those that the user can do. `holders`: jobs that use the missing resources of it or of
     jobs ahead. `stuck`: waiting jobs ahead of it."""
-    trial = _SuggestionTrial(waiting, holders or _list_all_jobs(ledger), queue, ledger, names, EffortBudget())
-    less = [less.text for less in find_smaller_requests(waiting, queue, ledger, EffortBudget())]
+    trial = _SuggestionFinder(waiting, holders or _list_all_jobs(ledger), queue, ledger, names, CheckBudget())
+    less = [less.text for less in find_smaller_requests(waiting, queue, ledger, CheckBudget())]
     others = [*trial.suggest_releases(), *trial.suggest_waiting()]
     return (*less, *others, *(trial.suggest_queue_changes(stuck) if stuck else ()), *trial.suggest_quotas())
 
@@ -44,15 +44,15 @@ def _list_all_jobs(ledger: Ledger) -> list[str]:
     return list(dict.fromkeys(parse_job_id(id) for id in ledger.assignments))
 
 
-class _SuggestionTrial:
+class _SuggestionFinder:
     def __init__(
         self,
         waiting: QueueEntry,
         holders: Sequence[str],
         queue: Queue,
         ledger: Ledger,
-        names: JobNames,
-        effort: EffortBudget,
+        names: JobDescriber,
+        effort: CheckBudget,
     ) -> None:
         self._waiting = waiting
         self._queue = queue
@@ -62,23 +62,23 @@ class _SuggestionTrial:
         self._jobs = [job_id for job_id in holders if job_id != waiting.job_id]
         self._known = {job_id: names.find_job(job_id) for job_id in self._jobs}
 
-    def _starts_without(self, jobs: Iterable[str], turns: Collection[str] = ()) -> bool:
+    def _would_start_without(self, jobs: Iterable[str], turns: Collection[str] = ()) -> bool:
         """`turns`: jobs that have had their turn."""
         change = build_job_removal(self._ledger, jobs)
-        return starts_with_change(self._waiting, self._queue, self._ledger, change, self._effort, without=turns)
+        return would_start_with_change(self._waiting, self._queue, self._ledger, change, self._effort, without=turns)
 
     # -- tasks on hold
 
     def suggest_releases(self) -> Iterator[str]:
         held = [job_id for job_id in self._jobs if self._is_held(job_id)][:MAX_TRIED_JOBS]
-        alone = [job_id for job_id in held if self._starts_without([job_id])]
+        alone = [job_id for job_id in held if self._would_start_without([job_id])]
         for job_id in alone:
             yield self._describe_release(job_id)
-        if not alone and len(held) > 1 and self._starts_without(held):
+        if not alone and len(held) > 1 and self._would_start_without(held):
             yield msg(
                 "It would start now if these {count} jobs on hold were released: {jobs}.",
                 count=len(held),
-                jobs=self._list_jobs(held),
+                jobs=self._format_job_list(held),
             )
 
     def _is_held(self, job_id: str) -> bool:
@@ -87,8 +87,8 @@ class _SuggestionTrial:
 
     def _describe_release(self, job_id: str) -> str:
         called, until = self._names.describe_job(job_id), self._find_end(job_id)
-        kept = msg("is on hold until {until}", until=format_instant(until)) if until else msg("is on hold")
-        if not self._names.can_show(job_id):
+        kept = msg("is on hold until {until}", until=format_utc_time(until)) if until else msg("is on hold")
+        if not self._names.can_show_job(job_id):
             return msg("It would start now if {job}, which failed and {kept}, were released.", job=called, kept=kept)
         return msg(
             "It would start now if {job}, which failed and {kept}, were released: `holdfast release {job_id}`.",
@@ -100,19 +100,19 @@ class _SuggestionTrial:
     # -- running jobs
 
     def suggest_waiting(self) -> Iterator[str]:
-        found = self._find_fewest_ends()
+        found = self._find_fewest_ending_jobs()
         if found:
             yield self._describe_ends(found)
 
-    def _find_fewest_ends(self, turns: Collection[str] = ()) -> Sequence[str]:
+    def _find_fewest_ending_jobs(self, turns: Collection[str] = ()) -> Sequence[str]:
         """Return jobs whose end would be enough: one, else the first few that end."""
-        running = sorted((job_id for job_id in self._jobs if not self._is_held(job_id)), key=self._sort_by_end)
+        running = sorted((job_id for job_id in self._jobs if not self._is_held(job_id)), key=self._get_end_sort_key)
         tried = running[:MAX_TRIED_JOBS]
-        one = next((job_id for job_id in tried if self._starts_without([job_id], turns)), None)
+        one = next((job_id for job_id in tried if self._would_start_without([job_id], turns)), None)
         if one is not None:
             return [one]
         counts = range(2, len(tried) + 1)
-        return next((tried[:count] for count in counts if self._starts_without(tried[:count], turns)), [])
+        return next((tried[:count] for count in counts if self._would_start_without(tried[:count], turns)), [])
 
     # -- waiting jobs ahead of it
 
@@ -120,21 +120,21 @@ class _SuggestionTrial:
         if len(stuck) > MAX_TRIED_JOBS:
             yield from self._suggest_many_changes(stuck)
             return
-        alone = [job_id for job_id in stuck if self._starts_without([], [job_id])]
+        alone = [job_id for job_id in stuck if self._would_start_without([], [job_id])]
         for job_id in alone:
             yield self._describe_queue_change(job_id)
         if alone:
             return
-        if self._starts_without([], stuck):
+        if self._would_start_without([], stuck):
             yield msg(
                 "It would start now if these {count} jobs were not ahead of it: {jobs}.",
                 count=len(stuck),
-                jobs=self._list_jobs(stuck),
+                jobs=self._format_job_list(stuck),
             )
             return
-        ended = self._find_fewest_ends(stuck)
-        if ended and not self._starts_without(ended):
-            before, running = self._list_jobs(stuck), self._list_jobs(ended)
+        ended = self._find_fewest_ending_jobs(stuck)
+        if ended and not self._would_start_without(ended):
+            before, running = self._format_job_list(stuck), self._format_job_list(ended)
             yield msg(
                 "It would start when these jobs ahead of it have run: {before}; and these have ended: {running}.",
                 before=before,
@@ -144,12 +144,12 @@ class _SuggestionTrial:
     def _suggest_many_changes(self, stuck: Sequence[str]) -> Iterator[str]:
         """The same for too many jobs to name."""
         count = len(stuck)
-        if self._starts_without([], stuck):
+        if self._would_start_without([], stuck):
             yield msg("It would start now if the {count} jobs ahead of it were not in the queue.", count=count)
             return
-        ended = self._find_fewest_ends(stuck)
-        if ended and not self._starts_without(ended):
-            running = self._list_jobs(ended)
+        ended = self._find_fewest_ending_jobs(stuck)
+        if ended and not self._would_start_without(ended):
+            running = self._format_job_list(ended)
             yield msg(
                 "It would start when the {count} jobs ahead of it have run and these have ended: {running}.",
                 count=count,
@@ -158,7 +158,7 @@ class _SuggestionTrial:
 
     def _describe_queue_change(self, job_id: str) -> str:
         called = self._names.describe_job(job_id)
-        if not self._names.can_show(job_id):
+        if not self._names.can_show_job(job_id):
             return msg("It would start now if {job} were not ahead of it.", job=called)
         return msg(
             "It would start now if {job} were not ahead of it: run `holdfast stop {job_id}` and submit that job again.",
@@ -170,7 +170,7 @@ class _SuggestionTrial:
         known = self._known[job_id]
         return known.until if known else None
 
-    def _sort_by_end(self, job_id: str) -> tuple[bool, float]:
+    def _get_end_sort_key(self, job_id: str) -> tuple[bool, float]:
         until = self._find_end(job_id)
         return until is None, until.timestamp() if until else 0.0
 
@@ -184,18 +184,18 @@ class _SuggestionTrial:
             return msg(
                 "It would start when {job} has ended, at {latest} at the latest.",
                 job=called,
-                latest=format_instant(latest),
+                latest=format_utc_time(latest),
             )
-        listed = self._list_jobs(jobs)
+        listed = self._format_job_list(jobs)
         if latest is None:
             return msg("It would start when these jobs have ended; some have no time limit: {listed}.", listed=listed)
         return msg(
             "It would start when these jobs have ended, at {latest} at the latest: {listed}.",
-            latest=format_instant(latest),
+            latest=format_utc_time(latest),
             listed=listed,
         )
 
-    def _list_jobs(self, jobs: Sequence[str]) -> str:
+    def _format_job_list(self, jobs: Sequence[str]) -> str:
         return join_messages(", ", (self._names.describe_job(job_id) for job_id in jobs))
 
     # -- quotas
@@ -207,18 +207,18 @@ class _SuggestionTrial:
         more = _raise_quota(of_group, self._ledger.get_group_usage(group).plus(total))
         each = _raise_quota(of_user, self._ledger.get_user_usage(group, user).plus(total))
         for new_group, new_user in ((more, of_user), (of_group, each), (more, each)):
-            if (new_group, new_user) != (of_group, of_user) and self._starts_with_quotas(new_group, new_user):
-                yield _describe_raise(
+            if (new_group, new_user) != (of_group, of_user) and self._would_start_with_quotas(new_group, new_user):
+                yield _describe_quota_raise(
                     group, _select_raised_limits(of_group, new_group), _select_raised_limits(of_user, new_user)
                 )
                 return
 
-    def _starts_with_quotas(self, of_group: Quota, of_user: Quota) -> bool:
+    def _would_start_with_quotas(self, of_group: Quota, of_user: Quota) -> bool:
         change = build_quota_change(self._waiting.group, of_group, of_user)
-        return starts_with_change(self._waiting, self._queue, self._ledger, change, self._effort)
+        return would_start_with_change(self._waiting, self._queue, self._ledger, change, self._effort)
 
 
-def _raise_quota(quota: Quota, needed: Amount) -> Quota:
+def _raise_quota(quota: Quota, needed: ResourceAmount) -> Quota:
     return Quota(
         cpu=None if quota.cpu is None else max(quota.cpu, round(needed.cpu, 3)),
         memory=None if quota.memory is None else max(quota.memory, _round_up_to_mib(needed.memory)),
@@ -230,28 +230,28 @@ def _round_up_to_mib(memory: int) -> int:
     return -(-memory // MIB) * MIB
 
 
-def _select_raised_limits(before: Quota, after: Quota) -> Amount:
+def _select_raised_limits(before: Quota, after: Quota) -> ResourceAmount:
     """Return the new limits of those that were raised."""
     grown = after.cpu is not None and before.cpu is not None and after.cpu > before.cpu + EPSILON
-    return Amount(
+    return ResourceAmount(
         cpu=after.cpu if grown and after.cpu is not None else 0.0,
         memory=after.memory if after.memory is not None and after.memory != before.memory else 0,
         gpu=after.gpu if after.gpu is not None and after.gpu != before.gpu else 0,
     )
 
 
-def _describe_raise(group: str, of_group: Amount, of_user: Amount) -> str:
+def _describe_quota_raise(group: str, of_group: ResourceAmount, of_user: ResourceAmount) -> str:
     command = " ".join(
-        ("holdfast group set", group, *_format_options("--", of_group), *_format_options("--user-", of_user))
+        ("holdfast group set", group, *_iter_cli_options("--", of_group), *_iter_cli_options("--user-", of_user))
     )
-    if of_user == Amount():
+    if of_user == ResourceAmount():
         return msg(
             "It would start now if an admin raised the quota of group {group} to {of_group}: `{command}`.",
             group=group,
             of_group=format_nonzero_amount(of_group),
             command=command,
         )
-    if of_group == Amount():
+    if of_group == ResourceAmount():
         return msg(
             "It would start now if an admin raised each user's quota in {group} to {of_user}: `{command}`.",
             group=group,
@@ -268,7 +268,7 @@ def _describe_raise(group: str, of_group: Amount, of_user: Amount) -> str:
     )
 
 
-def _format_options(prefix: str, amount: Amount) -> Iterator[str]:
+def _iter_cli_options(prefix: str, amount: ResourceAmount) -> Iterator[str]:
     """Yield each option, then its value."""
     if amount.cpu > EPSILON:
         yield from (f"{prefix}cpu", f"{amount.cpu:g}")

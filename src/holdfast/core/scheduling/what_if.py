@@ -11,32 +11,32 @@ from ..attempt_id import parse_job_id
 from ..job import GIB, MIB
 from ..messages import join_messages, msg
 from .ledger import ClusterUsage, Ledger
-from .placement import Amount, QueueEntry, Quota, TaskRequest, format_bytes, format_cores, format_gpus
+from .placement import QueueEntry, Quota, ResourceAmount, TaskRequest, format_bytes, format_cores, format_gpus
 from .queue import Queue
 from .queue_scan import QueueScan
 
-MAX_EFFORT = 30_000  # checks of a task against a node, in total
+MAX_CHECK_BUDGET = 30_000  # checks of a task against a node, in total
 MAX_SHRUNK_TASKS = 200  # larger jobs are not shrunk
 _CHECK_COST = 4  # base cost of a check
-_KINDS = ("gpu", "cpu", "memory")
+_RESOURCE_KINDS = ("gpu", "cpu", "memory")
 
 T = TypeVar("T", int, float)
 
 
-class EffortBudget:
+class CheckBudget:
     """A budget for checks, so that one request does not block others."""
 
-    def __init__(self, most: int = MAX_EFFORT) -> None:
+    def __init__(self, most: int = MAX_CHECK_BUDGET) -> None:
         self._left = most
 
-    def allows(self, waiting: QueueEntry, room: ClusterUsage) -> bool:
+    def spend_check(self, waiting: QueueEntry, room: ClusterUsage) -> bool:
         """Spend one check; False when the budget is used up."""
         self._left -= _CHECK_COST + len(waiting.requests) * len(room.nodes)
         return self._left >= 0
 
 
-def scan_up_to(
-    waiting: QueueEntry, queue: Queue, room: ClusterUsage, effort: EffortBudget, *, without: Collection[str] = ()
+def scan_queue_up_to(
+    waiting: QueueEntry, queue: Queue, room: ClusterUsage, effort: CheckBudget, *, without: Collection[str] = ()
 ) -> QueueScan | None:
     """Scan the queue up to `waiting`. `room` changes: pass a copy. `without`: ids of jobs to skip. None if too many
     jobs are ahead."""
@@ -45,39 +45,39 @@ def scan_up_to(
     for other in queue.iter_entries(walk.closed_groups):
         if (other.key, other.id) >= key:
             break
-        if not effort.allows(other, room):
+        if not effort.spend_check(other, room):
             return None
         if other.job_id in without:
             continue
-        spots = walk.find_nodes(other)
+        spots = walk.find_or_reserve_nodes(other)
         if spots is None:
             walk.blocked_entries.append(other)
         else:
             walk.reserve(other, spots)
             for request, spot in zip(other.requests, spots, strict=True):
-                room.count_request(other, request, spot, +1)
+                room.apply_request(other, request, spot, +1)
     return walk
 
 
-def starts_with_change(
+def would_start_with_change(
     waiting: QueueEntry,
     queue: Queue,
     ledger: Ledger,
     change: Callable[[ClusterUsage], None],
-    effort: EffortBudget,
+    effort: CheckBudget,
     *,
     without: Collection[str] = (),
 ) -> bool:
     """Whether it would start after `change` to the usage and without these jobs in the queue."""
     room = ledger.copy()
     change(room)
-    walk = scan_up_to(waiting, queue, room, effort, without=without)
-    return walk is not None and effort.allows(waiting, room) and walk.would_start(waiting)
+    walk = scan_queue_up_to(waiting, queue, room, effort, without=without)
+    return walk is not None and effort.spend_check(waiting, room) and walk.would_start(waiting)
 
 
-def list_blocked_before(waiting: QueueEntry, queue: Queue, ledger: Ledger) -> list[QueueEntry]:
+def list_blocked_entries_ahead(waiting: QueueEntry, queue: Queue, ledger: Ledger) -> list[QueueEntry]:
     """Return blocked entries ahead of it, in order; none if too many are ahead."""
-    walk = scan_up_to(waiting, queue, ledger.copy(), EffortBudget())
+    walk = scan_queue_up_to(waiting, queue, ledger.copy(), CheckBudget())
     return [other for other in walk.blocked_entries if other.job_id != waiting.job_id] if walk else []
 
 
@@ -88,7 +88,7 @@ def build_job_removal(ledger: Ledger, jobs: Iterable[str]) -> Callable[[ClusterU
     def remove_jobs(room: ClusterUsage) -> None:
         for id, spot in ledger.assignments.items():
             if parse_job_id(id) in gone:
-                room.count_assignment(spot, -1)
+                room.apply_assignment(spot, -1)
 
     return remove_jobs
 
@@ -112,34 +112,34 @@ class SmallerRequest:
 
 
 def find_smaller_requests(
-    waiting: QueueEntry, queue: Queue, ledger: Ledger, effort: EffortBudget
+    waiting: QueueEntry, queue: Queue, ledger: Ledger, effort: CheckBudget
 ) -> list[SmallerRequest]:
     """Return smaller requests: one for each resource, else of several together; and fewer tasks."""
     if len(waiting.requests) > MAX_SHRUNK_TASKS:
         return []
     anew = replace(waiting, order=(inf, waiting.id))
-    walk = scan_up_to(anew, queue, ledger.copy(), effort, without=(waiting.job_id,))
+    walk = scan_queue_up_to(anew, queue, ledger.copy(), effort, without=(waiting.job_id,))
     if walk is None:
         return []
     shrinking = _RequestShrinker(anew, walk, effort)
-    found = [less for kind in _KINDS if (less := shrinking.find_least_change([kind]))]
-    if not found and (less := shrinking.find_least_change(_KINDS)):
+    found = [less for kind in _RESOURCE_KINDS if (less := shrinking.find_least_change([kind]))]
+    if not found and (less := shrinking.find_least_change(_RESOURCE_KINDS)):
         found = [less]
     fewer = _find_fewer_tasks(anew, walk, effort)
     return [*found, fewer] if fewer else found
 
 
-def _find_fewer_tasks(anew: QueueEntry, walk: QueueScan, effort: EffortBudget) -> SmallerRequest | None:
+def _find_fewer_tasks(anew: QueueEntry, walk: QueueScan, effort: CheckBudget) -> SmallerRequest | None:
     """Return a request with fewer tasks, if all are alike."""
     first, count = anew.requests[0], len(anew.requests)
     if any((each.amount, each.asked, each.ports) != (first.amount, first.asked, first.ports) for each in anew.requests):
         return None
 
-    def starts_with(tasks: int) -> bool:
+    def would_start_with(tasks: int) -> bool:
         fewer = replace(anew, requests=anew.requests[:tasks])
-        return effort.allows(fewer, walk.room) and walk.would_start(fewer)
+        return effort.spend_check(fewer, walk.usage) and walk.would_start(fewer)
 
-    fits = _find_largest(range(1, count), starts_with)
+    fits = _find_largest(range(1, count), would_start_with)
     if fits is None:
         return None
     text = msg("It would start now with {fits} tasks instead of {count}.", fits=fits, count=count)
@@ -149,18 +149,18 @@ def _find_fewer_tasks(anew: QueueEntry, walk: QueueScan, effort: EffortBudget) -
 
 
 class _RequestShrinker:
-    def __init__(self, anew: QueueEntry, walk: QueueScan, effort: EffortBudget) -> None:
+    def __init__(self, anew: QueueEntry, walk: QueueScan, effort: CheckBudget) -> None:
         self._anew = anew
         self._walk = walk
         self._effort = effort
-        self._most = {kind: max(getattr(each.amount, kind) for each in anew.requests) for kind in _KINDS}
+        self._most = {kind: max(getattr(each.amount, kind) for each in anew.requests) for kind in _RESOURCE_KINDS}
 
     def find_least_change(self, kinds: Sequence[str]) -> SmallerRequest | None:
         """Return the request with as much of each resource as still starts."""
-        steps = {kind: list(_list_steps(kind, self._most[kind])) for kind in kinds}
+        steps = {kind: list(_iter_smaller_values(kind, self._most[kind])) for kind in kinds}
         steps = {kind: values for kind, values in steps.items() if values}
         caps = {kind: values[0] for kind, values in steps.items()}
-        if not caps or not self._starts_with_caps(caps):
+        if not caps or not self._would_start_with_caps(caps):
             return None
         for kind, values in steps.items():
             caps[kind] = self._raise_cap(caps, kind, [*values, self._most[kind]])
@@ -168,11 +168,13 @@ class _RequestShrinker:
         return SmallerRequest(self._cap_requests(caps), self._describe_caps(caps)) if caps else None
 
     def _raise_cap(self, caps: dict[str, float], kind: str, values: Sequence[float]) -> float:
-        found = _find_largest(values, lambda value: self._starts_with_caps({**caps, kind: value}))
+        found = _find_largest(values, lambda value: self._would_start_with_caps({**caps, kind: value}))
         return caps[kind] if found is None else found
 
-    def _starts_with_caps(self, caps: dict[str, float]) -> bool:
-        return self._effort.allows(self._anew, self._walk.room) and self._walk.would_start(self._cap_requests(caps))
+    def _would_start_with_caps(self, caps: dict[str, float]) -> bool:
+        return self._effort.spend_check(self._anew, self._walk.usage) and self._walk.would_start(
+            self._cap_requests(caps)
+        )
 
     def _cap_requests(self, caps: dict[str, float]) -> QueueEntry:
         return replace(self._anew, requests=tuple(_cap_request(each, caps) for each in self._anew.requests))
@@ -193,13 +195,15 @@ class _RequestShrinker:
 
 
 def _cap_request(request: TaskRequest, caps: dict[str, float]) -> TaskRequest:
-    def cap_value(amount: Amount) -> Amount:
+    def cap_amount(amount: ResourceAmount) -> ResourceAmount:
         return replace(amount, **{kind: min(getattr(amount, kind), cap) for kind, cap in caps.items()})
 
-    return replace(request, amount=cap_value(request.amount), asked=cap_value(request.asked) if request.asked else None)
+    return replace(
+        request, amount=cap_amount(request.amount), asked=cap_amount(request.asked) if request.asked else None
+    )
 
 
-def _list_steps(kind: str, most: float) -> Iterator[float]:
+def _iter_smaller_values(kind: str, most: float) -> Iterator[float]:
     """Yield smaller common values, smallest first. Never zero: that would be another job."""
     if kind == "gpu":
         yield from range(1, int(most))

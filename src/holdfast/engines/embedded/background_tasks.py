@@ -19,9 +19,9 @@ class BackgroundTasks:
     def start(self, work: Coroutine[Any, Any, object]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._log_error)
+        task.add_done_callback(self._handle_done)
 
-    def _log_error(self, task: asyncio.Task[object]) -> None:
+    def _handle_done(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logger.error(msg("background task failed"), exc_info=task.exception())

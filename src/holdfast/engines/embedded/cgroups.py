@@ -19,15 +19,15 @@ from holdfast.core.job import Resources
 from holdfast.core.messages import join_messages, msg
 
 from .mount_table import Mount, parse_mounts
-from .sandbox_paths import CGROUP_POINT
+from .sandbox_paths import CGROUP_PATH
 
 logger = logging.getLogger(__name__)
 
-PARENT = "holdfast"
+PARENT_NAME = "holdfast"
 _CONTROLLERS = ("cpu", "memory", "pids")
-_ACCOUNTS = "cpuacct"  # of version 1: counts CPU time; usually, but not everywhere, mounted with cpu
-_PERIOD = 100_000  # microseconds
-_BUSY_TRIES = 200
+_CPU_ACCOUNTING_CONTROLLER = "cpuacct"  # of version 1: counts CPU time; usually, but not everywhere, mounted with cpu
+_CPU_PERIOD = 100_000  # microseconds
+_MAX_BUSY_TRIES = 200
 
 
 class CgroupLost(Exception):
@@ -65,13 +65,13 @@ class Cgroups:
         for folder in self.list_folders(name):  # created before the one that failed
             with suppress(OSError):
                 os.rmdir(folder)
-        self._find_new_parents(lost)
+        self._replace_lost_parents(lost)
         try:
             return self._create_cgroup(name, resources, pids_max)
         except FileNotFoundError as error:
             raise CgroupLost(msg("{filename} does not exist", filename=error.filename)) from error
 
-    def _find_new_parents(self, lost: str) -> None:
+    def _replace_lost_parents(self, lost: str) -> None:
         lost = next((parent for _, parent in self.parents if not os.path.isdir(parent)), lost)
         found, why = self.search() if self.search is not None else (None, "")
         if found is None:
@@ -84,16 +84,16 @@ class Cgroups:
             folder = f"{parent}/{name}"
             with suppress(FileExistsError):
                 os.mkdir(folder)
-            for file, value in _list_limits(self.version, controller, resources, pids_max):
-                write_value(f"{folder}/{file}", value, optional=file in _OPTIONAL)
+            for file, value in _iter_limits(self.version, controller, resources, pids_max):
+                write_control_file(f"{folder}/{file}", value, optional=file in _OPTIONAL_FILES)
         return self.list_folders(name)
 
     def list_binds(self, folders: Iterable[str]) -> list[tuple[str, str]]:
         """Return each of a group's folders with its path inside the group's own view."""
         if self.version == 2:
-            return [(folder, CGROUP_POINT) for folder in folders]
+            return [(folder, CGROUP_PATH) for folder in folders]
         named = zip(self.parents, folders, strict=False)
-        return [(folder, f"{CGROUP_POINT}/{controller}") for (controller, _), folder in named if controller]
+        return [(folder, f"{CGROUP_PATH}/{controller}") for (controller, _), folder in named if controller]
 
     def remove_orphans(self, prefix: str, known: Collection[str]) -> None:
         """Remove empty groups with this prefix that are not among the known: left by a server that died."""
@@ -106,13 +106,13 @@ class Cgroups:
 
 
 # Missing where swap or socket memory is not accounted.
-_OPTIONAL = frozenset({"memory.memsw.limit_in_bytes", "memory.swap.max", "memory.kmem.tcp.limit_in_bytes"})
+_OPTIONAL_FILES = frozenset({"memory.memsw.limit_in_bytes", "memory.swap.max", "memory.kmem.tcp.limit_in_bytes"})
 
 
-def _list_limits(version: int, controller: str, resources: Resources, pids_max: int) -> Iterable[tuple[str, str]]:
-    quota = max(1000, int(resources.cpu * _PERIOD))
+def _iter_limits(version: int, controller: str, resources: Resources, pids_max: int) -> Iterable[tuple[str, str]]:
+    quota = max(1000, int(resources.cpu * _CPU_PERIOD))
     if version == 2:
-        yield "cpu.max", f"{quota} {_PERIOD}"
+        yield "cpu.max", f"{quota} {_CPU_PERIOD}"
         yield "memory.max", str(resources.memory)
         yield "memory.swap.max", "0"
         yield "pids.max", str(pids_max)
@@ -126,7 +126,7 @@ def _list_limits(version: int, controller: str, resources: Resources, pids_max: 
         yield "pids.max", str(pids_max)
 
 
-def write_value(path: str, value: str, *, optional: bool = False) -> None:
+def write_control_file(path: str, value: str, *, optional: bool = False) -> None:
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -142,10 +142,12 @@ def write_value(path: str, value: str, *, optional: bool = False) -> None:
         os.close(fd)
 
 
-def find_own_procs(mounts: Path = Path("/proc/self/mountinfo"), own: Path = Path("/proc/self/cgroup")) -> str | None:
+def find_own_procs_file(
+    mounts: Path = Path("/proc/self/mountinfo"), own: Path = Path("/proc/self/cgroup")
+) -> str | None:
     """Return the cgroup.procs file of a group of this process, if it is writable."""
     try:
-        mounted, paths = _find_mounts(parse_mounts(mounts.read_bytes())), _parse_own_paths(own.read_text())
+        mounted, paths = _map_controller_mounts(parse_mounts(mounts.read_bytes())), _parse_own_paths(own.read_text())
     except OSError:
         return None
     for controller in mounted:
@@ -159,7 +161,7 @@ def find_own_procs(mounts: Path = Path("/proc/self/mountinfo"), own: Path = Path
 # --- reading and killing a group, by the folders in the task's start note ---------------------------------------------
 
 
-def was_out_of_memory(folders: Iterable[str]) -> bool:
+def has_oom_kill(folders: Iterable[str]) -> bool:
     """Return whether the kernel killed a process of the group for its memory."""
     for folder in folders:
         for file in ("memory.events", "memory.oom_control"):
@@ -196,7 +198,7 @@ def kill_cgroup(folders: Iterable[str]) -> None:
     for folder in folders:
         if Path(f"{folder}/cgroup.kill").exists():
             with suppress(OSError):
-                write_value(f"{folder}/cgroup.kill", "1")
+                write_control_file(f"{folder}/cgroup.kill", "1")
             return
     for pid in list_pids(folders):
         with suppress(OSError):
@@ -212,7 +214,7 @@ def remove_cgroup(folders: Iterable[str]) -> bool:
 
 
 def _remove_folder(folder: str) -> bool:
-    for attempt in range(_BUSY_TRIES):
+    for attempt in range(_MAX_BUSY_TRIES):
         try:
             os.rmdir(folder)
         except FileNotFoundError:
@@ -228,17 +230,17 @@ def _remove_folder(folder: str) -> bool:
 
 
 def find_cgroups(
-    mounts: Path = Path("/proc/self/mountinfo"), own: Path = Path("/proc/self/cgroup"), *, name: str = PARENT
+    mounts: Path = Path("/proc/self/mountinfo"), own: Path = Path("/proc/self/cgroup"), *, name: str = PARENT_NAME
 ) -> tuple[Cgroups | None, str]:
     """Return the best parent of groups below that name, or None and the reason. A hybrid machine has its controllers in
     version 1."""
     try:
-        mounted = _find_mounts(parse_mounts(mounts.read_bytes()))
+        mounted = _map_controller_mounts(parse_mounts(mounts.read_bytes()))
         paths = _parse_own_paths(own.read_text())
     except OSError as error:
         return None, msg("cgroups cannot be read: {error}", error=error)
     reasons = []
-    for attempt in (_find_v2, _find_v1):
+    for attempt in (_create_v2_parent, _create_v1_parents):
         try:
             found = attempt(mounted, paths, name)
             found.search = partial(find_cgroups, mounts, own, name=name)
@@ -252,20 +254,20 @@ class _CgroupsUnusable(Exception):
     """This cgroup version cannot be used; the text says why."""
 
 
-def _find_mounts(mounts: Sequence[Mount]) -> dict[str, tuple[str, str]]:
+def _map_controller_mounts(mounts: Sequence[Mount]) -> dict[str, tuple[str, str]]:
     """Map controller (or "" for version 2) to (mount point, mounted part of the hierarchy).
 
     The same hierarchy may be mounted elsewhere too, for a chroot or a container: such a mount may disappear at any
     time.
     """
     found: dict[str, tuple[str, str]] = {}
-    usual = [mount for mount in mounts if f"{mount.point}/".startswith(f"{CGROUP_POINT}/")]
+    usual = [mount for mount in mounts if f"{mount.point}/".startswith(f"{CGROUP_PATH}/")]
     for mount in (*usual, *mounts):
         if mount.kind == "cgroup2":
             found.setdefault("", (mount.point, mount.root))
         elif mount.kind == "cgroup":
             for name in mount.options:
-                if name in (*_CONTROLLERS, _ACCOUNTS):
+                if name in (*_CONTROLLERS, _CPU_ACCOUNTING_CONTROLLER):
                     found.setdefault(name, (mount.point, mount.root))
     return found
 
@@ -289,7 +291,7 @@ def _find_own_folder(mounted: dict[str, tuple[str, str]], paths: dict[str, str],
     return folder if folder.is_dir() else Path(point)
 
 
-def _find_v1(mounted: dict[str, tuple[str, str]], paths: dict[str, str], name: str) -> Cgroups:
+def _create_v1_parents(mounted: dict[str, tuple[str, str]], paths: dict[str, str], name: str) -> Cgroups:
     parents = []
     for controller in _CONTROLLERS:
         if controller in mounted:
@@ -297,15 +299,15 @@ def _find_v1(mounted: dict[str, tuple[str, str]], paths: dict[str, str], name: s
             parents.append((controller, str(_create_parent(own, name))))
     if not any(controller == "memory" for controller, _ in parents):
         raise _CgroupsUnusable(msg("cgroup v1 has no memory controller"))
-    return Cgroups(version=1, parents=(*parents, *_find_accounting(mounted, paths, name)))
+    return Cgroups(version=1, parents=(*parents, *_iter_accounting_parents(mounted, paths, name)))
 
 
-def _find_accounting(
+def _iter_accounting_parents(
     mounted: dict[str, tuple[str, str]], paths: dict[str, str], name: str
 ) -> Iterator[tuple[str, str]]:
     """Find a group that only counts. Version 2 counts CPU time without any controller, and the kernel tells by it which
     task owns a socket."""
-    for controller in ("", _ACCOUNTS):
+    for controller in ("", _CPU_ACCOUNTING_CONTROLLER):
         if controller not in mounted or mounted[controller] == mounted.get("cpu"):
             continue
         with suppress(_CgroupsUnusable):
@@ -328,7 +330,7 @@ def _create_parent(own: Path, name: str) -> Path:
     return folder
 
 
-def _find_v2(mounted: dict[str, tuple[str, str]], paths: dict[str, str], name: str) -> Cgroups:
+def _create_v2_parent(mounted: dict[str, tuple[str, str]], paths: dict[str, str], name: str) -> Cgroups:
     if "" not in mounted:
         raise _CgroupsUnusable(msg("cgroup v2 is not mounted"))
     own = _find_own_folder(mounted, paths, "")
@@ -336,7 +338,7 @@ def _find_v2(mounted: dict[str, tuple[str, str]], paths: dict[str, str], name: s
     reason = ""
     for base in dict.fromkeys((Path(mounted[""][0]), own)):
         try:
-            return _use_v2(base, name)
+            return _create_v2_parent_below(base, name)
         except OSError as error:
             reason = f"{base}: {error.strerror}"
         except _CgroupsUnusable as no:
@@ -344,7 +346,7 @@ def _find_v2(mounted: dict[str, tuple[str, str]], paths: dict[str, str], name: s
     raise _CgroupsUnusable(reason)
 
 
-def _use_v2(base: Path, name: str) -> Cgroups:
+def _create_v2_parent_below(base: Path, name: str) -> Cgroups:
     present = (base / "cgroup.controllers").read_text().split()
     missing = [name for name in _CONTROLLERS if name not in present]
     if missing:
@@ -362,10 +364,10 @@ def _enable_controllers(folder: Path) -> None:
         return
     wanted = " ".join(f"+{name}" for name in _CONTROLLERS)
     try:
-        write_value(str(control), wanted)
+        write_control_file(str(control), wanted)
     except OSError:
         _move_to_leaf(folder)
-        write_value(str(control), wanted)
+        write_control_file(str(control), wanted)
 
 
 def _move_to_leaf(folder: Path) -> None:
@@ -380,8 +382,8 @@ def _move_to_leaf(folder: Path) -> None:
                 folder=folder,
             )
         )
-    leaf = folder / f"{PARENT}-server"
+    leaf = folder / f"{PARENT_NAME}-server"
     leaf.mkdir(exist_ok=True)
     for pid in pids:
         with suppress(ProcessLookupError):
-            write_value(str(leaf / "cgroup.procs"), str(pid))
+            write_control_file(str(leaf / "cgroup.procs"), str(pid))

@@ -15,12 +15,12 @@ from holdfast.core.exits.exit import Cause
 from holdfast.core.messages import msg
 from holdfast.core.scheduling.placement import format_bytes
 
-from .sandbox_paths import HOME
+from .sandbox_paths import HOME_PATH
 
-TICKS = 100  # USER_HZ: the unit of start times in /proc, on every Linux
+TICKS_PER_SECOND = 100  # USER_HZ: the unit of start times in /proc, on every Linux
 _MAX_CLAIM_SIZE = 16 * 1024
 # A retry would fail the same way: a shell for another architecture, without its loader, or not executable.
-_SHELL_FAILED = re.compile(
+_SHELL_FAILURE_PATTERN = re.compile(
     r"bwrap: execvp (?P<shell>[^ :]+): (?P<why>Exec format error|No such file or directory|Permission denied"
     r"|Not a directory|Too many levels of symbolic links|Accessing a corrupted shared library)"
 )
@@ -34,7 +34,7 @@ class StartNote:
     at: datetime
     sandbox: bool  # under bubblewrap, whose report is in the claim
     cgroups: tuple[str, ...] = ()
-    stands_on: tuple[str, ...] = ()  # shared folders that its root is mounted on
+    lower_folders: tuple[str, ...] = ()  # shared folders that its root is mounted on
     warning: str = ""  # it runs, but differs from the request
     memory: int = 0  # bytes, enforced by the server; 0: enforced by the kernel
     home: str = ""  # path of its home in the task's folder; empty: elsewhere, such as in a mount
@@ -43,14 +43,14 @@ class StartNote:
     gpus: tuple[int, ...] = ()  # indices on the machine
     max_processes: int = 0  # by a resource limit; 0: by a cgroup, or unlimited
 
-    def render(self) -> str:
+    def to_json(self) -> str:
         at = int(self.at.timestamp() * 1000)
-        fields = [1, self.boot, at, int(self.sandbox), self.memory, self.cgroups, self.stands_on, self.warning]
+        fields = [1, self.boot, at, int(self.sandbox), self.memory, self.cgroups, self.lower_folders, self.warning]
         fields += [self.home, self.scratch, int(self.hold), self.gpus, self.max_processes]
         return json.dumps(fields, separators=(",", ":"))
 
 
-def parse_start(text: str) -> StartNote | None:
+def parse_start_note(text: str) -> StartNote | None:
     """Return None for text that we did not write."""
     try:
         _version, boot, at, sandbox, memory, cgroups, stands_on, warning, *more = json.loads(text)
@@ -62,7 +62,7 @@ def parse_start(text: str) -> StartNote | None:
             sandbox=bool(sandbox),
             memory=int(memory),
             cgroups=tuple(map(str, cgroups)),
-            stands_on=tuple(map(str, stands_on)),
+            lower_folders=tuple(map(str, stands_on)),
             warning=str(warning),
             home=str(home),
             scratch=int(scratch),
@@ -89,7 +89,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Notes:
+class TaskNotes:
     """What the task reports about itself."""
 
     code: int | None = None  # exit code of its failed command, if it is held
@@ -112,7 +112,7 @@ class DiskExcess:
     held: int
     limit: int
 
-    def render(self) -> str:
+    def to_text(self) -> str:
         return f"{self.kind} {self.held} {self.limit}"
 
     @property
@@ -164,8 +164,8 @@ def _parse_report(report: dict[str, Any]) -> dict[str, Any]:
     return {"command_code": int(report["exit-code"])}
 
 
-def observe_running(attempt_id: str, note: StartNote | None, claim: Claim, uptime: float) -> Observation:
-    elapsed = None if claim.started is None else max(0.0, uptime - claim.started / TICKS)
+def build_running_observation(attempt_id: str, note: StartNote | None, claim: Claim, uptime: float) -> Observation:
+    elapsed = None if claim.started is None else max(0.0, uptime - claim.started / TICKS_PER_SECOND)
     return Observation(
         attempt_id=attempt_id,
         seen=ObservedState.RUNNING,
@@ -176,7 +176,7 @@ def observe_running(attempt_id: str, note: StartNote | None, claim: Claim, uptim
 
 
 def add_notes(
-    running: Observation, start: StartNote | None, notes: Notes, was_out_of_memory: Callable[[], bool]
+    running: Observation, start: StartNote | None, notes: TaskNotes, was_out_of_memory: Callable[[], bool]
 ) -> Observation:
     """Add what the task reports about itself. Only a task that was started with `hold` can be held."""
     if notes.code is None or start is None or not start.hold:
@@ -185,7 +185,7 @@ def add_notes(
     return replace(running, seen=ObservedState.HELD, code=notes.code, oom=oom, debuggers=notes.debuggers)
 
 
-def observe_ended(
+def build_ended_observation(
     attempt_id: str,
     note: StartNote | None,
     claim: Claim,
@@ -220,7 +220,7 @@ def observe_ended(
     if claim.code is not None and claim.code > 128:
         text = msg("The sandbox was killed from outside the task (signal {signal})", signal=claim.code - 128)
         return replace(seen, seen=ObservedState.LOST, message=text, cause=Cause.LOST)
-    unusable = _SHELL_FAILED.search(complaint)
+    unusable = _SHELL_FAILURE_PATTERN.search(complaint)
     if unusable is not None:
         text = msg(
             "The image cannot run on this machine: its shell {shell} does not start ({why})",
@@ -235,7 +235,7 @@ def observe_ended(
     return replace(seen, seen=ObservedState.LOST, message=text, cause=Cause.SANDBOX_FAILED)
 
 
-def observe_not_alive(attempt_id: str, note: StartNote | None, claim: Claim, boot: str) -> Observation:
+def build_dead_observation(attempt_id: str, note: StartNote | None, claim: Claim, boot: str) -> Observation:
     """Return the observation of an attempt whose claim is not locked and has no exit."""
     restarted = note is not None and note.boot != boot
     if claim.pid is None and not restarted:
@@ -278,7 +278,7 @@ def _describe_excess(note: StartNote, excess: DiskExcess) -> str:
             limit=format_bytes(excess.limit),
             usage=had,
         )
-    where = HOME if note.sandbox else msg("The task's home folder")
+    where = HOME_PATH if note.sandbox else msg("The task's home folder")
     return msg(
         "{where} uses {held} of disk space; the limit is {limit}",
         where=where,
@@ -290,4 +290,4 @@ def _describe_excess(note: StartNote, excess: DiskExcess) -> str:
 def _compute_elapsed(claim: Claim) -> float | None:
     if claim.ended is None or claim.started is None:
         return None
-    return max(0.0, claim.ended - claim.started / TICKS)
+    return max(0.0, claim.ended - claim.started / TICKS_PER_SECOND)

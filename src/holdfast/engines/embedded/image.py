@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from holdfast.engines.base import ImageInfo
+from holdfast.engines.base import ImageSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,5 +20,5 @@ class Image:
     workdir: str = ""
 
     @property
-    def info(self) -> ImageInfo:
-        return ImageInfo(name=self.name, size=self.size, created_at=self.created_at, source=self.source)
+    def summary(self) -> ImageSummary:
+        return ImageSummary(name=self.name, size=self.size, created_at=self.created_at, source=self.source)

@@ -12,13 +12,13 @@ from .descriptors import closing_fd
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
-_KEEP_SIZE = 0x01
-_PUNCH_HOLE = 0x02
+_FALLOC_FL_KEEP_SIZE = 0x01
+_FALLOC_FL_PUNCH_HOLE = 0x02
 
 _IN_MODIFY = 0x02
 _IN_MOVED_TO = 0x80
 _IN_DELETE = 0x200
-_EVENT = struct.Struct("iIII")
+_INOTIFY_EVENT = struct.Struct("iIII")
 
 
 def punch_hole(path: str, end: int) -> bool:
@@ -31,14 +31,16 @@ def punch_hole(path: str, end: int) -> bool:
     except OSError:
         return False
     with closing_fd(fd):
-        return bool(fallocate(fd, _PUNCH_HOLE | _KEEP_SIZE, ctypes.c_int64(0), ctypes.c_int64(end)) == 0)
+        return bool(
+            fallocate(fd, _FALLOC_FL_PUNCH_HOLE | _FALLOC_FL_KEEP_SIZE, ctypes.c_int64(0), ctypes.c_int64(end)) == 0
+        )
 
 
 # --- spawning; os.posix_spawn would block every other thread until the child executes its program ---------------------
 
-_SETSIGDEF = 0x04
-_SETSIGMASK = 0x08
-_SETSID = 0x80
+_POSIX_SPAWN_SETSIGDEF = 0x04
+_POSIX_SPAWN_SETSIGMASK = 0x08
+_POSIX_SPAWN_SETSID = 0x80
 _STRUCT_SIZE = 1024  # bytes; more than any C library needs for one struct
 _SIGNAL_SET_SIZE = 128  # bytes of a signal set
 
@@ -61,7 +63,7 @@ class OpenAction:
     mode: int = 0
 
 
-def spawn(
+def spawn_process(
     argv: Sequence[str], env: Mapping[str, str], actions: Sequence[DupAction | OpenAction], program: str = ""
 ) -> int:
     """Run a program, by default argv[0], in its own session with default signal handlers, and return its pid."""
@@ -97,7 +99,11 @@ def _set_attributes(attributes: ctypes.Array[ctypes.c_char]) -> None:
     none = ctypes.create_string_buffer(_SIGNAL_SET_SIZE)
     _libc.sigfillset(every)
     _libc.sigemptyset(none)
-    _check_error(_libc.posix_spawnattr_setflags(attributes, ctypes.c_short(_SETSIGDEF | _SETSIGMASK | _SETSID)))
+    _check_error(
+        _libc.posix_spawnattr_setflags(
+            attributes, ctypes.c_short(_POSIX_SPAWN_SETSIGDEF | _POSIX_SPAWN_SETSIGMASK | _POSIX_SPAWN_SETSID)
+        )
+    )
     _check_error(_libc.posix_spawnattr_setsigdefault(attributes, every))
     _check_error(_libc.posix_spawnattr_setsigmask(attributes, none))
 
@@ -145,7 +151,7 @@ class Inotify:
     def unwatch(self, number: int) -> None:
         _libc.inotify_rm_watch(self.fd, number)
 
-    def read(self) -> Iterator[int]:
+    def read_changed_watches(self) -> Iterator[int]:
         """Return the watch descriptors of changed folders; -1 if events were dropped."""
         try:
             data = os.read(self.fd, 64 * 1024)
@@ -153,8 +159,8 @@ class Inotify:
             return
         offset = 0
         while offset < len(data):
-            number, _mask, _cookie, length = _EVENT.unpack_from(data, offset)
-            offset += _EVENT.size + length
+            number, _mask, _cookie, length = _INOTIFY_EVENT.unpack_from(data, offset)
+            offset += _INOTIFY_EVENT.size + length
             yield number
 
     @property

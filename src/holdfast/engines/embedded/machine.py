@@ -13,25 +13,25 @@ from holdfast.core.scheduling.placement import Node
 from .options import EmbeddedOptions
 from .sandbox.gpus import Gpu
 
-LAST_PORT = 40000  # exclusive
-MIN_PORTS = 1000
+MAX_PORT_END = 40000  # exclusive
+MIN_PORT_COUNT = 1000
 
 
-def find_node(options: EmbeddedOptions, gpus: Sequence[Gpu]) -> Node:
+def build_node(options: EmbeddedOptions, gpus: Sequence[Gpu]) -> Node:
     found = tuple(gpu.index for gpu in gpus)
     return Node(
         name=options.node_name,
         cpu=options.cpus if options.cpus is not None else float(len(os.sched_getaffinity(0))),
-        memory=options.memory if options.memory is not None else find_memory(),
+        memory=options.memory if options.memory is not None else read_memory_size(),
         gpus=found if options.gpus is None else tuple(index for index in options.gpus if index in found),
         port_start=options.port_start,
-        port_end=options.port_end or find_port_end(options.port_start),
-        address=options.address or find_address(),
+        port_end=options.port_end or choose_port_end(options.port_start),
+        address=options.address or find_local_address(),
         reserved_ports=options.reserved_ports,
     )
 
 
-def find_address() -> str:
+def find_local_address() -> str:
     """Return the source address of outgoing packets. Sends nothing."""
     for family, outside in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):  # for documentation
         try:
@@ -43,20 +43,20 @@ def find_address() -> str:
     return "127.0.0.1"
 
 
-def find_port_end(start: int, setting: Path = Path("/proc/sys/net/ipv4/ip_local_port_range")) -> int:
+def choose_port_end(start: int, setting: Path = Path("/proc/sys/net/ipv4/ip_local_port_range")) -> int:
     """Return a limit below the ephemeral ports, which outgoing connections may use at any time."""
-    last = LAST_PORT if start + MIN_PORTS <= LAST_PORT else 65536
+    last = MAX_PORT_END if start + MIN_PORT_COUNT <= MAX_PORT_END else 65536
     try:
         outgoing = int(setting.read_text().split()[0])
     except (OSError, ValueError, IndexError):
         return last
-    return min(last, outgoing) if outgoing >= start + MIN_PORTS else last
+    return min(last, outgoing) if outgoing >= start + MIN_PORT_COUNT else last
 
 
-def find_memory(meminfo: Path = Path("/proc/meminfo"), limits: tuple[Path, ...] = ()) -> int:
+def read_memory_size(meminfo: Path = Path("/proc/meminfo"), limits: tuple[Path, ...] = ()) -> int:
     """Return the machine's memory, or the limit of our own cgroup."""
     total = _parse_total_memory(meminfo.read_text())
-    for path in limits or _list_limit_files():
+    for path in limits or _list_memory_limit_files():
         try:
             total = min(total, int(path.read_text()))
         except (OSError, ValueError):
@@ -71,7 +71,7 @@ def _parse_total_memory(text: str) -> int:
     raise ValueError(msg("no MemTotal in /proc/meminfo"))
 
 
-def _list_limit_files() -> tuple[Path, ...]:
+def _list_memory_limit_files() -> tuple[Path, ...]:
     """Return the limits that may apply to us: in a container its own cgroup is the root of the mount."""
     files = [Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")]
     for line in Path("/proc/self/cgroup").read_text().splitlines():

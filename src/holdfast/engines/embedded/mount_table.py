@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
-MOUNTINFO = "/proc/self/mountinfo"
+MOUNTINFO_PATH = "/proc/self/mountinfo"
 # Filesystems of this machine's disks.
-REAL_FILESYSTEMS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "overlay", "squashfs", "erofs"})
-_LOCAL_FILESYSTEMS = REAL_FILESYSTEMS | {"tmpfs", "ramfs"}  # no remote server that could be down
-_ESCAPE = re.compile(rb"\\([0-7]{3})")
+DISK_FILESYSTEMS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "overlay", "squashfs", "erofs"})
+_LOCAL_FILESYSTEMS = DISK_FILESYSTEMS | {"tmpfs", "ramfs"}  # no remote server that could be down
+_ESCAPE_PATTERN = re.compile(rb"\\([0-7]{3})")
 _READ_SIZE = 1 << 16
 
 
@@ -38,17 +38,17 @@ def parse_mounts(data: bytes) -> tuple[Mount, ...]:
         fields, more = left.split(b" "), right.split(b" ", 2)
         with suppress(IndexError, ValueError):
             options = tuple(os.fsdecode(more[2]).split(",")) if len(more) > 2 else ()
-            root, point, kind, device = map(_unescape, (fields[3], fields[4], more[0], fields[2]))
+            root, point, kind, device = map(_unescape_field, (fields[3], fields[4], more[0], fields[2]))
             found.append(Mount(int(fields[0]), int(fields[1]), root, point, kind, options, device))
     return tuple(found)
 
 
-def _unescape(field: bytes) -> str:
+def _unescape_field(field: bytes) -> str:
     """Decode octal escapes, such as those of spaces."""
-    return os.fsdecode(_ESCAPE.sub(lambda octal: bytes([int(octal[1], 8) & 0xFF]), field))
+    return os.fsdecode(_ESCAPE_PATTERN.sub(lambda octal: bytes([int(octal[1], 8) & 0xFF]), field))
 
 
-def is_folder(mount: Mount) -> bool | None:
+def is_folder_mount(mount: Mount) -> bool | None:
     """Return whether a folder is mounted there; None if the mount has disappeared. Assume so where a check might block
     for ever."""
     if mount.kind not in _LOCAL_FILESYSTEMS:
@@ -64,10 +64,10 @@ def find_top_mounts(mounts: Iterable[Mount]) -> dict[str, Mount]:
     by_point: dict[str, list[Mount]] = {}
     for mount in mounts:
         by_point.setdefault(mount.point, []).append(mount)
-    return {point: _find_top(stack) for point, stack in sorted(by_point.items())}
+    return {point: _find_top_mount(stack) for point, stack in sorted(by_point.items())}
 
 
-def _find_top(stack: list[Mount]) -> Mount:
+def _find_top_mount(stack: list[Mount]) -> Mount:
     """Return the one that no other mount at the same point covers."""
     below = {mount.parent for mount in stack}
     return next((mount for mount in reversed(stack) if mount.id not in below), stack[-1])
@@ -79,7 +79,7 @@ class MountTable:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._mounts: tuple[Mount, ...] = ()
-        self._fd = os.open(MOUNTINFO, os.O_RDONLY | os.O_CLOEXEC)
+        self._fd = os.open(MOUNTINFO_PATH, os.O_RDONLY | os.O_CLOEXEC)
         self._poll = select.poll()
         self._poll.register(self._fd, select.POLLPRI)
         self._is_read = False
@@ -88,16 +88,16 @@ class MountTable:
         with suppress(AttributeError, OSError):
             os.close(self._fd)
 
-    def read(self) -> tuple[Mount, ...]:
+    def read_mounts(self) -> tuple[Mount, ...]:
         with self._lock:
             changed = bool(self._poll.poll(0))  # first: a change during the read is reported next time
             if changed or not self._is_read:
                 self._is_read = False
-                self._mounts = parse_mounts(self._read_all())
+                self._mounts = parse_mounts(self._read_table())
                 self._is_read = True
             return self._mounts
 
-    def _read_all(self) -> bytes:
+    def _read_table(self) -> bytes:
         os.lseek(self._fd, 0, os.SEEK_SET)
         parts = []
         while part := os.read(self._fd, _READ_SIZE):

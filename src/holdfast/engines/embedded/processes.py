@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from .metrics.cgroup_metrics import read_file
-from .metrics.process_metrics import read_stat
+from .metrics.cgroup_metrics import read_kernel_file
+from .metrics.process_metrics import read_process_stat
 
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-COOKIE = "HOLDFAST_COOKIE"  # variable that identifies the processes of a task without a PID namespace
-_MAX_ENVIRON = 2 * 1024 * 1024  # bytes
+BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
+COOKIE_VARIABLE = "HOLDFAST_COOKIE"  # variable that identifies the processes of a task without a PID namespace
+_MAX_ENVIRON_SIZE = 2 * 1024 * 1024  # bytes
 _KERNEL_VERSION = tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
-COUNTS_BY_NAMESPACE = _KERNEL_VERSION >= (5, 14)  # a process limit only counts one user namespace
+HAS_NAMESPACED_PROCESS_LIMIT = _KERNEL_VERSION >= (5, 14)  # a process limit only counts one user namespace
 
 
 def read_boot_id() -> str:
     try:
-        return BOOT_ID.read_text().strip()
+        return BOOT_ID_FILE.read_text().strip()
     except OSError:
         return "unknown"
 
@@ -30,11 +30,11 @@ def read_boot_id() -> str:
 def read_start_ticks(pid: int) -> int | None:
     """Return the start time of a process in ticks after boot; None if it does not exist, or is a zombie. Cheap enough
     for the event loop."""
-    stat = read_stat(pid)
-    return None if stat is None or stat.remains else stat.started
+    stat = read_process_stat(pid)
+    return None if stat is None or stat.is_zombie else stat.started
 
 
-def open_child(pid: int) -> int | None:
+def open_child_pidfd(pid: int) -> int | None:
     """Return a pidfd of a child we have not waited for; None if there are none left, or the kernel is too old."""
     return _open_pidfd_if(pid, lambda: True)
 
@@ -44,9 +44,9 @@ def open_pidfd(pid: int, started: int) -> int | None:
     return _open_pidfd_if(pid, lambda: read_start_ticks(pid) == started)
 
 
-def open_namespace_init(pid: int, namespace: int) -> int | None:
+def open_namespace_init_pidfd(pid: int, namespace: int) -> int | None:
     """Return a pidfd of the first process of a PID namespace; None if it has exited, or the pid was reused."""
-    return _open_pidfd_if(pid, lambda: is_in_namespace(pid, namespace))
+    return _open_pidfd_if(pid, lambda: is_in_pid_namespace(pid, namespace))
 
 
 def _open_pidfd_if(pid: int, is_expected: Callable[[], bool]) -> int | None:
@@ -61,7 +61,7 @@ def _open_pidfd_if(pid: int, is_expected: Callable[[], bool]) -> int | None:
     return None
 
 
-def is_in_namespace(pid: int, namespace: int) -> bool:
+def is_in_pid_namespace(pid: int, namespace: int) -> bool:
     try:
         return os.stat(f"/proc/{pid}/ns/pid").st_ino == namespace and read_start_ticks(pid) is not None
     except OSError:
@@ -73,10 +73,10 @@ def list_all_pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def read_variable(pid: int, name: str) -> str:
+def read_process_variable(pid: int, name: str) -> str:
     """Return a variable from the initial environment of a process; empty if it has none, or access is denied."""
     start = f"{name}=".encode()
-    for variable in read_file(f"/proc/{pid}/environ", _MAX_ENVIRON).split(b"\0"):
+    for variable in read_kernel_file(f"/proc/{pid}/environ", _MAX_ENVIRON_SIZE).split(b"\0"):
         if variable.startswith(start):
             return variable.removeprefix(start).decode("utf-8", "replace")
     return ""
@@ -105,9 +105,9 @@ def list_descendants(pid: int) -> list[int]:
     return found
 
 
-def find_by_cookie(cookie: str) -> list[int]:
+def list_pids_by_cookie(cookie: str) -> list[int]:
     """Return our processes with this cookie in their environment, however detached."""
-    wanted = f"{COOKIE}={cookie}".encode()
+    wanted = f"{COOKIE_VARIABLE}={cookie}".encode()
     me = os.getuid()
     found = []
     for pid in list_all_pids():

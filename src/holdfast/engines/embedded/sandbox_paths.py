@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-HOME = "/home/jovyan"
-OWN = "/run/holdfast"  # no link must be here: bubblewrap would follow it out of the sandbox
-SCRIPT = f"{OWN}/script"
-ENTRY = f"{OWN}/entry"
-HOLD = f"{OWN}/hold"
-NOTES = f"{OWN}/notes"
-LIBRARY = f"{OWN}/lib"
-CGROUP_POINT = "/sys/fs/cgroup"
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+HOME_PATH = "/home/jovyan"
+HOLDFAST_PATH = "/run/holdfast"  # no link must be here: bubblewrap would follow it out of the sandbox
+SCRIPT_PATH = f"{HOLDFAST_PATH}/script"
+ENTRY_PATH = f"{HOLDFAST_PATH}/entry"
+HOLD_SCRIPT_PATH = f"{HOLDFAST_PATH}/hold"
+NOTES_PATH = f"{HOLDFAST_PATH}/notes"
+LIBRARY_PATH = f"{HOLDFAST_PATH}/lib"
+CGROUP_PATH = "/sys/fs/cgroup"
+SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .descriptors import closing_fd
-from .folder_content import Claim, DiskExcess, StartNote, parse_claim, parse_excess, parse_start
+from .folder_content import Claim, DiskExcess, StartNote, parse_claim, parse_excess, parse_start_note
 
 # Names become file and cgroup names; nothing else is allowed.
-_SAFE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,199}\Z")
-_FLOCK = struct.Struct("hhqqi4x")
+_SAFE_ID_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,199}\Z")
+_FLOCK_FORMAT = struct.Struct("hhqqi4x")
 _WHOLE_FILE = (os.SEEK_SET, 0, 0, 0)
 
 OUT_OF_MEMORY_FILE, KILLED_FILE = "oom", "killed"
@@ -27,7 +27,7 @@ KEPT_FILES = frozenset(
 
 
 def is_safe_id(attempt_id: str) -> bool:
-    return _SAFE_ID.match(attempt_id) is not None
+    return _SAFE_ID_PATTERN.match(attempt_id) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +43,26 @@ class TaskFolder:
     def has_file(self, name: str) -> bool:
         return os.path.lexists(self[name])
 
-    def read_start(self) -> StartNote | None:
+    def read_start_note(self) -> StartNote | None:
         try:
-            return parse_start(os.readlink(self["start"]))
+            return parse_start_note(os.readlink(self["start"]))
         except OSError:
             return None
 
-    def write_start(self, note: StartNote) -> None:
+    def write_start_note(self, note: StartNote) -> None:
         """Write it as a link instead of a file: it is atomic, also after a power cut."""
         try:
-            os.symlink(note.render(), self["start"])
+            os.symlink(note.to_json(), self["start"])
         except FileExistsError:
             Path(self["start"]).unlink()
-            os.symlink(note.render(), self["start"])
+            os.symlink(note.to_json(), self["start"])
 
     def read_claim(self) -> Claim:
         return parse_claim(self.read_head("claim", 16 * 1024))
 
     def read_head(self, name: str, count: int) -> bytes:
         """Return the first bytes of a file; empty if it does not exist. Never follows a link of the task."""
-        return read_at(self[name], 0, count)
+        return read_file_range(self[name], 0, count)
 
     def mark_out_of_memory(self) -> None:
         """Record it, since the cgroup will be removed."""
@@ -75,19 +75,19 @@ class TaskFolder:
     def _create_file(self, name: str) -> None:
         os.close(os.open(self[name], os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
 
-    def mark_full(self, excess: DiskExcess) -> None:
-        """Record that it wrote too much and is stopped for it. A link, as in `write_start`."""
+    def write_disk_excess(self, excess: DiskExcess) -> None:
+        """Record that it wrote too much and is stopped for it. A link, as in `write_start_note`."""
         with suppress(FileExistsError):
-            os.symlink(excess.render(), self["full"])
+            os.symlink(excess.to_text(), self["full"])
 
-    def read_full(self) -> DiskExcess | None:
+    def read_disk_excess(self) -> DiskExcess | None:
         """Return the excess it was stopped for, or None."""
         try:
             return parse_excess(os.readlink(self["full"]))
         except OSError:
             return None
 
-    def append_log(self, key: str, text: str) -> None:
+    def append_log_once(self, key: str, text: str) -> None:
         """Append to the log, unless that was done under this key before. A crash may add it twice, never skip it."""
         if not is_safe_id(key) or os.path.lexists(self[f"said.{key}"]):
             return
@@ -124,7 +124,7 @@ class TaskFolder:
             return is_locked(fd)
 
 
-def read_at(path: str, start: int, count: int) -> bytes:
+def read_file_range(path: str, start: int, count: int) -> bytes:
     """Return up to `count` bytes; fewer at the end of the file, none if it cannot be read."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     with suppress(OSError), closing_fd(os.open(path, flags)) as fd:
@@ -137,12 +137,12 @@ def read_at(path: str, start: int, count: int) -> bytes:
 
 def try_lock(fd: int) -> bool:
     try:
-        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, *_WHOLE_FILE))
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK_FORMAT.pack(fcntl.F_WRLCK, *_WHOLE_FILE))
     except (BlockingIOError, PermissionError):  # both mean that another process has it
         return False
     return True
 
 
 def is_locked(fd: int) -> bool:
-    answer = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _FLOCK.pack(fcntl.F_WRLCK, *_WHOLE_FILE))
-    return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+    answer = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _FLOCK_FORMAT.pack(fcntl.F_WRLCK, *_WHOLE_FILE))
+    return bool(_FLOCK_FORMAT.unpack(answer)[0] != fcntl.F_UNLCK)

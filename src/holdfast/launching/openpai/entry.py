@@ -17,7 +17,7 @@ HOME_FOLDERS = ('"${{HOME:-/tmp}}/.pai/{}"', '"${{TMPDIR:-/tmp}}/.pai/{}"')  # b
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class PluginStep:
     """The scripts of a runtime plugin: before the commands, and after they succeeded."""
 
     plugin: str
@@ -27,7 +27,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class EntryScript:
     system: bool  # the system folder is private to the task, so files can be there
     own_home: bool  # the image's home is the task's own
     container: str  # uid
@@ -35,32 +35,32 @@ class Entry:
     config: str
     script: str
     shell_options: tuple[str, ...]
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PluginStep, ...] = ()
     notes: tuple[str, ...] = ()  # logged before anything runs
-    neighbours: str = ""  # commands that configure ssh; see prepare_neighbours
+    ssh_setup: str = ""  # commands that configure ssh; see prepare_neighbours
 
 
-def render_entry(entry: Entry) -> str:
+def render_entry_script(entry: EntryScript) -> str:
     parts = [
-        _HEAD,
-        _HOME if entry.own_home else "",
+        _HEAD_SCRIPT,
+        _HOME_SCRIPT if entry.own_home else "",
         SAY_FUNCTION,
         # Written out rather than copied: no program is needed for it.
-        _FIND_FOLDER.format(
-            places=" ".join(_list_folders(entry)), container=entry.container, script=quote(entry.script)
+        _FIND_FOLDER_SCRIPT.format(
+            places=" ".join(_list_runtime_folders(entry)), container=entry.container, script=quote(entry.script)
         ),
         'if [ -n "$PAI_RUNTIME_DIR" ]; then\n',
         render_write_file("$PAI_RUNTIME_DIR/runtime_env.sh", *entry.exports),
-        _EXPORT_FOLDERS,
+        _EXPORT_FOLDERS_SCRIPT,
         render_write_file("$PAI_RUNTIME_DIR/job_config.yaml", entry.config),
         '. "$PAI_RUNTIME_DIR/runtime_env.sh"\n',
-        f"else\n{_NO_FOLDER}{'exit 1' if entry.steps else ''}\nfi\n",
-        _RUN,
-        _RUN_STEP if entry.steps else "",
+        f"else\n{_NO_FOLDER_SCRIPT}{'exit 1' if entry.steps else ''}\nfi\n",
+        _RUN_FUNCTION,
+        _STEP_FUNCTION if entry.steps else "",
         *(f"say WARN {quote(note)}\n" for note in entry.notes),
-        entry.neighbours,
+        entry.ssh_setup,
         *_render_steps(enumerate(entry.steps), "before"),
-        _USER.format(
+        _USER_SCRIPT.format(
             options=_render_options(entry.shell_options),
             posix=_render_options(option for option in entry.shell_options if option != "pipefail"),
         ),
@@ -70,7 +70,7 @@ def render_entry(entry: Entry) -> str:
     return "".join(parts)
 
 
-def _list_folders(entry: Entry) -> Sequence[str]:
+def _list_runtime_folders(entry: EntryScript) -> Sequence[str]:
     homes = tuple(place.format(entry.container) for place in HOME_FOLDERS)
     return (SYSTEM_FOLDER, *homes) if entry.system else homes
 
@@ -79,7 +79,7 @@ def _render_options(options: Iterable[str]) -> str:
     return "".join(f" -o {option}" for option in options)
 
 
-def _render_steps(steps: Iterable[tuple[int, Step]], when: str) -> Iterable[str]:
+def _render_steps(steps: Iterable[tuple[int, PluginStep]], when: str) -> Iterable[str]:
     for number, step in steps:
         text = step.before if when == "before" else step.after
         if text:
@@ -90,7 +90,7 @@ def _render_steps(steps: Iterable[tuple[int, Step]], when: str) -> Iterable[str]
 
 # A job may export options for bash; the entry has none. A termination signal goes to every process of the task: the
 # entry waits for its child, so that the child's traps can run, and starts nothing more.
-_HEAD = """\
+_HEAD_SCRIPT = """\
 set +eu
 __script=$1
 __ended=
@@ -101,7 +101,7 @@ __shell=${BASH:-/bin/sh}
 """
 
 # The image's own home: .bashrc, programs, models. Only bash finds it without HOME.
-_HOME = """\
+_HOME_SCRIPT = """\
 __given=$HOME
 unset HOME
 __own=~
@@ -112,7 +112,7 @@ esac
 export HOME
 """
 
-_FIND_FOLDER = """\
+_FIND_FOLDER_SCRIPT = """\
 PAI_WORK_DIR=$PWD
 PAI_RUNTIME_DIR=
 for __place in {places}; do
@@ -127,10 +127,10 @@ export PAI_RUNTIME_DIR PAI_WORK_DIR
 """
 
 # A full disk, or an image without mkdir.
-_NO_FOLDER = "say WARN 'The files of the runtime are missing: no folder for them is writable.'\n"
+_NO_FOLDER_SCRIPT = "say WARN 'The files of the runtime are missing: no folder for them is writable.'\n"
 
 # Paths with a quote in them are skipped: the environment has them anyway.
-_EXPORT_FOLDERS = """\
+_EXPORT_FOLDERS_SCRIPT = """\
 case $PWD$PAI_RUNTIME_DIR in
 *\\'*) ;;
 *) printf "export %s='%s'\\n" PAI_WORK_DIR "$PWD" PAI_RUNTIME_DIR "$PAI_RUNTIME_DIR" \\
@@ -139,13 +139,13 @@ esac
 """
 
 # A shell reports on stderr when a signal ended its child; the log is for the commands only.
-_RUN = """\
+_RUN_FUNCTION = """\
 __run() {
     { "$__shell" "$@" 2>&3 3>&-; } 3>&2 2>/dev/null
 }
 """
 
-_RUN_STEP = """\
+_STEP_FUNCTION = """\
 __step() {
     [ -z "$__ended" ] || exit "$__ended"
     if [ "$3" = ignore ]; then
@@ -165,7 +165,7 @@ __step() {
 }
 """
 
-_USER = """\
+_USER_SCRIPT = """\
 [ -z "$__ended" ] || exit "$__ended"
 if [ -n "${{BASH_VERSION-}}" ]; then
     __run{options} "$__script"

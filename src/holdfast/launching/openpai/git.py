@@ -7,25 +7,25 @@ from shlex import quote, split
 from typing import Any
 
 from ..context import LaunchContext
-from .entry import Step
+from .entry import PluginStep
 from .log_messages import SAY_FUNCTION
 from .parameters import get_lines, get_text
-from .variables import TaskScene
+from .variables import TaskContext
 
 MAX_TRIES = 10
-MAX_INTERVAL = 30  # seconds; starts at 1 and doubles
+MAX_RETRY_INTERVAL = 30  # seconds; starts at 1 and doubles
 
 
-def make_git_step(scene: TaskScene, context: LaunchContext, parameters: Mapping[str, Any]) -> Step:
+def make_git_step(scene: TaskContext, context: LaunchContext, parameters: Mapping[str, Any]) -> PluginStep:
     options = [word for option in get_lines(parameters, "options") for word in _split_option(option)]
-    script = _CLONE.format(
+    script = _CLONE_SCRIPT.format(
         options="".join(f" {quote(word)}" for word in options),
         repository=quote(get_text(parameters, "repo_uri")),
         target=quote(get_text(parameters, "clone_dir")) if parameters.get("clone_dir") else "$code",
         tries=MAX_TRIES,
-        longest=MAX_INTERVAL,
+        longest=MAX_RETRY_INTERVAL,
     )
-    return Step(plugin="git", before=SAY_FUNCTION + script)
+    return PluginStep(plugin="git", before=SAY_FUNCTION + script)
 
 
 def _split_option(option: str) -> list[str]:
@@ -36,7 +36,7 @@ def _split_option(option: str) -> list[str]:
         return [option]
 
 
-_CLONE = """\
+_CLONE_SCRIPT = """\
 code=$PAI_RUNTIME_DIR/code
 target={target}
 case $target in

@@ -8,16 +8,16 @@ from typing import Any
 from holdfast.jobspec.templates import format_value
 
 
-class BadParameters(Exception):
+class InvalidParameters(Exception):
     """Invalid parameters of a plugin; the text says why."""
 
 
 def get_text(parameters: Mapping[str, Any], key: str) -> str:
     value = parameters.get(key)
     if not isinstance(value, str) or not value:
-        raise BadParameters(f"its parameter {key} must be text")
+        raise InvalidParameters(f"its parameter {key} must be text")
     if "\0" in value:
-        raise BadParameters(f"its parameter {key} contains a NUL byte")
+        raise InvalidParameters(f"its parameter {key} contains a NUL byte")
     return value
 
 
@@ -27,7 +27,7 @@ def get_lines(parameters: Mapping[str, Any], key: str) -> list[str]:
     if value is None:
         return []
     if not isinstance(value, list | tuple) or any(isinstance(each, list | tuple | Mapping) for each in value):
-        raise BadParameters(f"its parameter {key} must be a list of texts")
+        raise InvalidParameters(f"its parameter {key} must be a list of texts")
     return [format_value(each) for each in value]
 
 
@@ -36,5 +36,5 @@ def get_number(parameters: Mapping[str, Any], key: str, *, least: int, most: int
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise BadParameters(f"its parameter {key} must be a whole number from {least} to {most}")
+        raise InvalidParameters(f"its parameter {key} must be a whole number from {least} to {most}")
     return value

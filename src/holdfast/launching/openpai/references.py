@@ -9,7 +9,7 @@ from holdfast.core.job import Job
 from holdfast.jobspec.rules import MAX_JOB_CHARS
 from holdfast.jobspec.templates import TemplateFiller, has_secrets
 
-from .parameters import BadParameters
+from .parameters import InvalidParameters
 
 
 def make_openpai_filler(job: Job, role: str) -> Callable[[str], str]:
@@ -27,18 +27,18 @@ class ParameterFiller:
         self._filler = TemplateFiller(
             {**_make_references(job, role), "secrets": job.secrets}, drop=has_secrets(job.secrets)
         )
-        self._room = MAX_JOB_CHARS
+        self._remaining_chars = MAX_JOB_CHARS
 
     def fill_parameters(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return one plugin's parameters with every reference resolved."""
-        self._room -= _measure_filled_text(parameters, self._filler)
-        if self._room < 0:
+        self._remaining_chars -= _measure_filled_text(parameters, self._filler)
+        if self._remaining_chars < 0:
             limit = f"the limit for all plugins of a task ({MAX_JOB_CHARS} characters)"
-            raise BadParameters(f"its parameters exceed {limit} after all references are resolved")
+            raise InvalidParameters(f"its parameters exceed {limit} after all references are resolved")
         return {key: _fill_value(value, self._filler) for key, value in parameters.items()}
 
 
-def load_openpai_config(job: Job) -> Mapping[str, Any]:
+def get_openpai_config(job: Job) -> Mapping[str, Any]:
     """Return the file as written, without its secrets."""
     config = job.extras.get("openpai", {}).get("config")
     return config if isinstance(config, Mapping) else {}
@@ -46,18 +46,18 @@ def load_openpai_config(job: Job) -> Mapping[str, Any]:
 
 def list_prerequisites(job: Job, role: str) -> list[str]:
     """Return the prerequisites of the role, in order, each once."""
-    listed = get_written_role(job, role).get("prerequisites")
+    listed = get_role_config(job, role).get("prerequisites")
     return list(dict.fromkeys(map(str, listed))) if isinstance(listed, list) else []
 
 
-def get_written_role(job: Job, role: str) -> Mapping[str, Any]:
-    roles = load_openpai_config(job).get("taskRoles")
+def get_role_config(job: Job, role: str) -> Mapping[str, Any]:
+    roles = get_openpai_config(job).get("taskRoles")
     found = roles.get(role) if isinstance(roles, Mapping) else None
     return found if isinstance(found, Mapping) else {}
 
 
 def _make_references(job: Job, role: str) -> dict[str, Any]:
-    config, chosen = load_openpai_config(job), get_written_role(job, role)
+    config, chosen = get_openpai_config(job), get_role_config(job, role)
     values: dict[str, Any] = {"parameters": config.get("parameters") or {}}
     for kind in ("script", "output", "data"):
         name = chosen.get(kind)

@@ -7,21 +7,25 @@ from shlex import quote
 from typing import Any
 
 from ..context import LaunchContext
-from .entry import Step
+from .entry import PluginStep
 from .log_messages import SAY_FUNCTION
-from .parameters import BadParameters, get_number
-from .variables import TaskScene
+from .parameters import InvalidParameters, get_number
+from .variables import TaskContext
 
 
-def make_tensorboard_step(scene: TaskScene, context: LaunchContext, parameters: Mapping[str, Any]) -> Step | None:
+def make_tensorboard_step(
+    scene: TaskContext, context: LaunchContext, parameters: Mapping[str, Any]
+) -> PluginStep | None:
     if not parameters or scene.task.role != scene.snapshot.job.roles[0].name or scene.task.index != 0:
         return None
     port = get_number(parameters, "port", least=1, most=65535)
     folders = _parse_folders(parameters.get("logdir"))
-    script = _START.format(
-        folders=" ".join(quote(path) for path in folders.values()), logdir=quote(_render_option(folders)), port=port
+    script = _START_SCRIPT.format(
+        folders=" ".join(quote(path) for path in folders.values()),
+        logdir=quote(_render_logdir_option(folders)),
+        port=port,
     )
-    return Step(plugin="tensorboard", before=SAY_FUNCTION + script)
+    return PluginStep(plugin="tensorboard", before=SAY_FUNCTION + script)
 
 
 def _parse_folders(logdir: Any) -> dict[str, str]:
@@ -29,17 +33,17 @@ def _parse_folders(logdir: Any) -> dict[str, str]:
         return {"default": logdir}
     if isinstance(logdir, Mapping) and logdir and all(isinstance(path, str) and path for path in logdir.values()):
         return {str(label): path for label, path in logdir.items()}
-    raise BadParameters("its parameter logdir must be a mapping of labels to folders")
+    raise InvalidParameters("its parameter logdir must be a mapping of labels to folders")
 
 
-def _render_option(folders: Mapping[str, str]) -> str:
+def _render_logdir_option(folders: Mapping[str, str]) -> str:
     """Render one folder as is, several with labels."""
     if len(folders) == 1:
         return f"--logdir={next(iter(folders.values()))}"
     return "--logdir_spec=" + ",".join(f"{label}:{path}" for label, path in folders.items())
 
 
-_START = """\
+_START_SCRIPT = """\
 mkdir -p {folders} || :
 if ! command -v tensorboard >/dev/null; then
     say INFO 'tensorboard is not in the image; installing it with pip.'

@@ -13,9 +13,9 @@ from holdfast.core import identity
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.job import MIB, JobFormat, Role
 
-from .references import get_written_role
+from .references import get_role_config
 
-_FALLBACK = "127.0.0.1"  # for an unknown machine
+_FALLBACK_ADDRESS = "127.0.0.1"  # for an unknown machine
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class JobTasks:
 
     @cached_property
     def plain_names(self) -> dict[str, str]:
-        return identity.normalize_roles(role.name for role in self.snapshot.job.roles)
+        return identity.build_unique_role_names(role.name for role in self.snapshot.job.roles)
 
     def list_spellings(self, role: str) -> tuple[str, ...]:
         plain = self.plain_names[role]
@@ -43,7 +43,7 @@ class JobTasks:
         return found
 
     def get_address(self, task: TaskAttempt) -> str:
-        return self.addresses.get(task.node or "", _FALLBACK)
+        return self.addresses.get(task.node or "", _FALLBACK_ADDRESS)
 
     @cached_property
     def variables(self) -> dict[str, str]:
@@ -52,7 +52,7 @@ class JobTasks:
 
 
 @dataclass(frozen=True)
-class TaskScene:
+class TaskContext:
     """One task and its job."""
 
     job_tasks: JobTasks
@@ -76,15 +76,15 @@ def get_first_port(task: TaskAttempt, label: str) -> str:
     return str(numbers[0]) if numbers else ""
 
 
-def make_own_variables(scene: TaskScene) -> dict[str, str]:
+def make_own_variables(scene: TaskContext) -> dict[str, str]:
     """Return the variables of this task."""
     own = {
-        **_make_task_variables(scene),
+        **_make_current_task_variables(scene),
         **_make_port_variables(scene),
         **_make_controller_variables(scene),
         **_make_legacy_variables(scene),
     }
-    return {**own, **make_task_variables(scene.job_tasks, [scene.task])}
+    return {**own, **make_address_variables(scene.job_tasks, [scene.task])}
 
 
 def _make_job_variables(job_tasks: JobTasks) -> dict[str, str]:
@@ -107,7 +107,7 @@ def _make_job_variables(job_tasks: JobTasks) -> dict[str, str]:
     }
 
 
-def _make_task_variables(scene: TaskScene) -> dict[str, str]:
+def _make_current_task_variables(scene: TaskContext) -> dict[str, str]:
     index, address = str(scene.task.index), scene.job_tasks.get_address(scene.task)
     return {
         "PAI_CURRENT_TASK_ROLE_NAME": scene.task.role,
@@ -120,7 +120,7 @@ def _make_task_variables(scene: TaskScene) -> dict[str, str]:
     }
 
 
-def _make_port_variables(scene: TaskScene) -> dict[str, str]:
+def _make_port_variables(scene: TaskContext) -> dict[str, str]:
     task = scene.task
     lists = {label: _join_numbers(numbers) for label, numbers in task.ports.items()}
     http = get_first_port(task, "http")
@@ -133,7 +133,7 @@ def _make_port_variables(scene: TaskScene) -> dict[str, str]:
     }
 
 
-def _make_controller_variables(scene: TaskScene) -> dict[str, str]:
+def _make_controller_variables(scene: TaskContext) -> dict[str, str]:
     """Return the variables of OpenPAI's later controller, with our ids."""
     snapshot, task = scene.snapshot, scene.task
     name = identity.build_debug_id(snapshot.user, snapshot.job.name)
@@ -158,11 +158,14 @@ def _make_controller_variables(scene: TaskScene) -> dict[str, str]:
     }
 
 
-def _make_legacy_variables(scene: TaskScene) -> dict[str, str]:
+def _make_legacy_variables(scene: TaskContext) -> dict[str, str]:
     """Return the variables that only OpenPAI's first generation had, with the job's own folders if it sets them."""
     snapshot, role = scene.snapshot, scene.role
-    gpu, cpu, memory, shm = _format_amounts(scene.job_tasks, role)
-    failed, succeeded = _format_rule(role.completion.min_failed), _format_rule(role.completion.min_succeeded)
+    gpu, cpu, memory, shm = _format_resources(scene.job_tasks, role)
+    failed, succeeded = (
+        _format_completion_count(role.completion.min_failed),
+        _format_completion_count(role.completion.min_succeeded),
+    )
     return {
         "APP_ID": snapshot.id,
         "FRAMEWORK_NAME": identity.build_framework_name(snapshot.user, snapshot.job.name),
@@ -190,9 +193,9 @@ def _make_role_variables(job_tasks: JobTasks) -> dict[str, str]:
         ]
         about = {
             "PAI_TASK_ROLE_TASK_COUNT_{}": str(role.instances),
-            "PAI_RESOURCE_{}": ",".join(_format_amounts(job_tasks, role)),
-            "PAI_MIN_FAILED_TASK_COUNT_{}": _format_rule(role.completion.min_failed),
-            "PAI_MIN_SUCCEEDED_TASK_COUNT_{}": _format_rule(role.completion.min_succeeded),
+            "PAI_RESOURCE_{}": ",".join(_format_resources(job_tasks, role)),
+            "PAI_MIN_FAILED_TASK_COUNT_{}": _format_completion_count(role.completion.min_failed),
+            "PAI_MIN_SUCCEEDED_TASK_COUNT_{}": _format_completion_count(role.completion.min_succeeded),
             "PAI_TASK_ROLE_{}_HOST_LIST": ",".join(tasks),
         }
         for spelling in job_tasks.list_spellings(role.name):
@@ -200,7 +203,7 @@ def _make_role_variables(job_tasks: JobTasks) -> dict[str, str]:
     return found
 
 
-def make_task_variables(job_tasks: JobTasks, tasks: Iterable[TaskAttempt]) -> dict[str, str]:
+def make_address_variables(job_tasks: JobTasks, tasks: Iterable[TaskAttempt]) -> dict[str, str]:
     """Return the nodes and ports of these tasks."""
     found: dict[str, str] = {}
     for task in tasks:
@@ -215,21 +218,21 @@ def make_task_variables(job_tasks: JobTasks, tasks: Iterable[TaskAttempt]) -> di
     return found
 
 
-def _format_amounts(job_tasks: JobTasks, role: Role) -> tuple[str, str, str, str]:
+def _format_resources(job_tasks: JobTasks, role: Role) -> tuple[str, str, str, str]:
     """Return GPUs, cores, MiB of memory and of shared memory; 0 if the file does not set it."""
     asked = role.resources
-    shm = (asked.shm or 0) // MIB if _specifies_shm(job_tasks, role) else 0
+    shm = (asked.shm or 0) // MIB if _has_shm_setting(job_tasks, role) else 0
     return str(asked.gpu), _format_cores(asked.cpu), str(asked.memory // MIB), str(shm)
 
 
-def _specifies_shm(job_tasks: JobTasks, role: Role) -> bool:
+def _has_shm_setting(job_tasks: JobTasks, role: Role) -> bool:
     if job_tasks.snapshot.job.dialect is JobFormat.OPENPAI_V1:
         return True
-    options = get_written_role(job_tasks.snapshot.job, role.name).get("extraContainerOptions")
+    options = get_role_config(job_tasks.snapshot.job, role.name).get("extraContainerOptions")
     return isinstance(options, Mapping) and options.get("shmMB") is not None
 
 
-def _format_rule(count: int | None) -> str:
+def _format_completion_count(count: int | None) -> str:
     return "-1" if count is None else str(count)
 
 

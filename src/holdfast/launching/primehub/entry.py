@@ -12,14 +12,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from shlex import quote
 
-from ..volumes import VOLUMES
-from .sudo import SUDO
+from ..volumes import VOLUMES_FOLDER
+from .sudo import SUDO_SCRIPT
 
-DATASETS = "/datasets"
+DATASETS_FOLDER = "/datasets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class EntryScript:
     """Paths inside the task; empty: there is no such folder."""
 
     isolated: bool
@@ -32,32 +32,32 @@ class Entry:
     notes: tuple[str, ...] = ()  # logged before anything runs
 
 
-def render_entry(entry: Entry) -> str:
+def render_entry_script(entry: EntryScript) -> str:
     parts = [
-        _HEAD,
+        _HEAD_SCRIPT,
         *(f"__say {quote(note)}\n" for note in entry.notes),
         *_render_datasets(entry),
         *_render_home_links(entry),
-        _SYSTEM if entry.isolated else "",
+        _LDCONFIG_SCRIPT if entry.isolated else "",
         *_render_sudo(entry),
         *_render_profile(entry),
-        _RUN,
+        _RUN_SCRIPT,
     ]
     return "".join(parts)
 
 
-def _render_datasets(entry: Entry) -> Iterator[str]:
-    yield _FIND_FOLDER if entry.isolated else _HOME_FOLDER
+def _render_datasets(entry: EntryScript) -> Iterator[str]:
+    yield _FIND_FOLDER_SCRIPT if entry.isolated else _HOME_FOLDER_SCRIPT
     yield from _render_links((place, f'"$__datasets"/{quote(name)}') for name, place in entry.datasets)
 
 
-def _render_home_links(entry: Entry) -> Iterable[str]:
+def _render_home_links(entry: EntryScript) -> Iterable[str]:
     found = []
     if entry.home_link:
         found.append((entry.volume, f'"$__home"/{quote(entry.home_link)}'))
     if entry.files:
         found.append((entry.files, '"$__home"/phfs'))
-    named = f"{VOLUMES}/{entry.group}"
+    named = f"{VOLUMES_FOLDER}/{entry.group}"
     if entry.isolated and entry.volume and entry.volume != named:
         found.append((entry.volume, quote(named)))  # scripts use /project/$GROUP_NAME
     return _render_links(found)
@@ -68,21 +68,21 @@ def _render_links(wanted: Iterable[tuple[str, str]]) -> Iterator[str]:
         yield f"__link {quote(place)} {link}\n"
 
 
-def _render_sudo(entry: Entry) -> Iterator[str]:
+def _render_sudo(entry: EntryScript) -> Iterator[str]:
     if entry.sudo:
-        yield _GRANT_SUDO.format(script=quote(SUDO)) if entry.isolated else ""
-        yield _REPORT_SUDO
+        yield _GRANT_SUDO_SCRIPT.format(script=quote(SUDO_SCRIPT)) if entry.isolated else ""
+        yield _REPORT_SUDO_SCRIPT
 
 
-def _render_profile(entry: Entry) -> Iterator[str]:
+def _render_profile(entry: EntryScript) -> Iterator[str]:
     if entry.volume:
         if not entry.isolated:
             yield 'export PRIMEHUB_PHFS_PATH="$__home/phfs"\n'
-        yield _PROFILE.format(path=quote(f"{entry.volume}/.primehub/profile"))
+        yield _PROFILE_SCRIPT.format(path=quote(f"{entry.volume}/.primehub/profile"))
 
 
 # Options for bash in the environment are for the command.
-_HEAD = """\
+_HEAD_SCRIPT = """\
 set +eu
 __script=$1
 __shell=${BASH:-/bin/sh}
@@ -109,33 +109,33 @@ __link() {
 """
 
 # If the root filesystem is read-only, the links are in the home.
-_FIND_FOLDER = f"""\
-__datasets={DATASETS}
-if {{ [ -d {DATASETS} ] || mkdir -p {DATASETS} 2>/dev/null; }} && [ -w {DATASETS} ]; then
-    __link {DATASETS} "$__home/datasets"
+_FIND_FOLDER_SCRIPT = f"""\
+__datasets={DATASETS_FOLDER}
+if {{ [ -d {DATASETS_FOLDER} ] || mkdir -p {DATASETS_FOLDER} 2>/dev/null; }} && [ -w {DATASETS_FOLDER} ]; then
+    __link {DATASETS_FOLDER} "$__home/datasets"
 else
     __datasets=$__home/datasets
     if mkdir -p "$__datasets" 2>/dev/null; then
-        __say '{DATASETS} is not writable; use the folder datasets in your home instead.'
+        __say '{DATASETS_FOLDER} is not writable; use the folder datasets in your home instead.'
     else
         __why='the folder is not writable'
         command -v mkdir >/dev/null || __why='mkdir is not in the image'
-        __say "Cannot create {DATASETS} or the folder datasets in your home: $__why."
+        __say "Cannot create {DATASETS_FOLDER} or the folder datasets in your home: $__why."
     fi
 fi
 """
 
-_HOME_FOLDER = """\
+_HOME_FOLDER_SCRIPT = """\
 __datasets=$__home/datasets
 mkdir -p "$__datasets"
 """
 
 # The libraries of the machine's GPU driver may be mounted.
-_SYSTEM = """\
+_LDCONFIG_SCRIPT = """\
 PATH=$PATH:/sbin:/usr/sbin ldconfig 2>/dev/null
 """
 
-_GRANT_SUDO = """\
+_GRANT_SUDO_SCRIPT = """\
 if [ "$__uid" = 0 ] && ! command -v sudo >/dev/null && command -v chmod >/dev/null; then
     for __place in /usr/bin /usr/local/bin /run/primehub; do
         [ -d "$__place" ] || mkdir -p "$__place" 2>/dev/null
@@ -148,13 +148,13 @@ fi
 """
 
 # Only root can become root: otherwise it would not work. Some shells find files that are not executable.
-_REPORT_SUDO = """\
+_REPORT_SUDO_SCRIPT = """\
 if [ "$__uid" != 0 ] || [ ! -x "$(command -v sudo)" ]; then
     export GRANT_SUDO=false
 fi
 """
 
-_PROFILE = """\
+_PROFILE_SCRIPT = """\
 if [ -f {path} ]; then
     __say 'group profile: '{path}
     . {path}
@@ -163,7 +163,7 @@ else
 fi
 """
 
-_RUN = """\
+_RUN_SCRIPT = """\
 cd "$__home" || exit 1
 exec "$__shell" "$__script"
 """

@@ -9,9 +9,9 @@ from holdfast.core.identity import format_group_path
 from holdfast.core.job import SHARED_FILES_PATH, Mount
 
 from ..context import LaunchContext
-from ..volumes import VOLUMES, get_volume_path
+from ..volumes import VOLUMES_FOLDER, get_volume_path
 
-HOME = "/home/jovyan"
+HOME_FOLDER = "/home/jovyan"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,11 +25,13 @@ class PrimeHubFolders:
     left_out: tuple[str, ...] = ()  # each a sentence
 
 
-def find_folders(group: str, mounts: Sequence[Mount], context: LaunchContext) -> PrimeHubFolders:
+def make_primehub_folders(group: str, mounts: Sequence[Mount], context: LaunchContext) -> PrimeHubFolders:
     given = context.primehub
     gone = [mount for mount in mounts if mount.dataset in given.unreachable]
     kept = [mount for mount in mounts if mount not in gone]
-    left_out = tuple(f"The dataset {name} is left out: its folder is not available." for name in _list_names(gone))
+    left_out = tuple(
+        f"The dataset {name} is left out: its folder is not available." for name in _list_dataset_names(gone)
+    )
     if not context.isolated:
         return PrimeHubFolders(
             volume=context.volume,
@@ -42,22 +44,22 @@ def find_folders(group: str, mounts: Sequence[Mount], context: LaunchContext) ->
         volume=get_volume_path(group) if context.volume else "",
         files=SHARED_FILES_PATH if context.files else "",
         datasets=tuple((mount.dataset, mount.target) for mount in kept if mount.dataset),
-        mounts=(*kept, *_list_shared_mounts(group, context)),
+        mounts=(*kept, *_iter_shared_mounts(group, context)),
         left_out=left_out,
     )
 
 
-def _list_shared_mounts(group: str, context: LaunchContext) -> Iterable[Mount]:
+def _iter_shared_mounts(group: str, context: LaunchContext) -> Iterable[Mount]:
     given = context.primehub
     own = format_group_path(group)
     if context.volume:
-        yield Mount(source=context.volume, target=f"{VOLUMES}/{own}", read_only=False)
+        yield Mount(source=context.volume, target=f"{VOLUMES_FOLDER}/{own}", read_only=False)
     for path, source in given.other_volumes.items():
         if path != own:  # two groups may share a path: the job's own wins
-            yield Mount(source=source, target=f"{VOLUMES}/{path}", read_only=False)
+            yield Mount(source=source, target=f"{VOLUMES_FOLDER}/{path}", read_only=False)
     if context.files:
         yield Mount(source=context.files, target=SHARED_FILES_PATH, read_only=False)
 
 
-def _list_names(mounts: Iterable[Mount]) -> list[str]:
+def _list_dataset_names(mounts: Iterable[Mount]) -> list[str]:
     return [mount.dataset for mount in mounts if mount.dataset]

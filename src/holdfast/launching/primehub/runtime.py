@@ -7,20 +7,20 @@ from dataclasses import replace
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.identity import format_group_path
 from holdfast.core.job import Role
-from holdfast.engines.base import Launch
+from holdfast.engines.base import LaunchSpec
 
 from ..context import LaunchContext
-from .entry import Entry, render_entry
-from .folders import HOME, find_folders
+from .entry import EntryScript, render_entry_script
+from .folders import HOME_FOLDER, make_primehub_folders
 from .variables import make_primehub_variables, split_valid_variables
 
 
-def add_primehub_runtime(launch: Launch, snapshot: JobSnapshot, role: Role, context: LaunchContext) -> Launch:
+def add_primehub_runtime(launch: LaunchSpec, snapshot: JobSnapshot, role: Role, context: LaunchContext) -> LaunchSpec:
     given, group = context.primehub, snapshot.job.group
-    folders = find_folders(group, launch.mounts, context)
+    folders = make_primehub_folders(group, launch.mounts, context)
     others, left_out = split_valid_variables(context.variables)
     ours = make_primehub_variables(snapshot, role, given, folders)
-    entry = Entry(
+    entry = EntryScript(
         isolated=context.isolated,
         sudo=given.platform.sudo,
         volume=folders.volume,
@@ -35,10 +35,10 @@ def add_primehub_runtime(launch: Launch, snapshot: JobSnapshot, role: Role, cont
         env={**others, **launch.env, **ours},
         mounts=folders.mounts,
         resources=replace(launch.resources, shm=launch.resources.shm or launch.resources.memory),
-        entry=render_entry(entry),
+        entry=render_entry_script(entry),
         scratch=given.platform.scratch or None,
     )
     if not context.isolated:
         return launch
     # It starts in PrimeHub's home, whatever the home and working folder of the image.
-    return replace(launch, env={**launch.env, "HOME": HOME}, workdir=HOME)
+    return replace(launch, env={**launch.env, "HOME": HOME_FOLDER}, workdir=HOME_FOLDER)

@@ -1,6 +1,6 @@
 """A `sudo` for images without one. A task is already root in its sandbox."""
 
-SUDO = """\
+SUDO_SCRIPT = """\
 #!/bin/sh
 # Runs a command as root, as the whole job does, or as another user of the image.
 usage() {

@@ -10,7 +10,7 @@ import stat
 import termios
 from time import monotonic, sleep
 
-from .system import RETRY_INTERVAL, ExecError, is_stack_dump, libc, read_all
+from .system import RETRY_INTERVAL, ExecError, is_stack_dump_request, libc, read_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from typing import Any
 
 PROGRAM_FD = 5
-NOT_FOUND = 127
-NOT_RUNNABLE = 126
+NOT_FOUND_EXIT_CODE = 127
+NOT_RUNNABLE_EXIT_CODE = 126
 
 _ENV_TIMEOUT = 0.5  # seconds after which a command without our variable in its environment has removed it on purpose
 _MAX_ENV_SIZE = 2 * 1024 * 1024
 _MAX_FD = 4096  # we begin with five descriptors and open a few more
-_SIGNALS = range(1, 65)
-_PTMX = os.makedev(5, 2)
+_SIGNAL_NUMBERS = range(1, 65)
+_PTMX_DEVICE = os.makedev(5, 2)
 _TIOCGPTPEER = 0x5441
 _TIOCSPTLCK = 0x40045431
 _IUTF8 = 0o40000
-_CLOSE_RANGE = 436
+_SYS_CLOSE_RANGE = 436
 
 
 def build_environment(first: int, request: dict[str, Any]) -> dict[bytes, bytes]:
@@ -89,7 +89,7 @@ def open_terminal(request: dict[str, Any]) -> int:
     path = "/dev/pts/ptmx" if request["init"] else "/dev/ptmx"
     master = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | (os.O_NOFOLLOW if request["init"] else 0))
     found = os.fstat(master)
-    if not stat.S_ISCHR(found.st_mode) or found.st_rdev != _PTMX:
+    if not stat.S_ISCHR(found.st_mode) or found.st_rdev != _PTMX_DEVICE:
         raise ExecError("The task cannot open a terminal: its /dev/pts was replaced.")
     fcntl.ioctl(master, _TIOCSPTLCK, b"\0\0\0\0")
     slave = fcntl.ioctl(master, _TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY)
@@ -103,15 +103,15 @@ def open_terminal(request: dict[str, Any]) -> int:
     return master
 
 
-def become_command(
+def execute_command(
     request: dict[str, Any], env: dict[bytes, bytes], folder: bytes, serve: Callable[[int, int, bytes], None] | None
 ) -> None:
-    code = NOT_RUNNABLE
+    code = NOT_RUNNABLE_EXIT_CODE
     try:
-        for number in _SIGNALS:
+        for number in _SIGNAL_NUMBERS:
             libc.signal(number, None)
         os.umask(0o022)
-        _close_other_fds(is_stack_dump(request))
+        _close_other_fds(is_stack_dump_request(request))
         _change_folder(folder, env)
         if serve is not None:
             serve(0, 1, env.get(b"HOME", b"/"))
@@ -129,7 +129,7 @@ def _close_other_fds(keep_program: bool) -> None:
         os.set_inheritable(PROGRAM_FD, False)
         os.closerange(3, PROGRAM_FD)
         first = PROGRAM_FD + 1
-    if libc.syscall(_CLOSE_RANGE, first, ctypes.c_uint(0xFFFFFFFF), 0) != 0:
+    if libc.syscall(_SYS_CLOSE_RANGE, first, ctypes.c_uint(0xFFFFFFFF), 0) != 0:
         os.closerange(first, _MAX_FD)
 
 
@@ -144,7 +144,7 @@ def _change_folder(folder: bytes, env: dict[bytes, bytes]) -> None:
 
 def _run_command(request: dict[str, Any], env: dict[bytes, bytes]) -> int:
     """Execute the command; return an exit code only if that fails."""
-    if is_stack_dump(request):
+    if is_stack_dump_request(request):
         os.execve(PROGRAM_FD, request["argv"], env)
     if request["argv"]:
         return _exec_argv(request["argv"], env)
@@ -153,7 +153,7 @@ def _run_command(request: dict[str, Any], env: dict[bytes, bytes]) -> int:
     shells = [path for path in (*shells, b"/bin/bash", b"/bin/sh") if os.access(path, os.X_OK)]
     if not shells:
         _write_error("holdfast: no shell found: the task has neither bash nor sh\n")
-        return NOT_FOUND
+        return NOT_FOUND_EXIT_CODE
     shell = shells[0]
     if request["script"]:
         return _exec_argv([shell, b"-c", request["script"]], env)
@@ -175,9 +175,9 @@ def _exec_argv(argv: list[bytes], env: dict[bytes, bytes], program: bytes = b"")
     shown = name.decode("utf-8", "replace")
     if worst == errno.ENOENT:
         _write_error(f"holdfast: {shown}: not found\n")
-        return NOT_FOUND
+        return NOT_FOUND_EXIT_CODE
     _write_error(f"holdfast: {shown}: {os.strerror(worst)}\n")
-    return NOT_RUNNABLE
+    return NOT_RUNNABLE_EXIT_CODE
 
 
 def _write_error(text: str) -> None:

@@ -28,7 +28,7 @@ import sys
 from _socket import SCM_RIGHTS, SOL_SOCKET, socket
 from time import monotonic
 
-from .command import become_command, build_environment, load_server, open_terminal, read_working_folder
+from .command import build_environment, execute_command, load_server, open_terminal, read_working_folder
 from .privileges import copy_limits, drop_privileges, limit_stack_dump, lower_limit
 from .sandbox import TaskSandbox, wait_for_command
 from .system import (
@@ -38,10 +38,10 @@ from .system import (
     PR_SET_NAME,
     PR_SET_PDEATHSIG,
     SETUP_TIMEOUT,
-    TASK_ENDED,
+    TASK_ENDED_MESSAGE,
     ExecError,
     call_prctl,
-    is_stack_dump,
+    is_stack_dump_request,
     libc,
     read_all,
 )
@@ -65,13 +65,13 @@ def main() -> None:
     try:
         request = marshal.loads(read_all(REQUEST_FD, None))
         os.close(REQUEST_FD)
-        if is_stack_dump(request):
+        if is_stack_dump_request(request):
             _raise_oom_score()
         call_prctl(PR_SET_DUMPABLE, 0)
         _hide_command_line()
         child = start_command(request, control)
     except Exception as error:
-        send_refusal(control, error)
+        send_refusal_and_exit(control, error)
     _wait_for_exit(child, control)
 
 
@@ -99,14 +99,14 @@ def start_command(request: dict[str, Any], control: socket) -> int:
     """Fork the process that becomes the command, and return its pid."""
     joins = [os.open(path, os.O_WRONLY) for path in request["joins"]]
     sandbox = TaskSandbox(request["init"], request["namespace"]) if request["init"] else None
-    first = sandbox.first if sandbox is not None else wait_for_command(request["runner"])
-    env = dict(request["env"]) if is_stack_dump(request) else build_environment(first, request)
-    folder = b"/" if is_stack_dump(request) else read_working_folder(first)
+    first = sandbox.command_pid if sandbox is not None else wait_for_command(request["runner"])
+    env = dict(request["env"]) if is_stack_dump_request(request) else build_environment(first, request)
+    folder = b"/" if is_stack_dump_request(request) else read_working_folder(first)
     serve = load_server(request)
     sys.meta_path.clear()  # a later import would load the task's files
     nowhere = os.open("/dev/null", os.O_RDWR)
     if sandbox is not None:
-        sandbox.join_files()
+        sandbox.join_filesystem()
     pid_reader, pid_writer = os.pipe()
     go_reader, go_writer = os.pipe()
     call_prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -116,7 +116,7 @@ def start_command(request: dict[str, Any], control: socket) -> int:
         os.close(go_writer)
         _fork_unprivileged(request, control, joins, sandbox, pid_writer)
         _prepare_session(request, control, go_reader)
-        become_command(request, env, folder, serve)
+        execute_command(request, env, folder, serve)
     os.close(pid_writer)
     os.close(go_reader)
     child = _read_child_pid(pid_reader, middle)
@@ -135,7 +135,7 @@ def fork_process() -> int:
     try:
         return os.fork()
     except OSError as error:
-        text = TASK_ENDED if error.errno == errno.ENOMEM else f"Cannot fork a process: {error.strerror}."
+        text = TASK_ENDED_MESSAGE if error.errno == errno.ENOMEM else f"Cannot fork a process: {error.strerror}."
         raise ExecError(text) from error
 
 
@@ -205,11 +205,11 @@ def _fork_unprivileged(
         for procs in joins:
             os.close(procs)
         if sandbox is not None:
-            sandbox.join()
+            sandbox.join_namespaces()
             drop_privileges(sandbox, request)
         child = fork_process()
     except BaseException as error:
-        send_refusal(control, error)
+        send_refusal_and_exit(control, error)
     if child:
         os.write(pid_writer, b"%*d" % (_PID_SIZE, child))
         os._exit(0)
@@ -225,13 +225,13 @@ def _prepare_session(request: dict[str, Any], control: socket, go_reader: int) -
             os._exit(1)
         if request["max_processes"]:
             lower_limit(resource.RLIMIT_NPROC, request["max_processes"])
-        if is_stack_dump(request):
+        if is_stack_dump_request(request):
             limit_stack_dump()
         call_prctl(PR_SET_PDEATHSIG, SIGHUP)
         master = open_terminal(request) if request["terminal"] else None
         send_message(control, b"ready", master)
     except BaseException as error:
-        send_refusal(control, error)
+        send_refusal_and_exit(control, error)
 
 
 def send_message(control: socket, word: bytes, fd: int | None = None) -> None:
@@ -242,7 +242,7 @@ def send_message(control: socket, word: bytes, fd: int | None = None) -> None:
         os._exit(1)  # the server is gone
 
 
-def send_refusal(control: socket, error: BaseException) -> None:
+def send_refusal_and_exit(control: socket, error: BaseException) -> None:
     text = str(error) if isinstance(error, ExecError) else f"Cannot open a session: {error or type(error).__name__}"
     send_message(control, b"refused " + text.encode("utf-8", "replace")[:1000])
     os._exit(1)

@@ -14,8 +14,8 @@ from .system import (
     PR_SET_NO_NEW_PRIVS,
     PR_SET_SECCOMP,
     call_prctl,
-    check_result,
-    is_stack_dump,
+    check_syscall_result,
+    is_stack_dump_request,
     libc,
 )
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _AMBIENT_RAISE, _AMBIENT_CLEAR = 2, 4
 _CAPABILITY_VERSION = 0x20080522
-_SYS_PTRACE = 1 << 19
-_SECCOMP_FILTER = 2
+_CAP_SYS_PTRACE = 1 << 19
+_SECCOMP_MODE_FILTER = 2
 _MAX_DUMP_MEMORY = 4 * 1024**3  # bytes of address space
 
 
@@ -34,13 +34,13 @@ def drop_privileges(sandbox: TaskSandbox, request: dict[str, Any]) -> None:
     """Keep those of the task's command. In a user namespace only its root user has any. A stack dump also keeps
     SYS_PTRACE, for machines where only parents may trace; with more privileges than the task, the task cannot trace
     it."""
-    if not sandbox.is_deeper:
+    if not sandbox.is_nested:
         os.setgroups([int(group) for group in sandbox.status["Groups"].split()])
     allowed = request["capabilities"] if os.getuid() == 0 else 0
     bounding = int(sandbox.status["CapBnd"], 16)
-    if is_stack_dump(request) and _read_permitted() & _SYS_PTRACE:
-        allowed |= _SYS_PTRACE
-        bounding |= _SYS_PTRACE
+    if is_stack_dump_request(request) and _read_permitted_capabilities() & _CAP_SYS_PTRACE:
+        allowed |= _CAP_SYS_PTRACE
+        bounding |= _CAP_SYS_PTRACE
     for number in range(64):
         if not bounding >> number & 1 and libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) != 0:
             break  # above the last capability of this kernel
@@ -58,13 +58,13 @@ def drop_privileges(sandbox: TaskSandbox, request: dict[str, Any]) -> None:
 def _set_capabilities(allowed: int) -> None:
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
     low, high = allowed & 0xFFFFFFFF, allowed >> 32
-    check_result(libc.capset(header, (ctypes.c_uint32 * 6)(low, low, low, high, high, high)))
+    check_syscall_result(libc.capset(header, (ctypes.c_uint32 * 6)(low, low, low, high, high, high)))
 
 
-def _read_permitted() -> int:
+def _read_permitted_capabilities() -> int:
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
     found = (ctypes.c_uint32 * 6)()
-    check_result(libc.capget(header, found))
+    check_syscall_result(libc.capget(header, found))
     return found[1] | found[4] << 32
 
 
@@ -73,7 +73,9 @@ class _BpfProgram(ctypes.Structure):
 
 
 def _install_seccomp_filter(steps: bytes) -> None:
-    check_result(libc.prctl(PR_SET_SECCOMP, _SECCOMP_FILTER, ctypes.byref(_BpfProgram(len(steps) // 8, steps)), 0, 0))
+    check_syscall_result(
+        libc.prctl(PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(_BpfProgram(len(steps) // 8, steps)), 0, 0)
+    )
 
 
 def copy_limits(child: int, sandbox: TaskSandbox) -> None:

@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-TASK_ENDED = "The task has just ended."
+TASK_ENDED_MESSAGE = "The task has just ended."
 SETUP_TIMEOUT = 10.0  # seconds a sandbox may take to be ready
 RETRY_INTERVAL = 0.005
 MAX_PROC_FILE_SIZE = 64 * 1024
@@ -24,7 +24,7 @@ class ExecError(Exception):
     """Its text is shown to the user."""
 
 
-def is_stack_dump(request: dict[str, Any]) -> bool:
+def is_stack_dump_request(request: dict[str, Any]) -> bool:
     """Return whether it inspects a process of the task: with our program, and nothing from the task's environment."""
     return bool(request["kind"] == "stacks")
 
@@ -42,15 +42,15 @@ def read_all(fd: int, most: int | None) -> bytes:
 
 
 def join_namespace(fd: int, kind: int) -> None:
-    check_result(libc.setns(fd, kind))
+    check_syscall_result(libc.setns(fd, kind))
 
 
 def call_prctl(option: int, *words: int) -> None:
     given = [ctypes.c_ulong(word) for word in (*words, 0, 0, 0, 0)[:4]]
-    check_result(libc.prctl(option, *given))
+    check_syscall_result(libc.prctl(option, *given))
 
 
-def check_result(answer: int) -> None:
+def check_syscall_result(answer: int) -> None:
     if answer < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

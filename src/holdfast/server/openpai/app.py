@@ -33,15 +33,15 @@ class RestServer:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._routes = EndpointRoutes(ENDPOINTS)
-        self._rates = RateLimits(services.settings.openpai)
-        self._answer_limits = ResponseLimits()
+        self._rate_limits = RateLimits(services.settings.openpai)
+        self._response_limits = ResponseLimits()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request, slots = Request(scope, receive), ResponseSlots(self._answer_limits)
+        request, slots = Request(scope, receive), ResponseSlots(self._response_limits)
         try:
             response = await self._handle_request(request, slots)
             await compress_response(request, response)
-            slots.release_made()
+            slots.release_build_slot()
             await response(scope, receive, send)
         finally:
             slots.release_slots()
@@ -51,7 +51,7 @@ class RestServer:
         headers: dict[str, str] = {}
         try:
             user = await find_user_name(request, self._services)
-            headers = self._rates.count_request(user, get_client_address(request))
+            headers = self._rate_limits.count_request(user, get_client_address(request))
             response = await self._dispatch_request(request, slots, headers)
         except RateLimitExceeded as error:
             return respond_rate_limited(error)
@@ -77,10 +77,10 @@ class RestServer:
     async def _call_endpoint(
         self, each: Endpoint, request: Request, slots: ResponseSlots, headers: dict[str, str]
     ) -> Response:
-        actor = await find_actor(request, self._services, each.who)
+        actor = await find_actor(request, self._services, each.access_level)
         asker = _get_limit_key(actor, request)
-        if each.limited is not None:
-            headers.update(self._rates.count_action(each.limited, asker))
+        if each.rate_limited_action is not None:
+            headers.update(self._rate_limits.count_action(each.rate_limited_action, asker))
         return await each.handler(Call(request, self._services, actor, asker, slots))
 
 

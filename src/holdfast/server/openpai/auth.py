@@ -11,23 +11,23 @@ from holdfast.core.access import Actor
 from holdfast.core.errors import NotLoggedIn
 from holdfast.services import Services
 
-from .endpoints import Who
+from .endpoints import AccessLevel
 from .errors import PaiError, build_guest_denied_error
 
 MAX_HEADER_LENGTH = 4096  # characters of the header's value
 
 
-async def find_actor(request: Request, services: Services, who: Who) -> Actor | None:
+async def find_actor(request: Request, services: Services, who: AccessLevel) -> Actor | None:
     """Return the actor if `who` allows it; None for a guest where guests are allowed."""
-    if who is Who.ANYONE:
+    if who is AccessLevel.ANYONE:
         return None
     header = request.headers.get("authorization", "").strip()
     if not header:
-        return _find_guest(services, who)
+        return _get_guest_actor(services, who)
     actor = await _find_token_owner(services, header)
-    if actor.application and who in (Who.PERSON, Who.ADMIN):
+    if actor.application and who in (AccessLevel.PERSON, AccessLevel.ADMIN):
         raise PaiError(403, "ForbiddenUserError", "Applications are not allowed to do this operation.")
-    if who is Who.ADMIN and not actor.admin:
+    if who is AccessLevel.ADMIN and not actor.admin:
         raise PaiError(403, "ForbiddenUserError", "Non-admin is not allow to do this operation.")
     return actor
 
@@ -46,8 +46,8 @@ def read_token(request: Request) -> str:
     return _parse_credentials(request.headers.get("authorization", "").strip())[1]
 
 
-def _find_guest(services: Services, who: Who) -> Actor | None:
-    guest = services.tokens.get_guest() if who is Who.READER else None
+def _get_guest_actor(services: Services, who: AccessLevel) -> Actor | None:
+    guest = services.tokens.get_guest() if who is AccessLevel.READER else None
     if guest is None:
         raise build_guest_denied_error()
     return guest
@@ -71,13 +71,13 @@ def _parse_credentials(header: str) -> tuple[str | None, str]:
     if scheme.lower() == "bearer" and value.isascii():
         return None, value
     if scheme.lower() == "basic":
-        user, colon, token = _decode_basic(value).partition(":")
+        user, colon, token = _decode_basic_credentials(value).partition(":")
         if colon:
             return user, token.strip()
     raise _build_invalid_token_error()
 
 
-def _decode_basic(value: str) -> str:
+def _decode_basic_credentials(value: str) -> str:
     try:
         return base64.b64decode(value, validate=True).decode("utf-8")
     except (binascii.Error, ValueError):

@@ -51,7 +51,7 @@ class Call:
         if await self.request.is_disconnected():
             raise ClientDisconnect
 
-    async def read_object(self) -> dict[str, Any]:
+    async def read_json_object(self) -> dict[str, Any]:
         """Return a JSON object that was sent as JSON, as text or as a form."""
         found = await read_body(self.request)
         if not isinstance(found, dict):

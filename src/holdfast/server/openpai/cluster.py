@@ -10,31 +10,31 @@ from holdfast.core.scheduling.placement import NodeUsage
 from holdfast.server.responses import respond_json
 
 from .call import Call
-from .endpoints import Support, Who, endpoint
+from .endpoints import AccessLevel, Support, endpoint
 
 
 @endpoint(
     "GET",
     "/v1/kubernetes/nodes",
     "/v2/kubernetes/nodes",
-    who=Who.ADMIN,
+    who=AccessLevel.ADMIN,
     note="The nodes and their capacity; Holdfast does not use Kubernetes.",
 )
 async def list_nodes(call: Call) -> Response:
     capacity = await call.services.installation.get_capacity(call.actor)
-    return respond_json(_build_list("NodeList", [_node_to_json(use) for use in capacity.nodes]))
+    return respond_json(_build_kubernetes_list("NodeList", [_node_to_json(use) for use in capacity.nodes]))
 
 
 @endpoint(
     "GET",
     "/v1/kubernetes/pods",
     "/v2/kubernetes/pods",
-    who=Who.ADMIN,
+    who=AccessLevel.ADMIN,
     support=Support.EMPTY,
     note="Tasks do not run in pods.",
 )
 async def list_pods(call: Call) -> Response:
-    return respond_json(_build_list("PodList", []))
+    return respond_json(_build_kubernetes_list("PodList", []))
 
 
 @endpoint("GET", "/v1/alerts", "/v2/alerts", support=Support.EMPTY, note="Holdfast has no alerts.")
@@ -42,7 +42,7 @@ async def list_alerts(call: Call) -> Response:
     return respond_json([])
 
 
-def _build_list(kind: str, items: list[dict[str, Any]]) -> dict[str, Any]:
+def _build_kubernetes_list(kind: str, items: list[dict[str, Any]]) -> dict[str, Any]:
     return {"kind": kind, "apiVersion": "v1", "metadata": {}, "items": items}
 
 

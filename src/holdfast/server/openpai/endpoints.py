@@ -20,10 +20,10 @@ Handler = Callable[[Call], Awaitable[Response]]
 class Support(StrEnum):
     SUPPORTED = "supported"
     EMPTY = "always empty"  # the feature does not exist; the response has the shape that clients expect
-    ABSENT = "not supported"  # rejected with NotImplementedError
+    UNSUPPORTED = "not supported"  # rejected with NotImplementedError
 
 
-class Who(StrEnum):
+class AccessLevel(StrEnum):
     ANYONE = "everyone, also without login"
     READER = "a logged-in user, or everyone if `access.reading` allows it"
     USER = "a logged-in user"
@@ -35,11 +35,11 @@ class Who(StrEnum):
 class Endpoint:
     method: str
     path: str  # below /rest-server/api, such as /v2/jobs/{framework}
-    who: Who
+    access_level: AccessLevel
     support: Support
     note: str  # what differs from OpenPAI, in at most one sentence
     handler: Handler
-    limited: RateLimitedAction | None = None  # its rate limit, besides that of its address
+    rate_limited_action: RateLimitedAction | None = None  # its rate limit, besides that of its address
 
 
 ENDPOINTS: list[Endpoint] = []
@@ -48,19 +48,25 @@ ENDPOINTS: list[Endpoint] = []
 def endpoint(
     method: str,
     *paths: str,
-    who: Who = Who.USER,
+    who: AccessLevel = AccessLevel.USER,
     support: Support = Support.SUPPORTED,
     note: str = "",
     limited: RateLimitedAction | None = None,
 ) -> Callable[[Handler], Handler]:
     """Register the decorated handler for `method` on each of `paths`."""
 
-    def declare(handler: Handler) -> Handler:
+    def register_handler(handler: Handler) -> Handler:
         for path in paths:
             made = Endpoint(
-                method=method, path=path, who=who, support=support, note=note, handler=handler, limited=limited
+                method=method,
+                path=path,
+                access_level=who,
+                support=support,
+                note=note,
+                handler=handler,
+                rate_limited_action=limited,
             )
             ENDPOINTS.append(made)
         return handler
 
-    return declare
+    return register_handler

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from holdfast.core.errors import UserError
 from holdfast.server.responses import respond_json
-from holdfast.services.errors import TooManyRequests, build_store_unavailable
+from holdfast.services.errors import TooManyRequests, build_store_unavailable_error
 from holdfast.store.errors import StoreError
 
 from .cross_origin import CORS_HEADERS
@@ -57,7 +57,7 @@ def error_to_line(error: UserError) -> str:
 def render_pai_error(error: PaiError | UserError) -> Response:
     if isinstance(error, UserError):
         status, code = _DEFAULT_CODES.get(error.code, (400, "InvalidParametersError"))
-        return respond_error(status, code, error_to_line(error), _build_headers(error))
+        return respond_error(status, code, error_to_line(error), _build_error_headers(error))
     return respond_error(error.status, error.code, error.message)
 
 
@@ -81,7 +81,7 @@ def build_guest_denied_error() -> PaiError:
 
 
 def build_store_error(error: StoreError) -> PaiError:
-    unavailable = build_store_unavailable(error, "Check the server log for details.")
+    unavailable = build_store_unavailable_error(error, "Check the server log for details.")
     return PaiError(503, "UnknownError", f"{unavailable.message}. {unavailable.hint}")
 
 
@@ -96,7 +96,7 @@ def render_unhandled_error(error: UserError | None, request_id: str) -> Response
     return response
 
 
-def _build_headers(error: UserError) -> dict[str, str]:
+def _build_error_headers(error: UserError) -> dict[str, str]:
     if isinstance(error, TooManyRequests):
         return {"Retry-After": str(max(1, round(error.retry_after)))}
     if error.code == "too_large":

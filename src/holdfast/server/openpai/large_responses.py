@@ -13,12 +13,12 @@ from starlette.types import Receive, Scope, Send
 
 CHUNK_SIZE = 256 * 1024  # bytes
 SEND_TIMEOUT = 300.0  # seconds; then the client is disconnected
-THREAD_ITEMS = 500  # tasks, jobs or events; for fewer, a thread costs more time than it saves
+MIN_THREADED_ITEMS = 500  # tasks, jobs or events; for fewer, a thread costs more time than it saves
 
 
-async def respond_large(make: Callable[[], Any], size: int) -> Response:
+async def respond_large_json(make: Callable[[], Any], size: int) -> Response:
     """Return the result of `make` as JSON; `size` is the number of items in it."""
-    text = await asyncio.to_thread(_build_json, make) if size > THREAD_ITEMS else _build_json(make)
+    text = await asyncio.to_thread(_build_json, make) if size > MIN_THREADED_ITEMS else _build_json(make)
     return ChunkedResponse(text.encode(), media_type="application/json")
 
 
@@ -48,6 +48,6 @@ def encode_json(value: Any) -> str:
     """Return JSON text. One call of the json module cannot be interrupted, so long lists are encoded item by item."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{json.dumps(key)}:{encode_json(inner)}" for key, inner in value.items()) + "}"
-    if isinstance(value, list) and len(value) > THREAD_ITEMS:
+    if isinstance(value, list) and len(value) > MIN_THREADED_ITEMS:
         return "[" + ",".join(json.dumps(item, separators=(",", ":")) for item in value) + "]"
     return json.dumps(value, separators=(",", ":"))

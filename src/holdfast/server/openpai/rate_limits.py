@@ -43,56 +43,60 @@ class RateLimitStatus:
 class RateLimitExceeded(Exception):
     def __init__(self, standing: RateLimitStatus) -> None:
         super().__init__()
-        self.standing = standing
+        self.status = standing
 
 
 class RateLimits:
     def __init__(self, settings: OpenPaiSettings, clock: Callable[[], float] = time.time) -> None:
-        self._requests = FixedWindows(settings.requests_per_minute, MINUTE, clock)
-        self._by_user = {
-            RateLimitedAction.LIST: FixedWindows(settings.lists_per_minute, MINUTE, clock),
-            RateLimitedAction.SUBMIT: FixedWindows(settings.submits_per_hour, HOUR, clock),
+        self._requests = FixedWindowCounter(settings.requests_per_minute, MINUTE, clock)
+        self._action_windows = {
+            RateLimitedAction.LIST: FixedWindowCounter(settings.lists_per_minute, MINUTE, clock),
+            RateLimitedAction.SUBMIT: FixedWindowCounter(settings.submits_per_hour, HOUR, clock),
         }
 
     def count_request(self, user: str, address: str) -> dict[str, str]:
         """Count a request; `user` is empty without a valid token. Return headers with the remaining requests, or raise
         RateLimitExceeded. Users and addresses count separately, so requests without a token use up no user's limit."""
-        return _get_headers(self._requests.count_hit(f"user {user}" if user else f"from {get_client_network(address)}"))
+        return _check_and_build_headers(
+            self._requests.count_hit(f"user {user}" if user else f"from {get_client_network(address)}")
+        )
 
     def count_action(self, limited: RateLimitedAction, user: str) -> dict[str, str]:
-        return _get_headers(self._by_user[limited].count_hit(user))
+        return _check_and_build_headers(self._action_windows[limited].count_hit(user))
 
 
-class FixedWindows:
+class FixedWindowCounter:
     def __init__(self, limit: int, length: float, clock: Callable[[], float]) -> None:
         self._limit, self._length, self._clock = limit, length, clock
-        self._open: OrderedDict[str, tuple[float, int]] = OrderedDict()  # key -> its end and count; earliest end first
+        self._windows: OrderedDict[str, tuple[float, int]] = (
+            OrderedDict()
+        )  # key -> its end and count; earliest end first
 
     def count_hit(self, key: str) -> RateLimitStatus | None:
         """Count one request. Return None if there is no limit."""
         if not self._limit:
             return None
         now = self._clock()
-        end, count = self._open.get(key, (0.0, 0))
+        end, count = self._windows.get(key, (0.0, 0))
         if not now < end <= now + self._length:  # expired, or the clock was set back
-            self._open.pop(key, None)
+            self._windows.pop(key, None)
             end, count = now + self._length, 0
-        self._open[key] = end, count + 1
+        self._windows[key] = end, count + 1
         self._remove_expired(now)
         return RateLimitStatus(self._limit, self._limit - count - 1, end, end - now)
 
     def _remove_expired(self, now: float) -> None:
-        while self._open and (len(self._open) > MAX_WINDOWS or next(iter(self._open.values()))[0] <= now):
-            self._open.popitem(last=False)
+        while self._windows and (len(self._windows) > MAX_WINDOWS or next(iter(self._windows.values()))[0] <= now):
+            self._windows.popitem(last=False)
 
 
 def respond_rate_limited(error: RateLimitExceeded) -> Response:
-    wait = {"Retry-After": str(max(1, math.ceil(error.standing.reset_in)))}
+    wait = {"Retry-After": str(max(1, math.ceil(error.status.reset_in)))}
     text = "Too many requests, please try again later."
-    return Response(text, 429, {**error.standing.to_headers(), **wait}, media_type="text/plain")
+    return Response(text, 429, {**error.status.to_headers(), **wait}, media_type="text/plain")
 
 
-def _get_headers(standing: RateLimitStatus | None) -> dict[str, str]:
+def _check_and_build_headers(standing: RateLimitStatus | None) -> dict[str, str]:
     if standing is None:
         return {}
     if standing.remaining < 0:

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from holdfast.services.errors import TooManyRequests
 from holdfast.services.fair_limiter import FairLimiter
 
-MAX_BUILDING = 2  # built at the same time
+MAX_CONCURRENT_BUILDS = 2  # built at the same time
 MAX_UNSENT_LARGE = 8  # large ones in memory
 MAX_WAITING_REQUESTS = 20  # requests of one user or guest
 
@@ -21,7 +21,7 @@ class ResponseLimits:
     def __init__(self) -> None:
         self.unfinished = FairLimiter(max_waiting=MAX_WAITING_REQUESTS, refuse=_build_refusal)
         self.unsent = FairLimiter(MAX_UNSENT_LARGE)
-        self.made = FairLimiter(MAX_BUILDING)
+        self.building = FairLimiter(MAX_CONCURRENT_BUILDS)
 
 
 class ResponseSlots:
@@ -29,9 +29,9 @@ class ResponseSlots:
 
     def __init__(self, limits: ResponseLimits) -> None:
         self._limits = limits
-        self._held = ExitStack()
+        self._slots = ExitStack()
         self._acquired = False
-        self.release_made: Callable[[], None] = lambda: None  # when the response is built, before it is sent
+        self.release_build_slot: Callable[[], None] = lambda: None  # when the response is built, before it is sent
 
     async def acquire_slots(self, user: str, *, large: bool) -> None:
         """Wait until the response can be built. A second call changes nothing."""
@@ -41,13 +41,13 @@ class ResponseSlots:
         await self._acquire_slot(self._limits.unfinished, user)
         if large:
             await self._acquire_slot(self._limits.unsent, user)
-        self.release_made = await self._acquire_slot(self._limits.made, user)
+        self.release_build_slot = await self._acquire_slot(self._limits.building, user)
 
     async def _acquire_slot(self, limiter: FairLimiter, user: str) -> Callable[[], None]:
-        return self._held.callback(await limiter.acquire(user))
+        return self._slots.callback(await limiter.acquire(user))
 
     def release_slots(self) -> None:
-        self._held.close()
+        self._slots.close()
 
 
 def _build_refusal(_by_key: bool) -> TooManyRequests:

@@ -28,7 +28,7 @@ async def list_storages(call: Call) -> Response:
 
 @endpoint("GET", "/v2/storages/{storage}", note="`type` is nfs or other; `secretName` is never set.")
 async def get_storage(call: Call) -> Response:
-    found = await _find_dataset(call, call.get_path_text("storage"))
+    found = await _get_dataset(call, call.get_path_text("storage"))
     shown = {
         **_storage_to_json(found),
         "type": _get_storage_type(found),
@@ -40,36 +40,38 @@ async def get_storage(call: Call) -> Response:
 
 
 @endpoint("GET", "/v2/storage/config", note=_OLDER_SHAPE_NOTE)
-async def list_configs(call: Call) -> Response:
+async def list_storage_configs(call: Call) -> Response:
     return respond_json([_config_to_json(dataset) for dataset in await _list_named_datasets(call)])
 
 
 @endpoint("GET", "/v2/storage/config/{name}", note=_OLDER_SHAPE_NOTE)
-async def get_config(call: Call) -> Response:
-    return respond_json(_config_to_json(await _find_dataset(call, call.get_path_text("name"))))
+async def get_storage_config(call: Call) -> Response:
+    return respond_json(_config_to_json(await _get_dataset(call, call.get_path_text("name"))))
 
 
 @endpoint("GET", "/v2/storage/server", note=_OLDER_SHAPE_NOTE)
-async def list_servers(call: Call) -> Response:
+async def list_storage_servers(call: Call) -> Response:
     return respond_json([_server_to_json(dataset) for dataset in await _list_named_datasets(call)])
 
 
 @endpoint("GET", "/v2/storage/server/{name}", note=_OLDER_SHAPE_NOTE)
-async def get_server(call: Call) -> Response:
-    return respond_json(_server_to_json(await _find_dataset(call, call.get_path_text("name"))))
+async def get_storage_server(call: Call) -> Response:
+    return respond_json(_server_to_json(await _get_dataset(call, call.get_path_text("name"))))
 
 
-async def _find_dataset(call: Call, name: str) -> Dataset:
+async def _get_dataset(call: Call, name: str) -> Dataset:
     service = call.services.datasets
     missing = PaiError(404, "NoStorageError", f"Storage {name[:100]} is not found.")
     try:
         found = await service.get(call.actor, name)
     except NotFound:
-        if call.actor.reads_all and await service.exists(name):  # elsewhere, a dataset without access is not found
+        if call.actor.can_read_all_jobs and await service.exists(
+            name
+        ):  # elsewhere, a dataset without access is not found
             text = f"User {call.actor.name} is not allowed to access {name[:100]}."
             raise PaiError(403, "ForbiddenUserError", text) from None
         raise missing from None
-    if not _is_folder(found):
+    if not _is_mountable(found):
         raise missing
     return found
 
@@ -82,10 +84,10 @@ async def _list_named_datasets(call: Call) -> list[Dataset]:
 
 
 async def _list_folder_datasets(call: Call) -> list[Dataset]:
-    return [dataset for dataset in await call.services.datasets.list(call.actor) if _is_folder(dataset)]
+    return [dataset for dataset in await call.services.datasets.list(call.actor) if _is_mountable(dataset)]
 
 
-def _is_folder(dataset: Dataset) -> bool:
+def _is_mountable(dataset: Dataset) -> bool:
     """Return whether it can be mounted. Datasets of variables cannot, so OpenPAI's clients do not see them."""
     return dataset.kind != "env"
 

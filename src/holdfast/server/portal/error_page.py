@@ -19,6 +19,6 @@ class ErrorPage:
     back: str = ""  # the portal page that the user came from
 
 
-def show_problem_on_top(response: Response) -> None:
+def retarget_to_page_top(response: Response) -> None:
     """Show the response at the top of the page, not at the target of the script."""
     response.headers["HX-Retarget"], response.headers["HX-Reswap"] = "#messages", "innerHTML"

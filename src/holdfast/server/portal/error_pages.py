@@ -14,7 +14,7 @@ from holdfast.core.messages import msg
 
 from ..auth import get_services
 from ..errors import STATUS_CODES
-from .error_page import PROBLEM_TEMPLATE, ErrorPage, show_problem_on_top
+from .error_page import PROBLEM_TEMPLATE, ErrorPage, retarget_to_page_top
 from .visit import create_visit
 
 log = logging.getLogger(__name__)
@@ -25,10 +25,10 @@ INTERNAL_ERROR_HINT = msg(
 )
 
 
-def build_fault_page(request: Request, status: int, message: str, hint: str = "") -> Response:
+def build_error_page(request: Request, status: int, message: str, hint: str = "") -> Response:
     request_id = str(request.scope.get("holdfast.request_id", ""))
     try:
-        return _render_fault(request, status, message, hint, request_id)
+        return _render_error_page(request, status, message, hint, request_id)
     except Exception:
         log.exception("an error page failed", extra={"event": "internal-error", "request_id": request_id})
         return _build_plain_response(status, message, request_id)
@@ -37,14 +37,14 @@ def build_fault_page(request: Request, status: int, message: str, hint: str = ""
 def build_refusal_page(request: Request, error: UserError | None) -> Response:
     """Build the page for a rejected request; None: an internal error."""
     if error is None:
-        return build_fault_page(request, 500, INTERNAL_ERROR_MESSAGE, INTERNAL_ERROR_HINT)
-    response = build_fault_page(request, STATUS_CODES.get(error.code, 400), error.message, error.hint or "")
+        return build_error_page(request, 500, INTERNAL_ERROR_MESSAGE, INTERNAL_ERROR_HINT)
+    response = build_error_page(request, STATUS_CODES.get(error.code, 400), error.message, error.hint or "")
     if error.code == "too_large":
         response.headers["Connection"] = "close"  # the rest of the body is not read
     return response
 
 
-def _render_fault(request: Request, status: int, message: str, hint: str, request_id: str) -> Response:
+def _render_error_page(request: Request, status: int, message: str, hint: str, request_id: str) -> Response:
     # Without the user, who would have to be read from the database.
     visit = create_visit(request, get_services(request))
     page = ErrorPage(
@@ -56,9 +56,9 @@ def _render_fault(request: Request, status: int, message: str, hint: str, reques
     )
     template = PROBLEM_TEMPLATE if visit.wants_part else "fault.html"
     response = Response(visit.render(template, page), status, media_type="text/html")
-    response.headers["Content-Security-Policy"] = visit.build_content_policy()
+    response.headers["Content-Security-Policy"] = visit.build_content_security_policy()
     if visit.wants_part:
-        show_problem_on_top(response)
+        retarget_to_page_top(response)
     return response
 
 

@@ -20,7 +20,7 @@ from .visit import Visit
 VERSION_FIELD = "seen"  # the field with the version of the record that the form was filled with
 FORM_TEMPLATE = "parts/form.html"
 CONFIRM_TEMPLATE = "parts/confirm.html"
-SECRET_KINDS = ("password", "secret")  # values are not sent back; a secret may have several lines
+SECRET_FIELD_KINDS = ("password", "secret")  # values are not sent back; a secret may have several lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def _get_typed_value(each: Field, form: Form) -> Any:
         return form.is_checked(each.name)
     if each.kind == "grants":
         return read_grants_field(form, each.name)
-    return "" if each.kind in SECRET_KINDS else form.get_raw_text(each.name)
+    return "" if each.kind in SECRET_FIELD_KINDS else form.get_raw_text(each.name)
 
 
 def read_grants_field(form: Form, name: str = "groups") -> dict[str, bool]:
@@ -150,14 +150,14 @@ async def handle_form(
     """Return the response of `work`; on an error, the form with the typed values and the problem at its field.
     `field_aliases`: field of a service -> field of this form, if they differ."""
     if page.version and form.get_text(VERSION_FIELD) != page.version:
-        return await visit.respond(FORM_TEMPLATE, _build_conflict_form(visit, page, form), 409)
+        return await visit.render_response(FORM_TEMPLATE, _build_conflict_form(visit, page, form), 409)
     try:
         return await work()
     except UserError as error:
         shown = _build_refused_form(visit, page, form, error, field_aliases or {})
         if shown is None:
             raise
-        return await visit.respond(FORM_TEMPLATE, shown, 400)
+        return await visit.render_response(FORM_TEMPLATE, shown, 400)
 
 
 def _build_refused_form(
@@ -189,7 +189,9 @@ def _build_conflict_form(visit: Visit, page: FormPage, form: Form) -> FormPage:
     """Build the form for an edit conflict: the typed values beside the current ones."""
     mine = collect_typed_values(page, form)
     differ = [
-        each for each in page.fields if each.kind not in SECRET_KINDS and mine[each.name] != page.values[each.name]
+        each
+        for each in page.fields
+        if each.kind not in SECRET_FIELD_KINDS and mine[each.name] != page.values[each.name]
     ]
     now = {
         each.name: FieldProblem(
@@ -211,9 +213,11 @@ def _format_current_value(visit: Visit, page: FormPage, each: Field) -> str:
     return str(value) or "–"
 
 
-async def submit_confirmation(visit: Visit, page: ConfirmPage, work: Callable[[], Awaitable[Response]]) -> Response:
+async def handle_confirmation(visit: Visit, page: ConfirmPage, work: Callable[[], Awaitable[Response]]) -> Response:
     """Return the response of `work`; on an error, the confirmation with the reason, such as running jobs."""
     try:
         return await work()
     except Conflict as error:
-        return await visit.respond(CONFIRM_TEMPLATE, replace(page, problem=build_field_problem(visit, error)), 409)
+        return await visit.render_response(
+            CONFIRM_TEMPLATE, replace(page, problem=build_field_problem(visit, error)), 409
+        )

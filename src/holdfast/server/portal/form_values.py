@@ -8,12 +8,12 @@ from datetime import timedelta
 
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
-from holdfast.jobspec.quantities import MAX_DURATION, parse_duration, parse_size, render_duration
+from holdfast.jobspec.quantities import MAX_DURATION, format_duration, parse_duration, parse_size
 
 from .forms import Form
 
 MIN_SIZE = 1024 * 1024  # bytes; a smaller value is probably a mistake
-_UNITS = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20))
+_BINARY_UNITS = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20))
 _DECIMAL_UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6))
 
 
@@ -39,10 +39,12 @@ def format_size_input(size: int | None) -> str:
     """Format a size in the largest exact unit."""
     if size is None:
         return ""
-    for unit, each in (*_UNITS, *_DECIMAL_UNITS):
+    for unit, each in (*_BINARY_UNITS, *_DECIMAL_UNITS):
         if size and size % each == 0:
             return f"{size // each} {unit}"
-    half = next((f"{size * 2 // each / 2:g} {unit}" for unit, each in _UNITS if size and size * 2 % each == 0), None)
+    half = next(
+        (f"{size * 2 // each / 2:g} {unit}" for unit, each in _BINARY_UNITS if size and size * 2 % each == 0), None
+    )
     return half or str(size)
 
 
@@ -70,7 +72,7 @@ def read_duration_field(form: Form, name: str) -> timedelta | None:
 def format_duration_input(found: timedelta | None) -> str:
     if found is None:
         return ""
-    return render_duration(found) if found else "0"
+    return format_duration(found) if found else "0"
 
 
 def format_number_input(value: float | None) -> str:

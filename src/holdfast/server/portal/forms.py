@@ -12,7 +12,7 @@ from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
 
 MAX_FIELDS = 5000
-THREAD_MIN_SIZE = 64 * 1024  # bytes; parsing more would block the event loop
+MIN_THREADED_SIZE = 64 * 1024  # bytes; parsing more would block the event loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ async def read_form(request: Request) -> Form:
     """Parse the body, whose size the server limits."""
     body = await request.body()
     try:
-        pairs = await asyncio.to_thread(_parse_pairs, body) if len(body) > THREAD_MIN_SIZE else _parse_pairs(body)
+        pairs = await asyncio.to_thread(_parse_pairs, body) if len(body) > MIN_THREADED_SIZE else _parse_pairs(body)
     except ValueError:
         raise UserError(msg("A form can have at most {max_fields} fields", max_fields=MAX_FIELDS)) from None
     values: dict[str, list[str]] = {}

@@ -8,7 +8,7 @@ from holdfast.services.datasets.kinds import ENV, FOLDER, GIT, NFS, VOLUME
 from .visit import Visit
 
 
-def name_dataset_kinds(visit: Visit) -> dict[str, tuple[str, str]]:
+def get_dataset_kind_names(visit: Visit) -> dict[str, tuple[str, str]]:
     """Map each kind to its name and description."""
     _ = visit.translate_text
     return {
@@ -20,7 +20,7 @@ def name_dataset_kinds(visit: Visit) -> dict[str, tuple[str, str]]:
     }
 
 
-def name_image_kind(visit: Visit, kind: ImageKind) -> str:
+def get_image_kind_name(visit: Visit, kind: ImageKind) -> str:
     words = {
         ImageKind.BOTH: visit.translate_text("Universal"),
         ImageKind.CPU: visit.translate_text("CPU"),

@@ -15,7 +15,7 @@ MAX_PAGES = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedPage(Generic[T]):
+class ListPage(Generic[T]):
     items: tuple[T, ...]
     text: str  # filter text
     total: int  # matching items
@@ -25,7 +25,7 @@ class ListedPage(Generic[T]):
 
 def filter_and_paginate(
     visit: Visit, items: Sequence[T], get_text: Callable[[T], str], rows: int = ROWS_PER_PAGE
-) -> ListedPage[T]:
+) -> ListPage[T]:
     """Filter and page a list. `get_text` returns the text to search in."""
     text = visit.query.get("text", "").strip()[:200]
     found = [item for item in items if text.lower() in get_text(item).lower()] if text else list(items)
@@ -35,7 +35,7 @@ def filter_and_paginate(
     def build_page_query(other: int) -> str:
         return "?" + urlencode({**({"text": text} if text else {}), "page": other})
 
-    return ListedPage(
+    return ListPage(
         items=tuple(found[first : first + rows]),
         text=text,
         total=len(found),

@@ -12,8 +12,8 @@ from markupsafe import Markup, escape
 from holdfast import __version__
 
 from .code_spans import render_code_spans
-from .static_files import FOLDER, load_assets
-from .translations import CODES, get_translations
+from .static_files import STATIC_FOLDER, load_assets
+from .translations import LANGUAGE_NAMES, get_translations
 
 
 def render_template(template: str, language: str, **variables: object) -> str:
@@ -24,7 +24,7 @@ def render_template(template: str, language: str, **variables: object) -> str:
 def create_environment(code: str) -> Environment:
     """Create the environment of a language: imported macros see its globals, but not the page."""
     environment = Environment(
-        loader=FileSystemLoader(FOLDER.with_name("templates")),
+        loader=FileSystemLoader(STATIC_FOLDER.with_name("templates")),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -34,10 +34,10 @@ def create_environment(code: str) -> Environment:
         extensions=["jinja2.ext.i18n", "jinja2.ext.do"],
     )
     environment.filters.update(
-        when=format_time_html,
-        span=format_elapsed_html,
+        when=render_time,
+        span=render_elapsed_time,
         bytes=format_bytes,
-        number=format_number_html,
+        number=render_number,
         segment=lambda text: quote(text, safe=""),
         coded=render_code_spans,
     )
@@ -51,7 +51,7 @@ def create_environment(code: str) -> Environment:
         end_sentence=words.end_sentence,
         asset=load_assets().build_address,
         has_vendor=load_assets().has_vendor,
-        languages=CODES,
+        languages=LANGUAGE_NAMES,
         version=__version__,
     )
     return environment
@@ -60,7 +60,7 @@ def create_environment(code: str) -> Environment:
 # -- filters. Scripts convert times to the time zone and language of the reader; these are read without scripts.
 
 
-def format_time_html(at: datetime | None, kind: str = "ago") -> Markup:
+def render_time(at: datetime | None, kind: str = "ago") -> Markup:
     """Format a time; `kind` is how a script shows it: ago, date or clock."""
     if at is None:
         return Markup('<span class="none">–</span>')
@@ -69,19 +69,19 @@ def format_time_html(at: datetime | None, kind: str = "ago") -> Markup:
     return Markup(f'<time datetime="{text[:10]}T{text[11:]}Z" data-show="{kind}">{text[:16]} UTC</time>')
 
 
-def format_elapsed_html(began: datetime | None, ended: datetime | None, now: datetime | None = None) -> Markup:
+def render_elapsed_time(began: datetime | None, ended: datetime | None, now: datetime | None = None) -> Markup:
     """Format an elapsed time; a script updates it while there is no end."""
     if began is None:
         return Markup('<span class="none">–</span>')
     until = now or datetime.now(UTC)
     if ended is not None:
-        return Markup('<span class="span">{}</span>').format(format_length(ended - began))
+        return Markup('<span class="span">{}</span>').format(format_duration(ended - began))
     return Markup('<span class="span" data-since="{}">{}</span>').format(
         began.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), format_clock(until - began)
     )
 
 
-def format_length(length: timedelta) -> str:
+def format_duration(length: timedelta) -> str:
     """Format a duration, with fractions below a second: 0.4 s."""
     tenths = int(length.total_seconds() * 10)
     return f"{max(1, tenths) / 10} s" if timedelta(0) < length < timedelta(seconds=1) else format_clock(length)
@@ -106,6 +106,6 @@ def format_bytes(count: float | None) -> str:
     return f"{size:.1f} TiB"
 
 
-def format_number_html(value: float | None) -> Markup:
+def render_number(value: float | None) -> Markup:
     """Format a number; ∞ for no limit."""
     return Markup("∞") if value is None else escape(f"{value:g}")

@@ -13,14 +13,14 @@ from starlette.routing import Route
 from holdfast.core.access import Actor
 from holdfast.core.errors import Forbidden, JobNotFound, NotFound, NotLoggedIn, UserError
 from holdfast.core.messages import msg
-from holdfast.services.errors import build_store_unavailable
+from holdfast.services.errors import build_store_unavailable_error
 from holdfast.store.errors import StoreError
 
 from .. import sessions
 from ..auth import get_services
 from ..errors import STATUS_CODES
 from ..origin import get_public_origin
-from .error_page import PROBLEM_TEMPLATE, ErrorPage, show_problem_on_top
+from .error_page import PROBLEM_TEMPLATE, ErrorPage, retarget_to_page_top
 from .forms import Form, read_form
 from .visit import Visit, create_visit, sanitize_path
 
@@ -70,20 +70,20 @@ def build_form_route(path: str, do: FormHandler, *, admin: bool = False, public:
 def build_redirect_route(path: str, target: str, *, admin: bool = False) -> Route:
     """Build a GET route that redirects to another page of the portal."""
 
-    async def redirect(visit: Visit) -> Response:
+    async def redirect_to_target(visit: Visit) -> Response:
         return visit.redirect(target)
 
-    return build_page_route(path, redirect, admin=admin)
+    return build_page_route(path, redirect_to_target, admin=admin)
 
 
 async def _create_visit(request: Request) -> Visit:
     services = get_services(request)
     mark = services.changes.mark
-    session, actor = await _find_actor(request)
+    session, actor = await _find_session_actor(request)
     return create_visit(request, services, actor=actor, session=session, mark=mark)
 
 
-async def _find_actor(request: Request) -> tuple[str | None, Actor | None]:
+async def _find_session_actor(request: Request) -> tuple[str | None, Actor | None]:
     session = sessions.read_session_cookie(request)
     if session is None:
         return None, None
@@ -119,7 +119,7 @@ def _redirect_to_login(visit: Visit) -> Response:
 async def show_error(visit: Visit, error: UserError | StoreError) -> Response:
     if isinstance(error, StoreError):
         log.error("database error", extra={"event": "store", "error": str(error)})
-        error = build_store_unavailable(error, "Try again in a moment.")
+        error = build_store_unavailable_error(error, "Try again in a moment.")
     error = _explain_not_found(error)
     status = STATUS_CODES.get(error.code, 400)
     found = ErrorPage(
@@ -131,10 +131,10 @@ async def show_error(visit: Visit, error: UserError | StoreError) -> Response:
         back=_get_referring_page(visit),
     )
     if visit.wants_part:
-        response = await visit.respond(PROBLEM_TEMPLATE, found, status)
-        show_problem_on_top(response)
+        response = await visit.render_response(PROBLEM_TEMPLATE, found, status)
+        retarget_to_page_top(response)
         return response
-    return await visit.respond("error.html", found, status)
+    return await visit.render_response("error.html", found, status)
 
 
 def _explain_not_found(error: UserError) -> UserError:

@@ -12,18 +12,18 @@ from holdfast.core.schedule import MissedRunPolicy, OverlapPolicy, Recurrence, R
 from .forms import Form
 from .visit import Visit
 
-FIRST_JOB = """\
+DEFAULT_JOB_TEXT = """\
 name: nightly-report
 command: |
   echo "It is $(date)"
 """
-MAX_LENGTH = 200  # characters of a field
-FIELDS = ("kind", "cron", "timezone", "ends_at", "overlap", "missed", "group")
+MAX_FIELD_LENGTH = 200  # characters of a field
+SCHEDULE_FORM_FIELDS = ("kind", "cron", "timezone", "ends_at", "overlap", "missed", "group")
 _LOCAL_TIME_FORMAT = "%Y-%m-%dT%H:%M"  # as browsers send a time without a time zone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TypedSchedule:
+class ScheduleFormValues:
     """The values of the form as typed."""
 
     kind: str = RecurrenceKind.DAILY.value
@@ -33,7 +33,7 @@ class TypedSchedule:
     overlap: str = OverlapPolicy.SKIP.value
     missed: str = MissedRunPolicy.SKIP.value
     group: str = ""
-    text: str = FIRST_JOB
+    text: str = DEFAULT_JOB_TEXT
     now: bool = False  # also run it once now
 
 
@@ -43,7 +43,7 @@ class ScheduleTimes:
     ends_at: datetime | None
 
 
-def parse_schedule_times(visit: Visit, typed: TypedSchedule) -> ScheduleTimes:
+def parse_schedule_times(visit: Visit, typed: ScheduleFormValues) -> ScheduleTimes:
     recurrence = Recurrence(kind=RecurrenceKind(typed.kind), cron=typed.cron or None, timezone=typed.timezone)
     zone = visit.services.schedules.timing.resolve_zone(recurrence)
     return ScheduleTimes(recurrence, _parse_local_time(typed.ends_at, zone))
@@ -63,23 +63,23 @@ def _parse_local_time(text: str, zone: tzinfo) -> datetime | None:
         ) from None
 
 
-def read_typed_schedule(form: Form) -> TypedSchedule:
+def read_schedule_form(form: Form) -> ScheduleFormValues:
     """Read the form. Unknown options become the first known one."""
-    kinds, usual = set(RecurrenceKind), TypedSchedule()
-    return TypedSchedule(
+    kinds, usual = set(RecurrenceKind), ScheduleFormValues()
+    return ScheduleFormValues(
         kind=form.get_text("kind") if form.get_text("kind") in kinds else usual.kind,
-        cron=form.get_text("cron")[: 2 * MAX_LENGTH],  # the service reports that it is too long
-        timezone=form.get_text("timezone")[: 2 * MAX_LENGTH],
-        ends_at=form.get_text("ends_at")[:MAX_LENGTH],
+        cron=form.get_text("cron")[: 2 * MAX_FIELD_LENGTH],  # the service reports that it is too long
+        timezone=form.get_text("timezone")[: 2 * MAX_FIELD_LENGTH],
+        ends_at=form.get_text("ends_at")[:MAX_FIELD_LENGTH],
         overlap=form.get_text("overlap") if form.get_text("overlap") in set(OverlapPolicy) else usual.overlap,
         missed=form.get_text("missed") if form.get_text("missed") in set(MissedRunPolicy) else usual.missed,
-        group=form.get_text("group")[:MAX_LENGTH],
+        group=form.get_text("group")[:MAX_FIELD_LENGTH],
         text=form.get_raw_text("text") or usual.text,
         now=form.is_checked("now"),
     )
 
 
-def typed_from_schedule(visit: Visit, schedule: Schedule) -> TypedSchedule:
+def build_schedule_form_values(visit: Visit, schedule: Schedule) -> ScheduleFormValues:
     recurrence, ends_at = schedule.recurrence, ""
     if schedule.ends_at is not None:
         try:
@@ -87,7 +87,7 @@ def typed_from_schedule(visit: Visit, schedule: Schedule) -> TypedSchedule:
         except UserError:
             zone = UTC
         ends_at = schedule.ends_at.astimezone(zone).strftime(_LOCAL_TIME_FORMAT)
-    return TypedSchedule(
+    return ScheduleFormValues(
         kind=recurrence.kind.value,
         cron=recurrence.cron or "",
         timezone=recurrence.timezone,

@@ -58,7 +58,7 @@ def get_schedule_status(schedule: Schedule) -> str:
     return "over" if schedule.next_run_at is None and schedule.queued_at is None else "active"
 
 
-async def list_next_runs(services: Services, schedule: Schedule, language: str) -> tuple[DueTime, ...]:
+async def list_next_due_times(services: Services, schedule: Schedule, language: str) -> tuple[DueTime, ...]:
     """Return the next runs; none if it is paused, invalid or only runs on demand."""
     if schedule.next_run_at is None or schedule.invalid is not None:
         return ()
@@ -70,10 +70,10 @@ async def list_next_runs(services: Services, schedule: Schedule, language: str) 
 
 
 def build_due_times(times: Sequence[datetime], zone: tzinfo, language: str) -> tuple[DueTime, ...]:
-    return tuple(DueTime(at, format_in_zone(at, zone, language)) for at in times)
+    return tuple(DueTime(at, format_time_in_zone(at, zone, language)) for at in times)
 
 
-def format_in_zone(at: datetime, zone: tzinfo, language: str) -> str:
+def format_time_in_zone(at: datetime, zone: tzinfo, language: str) -> str:
     """Format as Mon, Nov 16, 2026, 04:00 EST in the language of the reader. Scripts only know the local time zone."""
     from babel.dates import format_skeleton  # uses a megabyte, so it is loaded on first use
 

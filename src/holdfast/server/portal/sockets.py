@@ -21,8 +21,15 @@ from holdfast.services import Services
 from holdfast.services.fair_limiter import FairLimiter, LimitReached
 
 from .. import sessions
-from ..access_guard import AccessGuard, Require
-from ..sockets import FAILED_CODE, LOGGED_OUT_CODE, REFUSED_CODE, TOO_MANY_CODE, WebSocketMessages, run_until_first_ends
+from ..access_guard import AccessCheck, AccessGuard
+from ..sockets import (
+    FAILED_CODE,
+    LOGGED_OUT_CODE,
+    REFUSED_CODE,
+    TOO_MANY_CODE,
+    WebSocketConnection,
+    run_until_first_ends,
+)
 
 __all__ = [
     "LOGGED_OUT_CODE",
@@ -35,10 +42,10 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-MAX_PER_USER = 200  # open at the same time: each uses a file descriptor of the server
+MAX_SOCKETS_PER_USER = 200  # open at the same time: each uses a file descriptor of the server
 
 
-class PortalSocket(WebSocketMessages):
+class PortalSocket(WebSocketConnection):
     """An open WebSocket and its user."""
 
     def __init__(self, socket: WebSocket, services: Services, session: str) -> None:
@@ -51,7 +58,7 @@ class PortalSocket(WebSocketMessages):
         """Return the current actor; NotLoggedIn once the login has ended. Cheap: call it before each message."""
         return await self.services.tokens.resolve_actor(self._session)
 
-    def create_guard(self, require: Require = lambda actor: None) -> AccessGuard:
+    def create_guard(self, require: AccessCheck = lambda actor: None) -> AccessGuard:
         """Return a guard that is valid while the login is valid and `require` passes."""
         return AccessGuard(self.services.tokens, self.load_actor, require)
 
@@ -74,24 +81,24 @@ def build_socket_route(path: str, serve: SocketHandler, *, listens: bool = False
             return
         line = PortalSocket(websocket, services, session or "")
         await websocket.accept()
-        code = await _serve_limited(serve, line, listens)  # accepted first, so that the page sees the code
+        code = await _serve_within_limit(serve, line, listens)  # accepted first, so that the page sees the code
         with suppress(RuntimeError, WebSocketDisconnect):
             await websocket.close(code)
 
     return WebSocketRoute(path, endpoint)
 
 
-_open_sockets = FairLimiter(per_key=MAX_PER_USER, max_waiting=0)
+_socket_limiter = FairLimiter(per_key=MAX_SOCKETS_PER_USER, max_waiting=0)
 
 
-async def _serve_limited(serve: SocketHandler, line: PortalSocket, listens: bool) -> int:
+async def _serve_within_limit(serve: SocketHandler, line: PortalSocket, listens: bool) -> int:
     """Run `serve`; return the close code."""
     try:
         user = (await line.load_actor()).name
     except NotLoggedIn:
         return LOGGED_OUT_CODE
     try:
-        async with _open_sockets.slot(user):
+        async with _socket_limiter.use_slot(user):
             return await _serve_socket(serve, line, listens)
     except LimitReached:
         return TOO_MANY_CODE

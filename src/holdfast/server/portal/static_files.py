@@ -17,9 +17,9 @@ from starlette.responses import Response
 
 from ..compression import MIN_COMPRESSED_SIZE, accepts_gzip
 
-FOLDER = Path(__file__).with_name("static")
-PREFIX = "/static"
-STYLES = "portal.css"  # all of css/, sorted by name
+STATIC_FOLDER = Path(__file__).with_name("static")
+STATIC_PREFIX = "/static"
+STYLESHEET_NAME = "portal.css"  # all of css/, sorted by name
 _CACHE_FOREVER = "public, max-age=31536000, immutable"
 _CONTENT_TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -33,12 +33,12 @@ _CONTENT_TYPES = {
 @dataclass(frozen=True)
 class Asset:
     kind: str
-    plain: bytes
+    content: bytes
 
     @cached_property
     def gzipped(self) -> bytes | None:
         """The gzip-compressed content, computed on first use: compressing all files would delay the first page."""
-        return gzip.compress(self.plain, 9, mtime=0) if len(self.plain) >= MIN_COMPRESSED_SIZE else None
+        return gzip.compress(self.content, 9, mtime=0) if len(self.content) >= MIN_COMPRESSED_SIZE else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Assets:
     files: dict[str, Asset]
 
     def build_address(self, name: str) -> str:
-        return f"{PREFIX}/{self.mark}/{name}"
+        return f"{STATIC_PREFIX}/{self.mark}/{name}"
 
     @property
     def has_vendor(self) -> bool:
@@ -58,10 +58,12 @@ class Assets:
 def load_assets() -> Assets:
     """Return all files, read on first use."""
     found = {
-        str(path.relative_to(FOLDER)): path.read_bytes() for path in sorted(FOLDER.rglob("*")) if _is_served_file(path)
+        str(path.relative_to(STATIC_FOLDER)): path.read_bytes()
+        for path in sorted(STATIC_FOLDER.rglob("*"))
+        if _is_served_file(path)
     }
     styles = b"\n".join(data for name, data in found.items() if name.startswith("css/"))
-    served = {name: data for name, data in found.items() if not name.startswith("css/")} | {STYLES: styles}
+    served = {name: data for name, data in found.items() if not name.startswith("css/")} | {STYLESHEET_NAME: styles}
     digest = hashlib.sha256()
     for name, data in sorted(served.items()):
         digest.update(name.encode() + b"\0" + hashlib.sha256(data).digest())
@@ -83,4 +85,4 @@ async def serve_asset(request: Request) -> Response:
     headers = {"Cache-Control": _CACHE_FOREVER if current else "no-store", "Vary": "Accept-Encoding"}
     if accepts_gzip(request.headers.get("accept-encoding", "")) and asset.gzipped is not None:
         return Response(asset.gzipped, headers={**headers, "Content-Encoding": "gzip"}, media_type=asset.kind)
-    return Response(asset.plain, headers=headers, media_type=asset.kind)
+    return Response(asset.content, headers=headers, media_type=asset.kind)

@@ -26,13 +26,13 @@ class TokenRow:
 async def list_token_rows(visit: Visit, user: str) -> tuple[tuple[TokenRow, ...], int]:
     """Return the rows, and how many tokens are not shown."""
     found = await visit.services.tokens.list(visit.current_actor, user)
-    own = (await visit.services.tokens.find_token(visit.session or "")).id
+    own = (await visit.services.tokens.get_token(visit.session or "")).id
     now = datetime.now(UTC)
     rows = tuple(_build_token_row(token, own, now) for token in found[:MAX_SHOWN_TOKENS])
     return rows, max(0, len(found) - MAX_SHOWN_TOKENS)
 
 
-async def remove_token(visit: Visit, user: str, path: str) -> Response:
+async def revoke_token(visit: Visit, user: str, path: str) -> Response:
     """Remove the token of the URL if it belongs to the user; redirect to the list."""
     token_id = visit.path_params["id"]
     if token_id in {token.id for token in await visit.services.tokens.list(visit.current_actor, user)}:

@@ -16,20 +16,20 @@ from typing import Any
 
 from markupsafe import Markup
 
-from holdfast.core.messages import Argument, Message, split_template, translate
+from holdfast.core.messages import Argument, Message, split_template, translate_message
 
 from .code_spans import render_code_spans
 
-CODES = {"en": "English", "zh-Hans": "简体中文", "zh-Hant": "繁體中文"}
-DEFAULT = "en"
-MAX_HEADER_LENGTH = 1000
-_FOLDER = Path(__file__).with_name("locale")
+LANGUAGE_NAMES = {"en": "English", "zh-Hans": "简体中文", "zh-Hant": "繁體中文"}
+DEFAULT_LANGUAGE = "en"
+MAX_ACCEPT_LANGUAGE_LENGTH = 1000
+_LOCALE_FOLDER = Path(__file__).with_name("locale")
 _TRADITIONAL_TAGS = ("hant", "tw", "hk", "mo")
 # How messages are joined, and how that is written in Chinese.
 _CHINESE_PUNCTUATION = {"; ": "；", ". ": "。", "? ": "？", ": ": "：", ", ": "，"}
-_PUNCTUATION = re.compile("|".join(map(re.escape, _CHINESE_PUNCTUATION)))
-_LETTERS = re.compile(r"(?<![{a-z_0-9])[A-Za-z]")  # outside of braces
-_HAN_CHARACTERS = re.compile(r"[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]")
+_PUNCTUATION_PATTERN = re.compile("|".join(map(re.escape, _CHINESE_PUNCTUATION)))
+_LETTER_PATTERN = re.compile(r"(?<![{a-z_0-9])[A-Za-z]")  # outside of braces
+_HAN_CHARACTER_PATTERN = re.compile(r"[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]")
 
 
 def N_(text: str) -> str:
@@ -39,18 +39,18 @@ def N_(text: str) -> str:
 
 def choose_language(kept: str | None, accepted: str) -> str:
     """Choose a language: `kept` is the choice of the visitor, `accepted` the Accept-Language header."""
-    if kept in CODES:
+    if kept in LANGUAGE_NAMES:
         return str(kept)
-    for tag in _sort_by_preference(accepted[:MAX_HEADER_LENGTH]):
+    for tag in _parse_accept_language(accepted[:MAX_ACCEPT_LANGUAGE_LENGTH]):
         first, *more = tag.lower().split("-")
         if first == "zh":
             return "zh-Hant" if any(part in _TRADITIONAL_TAGS for part in more) else "zh-Hans"
         if first == "en":
             return "en"
-    return DEFAULT
+    return DEFAULT_LANGUAGE
 
 
-def _sort_by_preference(header: str) -> list[str]:
+def _parse_accept_language(header: str) -> list[str]:
     weighed = []
     for part in header.split(","):
         tag, _, quality = part.strip().partition(";q=")
@@ -81,12 +81,16 @@ class Translations:
 
     def translate_message(self, text: str) -> str:
         """Translate a message of a service; English if there is no translation."""
-        return text if self.code == DEFAULT else translate(text, self._translate_id, _fill_template)
+        return (
+            text
+            if self.code == DEFAULT_LANGUAGE
+            else translate_message(text, self._translate_message_id, _fill_template)
+        )
 
-    def _translate_id(self, id: str) -> str:
+    def _translate_message_id(self, id: str) -> str:
         found = self.messages.get(id)
-        if found is None and not _LETTERS.search(id):
-            return _PUNCTUATION.sub(lambda joint: _CHINESE_PUNCTUATION[joint[0]], id)
+        if found is None and not _LETTER_PATTERN.search(id):
+            return _PUNCTUATION_PATTERN.sub(lambda joint: _CHINESE_PUNCTUATION[joint[0]], id)
         if found is None and f"{id}." in self.messages:
             return self.messages[f"{id}."].rstrip("。. ")
         return found or id
@@ -97,7 +101,7 @@ class Translations:
         shown = self.translate_message(text)
         made = render_code_spans(self.end_sentence(shown) if stop else shown)
         known = (
-            self.code == DEFAULT
+            self.code == DEFAULT_LANGUAGE
             or not text.strip()
             or (text.id if isinstance(text, Message) else text) in self.messages
         )
@@ -111,24 +115,28 @@ class Translations:
 @cache
 def get_translations(code: str) -> Translations:
     """Return the texts of a language, loaded on first use."""
-    return Translations(DEFAULT) if code not in CODES or code == DEFAULT else _load_translations(code)
+    return (
+        Translations(DEFAULT_LANGUAGE)
+        if code not in LANGUAGE_NAMES or code == DEFAULT_LANGUAGE
+        else _load_translations(code)
+    )
 
 
 def _load_translations(code: str) -> Translations:
     words = Translations(code)
-    for source, translated in _read_catalogue(code, "portal"):
+    for source, translated in _iter_catalog_messages(code, "portal"):
         if isinstance(source, str):
             words.texts[source] = translated
         else:
             words.plurals[source[0]] = translated
-    words.messages = dict(_read_catalogue(code, "services"))
+    words.messages = dict(_iter_catalog_messages(code, "services"))
     return words
 
 
-def _read_catalogue(code: str, domain: str) -> Iterator[tuple[Any, str]]:
+def _iter_catalog_messages(code: str, domain: str) -> Iterator[tuple[Any, str]]:
     from babel.messages.pofile import read_po
 
-    with (_FOLDER / code / f"{domain}.po").open("rb") as file:
+    with (_LOCALE_FOLDER / code / f"{domain}.po").open("rb") as file:
         for message in read_po(file):
             if message.id and message.string and not message.fuzzy:
                 yield message.id, message.string if isinstance(message.string, str) else message.string[0]
@@ -145,8 +153,10 @@ def _fill_template(template: str, arguments: Mapping[str, Argument]) -> str:
 
 def _join_scripts(text: str, more: str) -> str:
     """Join texts: Chinese needs a space beside other scripts, and none between its own characters."""
-    if more[:1] == " " and (text[-1:] == " " or (_HAN_CHARACTERS.match(text[-1:]) and _HAN_CHARACTERS.match(more[1:]))):
+    if more[:1] == " " and (
+        text[-1:] == " " or (_HAN_CHARACTER_PATTERN.match(text[-1:]) and _HAN_CHARACTER_PATTERN.match(more[1:]))
+    ):
         more = more[1:]
-    if text[-1:] == " " and _HAN_CHARACTERS.match(more) and _HAN_CHARACTERS.match(text[-2:]):
+    if text[-1:] == " " and _HAN_CHARACTER_PATTERN.match(more) and _HAN_CHARACTER_PATTERN.match(text[-2:]):
         text = text[:-1]
     return text + more

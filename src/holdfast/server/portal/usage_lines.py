@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from holdfast.core.scheduling.placement import Amount, Quota, format_bytes
+from holdfast.core.scheduling.placement import Quota, ResourceAmount, format_bytes
 from holdfast.core.verdicts import ResourceUsage
 
 from .visit import Visit
@@ -28,7 +28,7 @@ class UsageBars:
     mine: tuple[UsageLine, ...] = ()  # if there is a limit per user
 
 
-def build_quota_lines(visit: Visit, used: Amount, quota: Quota) -> tuple[UsageLine, ...]:
+def build_quota_lines(visit: Visit, used: ResourceAmount, quota: Quota) -> tuple[UsageLine, ...]:
     """Build lines of usage and quota."""
     _ = visit.translate_text
     rows = (
@@ -43,7 +43,7 @@ def build_quota_lines(visit: Visit, used: Amount, quota: Quota) -> tuple[UsageLi
     )
 
 
-def build_machine_lines(visit: Visit, free: Amount, capacity: Amount) -> tuple[UsageLine, ...]:
+def build_node_lines(visit: Visit, free: ResourceAmount, capacity: ResourceAmount) -> tuple[UsageLine, ...]:
     """Build lines of usage and capacity of a machine, without GPUs if it has none."""
     lines = build_quota_lines(
         visit, capacity.minus(free), Quota(cpu=capacity.cpu, memory=capacity.memory, gpu=capacity.gpu)

@@ -26,7 +26,7 @@ THEMES = ("auto", "light", "dark")
 LANGUAGE_COOKIE, THEME_COOKIE, FLASH_COOKIE = "holdfast_language", "holdfast_theme", "holdfast_said"
 YEAR_SECONDS = 365 * 86400
 MAX_FLASH_LENGTH = 3800  # bytes as a cookie; browsers accept 4096 including the name
-PART_HEADER = "hx-request"
+HTMX_REQUEST_HEADER = "hx-request"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,11 @@ class Visit:
     def wants_part(self) -> bool:
         """Whether a script requests a part of the page; browser navigation requests all of it."""
         headers = self.request.headers
-        return PART_HEADER in headers and "hx-history-restore-request" not in headers and "hx-boosted" not in headers
+        return (
+            HTMX_REQUEST_HEADER in headers
+            and "hx-history-restore-request" not in headers
+            and "hx-boosted" not in headers
+        )
 
     def get_query_integer(self, name: str, most: int = MAX_INTEGER) -> int | None:
         """Return an integer query parameter; None if it is missing, invalid or greater than `most`."""
@@ -117,10 +121,10 @@ class Visit:
     def render(self, template: str, page: Any) -> str:
         return render_template(template, self.words.code, page=page, visit=self)
 
-    async def respond(self, template: str, page: Any, status: int = 200) -> Response:
+    async def render_response(self, template: str, page: Any, status: int = 200) -> Response:
         """Render a page, or a part if the template name begins with _. The template gets only `page` and `visit`."""
         response = Response(self.render(template, page), status, media_type="text/html")
-        response.headers["Content-Security-Policy"] = self.build_content_policy()
+        response.headers["Content-Security-Policy"] = self.build_content_security_policy()
         response.headers["Vary"] = "HX-Request, Cookie"
         response.headers["Referrer-Policy"] = "same-origin"
         if FLASH_COOKIE in self.request.cookies and not self.wants_part:
@@ -139,7 +143,7 @@ class Visit:
             response.set_cookie(FLASH_COOKIE, text, max_age=60, path="/", httponly=True, samesite="lax")
         return response
 
-    def build_content_policy(self) -> str:
+    def build_content_security_policy(self) -> str:
         return (
             "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self' data:; font-src 'self'; "
             f"style-src 'self' 'nonce-{self.nonce}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"

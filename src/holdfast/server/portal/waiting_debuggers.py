@@ -12,7 +12,7 @@ from holdfast.core.records import JobSummary
 from holdfast.core.states import JobState
 from holdfast.services import Services
 
-MAX_PLACE_LENGTH = 80  # characters of a position, which comes from the task and is untrusted
+MAX_LOCATION_LENGTH = 80  # characters of a position, which comes from the task and is untrusted
 MAX_SHOWN_DEBUGGERS = 5  # shown on a page
 
 
@@ -38,14 +38,14 @@ def list_waiting_debuggers(services: Services, actor: Actor, job: JobSummary) ->
     return tuple(
         WaitingDebugger(
             each.task,
-            each.location[-MAX_PLACE_LENGTH:],
+            each.location[-MAX_LOCATION_LENGTH:],
             build_debugger_address(job.id, each.task, each.debugger.id if in_task[each.task] > 1 else "")
             if enters
             else "",
             each.debugger.since,
             each.debugger.attached,
             each.debugger.until,
-            each.debugger.function[:MAX_PLACE_LENGTH],
+            each.debugger.function[:MAX_LOCATION_LENGTH],
         )
         for each in found[:MAX_SHOWN_DEBUGGERS]
     )

@@ -11,22 +11,22 @@ from holdfast.core.identity import format_group_path
 from .graphql.call import Call, Info, get_call
 from .graphql.scalars import format_exact_time
 
-Shape = dict[str, Any]
+JsonObject = dict[str, Any]
 
 query, mutation = QueryType(), MutationType()
 BINDABLES = (query, mutation)
 
-MAX_FILES = 1000  # items in one response, unless fewer are requested
+MAX_LISTED_FILES = 1000  # items in one response, unless fewer are requested
 
 
 @query.field("files")
-async def list_files(_: Any, info: Info, where: Shape, options: Shape | None = None) -> Shape:
+async def list_files(_: Any, info: Info, where: JsonObject, options: JsonObject | None = None) -> JsonObject:
     """List files. Recursive: names without the prefix; an empty name means that the prefix itself is a file. Otherwise
     the items of that folder; folders end with a slash and have no time."""
     call, given = get_call(info), options or {}
     group = await resolve_group_name(call, where["groupName"])
     prefix, recursive = where["phfsPrefix"], bool(given.get("recursive"))
-    limit = min(max(given.get("limit") or MAX_FILES, 1), MAX_FILES)
+    limit = min(max(given.get("limit") or MAX_LISTED_FILES, 1), MAX_LISTED_FILES)
     found = await call.services.files.list_objects(call.actor, group, prefix, recursive=recursive, limit=limit)
     call.spend_rows(len(found.items))
     shown = format_prefix(prefix, recursive=recursive)
@@ -41,7 +41,7 @@ async def list_files(_: Any, info: Info, where: Shape, options: Shape | None = N
 
 
 @mutation.field("deleteFiles")
-async def delete_files(_: Any, info: Info, where: Shape, options: Shape | None = None) -> int:
+async def delete_files(_: Any, info: Info, where: JsonObject, options: JsonObject | None = None) -> int:
     call = get_call(info)
     group = await resolve_group_name(call, where["groupName"])
     recursive = bool((options or {}).get("recursive"))

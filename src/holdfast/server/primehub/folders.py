@@ -11,43 +11,43 @@ from ariadne import MutationType, QueryType
 from holdfast.core.errors import Conflict, NotFound
 from holdfast.services.files.tagged_folders import TaggedFolder
 
-from .errors import PhError, build_conflict_error, build_missing_error
+from .errors import PrimeHubError, build_conflict_error, build_plain_not_found_error
 from .files import resolve_group_name
 from .graphql.call import Info, get_call
-from .graphql.paging import DEFAULT_ROWS, build_numbered_page, check_page_number, has_cursor
+from .graphql.paging import DEFAULT_PAGE_SIZE, build_numbered_page, clamp_page_number, has_cursor
 from .graphql.scalars import format_exact_time
 
-Shape = dict[str, Any]
+JsonObject = dict[str, Any]
 
 query, mutation = QueryType(), MutationType()
 BINDABLES = (query, mutation)
 
 
 @query.field("datasetV2")
-async def get_folder(_: Any, info: Info, where: Shape) -> Shape:
+async def get_folder(_: Any, info: Info, where: JsonObject) -> JsonObject:
     call = get_call(info)
     group = await resolve_group_name(call, where["groupName"])
-    with _translate_missing(where["id"]):
+    with _translate_not_found(where["id"]):
         return folder_to_json(await call.services.folders.get(call.actor, group, where["id"]))
 
 
 @query.field("datasetV2Connection")
-async def list_folders(_: Any, info: Info, where: Shape | None = None, **args: Any) -> Shape:
+async def list_folders(_: Any, info: Info, where: JsonObject | None = None, **args: Any) -> JsonObject:
     call, filters = get_call(info), where or {}
     if not filters.get("groupName"):
-        raise PhError("where.groupName is required")
+        raise PrimeHubError("where.groupName is required")
     if has_cursor(args):
-        raise PhError("Datasets can only be listed by page")
-    group, page = await resolve_group_name(call, filters["groupName"]), check_page_number(args.get("page"))
+        raise PrimeHubError("Datasets can only be listed by page")
+    group, page = await resolve_group_name(call, filters["groupName"]), clamp_page_number(args.get("page"))
     found = await call.services.folders.list(
-        call.actor, group, search=filters.get("search"), page=page, page_size=DEFAULT_ROWS
+        call.actor, group, search=filters.get("search"), page=page, page_size=DEFAULT_PAGE_SIZE
     )
     call.spend_rows(len(found.items))
     return build_numbered_page([folder_to_json(each) for each in found.items], page=page, total=found.total)
 
 
 @mutation.field("createDatasetV2")
-async def create_folder(_: Any, info: Info, data: Shape) -> Shape:
+async def create_folder(_: Any, info: Info, data: JsonObject) -> JsonObject:
     call = get_call(info)
     group = await resolve_group_name(call, data["groupName"])
     try:
@@ -57,27 +57,27 @@ async def create_folder(_: Any, info: Info, data: Shape) -> Shape:
 
 
 @mutation.field("updateDatasetV2")
-async def change_folder(_: Any, info: Info, data: Shape, where: Shape) -> Shape:
+async def change_folder(_: Any, info: Info, data: JsonObject, where: JsonObject) -> JsonObject:
     """Change a folder. Tags that are not given stay."""
     call = get_call(info)
     group, folders = await resolve_group_name(call, where["groupName"]), call.services.folders
-    with _translate_missing(where["id"]):
+    with _translate_not_found(where["id"]):
         if data.get("tags") is None:
             return folder_to_json(await folders.get(call.actor, group, where["id"]))
         return folder_to_json(await folders.update(call.actor, group, where["id"], data["tags"]))
 
 
 @mutation.field("deleteDatasetV2")
-async def delete_folder(_: Any, info: Info, where: Shape) -> Shape:
+async def delete_folder(_: Any, info: Info, where: JsonObject) -> JsonObject:
     call = get_call(info)
     group = await resolve_group_name(call, where["groupName"])
-    with _translate_missing(where["id"]):
+    with _translate_not_found(where["id"]):
         folder = await call.services.folders.get(call.actor, group, where["id"])
         await call.services.folders.delete(call.actor, group, where["id"])
     return folder_to_json(folder)
 
 
-def folder_to_json(folder: TaggedFolder) -> Shape:
+def folder_to_json(folder: TaggedFolder) -> JsonObject:
     return {
         "id": folder.id,
         "name": folder.id,
@@ -90,8 +90,8 @@ def folder_to_json(folder: TaggedFolder) -> Shape:
 
 
 @contextmanager
-def _translate_missing(id: str) -> Iterator[None]:
+def _translate_not_found(id: str) -> Iterator[None]:
     try:
         yield
     except NotFound:
-        raise build_missing_error("Dataset", id) from None
+        raise build_plain_not_found_error("Dataset", id) from None

@@ -19,13 +19,13 @@ class LazyGraphQL:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._api: GraphQLApi | None = None
-        self._building = asyncio.Lock()
+        self._build_lock = asyncio.Lock()
 
     async def handle_request(self, request: Request) -> Response:
         return await (self._api or await self._load_api()).handle_request(request)
 
     async def _load_api(self) -> GraphQLApi:
-        async with self._building:
+        async with self._build_lock:
             if self._api is None:
                 self._api = await asyncio.to_thread(self._build_api)
             return self._api

@@ -11,21 +11,21 @@ from holdfast.core.access import Actor
 from holdfast.core.catalogue import ImageAlias
 from holdfast.core.records import Group
 
-from .catalogue.instance_type_shapes import type_to_json
+from .catalogue.instance_type_shapes import instance_type_to_json
 from .catalogue.shapes import image_to_json, volume_to_json
 from .graphql.call import Call, Info, get_call
-from .people.relations import Granted
+from .people.relations import GrantedObject
 from .people.shapes import EVERYONE, everyone_to_json, group_to_json
 
-Shape = dict[str, Any]
-T = TypeVar("T", bound=Granted)
+JsonObject = dict[str, Any]
+T = TypeVar("T", bound=GrantedObject)
 
 group_type, user_type = ObjectType("Group"), ObjectType("User")
 linked_types = [ObjectType(name) for name in ("Image", "InstanceType", "Dataset")]
 BINDABLES = (group_type, user_type, *linked_types)
 
 
-async def load_known_groups(call: Call) -> Mapping[str, Group]:
+async def load_visible_groups(call: Call) -> Mapping[str, Group]:
     """Return the groups that the caller can see, by name."""
     found = await call.load_once("groups", lambda: call.services.groups.list(call.actor))
     return {group.name: group for group in found}
@@ -34,10 +34,10 @@ async def load_known_groups(call: Call) -> Mapping[str, Group]:
 # -- objects -> groups
 
 
-async def resolve_groups(thing: Shape, info: Info) -> list[Shape]:
+async def resolve_groups(thing: JsonObject, info: Info) -> list[JsonObject]:
     """Return the groups it is granted to that the caller can see."""
     call = get_call(info)
-    known = await load_known_groups(call)
+    known = await load_visible_groups(call)
     found = [known[name] for name in thing.get("_groups", ()) if name in known]
     call.spend_rows(len(found))
     volume = thing.get("_volume")
@@ -55,18 +55,18 @@ for _each in linked_types:
 
 
 @user_type.field("groups")
-async def resolve_user_groups(user: Shape, info: Info) -> list[Shape]:
+async def resolve_user_groups(user: JsonObject, info: Info) -> list[JsonObject]:
     """Return the user's groups with `everyone`."""
     return [everyone_to_json(), *await resolve_groups(user, info)]
 
 
 @user_type.field("effectiveGroups")
-async def resolve_effective_groups(user: Shape, info: Info) -> list[Shape]:
+async def resolve_effective_groups(user: JsonObject, info: Info) -> list[JsonObject]:
     """Return the groups the user can submit to, own groups first; all for admins. Each includes public objects."""
     call = get_call(info)
     if user["id"] != call.actor.name:
         return [{**each, "_merged": True} for each in await resolve_groups(user, info)]
-    known = await load_known_groups(call)
+    known = await load_visible_groups(call)
     own = [known[name] for name in sorted(call.actor.groups) if name in known]
     others = [group for name, group in known.items() if call.actor.admin and name not in call.actor.groups]
     call.spend_rows(len(own) + len(others))
@@ -76,15 +76,17 @@ async def resolve_effective_groups(user: Shape, info: Info) -> list[Shape]:
 # -- groups -> objects
 
 
-async def _list_granted(group: Shape, call: Call, name: str, load: Callable[[Actor], Awaitable[list[T]]]) -> list[T]:
+async def _list_granted_objects(
+    group: JsonObject, call: Call, name: str, load: Callable[[Actor], Awaitable[list[T]]]
+) -> list[T]:
     """Return the objects granted to the group; with `_merged`, also those granted to all."""
     known = await call.load_once(name, lambda: load(call.actor))
-    found = [each for each in known if _is_granted(group, each)]
+    found = [each for each in known if _is_granted_to_group(group, each)]
     call.spend_rows(len(found))
     return found
 
 
-def _is_granted(shape: Shape, thing: Granted) -> bool:
+def _is_granted_to_group(shape: JsonObject, thing: GrantedObject) -> bool:
     if isinstance(thing, ImageAlias) and thing.owner == shape["id"]:
         return True
     if shape["id"] == EVERYONE and shape["_group"] is None:
@@ -93,22 +95,26 @@ def _is_granted(shape: Shape, thing: Granted) -> bool:
 
 
 @group_type.field("instanceTypes")
-async def resolve_group_types(group: Shape, info: Info) -> list[Shape]:
+async def resolve_group_types(group: JsonObject, info: Info) -> list[JsonObject]:
     call = get_call(info)
-    return [type_to_json(each) for each in await _list_granted(group, call, "types", call.services.instance_types.list)]
+    return [
+        instance_type_to_json(each)
+        for each in await _list_granted_objects(group, call, "types", call.services.instance_types.list)
+    ]
 
 
 @group_type.field("images")
-async def resolve_group_images(group: Shape, info: Info) -> list[Shape]:
+async def resolve_group_images(group: JsonObject, info: Info) -> list[JsonObject]:
     """Return the images; a group's own images are among those granted to it."""
     call = get_call(info)
     return [
-        image_to_json(each) for each in await _list_granted(group, call, "images", call.services.image_aliases.list)
+        image_to_json(each)
+        for each in await _list_granted_objects(group, call, "images", call.services.image_aliases.list)
     ]
 
 
 @group_type.field("datasets")
-async def resolve_group_volumes(group: Shape, info: Info) -> list[Shape]:
+async def resolve_group_volumes(group: JsonObject, info: Info) -> list[JsonObject]:
     call = get_call(info)
-    found = await _list_granted(group, call, "volumes", call.services.datasets.list)
+    found = await _list_granted_objects(group, call, "volumes", call.services.datasets.list)
     return [volume_to_json(each, group=group["id"], paths=call.actor.admin) for each in found]

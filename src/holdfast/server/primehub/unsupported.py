@@ -6,7 +6,7 @@ from typing import Any
 
 from ariadne import MutationType, QueryType
 
-from .errors import NOT_FOUND, PhError, build_not_found_error
+from .errors import NOT_FOUND_CODE, PrimeHubError, build_resource_not_found_error
 from .graphql.call import Info
 from .graphql.paging import paginate_nodes
 
@@ -38,12 +38,12 @@ def return_none(_: Any, info: Info, where: dict[str, Any]) -> None:
 
 @query.field("phDeployment")
 def refuse_deployment_lookup(_: Any, info: Info, where: dict[str, Any]) -> None:
-    raise build_not_found_error("phdeployments", where["id"])
+    raise build_resource_not_found_error("phdeployments", where["id"])
 
 
 @mutation.field("createPhApplication")
 def refuse_app(_: Any, info: Info, **args: Any) -> None:
-    raise PhError("Apps are not supported")
+    raise PrimeHubError("Apps are not supported")
 
 
 @mutation.field("updatePhApplication")
@@ -51,12 +51,12 @@ def refuse_app(_: Any, info: Info, **args: Any) -> None:
 @mutation.field("stopPhApplication")
 @mutation.field("deletePhApplication")
 def refuse_app_lookup(_: Any, info: Info, where: dict[str, Any], **args: Any) -> None:
-    raise build_not_found_error("phapplications", where["id"])
+    raise build_resource_not_found_error("phapplications", where["id"])
 
 
 @mutation.field("createPhDeployment")
 def refuse_deployment(_: Any, info: Info, **args: Any) -> None:
-    raise PhError("Deployments are not supported")
+    raise PrimeHubError("Deployments are not supported")
 
 
 @mutation.field("updatePhDeployment")
@@ -64,9 +64,9 @@ def refuse_deployment(_: Any, info: Info, **args: Any) -> None:
 @mutation.field("stopPhDeployment")
 @mutation.field("deletePhDeployment")
 def refuse_deployment_change(_: Any, info: Info, where: dict[str, Any], **args: Any) -> None:
-    raise build_not_found_error("phdeployments", where["id"])
+    raise build_resource_not_found_error("phdeployments", where["id"])
 
 
 @mutation.field("registerModel")
 def refuse_model(_: Any, info: Info, where: dict[str, Any]) -> None:
-    raise PhError("Models are not supported", NOT_FOUND)
+    raise PrimeHubError("Models are not supported", NOT_FOUND_CODE)

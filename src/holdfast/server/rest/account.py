@@ -6,7 +6,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from holdfast.api import people as api
-from holdfast.api.pages import Items
+from holdfast.api.pages import ItemList
 from holdfast.services.people.login_codes import CODE_TTL
 
 from ..auth import Caller, ServicesDep
@@ -19,14 +19,14 @@ from .views import respond_items, respond_record
 router = build_router("people")
 
 
-@router.get("/me/keys", response_model=Items[api.SshKey])
+@router.get("/me/keys", response_model=ItemList[api.SshKey])
 async def list_keys(actor: Caller, services: ServicesDep) -> Response:
     """List your SSH keys."""
     return respond_items(api.SshKey, await services.keys.list(actor))
 
 
 @router.post("/me/keys", response_model=api.SshKey, status_code=201)
-async def add_key(body: Body[api.NewKey], actor: Caller, services: ServicesDep) -> Response:
+async def add_key(body: Body[api.NewSshKey], actor: Caller, services: ServicesDep) -> Response:
     """Add a public key, as one line; 409 if you already have it."""
     added = await services.keys.add(actor, body["value"], title=body.get("title", ""))
     return respond_record(api.SshKey, added, 201)
@@ -41,7 +41,7 @@ async def remove_key(id: str, actor: Caller, services: ServicesDep) -> Response:
 @router.delete("/me/logins", status_code=204)
 async def end_logins(actor: Caller, services: ServicesDep) -> Response:
     """End all your logins, including the one of this request. API tokens stay valid."""
-    await services.tokens.end_logins(actor)
+    await services.tokens.delete_logins(actor)
     return respond_empty()
 
 

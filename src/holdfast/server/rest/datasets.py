@@ -7,7 +7,7 @@ from typing import Any
 from starlette.responses import Response
 
 from holdfast.api import datasets as api
-from holdfast.api.pages import Items
+from holdfast.api.pages import ItemList
 from holdfast.core.access import Actor
 from holdfast.core.records import Dataset
 from holdfast.services import Services
@@ -22,7 +22,7 @@ from .views import record_to_json, respond_record
 router = build_router("datasets")
 
 
-@router.get("/datasets", response_model=Items[api.Dataset])
+@router.get("/datasets", response_model=ItemList[api.Dataset])
 async def list_datasets(actor: Caller, services: ServicesDep) -> Response:
     """List all datasets for admins; those granted to them for other users."""
     return respond_json(
@@ -60,7 +60,7 @@ async def remove_dataset(name: str, actor: Caller, services: ServicesDep, purge:
     return respond_empty()
 
 
-@router.get("/datasets/{name}/variables", response_model=api.Variables)
+@router.get("/datasets/{name}/variables", response_model=api.DatasetVariables)
 async def show_variables(name: str, actor: Caller, services: ServicesDep) -> Response:
     """Admins only. Variables and their values of a dataset of kind env."""
     return respond_json({"variables": await services.datasets.get_variables(actor, name)})

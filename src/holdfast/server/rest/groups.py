@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from holdfast.api import groups as api
 from holdfast.api import resources
-from holdfast.api.pages import Items
+from holdfast.api.pages import ItemList
 from holdfast.core.job import Hold, HoldScope
 from holdfast.core.records import Group, Mlflow
 from holdfast.core.scheduling.placement import Quota
@@ -28,7 +28,7 @@ router = build_router("groups")
 _MAX_DURATION = 1e9  # seconds; more is the same as no limit
 
 
-@router.get("/groups", response_model=Items[api.Group])
+@router.get("/groups", response_model=ItemList[api.Group])
 async def list_groups(actor: Caller, services: ServicesDep) -> Response:
     """List all groups for admins; your own groups for other users."""
     return respond_json({"items": [_group_to_json(group) for group in await services.groups.list(actor)]})
@@ -103,7 +103,7 @@ def _group_to_json(group: Group) -> dict[str, Any]:
 
 def _convert_fields(sent: dict[str, Any]) -> dict[str, Any]:
     """Convert the fields of a request to core types."""
-    return {key: _CONVERTERS[key](value) if key in _CONVERTERS else value for key, value in sent.items()}
+    return {key: _FIELD_CONVERTERS[key](value) if key in _FIELD_CONVERTERS else value for key, value in sent.items()}
 
 
 def _convert_quota(quota: resources.Quota) -> Quota:
@@ -120,7 +120,7 @@ def _convert_duration(seconds: float | None) -> timedelta | None:
     return None if seconds is None else timedelta(seconds=min(seconds, _MAX_DURATION))
 
 
-_CONVERTERS: dict[str, Callable[[Any], Any]] = {
+_FIELD_CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "quota": _convert_quota,
     "user_quota": _convert_quota,
     "time_limit": _convert_duration,

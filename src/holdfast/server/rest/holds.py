@@ -19,7 +19,7 @@ from ..responses import respond_json
 from .parameters import parse_time
 from .routing import build_router
 from .schemas import Body
-from .views import record_to_json, show_summary, show_time
+from .views import format_time, job_summary_to_json, record_to_json
 
 router = build_router("jobs")
 
@@ -31,7 +31,7 @@ TaskName = Annotated[
 @router.get("/jobs/{ref}/hold", response_model=api.Holds)
 async def show_holds(ref: str, actor: Caller, services: ServicesDep) -> Response:
     """The tasks of a job that are on hold, until when, and the maximum hold time."""
-    return respond_json(_hold_to_json(await services.holds.get(actor, ref)))
+    return respond_json(_held_job_to_json(await services.holds.get(actor, ref)))
 
 
 @router.post("/jobs/{ref}/hold", response_model=api.Holds)
@@ -46,22 +46,24 @@ async def change_hold(
         change.get("task"),
     )
     if change.get("keep") is None:
-        return respond_json(_hold_to_json(await services.holds.extend(actor, ref, by=longer, until=until, task=task)))
+        return respond_json(
+            _held_job_to_json(await services.holds.extend(actor, ref, by=longer, until=until, task=task))
+        )
     if until is not None or longer is not None:
         ref = (await services.holds.extend(actor, ref, by=longer, until=until, task=task)).job.id
-    return respond_json(_hold_to_json(await services.holds.keep_files(actor, ref, task=task)))
+    return respond_json(_held_job_to_json(await services.holds.keep_files(actor, ref, task=task)))
 
 
 @router.delete("/jobs/{ref}/hold", response_model=api.ReleasedJob, status_code=202)
 async def release_hold(ref: str, actor: Caller, services: ServicesDep, task: TaskName = None) -> Response:
     """Release tasks on hold: they end as failed. If no other task runs, the job ends too."""
     job, released = await services.holds.release(actor, ref, task=task)
-    return respond_json({**show_summary(job), "released": list(released)}, 202)
+    return respond_json({**job_summary_to_json(job), "released": list(released)}, 202)
 
 
-def _hold_to_json(found: HeldJob) -> dict[str, Any]:
+def _held_job_to_json(found: HeldJob) -> dict[str, Any]:
     tasks = [
-        record_to_json(api.HeldTask, each.held, task=each.task, latest=show_time(each.latest)) for each in found.tasks
+        record_to_json(api.HeldTask, each.held, task=each.task, latest=format_time(each.latest)) for each in found.tasks
     ]
     return {"job": found.job.id, "tasks": tasks}
 

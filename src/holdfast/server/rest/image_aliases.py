@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from holdfast.api import catalogue as api
-from holdfast.api.pages import Items
+from holdfast.api.pages import ItemList
 from holdfast.core.catalogue import ImageAlias
 from holdfast.services.catalogue.image_aliases import ImageAliasChange
 
@@ -18,7 +18,7 @@ from .views import respond_items, respond_record
 router = build_router("image aliases")
 
 
-@router.get("/image-aliases", response_model=Items[api.ImageAlias])
+@router.get("/image-aliases", response_model=ItemList[api.ImageAlias])
 async def list_image_aliases(actor: Caller, services: ServicesDep, group: str | None = None) -> Response:
     """List all aliases for admins; public ones and those of your groups for users. With `group`: those for its jobs."""
     aliases = services.image_aliases

@@ -8,9 +8,9 @@ from fastapi import Query, Request
 from starlette.responses import Response
 
 from holdfast.api import catalogue as api
-from holdfast.api.pages import Items
+from holdfast.api.pages import ItemList
 
-from ..access_guard import guard_request
+from ..access_guard import make_request_guard
 from ..auth import Caller, ServicesDep
 from ..responses import respond_empty
 from .routing import build_router
@@ -18,7 +18,7 @@ from .views import respond_items, respond_record
 
 router = build_router("images")
 
-_TAR: dict[str, Any] = {
+_TAR_REQUEST_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "description": "A docker-save tar, an OCI layout as a tar, or a tar of a root filesystem.",
@@ -27,17 +27,17 @@ _TAR: dict[str, Any] = {
 }
 
 
-@router.get("/images", response_model=Items[api.Image])
+@router.get("/images", response_model=ItemList[api.Image])
 async def list_images(actor: Caller, services: ServicesDep) -> Response:
     return respond_items(api.Image, await services.images.list(actor))
 
 
-@router.post("/images", response_model=api.Image, status_code=201, openapi_extra=_TAR)
+@router.post("/images", response_model=api.Image, status_code=201, openapi_extra=_TAR_REQUEST_BODY)
 async def add_image(
     request: Request, actor: Caller, services: ServicesDep, name: Annotated[str, Query(max_length=255)]
 ) -> Response:
     """Admins only. The body is the content of the file."""
-    guard = guard_request(services, request, lambda now: services.images.check_import(now, name))
+    guard = make_request_guard(services, request, lambda now: services.images.check_import(now, name))
     added = await services.images.add(actor, name, request.stream(), guard.run_guarded)
     return respond_record(api.Image, added, 201)
 

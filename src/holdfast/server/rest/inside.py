@@ -17,17 +17,17 @@ from holdfast.services.inside.service import ExecTarget
 from holdfast.services.inside.ssh_gateway import SshGateway
 from holdfast.services.inside.tickets import TICKET_LIFETIME
 
-from ..auth import Caller, ServicesDep, find_token
+from ..auth import Caller, ServicesDep, read_request_token
 from ..origin import get_host
 from ..responses import respond_json
 from .routing import build_router
 from .schemas import Body
-from .views import record_to_json, show_time
+from .views import format_time, record_to_json
 
 router = build_router("entering")
 
 
-@router.get("/jobs/{ref}/ssh", response_model=api.SshLines)
+@router.get("/jobs/{ref}/ssh", response_model=api.SshCommandList)
 async def show_ssh(request: Request, ref: str, actor: Caller, services: ServicesDep) -> Response:
     """The SSH commands for a job's tasks that are running or on hold, if you have shell access to them."""
     entrances = await services.task_access.list_targets(actor, ref)
@@ -47,9 +47,9 @@ async def _explain_no_ssh(services: Services, actor: Caller, ref: str) -> str | 
     return None  # it has just started
 
 
-@router.post("/ssh/keys", response_model=api.ShortKey, status_code=201)
+@router.post("/ssh/keys", response_model=api.TemporaryKey, status_code=201)
 async def add_temporary_key(
-    request: Request, body: Body[api.NewShortKey], actor: Caller, services: ServicesDep
+    request: Request, body: Body[api.NewTemporaryKey], actor: Caller, services: ServicesDep
 ) -> Response:
     """Add a public key that opens the SSH gateway for you for ten minutes; open connections stay open."""
     gate = services.ssh_gateway
@@ -58,19 +58,19 @@ async def add_temporary_key(
             gate.trouble.rstrip(".") or msg("The SSH gateway is disabled"),
             hint=msg("Run `holdfast doctor` for details."),
         )
-    until = await services.ssh_logins.register_key(find_token(request), body["public_key"])
+    until = await services.ssh_logins.register_key(read_request_token(request), body["public_key"])
     where = {
         "host": gate.resolve_host(get_host(request)),
         "port": gate.public_port,
         "host_key": await gate.load_host_key(),
     }
-    return respond_json({**where, "expires_at": show_time(until)}, 201)
+    return respond_json({**where, "expires_at": format_time(until)}, 201)
 
 
 @router.post("/jobs/{ref}/tickets", response_model=api.Ticket, status_code=201)
 async def add_ticket(request: Request, ref: str, actor: Caller, services: ServicesDep) -> Response:
     """Create a ticket, valid once within 30 seconds, for `?ticket=` instead of a login for this job's WebSockets."""
-    issued = await services.tickets.issue(find_token(request), ref)
+    issued = await services.tickets.issue(read_request_token(request), ref)
     return respond_json({"ticket": issued.ticket, "expires_in": TICKET_LIFETIME, "job": issued.job_id}, 201)
 
 
@@ -79,4 +79,4 @@ def list_ssh_commands(request: Request, gate: SshGateway, entrances: Iterable[Ex
     if not gate.is_open:
         return []
     reached_by = get_host(request)
-    return [record_to_json(api.SshLine, gate.build_command(entrance, reached_by)) for entrance in entrances]
+    return [record_to_json(api.SshCommand, gate.build_command(entrance, reached_by)) for entrance in entrances]

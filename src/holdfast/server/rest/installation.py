@@ -14,7 +14,7 @@ from ..auth import Caller, ServicesDep
 from ..origin import get_host
 from ..responses import respond_json
 from .routing import build_router
-from .views import record_to_json, respond_record, show_condition, show_group_use, show_node
+from .views import condition_to_json, group_usage_to_json, node_usage_to_json, record_to_json, respond_record
 
 router = build_router("installation")
 
@@ -27,7 +27,7 @@ async def show_health(services: ServicesDep) -> Response:
         {
             "status": "ok" if health.is_healthy else "degraded",
             "notes": list(health.notes),
-            "conditions": [show_condition(condition) for condition in health.conditions],
+            "conditions": [condition_to_json(condition) for condition in health.conditions],
         }
     )
 
@@ -56,8 +56,8 @@ async def show_capacity(actor: Caller, services: ServicesDep) -> Response:
     capacity = await services.installation.get_capacity(actor)
     return respond_json(
         {
-            "nodes": [show_node(use) for use in capacity.nodes],
-            "groups": [show_group_use(use) for use in capacity.groups],
+            "nodes": [node_usage_to_json(use) for use in capacity.nodes],
+            "groups": [group_usage_to_json(use) for use in capacity.groups],
             "engine": record_to_json(api.Engine, capacity.engine),
         }
     )
@@ -77,6 +77,6 @@ async def show_status(request: Request, actor: Caller, services: ServicesDep) ->
         status,
         url=str(request.base_url).rstrip("/"),
         home=str(status.home) if status.home is not None else None,
-        conditions=[show_condition(condition, admin=actor.admin) for condition in status.conditions],
+        conditions=[condition_to_json(condition, admin=actor.admin) for condition in status.conditions],
         ssh=ssh,
     )

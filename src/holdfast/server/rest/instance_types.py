@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from holdfast.api import catalogue as api
-from holdfast.api.pages import Items
+from holdfast.api.pages import ItemList
 from holdfast.core.catalogue import InstanceType
 from holdfast.services.catalogue.instance_types import InstanceTypeChange
 
@@ -18,7 +18,7 @@ from .views import respond_items, respond_record
 router = build_router("instance types")
 
 
-@router.get("/instance-types", response_model=Items[api.InstanceType])
+@router.get("/instance-types", response_model=ItemList[api.InstanceType])
 async def list_instance_types(actor: Caller, services: ServicesDep, group: str | None = None) -> Response:
     """List all types for admins; public ones and those of your groups for users. With `group`: those for its jobs."""
     types = services.instance_types

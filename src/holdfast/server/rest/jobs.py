@@ -9,7 +9,7 @@ from fastapi import Header, Query, Request
 from starlette.responses import Response
 
 from holdfast.api import jobs as api
-from holdfast.api.pages import Items, Page
+from holdfast.api.pages import ItemList, Page
 from holdfast.core.access import Actor, can_exec
 from holdfast.core.errors import UserError
 from holdfast.core.job import Hold
@@ -20,7 +20,7 @@ from holdfast.jobspec.holds import parse_hold
 from holdfast.jobspec.notify import parse_notify
 from holdfast.services.jobs.service import JobWithTasks, SubmitResult
 
-from ..access_guard import guard_request, require_job_access
+from ..access_guard import make_job_access_check, make_request_guard
 from ..auth import Caller, ServicesDep, authenticate_request, get_services
 from ..errors import error_to_json, get_request_id
 from ..responses import respond_json, respond_text
@@ -28,7 +28,7 @@ from .inside import list_ssh_commands
 from .parameters import parse_states, parse_time, split_values
 from .routing import build_router
 from .schemas import Body
-from .views import record_to_json, show_debugger, show_exit, show_spec, show_summary, show_time
+from .views import debugger_to_json, exit_to_json, format_time, job_spec_to_json, job_summary_to_json, record_to_json
 
 router = build_router("jobs")
 
@@ -45,7 +45,7 @@ JOB_BODY: dict[str, Any] = {
     }
 }
 _GROUP_DESCRIPTION = "Submit to this group; overrides the file."
-Group = Annotated[str | None, Query(max_length=200, description=_GROUP_DESCRIPTION)]
+GroupName = Annotated[str | None, Query(max_length=200, description=_GROUP_DESCRIPTION)]
 _DIALECT_DESCRIPTION = "The file format; default: detected."
 Dialect = Annotated[str | None, Query(description=_DIALECT_DESCRIPTION)]
 _HOLD_DESCRIPTION = (
@@ -65,10 +65,10 @@ async def submit_job(request: Request) -> Response:
     asked = _parse_submit_query(request.scope["query_string"])
     key = request.headers.get("idempotency-key")
     done = await services.jobs.submit(actor, _decode_job_text(body), key=key, **asked)
-    return _show_submitted(done)
+    return _respond_submitted(done)
 
 
-SUBMIT_DOCS: dict[str, Any] = {
+SUBMIT_JOB_OPENAPI: dict[str, Any] = {
     "tags": ["jobs"],
     "summary": "Submit a job",
     "description": "The response means that the job is stored and will run. A request with the same Idempotency-Key "
@@ -93,7 +93,7 @@ async def plan_job(
     request: Request,
     actor: Caller,
     services: ServicesDep,
-    group: Group = None,
+    group: GroupName = None,
     dialect: Dialect = None,
     hold: HoldText = None,
     notify: NotifyText = None,
@@ -106,7 +106,7 @@ async def plan_job(
     return respond_json(
         {
             "dialect": planned.job.dialect.value,
-            "job": show_spec(planned.job, paths=actor.admin),
+            "job": job_spec_to_json(planned.job, paths=actor.admin),
             "yaml": planned.yaml,
             "warnings": list(planned.warnings),
             "verdict": planned.verdict.answer,
@@ -140,13 +140,15 @@ async def list_jobs(
     )
     page = await services.jobs.list(actor, filter, limit=limit, cursor=cursor)
     items = [
-        {**show_summary(job), "debugger": services.debuggers.describe_waiting_debuggers(job)} for job in page.items
+        {**job_summary_to_json(job), "debugger": services.debuggers.describe_free_debugger(job)} for job in page.items
     ]
     return respond_json({"items": items, "next": page.next})
 
 
 @router.post("/jobs/stop", response_model=api.StopReport)
-async def stop_jobs(request: Request, body: Body[api.StopMany], actor: Caller, services: ServicesDep) -> Response:
+async def stop_jobs(
+    request: Request, body: Body[api.StopJobsRequest], actor: Caller, services: ServicesDep
+) -> Response:
     """Stop several jobs; if one cannot be stopped, the others are stopped anyway."""
     report = await services.jobs.stop_many(actor, body["jobs"])
     failed = [{"job": ref, "error": error_to_json(error, get_request_id(request))} for ref, error in report.failed]
@@ -163,19 +165,19 @@ async def show_job(request: Request, ref: str, actor: Caller, services: Services
     more = {
         "failure": None if failure is None else record_to_json(api.FailureSummary, failure),
         "debuggers": [
-            show_debugger(each.task, each.debugger, entering=entering)
+            debugger_to_json(each.task, each.debugger, entering=entering)
             for each in services.debuggers.list_job_debuggers(job.id)
         ],
         "ssh": list_ssh_commands(request, services.ssh_gateway, entrances),
     }
-    return respond_json({**_show_detail(actor, detail), **more})
+    return respond_json({**_detail_to_json(actor, detail), **more})
 
 
 @router.post("/jobs/{ref}/stop", response_model=api.JobSummary, status_code=202)
 async def stop_job(ref: str, actor: Caller, services: ServicesDep) -> Response:
     """202 if it will stop; 200 if it had already ended."""
     summary, stopped = await services.jobs.stop(actor, ref)
-    return respond_json(show_summary(summary), 202 if stopped else 200)
+    return respond_json(job_summary_to_json(summary), 202 if stopped else 200)
 
 
 @router.post("/jobs/{ref}/rerun", response_model=api.SubmittedJob, status_code=201)
@@ -191,19 +193,19 @@ async def rerun_job(
     done = await services.jobs.rerun(
         actor, ref, hold=_parse_hold(hold), notify=_parse_notify(notify), key=idempotency_key
     )
-    return _show_submitted(done)
+    return _respond_submitted(done)
 
 
 @router.put("/jobs/{ref}/tags/{tag:path}", response_model=api.JobSummary)
 async def tag_job(ref: str, tag: str, actor: Caller, services: ServicesDep) -> Response:
     """Add a tag to a job; no change if it already has it."""
-    return respond_json(show_summary(await services.jobs.tag(actor, ref, tag)))
+    return respond_json(job_summary_to_json(await services.jobs.tag(actor, ref, tag)))
 
 
 @router.delete("/jobs/{ref}/tags/{tag:path}", response_model=api.JobSummary)
 async def untag_job(ref: str, tag: str, actor: Caller, services: ServicesDep) -> Response:
     """Remove a tag from a job."""
-    return respond_json(show_summary(await services.jobs.untag(actor, ref, tag)))
+    return respond_json(job_summary_to_json(await services.jobs.untag(actor, ref, tag)))
 
 
 @router.get("/jobs/{ref}/yaml")
@@ -229,8 +231,10 @@ async def wait_for_job(
 ) -> Response:
     """Responds when the job has ended, or with its current state after `timeout` seconds."""
     job = await services.jobs.find(actor, ref)
-    guard = guard_request(services, request, require_job_access(job))
-    return respond_json(show_summary(await guard.run_guarded(services.jobs.wait_for_job(job, timeout, held=held))))
+    guard = make_request_guard(services, request, make_job_access_check(job))
+    return respond_json(
+        job_summary_to_json(await guard.run_guarded(services.jobs.wait_for_job(job, timeout, held=held)))
+    )
 
 
 @router.get("/jobs/{ref}/events", response_model=api.EventPage)
@@ -247,21 +251,21 @@ async def list_job_events(
     return respond_json({"items": [record_to_json(api.Event, event) for event in found], "next": following})
 
 
-@router.get("/jobs/{ref}/tasks", response_model=Items[api.Task])
+@router.get("/jobs/{ref}/tasks", response_model=ItemList[api.Task])
 async def list_job_tasks(ref: str, actor: Caller, services: ServicesDep) -> Response:
     """The newest try of each task of the current attempt."""
-    return respond_json({"items": [show_task(record) for record in await services.jobs.list_tasks(actor, ref)]})
+    return respond_json({"items": [task_to_json(record) for record in await services.jobs.list_tasks(actor, ref)]})
 
 
-@router.get("/jobs/{ref}/attempts", response_model=Items[api.Attempt])
+@router.get("/jobs/{ref}/attempts", response_model=ItemList[api.Attempt])
 async def list_job_attempts(ref: str, actor: Caller, services: ServicesDep) -> Response:
     """Every try of every task, newest attempt first."""
     found = await services.jobs.list_attempts(actor, ref)
-    items = [{"attempt": each.attempt, "tasks": [show_task(record) for record in each.tasks]} for each in found]
+    items = [{"attempt": each.attempt, "tasks": [task_to_json(record) for record in each.tasks]} for each in found]
     return respond_json({"items": items})
 
 
-def show_task(record: TaskRecord) -> dict[str, Any]:
+def task_to_json(record: TaskRecord) -> dict[str, Any]:
     task = record.task
     stored = "kept" if task.started_at is not None else "none"
     return record_to_json(
@@ -269,32 +273,34 @@ def show_task(record: TaskRecord) -> dict[str, Any]:
         task,
         attempt=record.attempt,
         attempt_id=record.attempt_id,
-        exit=show_exit(task.exit or (task.held.exit if task.held else None)),
+        exit=exit_to_json(task.exit or (task.held.exit if task.held else None)),
         logs="expired" if record.logs_removed_at is not None else stored,
-        logs_expired_at=show_time(record.logs_removed_at),
+        logs_expired_at=format_time(record.logs_removed_at),
     )
 
 
-def _show_detail(actor: Actor, detail: JobWithTasks) -> dict[str, Any]:
+def _detail_to_json(actor: Actor, detail: JobWithTasks) -> dict[str, Any]:
     record = detail.record
     return {
-        **show_summary(record.summary),
-        "job": show_spec(record.job, paths=actor.admin),
+        **job_summary_to_json(record.summary),
+        "job": job_spec_to_json(record.job, paths=actor.admin),
         "description": record.job.description,
-        "exit": show_exit(record.exit),
+        "exit": exit_to_json(record.exit),
         "retries": {"user": record.user_retries, "platform": record.platform_retries},
-        "retry_at": show_time(record.retry_at),
+        "retry_at": format_time(record.retry_at),
         "time_limit": None if detail.time_limit is None else detail.time_limit.total_seconds(),
         "stop": None if record.stop is None else record_to_json(api.StopRequest, record.stop),
-        "tasks": [show_task(task) for task in detail.tasks],
+        "tasks": [task_to_json(task) for task in detail.tasks],
         "decided_by": record.outcome.task if record.outcome else None,
         "waiting": list(detail.waiting) if detail.waiting is not None else None,
         "isolation": detail.isolation.value,
     }
 
 
-def _show_submitted(done: SubmitResult) -> Response:
-    return respond_json({**show_summary(done.summary), "warnings": list(done.warnings)}, 201 if done.created else 200)
+def _respond_submitted(done: SubmitResult) -> Response:
+    return respond_json(
+        {**job_summary_to_json(done.summary), "warnings": list(done.warnings)}, 201 if done.created else 200
+    )
 
 
 def _decode_job_text(body: bytes) -> str:

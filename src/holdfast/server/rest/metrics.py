@@ -12,9 +12,9 @@ from fastapi import Header, Query
 from starlette.responses import Response
 
 from holdfast.api import metrics as api
-from holdfast.core.metrics.averaging import Point
-from holdfast.core.metrics.samples import RINGS, CurrentMetrics
-from holdfast.services.metrics.service import CurrentTask, JobSeries, Load
+from holdfast.core.metrics.averaging import MetricsPoint
+from holdfast.core.metrics.samples import RING_BUFFER_SPECS, CurrentMetrics
+from holdfast.services.metrics.service import CurrentTaskMetrics, CurrentUsage, JobSeries
 
 from ..auth import Caller, ServicesDep
 from ..responses import respond_json
@@ -23,7 +23,7 @@ from .views import record_to_json, respond_record
 
 router = build_router("metrics")
 
-Ring = Annotated[
+RingName = Annotated[
     str,
     Query(max_length=20, description="Time range: 15m (a point every 10 s), 1h (30 s), 3h (2 min), lifetime (5 min)."),
 ]
@@ -31,24 +31,24 @@ RoleName = Annotated[str | None, Query(max_length=200, description="The mean ove
 TaskName = Annotated[
     str | None, Query(max_length=300, description="One task, such as worker-0, with each of its GPUs.")
 ]
-Attempt = Annotated[int | None, Query(ge=0, le=2**31 - 1, description="From 0; default: the newest.")]
+AttemptNumber = Annotated[int | None, Query(ge=0, le=2**31 - 1, description="From 0; default: the newest.")]
 KnownETag = Annotated[
     str | None, Header(alias="If-None-Match", max_length=200, description="The ETag of an earlier response.")
 ]
-_NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
+_NOT_MODIFIED_RESPONSES: dict[int | str, dict[str, Any]] = {
     304: {"description": "Not changed since the response with that ETag."}
 }
 
 
-@router.get("/jobs/{ref}/metrics", response_model=api.MetricSeries, responses=_NOT_MODIFIED)
+@router.get("/jobs/{ref}/metrics", response_model=api.MetricSeries, responses=_NOT_MODIFIED_RESPONSES)
 async def show_metrics(
     ref: str,
     actor: Caller,
     services: ServicesDep,
-    ring: Ring = RINGS[0].name,
+    ring: RingName = RING_BUFFER_SPECS[0].name,
     role: RoleName = None,
     task: TaskName = None,
-    attempt: Attempt = None,
+    attempt: AttemptNumber = None,
     known: KnownETag = None,
 ) -> Response:
     """Usage of a job over time. Each metric is the mean over its tasks and their GPUs; optionally of one role or one
@@ -61,8 +61,8 @@ async def show_metrics(
 @router.get("/jobs/{ref}/metrics/now", response_model=api.JobUsage)
 async def show_current_metrics(ref: str, actor: Caller, services: ServicesDep) -> Response:
     """The newest metrics of each scheduled task of a job."""
-    found = await services.metrics.load_current(actor, ref)
-    tasks = [_show_task(each) for each in found.tasks]
+    found = await services.metrics.load_current_metrics(actor, ref)
+    tasks = [_current_task_to_json(each) for each in found.tasks]
     return respond_record(
         api.JobUsage, found.job, job=found.job.id, tasks=tasks, total=found.total, measured=services.metrics.enabled
     )
@@ -71,32 +71,32 @@ async def show_current_metrics(ref: str, actor: Caller, services: ServicesDep) -
 @router.get("/metrics/now", response_model=api.InstallationUsage)
 async def show_current_usage(actor: Caller, services: ServicesDep) -> Response:
     """Current usage of running jobs with their tasks; also by group and by node."""
-    found = services.metrics.load_current_totals(actor)
+    found = services.metrics.get_current_totals(actor)
     return respond_json(
         {
-            "jobs": {id: _show_load(load) for id, load in found.jobs.items()},
-            "groups": {name: _show_load(load) for name, load in found.groups.items()},
-            "nodes": {name: _show_load(load) for name, load in found.nodes.items()},
+            "jobs": {id: _current_load_to_json(load) for id, load in found.jobs.items()},
+            "groups": {name: _current_load_to_json(load) for name, load in found.groups.items()},
+            "nodes": {name: _current_load_to_json(load) for name, load in found.nodes.items()},
             "measured": services.metrics.enabled,
         }
     )
 
 
 def _respond_series(found: JobSeries, measured: bool, known: str | None) -> Response:
-    return _add_etag(respond_json({**show_series(found), "measured": measured}), known)
+    return _add_etag(respond_json({**series_to_json(found), "measured": measured}), known)
 
 
-def show_series(found: JobSeries) -> dict[str, Any]:
+def series_to_json(found: JobSeries) -> dict[str, Any]:
     ring = found.ring
     return {
         "job": found.job_id,
         "attempt": found.attempt,
         "ring": ring.name,
         "interval": ring.seconds,
-        "span": None if ring is RINGS[-1] else ring.seconds * ring.points,
+        "span": None if ring is RING_BUFFER_SPECS[-1] else ring.seconds * ring.points,
         "role": found.role,
         "task": found.task,
-        "points": [_show_point(point) for point in found.points],
+        "points": [_point_to_json(point) for point in found.points],
         "tasks": found.tasks,
         "averaged": found.averaged,
         "limits": asdict(found.limits),
@@ -104,12 +104,12 @@ def show_series(found: JobSeries) -> dict[str, Any]:
     }
 
 
-def _show_point(point: Point) -> dict[str, Any]:
+def _point_to_json(point: MetricsPoint) -> dict[str, Any]:
     gpus = [{"index": gpu.index, **_round_values(gpu, _GPU_DIGITS)} for gpu in point.gpus]
     return {**_round_values(point, _POINT_DIGITS), "tasks": point.tasks, "gpus": gpus}
 
 
-def _show_task(now: CurrentTask) -> dict[str, Any]:
+def _current_task_to_json(now: CurrentTaskMetrics) -> dict[str, Any]:
     requested = now.requested.resources
     return record_to_json(
         api.TaskUsage,
@@ -117,15 +117,15 @@ def _show_task(now: CurrentTask) -> dict[str, Any]:
         cpu_asked=requested.cpu,
         memory_asked=requested.memory,
         gpu_asked=requested.gpu,
-        metrics=_show_current(now.current) if now.current else None,
+        metrics=_current_metrics_to_json(now.current) if now.current else None,
     )
 
 
-def _show_current(current: CurrentMetrics) -> dict[str, Any]:
+def _current_metrics_to_json(current: CurrentMetrics) -> dict[str, Any]:
     return record_to_json(api.TaskMetrics, current.reading, **_round_values(current.sample, _SAMPLE_DIGITS))
 
 
-def _show_load(load: Load) -> dict[str, Any]:
+def _current_load_to_json(load: CurrentUsage) -> dict[str, Any]:
     return record_to_json(api.Load, load, **_round_values(load, _LOAD_DIGITS))
 
 

@@ -8,12 +8,12 @@ from fastapi import Query
 from starlette.responses import Response
 
 from holdfast.api import notifications as api
-from holdfast.api.pages import Items
+from holdfast.api.pages import ItemList
 from holdfast.core.access import Actor
-from holdfast.core.notifications import Channel, StoredRecipient, mask_address, sort_events
+from holdfast.core.notifications import Channel, StoredRecipient, list_event_names, mask_address
 from holdfast.services import Services
 from holdfast.services.notifications.delivery import DeliveryResult
-from holdfast.services.notifications.service import UNREADABLE_ADDRESS, UNREADABLE_HINT, NotificationPage
+from holdfast.services.notifications.service import UNREADABLE_ADDRESS_MESSAGE, UNREADABLE_HINT, NotificationPage
 
 from ..auth import Caller, ServicesDep
 from ..responses import respond_empty, respond_json
@@ -22,31 +22,33 @@ from .schemas import Body
 from .views import record_to_json
 
 router = build_router("people")
-Before = Annotated[int | None, Query(ge=1, le=2**62, description="The `next` of the previous page.")]
+BeforeCursor = Annotated[int | None, Query(ge=1, le=2**62, description="The `next` of the previous page.")]
 
 
 @router.get("/me/notifications", response_model=api.NotificationPage)
-async def list_notifications(actor: Caller, services: ServicesDep, before: Before = None, limit: int = 50) -> Response:
+async def list_notifications(
+    actor: Caller, services: ServicesDep, before: BeforeCursor = None, limit: int = 50
+) -> Response:
     """Your notifications and their delivery attempts, newest first."""
-    return respond_json(_show_page(await services.notifications.list(actor, before=before, limit=limit)))
+    return respond_json(_page_to_json(await services.notifications.list(actor, before=before, limit=limit)))
 
 
 @router.get("/users/{name}/notifications", response_model=api.NotificationPage)
 async def list_user_notifications(
-    name: str, actor: Caller, services: ServicesDep, before: Before = None, limit: int = 50
+    name: str, actor: Caller, services: ServicesDep, before: BeforeCursor = None, limit: int = 50
 ) -> Response:
     """The notifications of any user; admins only."""
-    return respond_json(_show_page(await services.notifications.list(actor, name, before=before, limit=limit)))
+    return respond_json(_page_to_json(await services.notifications.list(actor, name, before=before, limit=limit)))
 
 
-@router.get("/me/notifications/recipients", response_model=Items[api.Recipient])
+@router.get("/me/notifications/recipients", response_model=ItemList[api.Recipient])
 async def list_recipients(actor: Caller, services: ServicesDep) -> Response:
     """Your recipients and their events."""
     found = await services.notifications.list_recipients(actor)
     return respond_json({"items": [_own_recipient_to_json(each, actor, services) for each in found]})
 
 
-@router.get("/users/{name}/notifications/recipients", response_model=Items[api.Recipient])
+@router.get("/users/{name}/notifications/recipients", response_model=ItemList[api.Recipient])
 async def list_user_recipients(name: str, actor: Caller, services: ServicesDep) -> Response:
     """The recipients of any user; admins only."""
     return respond_json(
@@ -75,7 +77,7 @@ async def remove_recipient(id: str, actor: Caller, services: ServicesDep) -> Res
     return respond_empty()
 
 
-@router.post("/me/notifications/recipients/{id}/test", response_model=api.NotificationTest)
+@router.post("/me/notifications/recipients/{id}/test", response_model=api.NotificationTestResult)
 async def send_test_notification(id: str, actor: Caller, services: ServicesDep) -> Response:
     """Send one test notification now. The response contains the delivery result, at most an HTTP status."""
     attempt = await services.notifications.send_test(actor, id)
@@ -88,7 +90,7 @@ async def show_secret(body: Body[api.NotificationAddress], actor: Caller, servic
     return respond_json({"secret": services.notifications.get_webhook_secret(actor, body["address"])})
 
 
-def _show_page(page: NotificationPage) -> dict[str, Any]:
+def _page_to_json(page: NotificationPage) -> dict[str, Any]:
     items = [
         record_to_json(api.Notification, each, job=each.job_id, address=mask_address(each.way, each.address))
         for each in page.items
@@ -103,9 +105,9 @@ def _recipient_to_json(known: StoredRecipient, secret: str | None = None) -> dic
         known,
         way=recipient.way,
         address=mask_address(recipient.way, recipient.address),
-        events=sort_events(recipient.events),
+        events=list_event_names(recipient.events),
         secret=secret,
-        problem=None if known.readable else f"{UNREADABLE_ADDRESS}. {UNREADABLE_HINT}",
+        problem=None if known.readable else f"{UNREADABLE_ADDRESS_MESSAGE}. {UNREADABLE_HINT}",
     )
 
 

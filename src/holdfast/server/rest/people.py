@@ -8,13 +8,13 @@ from fastapi import Request
 from starlette.responses import Response
 
 from holdfast.api import people as api
-from holdfast.api.pages import Items
+from holdfast.api.pages import ItemList
 
 from ..auth import Caller, ServicesDep, get_client_address, read_bearer_token
 from ..responses import respond_empty, respond_json
 from .routing import build_router
 from .schemas import Body, get_sent_fields
-from .views import respond_items, respond_record, show_time
+from .views import format_time, respond_items, respond_record
 
 router = build_router("people")
 
@@ -25,7 +25,7 @@ async def log_in(request: Request, body: Body[api.Credentials], services: Servic
     grants no access: sent with the next login, it exempts this client from delays caused by failed logins of others."""
     known = body.get("device", "")
     made = await services.tokens.login(body["user"], body["password"], get_client_address(request), device=known)
-    expires_at = show_time(made.token.expires_at)
+    expires_at = format_time(made.token.expires_at)
     device = await services.tokens.issue_device_token(made.token.user, known)
     return respond_json({"token": made.text, "user": made.token.user, "expires_at": expires_at, "device": device})
 
@@ -51,7 +51,7 @@ async def change_my_password(
     return respond_empty()
 
 
-@router.get("/users", response_model=Items[api.User])
+@router.get("/users", response_model=ItemList[api.User])
 async def list_users(actor: Caller, services: ServicesDep) -> Response:
     """List all users for admins; only yourself for other users."""
     return respond_items(api.User, await services.users.list(actor))
@@ -91,19 +91,19 @@ async def set_password(name: str, body: Body[api.NewPassword], actor: Caller, se
     return respond_empty()
 
 
-@router.get("/tokens", response_model=Items[api.Token])
+@router.get("/tokens", response_model=ItemList[api.Token])
 async def list_tokens(actor: Caller, services: ServicesDep, user: str | None = None) -> Response:
     """Your own tokens; for admins all, or those of `user`."""
     return respond_items(api.Token, await services.tokens.list(actor, user))
 
 
-@router.post("/tokens", response_model=api.NewToken, status_code=201)
+@router.post("/tokens", response_model=api.CreatedToken, status_code=201)
 async def add_token(body: Body[api.TokenRequest], actor: Caller, services: ServicesDep) -> Response:
     """Create an API token. It is shown only once."""
     seconds = body.get("expires_in")
     expires_in = None if seconds is None else timedelta(seconds=min(seconds, 1e10))
     made = await services.tokens.create(actor, name=body.get("name", ""), expires_in=expires_in, user=body.get("user"))
-    return respond_record(api.NewToken, made.token, 201, token=made.text)
+    return respond_record(api.CreatedToken, made.token, 201, token=made.text)
 
 
 @router.delete("/tokens/{id}", status_code=204)

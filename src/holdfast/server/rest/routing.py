@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from fastapi.datastructures import DefaultPlaceholder
 from fastapi.routing import APIRoute
 
-PREFIX = "/api/v1"
+API_PREFIX = "/api/v1"
 
 
 class RestRoute(APIRoute):
@@ -17,9 +17,11 @@ class RestRoute(APIRoute):
 
     def __init__(self, path: str, endpoint: Any, *, response_model: Any = None, **more: Any) -> None:
         super().__init__(path, endpoint, response_model=None, **more)
-        self.shape = None if isinstance(response_model, DefaultPlaceholder) else response_model  # of `holdfast.api`
+        self.response_shape = (
+            None if isinstance(response_model, DefaultPlaceholder) else response_model
+        )  # of `holdfast.api`
 
 
 def build_router(*tags: str) -> APIRouter:
     """Return a router whose routes are complete; FastAPI would create each again when including them under a prefix."""
-    return APIRouter(prefix=PREFIX, tags=list(tags), route_class=RestRoute)
+    return APIRouter(prefix=API_PREFIX, tags=list(tags), route_class=RestRoute)

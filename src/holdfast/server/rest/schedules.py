@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from holdfast.api import schedules as api
 from holdfast.api.jobs import SubmittedJob
-from holdfast.api.pages import Items
+from holdfast.api.pages import ItemList
 from holdfast.core.schedule import (
     Recurrence,
     RecurrenceKind,
@@ -26,7 +26,7 @@ from ..responses import respond_empty, respond_json
 from .parameters import parse_time, split_values
 from .routing import build_router
 from .schemas import Body, get_sent_fields
-from .views import record_to_json, show_spec, show_summary, show_time
+from .views import format_time, job_spec_to_json, job_summary_to_json, record_to_json
 
 router = build_router("schedules")
 
@@ -70,21 +70,21 @@ async def add_schedule(body: Body[api.NewSchedule], actor: Caller, services: Ser
     job, recurrence = given.pop("job"), _convert_recurrence(given.pop("recurrence"))
     ends_at = parse_time(given.pop("ends_at", None), "ends_at")
     made = await services.schedules.create(actor, job, recurrence, ends_at=ends_at, **given)
-    return respond_json(await _show_detail(services, made.schedule, made.warnings), 201)
+    return respond_json(await _detail_to_json(services, made.schedule, made.warnings), 201)
 
 
-@router.post("/schedules/preview", response_model=api.Preview)
-async def preview_schedule(body: Body[api.PreviewRequest], actor: Caller, services: ServicesDep) -> Response:
+@router.post("/schedules/preview", response_model=api.SchedulePreview)
+async def preview_schedule(body: Body[api.SchedulePreviewRequest], actor: Caller, services: ServicesDep) -> Response:
     """When a schedule with this recurrence would next be due."""
     recurrence = _convert_recurrence(body["recurrence"])
     ends_at = parse_time(body.get("ends_at"), "ends_at")
     times = await services.schedules.preview_times(recurrence, body.get("count", UPCOMING_COUNT), ends_at=ends_at)
-    return respond_json({"timezone": _get_time_zone(services, recurrence), "times": [show_time(at) for at in times]})
+    return respond_json({"timezone": _get_time_zone(services, recurrence), "times": [format_time(at) for at in times]})
 
 
 @router.get("/schedules/{id}", response_model=api.ScheduleDetail)
 async def show_schedule(id: str, actor: Caller, services: ServicesDep) -> Response:
-    return respond_json(await _show_detail(services, await services.schedules.get(actor, id)))
+    return respond_json(await _detail_to_json(services, await services.schedules.get(actor, id)))
 
 
 @router.patch("/schedules/{id}", response_model=api.ScheduleDetail)
@@ -97,7 +97,7 @@ async def change_schedule(id: str, body: Body[api.ScheduleChange], actor: Caller
         given["ends_at"] = parse_time(given["ends_at"], "ends_at")
     change = ScheduleChange(text=given.pop("job", None), **given)
     changed = await services.schedules.change(actor, id, change)
-    return respond_json(await _show_detail(services, changed.schedule, changed.warnings))
+    return respond_json(await _detail_to_json(services, changed.schedule, changed.warnings))
 
 
 @router.delete("/schedules/{id}", status_code=204)
@@ -111,10 +111,10 @@ async def remove_schedule(id: str, actor: Caller, services: ServicesDep) -> Resp
 async def run_schedule(id: str, actor: Caller, services: ServicesDep) -> Response:
     """Submit one job from its template now, as you."""
     done = await services.schedules.run_schedule_now(actor, id)
-    return respond_json({**show_summary(done.summary), "warnings": list(done.warnings)}, 201)
+    return respond_json({**job_summary_to_json(done.summary), "warnings": list(done.warnings)}, 201)
 
 
-@router.get("/schedules/{id}/runs", response_model=Items[api.Run])
+@router.get("/schedules/{id}/runs", response_model=ItemList[api.Run])
 async def list_runs(
     id: str,
     actor: Caller,
@@ -142,22 +142,22 @@ def _schedule_to_json(services: Services, schedule: Schedule) -> dict[str, Any]:
     return record_to_json(api.Schedule, schedule, timezone=_get_time_zone(services, schedule.recurrence))
 
 
-async def _show_detail(services: Services, schedule: Schedule, warnings: tuple[str, ...] = ()) -> dict[str, Any]:
+async def _detail_to_json(services: Services, schedule: Schedule, warnings: tuple[str, ...] = ()) -> dict[str, Any]:
     return record_to_json(
         api.ScheduleDetail,
         schedule,
         timezone=_get_time_zone(services, schedule.recurrence),
-        job=show_spec(schedule.job, paths=False),
-        next_runs=await _list_next_runs(services, schedule),
+        job=job_spec_to_json(schedule.job, paths=False),
+        next_runs=await _list_next_run_times(services, schedule),
         warnings=list(warnings),
     )
 
 
-async def _list_next_runs(services: Services, schedule: Schedule) -> list[str | None]:
+async def _list_next_run_times(services: Services, schedule: Schedule) -> list[str | None]:
     if schedule.next_run_at is None:
         return []
     try:
         found = await services.schedules.preview_times(schedule.recurrence, UPCOMING_COUNT, ends_at=schedule.ends_at)
     except InvalidRecurrence:
         return []
-    return [show_time(at) for at in found]
+    return [format_time(at) for at in found]

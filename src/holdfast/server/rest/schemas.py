@@ -61,7 +61,7 @@ def derive_response_type(shape: Any, filled: Mapping[Any, Any] = types.MappingPr
         return derive_response_type(filled[shape])
     if dataclasses.is_dataclass(typing.get_origin(shape) or shape):
         return _derive_response_model(shape)
-    return _convert_parts(shape, lambda kind: derive_response_type(kind, filled))
+    return _convert_type_arguments(shape, lambda kind: derive_response_type(kind, filled))
 
 
 @cache
@@ -70,7 +70,7 @@ def _derive_response_model(shape: Any) -> type[BaseModel]:
     filled = dict(zip(getattr(cls, "__parameters__", ()), args, strict=True))
     fields: dict[str, Any] = {
         name: (derive_response_type(hint, filled), Field(description=_find_description(hint)))
-        for name, hint in _read_hints(cls).items()
+        for name, hint in _get_field_hints(cls).items()
     }
     name = "".join(each.__name__ for each in (*args, cls))
     own = None if cls.__doc__.startswith(f"{cls.__name__}(") else cls.__doc__  # else by `dataclass`
@@ -79,20 +79,20 @@ def _derive_response_model(shape: Any) -> type[BaseModel]:
 
 def _derive_request_type(shape: Any) -> Any:
     if dataclasses.is_dataclass(shape) or typing.is_typeddict(shape):
-        return _derive_checked_type(shape)
+        return _derive_request_model(shape)
     if isinstance(shape, type) and issubclass(shape, Enum):
         return Annotated[shape, Strict(False)]  # an enum by its value
-    found = _convert_parts(shape, _derive_request_type)
+    found = _convert_type_arguments(shape, _derive_request_type)
     limits = _find_metadata(shape, lambda each: isinstance(each, Limits))
     bounds = {key: value for key, value in dataclasses.asdict(limits).items() if value is not None} if limits else {}
     return Annotated[found, Field(**bounds)] if bounds else found
 
 
 @cache
-def _derive_checked_type(shape: Any) -> Any:
+def _derive_request_model(shape: Any) -> Any:
     """Return a model that creates a `shape` from the fields that were sent. Unknown ones are rejected."""
     required = getattr(shape, "__required_keys__", ())
-    defaults = {name: ... if name in required else None for name in _read_hints(shape)}
+    defaults = {name: ... if name in required else None for name in _get_field_hints(shape)}
     if dataclasses.is_dataclass(shape):
         defaults |= {
             each.name: ... if each.default is dataclasses.MISSING else each.default
@@ -100,7 +100,7 @@ def _derive_checked_type(shape: Any) -> Any:
         }
     fields: dict[str, Any] = {
         name: (_derive_request_type(hint), Field(defaults[name], description=_find_description(hint)))
-        for name, hint in _read_hints(shape).items()
+        for name, hint in _get_field_hints(shape).items()
     }
     config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
     name = shape.__name__ if typing.is_typeddict(shape) else f"{shape.__name__}Request"
@@ -110,7 +110,7 @@ def _derive_checked_type(shape: Any) -> Any:
     ]
 
 
-def _convert_parts(kind: Any, convert: Callable[[Any], Any]) -> Any:
+def _convert_type_arguments(kind: Any, convert: Callable[[Any], Any]) -> Any:
     """Convert the parts of a type. The known values of a text in `Annotated` replace it."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin is Annotated:
@@ -129,7 +129,7 @@ def _replace_text(text: Any, known: Any) -> Any:
     return Union[known, None] if type(None) in typing.get_args(text) else known  # noqa: UP007 - of what is no class
 
 
-def _read_hints(shape: Any) -> dict[str, Any]:
+def _get_field_hints(shape: Any) -> dict[str, Any]:
     hints = typing.get_type_hints(shape, include_extras=True)
     wrapped = {key: typing.get_args(hint)[0] for key, hint in hints.items() if typing.get_origin(hint) is NotRequired}
     return {**hints, **wrapped}

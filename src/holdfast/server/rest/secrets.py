@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from holdfast.api import catalogue as api
-from holdfast.api.pages import Items
+from holdfast.api.pages import ItemList
 from holdfast.core.catalogue import Secret
 from holdfast.services.catalogue.secrets import SecretChange
 
@@ -18,7 +18,7 @@ from .views import respond_items, respond_record
 router = build_router("secrets")
 
 
-@router.get("/secrets", response_model=Items[api.Secret])
+@router.get("/secrets", response_model=ItemList[api.Secret])
 async def list_secrets(actor: Caller, services: ServicesDep) -> Response:
     """List all secrets for admins; those for registries for other users. Values are never shown."""
     return respond_items(api.Secret, await services.secrets.list(actor))

@@ -9,14 +9,14 @@ from starlette.responses import Response
 from holdfast.api import storage as api
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
-from holdfast.services.installation.disk_report import PRUNABLE, StorageKind
+from holdfast.services.installation.disk_report import PRUNABLE_KINDS, StorageKind
 from holdfast.services.installation.pruning import PruneRequest
 
 from ..auth import Caller, ServicesDep
 from ..responses import respond_json
 from .routing import build_router
 from .schemas import Body
-from .views import show_time
+from .views import format_time
 
 router = build_router("installation")
 
@@ -40,8 +40,8 @@ async def show_storage(actor: Caller, services: ServicesDep) -> Response:
                     "kind": item.kind.value,
                     "bytes": item.bytes,
                     "count": item.count,
-                    "oldest": show_time(item.oldest),
-                    "prunable": item.kind in PRUNABLE,
+                    "oldest": format_time(item.oldest),
+                    "prunable": item.kind in PRUNABLE_KINDS,
                 }
                 for item in report.items
             ],
@@ -77,7 +77,7 @@ def _parse_kind(text: str) -> StorageKind:
     try:
         return StorageKind(text)
     except ValueError:
-        known = ", ".join(sorted(PRUNABLE))
+        known = ", ".join(sorted(PRUNABLE_KINDS))
         raise UserError(
             msg("{text} cannot be pruned", text=repr(text[:50])),
             field="kinds",

@@ -21,13 +21,13 @@ from holdfast.core.exits.exit import Exit
 from holdfast.core.exits.meanings import explain_shell_code
 from holdfast.core.exits.table import find_hint
 from holdfast.core.job import Job, Mount
-from holdfast.core.messages import get_message_data
+from holdfast.core.messages import get_message_json
 from holdfast.core.records import JobSummary
-from holdfast.core.scheduling.placement import Amount, GroupUsage, NodeUsage
+from holdfast.core.scheduling.placement import GroupUsage, NodeUsage, ResourceAmount
 
 from ..responses import respond_json
 
-_SCALARS = frozenset({str, int, float, bool, type(None)})
+_SCALAR_TYPES = frozenset({str, int, float, bool, type(None)})
 
 
 class _Field(NamedTuple):
@@ -56,87 +56,87 @@ def respond_items(shape: Any, records: Iterable[object]) -> Response:
 @cache
 def _list_fields(shape: Any) -> tuple[_Field, ...]:
     hints = typing.get_type_hints(shape)
-    return tuple(_describe_field(field.name, hints[field.name]) for field in dataclasses.fields(shape))
+    return tuple(_build_field(field.name, hints[field.name]) for field in dataclasses.fields(shape))
 
 
-def _describe_field(name: str, hint: Any) -> _Field:
-    parts = {hint, *_list_type_arguments(hint)}
+def _build_field(name: str, hint: Any) -> _Field:
+    parts = {hint, *_iter_type_arguments(hint)}
     if MessageData in parts:
         return _Field(name, name.removesuffix("_data"), _messages_to_json)
     shape = next(filter(dataclasses.is_dataclass, parts), None)
-    return _Field(name, name, lambda value: value if type(value) in _SCALARS else _to_plain(value, shape))
+    return _Field(name, name, lambda value: value if type(value) in _SCALAR_TYPES else _value_to_json(value, shape))
 
 
-def _list_type_arguments(hint: Any) -> Iterator[Any]:
+def _iter_type_arguments(hint: Any) -> Iterator[Any]:
     for argument in typing.get_args(hint):
         yield argument
-        yield from _list_type_arguments(argument)
+        yield from _iter_type_arguments(argument)
 
 
 def _messages_to_json(value: str | Sequence[str]) -> Any:
-    return get_message_data(value) if isinstance(value, str) else [get_message_data(each) for each in value]
+    return get_message_json(value) if isinstance(value, str) else [get_message_json(each) for each in value]
 
 
-def _to_plain(value: Any, shape: Any) -> Any:
+def _value_to_json(value: Any, shape: Any) -> Any:
     if isinstance(value, str):  # also an enum or a message
         return str(value)
     if isinstance(value, datetime):
-        return show_time(value)
+        return format_time(value)
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, Mapping):
-        return {key: _to_plain(each, shape) for key, each in value.items()}
+        return {key: _value_to_json(each, shape) for key, each in value.items()}
     if isinstance(value, Sequence):
-        return [_to_plain(each, shape) for each in value]
+        return [_value_to_json(each, shape) for each in value]
     return value if shape is None or value is None else record_to_json(shape, value)
 
 
-def show_time(at: datetime | None) -> str | None:
+def format_time(at: datetime | None) -> str | None:
     """Return a time such as 2026-01-31T12:00:00.5Z; all times are UTC."""
     return None if at is None else at.isoformat()[:-6] + "Z"
 
 
-def show_summary(job: JobSummary) -> dict[str, Any]:
+def job_summary_to_json(job: JobSummary) -> dict[str, Any]:
     resources = {"cpu": job.cpu, "memory": job.memory, "gpu": job.gpu}
     return record_to_json(jobs.JobSummary, job, resources=resources)
 
 
-def show_exit(exit: Exit | None) -> dict[str, Any] | None:
+def exit_to_json(exit: Exit | None) -> dict[str, Any] | None:
     if exit is None:
         return None
     return record_to_json(jobs.Exit, exit, hint=find_hint(exit) or explain_shell_code(exit))
 
 
-def show_debugger(task: str, debugger: Debugger, *, entering: bool = True) -> dict[str, Any]:
+def debugger_to_json(task: str, debugger: Debugger, *, entering: bool = True) -> dict[str, Any]:
     """Return a debugger. `entering`: for a user with shell access to the task."""
     why = debugger.why if debugger.why in ("start", "breakpoint", "crash") else ""
     private = {} if entering else {"port": None, "token": None}
     return record_to_json(inside.Debugger, debugger, task=task, why=why, **private)
 
 
-def show_amount(amount: Amount) -> dict[str, Any]:
+def amount_to_json(amount: ResourceAmount) -> dict[str, Any]:
     return {"cpu": round(amount.cpu, 6), "memory": amount.memory, "gpu": amount.gpu}
 
 
-def show_spec(job: Job, *, paths: bool) -> dict[str, Any]:
+def job_spec_to_json(job: Job, *, paths: bool) -> dict[str, Any]:
     """Return the job. Paths of datasets on the server are for admins; others see names only."""
     if not paths:
-        job = replace(job, roles=tuple(replace(role, mounts=_replace_paths(role.mounts)) for role in job.roles))
+        job = replace(job, roles=tuple(replace(role, mounts=_hide_dataset_paths(role.mounts)) for role in job.roles))
     return job_to_json(job)
 
 
-def _replace_paths(mounts: tuple[Mount, ...]) -> tuple[Mount, ...]:
+def _hide_dataset_paths(mounts: tuple[Mount, ...]) -> tuple[Mount, ...]:
     return tuple(mount if mount.dataset is None else replace(mount, source=mount.dataset) for mount in mounts)
 
 
-def show_condition(condition: Condition, *, admin: bool = False) -> dict[str, Any]:
+def condition_to_json(condition: Condition, *, admin: bool = False) -> dict[str, Any]:
     return record_to_json(server.Condition, condition, detail=condition.detail if admin else "")
 
 
-def show_node(use: NodeUsage) -> dict[str, Any]:
-    return record_to_json(server.Node, use.node, free=show_amount(use.free))
+def node_usage_to_json(use: NodeUsage) -> dict[str, Any]:
+    return record_to_json(server.Node, use.node, free=amount_to_json(use.free))
 
 
-def show_group_use(use: GroupUsage) -> dict[str, Any]:
-    users = {user: show_amount(amount) for user, amount in sorted(use.users.items())}
-    return record_to_json(server.GroupUse, use, name=use.group, used=show_amount(use.used), users=users)
+def group_usage_to_json(use: GroupUsage) -> dict[str, Any]:
+    users = {user: amount_to_json(amount) for user, amount in sorted(use.users.items())}
+    return record_to_json(server.GroupUsage, use, name=use.group, used=amount_to_json(use.used), users=users)

@@ -20,20 +20,20 @@ from holdfast.services.inside.service import ExecTarget
 from holdfast.services.inside.ssh_logins import SshCredential
 from holdfast.store.errors import StoreError
 
-from .connections import ConnectionLimits
-from .flow_control import PortChannel, SessionChannel, WriteGate, get_write_gate
+from .connections import ConnectionRegistry
+from .flow_control import PortChannel, SessionChannel, WriteGate, install_write_gate
 from .ports import LISTEN_ADDRESSES, MIN_PORT, PortListener, PortRelay, is_loopback, normalize_peer_address
-from .shells import INTERNAL_ERROR, ShellSession
+from .shells import INTERNAL_ERROR_MESSAGE, ShellSession
 from .user_names import TargetName, parse_user_name
 
 log = logging.getLogger(__name__)
 
-MAX_KEYS = 20  # tried on one connection
-MAX_PASSWORDS = 4
+MAX_OFFERED_KEYS = 20  # tried on one connection
+MAX_PASSWORD_ATTEMPTS = 4
 MAX_CHANNELS = 64
 MAX_LISTENERS = 10
-CHECK_INTERVAL = 60.0  # seconds between access checks
-CHECK_RETRY_INTERVAL = 5.0  # seconds, after a failed check
+ACCESS_CHECK_INTERVAL = 60.0  # seconds between access checks
+ACCESS_CHECK_RETRY_INTERVAL = 5.0  # seconds, after a failed check
 
 TOKEN_BANNER = "The password is an API token. Create one with `holdfast token create`.\n"  # noqa: S105 - said to people
 
@@ -43,52 +43,52 @@ class _ConnectionTarget:
     """The task of the connection. It does not change, even if the name would later mean another."""
 
     actor: Actor
-    entrance: ExecTarget
+    target: ExecTarget
 
 
 class SshConnection(asyncssh.SSHServer):
-    def __init__(self, services: Services, connections: ConnectionLimits) -> None:
+    def __init__(self, services: Services, connections: ConnectionRegistry) -> None:
         self._services = services
         self._connections = connections
         self._connection: asyncssh.SSHServerConnection
-        self._clear: WriteGate
+        self._write_gate: WriteGate
         self.address = "unknown"
-        self._goals: list[TargetName] = []
-        self._name = ""
-        self._keys = 0
-        self._passwords = 0
-        self._claim: SshCredential | None = None  # offered; the library verifies the private key
-        self._proof: SshCredential | None = None
-        self._inside: _ConnectionTarget | None = None
-        self._finding = asyncio.Lock()
-        self._channels = 0
+        self._target_names: list[TargetName] = []
+        self._user_name = ""
+        self._key_attempts = 0
+        self._password_attempts = 0
+        self._offered_credential: SshCredential | None = None  # offered; the library verifies the private key
+        self._credential: SshCredential | None = None
+        self._target: _ConnectionTarget | None = None
+        self._target_lock = asyncio.Lock()
+        self._channel_count = 0
         self._listeners: set[PortListener] = set()
-        self._has_left = False
-        self._watching: asyncio.Task[None] | None = None
-        self._leave: Callable[[], None] = lambda: None
-        self._give_back: Callable[[], None] = lambda: None
+        self._is_closed = False
+        self._access_watcher: asyncio.Task[None] | None = None
+        self._unregister: Callable[[], None] = lambda: None
+        self._release_slot: Callable[[], None] = lambda: None
 
     # -- connecting
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
         self._connection = conn
-        self._clear = get_write_gate(conn)
+        self._write_gate = install_write_gate(conn)
         peer = conn.get_extra_info("peername")
         self.address = normalize_peer_address(str(peer[0])) if peer else "unknown"
         leave = self._connections.add_connection(self)
         if leave is None:
             conn.abort()
             return
-        self._leave = leave
+        self._unregister = leave
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._has_left = True
+        self._is_closed = True
         for listener in list(self._listeners):
             listener.close()
-        self._leave()
-        self._give_back()
-        if self._watching is not None:
-            self._watching.cancel()
+        self._unregister()
+        self._release_slot()
+        if self._access_watcher is not None:
+            self._access_watcher.cancel()
 
     def abort_connection(self) -> None:
         self._connection.abort()
@@ -99,29 +99,29 @@ class SshConnection(asyncssh.SSHServer):
     # -- authentication
 
     def begin_auth(self, username: str) -> bool:
-        self._claim = None
-        self._name = username
-        self._goals = parse_user_name(username)
+        self._offered_credential = None
+        self._user_name = username
+        self._target_names = parse_user_name(username)
         return True
 
     def public_key_auth_supported(self) -> bool:
         return True
 
     def password_auth_supported(self) -> bool:
-        return self._passwords < MAX_PASSWORDS
+        return self._password_attempts < MAX_PASSWORD_ATTEMPTS
 
     async def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
-        self._claim = None
-        self._keys += 1
-        if self._keys > 2 * MAX_KEYS:  # each is offered, and then verified
-            raise _build_too_many_error("Too many keys")
-        job_id = next((goal.job_id for goal in self._goals if goal.job_id), "") if self._is_from_node else ""
+        self._offered_credential = None
+        self._key_attempts += 1
+        if self._key_attempts > 2 * MAX_OFFERED_KEYS:  # each is offered, and then verified
+            raise _build_auth_limit_error("Too many keys")
+        job_id = next((goal.job_id for goal in self._target_names if goal.job_id), "") if self._is_from_node else ""
         try:
             claim = await self._services.ssh_logins.authenticate_key(key.public_data, job_id)
         except Exception as error:  # the library would not report it
             self._log_failure(error)
             return False
-        self._claim = claim
+        self._offered_credential = claim
         return claim is not None
 
     @property
@@ -133,10 +133,10 @@ class SshConnection(asyncssh.SSHServer):
         return own or self._connections.is_node_address(self.address)
 
     async def validate_password(self, username: str, password: str) -> bool:
-        self._claim = None
-        self._passwords += 1
-        if self._passwords > MAX_PASSWORDS:
-            raise _build_too_many_error("Too many passwords")
+        self._offered_credential = None
+        self._password_attempts += 1
+        if self._password_attempts > MAX_PASSWORD_ATTEMPTS:
+            raise _build_auth_limit_error("Too many passwords")
         CLIENT_ADDRESS.set(self.address)
         try:
             claim = await self._services.ssh_logins.authenticate_token(password, self.address)
@@ -146,9 +146,9 @@ class SshConnection(asyncssh.SSHServer):
         except Exception as error:
             self._log_failure(error)
             return False
-        if claim is None and self._passwords == 1:
+        if claim is None and self._password_attempts == 1:
             self._connection.send_auth_banner(TOKEN_BANNER)
-        self._claim = claim
+        self._offered_credential = claim
         return claim is not None
 
     def _log_failure(self, error: Exception) -> None:
@@ -156,52 +156,52 @@ class SshConnection(asyncssh.SSHServer):
 
     def auth_completed(self) -> None:
         """Called right after the last successful `validate_…`, so the claim is its own."""
-        if self._has_left:
+        if self._is_closed:
             return
-        self._proof = self._claim
+        self._credential = self._offered_credential
         self._connections.mark_logged_in(self)
-        self._watching = asyncio.create_task(self._watch_access())
+        self._access_watcher = asyncio.create_task(self._watch_access())
 
     @property
-    def _own_job(self) -> str:
+    def _own_job_id(self) -> str:
         """The job whose key was used; empty for users."""
-        return self._proof.job_id if self._proof is not None else ""
+        return self._credential.job_id if self._credential is not None else ""
 
     # -- the task
 
     async def start_command(self, command: ExecCommand) -> tuple[ExecSession, str]:
         """Start a command. Return its session and the text to show first."""
         inside = await self._find_target()
-        job, task = inside.entrance.job, inside.entrance.task
+        job, task = inside.target.job, inside.target.task
         enter = self._services.task_access.open_session
-        session = await enter(inside.actor, job.id, task, command, way="ssh", from_within=bool(self._own_job))
-        return session, inside.entrance.describe_owner(inside.actor)
+        session = await enter(inside.actor, job.id, task, command, way="ssh", from_within=bool(self._own_job_id))
+        return session, inside.target.describe_owner(inside.actor)
 
     async def _find_target(self) -> _ConnectionTarget:
         """Return the current actor and task."""
-        async with self._finding:
-            actors = await self._proof.list_actors() if self._proof is not None else ()
-            if actors and self._inside is None:
-                self._inside = await self._find_first_target(actors)
-            inside = self._inside
+        async with self._target_lock:
+            actors = await self._credential.list_actors() if self._credential is not None else ()
+            if actors and self._target is None:
+                self._target = await self._find_first_target(actors)
+            inside = self._target
             actor = next((actor for actor in actors if inside and actor.name == inside.actor.name), None)
             if inside is None or actor is None:
                 raise NotLoggedIn(msg("Your credentials are no longer valid"))
-            return _ConnectionTarget(actor, inside.entrance)
+            return _ConnectionTarget(actor, inside.target)
 
     async def _find_first_target(self, actors: Sequence[Actor]) -> _ConnectionTarget:
         """Return the first task that one of the actors can access, or raise the most specific error."""
         refusals: list[UserError] = []
-        for goal in self._goals:
+        for goal in self._target_names:
             for actor in actors:
                 try:
                     return await self._resolve_target(goal, actor)
                 except UserError as error:
                     refusals.append(error)
-        raise max(reversed(refusals), key=_rank_error, default=_build_bad_name_error(self._name))
+        raise max(reversed(refusals), key=_rank_error, default=_build_bad_name_error(self._user_name))
 
     async def _resolve_target(self, goal: TargetName, actor: Actor) -> _ConnectionTarget:
-        if self._own_job and goal.ref != self._own_job:
+        if self._own_job_id and goal.ref != self._own_job_id:
             raise NotFound(msg("A job's SSH key can connect only to tasks of that job"))
         return _ConnectionTarget(actor, await self._services.task_access.find_target(actor, goal.ref, goal.task))
 
@@ -211,27 +211,27 @@ class SshConnection(asyncssh.SSHServer):
         while True:
             mark = logins.change_mark  # before the check, so that a change during it is not missed
             try:
-                actors = await self._proof.list_actors() if self._proof is not None else ()
+                actors = await self._credential.list_actors() if self._credential is not None else ()
             except StoreError as error:
                 log.warning("could not check ssh access", extra={"event": "ssh", "error": str(error)})
-                await asyncio.sleep(CHECK_RETRY_INTERVAL)
+                await asyncio.sleep(ACCESS_CHECK_RETRY_INTERVAL)
                 continue
             if not self._has_access(actors):
                 self.disconnect_client("Your shell access has ended")
                 return
             if not settled:
-                await self._count_connection(actors)
+                await self._acquire_connection_slot(actors)
                 settled = True
-            await logins.wait_for_change(mark, CHECK_INTERVAL)
+            await logins.wait_for_change(mark, ACCESS_CHECK_INTERVAL)
 
-    async def _count_connection(self, actors: Sequence[Actor]) -> None:
+    async def _acquire_connection_slot(self, actors: Sequence[Actor]) -> None:
         """Count the connection for its user or its job."""
         name = actors[0].name if len(actors) == 1 else await self._choose_user(actors)
         try:
-            if self._own_job:
-                self._give_back = self._connections.between_tasks.acquire_now(self._own_job, name)
+            if self._own_job_id:
+                self._release_slot = self._connections.intra_job_limiter.acquire_nowait(self._own_job_id, name)
             else:
-                self._give_back = self._connections.of_users.acquire_now(name)
+                self._release_slot = self._connections.user_limiter.acquire_nowait(name)
         except UserError as error:
             self.disconnect_client(error.message)
 
@@ -243,16 +243,16 @@ class SshConnection(asyncssh.SSHServer):
             return actors[0].name  # no user has access
 
     def _has_access(self, actors: Sequence[Actor]) -> bool:
-        if self._inside is None:
+        if self._target is None:
             return bool(actors)
-        job, name = self._inside.entrance.job, self._inside.actor.name
+        job, name = self._target.target.job, self._target.actor.name
         return any(actor.name == name and can_exec(actor, job.group, job.user) for actor in actors)
 
     # -- channels
 
     def session_requested(self) -> tuple[SessionChannel, ShellSession]:
         release = self._require_channel()
-        return SessionChannel(self._connection), ShellSession(self.start_command, self._clear, release)
+        return SessionChannel(self._connection), ShellSession(self.start_command, self._write_gate, release)
 
     def connection_requested(
         self, dest_host: str, dest_port: int, orig_host: str, orig_port: int
@@ -263,15 +263,15 @@ class SshConnection(asyncssh.SSHServer):
     async def _connect_port(self, host: str, port: int, release: Callable[[], None]) -> PortRelay:
         try:
             inside = await self._find_target()
-            if not self._is_task_host(host, inside.entrance):
+            if not self._is_task_host(host, inside.target):
                 raise UserError(
                     msg(
                         "Port forwarding reaches only {task}: use localhost, not {host}",
-                        task=inside.entrance.task,
+                        task=inside.target.task,
                         host=host[:100],
                     )
                 )
-            job, task = inside.entrance.job, inside.entrance.task
+            job, task = inside.target.job, inside.target.task
             stream = await self._services.task_access.connect_port(inside.actor, job.id, task, port)
         except UserError as error:
             release()
@@ -279,23 +279,27 @@ class SshConnection(asyncssh.SSHServer):
         except Exception as error:
             release()
             self._log_failure(error)
-            raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, INTERNAL_ERROR) from None
+            raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, INTERNAL_ERROR_MESSAGE) from None
         except BaseException:
             release()
             raise
-        return PortRelay(stream, self._clear, release)
+        return PortRelay(stream, self._write_gate, release)
 
     def _is_task_host(self, host: str, entrance: ExecTarget) -> bool:
-        return is_loopback(host) or host in (entrance.task, *self._connections.list_node_addresses())
+        return is_loopback(host) or host in (entrance.task, *self._connections.iter_node_addresses())
 
     async def server_requested(self, listen_host: str, listen_port: int) -> PortListener | bool:
-        own = self._proof is not None and not self._own_job
+        own = self._credential is not None and not self._own_job_id
         reserved = listen_port in self._services.ssh_gateway.reserved_ports
         allowed = listen_host in LISTEN_ADDRESSES and (listen_port == 0 or (listen_port >= MIN_PORT and not reserved))
         if not own or not allowed or len(self._listeners) >= MAX_LISTENERS:
             return False
         listener = PortListener(
-            self._connection, listen_host, self._clear, self._reserve_channel, lambda: self._listeners.discard(listener)
+            self._connection,
+            listen_host,
+            self._write_gate,
+            self._reserve_channel,
+            lambda: self._listeners.discard(listener),
         )
         self._listeners.add(listener)  # at once: many can be requested at the same time
         try:
@@ -307,19 +311,19 @@ class SshConnection(asyncssh.SSHServer):
         except BaseException:
             listener.close()
             raise
-        if self._has_left:  # closed in the meantime; the library would keep it forever
+        if self._is_closed:  # closed in the meantime; the library would keep it forever
             listener.close()
             return False
         return listener
 
     def _reserve_channel(self) -> Callable[[], None] | None:
-        if self._channels >= MAX_CHANNELS:
+        if self._channel_count >= MAX_CHANNELS:
             return None
-        self._channels += 1
+        self._channel_count += 1
         return make_idempotent(self._release_channel)
 
     def _release_channel(self) -> None:
-        self._channels -= 1
+        self._channel_count -= 1
 
     def _require_channel(self) -> Callable[[], None]:
         release = self._reserve_channel()
@@ -331,7 +335,7 @@ class SshConnection(asyncssh.SSHServer):
         return release
 
 
-def _build_too_many_error(why: str) -> asyncssh.DisconnectError:
+def _build_auth_limit_error(why: str) -> asyncssh.DisconnectError:
     return asyncssh.DisconnectError(asyncssh.DISC_NO_MORE_AUTH_METHODS_AVAILABLE, why)
 
 

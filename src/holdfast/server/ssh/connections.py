@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from holdfast.core.messages import msg
 from holdfast.services import Services
-from holdfast.services.inside.service import IntraJobLimiter, build_open_limiter
+from holdfast.services.inside.service import IntraJobLimiter, build_connection_limiter
 
 from .ports import get_peer_network, is_loopback
 
-MAX_BEFORE_LOGIN = 300  # connections that have not logged in
-MAX_BEFORE_LOGIN_PER_ADDRESS = 128  # per address; all loopback addresses count as one
-MAX_TOTAL = 2000
+MAX_UNAUTHENTICATED = 300  # connections that have not logged in
+MAX_UNAUTHENTICATED_PER_ADDRESS = 128  # per address; all loopback addresses count as one
+MAX_CONNECTIONS = 2000
 SPARE_CONNECTIONS = 20  # connections of one user in addition to one per session
 
 
@@ -24,15 +25,15 @@ class Connection(Protocol):
     def abort_connection(self) -> None: ...
 
 
-class ConnectionLimits:
+class ConnectionRegistry:
     def __init__(self, services: Services) -> None:
         self._engine = services.installation.engine
         most = services.settings.ssh.sessions_per_user + SPARE_CONNECTIONS
-        self.of_users = build_open_limiter("SSH connections", most, MAX_TOTAL)
-        self.between_tasks = IntraJobLimiter("SSH connections between tasks", most, MAX_TOTAL // 2)
+        self.user_limiter = build_connection_limiter(msg("SSH connections"), most, MAX_CONNECTIONS)
+        self.intra_job_limiter = IntraJobLimiter(msg("SSH connections between tasks"), most, MAX_CONNECTIONS // 2)
         self._open: set[Connection] = set()
-        self._unknown: dict[Connection, str] = {}  # -> address; the oldest first
-        self._addresses: Counter[str] = Counter()  # per address
+        self._unauthenticated: dict[Connection, str] = {}  # -> address; the oldest first
+        self._unauthenticated_counts: Counter[str] = Counter()  # per address
 
     def __len__(self) -> int:
         return len(self._open)
@@ -45,35 +46,35 @@ class ConnectionLimits:
         """Add a connection. Return a function to call when it closes; None when it is rejected. With too many before
         login, the oldest one is closed, so that idle clients block no others."""
         address = get_peer_network(connection.address)
-        if self._addresses[address] >= MAX_BEFORE_LOGIN_PER_ADDRESS:
+        if self._unauthenticated_counts[address] >= MAX_UNAUTHENTICATED_PER_ADDRESS:
             self._drop_oldest(address)
-        elif len(self._unknown) >= MAX_BEFORE_LOGIN:
-            self._drop_oldest(self._addresses.most_common(1)[0][0])
-        if len(self._open) >= MAX_TOTAL:
+        elif len(self._unauthenticated) >= MAX_UNAUTHENTICATED:
+            self._drop_oldest(self._unauthenticated_counts.most_common(1)[0][0])
+        if len(self._open) >= MAX_CONNECTIONS:
             return None
         self._open.add(connection)
-        self._unknown[connection] = address
-        self._addresses[address] += 1
+        self._unauthenticated[connection] = address
+        self._unauthenticated_counts[address] += 1
         return lambda: self._remove_connection(connection)
 
     def _drop_oldest(self, address: str) -> None:
-        oldest = next(connection for connection, where in self._unknown.items() if where == address)
+        oldest = next(connection for connection, where in self._unauthenticated.items() if where == address)
         self._remove_connection(oldest)
         oldest.abort_connection()
 
     def mark_logged_in(self, connection: Connection) -> None:
         """Mark the connection as logged in."""
-        address = self._unknown.pop(connection, None)
+        address = self._unauthenticated.pop(connection, None)
         if address is not None:
-            self._addresses[address] -= 1
-            if not self._addresses[address]:
-                del self._addresses[address]
+            self._unauthenticated_counts[address] -= 1
+            if not self._unauthenticated_counts[address]:
+                del self._unauthenticated_counts[address]
 
     def _remove_connection(self, connection: Connection) -> None:
         self.mark_logged_in(connection)
         self._open.discard(connection)
 
-    def list_node_addresses(self) -> Iterator[str]:
+    def iter_node_addresses(self) -> Iterator[str]:
         """Addresses of the nodes, which tasks share."""
         for node in self._engine.list_nodes():
             yield node.name

@@ -13,7 +13,7 @@ MAX_BUFFERED_SIZE = 256 * 1024  # unread bytes; then reading pauses
 WINDOW_SIZE = 1024 * 1024  # bytes a client can send ahead on one channel
 MAX_PACKET_SIZE = 32 * 1024
 MIN_PACKET_SIZE = 4096  # smallest packet we send, even if a client asks for less: single bytes cost too much CPU
-MAX_VARIABLES = 32
+MAX_ENV_VARIABLES = 32
 
 
 class PausableSource(Protocol):
@@ -25,34 +25,34 @@ class ReceiveBuffer:
     """Buffer of received data of a channel."""
 
     def __init__(self) -> None:
-        self._waiting: deque[bytes] = deque()
+        self._chunks: deque[bytes] = deque()
         self._size = 0
         self._ended = False
-        self._news = asyncio.Event()
-        self._paused: PausableSource | None = None
+        self._changed = asyncio.Event()
+        self._paused_source: PausableSource | None = None
 
     def add_data(self, data: bytes, source: PausableSource) -> None:
-        self._waiting.append(data)
+        self._chunks.append(data)
         self._size += len(data)
-        self._news.set()
-        if self._size > MAX_BUFFERED_SIZE and self._paused is None:
-            self._paused = source
+        self._changed.set()
+        if self._size > MAX_BUFFERED_SIZE and self._paused_source is None:
+            self._paused_source = source
             source.pause_reading()
 
     def mark_end(self) -> None:
         self._ended = True
-        self._news.set()
+        self._changed.set()
 
     async def read_data(self) -> bytes:
         """Return all buffered data, waiting for some; empty at the end."""
-        while not self._waiting and not self._ended:
-            self._news.clear()
-            await self._news.wait()
-        taken = b"".join(self._waiting)
-        self._waiting.clear()
+        while not self._chunks and not self._ended:
+            self._changed.clear()
+            await self._changed.wait()
+        taken = b"".join(self._chunks)
+        self._chunks.clear()
         self._size = 0
-        if self._paused is not None:
-            source, self._paused = self._paused, None
+        if self._paused_source is not None:
+            source, self._paused_source = self._paused_source, None
             source.resume_reading()
         return taken
 
@@ -70,11 +70,11 @@ class WriteGate:
     def open_gate(self) -> None:
         self._open.set()
 
-    async def wait_open(self) -> None:
+    async def wait_until_open(self) -> None:
         await self._open.wait()
 
 
-def get_write_gate(connection: asyncssh.SSHServerConnection) -> WriteGate:
+def install_write_gate(connection: asyncssh.SSHServerConnection) -> WriteGate:
     """Return a gate that is closed while the client does not read. A client can offer a window of 4 GiB and read
     nothing; the library would buffer all of it in memory."""
     gate = WriteGate()
@@ -102,7 +102,7 @@ class SessionChannel(_BoundedChannel, asyncssh.SSHServerChannel[bytes]):
         super().__init__(connection, loop, True, False, False, 0, 1024, None, "strict", WINDOW_SIZE, MAX_PACKET_SIZE)
 
     def _process_env_request(self, packet: Any) -> bool:
-        if len(self._env) >= MAX_VARIABLES:
+        if len(self._env) >= MAX_ENV_VARIABLES:
             return False
         return super()._process_env_request(packet)
 
@@ -119,18 +119,18 @@ class BufferedSession:
 
     def __init__(self, clear: WriteGate, ended: Callable[[], None]) -> None:
         """`clear` is open while the client reads; `ended` is called when the channel is closed."""
-        self._clear = clear
-        self._ended = ended
-        self._channel_clear = WriteGate()
+        self._connection_gate = clear
+        self._on_close = ended
+        self._channel_gate = WriteGate()
         self._inbox = ReceiveBuffer()
         self._channel: Any
-        self._work: asyncio.Task[None] | None = None
+        self._relay_task: asyncio.Task[None] | None = None
 
     def connection_made(self, chan: Any) -> None:
         self._channel = chan
 
     def session_started(self) -> None:
-        self._work = asyncio.create_task(self._run())
+        self._relay_task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
         raise NotImplementedError
@@ -143,19 +143,19 @@ class BufferedSession:
         return True  # output of the task is still sent
 
     def pause_writing(self) -> None:
-        self._channel_clear.close_gate()
+        self._channel_gate.close_gate()
 
     def resume_writing(self) -> None:
-        self._channel_clear.open_gate()
+        self._channel_gate.open_gate()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._inbox.mark_end()
-        if self._work is not None:
-            self._work.cancel()
-        self._ended()
+        if self._relay_task is not None:
+            self._relay_task.cancel()
+        self._on_close()
 
     async def _relay_output(self, read: Callable[[], Awaitable[bytes]], write: Callable[[bytes], None]) -> None:
         while data := await read():
             write(data)
-            await self._channel_clear.wait_open()
-            await self._clear.wait_open()
+            await self._channel_gate.wait_until_open()
+            await self._connection_gate.wait_until_open()

@@ -13,14 +13,14 @@ import asyncssh
 from holdfast.services import Services
 
 from .connection import SshConnection
-from .connections import ConnectionLimits
+from .connections import ConnectionRegistry
 
 LOGIN_TIMEOUT = 30.0  # seconds for the login
-ALIVE_INTERVAL = 60.0  # seconds without data before a keepalive request
-MAX_KEEPALIVES = 10  # keepalive requests without a response
+KEEPALIVE_INTERVAL = 60.0  # seconds without data before a keepalive request
+MAX_UNANSWERED_KEEPALIVES = 10  # keepalive requests without a response
 DISCONNECT_TIMEOUT = 2.0  # seconds to send the disconnect message
 
-KEY_EXCHANGES = (
+KEY_EXCHANGE_ALGORITHMS = (
     "mlkem768x25519-sha256",
     "curve25519-sha256",
     "curve25519-sha256@libssh.org",
@@ -30,8 +30,8 @@ KEY_EXCHANGES = (
 )
 # Without ChaCha20, OpenSSH's default: it is half as fast here.
 CIPHERS = ("aes256-gcm@openssh.com", "aes128-gcm@openssh.com", "aes256-ctr", "aes192-ctr", "aes128-ctr")
-MACS = ("hmac-sha2-256-etm@openssh.com", "hmac-sha2-512-etm@openssh.com", "hmac-sha2-256", "hmac-sha2-512")
-SIGNATURES = (
+MAC_ALGORITHMS = ("hmac-sha2-256-etm@openssh.com", "hmac-sha2-512-etm@openssh.com", "hmac-sha2-256", "hmac-sha2-512")
+SIGNATURE_ALGORITHMS = (
     "ssh-ed25519",
     "sk-ssh-ed25519@openssh.com",
     "ecdsa-sha2-nistp256",
@@ -46,7 +46,7 @@ SIGNATURES = (
 class GatewayServer:
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._connections = ConnectionLimits(services)
+        self._connections = ConnectionRegistry(services)
         self._acceptors: list[asyncssh.SSHAcceptor] = []
 
     # -- start and stop
@@ -72,14 +72,14 @@ class GatewayServer:
             x11_forwarding=False,
             host_based_auth=False,
             compression_algs=None,
-            kex_algs=KEY_EXCHANGES,
+            kex_algs=KEY_EXCHANGE_ALGORITHMS,
             encryption_algs=CIPHERS,
-            mac_algs=MACS,
-            signature_algs=SIGNATURES,
+            mac_algs=MAC_ALGORITHMS,
+            signature_algs=SIGNATURE_ALGORITHMS,
             utf8_decode_errors="replace",
             login_timeout=LOGIN_TIMEOUT,
-            keepalive_interval=ALIVE_INTERVAL,
-            keepalive_count_max=MAX_KEEPALIVES,
+            keepalive_interval=KEEPALIVE_INTERVAL,
+            keepalive_count_max=MAX_UNANSWERED_KEEPALIVES,
         )
 
     async def close(self) -> None:

@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 class LazySshGateway:
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._bound: BoundService | None = None
-        self._answering: asyncio.Task[GatewayServer] | None = None
+        self._bound_service: BoundService | None = None
+        self._serve_task: asyncio.Task[GatewayServer] | None = None
 
     def open_port(self, bound: BoundService | str | None = None) -> None:
         """Listen, and publish the address. `bound`: its sockets, or why there are none; None: bind them here. A port in
@@ -32,10 +32,10 @@ class LazySshGateway:
                 gate.trouble = found
                 log.warning("the ssh gateway is disabled", extra={"event": "ssh", "error": found})
             else:
-                self._bound = found
+                self._bound_service = found
                 gate.port = found.port
                 for each in found.listening_sockets:
-                    asyncio.get_running_loop().add_reader(each, self.accept_clients)
+                    asyncio.get_running_loop().add_reader(each, self.start_serving)
         gate.settled.set()
 
     def _bind_sockets(self) -> BoundService | str:
@@ -45,23 +45,23 @@ class LazySshGateway:
         except BindError as error:
             return f"The SSH gateway cannot listen on {error.endpoint}: {error.reason}."
 
-    def accept_clients(self) -> asyncio.Task[GatewayServer]:
+    def start_serving(self) -> asyncio.Task[GatewayServer]:
         """Accept clients from now on. Idempotent."""
-        if self._answering is None:
-            self._stop_waiting()
-            self._answering = asyncio.create_task(self._load_and_serve())
-            self._answering.add_done_callback(self._report_failure)
-        return self._answering
+        if self._serve_task is None:
+            self._remove_readers()
+            self._serve_task = asyncio.create_task(self._load_and_serve())
+            self._serve_task.add_done_callback(self._report_failure)
+        return self._serve_task
 
-    def _stop_waiting(self) -> None:
-        assert self._bound is not None
-        for each in self._bound.listening_sockets:
+    def _remove_readers(self) -> None:
+        assert self._bound_service is not None
+        for each in self._bound_service.listening_sockets:
             asyncio.get_running_loop().remove_reader(each)
 
     async def _load_and_serve(self) -> GatewayServer:
-        assert self._bound is not None
+        assert self._bound_service is not None
         gateway = await asyncio.to_thread(_load_gateway, self._services)
-        await gateway.serve_listeners(self._bound.listening_sockets)
+        await gateway.serve_listeners(self._bound_service.listening_sockets)
         return gateway
 
     def _report_failure(self, answering: asyncio.Task[GatewayServer]) -> None:
@@ -72,15 +72,15 @@ class LazySshGateway:
 
     async def close(self) -> None:
         self._services.ssh_gateway.port = None
-        if self._bound is None:
+        if self._bound_service is None:
             return
-        if self._answering is None:
-            self._stop_waiting()
+        if self._serve_task is None:
+            self._remove_readers()
         else:
-            await asyncio.wait([self._answering])
-            if self._answering.exception() is None:
-                await self._answering.result().close()
-        self._bound.close()
+            await asyncio.wait([self._serve_task])
+            if self._serve_task.exception() is None:
+                await self._serve_task.result().close()
+        self._bound_service.close()
 
 
 def _load_gateway(services: Services) -> GatewayServer:

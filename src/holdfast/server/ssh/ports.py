@@ -63,15 +63,15 @@ class PortRelay(BufferedSession, asyncssh.SSHTCPSession[bytes]):
 
     def __init__(self, ends: TcpConnection, clear: WriteGate, ended: Callable[[], None]) -> None:
         super().__init__(clear, ended)
-        self._ends = ends
+        self._tcp_connection = ends
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._ends.close()
+        self._tcp_connection.close()
         super().connection_lost(exc)
 
     async def _run(self) -> None:
         """Relay each direction until it ends; an error ends both."""
-        directions = [asyncio.create_task(self._relay_input()), asyncio.create_task(self._relay_until_eof())]
+        directions = [asyncio.create_task(self._relay_input()), asyncio.create_task(self._relay_output_until_eof())]
         try:
             await asyncio.wait(directions, return_when=asyncio.FIRST_EXCEPTION)
         finally:
@@ -81,15 +81,15 @@ class PortRelay(BufferedSession, asyncssh.SSHTCPSession[bytes]):
             self._channel.close()
 
     async def _relay_input(self) -> None:
-        writer = self._ends.writer
+        writer = self._tcp_connection.writer
         while data := await self._inbox.read_data():
             writer.write(data)
             await writer.drain()
         if writer.can_write_eof():
             writer.write_eof()
 
-    async def _relay_until_eof(self) -> None:
-        await self._relay_output(lambda: self._ends.reader.read(CHUNK_SIZE), self._channel.write)
+    async def _relay_output_until_eof(self) -> None:
+        await self._relay_output(lambda: self._tcp_connection.reader.read(CHUNK_SIZE), self._channel.write)
         self._channel.write_eof()
 
 
@@ -118,9 +118,9 @@ class PortListener(asyncssh.SSHListener):
         super().__init__()
         self._connection = connection
         self._host = host  # as the client sent it
-        self._clear = clear
-        self._take = take
-        self._ended = ended
+        self._write_gate = clear
+        self._reserve_channel = take
+        self._on_closed = ended
         self._server: asyncio.Server | None = None
         self._port = 0
 
@@ -134,14 +134,14 @@ class PortListener(asyncssh.SSHListener):
         await self._server.start_serving()
 
     async def _accept_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        release = self._take()
+        release = self._reserve_channel()
         if release is None:
             writer.close()
             return
         host, port = writer.get_extra_info("peername")[:2]
         try:
             channel = PortChannel(self._connection)
-            relay = PortRelay(_AcceptedConnection(reader, writer), self._clear, release)
+            relay = PortRelay(_AcceptedConnection(reader, writer), self._write_gate, release)
             await channel.accept(lambda: relay, self._host, self._port, host, port)
         except (asyncssh.Error, OSError):
             release()
@@ -154,7 +154,7 @@ class PortListener(asyncssh.SSHListener):
         if self._server is not None:
             self._server.close()
             self._server = None
-        self._ended()
+        self._on_closed()
 
     async def wait_closed(self) -> None:
         with suppress(OSError):

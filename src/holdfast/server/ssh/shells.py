@@ -19,14 +19,14 @@ from .flow_control import BufferedSession, SessionChannel, WriteGate
 log = logging.getLogger(__name__)
 
 REFUSED_STATUS = 255  # exit status; ssh uses the same when it cannot connect
-INTERNAL_ERROR = "Internal server error; check the server log"
+INTERNAL_ERROR_MESSAGE = "Internal server error; check the server log"
 MAX_TERMINAL_SIZE = 2000  # columns, rows
-MAX_VALUE_LENGTH = 200
+MAX_VARIABLE_LENGTH = 200
 
 _TERM_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _VARIABLE_PATTERN = re.compile(r"LANG|LANGUAGE|LC_[A-Z]{1,20}|COLORTERM|TZ")
 
-StartCommand = Callable[[ExecCommand], Awaitable[tuple[ExecSession, str]]]
+CommandStarter = Callable[[ExecCommand], Awaitable[tuple[ExecSession, str]]]
 
 
 class ShellSession(BufferedSession, asyncssh.SSHServerSession[bytes]):
@@ -34,9 +34,9 @@ class ShellSession(BufferedSession, asyncssh.SSHServerSession[bytes]):
 
     _channel: SessionChannel
 
-    def __init__(self, enter: StartCommand, clear: WriteGate, ended: Callable[[], None]) -> None:
+    def __init__(self, enter: CommandStarter, clear: WriteGate, ended: Callable[[], None]) -> None:
         super().__init__(clear, ended)
-        self._enter = enter
+        self._start_command = enter
         self._terminal: Terminal | None = None
         self._command = ExecCommand()
         self._session: ExecSession | None = None
@@ -90,20 +90,20 @@ class ShellSession(BufferedSession, asyncssh.SSHServerSession[bytes]):
         return {
             key: value
             for key, value in sent.items()
-            if _VARIABLE_PATTERN.fullmatch(key) and value.isprintable() and len(value) <= MAX_VALUE_LENGTH
+            if _VARIABLE_PATTERN.fullmatch(key) and value.isprintable() and len(value) <= MAX_VARIABLE_LENGTH
         }
 
     # -- the command
 
     async def _run(self) -> None:
         try:
-            self._session, first = await self._enter(self._command)
+            self._session, first = await self._start_command(self._command)
         except UserError as error:
             self._show_error(error)
             return
         except Exception as error:
             log.exception("ssh connection failed", extra={"event": "internal-error", "error": repr(error)})
-            self._show_error(UserError(INTERNAL_ERROR))
+            self._show_error(UserError(INTERNAL_ERROR_MESSAGE))
             return
         try:
             with suppress(OSError):
@@ -120,7 +120,9 @@ class ShellSession(BufferedSession, asyncssh.SSHServerSession[bytes]):
 
     def _write_lines(self, lines: Sequence[str]) -> None:
         if lines:
-            self._channel.write_stderr("".join(f"holdfast: {_strip_controls(line)}\r\n" for line in lines).encode())
+            self._channel.write_stderr(
+                "".join(f"holdfast: {_replace_control_characters(line)}\r\n" for line in lines).encode()
+            )
 
     async def _relay_session(self, session: ExecSession) -> int:
         """Relay until the command has ended and its output is sent; return its exit status."""
@@ -142,10 +144,10 @@ class ShellSession(BufferedSession, asyncssh.SSHServerSession[bytes]):
     async def _relay_input(self, session: ExecSession) -> None:
         while data := await self._inbox.read_data():
             await session.write(data)
-        session.end_input()
+        session.close_stdin()
 
 
-def _strip_controls(text: str) -> str:
+def _replace_control_characters(text: str) -> str:
     """Return text without terminal control characters."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 MAX_NAME_LENGTH = 300
-MAX_READINGS = 4
+MAX_TARGETS = 4
 
 _TASK_PATTERN = re.compile(r"[^~@/\s]+-\d{1,9}")
 _JOB_ID_PATTERN = re.compile(r"job-\d{12}-[a-z0-9]{6}")
@@ -31,7 +31,7 @@ def parse_user_name(name: str) -> list[TargetName]:
         return []
     found: list[TargetName] = []
     rest = name
-    while "." in rest and len(found) < MAX_READINGS - 1:
+    while "." in rest and len(found) < MAX_TARGETS - 1:
         rest = rest.rpartition(".")[0]
         task = name[len(rest) + 1 :]
         if rest and _TASK_PATTERN.fullmatch(task):

@@ -19,12 +19,12 @@ from ..audit import AuditedStore, AuditEntry, collect_set_fields
 from ..cached_value import CachedValue
 from ..errors import ImageAliasNotFound
 from ..name_suggestions import require_group, suggest_name
-from ..names import check_dns_name, check_prose, check_text
+from ..names import check_dns_name, check_multiline_text, check_text
 from ..people.groups import UNSET, Unset
 from ..permissions import require_admin
 
-ADMINS_ONLY = msg("Only admins can share image aliases with other groups")
-MAX_OWNED = 200  # by one group: all aliases are cached
+ADMINS_ONLY_MESSAGE = msg("Only admins can share image aliases with other groups")
+MAX_ALIASES_PER_GROUP = 200  # by one group: all aliases are cached
 MAX_URL_LENGTH = 512  # as for the image of a job
 HOST_ALIAS = ImageAlias(
     name=HOST_IMAGE,
@@ -50,11 +50,11 @@ class ImageAliasChange:
 class ImageAliases:
     def __init__(self, store: AuditedStore) -> None:
         self._store = store
-        self._known = CachedValue(self._load_aliases)
+        self._cache = CachedValue(self._load_aliases)
 
     async def seed_aliases(self) -> None:
         """Add the default alias at the first start."""
-        await self._known.invalidate_after(self._store.write_unaudited(rows.seed_image_aliases, [HOST_ALIAS]))
+        await self._cache.invalidate_after(self._store.write_unaudited(rows.seed_image_aliases, [HOST_ALIAS]))
         await self.load_all()  # the first job need not wait for it
 
     # -- reading
@@ -63,7 +63,7 @@ class ImageAliases:
         """Return the aliases that jobs of a group can use, the group's first; none if the actor is not a member."""
         if not has_permission(actor, Permission.SUBMIT_JOB, group):
             return []
-        found = [alias for alias in (await self.load_all()).values() if is_alias_for(alias, group)]
+        found = [alias for alias in (await self.load_all()).values() if is_alias_available(alias, group)]
         return sorted(found, key=lambda alias: not _is_granted(alias, group))
 
     async def list(self, actor: Actor) -> list[ImageAlias]:
@@ -73,16 +73,16 @@ class ImageAliases:
     async def get(self, actor: Actor, name: str) -> ImageAlias:
         found = (await self.load_all()).get(name)
         if found is None or not can_see_alias(actor, found):
-            raise build_alias_not_found(name, await self.list(actor))
+            raise build_alias_not_found_error(name, await self.list(actor))
         return found
 
     async def load_all(self) -> Mapping[str, ImageAlias]:
         """Return all aliases by name, without a permission check."""
-        return await self._known.get()
+        return await self._cache.get()
 
     def invalidate(self) -> None:
         """Clear the cache after a change to groups, which changes the grants."""
-        self._known.invalidate()
+        self._cache.invalidate()
 
     # -- writing
 
@@ -94,34 +94,34 @@ class ImageAliases:
         _check_alias(made)
         _check_sharing(actor, made)
         entry = AuditEntry(actor.name, AuditKind.IMAGE_ALIAS, AuditAction.CREATED, made.name, collect_set_fields(made))
-        await self._known.invalidate_after(self._store.write(entry, _insert_alias, made))
+        await self._cache.invalidate_after(self._store.write(entry, _insert_alias, made))
         return made
 
     async def change(self, actor: Actor, name: str, change: ImageAliasChange) -> ImageAlias:
         """Change an alias. Jobs submitted earlier keep their image; their reruns get the new one."""
         entry = AuditEntry(actor.name, AuditKind.IMAGE_ALIAS, AuditAction.CHANGED, name, collect_set_fields(change))
-        return await self._known.invalidate_after(self._store.write(entry, _update_alias, actor, name, change))
+        return await self._cache.invalidate_after(self._store.write(entry, _update_alias, actor, name, change))
 
     async def delete(self, actor: Actor, name: str) -> None:
         """Delete an alias but not its images."""
         entry = AuditEntry(actor.name, AuditKind.IMAGE_ALIAS, AuditAction.REMOVED, name)
-        await self._known.invalidate_after(self._store.write(entry, _delete_alias, actor, name))
+        await self._cache.invalidate_after(self._store.write(entry, _delete_alias, actor, name))
 
     async def grant(self, actor: Actor, name: str, group: str) -> ImageAlias:
-        require_admin(actor, ADMINS_ONLY)
+        require_admin(actor, ADMINS_ONLY_MESSAGE)
         entry = AuditEntry(actor.name, AuditKind.IMAGE_ALIAS, AuditAction.GRANTED, name, {"group": group})
-        return await self._known.invalidate_after(self._store.write(entry, _grant_alias, actor, name, group))
+        return await self._cache.invalidate_after(self._store.write(entry, _grant_alias, actor, name, group))
 
     async def revoke(self, actor: Actor, name: str, group: str) -> ImageAlias:
-        require_admin(actor, ADMINS_ONLY)
+        require_admin(actor, ADMINS_ONLY_MESSAGE)
         entry = AuditEntry(actor.name, AuditKind.IMAGE_ALIAS, AuditAction.REVOKED, name, {"group": group})
-        return await self._known.invalidate_after(self._store.write(entry, _revoke_alias, actor, name, group))
+        return await self._cache.invalidate_after(self._store.write(entry, _revoke_alias, actor, name, group))
 
     async def _load_aliases(self) -> Mapping[str, ImageAlias]:
         return {alias.name: alias for alias in await self._store.read(rows.list_image_aliases)}
 
 
-def is_alias_for(alias: ImageAlias, group: str) -> bool:
+def is_alias_available(alias: ImageAlias, group: str) -> bool:
     return alias.everyone or _is_granted(alias, group)
 
 
@@ -138,7 +138,7 @@ def can_manage_aliases(actor: Actor, owner: str | None) -> bool:
     return has_permission(actor, Permission.MANAGE_INSTALLATION if owner is None else Permission.MANAGE_GROUP, owner)
 
 
-def build_alias_not_found(name: str, known: Iterable[ImageAlias]) -> ImageAliasNotFound:
+def build_alias_not_found_error(name: str, known: Iterable[ImageAlias]) -> ImageAliasNotFound:
     hint = suggest_name(name, [alias.name for alias in known], "holdfast image alias ls")
     return ImageAliasNotFound(msg("Image alias {name} not found", name=name[:100]), name=name, hint=hint)
 
@@ -156,7 +156,7 @@ def _require_manager(actor: Actor, owner: str | None) -> None:
 
 def _check_sharing(actor: Actor, alias: ImageAlias) -> None:
     if alias.everyone or set(alias.groups) - {alias.owner}:
-        require_admin(actor, ADMINS_ONLY)
+        require_admin(actor, ADMINS_ONLY_MESSAGE)
 
 
 def _normalize_alias(alias: ImageAlias) -> ImageAlias:
@@ -174,7 +174,7 @@ def _normalize_alias(alias: ImageAlias) -> ImageAlias:
 
 def _check_alias(alias: ImageAlias) -> None:
     check_text(alias.display_name, "display_name", longest=255)
-    check_prose(alias.description, "description")
+    check_multiline_text(alias.description, "description")
     if not alias.url:
         raise UserError(msg("An image alias requires an image"), field="url")
     for field in ("url", "gpu_url"):
@@ -191,7 +191,7 @@ def _require_alias(conn: Connection, actor: Actor, name: str) -> ImageAlias:
     """Load an alias that the actor can change."""
     found = rows.get_image_alias(conn, name)
     if found is None or not can_see_alias(actor, found):
-        raise build_alias_not_found(
+        raise build_alias_not_found_error(
             name, [alias for alias in rows.list_image_aliases(conn) if can_see_alias(actor, alias)]
         )
     _require_manager(actor, found.owner)
@@ -199,9 +199,13 @@ def _require_alias(conn: Connection, actor: Actor, name: str) -> ImageAlias:
 
 
 def _insert_alias(conn: Connection, alias: ImageAlias) -> None:
-    if alias.owner is not None and rows.count_image_aliases(conn, alias.owner) >= MAX_OWNED:
+    if alias.owner is not None and rows.count_image_aliases(conn, alias.owner) >= MAX_ALIASES_PER_GROUP:
         raise UserError(
-            msg("{owner} already has the maximum of {max_owned} image aliases", owner=alias.owner, max_owned=MAX_OWNED),
+            msg(
+                "{owner} already has the maximum of {max_owned} image aliases",
+                owner=alias.owner,
+                max_owned=MAX_ALIASES_PER_GROUP,
+            ),
             hint=msg("Remove some first."),
         )
     rows.create_image_alias(conn, alias)

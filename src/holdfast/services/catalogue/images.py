@@ -15,18 +15,18 @@ from holdfast.core.audit import AuditAction, AuditKind
 from holdfast.core.errors import Conflict, NotFound, UserError
 from holdfast.core.job import HOST_IMAGE
 from holdfast.core.messages import msg
-from holdfast.disk_space import DiskThresholds, is_disk_full, require_space
-from holdfast.engines.base import Engine, ImageInfo
+from holdfast.disk_space import DiskThresholds, is_disk_full_error, require_space
+from holdfast.engines.base import Engine, ImageSummary
 
 from ..audit import AuditedStore, AuditEntry
 from ..errors import Unavailable
 from ..name_suggestions import suggest_name
 from ..permissions import require_admin
 
-ADMINS_ONLY = msg("Only admins can manage images")
+ADMINS_ONLY_MESSAGE = msg("Only admins can manage images")
 log = logging.getLogger(__name__)
 
-_IMAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
+_IMAGE_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
 BUFFER_SIZE = 1024 * 1024  # bytes per write
 
 AccessGuard = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]  # cancels the work and raises if access is revoked
@@ -36,7 +36,7 @@ AccessGuard = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]  # cancels 
 class SupportsImages(Protocol):
     """An engine into which images are imported."""
 
-    async def import_image(self, name: str, file: Path) -> ImageInfo:
+    async def import_image(self, name: str, file: Path) -> ImageSummary:
         """Import a docker-save tar, an OCI layout or a rootfs tar; raise UserError for other files."""
         ...
 
@@ -47,18 +47,18 @@ class SupportsImages(Protocol):
 
 class Images:
     def __init__(self, store: AuditedStore, engine: Engine, home: Path, marks: DiskThresholds) -> None:
-        self._marks = marks
+        self._disk_thresholds = marks
         self._store = store
         self._engine = engine
-        self._uploads = home / "uploads"
+        self._upload_folder = home / "uploads"
 
-    async def list(self, actor: Actor) -> Sequence[ImageInfo]:
+    async def list(self, actor: Actor) -> Sequence[ImageSummary]:
         return await self._engine.list_images()
 
     def check_import(self, actor: Actor, name: str) -> None:
         """Check everything that can be rejected before the first byte is read."""
-        require_admin(actor, ADMINS_ONLY)
-        if not _IMAGE_NAME.fullmatch(name) or ".." in name:
+        require_admin(actor, ADMINS_ONLY_MESSAGE)
+        if not _IMAGE_NAME_PATTERN.fullmatch(name) or ".." in name:
             raise UserError(
                 msg("{name} is not a valid image name", name=repr(name[:100])),
                 field="name",
@@ -68,54 +68,54 @@ class Images:
             raise Conflict(
                 msg("{host_image} is reserved for the host's root filesystem", host_image=HOST_IMAGE), field="name"
             )
-        self._get_image_engine()
+        self._require_image_engine()
 
-    async def add(self, actor: Actor, name: str, chunks: AsyncIterator[bytes], guard: AccessGuard) -> ImageInfo:
+    async def add(self, actor: Actor, name: str, chunks: AsyncIterator[bytes], guard: AccessGuard) -> ImageSummary:
         """Import an image from a stream of tar bytes; `guard` runs the upload."""
         self.check_import(actor, name)
-        path = self._uploads / secrets.token_hex(8)
+        path = self._upload_folder / secrets.token_hex(8)
         try:
             await self._receive_upload(path, chunks, guard)
-            found = await self._get_image_engine().import_image(name, path)
+            found = await self._require_image_engine().import_image(name, path)
         finally:
             await asyncio.to_thread(path.unlink, missing_ok=True)
         await self._store.record_entry(AuditEntry(actor.name, AuditKind.IMAGE, AuditAction.CREATED, name))
         return found
 
     async def remove(self, actor: Actor, name: str) -> None:
-        require_admin(actor, ADMINS_ONLY)
-        if not await self._get_image_engine().remove_image(name):
+        require_admin(actor, ADMINS_ONLY_MESSAGE)
+        if not await self._require_image_engine().remove_image(name):
             known = [image.name for image in await self._engine.list_images()]
             raise NotFound(
                 msg("Image {name} not found", name=name[:100]), hint=suggest_name(name, known, "holdfast image ls")
             )
         await self._store.record_entry(AuditEntry(actor.name, AuditKind.IMAGE, AuditAction.REMOVED, name))
 
-    def clear_uploads(self) -> None:
+    def delete_partial_uploads(self) -> None:
         """Delete partial uploads of a killed server. Call it before the first request."""
-        for path in self._uploads.glob("*"):
+        for path in self._upload_folder.glob("*"):
             path.unlink(missing_ok=True)
 
     async def _receive_upload(self, path: Path, chunks: AsyncIterator[bytes], guard: AccessGuard) -> None:
         try:
-            file = await asyncio.to_thread(self._open_upload, path)
+            file = await asyncio.to_thread(self._create_upload_file, path)
             try:
-                await guard(_write_chunks(file, chunks, self._marks))
+                await guard(_write_chunks(file, chunks, self._disk_thresholds))
             finally:
                 await asyncio.to_thread(file.close)
         except OSError as error:
-            if is_disk_full(error):
+            if is_disk_full_error(error):
                 raise Unavailable(
                     msg("The image was not saved: the server's disk is full"),
                     hint=msg("Free disk space first: run `holdfast prune` to see what uses it."),
                 ) from error
             raise Unavailable(msg("The upload could not be saved: {error}", error=error.strerror)) from error
 
-    def _open_upload(self, path: Path) -> IO[bytes]:
-        self._uploads.mkdir(mode=0o700, exist_ok=True)
+    def _create_upload_file(self, path: Path) -> IO[bytes]:
+        self._upload_folder.mkdir(mode=0o700, exist_ok=True)
         return path.open("xb")
 
-    def _get_image_engine(self) -> SupportsImages:
+    def _require_image_engine(self) -> SupportsImages:
         if isinstance(self._engine, SupportsImages):
             return self._engine
         raise Conflict(msg("The engine {name} does not support managing images", name=self._engine.name))
@@ -124,13 +124,13 @@ class Images:
 async def _write_chunks(file: IO[bytes], chunks: AsyncIterator[bytes], marks: DiskThresholds) -> None:
     waiting = bytearray()
 
-    def write_all_chunks(data: bytes) -> None:
+    def write_buffer(data: bytes) -> None:
         require_space(file.fileno(), len(data), marks)
         file.write(data)
 
     async for chunk in chunks:
         waiting += chunk
         if len(waiting) >= BUFFER_SIZE:
-            await asyncio.to_thread(write_all_chunks, bytes(waiting))
+            await asyncio.to_thread(write_buffer, bytes(waiting))
             waiting.clear()
-    await asyncio.to_thread(write_all_chunks, bytes(waiting))
+    await asyncio.to_thread(write_buffer, bytes(waiting))

@@ -12,16 +12,16 @@ from holdfast.core.errors import UserError
 from holdfast.core.job import GIB, MIB
 from holdfast.core.messages import join_messages, msg
 
-from ..names import check_prose, check_text
+from ..names import check_multiline_text, check_text
 
 MAX_CPU = 1_000_000
 MAX_MEMORY = 2**50
 MAX_GPU = 10_000
-MAX_RULES = 100  # tolerations, and node labels, of one type
+MAX_NODE_CONSTRAINTS = 100  # tolerations, and node labels, of one type
 MIN_LABEL_LENGTH, MAX_LABEL_LENGTH = 3, 63  # limits of PrimeHub's form
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
-OPERATORS = ("Equal", "Exists")
-EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+TOLERATION_OPERATORS = ("Equal", "Exists")
+TOLERATION_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 ANY_EFFECT = "None"  # as PrimeHub's form writes it
 _TOLERATION_KEYS = {"operator", "key", "value", "effect"}
 
@@ -40,14 +40,19 @@ def normalize_instance_type(type: InstanceType) -> InstanceType:
 def check_instance_type(type: InstanceType) -> None:
     """Raise UserError with all problems."""
     check_text(type.display_name, "display_name", longest=255)
-    check_prose(type.description, "description")
-    found = [*_check_limits(type), *_check_requests(type), *_check_tolerations(type), *_check_node_selector(type)]
+    check_multiline_text(type.description, "description")
+    found = [
+        *_iter_limit_problems(type),
+        *_iter_request_problems(type),
+        *_iter_toleration_problems(type),
+        *_iter_node_selector_problems(type),
+    ]
     if found:
         field, _ = found[0]
         raise UserError(join_messages("; ", (message for _, message in found)), field=field)
 
 
-def _check_limits(type: InstanceType) -> Iterator[tuple[str, str]]:
+def _iter_limit_problems(type: InstanceType) -> Iterator[tuple[str, str]]:
     if not _is_within_limit(type.cpu, MAX_CPU) or type.cpu < 0.01:
         yield "cpu", msg("cpu must be between 0.01 and {max_cpu} cores, not {cpu}", max_cpu=MAX_CPU, cpu=type.cpu)
     if not MIB <= type.memory <= MAX_MEMORY:
@@ -74,7 +79,7 @@ def _check_limits(type: InstanceType) -> Iterator[tuple[str, str]]:
         )
 
 
-def _check_requests(type: InstanceType) -> Iterator[tuple[str, str]]:
+def _iter_request_problems(type: InstanceType) -> Iterator[tuple[str, str]]:
     for name, request, limit in (("cpu", type.cpu_request, type.cpu), ("memory", type.memory_request, type.memory)):
         if request is None:
             continue
@@ -84,7 +89,7 @@ def _check_requests(type: InstanceType) -> Iterator[tuple[str, str]]:
                 msg("{name}_request must be greater than 0, not {request}", name=name, request=request),
             )
         elif request > limit:
-            asked, most = _format_amount(name, request), _format_amount(name, limit)
+            asked, most = _format_resource(name, request), _format_resource(name, limit)
             yield (
                 f"{name}_request",
                 msg(
@@ -96,7 +101,7 @@ def _check_requests(type: InstanceType) -> Iterator[tuple[str, str]]:
             )
 
 
-def _format_amount(name: str, value: float) -> str:
+def _format_resource(name: str, value: float) -> str:
     if name == "memory":
         return f"{value / GIB:g} GiB" if value >= GIB else f"{value / MIB:g} MiB"
     return "1 core" if value == 1 else msg("{value} cores", value=f"{value:g}")
@@ -111,24 +116,24 @@ def _normalize_toleration(toleration: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in kept.items() if (key, value) != ("effect", ANY_EFFECT)}
 
 
-def _check_tolerations(type: InstanceType) -> Iterator[tuple[str, str]]:
-    if len(type.tolerations) > MAX_RULES:
+def _iter_toleration_problems(type: InstanceType) -> Iterator[tuple[str, str]]:
+    if len(type.tolerations) > MAX_NODE_CONSTRAINTS:
         yield (
             "tolerations",
             msg(
                 "tolerations can have at most {max_rules} entries, not {tolerations}",
-                max_rules=MAX_RULES,
+                max_rules=MAX_NODE_CONSTRAINTS,
                 tolerations=len(type.tolerations),
             ),
         )
         return
     for number, toleration in enumerate(type.tolerations):
         field = f"tolerations[{number}]"
-        for problem in _check_toleration(toleration):
+        for problem in _iter_toleration_messages(toleration):
             yield field, join_messages(" ", (field, problem))
 
 
-def _check_toleration(toleration: Mapping[str, Any]) -> Iterator[str]:
+def _iter_toleration_messages(toleration: Mapping[str, Any]) -> Iterator[str]:
     if strange := sorted(set(toleration) - _TOLERATION_KEYS):
         yield msg("has the unknown key {key}; use operator, key, value and effect", key=repr(str(strange[0])[:50]))
     for key in sorted(_TOLERATION_KEYS & set(toleration)):
@@ -137,23 +142,23 @@ def _check_toleration(toleration: Mapping[str, Any]) -> Iterator[str]:
             yield msg("has an invalid {key}: it must be one line of at most 253 characters", key=key)
             return
     operator = toleration.get("operator")
-    if operator not in OPERATORS:
+    if operator not in TOLERATION_OPERATORS:
         yield msg("must have the operator Equal or Exists")
     if operator == "Equal" and not ("key" in toleration and "value" in toleration):
         yield msg("has the operator Equal and requires a key and a value")
     if operator == "Exists" and "value" in toleration:
         yield msg("has the operator Exists and cannot have a value")
-    if "effect" in toleration and toleration["effect"] not in EFFECTS:
-        yield msg("has an invalid effect; use one of {effects}", effects=", ".join(EFFECTS))
+    if "effect" in toleration and toleration["effect"] not in TOLERATION_EFFECTS:
+        yield msg("has an invalid effect; use one of {effects}", effects=", ".join(TOLERATION_EFFECTS))
 
 
-def _check_node_selector(type: InstanceType) -> Iterator[tuple[str, str]]:
-    if len(type.node_selector) > MAX_RULES:
+def _iter_node_selector_problems(type: InstanceType) -> Iterator[tuple[str, str]]:
+    if len(type.node_selector) > MAX_NODE_CONSTRAINTS:
         yield (
             "node_selector",
             msg(
                 "node_selector can have at most {max_rules} labels, not {node_selector}",
-                max_rules=MAX_RULES,
+                max_rules=MAX_NODE_CONSTRAINTS,
                 node_selector=len(type.node_selector),
             ),
         )

@@ -28,7 +28,7 @@ from ..people.groups import UNSET, Unset
 from ..permissions import require_admin
 from .instance_type_rules import check_instance_type, normalize_instance_type
 
-ADMINS_ONLY = msg("Only admins can manage instance types")
+ADMINS_ONLY_MESSAGE = msg("Only admins can manage instance types")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +51,11 @@ class InstanceTypes:
     def __init__(self, store: AuditedStore, settings: Settings) -> None:
         self._store = store
         self._settings = settings
-        self._known = CachedValue(self._load_types)
+        self._cache = CachedValue(self._load_types)
 
     async def seed_types(self) -> None:
         """Copy the sizes of the settings at the first start."""
-        await self._known.invalidate_after(
+        await self._cache.invalidate_after(
             self._store.write_unaudited(rows.seed_instance_types, build_seeded_types(self._settings))
         )
         await self.load_all()  # the first job need not wait for it
@@ -66,7 +66,7 @@ class InstanceTypes:
         """Return the types that jobs of a group can use; none if the actor is not a member."""
         if not has_permission(actor, Permission.SUBMIT_JOB, group):
             return []
-        return [type for type in (await self.load_all()).values() if is_type_for(type, group)]
+        return [type for type in (await self.load_all()).values() if is_type_available(type, group)]
 
     async def list(self, actor: Actor) -> list[InstanceType]:
         """Return the types that the actor can see, by name."""
@@ -75,51 +75,51 @@ class InstanceTypes:
     async def get(self, actor: Actor, name: str) -> InstanceType:
         found = (await self.load_all()).get(name)
         if found is None or not can_see_type(actor, found):
-            raise build_type_not_found(name, await self.list(actor))
+            raise build_type_not_found_error(name, await self.list(actor))
         return found
 
     async def load_all(self) -> Mapping[str, InstanceType]:
         """Return all types by name, without a permission check."""
-        return await self._known.get()
+        return await self._cache.get()
 
     def invalidate(self) -> None:
         """Clear the cache after a change to groups, which changes the grants."""
-        self._known.invalidate()
+        self._cache.invalidate()
 
     # -- writing
 
     async def create(self, actor: Actor, type: InstanceType) -> InstanceType:
-        require_admin(actor, ADMINS_ONLY)
+        require_admin(actor, ADMINS_ONLY_MESSAGE)
         check_dns_name(type.name, msg("an instance type"))
         made = normalize_instance_type(replace(type, brought=False))
         check_instance_type(made)
         entry = AuditEntry(
             actor.name, AuditKind.INSTANCE_TYPE, AuditAction.CREATED, made.name, collect_set_fields(made)
         )
-        await self._known.invalidate_after(self._store.write(entry, rows.create_instance_type, made))
+        await self._cache.invalidate_after(self._store.write(entry, rows.create_instance_type, made))
         return made
 
     async def change(self, actor: Actor, name: str, change: InstanceTypeChange) -> InstanceType:
         """Change a type. Jobs submitted earlier keep their size; their reruns get the new one."""
-        require_admin(actor, ADMINS_ONLY)
+        require_admin(actor, ADMINS_ONLY_MESSAGE)
         entry = AuditEntry(actor.name, AuditKind.INSTANCE_TYPE, AuditAction.CHANGED, name, collect_set_fields(change))
-        return await self._known.invalidate_after(self._store.write(entry, _update_type, name, change))
+        return await self._cache.invalidate_after(self._store.write(entry, _update_type, name, change))
 
     async def delete(self, actor: Actor, name: str) -> None:
         """Delete a type. Jobs submitted earlier are not changed and cannot be rerun."""
-        require_admin(actor, ADMINS_ONLY)
+        require_admin(actor, ADMINS_ONLY_MESSAGE)
         entry = AuditEntry(actor.name, AuditKind.INSTANCE_TYPE, AuditAction.REMOVED, name)
-        await self._known.invalidate_after(self._store.write(entry, _delete_type, name))
+        await self._cache.invalidate_after(self._store.write(entry, _delete_type, name))
 
     async def grant(self, actor: Actor, name: str, group: str) -> InstanceType:
-        require_admin(actor, ADMINS_ONLY)
+        require_admin(actor, ADMINS_ONLY_MESSAGE)
         entry = AuditEntry(actor.name, AuditKind.INSTANCE_TYPE, AuditAction.GRANTED, name, {"group": group})
-        return await self._known.invalidate_after(self._store.write(entry, _grant_type, name, group))
+        return await self._cache.invalidate_after(self._store.write(entry, _grant_type, name, group))
 
     async def revoke(self, actor: Actor, name: str, group: str) -> InstanceType:
-        require_admin(actor, ADMINS_ONLY)
+        require_admin(actor, ADMINS_ONLY_MESSAGE)
         entry = AuditEntry(actor.name, AuditKind.INSTANCE_TYPE, AuditAction.REVOKED, name, {"group": group})
-        return await self._known.invalidate_after(self._store.write(entry, _revoke_type, name, group))
+        return await self._cache.invalidate_after(self._store.write(entry, _revoke_type, name, group))
 
     async def _load_types(self) -> Mapping[str, InstanceType]:
         return {type.name: type for type in await self._store.read(rows.list_instance_types)}
@@ -132,7 +132,7 @@ def build_seeded_types(settings: Settings) -> list[InstanceType]:
     return [InstanceType(name=name, **size.model_dump(), brought=brought) for name, size in sizes]
 
 
-def is_type_for(type: InstanceType, group: str) -> bool:
+def is_type_available(type: InstanceType, group: str) -> bool:
     return type.everyone or group in type.groups
 
 
@@ -140,7 +140,7 @@ def can_see_type(actor: Actor, type: InstanceType) -> bool:
     return actor.admin or type.everyone or any(group in actor.groups for group in type.groups)
 
 
-def build_type_not_found(name: str, known: Iterable[InstanceType]) -> InstanceTypeNotFound:
+def build_type_not_found_error(name: str, known: Iterable[InstanceType]) -> InstanceTypeNotFound:
     hint = suggest_name(name, [type.name for type in known], "holdfast instance-type ls")
     return InstanceTypeNotFound(
         msg("Instance type {name} not found", name=name[:100]), name=name, field="instance_type", hint=hint
@@ -153,7 +153,7 @@ def build_type_not_found(name: str, known: Iterable[InstanceType]) -> InstanceTy
 def _require_type(conn: Connection, name: str) -> InstanceType:
     found = rows.get_instance_type(conn, name)
     if found is None:
-        raise build_type_not_found(name, rows.list_instance_types(conn))
+        raise build_type_not_found_error(name, rows.list_instance_types(conn))
     return found
 
 

@@ -14,7 +14,7 @@ from holdfast.core.job import Job, JobFormat, Resources, Role
 from holdfast.core.messages import join_messages, mark_translatable, msg
 from holdfast.core.records import Group
 from holdfast.core.scheduling.placement import EPSILON
-from holdfast.jobspec.fields import guess_name
+from holdfast.jobspec.fields import build_similar_name_hint
 from holdfast.jobspec.instance_types import override_resources
 from holdfast.store import people
 from holdfast.store.database import Store
@@ -28,19 +28,19 @@ from .instance_types import InstanceTypes
 MAX_LISTED = 20  # instance types in one hint
 
 
-class Catalogue:
+class CatalogueResolver:
     def __init__(self, store: Store, instance_types: InstanceTypes, image_aliases: ImageAliases) -> None:
         self._store = store
         self._types = instance_types
         self._aliases = image_aliases
-        self._known: Mapping[str, InstanceType] = {}
+        self._cached_types: Mapping[str, InstanceType] = {}
         self._sizes: dict[str, Resources] = {}
 
     async def load_sizes(self, actor: Actor | None = None) -> Mapping[str, Resources]:
         """Return the sizes that the actor can see, by name; without an actor all."""
         known = await self._types.load_all()
-        if known is not self._known:  # cached: called for every job, and types rarely change
-            self._known, self._sizes = known, {name: type.resources for name, type in known.items()}
+        if known is not self._cached_types:  # cached: called for every job, and types rarely change
+            self._cached_types, self._sizes = known, {name: type.resources for name, type in known.items()}
         if actor is None or all(sizing.can_see_type(actor, type) for type in known.values()):
             return self._sizes
         return {name: size for name, size in self._sizes.items() if sizing.can_see_type(actor, known[name])}
@@ -50,13 +50,17 @@ class Catalogue:
         job = _add_missing_type(job)
         types = await self._types.load_all() if any(role.instance_type for role in job.roles) else {}
         aliases = await self._aliases.load_all()
-        roles = tuple(_resolve_image(_resolve_size(role, types, job.group), aliases, job.group) for role in job.roles)
+        roles = tuple(
+            _resolve_image(_resolve_instance_type(role, types, job.group), aliases, job.group) for role in job.roles
+        )
         return replace(job, roles=roles) if roles != job.roles else job
 
     async def list_image_names(self, group: str) -> list[str]:
         """Return the aliases that jobs of the group can use."""
         return [
-            alias.name for alias in (await self._aliases.load_all()).values() if aliasing.is_alias_for(alias, group)
+            alias.name
+            for alias in (await self._aliases.load_all()).values()
+            if aliasing.is_alias_available(alias, group)
         ]
 
     async def check_primehub_quota(self, job: Job) -> None:
@@ -65,7 +69,7 @@ class Catalogue:
             return
         group = await self._store.read(people.get_group, job.group)
         for role in job.roles if group is not None else ():
-            for refusal in _find_exceeded_quotas(role, group):
+            for refusal in _iter_exceeded_quotas(role, group):
                 raise refusal
 
 
@@ -78,18 +82,18 @@ def _add_missing_type(job: Job) -> Job:
     return replace(job, roles=tuple(replace(role, instance_type=name) for role in job.roles))
 
 
-def _resolve_size(role: Role, types: Mapping[str, InstanceType], group: str) -> Role:
+def _resolve_instance_type(role: Role, types: Mapping[str, InstanceType], group: str) -> Role:
     if not role.instance_type:
         return role
     type = types.get(role.instance_type)
-    if type is None or not sizing.is_type_for(type, group):
-        raise _build_type_unavailable(role.instance_type, types, group)
+    if type is None or not sizing.is_type_available(type, group):
+        raise _build_type_unavailable_error(role.instance_type, types, group)
     own = {key: getattr(role.resources, key) for key in role.own_resources}
     return replace(role, resources=override_resources(type.resources, own))
 
 
-def _build_type_unavailable(name: str, types: Mapping[str, InstanceType], group: str) -> InstanceTypeNotFound:
-    known = sorted(type.name for type in types.values() if sizing.is_type_for(type, group))
+def _build_type_unavailable_error(name: str, types: Mapping[str, InstanceType], group: str) -> InstanceTypeNotFound:
+    known = sorted(type.name for type in types.values() if sizing.is_type_available(type, group))
     listed = (
         msg("Available: {known}.", known=", ".join(known[:MAX_LISTED]))
         if known
@@ -99,14 +103,18 @@ def _build_type_unavailable(name: str, types: Mapping[str, InstanceType], group:
         msg("Instance type {name} is not available to the group {group}", group=group, name=name[:100]),
         name=name,
         field="instance_type",
-        hint=join_messages(" ", filter(None, (guess_name(name, known), listed))),
+        hint=join_messages(" ", filter(None, (build_similar_name_hint(name, known), listed))),
     )
 
 
 def _resolve_image(role: Role, aliases: Mapping[str, ImageAlias], group: str) -> Role:
     """Resolve an alias. One that is not granted to the group is ignored: an image may have the same name."""
     alias = aliases.get(role.image)
-    url = alias.choose_image(role.resources.gpu) if alias is not None and aliasing.is_alias_for(alias, group) else ""
+    url = (
+        alias.choose_image(role.resources.gpu)
+        if alias is not None and aliasing.is_alias_available(alias, group)
+        else ""
+    )
     url = "" if url == role.image else url
     return role if url == role.image_url else replace(role, image_url=url)
 
@@ -118,7 +126,7 @@ _QUOTA_LABELS = (
 )
 
 
-def _find_exceeded_quotas(role: Role, group: Group | None) -> Iterator[OverQuota]:
+def _iter_exceeded_quotas(role: Role, group: Group | None) -> Iterator[OverQuota]:
     """Yield exceeded quotas in PrimeHub's order: GPUs, cores, memory; the user's before the group's."""
     assert group is not None
     for key, unit, word in _QUOTA_LABELS:

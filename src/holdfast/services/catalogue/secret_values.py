@@ -12,10 +12,10 @@ from holdfast.core.messages import msg
 
 MAX_VALUE_LENGTH = 65536  # bytes; four times the longest SSH keys
 
-_PRIVATE_KEY = re.compile(
+_PRIVATE_KEY_PATTERN = re.compile(
     r"-----BEGIN ([A-Z0-9]+ )*PRIVATE KEY-----\s(?P<body>.*)-----END ([A-Z0-9]+ )*PRIVATE KEY-----", re.S
 )
-_PUBLIC_KEY = re.compile(r"(ssh-|ecdsa-|sk-)[\w@.-]+ AAAA")
+_PUBLIC_KEY_PATTERN = re.compile(r"(ssh-|ecdsa-|sk-)[\w@.-]+ AAAA")
 _OPENSSH_MAGIC = b"openssh-key-v1\0"
 
 
@@ -42,7 +42,7 @@ def _check_value_text(value: str) -> None:
 
 def _check_git_secret(value: str) -> None:
     """Accept a private SSH key without a passphrase, or a password."""
-    key = _PRIVATE_KEY.fullmatch(value)
+    key = _PRIVATE_KEY_PATTERN.fullmatch(value)
     if key is not None and _has_passphrase(value, key["body"]):
         raise UserError(
             msg("The private key has a passphrase, which is not supported"),
@@ -51,8 +51,12 @@ def _check_git_secret(value: str) -> None:
                 "Create a separate key with `ssh-keygen -N ''`, or remove the passphrase with `ssh-keygen -p -N ''`."
             ),
         )
-    if key is None and (len(value.splitlines()) > 1 or _PUBLIC_KEY.match(value)):
-        what = msg("is a public key") if _PUBLIC_KEY.match(value) else msg("has several lines but is not a private key")
+    if key is None and (len(value.splitlines()) > 1 or _PUBLIC_KEY_PATTERN.match(value)):
+        what = (
+            msg("is a public key")
+            if _PUBLIC_KEY_PATTERN.match(value)
+            else msg("has several lines but is not a private key")
+        )
         hint = msg("Enter a private SSH key (from -----BEGIN to -----END), or a one-line password or token.")
         raise UserError(msg("The value {what}", what=what), field="value", hint=hint)
 

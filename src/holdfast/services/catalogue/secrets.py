@@ -22,7 +22,7 @@ from ..people.groups import UNSET, Unset
 from ..permissions import require_admin
 from .secret_values import check_secret_value
 
-ADMINS_ONLY = msg("Only admins can manage secrets")
+ADMINS_ONLY_MESSAGE = msg("Only admins can manage secrets")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +48,11 @@ class Secrets:
     async def get(self, actor: Actor, name: str) -> Secret:
         secret = await self._store.read(secret_rows.get_secret, name)
         if secret is None or not _can_see_secret(actor, secret):
-            raise _build_secret_not_found(name, await self.list(actor))
+            raise _build_secret_not_found_error(name, await self.list(actor))
         return secret
 
     async def create(self, actor: Actor, secret: Secret, value: str) -> Secret:
-        require_admin(actor, ADMINS_ONLY)
+        require_admin(actor, ADMINS_ONLY_MESSAGE)
         check_name(secret.name, "secret")
         _check_secret(secret)
         check_secret_value(secret.kind, value)
@@ -63,13 +63,13 @@ class Secrets:
 
     async def change(self, actor: Actor, name: str, change: SecretChange) -> Secret:
         """Change the given fields. The kind cannot change, because users of the secret rely on it."""
-        require_admin(actor, ADMINS_ONLY)
+        require_admin(actor, ADMINS_ONLY_MESSAGE)
         entry = AuditEntry(actor.name, AuditKind.SECRET, AuditAction.CHANGED, name, collect_set_fields(change))
         return await self._store.write(entry, _update_secret, name, change)
 
     async def delete(self, actor: Actor, name: str) -> None:
         """Delete a secret; raise Conflict while a dataset or an image uses it."""
-        require_admin(actor, ADMINS_ONLY)
+        require_admin(actor, ADMINS_ONLY_MESSAGE)
         entry = AuditEntry(actor.name, AuditKind.SECRET, AuditAction.REMOVED, name)
         await self._store.write(entry, _delete_secret, name)
 
@@ -82,7 +82,7 @@ def _can_see_secret(actor: Actor, secret: Secret) -> bool:
     return has_permission(actor, Permission.MANAGE_INSTALLATION) or secret.kind is SecretKind.REGISTRY
 
 
-def _build_secret_not_found(name: str, known: Iterable[Secret]) -> NotFound:
+def _build_secret_not_found_error(name: str, known: Iterable[Secret]) -> NotFound:
     hint = suggest_name(name, [secret.name for secret in known], "holdfast secret ls")
     return NotFound(msg("Secret {name} not found", name=name[:100]), hint=hint)
 
@@ -108,7 +108,7 @@ def _check_secret(secret: Secret) -> None:
 def _require_secret(conn: Connection, name: str) -> Secret:
     secret = secret_rows.get_secret(conn, name)
     if secret is None:
-        raise _build_secret_not_found(name, secret_rows.list_secrets(conn))
+        raise _build_secret_not_found_error(name, secret_rows.list_secrets(conn))
     return secret
 
 
@@ -126,7 +126,7 @@ def _update_secret(conn: Connection, name: str, change: SecretChange) -> Secret:
 
 def _delete_secret(conn: Connection, name: str) -> None:
     _require_secret(conn, name)
-    users = secret_rows.list_secret_users(conn, name)
+    users = secret_rows.list_secret_references(conn, name)
     if users:
         more = msg(" and {count} more", count=len(users) - 5) if len(users) > 5 else ""
         raise Conflict(

@@ -17,11 +17,11 @@ from holdfast.core.job import Job, Resources, Role
 from holdfast.core.messages import msg
 from holdfast.core.scheduling.placement import EPSILON, Node, Quota
 from holdfast.engines.base import Engine
-from holdfast.jobspec.fields import guess_name
+from holdfast.jobspec.fields import build_similar_name_hint
 from holdfast.store import people
 from holdfast.store.database import Store
 
-from .instance_types import InstanceTypes, is_type_for
+from .instance_types import InstanceTypes, is_type_available
 
 _NO_QUOTA = Quota()
 _OPPORTUNISTIC_CLASS = "oppo"  # uses idle resources, so no capacity limit applies
@@ -56,7 +56,7 @@ def compute_sku_capacity(sku: Sku, nodes: Sequence[Node], quota: Quota = _NO_QUO
     return min(here, _count_fitting_skus(sku, quota.cpu, quota.memory, quota.gpu))
 
 
-def count_skus(resources: Resources, sku: Sku) -> int:
+def count_needed_skus(resources: Resources, sku: Sku) -> int:
     """Return how many SKUs one task needs."""
     return max(
         math.ceil(resources.cpu / sku.cpu - EPSILON),
@@ -72,13 +72,13 @@ class Skus:
         self._engine = engine
         self._instance_types = instance_types
 
-    async def list_types(self, actor: Actor, group: str | None = None) -> dict[str, Sku]:
+    async def load_sku_types(self, actor: Actor, group: str | None = None) -> dict[str, Sku]:
         """Return the types that the actor can see; with a group, those of which at least one fits."""
         found = {type.name: type for type in await self._instance_types.list(actor)}
         if group is None:
             return {name: sku_from_type(type) for name, type in found.items()}
         quota, nodes = await self._load_quota(actor, group), self._engine.list_nodes()
-        skus = {name: sku_from_type(type) for name, type in found.items() if is_type_for(type, group)}
+        skus = {name: sku_from_type(type) for name, type in found.items() if is_type_available(type, group)}
         return {name: sku for name, sku in skus.items() if compute_sku_capacity(sku, nodes, quota) > 0}
 
     async def check_job(self, actor: Actor, job: Job) -> None:
@@ -93,10 +93,10 @@ class Skus:
         # Files name the SKU types of their original cluster, which the default sizes do not match.
         if all(type.brought for type in known):
             return
-        types = {type.name: sku_from_type(type) for type in known if is_type_for(type, job.group)}
-        problems = [*_find_wrong_cells(types, cells), *_find_split_groups(cells)]
+        types = {type.name: sku_from_type(type) for type in known if is_type_available(type, job.group)}
+        problems = [*_iter_cell_problems(types, cells), *_iter_affinity_problems(cells)]
         if not problems and job.gang and scheduler.get("jobPriorityClass") != _OPPORTUNISTIC_CLASS:
-            problems = self._find_excess(types, job, cells, await self._load_quota(actor, job.group))
+            problems = self._list_capacity_problems(types, job, cells, await self._load_quota(actor, job.group))
         if problems:
             raise InvalidJob(problems)
 
@@ -107,13 +107,15 @@ class Skus:
         found = await self._store.read(people.get_group, group)
         return _NO_QUOTA if found is None else found.quota
 
-    def _find_excess(self, types: SkuTypes, job: Job, cells: list[CellRequest], quota: Quota) -> list[Problem]:
+    def _list_capacity_problems(
+        self, types: SkuTypes, job: Job, cells: list[CellRequest], quota: Quota
+    ) -> list[Problem]:
         nodes = self._engine.list_nodes()
         wanted: dict[str, int] = {}
         first: dict[str, CellRequest] = {}
         for cell in cells:
             if cell.sku is not None:
-                count = count_skus(cell.role.resources, types[cell.sku]) * cell.role.instances
+                count = count_needed_skus(cell.role.resources, types[cell.sku]) * cell.role.instances
                 wanted[cell.sku] = wanted.get(cell.sku, 0) + count
                 first.setdefault(cell.sku, cell)
         found = []
@@ -155,7 +157,7 @@ def _get_text(cell: Mapping[str, Any], key: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _find_wrong_cells(types: SkuTypes, cells: list[CellRequest]) -> Iterator[Problem]:
+def _iter_cell_problems(types: SkuTypes, cells: list[CellRequest]) -> Iterator[Problem]:
     known = ", ".join(sorted(types))
     for cell in cells:
         if cell.pinned is not None:
@@ -165,7 +167,7 @@ def _find_wrong_cells(types: SkuTypes, cells: list[CellRequest]) -> Iterator[Pro
             continue
         sku = types.get(cell.sku)
         if sku is None:
-            hint = guess_name(cell.sku, types) or msg("Known values: {known}.", known=known)
+            hint = build_similar_name_hint(cell.sku, types) or msg("Known values: {known}.", known=known)
             yield _build_problem(cell, "skuType", msg("SKU type {sku} not found", sku=repr(cell.sku[:100])), hint)
         elif cell.role.resources.gpu and not sku.gpu:
             why = msg(
@@ -177,7 +179,7 @@ def _find_wrong_cells(types: SkuTypes, cells: list[CellRequest]) -> Iterator[Pro
             yield _build_problem(cell, "skuType", why, msg("Choose a SKU type with GPUs, or request no GPUs."))
 
 
-def _find_split_groups(cells: list[CellRequest]) -> Iterator[Problem]:
+def _iter_affinity_problems(cells: list[CellRequest]) -> Iterator[Problem]:
     """Yield affinity groups whose roles differ: they are placed together, on one kind of node."""
     first: dict[str, CellRequest] = {}
     for cell in cells:

@@ -94,7 +94,7 @@ def recover_folders(root: Path, now: datetime, stop: threading.Event) -> None:
                 entry.rename(folder / f".old-{_to_microseconds(now)}-{entry.name.removeprefix('.new-')}")
 
 
-def list_checkouts(root: Path) -> list[str]:
+def list_checkout_names(root: Path) -> list[str]:
     return [folder.name for folder in _list_folders(root)]
 
 

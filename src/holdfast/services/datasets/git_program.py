@@ -27,7 +27,7 @@ _PASSED_VARIABLES = (
     *("PATH", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO"),
     *("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"),
 )
-_CONFIG = {
+_GIT_CONFIG = {
     "core.attributesFile": "/dev/null",
     "core.hooksPath": "/dev/null",
     "core.fsmonitor": "false",
@@ -46,7 +46,7 @@ _CONFIG = {
 # Overrides the repository's attributes for every file, so that the written bytes equal the counted bytes. (`attr.tree`
 # of newer git versions does the same.)
 _PLAIN_ATTRIBUTES = "* !text !eol !crlf !ident !filter !working-tree-encoding\n"
-_NOISE = re.compile(
+_IGNORED_LINE_PATTERN = re.compile(
     r"hint:|warning:|Warning: Permanently added|From |\* "
     r"|(remote: )?(Enumerating|Counting|Compressing|Total|Receiving|Resolving) "
 )
@@ -80,13 +80,13 @@ class BranchTip:
 class GitProgram:
     def __init__(self, *, known_hosts: Path, most_bytes: int) -> None:
         self._known_hosts = known_hosts
-        self._most_bytes = most_bytes
+        self._max_bytes = most_bytes
 
     async def read_branch_tip(self, source: GitSource) -> BranchTip:
         """Return the commit of the branch without fetching it."""
         refs = [f"refs/heads/{source.branch}", f"refs/tags/{source.branch}"] if source.branch else ["HEAD"]
         asked = [*refs, f"{refs[-1]}^{{}}"]
-        output = await self._run_remote(source, "ls-remote", "--", source.url, *asked)
+        output = await self._run_git_with_credentials(source, "ls-remote", "--", source.url, *asked)
         lines = [line.partition("\t") for line in output.decode("utf-8", "replace").splitlines()]
         found = {ref: commit for commit, _, ref in lines}
         for ref in refs:
@@ -104,14 +104,16 @@ class GitProgram:
         await self._run_git(["init", "--quiet", "--bare", "--template=", "--", str(repo)])
         options = ["--depth=1", "--no-tags", "--no-recurse-submodules", "--no-auto-maintenance", "--progress"]
         # --progress makes git write regularly, so that it ends when the Holdfast server dies.
-        await self._run_remote(source, f"--git-dir={repo}", "fetch", *options, "--", source.url, f"+{ref}:refs/fetched")
+        await self._run_git_with_credentials(
+            source, f"--git-dir={repo}", "fetch", *options, "--", source.url, f"+{ref}:refs/fetched"
+        )
         output = await self._run_git([f"--git-dir={repo}", "rev-parse", "--verify", "refs/fetched^{commit}"])
         return output.decode().strip()
 
     async def check_commit_size(self, repo: Path, commit: str) -> int:
         """Return the unpacked size in bytes, before anything is written: a small repository can unpack to more than
         the disk holds."""
-        limit, entries, size = self._most_bytes, 0, 0
+        limit, entries, size = self._max_bytes, 0, 0
         async with _GitProcess(
             _build_argv([f"--git-dir={repo}", "ls-tree", "-r", "-l", "-z", commit], limit), _build_environment()
         ) as git:
@@ -139,7 +141,7 @@ class GitProgram:
         await self._run_git([*there, "read-tree", commit])
         await self._run_git([*there, "checkout-index", "--all", "--force", "--quiet", f"--prefix={tree}/"])
 
-    async def _run_remote(self, source: GitSource, *arguments: str) -> bytes:
+    async def _run_git_with_credentials(self, source: GitSource, *arguments: str) -> bytes:
         with _provide_credentials(source) as (config, key):
             environ = _build_environment(ssh=_build_ssh_command(self._known_hosts, key))
             return await self._run_git(arguments, environ, config, source.value)
@@ -152,7 +154,7 @@ class GitProgram:
         secret: str | None = None,
     ) -> bytes:
         """Run git and return its output up to the limit; raise GitError with its error output on failure."""
-        argv = _build_argv(arguments, self._most_bytes, config or {})
+        argv = _build_argv(arguments, self._max_bytes, config or {})
         async with _GitProcess(argv, environ or _build_environment()) as git:
             assert git.stdout is not None
             assert git.stderr is not None
@@ -170,7 +172,7 @@ def _write_attributes(folder: Path) -> None:
 
 def _build_argv(arguments: Sequence[str], most_bytes: int, config: Mapping[str, str] | None = None) -> list[str]:
     """Build the command of git with resource limits. An empty credential.helper drops earlier ones, so ours follows."""
-    settings = [part for key, value in {**_CONFIG, **(config or {})}.items() for part in ("-c", f"{key}={value}")]
+    settings = [part for key, value in {**_GIT_CONFIG, **(config or {})}.items() for part in ("-c", f"{key}={value}")]
     limits = f"ulimit -c 0; ulimit -f {most_bytes // 512 + 1}; ulimit -v {MAX_MEMORY // 1024}"
     script = f"umask 022; trap '' {signal.SIGXFSZ.value}; {limits}; exec git \"$@\""  # no SIGXFSZ for a large file
     return ["/bin/sh", "-c", script, "git", *settings, *arguments]
@@ -304,8 +306,8 @@ async def _read_tail(stream: asyncio.StreamReader) -> bytes:
 
 def _extract_error(output: str, secret: str | None = None) -> str:
     """Return the error lines of git's output as one line. A server may echo the credentials, so they are redacted."""
-    lines = [line.strip().rpartition("\r")[2] for line in _redact_value(output, secret).split("\n")]
-    errors = [line for line in lines if line and not _NOISE.match(line)]
+    lines = [line.strip().rpartition("\r")[2] for line in _redact_secret(output, secret).split("\n")]
+    errors = [line for line in lines if line and not _IGNORED_LINE_PATTERN.match(line)]
     text = "; ".join(errors[-4:])
     return "".join(sign if sign.isprintable() else "?" for sign in text)[:600]
 
@@ -320,7 +322,7 @@ def _describe_exit(code: int) -> str:
     )
 
 
-def _redact_value(text: str, value: str | None) -> str:
+def _redact_secret(text: str, value: str | None) -> str:
     parts = {part.strip() for part in (value or "").splitlines()} | {(value or "").strip()}
     for part in sorted(filter(None, parts), key=len, reverse=True):
         for form in (part, quote(part, safe="")):

@@ -35,7 +35,7 @@ from .service import Datasets
 
 MAX_DATASETS = 32  # per job
 MAX_GROUP_DATASETS = 44  # per job: engines mount at most 64 folders, including volumes of groups
-TIMEOUT = 5.0  # seconds that a job waits for a dataset of its group
+GROUP_DATASET_TIMEOUT = 5.0  # seconds that a job waits for a dataset of its group
 CACHE_TTL = 10.0  # seconds for which the check of such a dataset is cached
 MAX_TARGET_LENGTH = 4096  # characters of a target
 _SYSTEM_FOLDERS = ("/proc", "/sys", "/dev")
@@ -43,7 +43,7 @@ GRANT_HINT = msg(
     "Run `holdfast dataset ls` to list your datasets. Admins can grant more datasets with `holdfast dataset "
     "grant NAME GROUP`."
 )
-PATH_KEY = ".mountPath"
+MOUNT_PATH_SUFFIX = ".mountPath"
 _RUNTIME_FOLDER = "/run/holdfast"  # contains the task's script
 
 
@@ -59,7 +59,7 @@ class DatasetRequest:
 @dataclass(frozen=True, slots=True)
 class DatasetRequests:
     named: tuple[DatasetRequest, ...] = ()
-    defaults: bool = False  # also the user's default datasets
+    include_defaults: bool = False  # also the user's default datasets
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +70,19 @@ class MountedJob:
     warnings: tuple[str, ...] = ()
 
 
-class DatasetMounts:
+class DatasetMounter:
     def __init__(self, datasets: Datasets, mounts: MountRules) -> None:
         self._datasets = datasets
         self._mounts = mounts
-        self._checked: dict[tuple[str, str], tuple[float, str]] = {}  # (name, path) -> time of the check, and its error
+        self._check_cache: dict[
+            tuple[str, str], tuple[float, str]
+        ] = {}  # (name, path) -> time of the check, and its error
 
     async def mount_datasets(self, job: Job, actor: Actor, requests: DatasetRequests) -> MountedJob:
         """Return the job with the requested datasets mounted; raise NoDataset if one is not found or not granted."""
         if job.dialect is JobFormat.PRIMEHUB:
             return await self._mount_group_datasets(job, actor.name)
-        if not requests.named and not requests.defaults:
+        if not requests.named and not requests.include_defaults:
             return MountedJob(job)
         granted = {dataset.name: dataset for dataset in await self._datasets.list(actor)}
         chosen = _list_requests(requests, granted)
@@ -130,19 +132,19 @@ class DatasetMounts:
     async def _try_mount(self, dataset: Dataset, user: str, group: str) -> Mount | str:
         """Return the mount, or a warning why it is skipped. The check is cached: many jobs may arrive at once."""
         key = dataset.name, dataset.path
-        at, why = self._checked.get(key, (0.0, ""))
+        at, why = self._check_cache.get(key, (0.0, ""))
         target = f"/mnt/dataset-{dataset.name}" + (f"/{dataset.name}" if dataset.kind == GIT else "")
         if not at or time.monotonic() - at > CACHE_TTL:
-            why = await self._find_obstacle(dataset)
-            self._checked[key] = time.monotonic(), why
+            why = await self._find_mount_error(dataset)
+            self._check_cache[key] = time.monotonic(), why
         if why:
             return msg("the dataset {name} is not mounted: {why}", name=dataset.name, why=why)
         return _build_mount(dataset, target, user, group)
 
-    async def _find_obstacle(self, dataset: Dataset) -> str:
+    async def _find_mount_error(self, dataset: Dataset) -> str:
         """Return why it cannot be mounted; empty if it can."""
         try:
-            async with asyncio.timeout(TIMEOUT):
+            async with asyncio.timeout(GROUP_DATASET_TIMEOUT):
                 await self._check_folder(dataset)
         except TimeoutError:
             return msg("it is not responding")
@@ -158,9 +160,9 @@ class DatasetMounts:
         try:
             real = str(await self._mounts.resolve_dataset_folder(dataset.path))
         except UserError as error:
-            raise _build_unavailable(dataset, _hide_path(error.message, dataset.path)) from error
+            raise _build_unavailable_error(dataset, _hide_path(error.message, dataset.path)) from error
         if real != dataset.path:
-            raise _build_unavailable(dataset, msg("a part of its path is now a symbolic link"))
+            raise _build_unavailable_error(dataset, msg("a part of its path is now a symbolic link"))
 
 
 def _build_mount(dataset: Dataset, target: str, user: str, group: str) -> Mount:
@@ -187,7 +189,7 @@ def remove_dataset_mounts(job: Job) -> Job:
 # -- requests of a job
 
 
-def read_dataset_requests(job: Job) -> DatasetRequests:
+def parse_dataset_requests(job: Job) -> DatasetRequests:
     """Read the datasets that a job requests; raise InvalidJob for an invalid target."""
     storages = _get_storages(job)
     problems: list[Problem] = []
@@ -201,10 +203,10 @@ def read_dataset_requests(job: Job) -> DatasetRequests:
             )
         )
     if not problems:
-        _check_overlaps(named, problems)
+        _add_overlap_problems(named, problems)
     if problems:
         raise InvalidJob(problems)
-    return DatasetRequests(tuple(named), defaults=storages == [])
+    return DatasetRequests(tuple(named), include_defaults=storages == [])
 
 
 def _get_storages(job: Job) -> list[Any] | None:
@@ -227,7 +229,7 @@ def _request_from_storage(index: int, item: Any, problems: list[Problem]) -> Dat
     if not isinstance(name, str) or not isinstance(path, str):
         problems.append(Problem(field, msg("must have a name and a mountPath, both strings")))
         return DatasetRequest("", "/", field, "")
-    field += PATH_KEY
+    field += MOUNT_PATH_SUFFIX
     target = _parse_target(path, field, problems)
     return DatasetRequest(name, target, field, msg("Storage {name} is not found.", name=name[:100]))
 
@@ -254,7 +256,7 @@ def _parse_target(path: str, field: str, problems: list[Problem]) -> str:
     return target
 
 
-def _check_overlaps(requests: list[DatasetRequest], problems: list[Problem]) -> None:
+def _add_overlap_problems(requests: list[DatasetRequest], problems: list[Problem]) -> None:
     for index, request in enumerate(requests):
         for other in requests[:index]:
             if _is_overlapping(request.target, other.target):
@@ -272,7 +274,7 @@ def _check_overlaps(requests: list[DatasetRequest], problems: list[Problem]) -> 
 
 
 def _list_requests(requests: DatasetRequests, granted: Mapping[str, Dataset]) -> list[DatasetRequest]:
-    defaults = [dataset.name for dataset in granted.values() if dataset.default] if requests.defaults else []
+    defaults = [dataset.name for dataset in granted.values() if dataset.default] if requests.include_defaults else []
     added = [DatasetRequest(name, f"/mnt/{name}", "extras.storages", "") for name in defaults]
     return [*requests.named, *added]
 
@@ -281,7 +283,9 @@ def _check_granted(job: Job, chosen: list[DatasetRequest], granted: Mapping[str,
     """Report all missing datasets of a Holdfast file; OpenPAI clients accept only one error."""
     missing = [
         DatasetNotFound(
-            request.missing, field=request.field.removesuffix(PATH_KEY), hint=_suggest_dataset(request.name, granted)
+            request.missing,
+            field=request.field.removesuffix(MOUNT_PATH_SUFFIX),
+            hint=_suggest_dataset(request.name, granted),
         )
         for request in chosen
         if request.name not in granted or (request.needs_folder and granted[request.name].kind == ENV)
@@ -350,7 +354,7 @@ def _create_user_folder(dataset: Dataset, user: str) -> None:
             fd = below
         _create_folder(user, fd)
     except OSError as error:
-        raise _build_unavailable(
+        raise _build_unavailable_error(
             dataset, msg("its folder for {user} cannot be created: {error}", user=user, error=error.strerror)
         ) from error
     finally:
@@ -370,7 +374,7 @@ def _hide_path(why: str, path: str) -> str:
     return why.replace(f"The folder {path}", path).replace(path, "its folder")
 
 
-def _build_unavailable(dataset: Dataset, why: str) -> Unavailable:
+def _build_unavailable_error(dataset: Dataset, why: str) -> Unavailable:
     return Unavailable(
         msg("The dataset {name} cannot be mounted now: {why}", name=dataset.name, why=why),
         hint=msg("Ask an admin: the folder may have moved, or its filesystem may not be mounted."),

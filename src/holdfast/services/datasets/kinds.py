@@ -17,9 +17,9 @@ from ..names import check_text
 FOLDER, NFS, VOLUME, GIT, ENV = "folder", "nfs", "volume", "git", "env"
 MAX_VARIABLES = 200
 MAX_VARIABLES_SIZE = 65536  # bytes of all variables together
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_VARIABLE_NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _TRANSPORTS = ("https", "http", "ssh", "git", "file")
-_SHORT_SSH = re.compile(
+_SCP_ADDRESS_PATTERN = re.compile(
     r"(?:[A-Za-z0-9._][A-Za-z0-9._-]*@)?[A-Za-z0-9][A-Za-z0-9.-]*:(?!//|:|-)\S+"
 )  # git@host:team/code
 
@@ -73,7 +73,7 @@ def build_nfs_path(data: Mapping[str, str], nfs_folder: str) -> str:
 
 def check_variables(variables: Mapping[str, str]) -> None:
     for name, value in variables.items():
-        if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
+        if not isinstance(name, str) or not _VARIABLE_NAME_PATTERN.fullmatch(name):
             hint = msg("Use letters, digits, '_', '-' and '.'; start with a letter or '_'.")
             raise UserError(
                 msg("{name} is not a valid variable name", name=repr(str(name)[:80])), field="variables", hint=hint
@@ -100,7 +100,7 @@ def check_git_url(url: str) -> None:
     if parts is not None and parts.password is not None:
         hint = msg("Store it in a secret: `holdfast secret add NAME`.")
         raise UserError(msg("The address contains a password"), field="data", hint=hint)
-    short = _SHORT_SSH.fullmatch(url) and url.partition(":")[0] not in _TRANSPORTS
+    short = _SCP_ADDRESS_PATTERN.fullmatch(url) and url.partition(":")[0] not in _TRANSPORTS
     if not short and (parts is None or not _is_fetchable(url, parts)):
         hint = msg(
             "Use an address such as https://host/team/code.git, ssh://git@host/team/code.git or git@host:team/code.git."

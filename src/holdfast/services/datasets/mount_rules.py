@@ -21,7 +21,7 @@ from ..errors import Unavailable
 P = ParamSpec("P")
 T = TypeVar("T")
 
-TIMEOUT = 15.0  # seconds
+FOLDER_RESPONSE_TIMEOUT = 15.0  # seconds
 _UPLOAD_HINT = msg(
     "Upload your own files with `holdfast files put FILE`. Submit with `holdfast submit --files -- …` (in a job "
     "file: files: true); the job finds them at {files}.",
@@ -33,15 +33,15 @@ class MountRules:
     def __init__(self, *, home: Path, allow: Sequence[str], shared: Path | None = None) -> None:
         self._home = home
         self._shared = shared  # contains files of groups and managed datasets; may be inside `home`
-        self._allow = tuple(allow)
-        self._reach = HangGuard("mounts")
+        self._allowed_folders = tuple(allow)
+        self._hang_guard = HangGuard("mounts")
 
     async def run_guarded(self, paths: Iterable[str], call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function on these folders after checking that each responds."""
         try:
             for path in dict.fromkeys(paths):
-                await self._reach.run_once(path, partial(os.stat, path), TIMEOUT)
-            return await self._reach.run(partial(call, *args, **kwargs), TIMEOUT)
+                await self._hang_guard.run_once_per_path(path, partial(os.stat, path), FOLDER_RESPONSE_TIMEOUT)
+            return await self._hang_guard.run_with_timeout(partial(call, *args, **kwargs), FOLDER_RESPONSE_TIMEOUT)
         except NotResponding:
             raise Unavailable(
                 msg("A folder to mount is not responding"),
@@ -114,7 +114,7 @@ class MountRules:
             real = None
         allowed = any_path or (real is not None and self._is_allowed(real))
         if not allowed:  # same error for missing paths, which must not reveal what exists on the server
-            return msg("{source} is not allowed as a mount", source=source), self._describe_allowed()
+            return msg("{source} is not allowed as a mount", source=source), self._describe_allowed_folders()
         if real is None:
             return msg("{source} does not exist on the server", source=source), None
         return self._find_server_overlap(source, real) or real
@@ -135,15 +135,16 @@ class MountRules:
         return None
 
     def _is_allowed(self, real: Path) -> bool:
-        return any(real.is_relative_to(os.path.realpath(folder)) for folder in self._allow)
+        return any(real.is_relative_to(os.path.realpath(folder)) for folder in self._allowed_folders)
 
-    def _describe_allowed(self) -> str:
-        if not self._allow:
+    def _describe_allowed_folders(self) -> str:
+        if not self._allowed_folders:
             message = msg(
                 "Only admins can mount folders on this server. Admins can allow folders with the setting mounts.allow."
             )
         else:
             message = msg(
-                "You can mount folders under: {allow}. Admins can mount any folder.", allow=", ".join(self._allow)
+                "You can mount folders under: {allow}. Admins can mount any folder.",
+                allow=", ".join(self._allowed_folders),
             )
         return join_messages(" ", (message, _UPLOAD_HINT))

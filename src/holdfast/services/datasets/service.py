@@ -28,7 +28,7 @@ from holdfast.store import datasets as dataset_rows
 from holdfast.store import secrets as secret_rows
 
 from ..audit import AuditedStore, AuditEntry, collect_set_fields
-from ..disk_work import DiskWork
+from ..disk_work import DiskExecutor
 from ..errors import DatasetNotFound, Unavailable
 from ..files.folder_removal import remove_folder
 from ..name_suggestions import require_group, suggest_name
@@ -39,7 +39,7 @@ from . import kinds
 from .git_sync import GitState, GitSync
 from .mount_rules import MountRules
 
-ADMINS_ONLY = msg("Only admins can manage datasets")
+ADMINS_ONLY_MESSAGE = msg("Only admins can manage datasets")
 SYNC_TIMEOUT = 60.0  # seconds
 PURGED_FOLDER = ".purged"  # no dataset's name begins with a dot
 
@@ -66,7 +66,7 @@ class Datasets:
         mounts: MountRules,
         folders: SharedFolders,
         git: GitSync,
-        work: DiskWork,
+        work: DiskExecutor,
         *,
         nfs_folder: str,
     ) -> None:
@@ -76,7 +76,7 @@ class Datasets:
         self._folders = folders
         self._work = work
         self._nfs_folder = nfs_folder
-        self._clearing: set[asyncio.Task[None]] = set()
+        self._purge_tasks: set[asyncio.Task[None]] = set()
 
     async def list_group_datasets(self, group: str) -> list[Dataset]:
         """Return the datasets that jobs of this group get, without a permission check."""
@@ -92,13 +92,13 @@ class Datasets:
     async def list(self, actor: Actor) -> list[Dataset]:
         """Return all datasets for admins, the granted ones for other users."""
         found = await self._store.read(dataset_rows.list_datasets)
-        return [self._hide_secret(actor, dataset) for dataset in found if can_use_dataset(actor, dataset)]
+        return [self._build_visible_dataset(actor, dataset) for dataset in found if can_use_dataset(actor, dataset)]
 
     async def get(self, actor: Actor, name: str) -> Dataset:
         dataset = await self._store.read(dataset_rows.get_dataset, name)
         if dataset is None or not can_use_dataset(actor, dataset):
-            raise _build_dataset_not_found(name, await self.list(actor))
-        return self._hide_secret(actor, dataset)
+            raise _build_dataset_not_found_error(name, await self.list(actor))
+        return self._build_visible_dataset(actor, dataset)
 
     async def exists(self, name: str) -> bool:
         """Return whether the dataset exists, for clients that distinguish "not granted" from "not found"."""
@@ -106,7 +106,7 @@ class Datasets:
 
     async def get_variables(self, actor: Actor, name: str) -> dict[str, str]:
         """Return the variables of a dataset of kind env with their values; admins only."""
-        require_admin(actor, ADMINS_ONLY)
+        require_admin(actor, ADMINS_ONLY_MESSAGE)
         dataset = await self.get(actor, name)
         if dataset.kind != kinds.ENV:
             raise UserError(
@@ -129,7 +129,7 @@ class Datasets:
 
     async def sync_dataset(self, actor: Actor, name: str) -> GitState:
         """Update a git checkout and return its state, at the latest after SYNC_TIMEOUT."""
-        require_admin(actor, ADMINS_ONLY)
+        require_admin(actor, ADMINS_ONLY_MESSAGE)
         dataset = await self.get(actor, name)
         if dataset.kind != kinds.GIT:
             raise UserError(
@@ -148,7 +148,7 @@ class Datasets:
     ) -> Dataset:
         """Create a dataset. An admin's folder must exist and is stored by its real path; a volume's folder is created.
         Data of an earlier volume of this name is only reused with `adopt`."""
-        require_admin(actor, ADMINS_ONLY)
+        require_admin(actor, ADMINS_ONLY_MESSAGE)
         check_name(dataset.name, "dataset")
         kinds.check_dataset(dataset)
         kinds.check_dataset_path(dataset)
@@ -166,7 +166,7 @@ class Datasets:
 
     async def change(self, actor: Actor, name: str, change: DatasetChange) -> Dataset:
         """Change a dataset; jobs submitted earlier keep their mounts."""
-        require_admin(actor, ADMINS_ONLY)
+        require_admin(actor, ADMINS_ONLY_MESSAGE)
         if not isinstance(change.path, Unset):
             change = replace(change, path=await self._resolve_path(change.path))
         entry = AuditEntry(actor.name, AuditKind.DATASET, AuditAction.CHANGED, name, collect_set_fields(change))
@@ -178,32 +178,32 @@ class Datasets:
     async def delete(self, actor: Actor, name: str, *, purge: bool = False) -> None:
         """Delete a dataset but not its folder, nor mounts of jobs submitted earlier. `purge` also deletes the data of a
         volume; other folders were not created by Holdfast."""
-        require_admin(actor, ADMINS_ONLY)
+        require_admin(actor, ADMINS_ONLY_MESSAGE)
         entry = AuditEntry(actor.name, AuditKind.DATASET, AuditAction.REMOVED, name, {"purge": purge})
         kind = await self._store.write(entry, _delete_dataset, name, purge)
         if kind == kinds.GIT:
             await self._git.retire_checkout(name)
         if kind == kinds.VOLUME and purge:
-            await asyncio.to_thread(_move_to_purged, self._folders.get_dataset(name))
+            await asyncio.to_thread(_move_to_purged, self._folders.get_dataset_folder(name))
             clearing = asyncio.create_task(self.remove_purged_data())
-            self._clearing.add(clearing)
-            clearing.add_done_callback(self._clearing.discard)
+            self._purge_tasks.add(clearing)
+            clearing.add_done_callback(self._purge_tasks.discard)
 
     async def remove_purged_data(self) -> None:
         """Delete purged data, also that of a server killed while deleting it."""
-        ground = self._folders.get_dataset(PURGED_FOLDER)
+        ground = self._folders.get_dataset_folder(PURGED_FOLDER)
         await self._work.run_long(lambda stop: remove_folder(ground, stop))
 
     async def grant(self, actor: Actor, name: str, group: str, writable: bool = False) -> Dataset:
         """Grant the dataset to a group; `writable` replaces an earlier value."""
-        require_admin(actor, ADMINS_ONLY)
+        require_admin(actor, ADMINS_ONLY_MESSAGE)
         entry = AuditEntry(
             actor.name, AuditKind.DATASET, AuditAction.GRANTED, name, {"group": group, "writable": writable}
         )
         return self._add_path(await self._store.write(entry, _grant_dataset, name, group, writable))
 
     async def revoke(self, actor: Actor, name: str, group: str) -> Dataset:
-        require_admin(actor, ADMINS_ONLY)
+        require_admin(actor, ADMINS_ONLY_MESSAGE)
         entry = AuditEntry(actor.name, AuditKind.DATASET, AuditAction.REVOKED, name, {"group": group})
         return self._add_path(await self._store.write(entry, _revoke_dataset, name, group))
 
@@ -227,7 +227,7 @@ class Datasets:
         if await self.exists(name):
             return  # inserting the row raises the error
         try:
-            folder = await asyncio.to_thread(self._folders.create_folder, self._folders.get_dataset(name))
+            folder = await asyncio.to_thread(self._folders.create_folder, self._folders.get_dataset_folder(name))
         except OSError as error:
             raise Unavailable(
                 msg("The folder of the volume {name} cannot be created: {error}", name=name, error=error.strerror)
@@ -242,12 +242,12 @@ class Datasets:
     def _add_path(self, dataset: Dataset) -> Dataset:
         """Add the path of a dataset whose folder Holdfast manages."""
         if dataset.kind == kinds.VOLUME:
-            return replace(dataset, path=str(self._folders.get_dataset(dataset.name)))
+            return replace(dataset, path=str(self._folders.get_dataset_folder(dataset.name)))
         if dataset.kind == kinds.GIT:
-            return replace(dataset, path=str(self._folders.get_git(dataset.name) / dataset.name))
+            return replace(dataset, path=str(self._folders.get_git_folder(dataset.name) / dataset.name))
         return dataset
 
-    def _hide_secret(self, actor: Actor, dataset: Dataset) -> Dataset:
+    def _build_visible_dataset(self, actor: Actor, dataset: Dataset) -> Dataset:
         """Remove the name of the git secret, which only admins can see."""
         if has_permission(actor, Permission.MANAGE_INSTALLATION) or "secret" not in dataset.data:
             return self._add_path(dataset)
@@ -259,7 +259,7 @@ def can_use_dataset(actor: Actor, dataset: Dataset) -> bool:
     return actor.admin or dataset.everyone or any(group in actor.groups for group in dataset.groups)
 
 
-def _build_dataset_not_found(name: str, known: Iterable[Dataset]) -> DatasetNotFound:
+def _build_dataset_not_found_error(name: str, known: Iterable[Dataset]) -> DatasetNotFound:
     hint = suggest_name(name, [dataset.name for dataset in known], "holdfast dataset ls")
     return DatasetNotFound(msg("Dataset {name} not found", name=name[:100]), hint=hint)
 
@@ -298,16 +298,16 @@ def _move_to_purged(folder: Path) -> None:
 def _require_dataset(conn: Connection, name: str) -> Dataset:
     dataset = dataset_rows.get_dataset(conn, name)
     if dataset is None:
-        raise _build_dataset_not_found(name, dataset_rows.list_datasets(conn))
+        raise _build_dataset_not_found_error(name, dataset_rows.list_datasets(conn))
     return dataset
 
 
 def _insert_dataset(conn: Connection, dataset: Dataset, variables: Mapping[str, str] | None) -> None:
-    _check_secret(conn, dataset)
+    _check_git_secret(conn, dataset)
     dataset_rows.create_dataset(conn, dataset=dataset, variables=variables)
 
 
-def _check_secret(conn: Connection, dataset: Dataset) -> None:
+def _check_git_secret(conn: Connection, dataset: Dataset) -> None:
     name = dataset.data.get("secret") if dataset.kind == kinds.GIT else None
     if name is None:
         return
@@ -330,7 +330,7 @@ def _update_dataset(conn: Connection, name: str, change: DatasetChange) -> Datas
     kinds.check_dataset(after)
     _check_kind_change(before.kind, after.kind)
     kinds.check_dataset_path(after)
-    _check_secret(conn, after)
+    _check_git_secret(conn, after)
     dataset_rows.update_dataset(conn, dataset=after)
     if variables is not None:
         dataset_rows.set_dataset_variables(conn, name, _validate_variables(after.kind, variables) or {})

@@ -24,15 +24,15 @@ from holdfast.core.messages import msg
 from holdfast.shared_folders import SharedFolders
 
 from ..errors import Unavailable
-from .folder_scan import OPEN_FILE, OPEN_FOLDER, WorkCancelled, closing_fd
-from .paths import MAX_DEPTH, list_reserved_names
+from .folder_scan import OPEN_FILE_FLAGS, OPEN_FOLDER_FLAGS, WorkCancelled, closing_fd
+from .paths import MAX_DEPTH, get_reserved_names
 
 log = logging.getLogger(__name__)
 
 _DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_BUSY_NAMES: set[str] = set()  # names of trash folders in use
+_ACTIVE_TRASH_NAMES: set[str] = set()  # names of trash folders in use
 CLEANUP_TIMEOUT = 60.0  # seconds per group and cleanup
-_REMOVE_PASSES = 3  # over a folder, since jobs can add names during a pass
+_REMOVE_PASS_COUNT = 3  # over a folder, since jobs can add names during a pass
 
 
 class FileTree:
@@ -44,7 +44,7 @@ class FileTree:
 
     def open_folder(self, parts: tuple[str, ...]) -> int:
         """Open a folder. FileNotFoundError or NotADirectoryError if there is none."""
-        fd = os.open(self._shared.get_files(self._group), OPEN_FOLDER)
+        fd = os.open(self._shared.get_files_folder(self._group), OPEN_FOLDER_FLAGS)
         for part in parts:
             fd = _open_subfolder(fd, part)
         return fd
@@ -53,7 +53,7 @@ class FileTree:
         """Open a regular file. NotFound if there is none."""
         try:
             with closing_fd(self.open_folder(parts[:-1])) as folder:
-                fd = os.open(parts[-1], OPEN_FILE, dir_fd=folder)
+                fd = os.open(parts[-1], OPEN_FILE_FLAGS, dir_fd=folder)
         except OSError as error:
             raise build_read_error(parts, error) from None
         status = os.fstat(fd)
@@ -80,7 +80,7 @@ class FileTree:
 
     def check_path(self, parts: tuple[str, ...]) -> None:
         """Raise Conflict if no file can have this path. Call before reading data."""
-        fd = os.open(self._shared.create_files(self._group), OPEN_FOLDER)
+        fd = os.open(self._shared.create_files_folder(self._group), OPEN_FOLDER_FLAGS)
         for depth, part in enumerate(parts[:-1]):
             try:
                 fd = _open_subfolder(fd, part)
@@ -89,7 +89,7 @@ class FileTree:
             except OSError as error:
                 raise build_not_folder_error(parts[: depth + 1], error) from None
         with closing_fd(fd):
-            _require_no_folder(fd, parts)
+            _check_not_folder(fd, parts)
 
     def commit_upload(self, fd: int, upload: Path, parts: tuple[str, ...]) -> os.stat_result:
         """Move an upload to its path, replacing an earlier file."""
@@ -105,7 +105,7 @@ class FileTree:
         return os.fstat(fd)
 
     def _rename_upload(self, upload: Path, parts: tuple[str, ...]) -> None:
-        with closing_fd(self._ensure_folder(parts[:-1])) as folder:
+        with closing_fd(self._open_or_create_folder(parts[:-1])) as folder:
             try:
                 os.rename(upload, parts[-1], dst_dir_fd=folder)
             except OSError as error:
@@ -115,13 +115,13 @@ class FileTree:
             os.fsync(folder)
 
     def create_upload_path(self) -> Path:
-        return self._shared.create_folder(self._shared.get_uploads(self._group)) / secrets.token_hex(16)
+        return self._shared.create_folder(self._shared.get_uploads_folder(self._group)) / secrets.token_hex(16)
 
-    def _ensure_folder(self, parts: tuple[str, ...]) -> int:
-        fd = os.open(self._shared.create_files(self._group), OPEN_FOLDER)
+    def _open_or_create_folder(self, parts: tuple[str, ...]) -> int:
+        fd = os.open(self._shared.create_files_folder(self._group), OPEN_FOLDER_FLAGS)
         for depth, part in enumerate(parts):
             try:
-                fd = _make_subfolder(fd, part)
+                fd = _open_or_create_subfolder(fd, part)
             except (NotADirectoryError, OSError) as error:
                 if error.errno in (errno.ENOTDIR, errno.ELOOP):
                     raise build_not_folder_error(parts[: depth + 1], error) from None
@@ -154,14 +154,14 @@ class FileTree:
             if error.errno == errno.ELOOP:
                 return 0
             raise
-        kept = list_reserved_names("".join(f"{part}/" for part in parts)) if starts else frozenset[str]()
-        with closing_fd(fd), self._open_trash() as ground:
-            count = sum(_remove_matching(fd, ground, starts, kept, stop) for _ in range(_REMOVE_PASSES))
+        kept = get_reserved_names("".join(f"{part}/" for part in parts)) if starts else frozenset[str]()
+        with closing_fd(fd), self._create_trash_folder() as ground:
+            count = sum(_remove_matching_entries(fd, ground, starts, kept, stop) for _ in range(_REMOVE_PASS_COUNT))
             return count + delete_contents(ground, stop)
 
     def remove_folder(self, parts: tuple[str, ...], stop: threading.Event) -> int:
         """Delete a folder with its contents. It disappears atomically, before its contents are deleted."""
-        with closing_fd(self.open_folder(parts[:-1])) as above, self._open_trash() as ground:
+        with closing_fd(self.open_folder(parts[:-1])) as above, self._create_trash_folder() as ground:
             _move_to_trash(above, parts[-1], ground)
             return delete_contents(ground, stop)
 
@@ -173,19 +173,19 @@ class FileTree:
                     os.rmdir(parts[depth - 1], dir_fd=above)
 
     @contextmanager
-    def _open_trash(self) -> Iterator[int]:
+    def _create_trash_folder(self) -> Iterator[int]:
         """Open a new trash folder. Leftovers are deleted by `clear_removed`. If the disk is full, use the common trash,
         so that users can still free space."""
-        above = self._shared.create_folder(self._shared.get_removed(self._group))
+        above = self._shared.create_folder(self._shared.get_removed_folder(self._group))
         trash = above / secrets.token_hex(16)
-        _BUSY_NAMES.add(trash.name)
+        _ACTIVE_TRASH_NAMES.add(trash.name)
         try:
-            with closing_fd(os.open(_try_mkdir(trash) or above, OPEN_FOLDER)) as fd:
+            with closing_fd(os.open(_try_mkdir(trash) or above, OPEN_FOLDER_FLAGS)) as fd:
                 yield fd
             with suppress(OSError):
                 trash.rmdir()
         finally:
-            _BUSY_NAMES.discard(trash.name)
+            _ACTIVE_TRASH_NAMES.discard(trash.name)
 
 
 def _try_mkdir(folder: Path) -> Path | None:
@@ -199,11 +199,11 @@ def _try_mkdir(folder: Path) -> Path | None:
     return folder
 
 
-def clear_uploads(shared: SharedFolders) -> None:
+def delete_partial_uploads(shared: SharedFolders) -> None:
     """Delete partial uploads of a server that was killed. Call before the first request. Errors are logged, so that the
     server can start on a read-only disk."""
     try:
-        left = [path for group in list_group_folders(shared) for path in shared.get_uploads(group).glob("*")]
+        left = [path for group in list_groups_with_files(shared) for path in shared.get_uploads_folder(group).glob("*")]
     except OSError as error:
         log.warning("could not list partial uploads", extra={"event": "uploads", "error": str(error)})
         return
@@ -214,11 +214,14 @@ def clear_uploads(shared: SharedFolders) -> None:
             log.warning("could not delete a partial upload", extra={"event": "uploads", "error": str(error)})
 
 
-def remove_trash(shared: SharedFolders, stop: threading.Event) -> None:
+def empty_trash(shared: SharedFolders, stop: threading.Event) -> None:
     """Empty the trash, such as after a crash. A job with an open folder there can fill it while it is emptied, so each
     group has a timeout."""
-    for group in list_group_folders(shared):
-        with suppress(OSError, WorkCancelled), closing_fd(os.open(shared.get_removed(group), OPEN_FOLDER)) as ground:
+    for group in list_groups_with_files(shared):
+        with (
+            suppress(OSError, WorkCancelled),
+            closing_fd(os.open(shared.get_removed_folder(group), OPEN_FOLDER_FLAGS)) as ground,
+        ):
             delete_contents(ground, TimedEvent(stop, CLEANUP_TIMEOUT))
         if stop.is_set():
             raise WorkCancelled
@@ -230,13 +233,13 @@ class TimedEvent(threading.Event):
     def __init__(self, stop: threading.Event, seconds: float) -> None:
         super().__init__()
         self._stop = stop
-        self._until = time.monotonic() + seconds
+        self._deadline = time.monotonic() + seconds
 
     def is_set(self) -> bool:
-        return self._stop.is_set() or time.monotonic() >= self._until
+        return self._stop.is_set() or time.monotonic() >= self._deadline
 
 
-def list_group_folders(shared: SharedFolders) -> list[str]:
+def list_groups_with_files(shared: SharedFolders) -> list[str]:
     """Return all groups that ever had files."""
     try:
         return os.listdir(shared.root / "groups")  # noqa: PTH208 - names are all that is wanted
@@ -248,7 +251,7 @@ def delete_contents(ground: int, stop: threading.Event) -> int:
     """Delete the contents of a trash folder, except trash folders in use. Return the number of files."""
     count = 0
     undeletable: set[str] = set()  # cannot be deleted: left for the next run
-    while names := _list_names(ground, leave=_BUSY_NAMES | undeletable):
+    while names := _list_names(ground, leave=_ACTIVE_TRASH_NAMES | undeletable):
         for name in names:
             try:
                 count += _remove_entry(ground, name, ground, 0, stop)
@@ -268,7 +271,7 @@ def _list_names(folder: int, most: int = 1000, leave: AbstractSet[str] = frozens
     return found
 
 
-def _remove_matching(folder: int, ground: int, starts: str, kept: frozenset[str], stop: threading.Event) -> int:
+def _remove_matching_entries(folder: int, ground: int, starts: str, kept: frozenset[str], stop: threading.Event) -> int:
     """Delete matching files; move matching folders to the trash."""
     count = 0
     with os.scandir(folder) as entries:
@@ -307,7 +310,7 @@ def _remove_entry(folder: int, name: str, ground: int, depth: int, stop: threadi
 def _remove_contents(folder: int, name: str, ground: int, depth: int, stop: threading.Event) -> int:
     count = 0
     _restore_permissions(folder, name)
-    with closing_fd(os.open(name, OPEN_FOLDER, dir_fd=folder)) as fd:
+    with closing_fd(os.open(name, OPEN_FOLDER_FLAGS, dir_fd=folder)) as fd:
         while names := _list_names(fd):
             for below in names:
                 if stop.is_set():
@@ -335,20 +338,20 @@ def _restore_permissions(folder: int, name: str) -> None:
 def _open_subfolder(fd: int, part: str) -> int:
     """Open a subfolder and close its parent, also on errors."""
     with closing_fd(fd):
-        return os.open(part, OPEN_FOLDER, dir_fd=fd)
+        return os.open(part, OPEN_FOLDER_FLAGS, dir_fd=fd)
 
 
-def _make_subfolder(fd: int, part: str) -> int:
+def _open_or_create_subfolder(fd: int, part: str) -> int:
     with closing_fd(fd):
         try:
             os.mkdir(part, 0o755, dir_fd=fd)
             os.fsync(fd)
         except FileExistsError:
             pass
-        return os.open(part, OPEN_FOLDER, dir_fd=fd)
+        return os.open(part, OPEN_FOLDER_FLAGS, dir_fd=fd)
 
 
-def _require_no_folder(folder: int, parts: tuple[str, ...]) -> None:
+def _check_not_folder(folder: int, parts: tuple[str, ...]) -> None:
     with suppress(FileNotFoundError):
         if stat.S_ISDIR(os.stat(parts[-1], dir_fd=folder, follow_symlinks=False).st_mode):
             raise _build_is_folder_error(parts)

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ..names import is_utf8
-from .paths import MAX_DEPTH, list_reserved_names
+from .paths import MAX_DEPTH, get_reserved_names
 
-MAX_SCANNED = 1_000_000  # names per scan
+MAX_SCANNED_ENTRIES = 1_000_000  # names per scan
 NAMES_BATCH_SIZE = 2000  # names of one folder in memory
 
-OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+OPEN_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+OPEN_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class WorkCancelled(Exception):
@@ -34,7 +34,7 @@ class ScanLimitReached(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class FileItem:
+class FileEntry:
     """A file, or a folder: then its name ends in a slash, without size and time."""
 
     name: str
@@ -43,8 +43,8 @@ class FileItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    items: tuple[FileItem, ...]
+class FileListing:
+    items: tuple[FileEntry, ...]
     complete: bool  # False: there is more
     left_out: int  # links, devices, names that are not UTF-8, too deep or not readable
 
@@ -62,11 +62,11 @@ class FolderScan:
         self._scanned = 0
         self.left_out = 0
 
-    def iter_items(self, folder: int, path: str = "", starts: str = "", depth: int = 0) -> Iterator[FileItem]:
+    def iter_entries(self, folder: int, path: str = "", starts: str = "", depth: int = 0) -> Iterator[FileEntry]:
         """Yield the entries of a folder whose names start with `starts`. `path`: of the folder ("a/b/" or "")."""
-        hidden = list_reserved_names(path) - self._show_own
+        hidden = get_reserved_names(path) - self._show_own
         low = max(starts, self._find_start_name(path))
-        while keys := self._load_names(folder, starts, low, hidden):
+        while keys := self._list_next_names(folder, starts, low, hidden):
             for key in keys:
                 yield from self._expand_name(folder, path, key, depth)
             low = f"{keys[-1]}\0"
@@ -78,7 +78,7 @@ class FolderScan:
         name, slash, _ = self._after[len(path) :].partition("/")
         return name + slash
 
-    def _load_names(self, folder: int, starts: str, low: str, hidden: frozenset[str]) -> list[str]:
+    def _list_next_names(self, folder: int, starts: str, low: str, hidden: frozenset[str]) -> list[str]:
         """Return the next names from `low` on, sorted; folders with a trailing slash."""
         first = low == starts
         keys = (
@@ -103,12 +103,12 @@ class FolderScan:
 
     def _count_entry(self) -> None:
         self._scanned += 1
-        if self._scanned > MAX_SCANNED:
+        if self._scanned > MAX_SCANNED_ENTRIES:
             raise ScanLimitReached
         if not self._scanned % 256 and self._stop.is_set():
             raise WorkCancelled
 
-    def _expand_name(self, folder: int, path: str, key: str, depth: int) -> Iterator[FileItem]:
+    def _expand_name(self, folder: int, path: str, key: str, depth: int) -> Iterator[FileEntry]:
         full = path + key
         if not key.endswith("/"):
             item = _stat_file(folder, key, full)
@@ -117,25 +117,25 @@ class FolderScan:
                 yield item
         elif not self._recursive:
             if full > self._after:
-                yield FileItem(full, 0, None)
+                yield FileEntry(full, 0, None)
         elif full > self._after or self._after.startswith(full):
             yield from self._iter_subfolder(folder, full, key, depth)
 
-    def _iter_subfolder(self, folder: int, full: str, key: str, depth: int) -> Iterator[FileItem]:
+    def _iter_subfolder(self, folder: int, full: str, key: str, depth: int) -> Iterator[FileEntry]:
         if depth >= MAX_DEPTH:
             self.left_out += 1
             return
         try:
-            fd = os.open(key[:-1], OPEN_FOLDER, dir_fd=folder)
+            fd = os.open(key[:-1], OPEN_FOLDER_FLAGS, dir_fd=folder)
         except OSError:  # deleted, replaced or not readable
             self.left_out += 1
             return
         with closing_fd(fd):
-            yield from self.iter_items(fd, full, depth=depth + 1)
+            yield from self.iter_entries(fd, full, depth=depth + 1)
 
 
-def collect_items(walk: FolderScan, items: Iterator[FileItem], limit: int) -> Listing:
-    found: list[FileItem] = []
+def build_listing(walk: FolderScan, items: Iterator[FileEntry], limit: int) -> FileListing:
+    found: list[FileEntry] = []
     complete = True
     try:
         for item in items:
@@ -145,7 +145,7 @@ def collect_items(walk: FolderScan, items: Iterator[FileItem], limit: int) -> Li
             found.append(item)
     except ScanLimitReached:
         complete = False
-    return Listing(tuple(found), complete, walk.left_out)
+    return FileListing(tuple(found), complete, walk.left_out)
 
 
 @contextmanager
@@ -164,9 +164,9 @@ def get_modified_time(status: os.stat_result) -> datetime | None:
         return None
 
 
-def _stat_file(folder: int, name: str, full: str) -> FileItem | None:
+def _stat_file(folder: int, name: str, full: str) -> FileEntry | None:
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except OSError:
         return None
-    return FileItem(full, status.st_size, get_modified_time(status)) if stat.S_ISREG(status.st_mode) else None
+    return FileEntry(full, status.st_size, get_modified_time(status)) if stat.S_ISREG(status.st_mode) else None

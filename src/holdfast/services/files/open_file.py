@@ -12,7 +12,7 @@ from functools import partial
 from holdfast.core.errors import HoldfastError
 from holdfast.core.messages import msg
 
-from ..disk_work import DiskWork
+from ..disk_work import DiskExecutor
 from .file_tree import FileTree
 from .folder_scan import get_modified_time
 
@@ -29,7 +29,7 @@ class OpenFile:
     size: int  # when it was opened; no more is read
     modified_at: datetime | None
     file: io.FileIO
-    work: DiskWork
+    work: DiskExecutor
 
     async def iter_chunks(self, start: int = 0, end: int | None = None) -> AsyncGenerator[bytes, None]:
         """Yield exactly the bytes from `start` to `end`, or raise an error. Closes the file."""
@@ -49,11 +49,11 @@ class OpenFile:
         return b"".join([piece async for piece in self.iter_chunks()])
 
 
-async def open_file(tree: FileTree, parts: tuple[str, ...], work: DiskWork) -> OpenFile:
+async def open_file(tree: FileTree, parts: tuple[str, ...], work: DiskExecutor) -> OpenFile:
     """Open a regular file. NotFound if there is none."""
     return await work.run_short(lambda: _build_open_file(*tree.open_file(parts), parts[-1], work))
 
 
-def _build_open_file(fd: int, status: os.stat_result, name: str, work: DiskWork) -> OpenFile:
+def _build_open_file(fd: int, status: os.stat_result, name: str, work: DiskExecutor) -> OpenFile:
     """Build the object in the thread, so that the file is closed if the request was cancelled."""
     return OpenFile(name, status.st_size, get_modified_time(status), io.FileIO(fd, "rb"), work)

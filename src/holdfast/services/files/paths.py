@@ -5,8 +5,8 @@ from __future__ import annotations
 from holdfast.core.errors import Forbidden, UserError
 from holdfast.core.messages import join_messages, msg
 
-MAX_LENGTH = 4000  # bytes
-MAX_PART_LENGTH = 255  # bytes; the limit of file systems
+MAX_PATH_LENGTH = 4000  # bytes
+MAX_COMPONENT_LENGTH = 255  # bytes; the limit of file systems
 MAX_DEPTH = 64  # nested folders
 ARTIFACTS_FOLDER = "jobArtifacts"
 DATASETS_FOLDER = "datasets"
@@ -18,7 +18,7 @@ def parse_path(path: str, field: str = "path") -> tuple[str, ...]:
     """Split a relative path into its components. A trailing slash is ignored."""
     path = path.removesuffix("/")
     parts = tuple(path.split("/"))
-    why = _find_flaw(path, parts)
+    why = _find_path_error(path, parts)
     if why is not None:
         raise UserError(
             join_messages(" ", (repr(path[:100]), why)),
@@ -28,37 +28,37 @@ def parse_path(path: str, field: str = "path") -> tuple[str, ...]:
     return parts
 
 
-def parse_folder(path: str, field: str = "path") -> tuple[str, ...]:
+def parse_folder_path(path: str, field: str = "path") -> tuple[str, ...]:
     """Split the path of a folder; an empty path is the root folder."""
     return parse_path(path, field) if path.strip("/") else ()
 
 
 def is_valid_path(path: str) -> bool:
     """Return whether a file can have this path."""
-    return _find_flaw(path, tuple(path.split("/"))) is None
+    return _find_path_error(path, tuple(path.split("/"))) is None
 
 
-def _find_flaw(path: str, parts: tuple[str, ...]) -> str | None:
+def _find_path_error(path: str, parts: tuple[str, ...]) -> str | None:
     try:
         raw = path.encode()
     except UnicodeEncodeError:
         return msg("is not valid UTF-8")
     if "\0" in path:
         return msg("contains a NUL byte")
-    if len(raw) > MAX_LENGTH or len(parts) > MAX_DEPTH:
+    if len(raw) > MAX_PATH_LENGTH or len(parts) > MAX_DEPTH:
         return msg(
             "is too long: the limit is {max_length} bytes and {max_depth} components",
-            max_length=MAX_LENGTH,
+            max_length=MAX_PATH_LENGTH,
             max_depth=MAX_DEPTH,
         )
     if any(part in ("", ".", "..") for part in parts):
         return msg("contains a component that is empty, '.' or '..'")
-    if any(len(part.encode()) > MAX_PART_LENGTH for part in parts):
-        return msg("contains a component longer than {max_part_length} bytes", max_part_length=MAX_PART_LENGTH)
+    if any(len(part.encode()) > MAX_COMPONENT_LENGTH for part in parts):
+        return msg("contains a component longer than {max_part_length} bytes", max_part_length=MAX_COMPONENT_LENGTH)
     return None
 
 
-def list_reserved_names(folder: str) -> frozenset[str]:
+def get_reserved_names(folder: str) -> frozenset[str]:
     """Return the names in this folder ("a/b/") that are reserved; folders with a trailing slash."""
     if folder.count("/") != 2:
         return frozenset()
@@ -68,9 +68,9 @@ def list_reserved_names(folder: str) -> frozenset[str]:
     return frozenset({TAGS_FILE}) if top == DATASETS_FOLDER else frozenset()
 
 
-def require_writable(parts: tuple[str, ...]) -> None:
+def check_writable_path(parts: tuple[str, ...]) -> None:
     """Raise Forbidden for paths that only Holdfast can change."""
-    if is_reserved(parts):
+    if is_reserved_path(parts):
         raise Forbidden(
             msg("Invalid Operation"),
             field="path",
@@ -78,7 +78,7 @@ def require_writable(parts: tuple[str, ...]) -> None:
         )
 
 
-def is_reserved(parts: tuple[str, ...]) -> bool:
+def is_reserved_path(parts: tuple[str, ...]) -> bool:
     if len(parts) < 3:
         return False
     return parts[::2][:2] == (ARTIFACTS_FOLDER, METADATA_FOLDER) or (

@@ -20,46 +20,46 @@ from holdfast.shared_folders import SharedFolders
 from holdfast.store import people
 from holdfast.store.database import Store
 
-from ..disk_work import DiskWork
+from ..disk_work import DiskExecutor
 from ..errors import NotInGroup, Unavailable
-from ..name_suggestions import build_group_not_found
-from .file_tree import FileTree, build_write_error, clear_uploads, format_path, remove_trash
-from .folder_scan import FileItem, FolderScan, Listing, closing_fd, collect_items, get_modified_time
-from .incoming_file import IncomingFile
+from ..name_suggestions import build_group_not_found_error
+from .file_tree import FileTree, build_write_error, delete_partial_uploads, empty_trash, format_path
+from .folder_scan import FileEntry, FileListing, FolderScan, build_listing, closing_fd, get_modified_time
+from .incoming_file import FileUpload
 from .open_file import OpenFile, open_file
-from .paths import TAGS_FILE, is_valid_path, parse_folder, parse_path, require_writable
+from .paths import TAGS_FILE, check_writable_path, is_valid_path, parse_folder_path, parse_path
 from .uploads import build_upload_limiter, enforce_chunk_timeout
 
 T = TypeVar("T")
 
-MAX_ITEMS = 10_000  # in one listing
+MAX_LISTED_ENTRIES = 10_000  # in one listing
 BUFFER_SIZE = 256 * 1024  # bytes written at a time
-EMPTY_LISTING = Listing((), True, 0)
+EMPTY_LISTING = FileListing((), True, 0)
 
 
 class Files:
     def __init__(
-        self, store: Store, shared: SharedFolders, work: DiskWork, *, max_bytes: int, marks: DiskThresholds
+        self, store: Store, shared: SharedFolders, work: DiskExecutor, *, max_bytes: int, marks: DiskThresholds
     ) -> None:
         self._store = store
         self._shared = shared
         self._work = work
         self._max_bytes = max_bytes
-        self._marks = marks
-        self._uploads = build_upload_limiter()
+        self._disk_thresholds = marks
+        self._upload_limiter = build_upload_limiter()
 
     # -- reading
 
     async def list(
         self, actor: Actor, group: str, folder: str = "", *, recursive: bool = False, limit: int = 1000, after: str = ""
-    ) -> Listing:
+    ) -> FileListing:
         """List a folder, with names relative to it. Recursive: only files, at any depth. `after`: continue after this
         name."""
         tree = await self.get_tree(actor, group)
-        parts = parse_folder(folder)
+        parts = parse_folder_path(folder)
         path = "".join(f"{part}/" for part in parts)
 
-        def read_folder(stop: threading.Event) -> Listing:
+        def read_folder(stop: threading.Event) -> FileListing:
             try:
                 fd = tree.open_folder(parts)
             except OSError:
@@ -68,13 +68,13 @@ class Files:
                 raise NotFound(msg("Folder {path} not found", path=format_path(parts)), field="path") from None
             walk = FolderScan(stop, recursive=recursive, after=path + after if after else "")
             with closing_fd(fd):
-                return _strip_folder(collect_items(walk, walk.iter_items(fd, path), _clamp_limit(limit)), path)
+                return _make_names_relative(build_listing(walk, walk.iter_entries(fd, path), _clamp_limit(limit)), path)
 
         return await self._run_listing(group, read_folder)
 
     async def list_objects(
         self, actor: Actor, group: str, prefix: str, *, recursive: bool = False, limit: int = 1000
-    ) -> Listing:
+    ) -> FileListing:
         """List like an object store: all files whose path starts with the text `prefix`, with the prefix removed. Not
         recursive: the contents of the folder `prefix`. Empty if there is none."""
         tree = await self.get_tree(actor, group)
@@ -86,7 +86,7 @@ class Files:
             return EMPTY_LISTING
         folder, starts = place
 
-        def read_objects(stop: threading.Event) -> Listing:
+        def read_objects(stop: threading.Event) -> FileListing:
             walk = FolderScan(stop, recursive=recursive, show_own=frozenset({TAGS_FILE}))
             path = prefix.removesuffix(starts) if starts else prefix
             try:
@@ -94,13 +94,13 @@ class Files:
             except OSError:
                 return EMPTY_LISTING
             with closing_fd(fd):
-                return _strip_folder(
-                    collect_items(walk, walk.iter_items(fd, path, starts), _clamp_limit(limit)), prefix
+                return _make_names_relative(
+                    build_listing(walk, walk.iter_entries(fd, path, starts), _clamp_limit(limit)), prefix
                 )
 
         return await self._run_listing(group, read_objects)
 
-    async def _run_listing(self, group: str, work: Callable[[threading.Event], Listing]) -> Listing:
+    async def _run_listing(self, group: str, work: Callable[[threading.Event], FileListing]) -> FileListing:
         try:
             return await self._work.run_long(work, group)
         except OSError as error:
@@ -117,19 +117,19 @@ class Files:
         """Run all checks that need no data. Return the tree and the path."""
         tree = await self.get_tree(actor, group)
         parts = parse_path(path)
-        require_writable(parts)
+        check_writable_path(parts)
         await self._run_write(parts, lambda: tree.check_path(parts))
         return tree, parts
 
-    async def upload(self, actor: Actor, group: str, path: str, chunks: AsyncIterator[bytes]) -> FileItem:
+    async def upload(self, actor: Actor, group: str, path: str, chunks: AsyncIterator[bytes]) -> FileEntry:
         """Upload a file atomically: it replaces an earlier file only when all of it is on disk. Creates folders."""
-        async with self._uploads.slot(actor.name):
+        async with self._upload_limiter.use_slot(actor.name):
             tree, parts = await self.check_upload(actor, group, path)
             return await self.receive_upload(tree, parts, enforce_chunk_timeout(chunks))
 
-    async def receive_upload(self, tree: FileTree, parts: tuple[str, ...], chunks: AsyncIterator[bytes]) -> FileItem:
+    async def receive_upload(self, tree: FileTree, parts: tuple[str, ...], chunks: AsyncIterator[bytes]) -> FileEntry:
         """Upload to a path that was already checked."""
-        incoming = IncomingFile(tree, parts, self._marks)
+        incoming = FileUpload(tree, parts, self._disk_thresholds)
         try:
             await self._run_write(parts, incoming.create_upload)
             size = await self._write_chunks(incoming, parts, chunks)
@@ -137,9 +137,9 @@ class Files:
         finally:
             with suppress(Unavailable):  # any earlier error is already raised
                 await asyncio.shield(self._work.run_short(incoming.discard))
-        return FileItem("/".join(parts), size, get_modified_time(status))
+        return FileEntry("/".join(parts), size, get_modified_time(status))
 
-    async def _write_chunks(self, incoming: IncomingFile, parts: tuple[str, ...], chunks: AsyncIterator[bytes]) -> int:
+    async def _write_chunks(self, incoming: FileUpload, parts: tuple[str, ...], chunks: AsyncIterator[bytes]) -> int:
         size, waiting = 0, bytearray()
         async for chunk in chunks:
             size += len(chunk)
@@ -169,10 +169,10 @@ class Files:
     async def delete(self, actor: Actor, group: str, path: str, *, recursive: bool = False) -> int:
         """Delete a file, or a folder if `recursive`; "" is the root folder. Return the number of files deleted."""
         tree = await self.get_tree(actor, group)
-        parts = parse_folder(path)
-        require_writable(parts)
+        parts = parse_folder_path(path)
+        check_writable_path(parts)
         if not parts and not recursive:
-            raise _build_needs_recursive("This")
+            raise _build_recursive_required_error("This")
 
         def delete_path(stop: threading.Event) -> int:
             if not parts:
@@ -182,7 +182,7 @@ class Files:
             if not tree.is_folder(parts):
                 raise NotFound(msg("File or folder {path} not found", path=format_path(parts)), field="path")
             if not recursive:
-                raise _build_needs_recursive(format_path(parts))
+                raise _build_recursive_required_error(format_path(parts))
             return tree.remove_folder(parts, stop)
 
         return await _run_removal(self._work.run_long(delete_path, group))
@@ -197,7 +197,7 @@ class Files:
             return 0
         folder, starts = place
         if starts:
-            require_writable((*folder, starts))
+            check_writable_path((*folder, starts))
 
         def delete_and_prune(stop: threading.Event) -> int:
             count = _delete_objects(tree, folder, starts, recursive, stop)
@@ -215,7 +215,7 @@ class Files:
                 msg("Only members of {group} can use its shared files", group=group[:100]), group=group, field="group"
             )
         if await self._store.read(people.get_group, group) is None:
-            raise build_group_not_found(
+            raise build_group_not_found_error(
                 group, [known.name for known in await self._store.read(people.list_groups)], "group"
             )
         return FileTree(self._shared, group)
@@ -239,12 +239,12 @@ class Files:
 
     # -- cleanup after a crash
 
-    def clear_uploads(self) -> None:
+    def delete_partial_uploads(self) -> None:
         """Delete partial uploads. Call before the first request."""
-        clear_uploads(self._shared)
+        delete_partial_uploads(self._shared)
 
-    async def remove_trash(self) -> None:
-        await self._work.run_long(lambda stop: remove_trash(self._shared, stop))
+    async def empty_trash(self) -> None:
+        await self._work.run_long(lambda stop: empty_trash(self._shared, stop))
 
 
 def _split_prefix(prefix: str) -> tuple[tuple[str, ...], str] | None:
@@ -256,16 +256,16 @@ def _split_prefix(prefix: str) -> tuple[tuple[str, ...], str] | None:
 
 
 def _clamp_limit(limit: int) -> int:
-    return max(1, min(limit or 1000, MAX_ITEMS))
+    return max(1, min(limit or 1000, MAX_LISTED_ENTRIES))
 
 
-def _strip_folder(listing: Listing, path: str) -> Listing:
+def _make_names_relative(listing: FileListing, path: str) -> FileListing:
     """Make names relative to `path`."""
     cut = len(path)
     return replace(listing, items=tuple(replace(item, name=item.name[cut:]) for item in listing.items))
 
 
-def _build_needs_recursive(what: str) -> Conflict:
+def _build_recursive_required_error(what: str) -> Conflict:
     return Conflict(
         msg("{what} is a folder", what=what),
         field="path",

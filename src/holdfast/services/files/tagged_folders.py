@@ -22,7 +22,7 @@ from holdfast.core.access import Actor
 from holdfast.core.errors import Conflict, NotFound, UserError
 from holdfast.core.messages import msg
 
-from ..disk_work import DiskWork
+from ..disk_work import DiskExecutor
 from ..names import check_text
 from .file_tree import FileTree
 from .folder_scan import FolderScan, ScanLimitReached, closing_fd, get_modified_time
@@ -54,11 +54,11 @@ class FolderPage:
 
 
 class TaggedFolders:
-    def __init__(self, files: Files, work: DiskWork, *, clock: Callable[[], datetime]) -> None:
+    def __init__(self, files: Files, work: DiskExecutor, *, clock: Callable[[], datetime]) -> None:
         self._files = files
         self._work = work
         self._clock = clock
-        self._changing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by group
+        self._group_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by group
 
     async def list(
         self, actor: Actor, group: str, *, search: str | None = None, page: int = 1, page_size: int = 10
@@ -114,18 +114,18 @@ class TaggedFolders:
 
     def _get_group_lock(self, group: str) -> asyncio.Lock:
         """Return the lock that serializes changes of one group."""
-        turn = self._changing.get(group)
+        turn = self._group_locks.get(group)
         if turn is None:
-            turn = self._changing[group] = asyncio.Lock()
+            turn = self._group_locks[group] = asyncio.Lock()
         return turn
 
     async def _write_tags_file(self, tree: FileTree, folder: TaggedFolder) -> None:
         text = json.dumps(_to_json(folder)).encode()
         parts = (DATASETS_FOLDER, folder.id, TAGS_FILE)
-        await self._files.receive_upload(tree, parts, _yield_once(text))
+        await self._files.receive_upload(tree, parts, _iter_single_chunk(text))
 
 
-async def _yield_once(data: bytes) -> AsyncIterator[bytes]:
+async def _iter_single_chunk(data: bytes) -> AsyncIterator[bytes]:
     yield data
 
 
@@ -157,7 +157,7 @@ def _list_ids(tree: FileTree, stop: threading.Event) -> list[str]:
         return []
     found: list[str] = []
     with closing_fd(fd), suppress(ScanLimitReached):
-        for item in FolderScan(stop, recursive=False).iter_items(fd, f"{DATASETS_FOLDER}/"):
+        for item in FolderScan(stop, recursive=False).iter_entries(fd, f"{DATASETS_FOLDER}/"):
             id = item.name.removeprefix(f"{DATASETS_FOLDER}/").removesuffix("/")
             if item.name.endswith("/") and _ID_PATTERN.fullmatch(id) and tree.is_file((DATASETS_FOLDER, id, TAGS_FILE)):
                 found.append(id)
@@ -198,7 +198,7 @@ def _measure_size(tree: FileTree, id: str, stop: threading.Event) -> int | None:
     path = f"{DATASETS_FOLDER}/{id}/"
     try:
         with closing_fd(tree.open_folder((DATASETS_FOLDER, id))) as fd:
-            return sum(item.size for item in walk.iter_items(fd, path))
+            return sum(item.size for item in walk.iter_entries(fd, path))
     except (ScanLimitReached, OSError):
         return None
 

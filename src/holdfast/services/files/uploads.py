@@ -11,26 +11,26 @@ from holdfast.core.messages import msg
 from ..errors import TooManyRequests, Unavailable
 from ..fair_limiter import FairLimiter
 
-MAX_PER_USER = 8
-MAX_TOTAL = 64
+MAX_UPLOADS_PER_USER = 8
+MAX_UPLOADS = 64
 CHUNK_TIMEOUT = 60.0  # seconds
 RETRY_INTERVAL = 5.0  # seconds
 
 
 def build_upload_limiter() -> FairLimiter:
     """Return a limiter of uploads per user. It does not queue: a waiting request would keep a connection open."""
-    return FairLimiter(MAX_TOTAL, per_key=MAX_PER_USER, max_waiting=0, refuse=_build_refusal)
+    return FairLimiter(MAX_UPLOADS, per_key=MAX_UPLOADS_PER_USER, max_waiting=0, refuse=_build_limit_error)
 
 
-def _build_refusal(by_user: bool) -> UserError:
+def _build_limit_error(by_user: bool) -> UserError:
     if by_user:
         return TooManyRequests(
-            msg("You already have {max_per_user} uploads in progress", max_per_user=MAX_PER_USER),
+            msg("You already have {max_per_user} uploads in progress", max_per_user=MAX_UPLOADS_PER_USER),
             retry_after=RETRY_INTERVAL,
             hint=msg("Start another upload when one of these has finished."),
         )
     return Unavailable(
-        msg("The server already has {max_total} uploads in progress", max_total=MAX_TOTAL),
+        msg("The server already has {max_total} uploads in progress", max_total=MAX_UPLOADS),
         hint=msg("Try again in a moment."),
     )
 

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from holdfast.core.access import Actor
 from holdfast.core.attempt import Debugger
-from holdfast.core.errors import Conflict, UserError, quote_output
+from holdfast.core.errors import Conflict, UserError, sanitize_output
 from holdfast.core.messages import msg
 from holdfast.core.records import JobSummary
 
@@ -49,19 +49,19 @@ class DebuggerConnection:
 class Debuggers:
     def __init__(self, control: Control, entering: TaskAccess) -> None:
         self._control = control
-        self._entering = entering
+        self._task_access = entering
 
     def list_job_debuggers(self, job_id: str, task: str | None = None) -> list[TaskDebugger]:
         """List the debuggers of a job or task; free ones first, then the oldest."""
         found = [
             TaskDebugger(name, debugger)
-            for name, debuggers in self._control.list_debuggers(job_id).items()
+            for name, debuggers in self._control.get_debuggers_by_task(job_id).items()
             if task in (None, name)
             for debugger in debuggers
         ]
         return sorted(found, key=lambda each: (not each.is_free, not each.debugger.waits, each.debugger.since))
 
-    def describe_waiting_debuggers(self, job: JobSummary) -> str | None:
+    def describe_free_debugger(self, job: JobSummary) -> str | None:
         """Return the location of the first free debugger, such as train.py:42 in worker-3. Cheap: reads only memory."""
         if job.state.final:
             return None
@@ -73,13 +73,13 @@ class Debuggers:
     ) -> DebuggerConnection:
         """Attach to the named debugger or the first free one; wait for one up to `wait` seconds. The caller closes the
         stream. Only the token prompt has been read from it."""
-        job = await self._entering.find_accessible_job(actor, ref)
+        job = await self._task_access.find_accessible_job(actor, ref)
         if task is not None:
             with suppress(Conflict):  # not started yet, or about to be retried
-                task = (await self._entering.find_target(actor, job.id, task)).task
+                task = (await self._task_access.find_target(actor, job.id, task)).task
         chosen = await self._wait_for_debugger(actor, job, task, id, wait)
-        entrance = await self._entering.find_target(actor, job.id, chosen.task)
-        stream = await self._entering.connect_port(actor, job.id, chosen.task, chosen.debugger.port, way="debugger")
+        entrance = await self._task_access.find_target(actor, job.id, chosen.task)
+        stream = await self._task_access.connect_port(actor, job.id, chosen.task, chosen.debugger.port, way="debugger")
         try:
             if chosen.debugger.token:
                 await _send_token(stream, chosen)
@@ -99,7 +99,7 @@ class Debuggers:
                 return found
             left = until - asyncio.get_running_loop().time()
             if left <= 0 or self._control.get_active_job(job.id) is None:
-                entrance = await self._entering.find_target(actor, job.id, task)  # raises if no task can be entered
+                entrance = await self._task_access.find_target(actor, job.id, task)  # raises if no task can be entered
                 raise self._build_no_debugger_error(job, task, entrance)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._control.changes.wait_for_changes(mark), min(left, RECHECK_INTERVAL))
@@ -145,7 +145,7 @@ async def _send_token(stream: PortStream, chosen: TaskDebugger) -> None:
             stream.writer.write(chosen.debugger.token.encode() + b"\n")
             await stream.writer.drain()
     except asyncio.IncompleteReadError as error:
-        output = quote_output(error.partial)[:MAX_REFUSAL_LENGTH]
+        output = sanitize_output(error.partial)[:MAX_REFUSAL_LENGTH]
         raise Conflict(
             output or msg("The debugger in {task} has exited", task=chosen.task), hint=msg("Try again in a moment.")
         ) from None

@@ -19,7 +19,7 @@ from holdfast.settings_sections import HoldSettings
 from holdfast.store.database import Store
 
 from ..control import Control
-from ..job_lookup import find_job, find_newest_live_job, find_own_job
+from ..job_lookup import find_job, find_modifiable_job, find_newest_live_job
 from ..name_suggestions import suggest_name
 
 
@@ -42,8 +42,8 @@ class Holds:
     ) -> None:
         self._store = store
         self._control = control
-        self._duration = timedelta(seconds=settings.duration)
-        self._longest = timedelta(seconds=settings.longest)
+        self._default_duration = timedelta(seconds=settings.duration)
+        self._max_duration = timedelta(seconds=settings.longest)
         self._clock = clock
 
     async def get(self, actor: Actor, ref: str) -> HeldJob:
@@ -53,7 +53,7 @@ class Holds:
 
     def list_held_tasks(self, job_id: str) -> tuple[HeldTask, ...]:
         """Return a job's tasks on hold. The caller has checked permissions."""
-        return tuple(self._build_held_task(task) for task in self._list_held_tasks(job_id))
+        return tuple(self._build_held_task(task) for task in self._list_held_attempts(job_id))
 
     async def extend(
         self,
@@ -68,8 +68,8 @@ class Holds:
         without any change, if it exceeds the maximum."""
         if by is not None and until is not None:
             raise UserError(msg("Set either `for` or `until`, not both"), field="until")
-        job, tasks = await self._find_held_tasks(actor, ref, task)
-        ends = {each.task: self._compute_end(each, by, until) for each in tasks}
+        job, tasks = await self._require_held_tasks(actor, ref, task)
+        ends = {each.task: self._compute_hold_end(each, by, until) for each in tasks}
         await asyncio.gather(
             *(self._request_change(job, actor, HoldAction.EXTEND, name, end) for name, end in ends.items())
         )
@@ -77,7 +77,7 @@ class Holds:
 
     async def keep_files(self, actor: Actor, ref: str, *, task: str | None = None) -> HeldJob:
         """End the processes and free their resources; keep the files until the hold expires."""
-        job, tasks = await self._find_held_tasks(actor, ref, task)
+        job, tasks = await self._require_held_tasks(actor, ref, task)
         whole = [each for each in tasks if each.held and each.held.keep is HoldScope.ALL]
         if not whole:
             raise Conflict(
@@ -91,11 +91,13 @@ class Holds:
 
     async def release(self, actor: Actor, ref: str, *, task: str | None = None) -> tuple[JobSummary, tuple[str, ...]]:
         """Release tasks. They end as they would have without the hold. Return the job and the task names."""
-        job, tasks = await self._find_held_tasks(actor, ref, task)
+        job, tasks = await self._require_held_tasks(actor, ref, task)
         await self._request_change(job, actor, HoldAction.RELEASE, task)
         return job, tuple(each.task for each in tasks)
 
-    async def _find_held_tasks(self, actor: Actor, ref: str, task: str | None) -> tuple[JobSummary, list[TaskAttempt]]:
+    async def _require_held_tasks(
+        self, actor: Actor, ref: str, task: str | None
+    ) -> tuple[JobSummary, list[TaskAttempt]]:
         job = await self._find_job(actor, ref)
         live = self._control.get_active_job(job.id)
         if live is None:
@@ -112,7 +114,7 @@ class Holds:
                 field="task",
                 hint=suggest_name(task, names),
             )
-        found = [each for each in self._list_held_tasks(job.id) if task in (None, each.task)]
+        found = [each for each in self._list_held_attempts(job.id) if task in (None, each.task)]
         if not found:
             where = f"{job.name} ({job.id})"
             message = (
@@ -125,23 +127,23 @@ class Holds:
 
     async def _find_job(self, actor: Actor, ref: str) -> JobSummary:
         """Find a job. For a name whose newest job has ended, prefer the actor's newest job on hold."""
-        job = await find_own_job(self._store, actor, ref)
+        job = await find_modifiable_job(self._store, actor, ref)
         if job.name != ref or self._control.get_active_job(job.id) is not None:
             return job
         held = [snapshot for snapshot, task in self._control.list_held_tasks() if task.stop is None]
         return await find_newest_live_job(self._store, actor, ref, held) or job
 
-    def _list_held_tasks(self, job_id: str) -> list[TaskAttempt]:
+    def _list_held_attempts(self, job_id: str) -> list[TaskAttempt]:
         live = self._control.get_active_job(job_id)
         tasks = live.tasks if live is not None else ()
         return [task for task in tasks if task.state is TaskState.HELD and task.held and task.stop is None]
 
-    def _compute_end(self, task: TaskAttempt, by: timedelta | None, until: datetime | None) -> datetime:
+    def _compute_hold_end(self, task: TaskAttempt, by: timedelta | None, until: datetime | None) -> datetime:
         """Return the new end of the hold. UserError if it is not allowed."""
         assert task.held is not None
-        latest = task.held.since + self._longest
+        latest = task.held.since + self._max_duration
         if by is None and until is None:
-            return max(task.held.until, min(latest, task.held.until + self._duration))
+            return max(task.held.until, min(latest, task.held.until + self._default_duration))
         end = until if until is not None else _add_duration(task.held.until, by or timedelta())
         if end > latest:
             raise UserError(
@@ -149,7 +151,7 @@ class Holds:
                     "{task} can be held only until {latest} ({max_length} in total)",
                     task=task.task,
                     latest=_format_time(latest),
-                    max_length=format_duration_in_words(self._longest),
+                    max_length=format_duration_in_words(self._max_duration),
                 ),
                 field="until" if until is not None else "for",
                 hint=msg("Use --until {latest}Z.", latest=latest.isoformat(timespec="minutes")[:16]),
@@ -165,7 +167,7 @@ class Holds:
     async def _request_change(
         self, job: JobSummary, actor: Actor, ask: HoldAction, task: str | None, until: datetime | None = None
     ) -> None:
-        request = HoldRequest(actor=actor.name, at=self._clock(), ask=ask, task=task, until=until)
+        request = HoldRequest(actor=actor.name, at=self._clock(), action=ask, task=task, until=until)
         if not await self._control.request_hold_change(job.id, request):
             raise Conflict(msg("{name} ({id}) has already ended", name=job.name, id=job.id))
 
@@ -178,7 +180,9 @@ class Holds:
 
     def _build_held_task(self, task: TaskAttempt) -> HeldTask:
         assert task.held is not None
-        return HeldTask(task=task.task, held=task.held, latest=max(task.held.until, task.held.since + self._longest))
+        return HeldTask(
+            task=task.task, held=task.held, latest=max(task.held.until, task.held.since + self._max_duration)
+        )
 
 
 def get_held_until(control: Control, job_id: str) -> datetime | None:

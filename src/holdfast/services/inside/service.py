@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from holdfast.core.access import Actor, can_exec, deny_exec
+from holdfast.core.access import Actor, build_exec_forbidden_error, can_exec
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.errors import Conflict, NotFound, UserError
-from holdfast.core.identity import normalize_roles
+from holdfast.core.identity import build_unique_role_names
 from holdfast.core.job import HoldScope
 from holdfast.core.messages import msg
 from holdfast.core.records import JobSummary, NewEvent
@@ -32,11 +32,11 @@ from ..name_suggestions import suggest_name
 log = logging.getLogger(__name__)
 
 MAX_SESSIONS = 1000
-MAX_INTRA_JOB_PER_USER = 300  # sessions between tasks of all jobs of one user
+MAX_INTRA_JOB_SESSIONS_PER_USER = 300  # sessions between tasks of all jobs of one user
 MAX_PORT_CONNECTIONS = 10_000
-PORTS_PER_SESSION = 10  # port connections of one user for each allowed session
+PORT_CONNECTIONS_PER_SESSION = 10  # port connections of one user for each allowed session
 EVENT_INTERVAL = 3600.0  # seconds between events of the same user, task and way
-CACHE_SIZE = 10_000  # such events
+SESSION_EVENT_CACHE_SIZE = 10_000  # such events
 MAX_LISTED_TASKS = 10  # tasks listed in a message
 
 
@@ -80,13 +80,13 @@ class TaskAccess:
         self._control = control
         self._clock = clock
         self._monotonic = monotonic
-        self._sessions = build_open_limiter("sessions", sessions_per_user, MAX_SESSIONS)
-        self._intra_job = IntraJobLimiter(msg("sessions between tasks"), sessions_per_user, MAX_SESSIONS)
-        self._ports = build_open_limiter(
-            msg("port connections"), sessions_per_user * PORTS_PER_SESSION, MAX_PORT_CONNECTIONS
+        self._session_limiter = build_connection_limiter(msg("sessions"), sessions_per_user, MAX_SESSIONS)
+        self._intra_job_limiter = IntraJobLimiter(msg("sessions between tasks"), sessions_per_user, MAX_SESSIONS)
+        self._port_limiter = build_connection_limiter(
+            msg("port connections"), sessions_per_user * PORT_CONNECTIONS_PER_SESSION, MAX_PORT_CONNECTIONS
         )
-        self._recorded: OrderedDict[tuple[str, str, str], float] = OrderedDict()
-        self._saving: set[asyncio.Task[None]] = set()
+        self._recorded_at: OrderedDict[tuple[str, str, str], float] = OrderedDict()
+        self._save_tasks: set[asyncio.Task[None]] = set()
 
     # -- which task
 
@@ -100,13 +100,13 @@ class TaskAccess:
         snapshot = self._control.get_active_job(job.id)
         if snapshot is None or self._engine is None or not can_exec(actor, job.group, job.user):
             return []
-        return [_build_target(job, snapshot, task) for task in snapshot.tasks if _is_open(task)]
+        return [_build_target(job, snapshot, task) for task in snapshot.tasks if _is_running_or_held(task)]
 
     async def find_accessible_job(self, actor: Actor, ref: str) -> JobSummary:
         """Find a job, running or not. Forbidden if the actor cannot open sessions in its tasks."""
         job = await self._resolve_job(actor, ref)
         if not can_exec(actor, job.group, job.user):
-            raise deny_exec(job.group, job.user)
+            raise build_exec_forbidden_error(job.group, job.user)
         return job
 
     async def find_target(self, actor: Actor, ref: str, task: str | None = None) -> ExecTarget:
@@ -115,7 +115,7 @@ class TaskAccess:
         snapshot = self._control.get_active_job(job.id)
         if snapshot is None:
             newest = await self._store.read(job_rows.find_job, job.id)  # it may have just ended
-            raise _build_job_ended(newest if newest is not None else job)
+            raise _build_job_ended_error(newest if newest is not None else job)
         return _build_target(job, snapshot, _choose_task(snapshot, task, self._control.list_wait_reasons(job.id)))
 
     async def _resolve_job(self, actor: Actor, ref: str) -> JobSummary:
@@ -124,7 +124,7 @@ class TaskAccess:
         user, tilde, name = ref.partition("~")
         groups = list_readable_groups(actor)
         if tilde and groups != () and len(ref) <= MAX_REF_LENGTH:
-            found = await self._store.read(job_rows.find_newest_named, user, name, groups)
+            found = await self._store.read(job_rows.find_newest_named_job, user, name, groups)
             if found is not None:
                 return found
         newest = await find_job(self._store, actor, ref)
@@ -132,7 +132,7 @@ class TaskAccess:
             return newest
         own: JobSummary | None = newest
         if newest.user != actor.name:
-            own = await self._store.read(job_rows.find_newest_named, actor.name, ref, groups)
+            own = await self._store.read(job_rows.find_newest_named_job, actor.name, ref, groups)
         if own is not None:
             return await self._prefer_live_job(actor, own, ref)
         led = tuple(group for group, admin in actor.groups.items() if admin)
@@ -166,7 +166,7 @@ class TaskAccess:
         """Run a command in a task. The caller closes the session. `way` is recorded in the job's events. `from_within`:
         for another task of the same job; this is not recorded and does not count towards the user's limit."""
         entrance = await self.find_target(actor, ref, task)
-        engine = await self._prepare_target(entrance)
+        engine = await self._prepare_engine(entrance)
         release = self._acquire_slot(actor, entrance, from_within)
         try:
             session = await engine.open_session(entrance.attempt_id, command)
@@ -179,8 +179,8 @@ class TaskAccess:
 
     def _acquire_slot(self, actor: Actor, entrance: ExecTarget, from_within: bool) -> Callable[[], None]:
         if from_within:
-            return self._intra_job.acquire_now(entrance.job.id, actor.name)
-        return self._sessions.acquire_now(actor.name)
+            return self._intra_job_limiter.acquire_nowait(entrance.job.id, actor.name)
+        return self._session_limiter.acquire_nowait(actor.name)
 
     async def connect_port(self, actor: Actor, ref: str, task: str | None, port: int, *, way: str = "") -> PortStream:
         """Connect to a port of a task. The caller closes the stream. If `way` is set, the connection is recorded in the
@@ -190,8 +190,8 @@ class TaskAccess:
                 msg("{port} is not a valid port", port=port), field="port", hint=msg("Use a port from 1 to 65535.")
             )
         entrance = await self.find_target(actor, ref, task)
-        engine = await self._prepare_target(entrance)
-        release = self._ports.acquire_now(actor.name)
+        engine = await self._prepare_engine(entrance)
+        release = self._port_limiter.acquire_nowait(actor.name)
         try:
             reader, writer = await engine.connect_port(entrance.attempt_id, port)
         except BaseException as error:
@@ -201,7 +201,7 @@ class TaskAccess:
             self._record_session(actor, entrance, way)
         return PortStream(reader, writer, release)
 
-    async def _prepare_target(self, entrance: ExecTarget) -> SupportsExec:
+    async def _prepare_engine(self, entrance: ExecTarget) -> SupportsExec:
         if self._engine is None:
             raise UserError(
                 msg("This engine does not support shell access"), hint=msg("Read the job's logs with `holdfast logs`.")
@@ -218,16 +218,16 @@ class TaskAccess:
     def _record_session(self, actor: Actor, entrance: ExecTarget, way: str) -> None:
         """Record a session as an event of the job, at most once an hour, without delaying the session."""
         key, now = (actor.name, entrance.attempt_id, way), self._monotonic()
-        recorded_at = self._recorded.get(key)
+        recorded_at = self._recorded_at.get(key)
         if recorded_at is not None and now - recorded_at < EVENT_INTERVAL:
             return
-        self._recorded[key] = now
-        self._recorded.move_to_end(key)
-        while len(self._recorded) > CACHE_SIZE:
-            self._recorded.popitem(last=False)
+        self._recorded_at[key] = now
+        self._recorded_at.move_to_end(key)
+        while len(self._recorded_at) > SESSION_EVENT_CACHE_SIZE:
+            self._recorded_at.popitem(last=False)
         saving = asyncio.create_task(self._save_session_event(actor, entrance, way))
-        self._saving.add(saving)
-        saving.add_done_callback(self._saving.discard)
+        self._save_tasks.add(saving)
+        saving.add_done_callback(self._save_tasks.discard)
 
     async def _save_session_event(self, actor: Actor, entrance: ExecTarget, way: str) -> None:
         job = entrance.job
@@ -245,13 +245,13 @@ class TaskAccess:
         except StoreError as error:  # a full disk does not block sessions
             log.warning("could not record a session in a task", extra={"event": "entered", "error": str(error)})
             return
-        self._control.changes.publish(job.id, job.group, job.user)
+        self._control.changes.publish_job_change(job.id, job.group, job.user)
 
 
-def build_open_limiter(what: str, per_user: int, total: int) -> FairLimiter:
+def build_connection_limiter(what: str, per_user: int, total: int) -> FairLimiter:
     """Return a limiter of open connections, per user and in total. It raises Conflict or Unavailable."""
 
-    def build_refusal(by_user: bool) -> UserError:
+    def build_limit_error(by_user: bool) -> UserError:
         if by_user:
             return Conflict(
                 msg("You already have {per_user} {what} open", per_user=per_user, what=what),
@@ -261,20 +261,20 @@ def build_open_limiter(what: str, per_user: int, total: int) -> FairLimiter:
             msg("Too many {what} are open on this server", what=what), hint=msg("Try again in a few minutes.")
         )
 
-    return FairLimiter(total, per_key=per_user, refuse=build_refusal)
+    return FairLimiter(total, per_key=per_user, refuse=build_limit_error)
 
 
 class IntraJobLimiter:
     """Limits sessions between tasks: per job, per user, and in total."""
 
     def __init__(self, what: str, per_job: int, total: int) -> None:
-        self._jobs = build_open_limiter(what, per_job, total)
-        self._users = build_open_limiter(what, MAX_INTRA_JOB_PER_USER, total)
+        self._job_limiter = build_connection_limiter(what, per_job, total)
+        self._user_limiter = build_connection_limiter(what, MAX_INTRA_JOB_SESSIONS_PER_USER, total)
 
-    def acquire_now(self, job_id: str, user: str) -> Callable[[], None]:
-        release_job = self._jobs.acquire_now(job_id)
+    def acquire_nowait(self, job_id: str, user: str) -> Callable[[], None]:
+        release_job = self._job_limiter.acquire_nowait(job_id)
         try:
-            release_user = self._users.acquire_now(user)
+            release_user = self._user_limiter.acquire_nowait(user)
         except UserError:
             release_job()
             raise
@@ -320,8 +320,8 @@ class _CountedSession:
     async def write(self, data: bytes) -> None:
         await self._session.write(data)
 
-    def end_input(self) -> None:
-        self._session.end_input()
+    def close_stdin(self) -> None:
+        self._session.close_stdin()
 
     def resize(self, columns: int, rows: int) -> None:
         self._session.resize(columns, rows)
@@ -353,7 +353,7 @@ def _build_target(job: JobSummary, snapshot: JobSnapshot, task: TaskAttempt) -> 
     )
 
 
-def _is_open(task: TaskAttempt) -> bool:
+def _is_running_or_held(task: TaskAttempt) -> bool:
     return task.state in (TaskState.RUNNING, TaskState.HELD)
 
 
@@ -362,16 +362,16 @@ def _is_open(task: TaskAttempt) -> bool:
 
 def _choose_task(snapshot: JobSnapshot, wanted: str | None, waiting: tuple[str, ...]) -> TaskAttempt:
     if wanted is not None and snapshot.tasks:
-        return _require_open(snapshot, _find_task(snapshot, wanted))
-    open_ones = [task for task in snapshot.tasks if _is_open(task)]
+        return _require_running_or_held(snapshot, _find_task(snapshot, wanted))
+    open_ones = [task for task in snapshot.tasks if _is_running_or_held(task)]
     if not open_ones:
-        raise _build_not_started(snapshot, waiting)
+        raise _build_not_running_error(snapshot, waiting)
     return next((task for task in open_ones if task.state is TaskState.HELD), open_ones[0])
 
 
 def _find_task(snapshot: JobSnapshot, wanted: str) -> TaskAttempt:
     """Find a task by name, also in the spelling of OpenPAI's variables."""
-    plain = normalize_roles(role.name for role in snapshot.job.roles)
+    plain = build_unique_role_names(role.name for role in snapshot.job.roles)
     for spelled in ({}, plain):
         for task in snapshot.tasks:
             if f"{spelled.get(task.role, task.role)}-{task.index}" == wanted:
@@ -382,10 +382,10 @@ def _find_task(snapshot: JobSnapshot, wanted: str) -> TaskAttempt:
     raise NotFound(msg("{id} has no task {wanted}", id=snapshot.id, wanted=wanted[:100]), field="task", hint=hint)
 
 
-def _require_open(snapshot: JobSnapshot, task: TaskAttempt) -> TaskAttempt:
-    if _is_open(task):
+def _require_running_or_held(snapshot: JobSnapshot, task: TaskAttempt) -> TaskAttempt:
+    if _is_running_or_held(task):
         return task
-    others = [other.task for other in snapshot.tasks if _is_open(other)]
+    others = [other.task for other in snapshot.tasks if _is_running_or_held(other)]
     hint = (
         msg("Choose a task that is running or on hold: {others}.", others=", ".join(others[:MAX_LISTED_TASKS]))
         if others
@@ -405,7 +405,7 @@ def _require_open(snapshot: JobSnapshot, task: TaskAttempt) -> TaskAttempt:
     )
 
 
-def _build_not_started(snapshot: JobSnapshot, waiting: tuple[str, ...]) -> Conflict:
+def _build_not_running_error(snapshot: JobSnapshot, waiting: tuple[str, ...]) -> Conflict:
     if snapshot.tasks and all(task.state.ended for task in snapshot.tasks):
         return Conflict(
             msg("No task of {id} is running", id=snapshot.id),
@@ -415,7 +415,7 @@ def _build_not_started(snapshot: JobSnapshot, waiting: tuple[str, ...]) -> Confl
     return Conflict(msg("{id} has not started yet", id=snapshot.id), hint=hint)
 
 
-def _build_job_ended(job: JobSummary) -> Conflict:
+def _build_job_ended_error(job: JobSummary) -> Conflict:
     when = msg(" at {finished_at}", finished_at=_format_time(job.finished_at)) if job.finished_at else ""
     hint = msg("Rerun the job: `holdfast rerun {id}`.", id=job.id)
     if job.state is JobState.FAILED:

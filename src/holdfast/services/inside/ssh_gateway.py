@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from shlex import quote
 
-from holdfast.launching.keys import KeyPair, make_job_pair
+from holdfast.launching.keys import KeyPair, make_job_key_pair
 from holdfast.settings_sections import SshSettings
 
 from .service import ExecTarget
 
 SSH_PORT = 22
-HOST_KEY = b"ssh-host-key"  # purpose of the derived seed
+HOST_KEY_PURPOSE = b"ssh-host-key"  # purpose of the derived seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class SshGateway:
     def derive_host_key(self) -> KeyPair:
         """Derive the host key, which is the same at every start. The first call blocks briefly."""
         assert self.derive is not None
-        return make_job_pair(self.derive(HOST_KEY))
+        return make_job_key_pair(self.derive(HOST_KEY_PURPOSE))
 
     async def load_host_key(self) -> str:
         """Return the host key, derived on first use to keep startup fast."""

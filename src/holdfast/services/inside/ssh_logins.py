@@ -14,7 +14,7 @@ from holdfast.core.access import Actor
 from holdfast.core.errors import NotLoggedIn
 from holdfast.core.messages import msg
 from holdfast.core.records import User
-from holdfast.launching.keys import make_job_pair, make_job_purpose
+from holdfast.launching.keys import make_job_key_pair, make_job_key_purpose
 from holdfast.store import people
 from holdfast.store.database import Store
 from holdfast.store.jobs import records as job_rows
@@ -22,14 +22,14 @@ from holdfast.store.jobs import records as job_rows
 from ..audit import AuditedStore
 from ..people.access_tokens import AccessTokens
 from ..people.failed_logins import FailedLogins
-from ..people.ssh_keys import build_key_in_use, check_public_key, list_key_blobs
+from ..people.ssh_keys import build_key_in_use_error, list_key_blobs, parse_public_key
 
 KEY_LIFETIME = 600.0  # seconds that a short-lived key is valid
-MAX_PER_USER = 20  # short-lived keys of one user
+MAX_SHORT_LIVED_KEYS_PER_USER = 20  # short-lived keys of one user
 MAX_SHORT_LIVED_KEYS = 10_000  # of all
 MAX_PASSWORD_LENGTH = 200
 
-DeriveKey = Callable[[bytes], bytes]
+KeyDeriver = Callable[[bytes], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +70,19 @@ class SshLogins:
         self,
         store: AuditedStore,
         access: AccessTokens,
-        derive: DeriveKey | None,
+        derive: KeyDeriver | None,
         *,
         clock: Callable[[], datetime],
         monotonic: Callable[[], float],
     ) -> None:
-        self._rows: Store = store.plain
+        self._store: Store = store.unaudited_store
         self._access = access
         self._derive = derive
         self._clock = clock
         self._monotonic = monotonic
         self._failures = FailedLogins(store, monotonic)
-        self._ring = _KeyIndex()
-        self._short: list[_ShortLivedKey] = []
+        self._key_index = _KeyIndex()
+        self._short_lived_keys: list[_ShortLivedKey] = []
 
     # -- authentication
 
@@ -92,7 +92,7 @@ class SshLogins:
             return SshCredential(lambda: self._find_key_owners(blob), "key")
         short = [each for each in self._list_valid_keys() if each.blob == blob]
         if short:
-            return SshCredential(lambda: self._load_holders(short), msg("short-lived key"))
+            return SshCredential(lambda: self._load_key_holders(short), msg("short-lived key"))
         if await self.is_job_key(blob, job_id):
             return SshCredential(lambda: self._find_job_owner(job_id), msg("job key"), job_id)
         return None
@@ -109,32 +109,32 @@ class SshLogins:
 
     async def is_job_key(self, blob: bytes, job_id: str) -> bool:
         """Return whether this is the key shared by all tasks of the job."""
-        if self._derive is None or not blob or not await self._rows.read(_find_job_user, job_id):
+        if self._derive is None or not blob or not await self._store.read(_find_job_user, job_id):
             return False
-        public = make_job_pair(self._derive(make_job_purpose(job_id))).public
+        public = make_job_key_pair(self._derive(make_job_key_purpose(job_id))).public
         return base64.b64decode(public.split(" ")[1]) == blob
 
     # -- short-lived keys
 
     async def register_key(self, login: str, public_key: str) -> datetime:
         """Register a key for the user of this login. Return when it expires."""
-        line = check_public_key(public_key, "public_key")
+        line = parse_public_key(public_key, "public_key")
         known = await self._access.resolve_token(login)
         blob, user, now = base64.b64decode(line.split(" ")[1]), known.actor.name, self._monotonic()
         if any(owner.name != user for owner in await self._find_key_owners(blob)):
-            raise build_key_in_use("public_key")
+            raise build_key_in_use_error("public_key")
         if any(each.user != user for each in self._list_valid_keys() if each.blob == blob):
-            raise build_key_in_use("public_key")
+            raise build_key_in_use_error("public_key")
         others = [each for each in self._list_valid_keys() if not (each.blob == blob and each.user == user)]
         own = [each for each in others if each.user == user]
-        spare = own[: max(0, len(own) - MAX_PER_USER + 1)]
+        spare = own[: max(0, len(own) - MAX_SHORT_LIVED_KEYS_PER_USER + 1)]
         kept = [each for each in others if each not in spare][-MAX_SHORT_LIVED_KEYS + 1 :]
-        self._short = [*kept, _ShortLivedKey(blob, user, known.token.id, now + KEY_LIFETIME)]
+        self._short_lived_keys = [*kept, _ShortLivedKey(blob, user, known.token.id, now + KEY_LIFETIME)]
         return self._clock() + timedelta(seconds=KEY_LIFETIME)
 
     def _list_valid_keys(self) -> list[_ShortLivedKey]:
         now = self._monotonic()
-        return [each for each in self._short if each.until >= now]
+        return [each for each in self._short_lived_keys if each.until >= now]
 
     # -- current users
 
@@ -147,28 +147,28 @@ class SshLogins:
         await self._access.wait_for_change(mark, timeout)
 
     async def _find_key_owners(self, blob: bytes) -> list[Actor]:
-        async with self._ring.lock:
-            if self._ring.mark != self._access.generation:
+        async with self._key_index.lock:
+            if self._key_index.mark != self._access.generation:
                 mark = self._access.generation  # before reading: later changes are read next time
-                self._ring.users = await self._rows.read(_load_key_index)
-                self._ring.mark = mark
-        return [self._access.build_actor(user) for user in self._ring.users.get(blob, ())]
+                self._key_index.users = await self._store.read(_load_users_by_key)
+                self._key_index.mark = mark
+        return [self._access.build_actor(user) for user in self._key_index.users.get(blob, ())]
 
-    async def _load_holders(self, short: Sequence[_ShortLivedKey]) -> list[Actor]:
+    async def _load_key_holders(self, short: Sequence[_ShortLivedKey]) -> list[Actor]:
         found = []
         for each in short:
             try:
-                found.append(await self._access.resolve_holder(each.token_id))
+                found.append(await self._access.resolve_actor_by_id(each.token_id))
             except NotLoggedIn:
                 continue
         return found
 
     async def _load_token_holder(self, token_id: str) -> list[Actor]:
-        return [await self._access.resolve_holder(token_id)]
+        return [await self._access.resolve_actor_by_id(token_id)]
 
     async def _find_job_owner(self, job_id: str) -> list[Actor]:
-        name = await self._rows.read(_find_job_user, job_id)
-        user = await self._rows.read(people.get_user, name) if name else None
+        name = await self._store.read(_find_job_user, job_id)
+        user = await self._store.read(people.get_user, name) if name else None
         return [] if user is None or user.disabled else [self._access.build_actor(user)]
 
 
@@ -178,7 +178,7 @@ def _find_job_user(conn: Connection, job_id: str) -> str:
     return found.user if found is not None and found.id == job_id else ""
 
 
-def _load_key_index(conn: Connection) -> dict[bytes, tuple[User, ...]]:
+def _load_users_by_key(conn: Connection) -> dict[bytes, tuple[User, ...]]:
     found: dict[bytes, tuple[User, ...]] = {}
     for user in people.list_users(conn):
         for blob in [] if user.disabled else list_key_blobs(user.extension):

@@ -17,17 +17,17 @@ from typing import Any
 from holdfast.core.access import Actor
 from holdfast.core.errors import Conflict, UserError
 from holdfast.core.messages import msg
-from holdfast.engines.base import Engine, ExecCommand, ExecKind, ExecRefused, ProcessInfo, SupportsExec
+from holdfast.engines.base import Engine, ExecCommand, ExecKind, ExecRefused, SupportsExec, TaskProcess
 
 from ..fair_limiter import FairLimiter
 from .service import ExecTarget, TaskAccess
 
-MAX_DUMPS = 16  # processes at a time
+MAX_CONCURRENT_DUMPS = 16  # processes at a time
 MAX_DUMPS_PER_USER = 4
-MAX_INSPECTED = 64  # processes of one task
-MAX_LISTED = 500
+MAX_INSPECTED_PROCESSES = 64  # processes of one task
+MAX_LISTED_PROCESSES = 500
 DUMP_TIMEOUT = 20.0  # seconds for all of them
-MAX_OUTPUT = 1024 * 1024  # bytes of py-spy's output for one process
+MAX_OUTPUT_SIZE = 1024 * 1024  # bytes of py-spy's output for one process
 MAX_THREADS = 500
 MAX_FRAMES = 200  # of one thread, the innermost
 MAX_TEXT_LENGTH = 500  # characters of any text
@@ -45,52 +45,52 @@ STATE_NAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class StackFrame:
     function: str
     file: str
     line: int
 
 
 @dataclass(frozen=True, slots=True)
-class Thread:
+class ThreadStack:
     id: int
     name: str
     active: bool  # running or runnable
     owns_gil: bool
-    frames: tuple[Frame, ...]  # the innermost first
+    frames: tuple[StackFrame, ...]  # the innermost first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
+class InspectedProcess:
     pid: int  # in the task's PID namespace
     parent: int  # the same; 0: not one of these processes
     command: str
     python: bool
     state: str = ""
     waits_in: str = ""  # kernel function that it waits in
-    threads: tuple[Thread, ...] = ()
+    threads: tuple[ThreadStack, ...] = ()
     error: str = ""  # why there are no threads of a Python program
 
 
 @dataclass(frozen=True, slots=True)
-class TaskStacks:
+class TaskStackDump:
     target: ExecTarget
-    processes: tuple[Process, ...]
+    processes: tuple[InspectedProcess, ...]
     left_out: int = 0  # processes
 
 
 class StackDumps:
     def __init__(self, entering: TaskAccess, engine: Engine) -> None:
-        self._entering = entering
+        self._task_access = entering
         self._engine = engine if isinstance(engine, SupportsExec) else None
-        self._limiter = FairLimiter(MAX_DUMPS, per_key=MAX_DUMPS_PER_USER)
+        self._limiter = FairLimiter(MAX_CONCURRENT_DUMPS, per_key=MAX_DUMPS_PER_USER)
 
-    async def dump_stacks(self, actor: Actor, ref: str, task: str | None = None) -> TaskStacks:
+    async def dump_stacks(self, actor: Actor, ref: str, task: str | None = None) -> TaskStackDump:
         """Dump the stacks of a task that is running or on hold. It is paused for milliseconds."""
-        entrance = await self._entering.find_target(actor, ref, task)
+        entrance = await self._task_access.find_target(actor, ref, task)
         found = await self._list_processes(entrance)
-        shown = found[:MAX_LISTED]
-        looked_into = {info.pid for info in [each for each in shown if each.python][:MAX_INSPECTED]}
+        shown = found[:MAX_LISTED_PROCESSES]
+        looked_into = {info.pid for info in [each for each in shown if each.python][:MAX_INSPECTED_PROCESSES]}
         inner = {info.pid: info.inner_pid for info in shown}
         until = asyncio.get_running_loop().time() + DUMP_TIMEOUT
         processes = await asyncio.gather(
@@ -102,9 +102,9 @@ class StackDumps:
         # A reused PID could show a process of another task.
         still = {(info.pid, info.inner_pid) for info in await self._list_processes(entrance)}
         kept = [each for info, each in zip(shown, processes, strict=True) if (info.pid, info.inner_pid) in still]
-        return TaskStacks(entrance, tuple(kept), len(found) - len(shown))
+        return TaskStackDump(entrance, tuple(kept), len(found) - len(shown))
 
-    async def _list_processes(self, entrance: ExecTarget) -> Sequence[ProcessInfo]:
+    async def _list_processes(self, entrance: ExecTarget) -> Sequence[TaskProcess]:
         if self._engine is None:
             raise UserError(msg("This engine does not support stack traces"))
         try:
@@ -115,11 +115,11 @@ class StackDumps:
             ) from None
 
     async def _inspect_process(
-        self, actor: Actor, entrance: ExecTarget, info: ProcessInfo, inner: dict[int, int], until: float | None
-    ) -> Process:
+        self, actor: Actor, entrance: ExecTarget, info: TaskProcess, inner: dict[int, int], until: float | None
+    ) -> InspectedProcess:
         command = " ".join(info.command)[:MAX_TEXT_LENGTH]
         state, waits_in = await asyncio.to_thread(_read_kernel_state, info.pid)
-        found = Process(
+        found = InspectedProcess(
             pid=info.inner_pid,
             parent=inner.get(info.parent, 0),
             command=command,
@@ -134,18 +134,18 @@ class StackDumps:
                 found,
                 error=msg(
                     "Skipped: stack traces are limited to the first {limit} Python processes of a task",
-                    limit=MAX_INSPECTED,
+                    limit=MAX_INSPECTED_PROCESSES,
                 ),
             )
         try:
-            async with asyncio.timeout_at(until), self._limiter.slot(actor.name):
+            async with asyncio.timeout_at(until), self._limiter.use_slot(actor.name):
                 return replace(found, threads=await self._run_py_spy(entrance.attempt_id, info.inner_pid))
         except _StackDumpError as error:
             return replace(found, error=str(error))
         except TimeoutError:
             return replace(found, error=msg("Timed out after {time} s", time=f"{DUMP_TIMEOUT:g}"))
 
-    async def _run_py_spy(self, attempt_id: str, process: int) -> tuple[Thread, ...]:
+    async def _run_py_spy(self, attempt_id: str, process: int) -> tuple[ThreadStack, ...]:
         assert self._engine is not None
         try:
             session = await self._engine.open_session(
@@ -154,32 +154,34 @@ class StackDumps:
         except ExecRefused as error:
             raise _StackDumpError(str(error)) from None
         try:
-            session.end_input()
-            out, err = await asyncio.gather(_read_bounded(session.read), _read_bounded(session.read_stderr))
+            session.close_stdin()
+            out, err = await asyncio.gather(
+                _read_limited_output(session.read), _read_limited_output(session.read_stderr)
+            )
             status = await session.wait()
         finally:
             session.send_signal(signal.SIGKILL)
             session.close()
         if status != 0:
-            raise _StackDumpError(_format_error(err))
-        return _parse_output(out)
+            raise _StackDumpError(_describe_py_spy_error(err))
+        return _parse_threads(out)
 
 
 class _StackDumpError(Exception):
     """Its text is shown to users."""
 
 
-async def _read_bounded(read: Callable[[], Awaitable[bytes]]) -> bytes:
+async def _read_limited_output(read: Callable[[], Awaitable[bytes]]) -> bytes:
     parts, size = [], 0
     while part := await read():
         parts.append(part)
         size += len(part)
-        if size > MAX_OUTPUT:
+        if size > MAX_OUTPUT_SIZE:
             raise _StackDumpError(msg("The stack traces are too large to show"))
     return b"".join(parts)
 
 
-def _format_error(err: bytes) -> str:
+def _describe_py_spy_error(err: bytes) -> str:
     lines = [line.strip() for line in err.decode("utf-8", "replace").splitlines() if line.strip()]
     text = " ".join(lines).removeprefix("Error: ")[:MAX_TEXT_LENGTH]
     if "ermission" in text or "not permitted" in text:
@@ -190,15 +192,15 @@ def _format_error(err: bytes) -> str:
     return text or msg("py-spy failed without an error message")
 
 
-def _parse_output(out: bytes) -> tuple[Thread, ...]:
+def _parse_threads(out: bytes) -> tuple[ThreadStack, ...]:
     try:
         return tuple(_parse_thread(each) for each in json.loads(out)[:MAX_THREADS])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise _StackDumpError(msg("The output of py-spy could not be parsed")) from None
 
 
-def _parse_thread(data: dict[str, Any]) -> Thread:
-    return Thread(
+def _parse_thread(data: dict[str, Any]) -> ThreadStack:
+    return ThreadStack(
         id=int(data.get("os_thread_id") or 0),
         name=str(data.get("thread_name") or "")[:MAX_TEXT_LENGTH],
         active=bool(data.get("active")),
@@ -207,8 +209,8 @@ def _parse_thread(data: dict[str, Any]) -> Thread:
     )
 
 
-def _parse_frame(data: dict[str, Any]) -> Frame:
-    return Frame(
+def _parse_frame(data: dict[str, Any]) -> StackFrame:
+    return StackFrame(
         str(data["name"])[:MAX_TEXT_LENGTH], str(data["filename"])[:MAX_TEXT_LENGTH], int(data.get("line") or 0)
     )
 

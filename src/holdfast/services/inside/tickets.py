@@ -16,7 +16,7 @@ from .service import TaskAccess
 
 TICKET_LIFETIME = 30.0  # seconds
 MAX_TICKETS = 10_000  # at a time; the oldest are evicted
-MAX_PER_USER = 100  # per login token
+MAX_TICKETS_PER_LOGIN = 100  # per login token
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,14 @@ class Tickets:
 
     def __init__(self, access: AccessTokens, entering: TaskAccess, *, monotonic: Callable[[], float]) -> None:
         self._access = access
-        self._entering = entering
+        self._task_access = entering
         self._monotonic = monotonic
         self._issued: dict[bytes, _TicketRecord] = {}  # by the digest of the ticket
 
     async def issue(self, login: str, ref: str) -> IssuedTicket:
         """Issue a ticket for the user of this login, who must be able to open sessions in the job."""
         known = await self._access.resolve_token(login)
-        entrance = await self._entering.find_target(known.actor, ref)
+        entrance = await self._task_access.find_target(known.actor, ref)
         self._evict_tickets(known.token.id)
         ticket = secrets.token_urlsafe(32)
         self._issued[_hash_ticket(ticket)] = _TicketRecord(
@@ -64,11 +64,11 @@ class Tickets:
         found = self._issued.pop(_hash_ticket(ticket), None)
         if found is None or found.until < self._monotonic():
             raise NotLoggedIn(msg("This ticket has expired or was already used"), hint=msg("Reload the page."))
-        return RedeemedTicket(await self._access.resolve_holder(found.token_id), found.token_id, found.job_id)
+        return RedeemedTicket(await self._access.resolve_actor_by_id(found.token_id), found.token_id, found.job_id)
 
     async def load_holder(self, admitted: RedeemedTicket) -> Actor:
         """Return the user with current permissions. NotLoggedIn if the login has ended."""
-        return await self._access.resolve_holder(admitted.token_id)
+        return await self._access.resolve_actor_by_id(admitted.token_id)
 
     def _evict_tickets(self, token_id: str) -> None:
         """Delete expired tickets, then the oldest of the same login, then the oldest of all."""
@@ -76,7 +76,7 @@ class Tickets:
         self._issued = {key: each for key, each in self._issued.items() if each.until >= now}
         same = [key for key, each in self._issued.items() if each.token_id == token_id]
         for key in [
-            *same[: max(0, len(same) - MAX_PER_USER + 1)],
+            *same[: max(0, len(same) - MAX_TICKETS_PER_LOGIN + 1)],
             *list(self._issued)[: len(self._issued) - MAX_TICKETS + 1],
         ]:
             self._issued.pop(key, None)

@@ -47,7 +47,7 @@ class Configuration:
         self._settings = settings
         self._file = home / "holdfast.toml"
 
-    def list_settings(self, actor: Actor) -> EffectiveSettings:
+    def get_effective_settings(self, actor: Actor) -> EffectiveSettings:
         require_admin(actor, msg("Only admins can see the settings"))
         return EffectiveSettings(self._file, tuple(self._build_views()))
 

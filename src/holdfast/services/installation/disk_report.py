@@ -16,7 +16,7 @@ from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.job import HoldScope
 from holdfast.core.messages import msg
 from holdfast.disk_space import DiskSpace, DiskThresholds, read_disk_space
-from holdfast.engines.base import Engine, ImageInfo, LogUse, SupportsDiskLimits
+from holdfast.engines.base import Engine, ImageSummary, LogUsage, SupportsDiskLimits
 from holdfast.hang_guard import HangGuard, NotResponding
 from holdfast.shared_folders import SharedFolders
 from holdfast.store.database import Store
@@ -45,13 +45,13 @@ class StorageKind(StrEnum):
     DATABASE = "database"
 
 
-PRUNABLE = frozenset(
+PRUNABLE_KINDS = frozenset(
     {StorageKind.LOGS, StorageKind.ARTIFACTS, StorageKind.HELD, StorageKind.IMAGES, StorageKind.METRICS}
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StorageItem:
+class StorageUsage:
     kind: StorageKind
     bytes: int
     count: int | None = None  # jobs, tasks or images
@@ -62,7 +62,7 @@ class StorageItem:
 class StorageReport:
     disk: DiskSpace  # of the state folder
     full_below: int  # bytes free
-    items: tuple[StorageItem, ...]
+    items: tuple[StorageUsage, ...]
     users: Mapping[str, Mapping[StorageKind, int]] = field(default_factory=dict)  # bytes of logs and artifacts
     complete: bool = True  # everything was counted
 
@@ -96,15 +96,15 @@ class DiskReports:
         self._home = home
         self._shared = shared
         self._artifacts = artifacts
-        self._marks = marks
+        self._disk_thresholds = marks
         self._clock = clock
-        self._reach = HangGuard("disk-report")
-        self._turn = asyncio.Lock()  # one at a time: it reads every folder
+        self._hang_guard = HangGuard("disk-report")
+        self._lock = asyncio.Lock()  # one at a time: it reads every folder
 
     async def build_report(self, actor: Actor) -> StorageReport:
         """Measure disk usage, which may take some seconds; admins only."""
         require_admin(actor, msg("Only admins can see disk usage"))
-        async with self._turn:
+        async with self._lock:
             return await self._build_report()
 
     async def _build_report(self) -> StorageReport:
@@ -114,18 +114,18 @@ class DiskReports:
         files, everything = await self._measure_folder(self._shared.root)
         kept = sum(job.bytes for job in artifacts.values())
         items = (
-            _build_item(StorageKind.LOGS, logs),
-            _build_item(StorageKind.ARTIFACTS, artifacts),
-            await self._build_held_item(),
-            await self._build_image_item(),
-            StorageItem(kind=StorageKind.METRICS, bytes=await self._measure_database("metrics.db")),
-            await self._build_task_item(),
-            StorageItem(kind=StorageKind.FILES, bytes=max(0, files - kept)),
-            StorageItem(kind=StorageKind.DATABASE, bytes=await self._measure_database("holdfast.db")),
+            _build_usage(StorageKind.LOGS, logs),
+            _build_usage(StorageKind.ARTIFACTS, artifacts),
+            await self._build_held_usage(),
+            await self._build_image_usage(),
+            StorageUsage(kind=StorageKind.METRICS, bytes=await self._measure_database("metrics.db")),
+            await self._build_task_usage(),
+            StorageUsage(kind=StorageKind.FILES, bytes=max(0, files - kept)),
+            StorageUsage(kind=StorageKind.DATABASE, bytes=await self._measure_database("holdfast.db")),
         )
         return StorageReport(
             disk=space,
-            full_below=self._marks.get_full_bytes(space),
+            full_below=self._disk_thresholds.compute_full_threshold_bytes(space),
             items=items,
             users=_sum_by_user({StorageKind.LOGS: logs, StorageKind.ARTIFACTS: artifacts}),
             complete=complete and everything,
@@ -135,7 +135,7 @@ class DiskReports:
         """Return the logs of ended jobs, and whether all were counted."""
         if not isinstance(self._engine, SupportsDiskLimits):
             return {}, True
-        found, complete = await self._engine.scan_logs(SCAN_TIMEOUT)
+        found, complete = await self._engine.measure_logs_by_job(SCAN_TIMEOUT)
         return await self._select_ended_jobs(found), complete
 
     async def measure_artifacts(self, before: datetime) -> dict[str, JobStorage]:
@@ -143,13 +143,13 @@ class DiskReports:
         due = await self._artifacts.find_expired_artifacts(before)
         deadline = time.monotonic() + SCAN_TIMEOUT
 
-        def measure_group() -> dict[str, LogUse]:
-            places = {id: self._shared.get_artifacts(group, id) for group, ids in due.items() for id in ids}
-            return {id: LogUse(measure_tree(folder, deadline), 1) for id, folder in places.items()}
+        def measure_folders() -> dict[str, LogUsage]:
+            places = {id: self._shared.get_artifacts_folder(group, id) for group, ids in due.items() for id in ids}
+            return {id: LogUsage(measure_tree(folder, deadline), 1) for id, folder in places.items()}
 
-        return await self._select_ended_jobs(await self._run_in_thread(measure_group))
+        return await self._select_ended_jobs(await self._run_in_thread(measure_folders))
 
-    def list_held_tasks(self, before: datetime) -> list[tuple[JobSnapshot, TaskAttempt]]:
+    def list_files_only_holds(self, before: datetime) -> list[tuple[JobSnapshot, TaskAttempt]]:
         """Return tasks of which only files are on hold, since before `before`."""
         return [
             (snapshot, task)
@@ -160,10 +160,12 @@ class DiskReports:
     async def measure_held_files(self, held: list[tuple[JobSnapshot, TaskAttempt]]) -> int:
         ids = [snapshot.build_attempt_id(task) for snapshot, task in held]
         return (
-            sum((await self._engine.measure_ended(ids)).values()) if isinstance(self._engine, SupportsDiskLimits) else 0
+            sum((await self._engine.measure_ended_tasks(ids)).values())
+            if isinstance(self._engine, SupportsDiskLimits)
+            else 0
         )
 
-    async def list_unused_images(self, before: datetime) -> list[ImageInfo]:
+    async def list_unused_images(self, before: datetime) -> list[ImageSummary]:
         """Return images imported before `before` that no unfinished job uses."""
         used = {
             _strip_latest_tag(role.image)
@@ -177,31 +179,31 @@ class DiskReports:
             if image.created_at is not None and image.created_at <= before and _strip_latest_tag(image.name) not in used
         ]
 
-    async def _select_ended_jobs(self, uses: Mapping[str, LogUse]) -> dict[str, JobStorage]:
-        owners = await self._store.read(finish_times.load_job_owners, list(uses)) if uses else {}
+    async def _select_ended_jobs(self, uses: Mapping[str, LogUsage]) -> dict[str, JobStorage]:
+        owners = await self._store.read(finish_times.load_owners_and_finish_times, list(uses)) if uses else {}
         return {
             id: JobStorage(user, finished, uses[id].bytes, uses[id].tasks)
             for id, (user, finished) in owners.items()
             if finished is not None
         }
 
-    async def _build_held_item(self) -> StorageItem:
-        held = self.list_held_tasks(self._clock())
+    async def _build_held_usage(self) -> StorageUsage:
+        held = self.list_files_only_holds(self._clock())
         oldest = min((task.held.since for _, task in held if task.held), default=None)
-        return StorageItem(
+        return StorageUsage(
             kind=StorageKind.HELD, bytes=await self.measure_held_files(held), count=len(held), oldest=oldest
         )
 
-    async def _build_image_item(self) -> StorageItem:
+    async def _build_image_usage(self) -> StorageUsage:
         images = [image for image in await self._engine.list_images() if image.size is not None]
         oldest = min((image.created_at for image in images if image.created_at), default=None)
-        return StorageItem(
+        return StorageUsage(
             kind=StorageKind.IMAGES, bytes=sum(image.size or 0 for image in images), count=len(images), oldest=oldest
         )
 
-    async def _build_task_item(self) -> StorageItem:
+    async def _build_task_usage(self) -> StorageUsage:
         uses = await self._engine.measure_disk() if isinstance(self._engine, SupportsDiskLimits) else {}
-        return StorageItem(kind=StorageKind.TASKS, bytes=sum(use.bytes for use in uses.values()), count=len(uses))
+        return StorageUsage(kind=StorageKind.TASKS, bytes=sum(use.bytes for use in uses.values()), count=len(uses))
 
     async def _measure_database(self, name: str) -> int:
         """Return the size of a database with its log and backups; 0 if it is not in the state folder."""
@@ -214,13 +216,13 @@ class DiskReports:
 
     async def _run_in_thread(self, work: Callable[[], T]) -> T:
         try:
-            return await self._reach.run(work, DISK_TIMEOUT)
+            return await self._hang_guard.run_with_timeout(work, DISK_TIMEOUT)
         except NotResponding:
             raise Unavailable(msg("The disk is not responding"), hint=msg("Try again later.")) from None
 
 
-def _build_item(kind: StorageKind, jobs: Mapping[str, JobStorage]) -> StorageItem:
-    return StorageItem(
+def _build_usage(kind: StorageKind, jobs: Mapping[str, JobStorage]) -> StorageUsage:
+    return StorageUsage(
         kind=kind,
         bytes=sum(job.bytes for job in jobs.values()),
         count=len(jobs),

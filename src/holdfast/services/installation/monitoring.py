@@ -20,7 +20,7 @@ from holdfast.store.notifications import records as notifications
 
 from ..control import Control
 from ..metrics.service import Metrics
-from .status import Disk, Health, Installation
+from .status import DiskUsage, Health, Installation
 
 RunningTask = tuple[JobSnapshot, TaskAttempt, CurrentMetrics]  # a task with its newest sample
 
@@ -34,7 +34,7 @@ class MonitoringSnapshot:
     groups: Sequence[GroupUsage]
     running: Sequence[RunningTask] = ()  # that have a sample
     gpus: Mapping[str, Sequence[GpuState]] = field(default_factory=dict)  # node -> GPUs, where available
-    disks: Sequence[Disk] = ()
+    disks: Sequence[DiskUsage] = ()
     notifications: Mapping[NotificationState, int] = field(default_factory=dict)  # how many
     health: Health = field(default_factory=Health)
 
@@ -55,7 +55,7 @@ class Monitoring:
         self._store = store
         self._engine = engine
         self._control = control
-        self._place = place
+        self._installation = place
         self._metrics = metrics
         self._clock = clock
 
@@ -73,14 +73,14 @@ class Monitoring:
             totals=self._control.get_job_totals(),
             nodes=nodes,
             groups=groups,
-            running=tuple(self._metrics.iter_running()),
-            gpus=await self._load_gpus(),
-            disks=await self._place.read_disks(),
+            running=tuple(self._metrics.iter_running_tasks()),
+            gpus=await self._read_gpu_states(),
+            disks=await self._installation.read_disks(),
             notifications=await self._count_notifications(),
-            health=await self._place.check_health(),
+            health=await self._installation.check_health(),
         )
 
-    async def _load_gpus(self) -> Mapping[str, Sequence[GpuState]]:
+    async def _read_gpu_states(self) -> Mapping[str, Sequence[GpuState]]:
         return (
             await self._engine.read_gpu_states()
             if self._metrics.enabled and isinstance(self._engine, SupportsGpuStates)

@@ -24,7 +24,7 @@ from ..catalogue.images import Images
 from ..control import Control
 from ..jobs.artifact_retention import ArtifactCleanup
 from ..permissions import require_admin
-from .disk_report import PRUNABLE, DiskReports, StorageKind
+from .disk_report import PRUNABLE_KINDS, DiskReports, StorageKind
 
 BATCH_SIZE = 200  # logs or jobs' metrics per step
 CALL_TIMEOUT = 10.0  # seconds after which a call returns with `more`
@@ -39,7 +39,7 @@ class PruneRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrunedItem:
+class PrunedStorage:
     kind: StorageKind
     count: int  # jobs, tasks or images
     bytes: int  # 0 for metrics, which are not measured per job
@@ -47,7 +47,7 @@ class PrunedItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruneResult:
-    items: tuple[PrunedItem, ...]
+    items: tuple[PrunedStorage, ...]
     more: bool = False  # incomplete: call again for the rest
 
 
@@ -72,50 +72,50 @@ class Pruning:
         self._images = images
         self._metrics = metrics
         self._clock = clock
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def prune_storage(self, actor: Actor, request: PruneRequest) -> PruneResult:
         """Prune storage; admins only. Each call does a bounded part of the work; repeat it while `more` is set."""
         require_admin(actor, msg("Only admins can prune stored data"))
-        if not request.kinds or not request.kinds <= PRUNABLE:
+        if not request.kinds or not request.kinds <= PRUNABLE_KINDS:
             raise UserError(
-                msg("kinds must contain one or more of {kinds}", kinds=", ".join(sorted(PRUNABLE))), field="kinds"
+                msg("kinds must contain one or more of {kinds}", kinds=", ".join(sorted(PRUNABLE_KINDS))), field="kinds"
             )
-        async with self._turn:
+        async with self._lock:
             before = self._clock() - request.older_than
             if request.dry_run:
                 return await self._preview_prune(request, before)
             return await self._prune_kinds(actor, request, before)
 
     async def _preview_prune(self, request: PruneRequest, before: datetime) -> PruneResult:
-        items: list[PrunedItem] = []
+        items: list[PrunedStorage] = []
         complete = True
         if StorageKind.LOGS in request.kinds:
             logs, complete = await self.reports.measure_logs()
             due = [job for job in logs.values() if job.finished_at <= before]
             tasks, size = sum(job.tasks for job in due), sum(job.bytes for job in due)
-            items.append(PrunedItem(kind=StorageKind.LOGS, count=tasks, bytes=size))
+            items.append(PrunedStorage(kind=StorageKind.LOGS, count=tasks, bytes=size))
         if StorageKind.ARTIFACTS in request.kinds:
             kept = await self.reports.measure_artifacts(before)
             size = sum(job.bytes for job in kept.values())
-            items.append(PrunedItem(kind=StorageKind.ARTIFACTS, count=len(kept), bytes=size))
+            items.append(PrunedStorage(kind=StorageKind.ARTIFACTS, count=len(kept), bytes=size))
         if StorageKind.HELD in request.kinds:
-            held = self.reports.list_held_tasks(before)
+            held = self.reports.list_files_only_holds(before)
             items.append(
-                PrunedItem(kind=StorageKind.HELD, count=len(held), bytes=await self.reports.measure_held_files(held))
+                PrunedStorage(kind=StorageKind.HELD, count=len(held), bytes=await self.reports.measure_held_files(held))
             )
         if StorageKind.IMAGES in request.kinds:
             images = await self._choose_images(request, before)
-            items.append(PrunedItem(kind=StorageKind.IMAGES, count=len(images), bytes=sum(images.values())))
+            items.append(PrunedStorage(kind=StorageKind.IMAGES, count=len(images), bytes=sum(images.values())))
         if StorageKind.METRICS in request.kinds:
-            count = sum([len(page) async for page in self._iter_old_metrics(before)])
-            items.append(PrunedItem(kind=StorageKind.METRICS, count=count, bytes=0))
+            count = sum([len(page) async for page in self._iter_expired_metric_jobs(before)])
+            items.append(PrunedStorage(kind=StorageKind.METRICS, count=count, bytes=0))
         return PruneResult(items=tuple(items), more=not complete)
 
     async def _prune_kinds(self, actor: Actor, request: PruneRequest, before: datetime) -> PruneResult:
         """Prune logs first: they are fastest to delete, and other steps may fail on a full disk."""
         deadline = time.monotonic() + CALL_TIMEOUT
-        items: list[PrunedItem] = []
+        items: list[PrunedStorage] = []
         more = False
         if StorageKind.LOGS in request.kinds:
             found, more = await self._prune_logs(before, deadline)
@@ -131,40 +131,42 @@ class Pruning:
         await self._record_prune(actor, request, items)
         return PruneResult(items=tuple(items), more=more)
 
-    async def _prune_logs(self, before: datetime, deadline: float) -> tuple[PrunedItem, bool]:
+    async def _prune_logs(self, before: datetime, deadline: float) -> tuple[PrunedStorage, bool]:
         """Delete files before the rows are updated: after a crash they are deleted again, harmlessly."""
         count = size = 0
         more = True
         while more and (not count or time.monotonic() < deadline):
             due = await self._store.read(job_rows.list_expired_logs, before, BATCH_SIZE)
             if isinstance(self._engine, SupportsDiskLimits):
-                size += sum((await self._engine.measure_ended(due)).values())
+                size += sum((await self._engine.measure_ended_tasks(due)).values())
             for attempt_id in due:
                 await self._engine.remove_logs(attempt_id)
             if due:
                 await self._store.write_unaudited(job_rows.mark_logs_removed, due, self._clock())
             count, more = count + len(due), len(due) == BATCH_SIZE
-        return PrunedItem(kind=StorageKind.LOGS, count=count, bytes=size), more
+        return PrunedStorage(kind=StorageKind.LOGS, count=count, bytes=size), more
 
-    async def _prune_artifacts(self, before: datetime) -> PrunedItem:
+    async def _prune_artifacts(self, before: datetime) -> PrunedStorage:
         kept = await self.reports.measure_artifacts(before)
-        count = await self._artifacts.remove(await self._artifacts.find_expired_artifacts(before))
-        return PrunedItem(kind=StorageKind.ARTIFACTS, count=count, bytes=sum(job.bytes for job in kept.values()))
+        count = await self._artifacts.delete_artifacts(await self._artifacts.find_expired_artifacts(before))
+        return PrunedStorage(kind=StorageKind.ARTIFACTS, count=count, bytes=sum(job.bytes for job in kept.values()))
 
-    async def _prune_held_tasks(self, actor: Actor, before: datetime) -> PrunedItem:
-        held = self.reports.list_held_tasks(before)
+    async def _prune_held_tasks(self, actor: Actor, before: datetime) -> PrunedStorage:
+        held = self.reports.list_files_only_holds(before)
         size, count = await self.reports.measure_held_files(held), 0
         for snapshot, task in held:
             why = msg("{name} deleted the files of {task} to free disk space", task=task.task, name=actor.name)
-            request = HoldRequest(actor=actor.name, at=self._clock(), ask=HoldAction.RELEASE, task=task.task, why=why)
+            request = HoldRequest(
+                actor=actor.name, at=self._clock(), action=HoldAction.RELEASE, task=task.task, why=why
+            )
             count += await self._control.request_hold_change(snapshot.id, request)
-        return PrunedItem(kind=StorageKind.HELD, count=count, bytes=size)
+        return PrunedStorage(kind=StorageKind.HELD, count=count, bytes=size)
 
-    async def _prune_images(self, actor: Actor, request: PruneRequest, before: datetime) -> PrunedItem:
+    async def _prune_images(self, actor: Actor, request: PruneRequest, before: datetime) -> PrunedStorage:
         chosen = await self._choose_images(request, before)
         for name in chosen:
             await self._images.remove(actor, name)
-        return PrunedItem(kind=StorageKind.IMAGES, count=len(chosen), bytes=sum(chosen.values()))
+        return PrunedStorage(kind=StorageKind.IMAGES, count=len(chosen), bytes=sum(chosen.values()))
 
     async def _choose_images(self, request: PruneRequest, before: datetime) -> dict[str, int]:
         """Return name -> bytes of the named images, even if in use: running tasks continue. Default: unused ones."""
@@ -173,23 +175,23 @@ class Pruning:
             return {name: sizes.get(name, 0) for name in request.images}
         return {image.name: image.size or 0 for image in await self.reports.list_unused_images(before)}
 
-    async def _prune_metrics(self, before: datetime) -> PrunedItem:
+    async def _prune_metrics(self, before: datetime) -> PrunedStorage:
         count = 0
-        async for page in self._iter_old_metrics(before):
-            await self._store.plain.retry_when_full(partial(self._metrics.remove_jobs, page))
+        async for page in self._iter_expired_metric_jobs(before):
+            await self._store.unaudited_store.retry_when_disk_full(partial(self._metrics.remove_jobs, page))
             count += len(page)
-        await self._store.plain.retry_when_full(self._metrics.shrink_file)
-        return PrunedItem(kind=StorageKind.METRICS, count=count, bytes=0)
+        await self._store.unaudited_store.retry_when_disk_full(self._metrics.shrink_file)
+        return PrunedStorage(kind=StorageKind.METRICS, count=count, bytes=0)
 
-    async def _iter_old_metrics(self, before: datetime) -> AsyncIterator[list[str]]:
+    async def _iter_expired_metric_jobs(self, before: datetime) -> AsyncIterator[list[str]]:
         """Yield pages of jobs whose metrics can be deleted."""
         after = ""
-        while ids := await self._metrics.run(self._metrics.list_jobs, after, BATCH_SIZE):
+        while ids := await self._metrics.run_in_thread(self._metrics.list_job_ids, after, BATCH_SIZE):
             ended = await self._store.read(finish_times.load_finish_times, ids)
             yield [id for id in ids if id not in ended or ((at := ended[id]) is not None and at <= before)]
             after = ids[-1]
 
-    async def _record_prune(self, actor: Actor, request: PruneRequest, items: list[PrunedItem]) -> None:
+    async def _record_prune(self, actor: Actor, request: PruneRequest, items: list[PrunedStorage]) -> None:
         for item in items:
             if item.count:
                 detail = {"count": item.count, "bytes": item.bytes, "older than": request.older_than}

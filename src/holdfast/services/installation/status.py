@@ -17,7 +17,7 @@ from holdfast.core.access import Actor
 from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.core.messages import msg
 from holdfast.core.records import Group
-from holdfast.core.scheduling.placement import Amount, GroupUsage, JobUsage, NodeUsage
+from holdfast.core.scheduling.placement import GroupUsage, JobUsage, NodeUsage, ResourceAmount
 from holdfast.core.states import JobState
 from holdfast.engines.base import Engine, EngineHealth
 from holdfast.hang_guard import HangGuard, NotResponding
@@ -56,7 +56,7 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class ServerStatus:
     version: str
     pid: int
     started_at: datetime
@@ -68,22 +68,22 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Disk:
+class DiskUsage:
     path: str
     free: int | None  # bytes; None: it does not respond
     total: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inspection:
+class ServerDetails:
     """Details of the installation for admins."""
 
-    status: Status
+    status: ServerStatus
     health: Health
     nodes: tuple[NodeUsage, ...]
     database: str
     python: str
-    disks: tuple[Disk, ...]
+    disks: tuple[DiskUsage, ...]
 
 
 class Installation:
@@ -98,7 +98,7 @@ class Installation:
         clock: Callable[[], datetime],
     ) -> None:
         self._shared = shared
-        self._reach = HangGuard("disks")
+        self._hang_guard = HangGuard("disks")
         self._store = store
         self.engine = engine
         self._control = control
@@ -122,13 +122,13 @@ class Installation:
 
     async def get_group_usage(self, actor: Actor, group: Group) -> GroupUsage:
         """Return the usage of a group; zero if the actor cannot see it."""
-        none = GroupUsage(group=group.name, used=Amount(), quota=group.quota, user_quota=group.user_quota)
+        none = GroupUsage(group=group.name, used=ResourceAmount(), quota=group.quota, user_quota=group.user_quota)
         return next((use for use in (await self.get_capacity(actor)).groups if use.group == group.name), none)
 
-    async def inspect_server(self, actor: Actor) -> Inspection:
+    async def inspect_server(self, actor: Actor) -> ServerDetails:
         """Return details of the installation; admins only."""
         require_admin(actor, msg("Only admins can see the server's status"))
-        return Inspection(
+        return ServerDetails(
             status=await self.get_status(actor),
             health=await self.check_health(),
             nodes=tuple(self._control.get_usage()[0]),
@@ -137,19 +137,19 @@ class Installation:
             disks=await self.read_disks(),
         )
 
-    async def read_disks(self) -> tuple[Disk, ...]:
+    async def read_disks(self) -> tuple[DiskUsage, ...]:
         """Return the disks of the server's folders, without a permission check."""
         return tuple([await self._read_disk(folder) for folder in dict.fromkeys((self._home, self._shared))])
 
-    async def _read_disk(self, folder: Path) -> Disk:
+    async def _read_disk(self, folder: Path) -> DiskUsage:
         """Read disk usage with a timeout: the folder may be on a file server that is down."""
         try:
-            found = await self._reach.run(lambda: shutil.disk_usage(folder), DISK_TIMEOUT)
+            found = await self._hang_guard.run_with_timeout(lambda: shutil.disk_usage(folder), DISK_TIMEOUT)
         except (NotResponding, OSError):
-            return Disk(path=str(folder), free=None, total=None)
-        return Disk(path=str(folder), free=found.free, total=found.total)
+            return DiskUsage(path=str(folder), free=None, total=None)
+        return DiskUsage(path=str(folder), free=found.free, total=found.total)
 
-    async def list_jobs_in_use(self, actor: Actor) -> Mapping[str, Sequence[JobUsage]]:
+    async def get_job_usage_by_group(self, actor: Actor) -> Mapping[str, Sequence[JobUsage]]:
         """Return group -> jobs with resources in use, for the groups that the actor can see."""
         found: dict[str, list[JobUsage]] = {}
         for use in self._control.list_usage_by_job():
@@ -157,10 +157,10 @@ class Installation:
                 found.setdefault(use.group, []).append(use)
         return found
 
-    async def get_status(self, actor: Actor) -> Status:
+    async def get_status(self, actor: Actor) -> ServerStatus:
         counts = self._control.count_jobs_by_state()
         shown = (JobState.PENDING, JobState.PREPARING, JobState.RUNNING, JobState.HELD)
-        return Status(
+        return ServerStatus(
             version=__version__,
             pid=os.getpid(),
             started_at=self._started_at,
@@ -173,7 +173,7 @@ class Installation:
 
 
 def _can_see_group(actor: Actor, group: str) -> bool:
-    return actor.admin or actor.reads_all or group in actor.groups
+    return actor.admin or actor.can_read_all_jobs or group in actor.groups
 
 
 def _ping_database(conn: Connection) -> None:

@@ -23,8 +23,8 @@ from holdfast.shared_folders import SharedFolders
 from holdfast.store.database import Store
 from holdfast.store.jobs import finish_times
 
-from ..files.file_tree import FileTree, list_group_folders, remove_trash
-from ..files.folder_scan import OPEN_FOLDER, WorkCancelled, closing_fd
+from ..files.file_tree import FileTree, empty_trash, list_groups_with_files
+from ..files.folder_scan import OPEN_FOLDER_FLAGS, WorkCancelled, closing_fd
 from ..files.paths import ARTIFACTS_FOLDER
 from ..permissions import require_admin
 
@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 
 _MISSING_ERRNOS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # missing, or a job replaced it
 DRAFT_LIFETIME = timedelta(days=1)  # far longer than collecting may take
-TIMEOUT = 600.0  # seconds for one step
-MAX_JOBS = 10_000  # jobs checked in one cleanup of a group
+CLEANUP_STEP_TIMEOUT = 600.0  # seconds for one step
+MAX_JOBS_PER_CLEANUP = 10_000  # jobs checked in one cleanup of a group
 
 
 class ArtifactCleanup:
@@ -49,10 +49,10 @@ class ArtifactCleanup:
     ) -> None:
         self._store = store
         self._shared = shared
-        self._keep = keep  # None: forever
+        self._retention = keep  # None: forever
         self._clock = clock
-        self._turn = asyncio.Lock()
-        self._reach = HangGuard("artifact-sweep")
+        self._lock = asyncio.Lock()
+        self._hang_guard = HangGuard("artifact-sweep")
 
     async def delete_expired_artifacts(self, actor: Actor) -> int:
         """Delete expired artifacts now, for an admin. Return the number of jobs."""
@@ -61,31 +61,31 @@ class ArtifactCleanup:
 
     async def run(self) -> int:
         """Delete expired artifacts and empty the trash. Idempotent: safe to repeat after a crash."""
-        async with self._turn:
+        async with self._lock:
             removed = 0
-            if self._keep is not None:
-                for group in await self._run_in_thread(lambda stop: list_group_folders(self._shared)):
-                    removed += await self._try_cleanup_group(group, self._clock() - self._keep)
-            await self._run_in_thread(lambda stop: clear_drafts(self._shared, self._clock() - DRAFT_LIFETIME))
-            await self._run_in_thread(lambda stop: remove_trash(self._shared, stop))
+            if self._retention is not None:
+                for group in await self._run_in_thread(lambda stop: list_groups_with_files(self._shared)):
+                    removed += await self._try_cleanup_group(group, self._clock() - self._retention)
+            await self._run_in_thread(lambda stop: delete_old_drafts(self._shared, self._clock() - DRAFT_LIFETIME))
+            await self._run_in_thread(lambda stop: empty_trash(self._shared, stop))
             return removed
 
     async def find_expired_artifacts(self, before: datetime) -> dict[str, list[str]]:
         """Return the jobs that ended before then and still have artifacts, by group."""
         found = {}
-        for group in await self._run_in_thread(lambda stop: list_group_folders(self._shared)):
+        for group in await self._run_in_thread(lambda stop: list_groups_with_files(self._shared)):
             due = await self._list_expired_artifacts(group, before)
             if due:
                 found[group] = due
         return found
 
-    async def remove(self, due: Mapping[str, Sequence[str]]) -> int:
+    async def delete_artifacts(self, due: Mapping[str, Sequence[str]]) -> int:
         """Delete the artifacts of these jobs. Return the number of jobs."""
-        async with self._turn:
+        async with self._lock:
             removed = 0
             for group, ids in due.items():
                 removed += await self._remove_artifacts(group, ids)
-            await self._run_in_thread(lambda stop: remove_trash(self._shared, stop))
+            await self._run_in_thread(lambda stop: empty_trash(self._shared, stop))
             return removed
 
     async def _try_cleanup_group(self, group: str, before: datetime) -> int:
@@ -99,7 +99,7 @@ class ArtifactCleanup:
             return 0
 
     async def _list_expired_artifacts(self, group: str, before: datetime) -> list[str]:
-        old = await self._run_in_thread(lambda stop: list_artifacts_before(self._shared, group, before, stop))
+        old = await self._run_in_thread(lambda stop: list_jobs_with_old_artifacts(self._shared, group, before, stop))
         ended = await self._store.read(finish_times.load_finish_times, old) if old else {}
         return [id for id in old if _is_expired(id, ended, before)]
 
@@ -112,7 +112,7 @@ class ArtifactCleanup:
         """Run disk work with a timeout. NotResponding if the disk hangs, so that shutdown is not delayed."""
         stop = threading.Event()
         try:
-            return await self._reach.run(lambda: work(stop), TIMEOUT)
+            return await self._hang_guard.run_with_timeout(lambda: work(stop), CLEANUP_STEP_TIMEOUT)
         finally:
             stop.set()
 
@@ -125,16 +125,21 @@ def _is_expired(job_id: str, ended: dict[str, datetime | None], before: datetime
     return finished is not None and finished <= before
 
 
-def list_artifacts_before(shared: SharedFolders, group: str, before: datetime, stop: threading.Event) -> list[str]:
+def list_jobs_with_old_artifacts(
+    shared: SharedFolders, group: str, before: datetime, stop: threading.Event
+) -> list[str]:
     """Return jobs whose artifacts were stored before then."""
     found: list[str] = []
-    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(shared.get_kept_marks(group)) as entries:
+    with (
+        suppress(FileNotFoundError, NotADirectoryError),
+        os.scandir(shared.get_artifact_markers_folder(group)) as entries,
+    ):
         for entry in entries:
             if stop.is_set():
                 raise WorkCancelled
             if entry.stat(follow_symlinks=False).st_mtime <= before.timestamp():
                 found.append(entry.name)
-            if len(found) == MAX_JOBS:
+            if len(found) == MAX_JOBS_PER_CLEANUP:
                 break
     return found
 
@@ -151,14 +156,17 @@ def _remove_job_artifacts(shared: SharedFolders, group: str, job_id: str, stop: 
         if error.errno not in _MISSING_ERRNOS:
             raise
         removed = False
-    (shared.get_kept_marks(group) / job_id).unlink(missing_ok=True)
+    (shared.get_artifact_markers_folder(group) / job_id).unlink(missing_ok=True)
     return removed
 
 
-def clear_drafts(shared: SharedFolders, before: datetime) -> None:
+def delete_old_drafts(shared: SharedFolders, before: datetime) -> None:
     """Delete partly collected artifacts of a server that was killed."""
-    for group in list_group_folders(shared):
-        with suppress(OSError), closing_fd(os.open(shared.get_drafts(group), OPEN_FOLDER)) as drafts:
+    for group in list_groups_with_files(shared):
+        with (
+            suppress(OSError),
+            closing_fd(os.open(shared.get_artifact_drafts_folder(group), OPEN_FOLDER_FLAGS)) as drafts,
+        ):
             with os.scandir(drafts) as entries:
                 times = {entry.name: entry.stat(follow_symlinks=False).st_mtime for entry in entries}
             for name, time in times.items():
@@ -168,5 +176,5 @@ def clear_drafts(shared: SharedFolders, before: datetime) -> None:
 
 def _move_to_trash(shared: SharedFolders, group: str, folder: int, name: str) -> None:
     """Move an entry to the trash, where no job sees it. Links are not followed."""
-    with closing_fd(os.open(shared.create_folder(shared.get_removed(group)), OPEN_FOLDER)) as ground:
+    with closing_fd(os.open(shared.create_folder(shared.get_removed_folder(group)), OPEN_FOLDER_FLAGS)) as ground:
         os.rename(name, secrets.token_hex(16), src_dir_fd=folder, dst_dir_fd=ground)

@@ -13,26 +13,26 @@ from holdfast.core.records import JobSummary
 from holdfast.shared_folders import SharedFolders
 from holdfast.store.database import Store
 
-from ..disk_work import DiskWork
+from ..disk_work import DiskExecutor
 from ..files.file_tree import FileTree
-from ..files.folder_scan import FileItem, FolderScan, closing_fd, collect_items
+from ..files.folder_scan import FileEntry, FolderScan, build_listing, closing_fd
 from ..files.open_file import OpenFile, open_file
-from ..files.paths import ARTIFACTS_FOLDER, is_reserved, parse_path
+from ..files.paths import ARTIFACTS_FOLDER, is_reserved_path, parse_path
 from ..job_lookup import find_job
 
-MAX_ITEMS = 10_000
+MAX_LISTED_ARTIFACTS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class ArtifactList:
     job: JobSummary
     prefix: str  # path for PrimeHub's clients: groups/GROUP/jobArtifacts/JOB
-    items: tuple[FileItem, ...]
+    items: tuple[FileEntry, ...]
     complete: bool
 
 
 class Artifacts:
-    def __init__(self, store: Store, shared: SharedFolders, work: DiskWork) -> None:
+    def __init__(self, store: Store, shared: SharedFolders, work: DiskExecutor) -> None:
         self._store = store
         self._shared = shared
         self._work = work
@@ -45,14 +45,14 @@ class Artifacts:
         place = (ARTIFACTS_FOLDER, job.id)
         path = "".join(f"{part}/" for part in place)
 
-        def read_folder(stop: threading.Event) -> tuple[tuple[FileItem, ...], bool]:
+        def read_folder(stop: threading.Event) -> tuple[tuple[FileEntry, ...], bool]:
             try:
                 fd = FileTree(self._shared, job.group).open_folder(place)
             except OSError:
                 return (), True
             walk = FolderScan(stop, recursive=True)
             with closing_fd(fd):
-                found = collect_items(walk, walk.iter_items(fd, path), MAX_ITEMS)
+                found = build_listing(walk, walk.iter_entries(fd, path), MAX_LISTED_ARTIFACTS)
             return tuple(replace(item, name=item.name[len(path) :]) for item in found.items), found.complete
 
         items, complete = await self._work.run_long(read_folder, job.group)
@@ -64,6 +64,6 @@ class Artifacts:
     async def open_with_job(self, actor: Actor, ref: str, path: str) -> tuple[JobSummary, OpenFile]:
         job = await find_job(self._store, actor, ref)
         parts = (ARTIFACTS_FOLDER, job.id, *parse_path(path))
-        if is_reserved(parts):
+        if is_reserved_path(parts):
             raise NotFound(msg("File {path} not found", path=path[:200]))
         return job, await open_file(FileTree(self._shared, job.group), parts, self._work)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from holdfast.core.access import Actor
 from holdfast.core.errors import NotFound
 from holdfast.core.messages import msg
-from holdfast.core.records import JobFilter, NumberedQuery
+from holdfast.core.records import JobFilter, OffsetPageQuery
 
 from ..job_lookup import list_readable_groups
 from ..name_suggestions import suggest_name
@@ -26,7 +26,7 @@ def limit_filter_to_groups(actor: Actor, filter: JobFilter) -> JobFilter:
     return replace(filter, groups=filter.groups if filter.groups is not None else groups)
 
 
-def limit_query_to_groups(actor: Actor, query: NumberedQuery) -> NumberedQuery:
+def limit_query_to_groups(actor: Actor, query: OffsetPageQuery) -> OffsetPageQuery:
     groups = list_readable_groups(actor)
     if groups is None:
         return query

@@ -11,16 +11,16 @@ from holdfast.store.database import Store
 from ..cached_value import CachedValue
 
 
-class GroupHolds:
+class GroupHoldDefaults:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known = CachedValue(self._load_holds)
+        self._cache = CachedValue(self._load_holds)
 
     async def get_group_hold(self, group: str) -> Hold | None:
-        return (await self._known.get()).get(group)
+        return (await self._cache.get()).get(group)
 
     def invalidate(self) -> None:
-        self._known.invalidate()
+        self._cache.invalidate()
 
     async def _load_holds(self) -> Mapping[str, Hold]:
         groups = await self._store.read(people.list_groups)

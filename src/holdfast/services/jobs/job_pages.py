@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from holdfast.core.access import Actor, can_act_on
 from holdfast.core.attempt import TaskAttempt
 from holdfast.core.job import HoldScope, Job
-from holdfast.core.planning.task_requests import create_tasks
+from holdfast.core.planning.task_requests import build_task_attempts
 from holdfast.core.records import Event, JobAttempt, TaskRecord
 from holdfast.core.states import JobState, TaskState
 from holdfast.core.task_filter import TaskFilter
@@ -90,7 +90,7 @@ class JobPages:
     ) -> TaskPage:
         """Return the newest try of each task of an attempt, in the order of the job's roles."""
         filter, limit = filter or TaskFilter(), min(limit, MAX_TASKS)
-        addresses = self.list_addresses()
+        addresses = self.get_node_addresses()
         live = self._list_live_tasks(job.record, attempt)
         if live is not None:
             matching = [task for task in live if filter.matches(task)]
@@ -101,7 +101,7 @@ class JobPages:
         items, total, counts = await self._store.read(_load_task_page, job.record, attempt, filter, offset, limit)
         return TaskPage(items=items, total=total, counts=counts, addresses=addresses)
 
-    async def iter_tasks(self, job: JobHeader, attempt: int) -> AsyncGenerator[tuple[TaskRecord, ...], None]:
+    async def iter_task_batches(self, job: JobHeader, attempt: int) -> AsyncGenerator[tuple[TaskRecord, ...], None]:
         """Yield all tasks of an attempt in batches."""
         offset = 0
         while items := await self._load_batch(job.record, attempt, offset):
@@ -114,7 +114,7 @@ class JobPages:
             return await self._store.read(_load_tasks, record, attempt, TaskFilter(), offset, BATCH_SIZE)
         return tuple(build_task_record(record.summary.id, attempt, task) for task in live[offset : offset + BATCH_SIZE])
 
-    def list_addresses(self) -> dict[str, str]:
+    def get_node_addresses(self) -> dict[str, str]:
         return {node.name: node.address for node in self._engine.list_nodes()}
 
     def _list_live_tasks(self, record: job_rows.JobDetail, attempt: int) -> Sequence[TaskAttempt] | None:
@@ -122,7 +122,7 @@ class JobPages:
         live = self._control.get_active_job(record.summary.id)
         if live is None or live.attempt != attempt:
             return None
-        return live.tasks or create_tasks(live.job)
+        return live.tasks or build_task_attempts(live.job)
 
     async def list_tries(self, job: JobHeader, task: str) -> tuple[TaskRecord, ...]:
         """Return the tries of one task, such as worker-0, in all attempts, newest first."""

@@ -18,7 +18,7 @@ from .validation import JobValidator, ValidatedJob
 
 MAX_WARNINGS = 20  # of one job, stored as events
 MAX_WARNING_LENGTH = 1000
-SCHEDULER = "holdfast"  # the actor of runs of a schedule
+SCHEDULE_ACTOR = "holdfast"  # the actor of runs of a schedule
 
 
 async def prepare_job(
@@ -40,7 +40,7 @@ def build_new_job(
     *,
     schedule: str | None = None,
 ) -> job_rows.NewJob:
-    submitter = SCHEDULER if schedule is not None else actor.name
+    submitter = SCHEDULE_ACTOR if schedule is not None else actor.name
     event = NewEvent(kind="submitted", message=message, at=now, actor=submitter, attempt=0, state=JobState.PENDING)
     return job_rows.NewJob(
         job=ready.job,
@@ -53,7 +53,7 @@ def build_new_job(
     )
 
 
-def announce_job(control: Control, inserted: job_rows.InsertedJob, new: job_rows.NewJob) -> None:
+def add_job_to_controller(control: Control, inserted: job_rows.InsertedJob, new: job_rows.NewJob) -> None:
     """Tell the controller about a stored job."""
     summary = inserted.summary
     control.add_job(JobSnapshot(id=summary.id, job=new.job, user=new.user, submitted_at=summary.submitted_at))

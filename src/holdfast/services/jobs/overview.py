@@ -47,7 +47,7 @@ class Overview:
     async def load_own_jobs(self, actor: Actor) -> OwnJobs:
         since = (self._clock() - RECENT_PERIOD).replace(minute=0, second=0, microsecond=0)
         groups = list_readable_groups(actor)
-        counts = await self._store.read(own_jobs.count_own_jobs, actor.name, groups, since, MAX_COUNTED)
+        counts = await self._store.read(own_jobs.count_user_jobs_by_state, actor.name, groups, since, MAX_COUNTED)
 
         async def list_by_state(*states: JobState, after: datetime | None = None) -> tuple[JobSummary, ...]:
             if states and not any(counts[state] for state in states):
@@ -74,6 +74,6 @@ class Overview:
         )
 
     async def _load_diagnoses(self, failed: Sequence[JobSummary]) -> dict[str, Diagnosis]:
-        found = await self._store.read(insight_rows.find_diagnoses, [job.seq for job in failed])
+        found = await self._store.read(insight_rows.load_diagnoses, [job.seq for job in failed])
         diagnosed = [job for job in failed if job.seq in found]
         return {job.id: mask_diagnosis(await load_masker(self._store, job.id), found[job.seq]) for job in diagnosed}

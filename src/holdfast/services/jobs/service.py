@@ -22,8 +22,8 @@ from holdfast.core.records import (
     JobFilter,
     JobSummary,
     NewEvent,
-    NumberedPage,
-    NumberedQuery,
+    OffsetPage,
+    OffsetPageQuery,
     Page,
     TaskRecord,
 )
@@ -37,16 +37,16 @@ from holdfast.store.jobs import events as event_rows
 from holdfast.store.jobs import records as job_rows
 
 from ..control import Control
-from ..cursors import Cursors
-from ..errors import TagNotFound, build_name_taken
+from ..cursors import CursorCodec
+from ..errors import TagNotFound, build_name_taken_error
 from ..inside.holds import add_held_until
-from ..job_lookup import MAX_REF_LENGTH, find_job, find_own_job, list_readable_groups
+from ..job_lookup import MAX_REF_LENGTH, find_job, find_modifiable_job, list_readable_groups
 from ..why.blockers import Blockers
 from ..why.feasibility import Feasibility, format_missing_image
 from ..why.wait_reasons import add_wait_reasons
-from .current_tasks import list_current_tasks, load_with_tasks
+from .current_tasks import list_current_tasks, load_job_with_tasks
 from .group_visibility import limit_filter_to_groups, limit_query_to_groups
-from .new_jobs import announce_job, build_new_job, prepare_job
+from .new_jobs import add_job_to_controller, build_new_job, prepare_job
 from .validation import JobOverrides, JobValidator, ValidatedJob
 
 MAX_KEY_LENGTH = 200
@@ -102,15 +102,15 @@ class Jobs:
         intake: JobValidator,
         prospects: Feasibility,
         blockers: Blockers,
-        cursors: Cursors,
+        cursors: CursorCodec,
         *,
         clock: Callable[[], datetime],
     ) -> None:
         self._store = store
         self._engine = engine
         self._control = control
-        self._intake = intake
-        self._prospects = prospects
+        self._validator = intake
+        self._feasibility = prospects
         self._blockers = blockers
         self._cursors = cursors
         self._clock = clock
@@ -119,13 +119,13 @@ class Jobs:
 
     async def plan(self, actor: Actor, text: str, **overrides: Unpack[JobOverrides]) -> PlanResult:
         """Return what would happen if this job were submitted."""
-        ready = await self._intake.validate(actor, text, **overrides)
-        verdict = await self._prospects.predict_verdict(ready.job, actor.name)
+        ready = await self._validator.validate(actor, text, **overrides)
+        verdict = await self._feasibility.predict_start(ready.job, actor.name)
         missing = tuple(
             format_missing_image(role.engine_image) for role in ready.job.roles
         )  # the verdict reports these
         warnings = tuple(warning for warning in ready.warnings if not warning.startswith(missing))
-        return PlanResult(ready.job, await self._intake.render_job(ready.job), warnings, verdict)
+        return PlanResult(ready.job, await self._validator.render_job(ready.job), warnings, verdict)
 
     async def submit(
         self,
@@ -140,10 +140,10 @@ class Jobs:
 
         With `unique`, raise NameTaken if this user ever had a job of that name.
         """
-        _validate_key(key)
+        _validate_idempotency_key(key)
         # Report a name in use first. But a repeated key has to find its job.
         early = unique and key is None
-        ready = await self._intake.validate(actor, text, unique=early, **overrides)
+        ready = await self._validator.validate(actor, text, unique=early, **overrides)
         return await self._add_job(actor, ready, key=key, unique=unique)
 
     async def rerun(
@@ -157,13 +157,13 @@ class Jobs:
     ) -> SubmitResult:
         """Submit the same job again as `actor`. `hold` replaces its hold. Only its owner can rerun a job with secrets:
         another user could expose them, for example by mounting their own folder as a dataset."""
-        _validate_key(key)
-        old = await find_own_job(self._store, actor, ref)
+        _validate_idempotency_key(key)
+        old = await find_modifiable_job(self._store, actor, ref)
         detail = await self._store.read(job_rows.load_job_detail, old.id)
         snapshot = await self._store.read(job_rows.load_snapshot, old.id)  # with its secrets
         if snapshot.job.secrets and not actor.admin:
             await self._require_owner(actor, old)
-        ready = await self._intake.revalidate(actor, snapshot.job, detail.source, hold, notify)
+        ready = await self._validator.revalidate(actor, snapshot.job, detail.source, hold, notify)
         return await self._add_job(actor, ready, key=key, rerun_of=old.id)
 
     async def _require_owner(self, actor: Actor, old: JobSummary) -> None:
@@ -186,7 +186,7 @@ class Jobs:
     async def _add_job(
         self, actor: Actor, ready: ValidatedJob, *, key: str | None, rerun_of: str | None = None, unique: bool = False
     ) -> SubmitResult:
-        warnings = await prepare_job(self._intake, self._prospects, actor, ready)
+        warnings = await prepare_job(self._validator, self._feasibility, actor, ready)
         message = (
             msg("Submitted by {name}", name=actor.name)
             if rerun_of is None
@@ -208,9 +208,9 @@ class Jobs:
         try:
             inserted = await self._store.write(job_rows.insert_job, new=new)
         except NameInUse:
-            raise build_name_taken(new.job.name) from None
+            raise build_name_taken_error(new.job.name) from None
         if inserted.created:
-            announce_job(self._control, inserted, new)
+            add_job_to_controller(self._control, inserted, new)
         return inserted
 
     # -- reading
@@ -230,12 +230,12 @@ class Jobs:
         following = None if page.next is None else self._cursors.encode_cursor(int(page.next))
         return Page(tuple(add_held_until(job, self._control) for job in explained), following)
 
-    async def list_numbered(self, actor: Actor, query: NumberedQuery, *, count: bool) -> NumberedPage:
+    async def get_numbered_page(self, actor: Actor, query: OffsetPageQuery, *, count: bool) -> OffsetPage:
         """Return a page by its number, of readable groups. `count`: also the total number of matches."""
         return await self._store.read(job_rows.list_numbered_page, limit_query_to_groups(actor, query), count=count)
 
-    async def list_numbered_details(
-        self, actor: Actor, query: NumberedQuery, *, count: bool
+    async def get_numbered_details(
+        self, actor: Actor, query: OffsetPageQuery, *, count: bool
     ) -> tuple[tuple[job_rows.JobDetail, ...], int | None]:
         """Return the same page with the details of each job; for short pages."""
         return await self._store.read(_load_details, limit_query_to_groups(actor, query), count)
@@ -245,7 +245,7 @@ class Jobs:
         groups = list_readable_groups(actor)
         found = None
         if max(len(user), len(name)) <= MAX_REF_LENGTH and groups != ():
-            found = await self._store.read(job_rows.find_newest_named, user, name, groups)
+            found = await self._store.read(job_rows.find_newest_named_job, user, name, groups)
         if found is None:
             raise NotFound(msg("{user} has no job {name}", name=name[:100], user=user[:100]))
         return found
@@ -255,7 +255,7 @@ class Jobs:
 
     async def get(self, actor: Actor, ref: str) -> JobWithTasks:
         found = await find_job(self._store, actor, ref)
-        record, tries = await self._store.read(load_with_tasks, found.id)
+        record, tries = await self._store.read(load_job_with_tasks, found.id)
         return JobWithTasks(
             record=replace(record, summary=add_held_until(record.summary, self._control)),
             tasks=list_current_tasks(record, tries),
@@ -282,7 +282,7 @@ class Jobs:
 
     async def export_yaml(self, actor: Actor, ref: str) -> str:
         """Return a file to edit and submit again, secrets masked: in OpenPAI's format for its jobs, else in ours."""
-        return await self._intake.render_clone((await self.load_record(actor, ref)).job)
+        return await self._validator.render_clone((await self.load_record(actor, ref)).job)
 
     async def list_events(self, actor: Actor, ref: str, *, after: int = 0, limit: int = 200) -> Sequence[Event]:
         found = await find_job(self._store, actor, ref)
@@ -290,19 +290,19 @@ class Jobs:
 
     async def list_tasks(self, actor: Actor, ref: str) -> tuple[TaskRecord, ...]:
         found = await find_job(self._store, actor, ref)
-        return list_current_tasks(*await self._store.read(load_with_tasks, found.id))
+        return list_current_tasks(*await self._store.read(load_job_with_tasks, found.id))
 
     async def list_attempts(self, actor: Actor, ref: str) -> tuple[AttemptTasks, ...]:
         """Return every try of every task, newest attempt first."""
         found = await find_job(self._store, actor, ref)
         by_attempt: dict[int, list[TaskRecord]] = {}
-        for record in await self._store.read(job_rows.list_task_tries, found.id):
+        for record in await self._store.read(job_rows.list_job_tries, found.id):
             by_attempt.setdefault(record.attempt, []).append(record)
         return tuple(AttemptTasks(n, tuple(by_attempt[n])) for n in sorted(by_attempt, reverse=True))
 
     async def list_tries(self, actor: Actor, ref: str, attempt: int) -> tuple[TaskRecord, ...]:
         found = await find_job(self._store, actor, ref)
-        return tuple(await self._store.read(job_rows.list_task_tries, found.id, attempt))
+        return tuple(await self._store.read(job_rows.list_job_tries, found.id, attempt))
 
     async def list_past_attempts(self, actor: Actor, ref: str) -> tuple[JobAttempt, ...]:
         """Return the attempts before the current one, oldest first."""
@@ -324,8 +324,8 @@ class Jobs:
 
     async def stop(self, actor: Actor, ref: str) -> tuple[JobSummary, bool]:
         """Request a stop durably. Return the job, and whether it was still active."""
-        found = await find_own_job(self._store, actor, ref)
-        stopped = await self._control.stop(found.id, actor.name)
+        found = await find_modifiable_job(self._store, actor, ref)
+        stopped = await self._control.stop_job(found.id, actor.name)
         return await self._load_summary(found.id), stopped
 
     async def stop_many(self, actor: Actor, refs: Sequence[str]) -> StopReport:
@@ -334,28 +334,28 @@ class Jobs:
         ids: dict[str, None] = {}
         for ref in refs:
             try:
-                ids[(await find_own_job(self._store, actor, ref)).id] = None
+                ids[(await find_modifiable_job(self._store, actor, ref)).id] = None
             except UserError as error:
                 failed.append((ref, error))
-        await asyncio.gather(*(self._control.stop(id, actor.name) for id in ids))  # saved in one write
+        await asyncio.gather(*(self._control.stop_job(id, actor.name) for id in ids))  # saved in one write
         return StopReport(tuple(ids), tuple(failed))
 
     async def tag(self, actor: Actor, ref: str, tag: str) -> JobSummary:
         """Add a tag. Idempotent."""
         _validate_tag(tag)
-        found = await find_own_job(self._store, actor, ref)
+        found = await find_modifiable_job(self._store, actor, ref)
         event = self._build_tag_event("tagged", msg("Tagged {tag}", tag=tag), actor)
         await self._store.write(job_rows.add_tag, found.id, tag, event=event)
-        self._control.changes.publish(found.id, found.group, found.user)
+        self._control.changes.publish_job_change(found.id, found.group, found.user)
         return await self._load_summary(found.id)
 
     async def untag(self, actor: Actor, ref: str, tag: str) -> JobSummary:
         """Remove a tag. NotFound if the job does not have it."""
-        found = await find_own_job(self._store, actor, ref)
+        found = await find_modifiable_job(self._store, actor, ref)
         event = self._build_tag_event("untagged", msg("Tag {tag} removed", tag=tag[:MAX_TAG_LENGTH]), actor)
         if not await self._store.write(job_rows.remove_tag, found.id, tag, event=event):
             raise TagNotFound(msg("{id} has no tag {tag}", id=found.id, tag=tag[:100]))
-        self._control.changes.publish(found.id, found.group, found.user)
+        self._control.changes.publish_job_change(found.id, found.group, found.user)
         return await self._load_summary(found.id)
 
     def _build_tag_event(self, kind: str, message: str, actor: Actor) -> NewEvent:
@@ -382,7 +382,7 @@ class Jobs:
 
 
 def _load_details(
-    conn: Connection, query: NumberedQuery, count: bool
+    conn: Connection, query: OffsetPageQuery, count: bool
 ) -> tuple[tuple[job_rows.JobDetail, ...], int | None]:
     page = job_rows.list_numbered_page(conn, query, count=count)
     found: list[job_rows.JobDetail] = []
@@ -396,7 +396,7 @@ def _load_details(
     return tuple(found), page.total
 
 
-def _validate_key(key: str | None) -> None:
+def _validate_idempotency_key(key: str | None) -> None:
     if key is not None and not (0 < len(key) <= MAX_KEY_LENGTH and key.isascii() and key.isprintable()):
         raise UserError(
             msg(

@@ -24,19 +24,19 @@ from holdfast.store import people
 from holdfast.store.database import Store
 from holdfast.store.jobs import records as job_rows
 
-from ..catalogue.resolution import Catalogue
+from ..catalogue.resolution import CatalogueResolver
 from ..catalogue.skus import Skus
-from ..datasets.job_mounts import DatasetMounts, DatasetRequests, read_dataset_requests, remove_dataset_mounts
+from ..datasets.job_mounts import DatasetMounter, DatasetRequests, parse_dataset_requests, remove_dataset_mounts
 from ..datasets.mount_rules import MountRules
-from ..errors import InstanceTypeNotFound, NotInGroup, Unavailable, build_name_taken
-from ..name_suggestions import build_group_not_found, suggest_name
-from ..why.feasibility import format_missing_image, list_image_names, suggest_image
-from .hold_defaults import GroupHolds
+from ..errors import InstanceTypeNotFound, NotInGroup, Unavailable, build_name_taken_error
+from ..name_suggestions import build_group_not_found_error, suggest_name
+from ..why.feasibility import format_image_suggestion, format_missing_image, get_image_name_variants
+from .hold_defaults import GroupHoldDefaults
 
 MAX_INLINE_LENGTH = 16 * 1024  # characters; parsing fewer takes less time than starting a thread
-NO_HOLDS = msg("holds are disabled on this server; `hold` is ignored")
-NO_NOTIFICATIONS = msg("notifications are disabled on this server; `notify` is ignored")
-NO_MAILS = msg("email is not configured on this server; email notifications are not sent")
+HOLDS_DISABLED_WARNING = msg("holds are disabled on this server; `hold` is ignored")
+NOTIFICATIONS_DISABLED_WARNING = msg("notifications are disabled on this server; `notify` is ignored")
+MAIL_NOT_CONFIGURED_WARNING = msg("email is not configured on this server; email notifications are not sent")
 FILES_WARNING = msg(
     "jobs are not isolated on this machine, so the group's files are not at {files}; use the path in HOLDFAST_FILES",
     files=SHARED_FILES_PATH,
@@ -66,16 +66,16 @@ class JobValidator:
         engine: Engine,
         settings: Settings,
         mounts: MountRules,
-        storages: DatasetMounts,
+        storages: DatasetMounter,
         skus: Skus,
-        catalogue: Catalogue,
-        group_holds: GroupHolds,
+        catalogue: CatalogueResolver,
+        group_holds: GroupHoldDefaults,
     ) -> None:
         self._store = store
         self._engine = engine
         self._settings = settings
         self._mounts = mounts
-        self._storages = storages
+        self._dataset_mounter = storages
         self._skus = skus
         self._catalogue = catalogue
         self._group_holds = group_holds
@@ -98,7 +98,7 @@ class JobValidator:
         parsed = await self._parse_text(actor, text, dialect)
         job = parsed.job if group is None else replace(parsed.job, group=group)
         if not job.group:
-            raise _build_group_required(actor)
+            raise _build_group_required_error(actor)
         job = job if hold is None else replace(job, hold=hold)
         job = job if notify is None else replace(job, notify=add_notify(job.notify, notify))
         source = await self.render_clone(job) if job.secrets else text
@@ -135,7 +135,7 @@ class JobValidator:
 
     async def prepare_storage(self, actor: Actor, ready: ValidatedJob) -> None:
         """Create what the job needs before it starts. Call only for jobs that will be stored."""
-        await self._storages.create_user_folders(ready.job, actor)
+        await self._dataset_mounter.create_user_folders(ready.job, actor)
 
     async def _parse_text(self, actor: Actor, text: str, dialect: str | None) -> ParsedJob:
         sizes = await self._catalogue.load_sizes(actor)
@@ -147,7 +147,7 @@ class JobValidator:
                 return parse_job(text, dialect=known, defaults=defaults)
             return await asyncio.to_thread(parse_job, text, dialect=known, defaults=defaults)
         except InvalidJob as error:
-            raise _build_no_instance_type(error) or error from None
+            raise _build_type_not_found_error(error) or error from None
 
     async def _apply_rules(
         self, actor: Actor, job: Job, source: str, warnings: tuple[str, ...], *, new: bool, unique: bool = False
@@ -155,25 +155,25 @@ class JobValidator:
         """Run all checks, in the order that OpenPAI's clients expect: resources, name, group, datasets."""
         job, lowered = self._limit_priority(actor, job)
         warnings = (*warnings, *lowered)
-        requests = read_dataset_requests(job)
-        self._check_size(job)
+        requests = parse_dataset_requests(job)
+        self._check_task_count(job)
         await self._skus.check_job(actor, job)
         if unique and await self._store.read(job_rows.is_name_used, actor.name, job.name):
-            raise build_name_taken(job.name)
+            raise build_name_taken_error(job.name)
         try:
             await self._check_group(actor, job)
             job = await self._catalogue.resolve_job(job)
             if new:  # PrimeHub does not check quotas for reruns
                 await self._catalogue.check_primehub_quota(job)
             job = await self._mounts.resolve_mounts(job, actor)
-            stored = await self._storages.mount_datasets(job, actor, requests)
+            stored = await self._dataset_mounter.mount_datasets(job, actor, requests)
         except UserError as first:
             if job.dialect is not JobFormat.HOLDFAST:
                 raise
-            raise await self._collect_errors(first, actor, job, requests, source) from None
+            raise await self._combine_errors(first, actor, job, requests, source) from None
         return ValidatedJob(stored.job, source, (*warnings, *stored.warnings, *await self._collect_warnings(job)))
 
-    async def _collect_errors(
+    async def _combine_errors(
         self, first: UserError, actor: Actor, job: Job, requests: DatasetRequests, source: str
     ) -> UserError:
         """Return the first error together with those of the remaining checks; itself if it is the only one."""
@@ -181,7 +181,7 @@ class JobValidator:
         checks: list[Callable[[], Awaitable[object]]] = [partial(self._catalogue.resolve_job, job)] if in_group else []
         checks += [
             partial(self._mounts.resolve_mounts, job, actor),
-            partial(self._storages.mount_datasets, job, actor, requests),
+            partial(self._dataset_mounter.mount_datasets, job, actor, requests),
         ]
         problems = [] if in_group else list_problems(first)
         for check in checks:
@@ -207,7 +207,7 @@ class JobValidator:
             ),
         )
 
-    def _check_size(self, job: Job) -> None:
+    def _check_task_count(self, job: Job) -> None:
         most = self._settings.jobs.max_tasks
         if job.task_count > most:
             raise UserError(
@@ -234,7 +234,7 @@ class JobValidator:
             message = msg("Group {group} not found", group=group[:100])
             if job.dialect.is_openpai:  # its clients expect the same error as for a non-member
                 raise NotInGroup(message, group=group, field="group")
-            raise build_group_not_found(
+            raise build_group_not_found_error(
                 group, [known.name for known in await self._store.read(people.list_groups)], "group"
             )
 
@@ -245,25 +245,25 @@ class JobValidator:
         requested = {role.engine_image for role in job.roles} - {HOST_IMAGE}
         if requested:
             names = [image.name for image in await self._engine.list_images()]
-            known = {name for image in names for name in list_image_names(image)}
-            missing = [image for image in sorted(requested) if not known & list_image_names(image)]
+            known = {name for image in names for name in get_image_name_variants(image)}
+            missing = [image for image in sorted(requested) if not known & get_image_name_variants(image)]
             names += await self._catalogue.list_image_names(job.group) if missing else ()
-            found += [self._format_unknown_image(image) + suggest_image(image, names) for image in missing]
+            found += [self._format_unknown_image(image) + format_image_suggestion(image, names) for image in missing]
         return found
 
     def _list_notify_warnings(self, job: Job) -> list[str]:
         if not job.notify:
             return []
         if not self._settings.notifications.enabled:
-            return [NO_NOTIFICATIONS]
+            return [NOTIFICATIONS_DISABLED_WARNING]
         mails = any(notify.way is Channel.MAIL for notify in job.notify)
-        return [NO_MAILS] if mails and not self._settings.mail.host else []
+        return [MAIL_NOT_CONFIGURED_WARNING] if mails and not self._settings.mail.host else []
 
     def _list_hold_warnings(self, hold: Hold | None) -> list[str]:
         if hold is None or hold.keep is HoldScope.NOTHING:
             return []
         if not self._settings.hold.enabled:
-            return [NO_HOLDS]
+            return [HOLDS_DISABLED_WARNING]
         longest = timedelta(seconds=self._settings.hold.longest)
         if hold.duration is None or hold.duration <= longest:
             return []
@@ -289,7 +289,7 @@ def list_problems(error: UserError) -> list[Problem]:
     return [Problem(error.field or "", error.message, error.hint)]
 
 
-def _build_no_instance_type(error: InvalidJob) -> InstanceTypeNotFound | None:
+def _build_type_not_found_error(error: InvalidJob) -> InstanceTypeNotFound | None:
     """Return PrimeHub's error for an unknown instance type, if that is the only problem."""
     (first, *others) = error.problems
     if others or first.field != "instanceType" or first.rule != "reference":
@@ -302,7 +302,7 @@ def _format_warning(warning: Problem) -> str:
     return join_messages(". ", filter(None, (message, warning.hint)))
 
 
-def _build_group_required(actor: Actor) -> UserError:
+def _build_group_required_error(actor: Actor) -> UserError:
     """Build the error for a missing group. Never guess one: its members can read the job and its log."""
     return UserError(
         msg("The job sets no group, and you are a member of several: {groups}", groups=", ".join(sorted(actor.groups))),

@@ -12,19 +12,19 @@ from __future__ import annotations
 import re
 
 # "error:" must be followed by a text: a number is a measurement.
-_TOLD = r":(?!\s*(?:[-+]?[\d.]|[Nn]one\b|null|$))"
-_ALONE = r"(?<![\w.=-].{5})"  # a five-letter word starts here
-_LOUD = rf"{_ALONE}(?:\]|!|{_TOLD}|\s+[\[(a-zA-Z/])"
+_MESSAGE_SUFFIX_PATTERN = r":(?!\s*(?:[-+]?[\d.]|[Nn]one\b|null|$))"
+_WORD_START_PATTERN = r"(?<![\w.=-].{5})"  # a five-letter word starts here
+_UPPERCASE_SUFFIX_PATTERN = rf"{_WORD_START_PATTERN}(?:\]|!|{_MESSAGE_SUFFIX_PATTERN}|\s+[\[(a-zA-Z/])"
 
-_PARTS = (
+_ERROR_PATTERNS = (
     r"Traceback \(most recent",
     # ValueError: …, torch.cuda.OutOfMemoryError: …, Error: …, error[E0382]: …
-    rf"Error(?:(?<=\wError)(?:{_TOLD}|$)|{_ALONE}(?:\]|!|{_TOLD}))",
-    rf"Exception(?<=\wException)(?:{_TOLD}|$)",
-    rf"error{_ALONE}(?:\]|!|(?:\[\w+\])?{_TOLD})",
-    rf"ERROR{_LOUD}",
-    rf"FATAL{_LOUD}",
-    rf"fatal{_ALONE}{_TOLD}",
+    rf"Error(?:(?<=\wError)(?:{_MESSAGE_SUFFIX_PATTERN}|$)|{_WORD_START_PATTERN}(?:\]|!|{_MESSAGE_SUFFIX_PATTERN}))",
+    rf"Exception(?<=\wException)(?:{_MESSAGE_SUFFIX_PATTERN}|$)",
+    rf"error{_WORD_START_PATTERN}(?:\]|!|(?:\[\w+\])?{_MESSAGE_SUFFIX_PATTERN})",
+    rf"ERROR{_UPPERCASE_SUFFIX_PATTERN}",
+    rf"FATAL{_UPPERCASE_SUFFIX_PATTERN}",
+    rf"fatal{_WORD_START_PATTERN}{_MESSAGE_SUFFIX_PATTERN}",
     r"CRITICAL(?<!\w.{8})[\]:\s]",
     r"npm (?:ERR!|error)",
     r"CUDA (?:error|out of memory)",
@@ -49,6 +49,6 @@ _PARTS = (
     r"exit(?:ed with)? (?:code|status):? [1-9]",
 )
 
-FIRST_ERROR = "|".join(_PARTS)
-ERROR_SIGNS = tuple(sorted({found[0].encode() for part in _PARTS if (found := re.match(r"[\w ]+", part))}))
+FIRST_ERROR_PATTERN = "|".join(_ERROR_PATTERNS)
+ERROR_LITERALS = tuple(sorted({found[0].encode() for part in _ERROR_PATTERNS if (found := re.match(r"[\w ]+", part))}))
 """Every match contains one of these."""

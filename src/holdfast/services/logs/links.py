@@ -18,7 +18,7 @@ from datetime import datetime
 from holdfast.core.errors import Forbidden
 from holdfast.core.messages import msg
 
-MAX_LENGTH = 1000  # characters of a link
+MAX_LINK_LENGTH = 1000  # characters of a link
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +38,16 @@ class LogLinks:
         self._clock = clock
         self._key = secrets.token_bytes(32)
 
-    def create(self, linked: LinkTarget) -> str:
+    def create_link(self, linked: LinkTarget) -> str:
         """Create a link of letters, digits and - _ . only."""
         until = self._clock().timestamp() + self._seconds
         fields = [linked.job_id, linked.attempt, linked.task, linked.number, linked.token_id, until]
         content = json.dumps(fields).encode()
         return f"{_encode_base64(content)}.{_encode_base64(self._sign_content(content))}"
 
-    def open(self, link: str) -> LinkTarget:
+    def resolve_link(self, link: str) -> LinkTarget:
         """Return the target of a link. Forbidden if it has expired or its signature is not valid."""
-        content, signature = (_decode_base64(part) for part in link[:MAX_LENGTH].partition(".")[::2])
+        content, signature = (_decode_base64(part) for part in link[:MAX_LINK_LENGTH].partition(".")[::2])
         if not hmac.compare_digest(signature, self._sign_content(content)):
             raise Forbidden(msg("This log link is not valid"), hint=msg("Request the list of logs again."))
         job_id, attempt, task, number, token_id, until = json.loads(content)

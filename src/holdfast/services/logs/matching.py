@@ -19,24 +19,24 @@ class Hit(NamedTuple):
     text: str
 
 
-def compile_text(query: str, *, ignore_case: bool) -> LineMatcher:
+def compile_text_matcher(query: str, *, ignore_case: bool) -> LineMatcher:
     if not ignore_case:
         return lambda line: line.find(query)
-    return compile_trusted(re.escape(query), re.IGNORECASE)
+    return compile_trusted_matcher(re.escape(query), re.IGNORECASE)
 
 
-def compile_trusted(source: str, flags: int = 0) -> LineMatcher:
+def compile_trusted_matcher(source: str, flags: int = 0) -> LineMatcher:
     """Compile a built-in pattern. Never pass a user's pattern: it can take exponential time."""
     pattern = re.compile(source, flags)
 
-    def search_text(line: str) -> int:
+    def find_match_start(line: str) -> int:
         found = pattern.search(line)
         return found.start() if found else -1
 
-    return search_text
+    return find_match_start
 
 
-def find_line_hits(piece: bytes, offset: int, match: LineMatcher) -> Iterator[Hit]:
+def iter_line_hits(piece: bytes, offset: int, match: LineMatcher) -> Iterator[Hit]:
     """Yield one hit for each line of `piece` that matches. `offset`: start of the piece in the log."""
     for begin, end in _iter_lines(piece):
         data = piece[begin:end].rstrip(b"\r\n")

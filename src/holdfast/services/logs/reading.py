@@ -14,7 +14,7 @@ FOLLOW_INTERVAL = 1.0  # seconds between checks whether a quiet log is complete
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class LogSpan:
     """The bytes [start, end) of a stream of `size` bytes."""
 
     start: int
@@ -23,14 +23,14 @@ class Span:
     complete: bool  # nothing more will be written
 
 
-async def load_whole_span(source: LogSource) -> Span:
+async def get_full_span(source: LogSource) -> LogSpan:
     complete = await source.is_complete()  # read first: a complete stream has its final size
-    size = await source.size()
+    size = await source.get_size()
     first = await source.find_first_offset()
-    return Span(min(first, size), size, size, complete)
+    return LogSpan(min(first, size), size, size, complete)
 
 
-async def find_last_lines_start(source: LogSource, span: Span, lines: int) -> int:
+async def find_last_lines_start(source: LogSource, span: LogSpan, lines: int) -> int:
     """Return where the last `lines` lines of `span` start. Reads backwards, only as far as those lines."""
     if lines <= 0 or span.end <= span.start:
         return span.end
@@ -58,7 +58,7 @@ def _find_nth_last_break(chunk: bytes, upto: int, n: int) -> int:
     return at
 
 
-async def find_first_lines_end(source: LogSource, span: Span, lines: int) -> int:
+async def find_first_lines_end(source: LogSource, span: LogSpan, lines: int) -> int:
     """Return where the first `lines` lines of `span` end."""
     position = span.start
     while position < span.end:
@@ -80,7 +80,7 @@ def _find_nth_break(chunk: bytes, n: int) -> int:
     return at
 
 
-async def read_span(source: LogSource, span: Span) -> AsyncGenerator[bytes, None]:
+async def iter_span_chunks(source: LogSource, span: LogSpan) -> AsyncGenerator[bytes, None]:
     """Yield the bytes of `span` in chunks; end early if the size limit drops them."""
     position = span.start
     while position < span.end:

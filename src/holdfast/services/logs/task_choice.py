@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection
 
 from holdfast.core.attempt import Outcome
-from holdfast.core.identity import normalize_roles
+from holdfast.core.identity import build_unique_role_names
 from holdfast.core.job import Job
 from holdfast.core.messages import msg
 from holdfast.store.jobs import records as job_rows
@@ -35,7 +35,7 @@ def _find_past_outcome(conn: Connection, job_id: str, attempt: int) -> Outcome |
 def resolve_task_name(job: Job, given: str) -> str | None:
     """Return the task for a name in OpenPAI's spelling: worker-1 for Work_er-1."""
     role, _, index = given.rpartition("-")
-    plain = {short: name for name, short in normalize_roles(each.name for each in job.roles).items()}
+    plain = {short: name for name, short in build_unique_role_names(each.name for each in job.roles).items()}
     return f"{plain[role]}-{index}" if role in plain else None
 
 

@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 from holdfast import __version__
 
-LOOP_INTERVAL = 1.0  # seconds between two measurements of the event loop lag
+LAG_MEASUREMENT_INTERVAL = 1.0  # seconds between two measurements of the event loop lag
 DURATION_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds
 BATCH_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 
@@ -39,13 +39,13 @@ class ServerMetrics:
             buckets=DURATION_BUCKETS,
             registry=self._registry,
         )
-        self._writes = self._create_histogram(
+        self._write_seconds = self._create_histogram(
             "holdfast_db_write_duration_seconds", "Duration of a batch write to the database."
         )
-        self._batches = self._create_histogram(
+        self._batch_sizes = self._create_histogram(
             "holdfast_db_write_batch_size", "Writes per database transaction.", BATCH_BUCKETS
         )
-        self._looks = self._create_histogram(
+        self._sampling_seconds = self._create_histogram(
             "holdfast_sampling_duration_seconds", "Duration of sampling the usage of running tasks."
         )
         Info("holdfast_build", "Version of the server.", registry=self._registry).info({"version": __version__})
@@ -63,13 +63,13 @@ class ServerMetrics:
         self._request_seconds.labels(surface).observe(seconds)
 
     def record_write(self, count: int, seconds: float) -> None:
-        self._batches.observe(count)
-        self._writes.observe(seconds)
+        self._batch_sizes.observe(count)
+        self._write_seconds.observe(seconds)
 
     def record_sampling(self, seconds: float) -> None:
-        self._looks.observe(seconds)
+        self._sampling_seconds.observe(seconds)
 
-    async def watch_event_loop(self, every: float = LOOP_INTERVAL) -> None:
+    async def watch_event_loop(self, every: float = LAG_MEASUREMENT_INTERVAL) -> None:
         """Measure the event loop lag until cancelled."""
         loop = asyncio.get_running_loop()
         while True:

@@ -12,17 +12,17 @@ from holdfast.core.attempt_id import parse_job_id
 from holdfast.core.errors import NotFound, UserError
 from holdfast.core.job import Job, Role
 from holdfast.core.messages import msg
-from holdfast.core.metrics.averaging import Point, average_samples, build_points
-from holdfast.core.metrics.samples import RINGS, CurrentMetrics, Ring, Sample, TaskSummary
+from holdfast.core.metrics.averaging import MetricsPoint, average_samples, build_points
+from holdfast.core.metrics.samples import RING_BUFFER_SPECS, CurrentMetrics, RingBufferSpec, Sample, TaskSummary
 from holdfast.core.records import JobSummary, TaskRecord
 from holdfast.core.states import TaskState
 from holdfast.store.database import Store
 from holdfast.store.jobs import records as job_rows
-from holdfast.store.metrics.database import MetricsDatabase, Series
+from holdfast.store.metrics.database import MetricsDatabase, MetricSeries
 
 from ..control import Control
 from ..job_lookup import find_job, list_readable_groups
-from ..jobs.current_tasks import load_with_tasks
+from ..jobs.current_tasks import load_job_with_tasks
 
 MAX_POINTS = 60_000  # averaged for one response, of all tasks together
 MAX_TASKS = 1000  # returned for one job
@@ -44,10 +44,10 @@ class TaskLimits:
 class JobSeries:
     job_id: str
     attempt: int
-    ring: Ring
+    ring: RingBufferSpec
     role: str | None
     task: str | None
-    points: tuple[Point, ...]  # oldest first
+    points: tuple[MetricsPoint, ...]  # oldest first
     tasks: int  # that ran, of the selected ones
     averaged: int  # how many of these are averaged: fewer if there are very many, or without samples
     limits: TaskLimits
@@ -55,7 +55,7 @@ class JobSeries:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CurrentTask:
+class CurrentTaskMetrics:
     task: TaskAttempt
     attempt_id: str
     requested: Role
@@ -63,14 +63,14 @@ class CurrentTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CurrentJob:
+class CurrentJobMetrics:
     job: JobSummary
-    tasks: tuple[CurrentTask, ...]  # that are on a node now
+    tasks: tuple[CurrentTaskMetrics, ...]  # that are on a node now
     total: int  # of all such tasks; can be more than MAX_TASKS
 
 
 @dataclass(slots=True, kw_only=True)
-class Load:
+class CurrentUsage:
     """The total current usage of tasks."""
 
     tasks: int = 0
@@ -106,10 +106,10 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class CurrentLoad:
-    jobs: Mapping[str, Load]  # that the actor can see
-    groups: Mapping[str, Load]  # of these jobs
-    nodes: Mapping[str, Load] = field(default_factory=dict)  # of all jobs
+class CurrentUsageTotals:
+    jobs: Mapping[str, CurrentUsage]  # that the actor can see
+    groups: Mapping[str, CurrentUsage]  # of these jobs
+    nodes: Mapping[str, CurrentUsage] = field(default_factory=dict)  # of all jobs
 
 
 class SupportsSummaries(Protocol):
@@ -131,7 +131,7 @@ class Metrics:
         self,
         actor: Actor,
         ref: str,
-        ring: str = RINGS[0].name,
+        ring: str = RING_BUFFER_SPECS[0].name,
         *,
         role: str | None = None,
         task: str | None = None,
@@ -140,11 +140,11 @@ class Metrics:
         """Return the series of a job, a role or a task such as worker-0, by default in the newest attempt."""
         chosen = _parse_ring(ring)
         found = await find_job(self._store, actor, ref)
-        record, rows = await self._store.read(load_with_tasks, found.id, attempt)
+        record, rows = await self._store.read(load_job_with_tasks, found.id, attempt)
         number = record.summary.attempt if attempt is None else attempt
         _check_selection(record, number, role, task)
         lines = _group_tries(rows, role, task)
-        series, points = await self.database.run(self._read_and_average, lines, chosen)
+        series, points = await self.database.run_in_thread(self._read_averaged_series, lines, chosen)
         return JobSeries(
             job_id=found.id,
             attempt=number,
@@ -158,28 +158,28 @@ class Metrics:
             final=record.summary.state.final or number != record.summary.attempt,
         )
 
-    async def load_current(self, actor: Actor, ref: str) -> CurrentJob:
+    async def load_current_metrics(self, actor: Actor, ref: str) -> CurrentJobMetrics:
         """Return the newest sample of each task that is on a node."""
         found = await find_job(self._store, actor, ref)
         live = self._control.get_active_job(found.id)
         tasks = [task for task in live.tasks if task.state.live and task.node] if live else []
         shown = tuple(self._build_current_task(live, task) for task in tasks[:MAX_TASKS]) if live else ()
-        return CurrentJob(job=found, tasks=shown, total=len(tasks))
+        return CurrentJobMetrics(job=found, tasks=shown, total=len(tasks))
 
-    def load_current_totals(self, actor: Actor) -> CurrentLoad:
+    def get_current_totals(self, actor: Actor) -> CurrentUsageTotals:
         """Return the current usage by job, group and node."""
         groups = list_readable_groups(actor)
-        jobs: dict[str, Load] = {}
-        by_group: dict[str, Load] = {}
-        nodes: dict[str, Load] = {}
-        for snapshot, task, current in self.iter_running():
+        jobs: dict[str, CurrentUsage] = {}
+        by_group: dict[str, CurrentUsage] = {}
+        nodes: dict[str, CurrentUsage] = {}
+        for snapshot, task, current in self.iter_running_tasks():
             if groups is None or snapshot.job.group in groups:
-                jobs.setdefault(snapshot.id, Load()).add_sample(current)
-                by_group.setdefault(snapshot.job.group, Load()).add_sample(current)
-            nodes.setdefault(task.node or "", Load()).add_sample(current)
-        return CurrentLoad(jobs, by_group, nodes)
+                jobs.setdefault(snapshot.id, CurrentUsage()).add_sample(current)
+                by_group.setdefault(snapshot.job.group, CurrentUsage()).add_sample(current)
+            nodes.setdefault(task.node or "", CurrentUsage()).add_sample(current)
+        return CurrentUsageTotals(jobs, by_group, nodes)
 
-    def iter_running(self) -> Iterator[tuple[JobSnapshot, TaskAttempt, CurrentMetrics]]:
+    def iter_running_tasks(self) -> Iterator[tuple[JobSnapshot, TaskAttempt, CurrentMetrics]]:
         """Yield every running task with its newest sample, without a permission check."""
         by_job: dict[str, dict[str, CurrentMetrics]] = {}
         for attempt_id, current in self.database.newest.copy().items():
@@ -192,29 +192,31 @@ class Metrics:
 
     async def read_summary(self, attempt_id: str) -> TaskSummary | None:
         """Return the summary of one try, without a permission check; None if there are no samples."""
-        return await self.database.run(self.database.read_summary, attempt_id)
+        return await self.database.run_in_thread(self.database.read_summary, attempt_id)
 
     async def read_summaries(self, attempt_ids: Collection[str]) -> dict[str, TaskSummary]:
         """Return the summaries of the tries that have samples, without a permission check."""
-        return await self.database.run(self._read_found_summaries, tuple(attempt_ids))
+        return await self.database.run_in_thread(self._read_found_summaries, tuple(attempt_ids))
 
-    async def load_first_task(self, job_id: str, attempt: int, job: Job) -> Series | None:
+    async def load_first_task_series(self, job_id: str, attempt: int, job: Job) -> MetricSeries | None:
         """Return all series of the first task of the job's first role in its newest try, for clients with single-task
         jobs. No permission check."""
-        rows = await self._store.read(job_rows.list_task_tries, job_id, attempt)
+        rows = await self._store.read(job_rows.list_job_tries, job_id, attempt)
         first = [each.attempt_id for each in rows if (each.task.role, each.task.index) == (job.roles[0].name, 0)]
-        return await self.database.run(self.database.read_series, first[-1]) if first else None
+        return await self.database.run_in_thread(self.database.read_series, first[-1]) if first else None
 
-    def _build_current_task(self, live: JobSnapshot, task: TaskAttempt) -> CurrentTask:
+    def _build_current_task(self, live: JobSnapshot, task: TaskAttempt) -> CurrentTaskMetrics:
         id = live.build_attempt_id(task)
         current = self.database.newest.get(id) if task.state is TaskState.RUNNING else None
-        return CurrentTask(task=task, attempt_id=id, requested=live.job.get_role(task.role), current=current)
+        return CurrentTaskMetrics(task=task, attempt_id=id, requested=live.job.get_role(task.role), current=current)
 
     def _read_found_summaries(self, attempt_ids: Sequence[str]) -> dict[str, TaskSummary]:
         found = ((id, self.database.read_summary(id)) for id in attempt_ids)
         return {id: summary for id, summary in found if summary is not None}
 
-    def _read_and_average(self, lines: TaskTries, ring: Ring) -> tuple[list[_TaskSeries], tuple[Point, ...]]:
+    def _read_averaged_series(
+        self, lines: TaskTries, ring: RingBufferSpec
+    ) -> tuple[list[_TaskSeries], tuple[MetricsPoint, ...]]:
         """Read and average series, in the database's thread: many tasks take a while."""
         series = self._read_all_series(lines, ring)
         if len(series) == 1:
@@ -223,7 +225,7 @@ class Metrics:
             points = average_samples([each.points for each in series], ring.seconds)
         return series, _trim_to_ring(points, ring)
 
-    def _read_all_series(self, lines: TaskTries, ring: Ring) -> list[_TaskSeries]:
+    def _read_all_series(self, lines: TaskTries, ring: RingBufferSpec) -> list[_TaskSeries]:
         """Read an evenly spaced selection of tasks within MAX_POINTS."""
         tries = list(lines.values())
         found = [self._read_task_series(each, ring) for each in tries[:1]]
@@ -232,7 +234,7 @@ class Metrics:
         found += [self._read_task_series(each, ring) for each in tries[step::step]]
         return [line for line in found if line.newest]
 
-    def _read_task_series(self, tries: Sequence[str], ring: Ring) -> _TaskSeries:
+    def _read_task_series(self, tries: Sequence[str], ring: RingBufferSpec) -> _TaskSeries:
         found = [series for id in tries if (series := self.database.read_series(id, ring.name))]
         points = [point for series in found for point in series.rings[ring.name]]
         return _TaskSeries(points, found[-1] if found else None)
@@ -243,19 +245,19 @@ class _TaskSeries:
     """The series of one task."""
 
     points: list[Sample]
-    newest: Series | None  # of its last try
+    newest: MetricSeries | None  # of its last try
 
 
-def _trim_to_ring(points: Sequence[Point], ring: Ring) -> tuple[Point, ...]:
+def _trim_to_ring(points: Sequence[MetricsPoint], ring: RingBufferSpec) -> tuple[MetricsPoint, ...]:
     """Drop points that are older than the ring, from tasks that ended long ago."""
     since = points[-1].at - ring.seconds * ring.points if points else 0.0
     return tuple(point for point in points[-ring.points :] if point.at > since)
 
 
-def _parse_ring(name: str) -> Ring:
-    found = next((ring for ring in RINGS if ring.name == name), None)
+def _parse_ring(name: str) -> RingBufferSpec:
+    found = next((ring for ring in RING_BUFFER_SPECS if ring.name == name), None)
     if found is None:
-        known = ", ".join(ring.name for ring in RINGS)
+        known = ", ".join(ring.name for ring in RING_BUFFER_SPECS)
         raise UserError(
             msg("Series {name} not found", name=repr(name[:50])),
             field="ring",
@@ -276,12 +278,12 @@ def _check_selection(record: job_rows.JobDetail, attempt: int, role: str | None,
             field="role",
             hint=msg("Available roles: {roles}.", roles=roles),
         )
-    if task is not None and not any(_is_task_of(task, each) for each in job.roles):
+    if task is not None and not any(_is_task_of_role(task, each) for each in job.roles):
         hint = msg("Use the role and a number, such as {name}-0.", name=job.roles[0].name)
         raise NotFound(msg("{id} has no task {task}", id=summary.id, task=task[:100]), field="task", hint=hint)
 
 
-def _is_task_of(task: str, role: Role) -> bool:
+def _is_task_of_role(task: str, role: Role) -> bool:
     name, _, index = task.rpartition("-")
     return name == role.name and index.isascii() and index.isdigit() and int(index) < role.instances
 
@@ -299,7 +301,7 @@ def _compute_limits(job: Job, role: str | None, task: str | None, series: Sequen
         each.resources
         for each in job.roles
         for _ in range(each.instances)
-        if (role is None or each.name == role) and (task is None or _is_task_of(task, each))
+        if (role is None or each.name == role) and (task is None or _is_task_of_role(task, each))
     ]
     readings = [line.newest.reading for line in series if line.newest]
     measured = [reading.memory_limit for reading in readings if reading.memory_limit is not None]

@@ -37,7 +37,7 @@ from holdfast.store.jobs import records as job_rows
 from holdfast.store.notifications import creation as making_rows
 from holdfast.store.notifications import event_scan as happening_rows
 from holdfast.store.notifications import recipients as recipient_rows
-from holdfast.store.notifications.event_scan import EventBatch, MissedRun, Occurrence
+from holdfast.store.notifications.event_scan import EventBatch, MissedRun, NotifiableEvent
 from holdfast.store.notifications.records import NewNotification
 
 from .mailer import Mailer
@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 BATCH_SIZE = 100
 VERDICT_TIMEOUT = 5.0  # to wait for the diagnosis of a failed job
-Target = tuple[Channel, str]
+NotificationTarget = tuple[Channel, str]
 
 
 class SupportsInsight(Protocol):
@@ -67,18 +67,18 @@ class NotificationCreator:
     ) -> None:
         """`base`: the portal's address, or empty."""
         self._store = store
-        self._mailing = mailing
+        self._mailer = mailing
         self._insights = insights
-        self._base = base
+        self._base_url = base
         self._per_hour = per_hour
         self._clock = clock
-        self._users: set[str] = set()  # that have recipients
-        self._analyses: set[asyncio.Task[str | None]] = set()
-        self._unreadable: set[str] = set()  # recipients that were already logged
+        self._users_with_recipients: set[str] = set()  # that have recipients
+        self._diagnosis_tasks: set[asyncio.Task[str | None]] = set()
+        self._logged_recipients: set[str] = set()  # recipients that were already logged
 
     def is_relevant(self, snapshot: JobSnapshot) -> bool:
         """Return whether events of this job may need notifications."""
-        return bool(snapshot.job.notify) or snapshot.user in self._users
+        return bool(snapshot.job.notify) or snapshot.user in self._users_with_recipients
 
     async def initialize(self) -> None:
         """Initialize at startup. Events before the very first start create no notifications."""
@@ -87,13 +87,13 @@ class NotificationCreator:
 
     async def reload_users(self) -> None:
         """Reload the users with recipients after a change."""
-        self._users = await self._store.read(recipient_rows.list_users_with_recipients)
+        self._users_with_recipients = await self._store.read(recipient_rows.load_users_with_recipients)
 
     async def create_notifications(self) -> int:
         """Create notifications for all new events and return how many."""
         created = 0
         while True:
-            found = await self._store.read(happening_rows.list_new_events, EVENTS_BY_KIND, BATCH_SIZE)
+            found = await self._store.read(happening_rows.load_event_batch, EVENTS_BY_KIND, BATCH_SIZE)
             if found.after == found.before:
                 return created
             notifications = await self._build_notifications(found)
@@ -105,37 +105,37 @@ class NotificationCreator:
                 return created
 
     async def _build_notifications(self, found: EventBatch) -> list[NewNotification]:
-        of_jobs, of_schedules, unreadable = await self._store.read(_find_targets, found, self._mailing.is_ready)
-        self._log_unreadable(unreadable)
+        of_jobs, of_schedules, unreadable = await self._store.read(_find_targets, found, self._mailer.is_ready)
+        self._log_unreadable_recipients(unreadable)
         verdicts = await self._load_verdicts(each for each, targets in of_jobs if targets)
         created: list[NewNotification] = []
         now = self._clock()
         for each, targets in of_jobs:
             if targets:
-                text = render_job_event(each, verdict=verdicts.get(each.job_id), base=self._base)
+                text = render_job_event(each, verdict=verdicts.get(each.job_id), base=self._base_url)
                 occurrence = f"{each.job_id} {each.seq}"
                 created += [text.to_notification(each.user, *to, at=now, occurrence=occurrence) for to in targets]
         for missed, targets in of_schedules:
-            text = render_missed_run(missed, base=self._base)
+            text = render_missed_run(missed, base=self._base_url)
             occurrence = f"{missed.run.schedule_id} {missed.run.due_at.isoformat()}"
             created += [text.to_notification(missed.user, *to, at=now, occurrence=occurrence) for to in targets]
         return created
 
-    def _log_unreadable(self, unreadable: set[str]) -> None:
+    def _log_unreadable_recipients(self, unreadable: set[str]) -> None:
         """Log each unreadable recipient once."""
-        for id in unreadable - self._unreadable:
+        for id in unreadable - self._logged_recipients:
             log.warning("the address of a recipient cannot be read", extra={"event": "notifications", "recipient": id})
-        self._unreadable |= unreadable
+        self._logged_recipients |= unreadable
 
-    async def _load_verdicts(self, occurrences: Iterable[Occurrence]) -> dict[str, str]:
+    async def _load_verdicts(self, occurrences: Iterable[NotifiableEvent]) -> dict[str, str]:
         """Return job -> verdict of failed jobs, without those that exceed the timeout."""
         failures = (NotificationEvent.FAILED, NotificationEvent.HELD)
         job_ids = {each.job_id for each in occurrences if EVENTS_BY_KIND[each.kind] in failures}
         analyses = {id: asyncio.ensure_future(self._load_verdict(id)) for id in job_ids}
-        self._analyses.update(analyses.values())
+        self._diagnosis_tasks.update(analyses.values())
         if analyses:
             await asyncio.wait(analyses.values(), timeout=VERDICT_TIMEOUT)
-        self._analyses = {task for task in self._analyses if not task.done()}
+        self._diagnosis_tasks = {task for task in self._diagnosis_tasks if not task.done()}
         return {id: text for id, task in analyses.items() if (text := _get_verdict(task))}
 
     async def _load_verdict(self, job_id: str) -> str | None:
@@ -157,42 +157,44 @@ def _get_verdict(task: asyncio.Task[str | None]) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _RecipientUser:
+class _UserRecipients:
     user: User
     recipients: list[StoredRecipient]  # that can be read
     unreadable: set[str]
-    mail: list[Target]  # the user's own address, if mail to it is possible
+    mail: list[NotificationTarget]  # the user's own address, if mail to it is possible
 
     @property
-    def all_targets(self) -> list[Target]:
+    def all_targets(self) -> list[NotificationTarget]:
         return [(each.recipient.way, each.recipient.address) for each in self.recipients]
 
 
 def _find_targets(
     conn: Connection, found: EventBatch, mails: bool
-) -> tuple[list[tuple[Occurrence, list[Target]]], list[tuple[MissedRun, list[Target]]], set[str]]:
+) -> tuple[
+    list[tuple[NotifiableEvent, list[NotificationTarget]]], list[tuple[MissedRun, list[NotificationTarget]]], set[str]
+]:
     """Return the targets of each event and run, and the recipients that cannot be read."""
-    person = cache(partial(_load_recipient_user, conn, mails))
+    person = cache(partial(_load_user_recipients, conn, mails))
     of_jobs = []
     for each in found.events:
         job = _load_job(conn, each) if each.asks else None
         of_jobs.append((each, _choose_targets(person(each.user), EVENTS_BY_KIND[each.kind], each.at, job)))
     of_schedules = []
     for missed in found.runs:
-        skipped, job = NotificationEvent.SCHEDULE_SKIPPED, _load_template(conn, missed)
+        skipped, job = NotificationEvent.SCHEDULE_SKIPPED, _load_schedule_job(conn, missed)
         of_schedules.append((missed, _choose_targets(person(missed.user), skipped, missed.run.at, job)))
     names = {each.user for each in found.events} | {each.user for each in found.runs}
     unreadable = {id for name in names if (known := person(name)) is not None for id in known.unreadable}
     return of_jobs, of_schedules, unreadable
 
 
-def _load_recipient_user(conn: Connection, mails: bool, name: str) -> _RecipientUser | None:
+def _load_user_recipients(conn: Connection, mails: bool, name: str) -> _UserRecipients | None:
     user = people.get_user(conn, name)
     if user is None or user.disabled:
         return None
     usable = mails and find_address_problem(Channel.MAIL, user.email) is None
     known = recipient_rows.list_recipients(conn, name)
-    return _RecipientUser(
+    return _UserRecipients(
         user,
         recipients=[each for each in known if each.readable],
         unreadable={each.id for each in known if not each.readable},
@@ -200,7 +202,7 @@ def _load_recipient_user(conn: Connection, mails: bool, name: str) -> _Recipient
     )
 
 
-def _load_job(conn: Connection, occurrence: Occurrence) -> Job | None:
+def _load_job(conn: Connection, occurrence: NotifiableEvent) -> Job | None:
     try:
         return job_rows.load_job(conn, occurrence.job_id)
     except UserError as error:  # its secrets cannot be read
@@ -209,7 +211,7 @@ def _load_job(conn: Connection, occurrence: Occurrence) -> Job | None:
         return None
 
 
-def _load_template(conn: Connection, missed: MissedRun) -> Job | None:
+def _load_schedule_job(conn: Connection, missed: MissedRun) -> Job | None:
     try:
         stored = schedule_rows.load_schedule(conn, missed.run.schedule_id)
     except UserError as error:  # its secrets cannot be read
@@ -220,12 +222,12 @@ def _load_template(conn: Connection, missed: MissedRun) -> Job | None:
 
 
 def _choose_targets(
-    person: _RecipientUser | None, event: NotificationEvent, at: datetime, job: Job | None
-) -> list[Target]:
+    person: _UserRecipients | None, event: NotificationEvent, at: datetime, job: Job | None
+) -> list[NotificationTarget]:
     """Return the targets for an event, each address once."""
     if person is None:
         return []
-    found: list[Target] = [
+    found: list[NotificationTarget] = [
         (each.recipient.way, each.recipient.address)
         for each in person.recipients
         if event in each.recipient.events and each.created_at <= at
@@ -237,7 +239,7 @@ def _choose_targets(
     return list(dict.fromkeys(found))
 
 
-def _list_job_targets(notify: NotifySpec, job: Job, person: _RecipientUser) -> list[Target]:
+def _list_job_targets(notify: NotifySpec, job: Job, person: _UserRecipients) -> list[NotificationTarget]:
     if notify.way is None:
         return person.all_targets or person.mail
     if not notify.address:

@@ -10,13 +10,13 @@ from enum import StrEnum
 
 class DeliveryResult(StrEnum):
     SENT = "sent"
-    LATER = "later"  # not delivered; a retry may succeed
+    DEFERRED = "later"  # not delivered; a retry may succeed
     REFUSED = "refused"  # not delivered; a retry will most likely fail
-    UNSURE = "unsure"  # sent completely, but no response arrived
-    TAKEN = "taken"  # another sender has claimed it
+    UNCONFIRMED = "unsure"  # sent completely, but no response arrived
+    CLAIMED_ELSEWHERE = "taken"  # another sender has claimed it
 
 
-Claim = Callable[[], Awaitable[bool]]  # called right before sending; False: do not send
+ClaimCallback = Callable[[], Awaitable[bool]]  # called right before sending; False: do not send
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,16 @@ from holdfast.core.messages import msg
 from holdfast.settings_sections import MailSettings
 from holdfast.store.notifications.records import NewNotification
 
-from .delivery import Claim, DeliveryAttempt
+from .delivery import ClaimCallback, DeliveryAttempt
 
-MAX_CONCURRENT = 4
+MAX_CONCURRENT_MAILS = 4
 
 
 class Mailer:
     def __init__(self, settings: MailSettings, *, timeout: float) -> None:
         self._settings = settings
         self._timeout = timeout
-        self._workers = ThreadPoolExecutor(MAX_CONCURRENT, thread_name_prefix="mail")
+        self._workers = ThreadPoolExecutor(MAX_CONCURRENT_MAILS, thread_name_prefix="mail")
 
     @property
     def is_ready(self) -> bool:
@@ -34,7 +34,7 @@ class Mailer:
             return msg("mail to {domain} is not allowed on this server", domain=domain)
         return None
 
-    async def send_mail(self, notification: NewNotification, claim: Claim) -> DeliveryAttempt:
+    async def send_mail(self, notification: NewNotification, claim: ClaimCallback) -> DeliveryAttempt:
         """Send a mail. `claim` is called right before sending; if it returns False, nothing is sent."""
         from .smtp import SmtpClient  # imported late: most servers send no mail and start faster without it
 

@@ -21,9 +21,9 @@ from holdfast.core.notifications import (
     Recipient,
     StoredRecipient,
     find_address_problem,
+    list_event_names,
     mask_address,
     parse_events,
-    sort_events,
 )
 from holdfast.store.notifications import creation as making_rows
 from holdfast.store.notifications import recipients as recipient_rows
@@ -36,20 +36,20 @@ from ..name_suggestions import suggest_name
 from .creation import NotificationCreator
 from .delivery import DeliveryAttempt, DeliveryResult
 from .sender import NotificationSender
-from .texts import render_test
+from .texts import render_test_notification
 
 MAX_RECIPIENTS = 20  # of each user
 MAX_LISTED = 500
 BATCH_SIZE = 1000
-UNREADABLE_ADDRESS = msg("The address of this recipient cannot be read")
+UNREADABLE_ADDRESS_MESSAGE = msg("The address of this recipient cannot be read")
 UNREADABLE_HINT = msg("Remove it and add it again.")
 
 _TEST_STATES = {
     DeliveryResult.SENT: NotificationState.SENT,
-    DeliveryResult.LATER: NotificationState.FAILED,
+    DeliveryResult.DEFERRED: NotificationState.FAILED,
     DeliveryResult.REFUSED: NotificationState.FAILED,
-    DeliveryResult.UNSURE: NotificationState.UNCONFIRMED,
-    DeliveryResult.TAKEN: NotificationState.FAILED,
+    DeliveryResult.UNCONFIRMED: NotificationState.UNCONFIRMED,
+    DeliveryResult.CLAIMED_ELSEWHERE: NotificationState.FAILED,
 }
 
 
@@ -72,13 +72,13 @@ class Notifications:
         clock: Callable[[], datetime],
     ) -> None:
         self._store = store
-        self.making = making
-        self.sending = sending
+        self.creator = making
+        self.sender = sending
         self.mail_ready = mail_ready
         self._per_hour = per_hour
-        self._keep = keep
+        self._retention = keep
         self._clock = clock
-        self._testing: set[str] = set()  # users with a test in progress
+        self._testing_users: set[str] = set()  # users with a test in progress
 
     # -- recipients
 
@@ -105,7 +105,7 @@ class Notifications:
 
     async def set_events(self, actor: Actor, id: str, events: Iterable[str]) -> StoredRecipient:
         """Set the events of a recipient of the actor."""
-        known, chosen = await self._find_recipient(actor, id), _parse_events(list(events))
+        known, chosen = await self._require_recipient(actor, id), _parse_events(list(events))
         changed = replace(known, recipient=replace(known.recipient, events=chosen))
         entry = _build_recipient_entry(actor, AuditAction.CHANGED, changed)
         await self._write_and_reload(self._store.write(entry, recipient_rows.set_recipient_events, known.id, chosen))
@@ -113,15 +113,15 @@ class Notifications:
 
     async def remove_recipient(self, actor: Actor, id: str) -> None:
         """Remove a recipient; notifications already created for it are still sent."""
-        known = await self._find_recipient(actor, id)
+        known = await self._require_recipient(actor, id)
         entry = _build_recipient_entry(actor, AuditAction.REMOVED, known)
         await self._write_and_reload(self._store.write(entry, recipient_rows.remove_recipient, known.id))
 
     async def _write_and_reload(self, writing: Awaitable[object]) -> None:
         await writing
-        await self.making.reload_users()
+        await self.creator.reload_users()
 
-    async def _find_recipient(self, actor: Actor, id: str) -> StoredRecipient:
+    async def _require_recipient(self, actor: Actor, id: str) -> StoredRecipient:
         known = await self.list_recipients(actor)
         for each in known:
             if each.id == id:
@@ -140,16 +140,16 @@ class Notifications:
     def get_webhook_secret(self, actor: Actor, address: str) -> str:
         """Return the signing secret for the actor's notifications to this address."""
         _check_address(Channel.WEBHOOK, address)
-        return self.sending.derive_secret(actor.name, address)
+        return self.sender.derive_signing_secret(actor.name, address)
 
     # -- tests
 
     async def send_test(self, actor: Actor, id: str) -> DeliveryAttempt:
         """Send one test notification now and return the result."""
-        known = await self._find_recipient(actor, id)
+        known = await self._require_recipient(actor, id)
         if not known.readable:
-            raise Conflict(UNREADABLE_ADDRESS, hint=UNREADABLE_HINT)
-        if actor.name in self._testing:
+            raise Conflict(UNREADABLE_ADDRESS_MESSAGE, hint=UNREADABLE_HINT)
+        if actor.name in self._testing_users:
             raise Conflict(msg("You already have a test in progress"), hint=msg("Wait until it has finished."))
         now = self._clock()
         if await self._store.read(making_rows.count_recent_events, actor.name, now) >= self._per_hour:
@@ -157,20 +157,20 @@ class Notifications:
                 msg("You have reached the limit of {per_hour} notification events per hour", per_hour=self._per_hour),
                 retry_after=3600,
             )
-        self._testing.add(actor.name)
+        self._testing_users.add(actor.name)
         try:
             return await self._send_test_notification(actor, known, now)
         finally:
-            self._testing.discard(actor.name)
+            self._testing_users.discard(actor.name)
 
     async def _send_test_notification(self, actor: Actor, known: StoredRecipient, now: datetime) -> DeliveryAttempt:
         recipient = known.recipient
-        text = render_test(actor.name, now)
+        text = render_test_notification(actor.name, now)
         notification = text.to_notification(actor.name, recipient.way, recipient.address, at=now)
         seq = await self._store.write_unaudited(
             notification_rows.insert_notification, notification, NotificationState.SENDING
         )
-        attempt = await self.sending.send_notification(notification, _claim_test, anywhere=actor.admin)
+        attempt = await self.sender.send_notification(notification, _claim_test, anywhere=actor.admin)
         state = _TEST_STATES[attempt.result]
         error = "" if state is NotificationState.SENT else attempt.message
         await self._store.write_unaudited(
@@ -198,7 +198,7 @@ class Notifications:
         removed, done = 0, BATCH_SIZE
         while done == BATCH_SIZE:
             done = await self._store.write_unaudited(
-                notification_rows.delete_notifications, self._clock() - self._keep, BATCH_SIZE
+                notification_rows.delete_notifications, self._clock() - self._retention, BATCH_SIZE
             )
             removed += done
         return removed
@@ -255,6 +255,6 @@ def _build_recipient_entry(actor: Actor, act: AuditAction, known: StoredRecipien
     detail = {
         "way": recipient.way.value,
         "to": mask_address(recipient.way, recipient.address),
-        "events": sort_events(recipient.events),
+        "events": list_event_names(recipient.events),
     }
     return AuditEntry(actor.name, AuditKind.RECIPIENT, act, known.id, detail)

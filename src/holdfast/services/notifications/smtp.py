@@ -18,8 +18,8 @@ from holdfast.store.notifications.records import NewNotification
 from .delivery import DeliveryAttempt, DeliveryResult
 from .texts import to_one_line
 
-_LINE_START = re.compile(rb"^\.", re.MULTILINE)
-_POLICY = SMTP.clone(cte_type="7bit")  # for mail servers of every age
+_LEADING_DOT_PATTERN = re.compile(rb"^\.", re.MULTILINE)
+_MAIL_POLICY = SMTP.clone(cte_type="7bit")  # for mail servers of every age
 
 
 class SmtpClient:
@@ -29,12 +29,12 @@ class SmtpClient:
 
     def send_mail(self, notification: NewNotification, claim_now: Callable[[], bool]) -> DeliveryAttempt:
         try:
-            server = self._connect()
+            server = self._open_connection()
         except smtplib.SMTPResponseException as error:
             message = msg("the mail server responded with {smtp_code}", smtp_code=error.smtp_code)
-            return DeliveryAttempt(DeliveryResult.LATER, message)
+            return DeliveryAttempt(DeliveryResult.DEFERRED, message)
         except (OSError, smtplib.SMTPException):
-            return DeliveryAttempt(DeliveryResult.LATER, msg("the mail server could not be reached"))
+            return DeliveryAttempt(DeliveryResult.DEFERRED, msg("the mail server could not be reached"))
         try:
             return self._deliver_mail(server, notification, claim_now)
         finally:
@@ -42,7 +42,7 @@ class SmtpClient:
                 server.quit()
             server.close()
 
-    def _connect(self) -> smtplib.SMTP:
+    def _open_connection(self) -> smtplib.SMTP:
         settings = self._settings
         context = ssl.create_default_context() if settings.security != "none" else None
         if settings.security == "tls":
@@ -76,7 +76,7 @@ class SmtpClient:
             if refusal:
                 return refusal
         if not claim_now():
-            return DeliveryAttempt(DeliveryResult.TAKEN)
+            return DeliveryAttempt(DeliveryResult.CLAIMED_ELSEWHERE)
         return (
             _run_step(lambda: server.docmd("DATA"))
             or _run_step(lambda: self._send_data(server, notification), last=True)
@@ -85,7 +85,7 @@ class SmtpClient:
 
     def _send_data(self, server: smtplib.SMTP, notification: NewNotification) -> tuple[int, bytes]:
         text = build_mail(notification, self._settings.sender).as_bytes()
-        server.send(_LINE_START.sub(b"..", text) + b".\r\n")
+        server.send(_LEADING_DOT_PATTERN.sub(b"..", text) + b".\r\n")
         return server.getreply()
 
 
@@ -96,16 +96,16 @@ def _run_step(step: Callable[[], tuple[int, bytes]], *, last: bool = False) -> D
     except smtplib.SMTPException as error:
         late = last and isinstance(error.__context__, TimeoutError)
         if late:
-            return DeliveryAttempt(DeliveryResult.UNSURE, msg("the mail server did not respond in time"))
-        return DeliveryAttempt(DeliveryResult.LATER, msg("the mail server closed the connection"))
+            return DeliveryAttempt(DeliveryResult.UNCONFIRMED, msg("the mail server did not respond in time"))
+        return DeliveryAttempt(DeliveryResult.DEFERRED, msg("the mail server closed the connection"))
     if 200 <= code < 400:
         return None
-    result = DeliveryResult.REFUSED if 500 <= code < 600 else DeliveryResult.LATER
+    result = DeliveryResult.REFUSED if 500 <= code < 600 else DeliveryResult.DEFERRED
     return DeliveryAttempt(result, msg("the mail server responded with {code}", code=code))
 
 
 def build_mail(notification: NewNotification, sender: str) -> EmailMessage:
-    message = EmailMessage(policy=_POLICY)
+    message = EmailMessage(policy=_MAIL_POLICY)
     message["From"] = sender
     message["To"] = notification.address
     message["Subject"] = msg("[holdfast] {subject}", subject=to_one_line(notification.subject))

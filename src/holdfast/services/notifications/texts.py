@@ -13,13 +13,13 @@ from urllib.parse import quote
 from holdfast.core.messages import msg
 from holdfast.core.notifications import EVENTS_BY_KIND, Channel, NotificationEvent
 from holdfast.core.schedule import RunResult
-from holdfast.store.notifications.event_scan import MissedRun, Occurrence
+from holdfast.store.notifications.event_scan import MissedRun, NotifiableEvent
 from holdfast.store.notifications.records import NewNotification
 
-VERSION = 1  # of the JSON; it changes when a field is removed or changes its meaning
+PAYLOAD_VERSION = 1  # of the JSON; it changes when a field is removed or changes its meaning
 MAX_SUBJECT_LENGTH = 200
 MAX_TEXT_LENGTH = 4000
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
+_UNPRINTABLE_PATTERN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
 _SLACK_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 _EVENT_TEXTS = {
@@ -50,7 +50,7 @@ _RESULT_TEXTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class NotificationText:
+class NotificationContent:
     """The content of a notification, the same for every recipient."""
 
     event: NotificationEvent
@@ -77,7 +77,7 @@ class NotificationText:
         )
 
 
-def render_job_event(occurrence: Occurrence, *, verdict: str | None, base: str) -> NotificationText:
+def render_job_event(occurrence: NotifiableEvent, *, verdict: str | None, base: str) -> NotificationContent:
     """Render an event of a job. `base`: the portal's address, or empty. `verdict`: why it failed, in one line."""
     event = EVENTS_BY_KIND[occurrence.kind]
     name, link = to_one_line(occurrence.name), _build_link(base, "jobs", occurrence.job_id)
@@ -101,7 +101,7 @@ def render_job_event(occurrence: Occurrence, *, verdict: str | None, base: str) 
         msg("Next: {command}", command=command),
         link or "",
     ]
-    return _build_text(
+    return _build_content(
         event,
         subject[:MAX_SUBJECT_LENGTH],
         _join_lines(lines),
@@ -113,7 +113,7 @@ def render_job_event(occurrence: Occurrence, *, verdict: str | None, base: str) 
     )
 
 
-def render_missed_run(missed: MissedRun, *, base: str) -> NotificationText:
+def render_missed_run(missed: MissedRun, *, base: str) -> NotificationContent:
     run, name = missed.run, to_one_line(missed.name)
     subject = msg(
         "The run of {name} due at {due_at} UTC {result}",
@@ -144,16 +144,18 @@ def render_missed_run(missed: MissedRun, *, base: str) -> NotificationText:
         "message": run.message,
     }
     event, subject, text = NotificationEvent.SCHEDULE_SKIPPED, subject[:MAX_SUBJECT_LENGTH], _join_lines(lines)
-    return _build_text(event, subject, text, at=run.at, user=missed.user, link=link, command=command, schedule=schedule)
+    return _build_content(
+        event, subject, text, at=run.at, user=missed.user, link=link, command=command, schedule=schedule
+    )
 
 
-def render_test(user: str, now: datetime) -> NotificationText:
+def render_test_notification(user: str, now: datetime) -> NotificationContent:
     subject = msg("Notification test")
     text = msg("{subject}, requested by {user}. No job is affected.", subject=subject, user=user)
-    return _build_text(NotificationEvent.TEST, subject, text, at=now, user=user, command="holdfast notifications")
+    return _build_content(NotificationEvent.TEST, subject, text, at=now, user=user, command="holdfast notifications")
 
 
-def _build_text(
+def _build_content(
     event: NotificationEvent,
     subject: str,
     text: str,
@@ -164,10 +166,10 @@ def _build_text(
     link: str | None = None,
     job: Mapping[str, Any] | None = None,
     schedule: Mapping[str, Any] | None = None,
-) -> NotificationText:
+) -> NotificationContent:
     fields = {"event": event.value, "at": at.isoformat(), "user": user, "subject": subject, "text": text}
-    body = {"version": VERSION, **fields, "link": link, "command": command, "job": job, "schedule": schedule}
-    return NotificationText(event, None if job is None else job["id"], subject, body)
+    body = {"version": PAYLOAD_VERSION, **fields, "link": link, "command": command, "job": job, "schedule": schedule}
+    return NotificationContent(event, None if job is None else job["id"], subject, body)
 
 
 def build_webhook_body(notification: NewNotification) -> dict[str, Any]:
@@ -181,7 +183,7 @@ def build_slack_body(notification: NewNotification) -> dict[str, str]:
 
 def to_one_line(text: str) -> str:
     """Replace characters that could start another line or header."""
-    return _UNPRINTABLE.sub(" ", text.encode("utf-8", "replace").decode()).strip()
+    return _UNPRINTABLE_PATTERN.sub(" ", text.encode("utf-8", "replace").decode()).strip()
 
 
 def _join_lines(lines: list[str]) -> str:
@@ -190,7 +192,7 @@ def _join_lines(lines: list[str]) -> str:
 
 
 def _job_to_json(
-    occurrence: Occurrence, event: NotificationEvent, verdict: str | None, span: timedelta | None
+    occurrence: NotifiableEvent, event: NotificationEvent, verdict: str | None, span: timedelta | None
 ) -> dict[str, Any]:
     ended = occurrence.finished_at if span is not None else None
     return {
@@ -211,7 +213,7 @@ def _job_to_json(
     }
 
 
-def _get_run_time(occurrence: Occurrence, event: NotificationEvent) -> timedelta | None:
+def _get_run_time(occurrence: NotifiableEvent, event: NotificationEvent) -> timedelta | None:
     """Return how long an ended job ran."""
     ends = event in (NotificationEvent.SUCCEEDED, NotificationEvent.FAILED, NotificationEvent.STOPPED)
     if not ends or occurrence.started_at is None or occurrence.finished_at is None:

@@ -14,8 +14,8 @@ import httpcore
 
 from holdfast.core.messages import msg
 
-from .delivery import Claim, DeliveryAttempt, DeliveryResult, WebhookRequest
-from .webhook_targets import Receiver
+from .delivery import ClaimCallback, DeliveryAttempt, DeliveryResult, WebhookRequest
+from .webhook_targets import WebhookHost
 
 CONNECT_TIMEOUT = 10.0
 MAX_RETRY_AFTER = timedelta(hours=6)  # upper limit for a receiver's Retry-After
@@ -25,7 +25,7 @@ READ_SIZE = 2048  # bytes parsed before yielding to other tasks
 
 
 async def post_webhook(
-    receiver: Receiver, request: WebhookRequest, claim: Claim, timeout: float, now: datetime
+    receiver: WebhookHost, request: WebhookRequest, claim: ClaimCallback, timeout: float, now: datetime
 ) -> DeliveryAttempt:
     progress = _RequestProgress(claim)
     timeouts = {"connect": CONNECT_TIMEOUT, "read": timeout, "write": timeout, "pool": timeout}
@@ -46,15 +46,17 @@ async def post_webhook(
         ):
             attempt = _evaluate_response(response.status, response.headers, now)
     except _ClaimRefused:
-        return DeliveryAttempt(DeliveryResult.TAKEN)
+        return DeliveryAttempt(DeliveryResult.CLAIMED_ELSEWHERE)
     except (httpcore.TimeoutException, TimeoutError):
         attempt = attempt or _evaluate_timeout(progress, timeout)
     except httpcore.ConnectError as error:
-        attempt = attempt or DeliveryAttempt(DeliveryResult.LATER, _describe_connect_error(error))
+        attempt = attempt or DeliveryAttempt(DeliveryResult.DEFERRED, _describe_connect_error(error))
     except httpcore.RemoteProtocolError:
         attempt = attempt or _evaluate_protocol_error(progress)
     except (httpcore.NetworkError, httpcore.ProtocolError):
-        attempt = attempt or DeliveryAttempt(DeliveryResult.LATER, msg("the connection was closed without a response"))
+        attempt = attempt or DeliveryAttempt(
+            DeliveryResult.DEFERRED, msg("the connection was closed without a response")
+        )
     return attempt
 
 
@@ -69,7 +71,7 @@ def _evaluate_response(status: int, headers: Iterable[tuple[bytes, bytes]], now:
         return DeliveryAttempt(DeliveryResult.SENT, message)
     if status in RETRY_STATUSES or status >= 500:
         retry_after = next((value for name, value in headers if name.lower() == b"retry-after"), b"")
-        return DeliveryAttempt(DeliveryResult.LATER, message, _parse_retry_after(retry_after.decode("latin-1"), now))
+        return DeliveryAttempt(DeliveryResult.DEFERRED, message, _parse_retry_after(retry_after.decode("latin-1"), now))
     if 300 <= status < 400:
         message += msg(", and redirects are not followed")
     return DeliveryAttempt(DeliveryResult.REFUSED, message)
@@ -78,16 +80,16 @@ def _evaluate_response(status: int, headers: Iterable[tuple[bytes, bytes]], now:
 def _evaluate_timeout(progress: _RequestProgress, timeout: float) -> DeliveryAttempt:
     if progress.sent:
         return DeliveryAttempt(
-            DeliveryResult.UNSURE, msg("no response within {timeout} seconds", timeout=f"{timeout:g}")
+            DeliveryResult.UNCONFIRMED, msg("no response within {timeout} seconds", timeout=f"{timeout:g}")
         )
-    return DeliveryAttempt(DeliveryResult.LATER, msg("the connection timed out"))
+    return DeliveryAttempt(DeliveryResult.DEFERRED, msg("the connection timed out"))
 
 
 def _evaluate_protocol_error(progress: _RequestProgress) -> DeliveryAttempt:
     """Evaluate a closed connection or an invalid response, after which the notification may have been accepted."""
     if progress.sent and progress.responded:
-        return DeliveryAttempt(DeliveryResult.UNSURE, msg("the response is not HTTP"))
-    return DeliveryAttempt(DeliveryResult.LATER, msg("the connection was closed without a response"))
+        return DeliveryAttempt(DeliveryResult.UNCONFIRMED, msg("the response is not HTTP"))
+    return DeliveryAttempt(DeliveryResult.DEFERRED, msg("the connection was closed without a response"))
 
 
 def _describe_connect_error(error: BaseException | None) -> str:
@@ -121,7 +123,7 @@ class _ClaimRefused(Exception):
 class _RequestProgress:
     """The progress of a request."""
 
-    def __init__(self, claim: Claim) -> None:
+    def __init__(self, claim: ClaimCallback) -> None:
         self._claim = claim
         self.sent = False  # sent completely
         self.responded = False  # some response arrived
@@ -141,14 +143,14 @@ class _BoundedStream(httpcore.AsyncNetworkStream):
     ) -> None:
         self._stream = stream
         self._progress = progress
-        self._left = left
+        self._bytes_left = left
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        if self._left <= 0:
+        if self._bytes_left <= 0:
             raise httpcore.RemoteProtocolError(msg("the response headers are too long"))
-        data = await self._stream.read(min(max_bytes, self._left, READ_SIZE), timeout)
+        data = await self._stream.read(min(max_bytes, self._bytes_left, READ_SIZE), timeout)
         await asyncio.sleep(0)
-        self._left -= len(data)
+        self._bytes_left -= len(data)
         self._progress.responded = self._progress.responded or bool(data)
         return data
 
@@ -162,7 +164,7 @@ class _BoundedStream(httpcore.AsyncNetworkStream):
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.AsyncNetworkStream:
         secure = await self._stream.start_tls(ssl_context, server_hostname, timeout)
-        return _BoundedStream(secure, self._progress, self._left)
+        return _BoundedStream(secure, self._progress, self._bytes_left)
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)
@@ -171,10 +173,10 @@ class _BoundedStream(httpcore.AsyncNetworkStream):
 class _PinnedBackend(httpcore.AsyncNetworkBackend):
     """Connects only to the checked addresses, even if the name resolves differently now."""
 
-    def __init__(self, receiver: Receiver, progress: _RequestProgress) -> None:
+    def __init__(self, receiver: WebhookHost, progress: _RequestProgress) -> None:
         self._receiver = receiver
         self._progress = progress
-        self._plain = httpcore.AnyIOBackend()
+        self._backend = httpcore.AnyIOBackend()
 
     async def connect_tcp(
         self,
@@ -187,11 +189,11 @@ class _PinnedBackend(httpcore.AsyncNetworkBackend):
         error: httpcore.ConnectError | httpcore.ConnectTimeout | None = None
         for address in self._receiver.addresses:
             try:
-                stream = await self._plain.connect_tcp(address, self._receiver.port, timeout=timeout)
+                stream = await self._backend.connect_tcp(address, self._receiver.port, timeout=timeout)
                 return _BoundedStream(stream, self._progress)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as failed:
                 error = failed
         raise error or httpcore.ConnectError(msg("no address"))
 
     async def sleep(self, seconds: float) -> None:
-        await self._plain.sleep(seconds)
+        await self._backend.sleep(seconds)

@@ -29,15 +29,15 @@ from holdfast.store.errors import StoreError
 log = logging.getLogger(__name__)
 
 CACHE_TTL = 30.0  # seconds
-MAX_CACHED = 4096  # tokens
+MAX_CACHED_TOKENS = 4096  # tokens
 RECORD_USE_INTERVAL = timedelta(minutes=10)
 EXPIRY_MARGIN = 0.05  # seconds; a timer may fire slightly early
 
 PROOF_CONTEXT = b"holdfast server proof\0"  # prefix of the HMAC input, known to clients
 
-_ID = re.compile(r"[a-z0-9]{8,40}")
-_TEXT = re.compile(r"hf_([a-z0-9]{8,40})_([A-Za-z0-9_-]{43})")
-_ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
+_TOKEN_ID_PATTERN = re.compile(r"[a-z0-9]{8,40}")
+_TOKEN_PATTERN = re.compile(r"hf_([a-z0-9]{8,40})_([A-Za-z0-9_-]{43})")
+_ID_ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 
 
 class TokenKind(StrEnum):
@@ -56,7 +56,7 @@ class MintedToken:
 
 
 def mint_token(kind: TokenKind) -> MintedToken:
-    token_id = kind.value + "".join(secrets.choice(_ALPHABET) for _ in range(15))
+    token_id = kind.value + "".join(secrets.choice(_ID_ALPHABET) for _ in range(15))
     secret = secrets.token_urlsafe(32)
     return MintedToken(token_id, f"hf_{token_id}_{secret}", token_rows.hash_secret(secret))
 
@@ -91,19 +91,19 @@ class AccessTokens:
         self._own_only = own_only
         self._clock = clock
         self._monotonic = monotonic
-        self._known: OrderedDict[str, CachedToken] = OrderedDict()
+        self._cached_tokens: OrderedDict[str, CachedToken] = OrderedDict()
         self._generation = 0
-        self._news = asyncio.Event()
-        self._expiry: datetime | None = None  # of the known token that expires first
-        self._reading: dict[tuple[str, int], asyncio.Task[CachedToken]] = {}  # reads in progress
+        self._changed = asyncio.Event()
+        self._next_expiry: datetime | None = None  # of the known token that expires first
+        self._pending_reads: dict[tuple[str, int], asyncio.Task[CachedToken]] = {}  # reads in progress
 
     def invalidate(self) -> None:
         """Clear the cache after a change to users, groups or tokens."""
-        self._known.clear()
-        self._expiry = None
+        self._cached_tokens.clear()
+        self._next_expiry = None
         self._generation += 1
-        self._news.set()
-        self._news = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     @property
     def generation(self) -> int:
@@ -113,86 +113,92 @@ class AccessTokens:
     async def wait_for_change(self, mark: int, timeout: float) -> None:
         """Wait for a change since `mark`, the expiry of a cached token, or `timeout` seconds."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(min(timeout, self._seconds_to_expiry())):
+            async with asyncio.timeout(min(timeout, self._compute_seconds_to_expiry())):
                 while self._generation == mark:
-                    await self._news.wait()
+                    await self._changed.wait()
 
-    def _seconds_to_expiry(self) -> float:
+    def _compute_seconds_to_expiry(self) -> float:
         """Return the seconds until the first cached token expires."""
         now = self._clock()
-        if self._expiry is not None and self._expiry <= now:
-            ends = (known.token.expires_at for known in self._known.values())
-            self._expiry = min((end for end in ends if end is not None and end > now), default=None)
-        return inf if self._expiry is None else max(EXPIRY_MARGIN, (self._expiry - now).total_seconds())
+        if self._next_expiry is not None and self._next_expiry <= now:
+            ends = (known.token.expires_at for known in self._cached_tokens.values())
+            self._next_expiry = min((end for end in ends if end is not None and end > now), default=None)
+        return inf if self._next_expiry is None else max(EXPIRY_MARGIN, (self._next_expiry - now).total_seconds())
 
     async def resolve_actor(self, text: str) -> Actor:
         return (await self.resolve_token(text)).actor
 
     async def resolve_token(self, text: str) -> CachedToken:
         """Return the token with this text; raise NotLoggedIn if it is not valid."""
-        match = _TEXT.fullmatch(text)
+        match = _TOKEN_PATTERN.fullmatch(text)
         if match is None:
-            raise _build_invalid_token()
+            raise _build_invalid_token_error()
         token_id, secret = match.groups()
-        cached = self._known.get(token_id)
+        cached = self._cached_tokens.get(token_id)
         fresh = cached is None or cached.until < self._monotonic()
-        known = await self._load_token(token_id) if fresh or cached is None else cached
+        known = await self._load_token_once(token_id) if fresh or cached is None else cached
         if not hmac.compare_digest(known.secret_hash, token_rows.hash_secret(secret)):
-            raise _build_invalid_token()
+            raise _build_invalid_token_error()
         self._check_token_usable(known)
         if fresh:
-            await self._record_use(known.token)
+            await self._record_token_use(known.token)
         return known
 
     def _check_token_usable(self, known: CachedToken) -> None:
         if known.disabled:
-            raise build_account_disabled()
+            raise build_account_disabled_error()
         if known.token.expires_at is not None and known.token.expires_at <= self._clock():
             raise NotLoggedIn(msg("This token has expired"), hint=msg("Log in again with `holdfast login`."))
 
-    async def resolve_holder(self, token_id: str) -> Actor:
+    async def resolve_actor_by_id(self, token_id: str) -> Actor:
         """Return the owner of a token by its id; raise NotLoggedIn if it is no longer valid."""
         return (await self._get_usable_token(token_id)).actor
 
     async def _get_usable_token(self, token_id: str) -> CachedToken:
-        cached = self._known.get(token_id)
-        known = cached if cached is not None and cached.until >= self._monotonic() else await self._load_token(token_id)
+        cached = self._cached_tokens.get(token_id)
+        known = (
+            cached
+            if cached is not None and cached.until >= self._monotonic()
+            else await self._load_token_once(token_id)
+        )
         self._check_token_usable(known)
         return known
 
     async def prove_token(self, token_id: str, nonce: str) -> str:
         """Prove to a client that the server knows its token, without sending it: return an HMAC of the client's nonce,
         keyed by the stored hash of the token. Raise the same NotLoggedIn for every unusable token."""
-        if _ID.fullmatch(token_id) is None:
-            raise _build_invalid_token()
+        if _TOKEN_ID_PATTERN.fullmatch(token_id) is None:
+            raise _build_invalid_token_error()
         try:
             known = await self._get_usable_token(token_id)
         except NotLoggedIn:
-            raise _build_invalid_token() from None
+            raise _build_invalid_token_error() from None
         return hmac.digest(known.secret_hash.encode(), PROOF_CONTEXT + nonce.encode(), "sha256").hex()
 
     def build_actor(self, user: User) -> Actor:
         """Build the actor of a user who is authenticated without a token."""
-        return replace(actor_from_user(user), reads_all=self._reads_all, own_only=self._own_only)
+        return replace(actor_from_user(user), can_read_all_jobs=self._reads_all, own_only=self._own_only)
 
-    async def _load_token(self, token_id: str) -> CachedToken:
+    async def _load_token_once(self, token_id: str) -> CachedToken:
         """Read a token once for all concurrent callers: after each change, every open connection asks."""
         key = token_id, self._generation
-        reading = self._reading.get(key)
+        reading = self._pending_reads.get(key)
         if reading is None:
-            reading = self._reading[key] = asyncio.ensure_future(self._read_token(token_id, self._generation))
+            reading = self._pending_reads[key] = asyncio.ensure_future(
+                self._load_and_cache_token(token_id, self._generation)
+            )
             reading.add_done_callback(lambda done: self._finish_load(key, done))
         return await asyncio.shield(reading)
 
     def _finish_load(self, key: tuple[str, int], reading: asyncio.Future[CachedToken]) -> None:
-        self._reading.pop(key, None)
+        self._pending_reads.pop(key, None)
         if not reading.cancelled():
             reading.exception()  # retrieve it: if every waiter was cancelled, asyncio would log it as an error
 
-    async def _read_token(self, token_id: str, generation: int) -> CachedToken:
-        found = await self._store.read(token_rows.load_token_owner, token_id)
+    async def _load_and_cache_token(self, token_id: str, generation: int) -> CachedToken:
+        found = await self._store.read(token_rows.load_token_with_owner, token_id)
         if found is None:
-            raise _build_invalid_token()
+            raise _build_invalid_token_error()
         secret_hash, token, user = found
         actor = replace(self.build_actor(user), application=get_token_kind(token.id) is TokenKind.API)
         known = CachedToken(token, secret_hash, actor, self._monotonic() + CACHE_TTL, user.disabled)
@@ -201,14 +207,14 @@ class AccessTokens:
         return known
 
     def _cache_token(self, known: CachedToken) -> None:
-        self._known[known.token.id] = known
+        self._cached_tokens[known.token.id] = known
         expires = known.token.expires_at
-        if expires is not None and (self._expiry is None or expires < self._expiry):
-            self._expiry = expires
-        while len(self._known) > MAX_CACHED:
-            self._known.popitem(last=False)
+        if expires is not None and (self._next_expiry is None or expires < self._next_expiry):
+            self._next_expiry = expires
+        while len(self._cached_tokens) > MAX_CACHED_TOKENS:
+            self._cached_tokens.popitem(last=False)
 
-    async def _record_use(self, token: Token) -> None:
+    async def _record_token_use(self, token: Token) -> None:
         now = self._clock()
         if token.last_used_at is not None and now - token.last_used_at < RECORD_USE_INTERVAL:
             return
@@ -228,12 +234,12 @@ def actor_from_user(user: User, *, application: bool = False) -> Actor:
     return Actor(name=user.name, admin=user.admin, groups=groups, usual_group=usual, application=application)
 
 
-def build_account_disabled() -> NotLoggedIn:
+def build_account_disabled_error() -> NotLoggedIn:
     """Only for users who have proven that the account is theirs."""
     return NotLoggedIn(msg("This account is disabled"), hint=msg("Ask an admin."))
 
 
-def _build_invalid_token() -> NotLoggedIn:
+def _build_invalid_token_error() -> NotLoggedIn:
     return NotLoggedIn(
         msg("This token is not valid"), hint=msg("Log in again with `holdfast login`, or set HOLDFAST_TOKEN.")
     )

@@ -10,9 +10,9 @@ from holdfast.core.errors import UserError
 from holdfast.core.messages import join_messages, msg
 from holdfast.launching.keys import is_public_key
 
-MAX_SIZE = 64 * 1024  # as JSON
-MAX_KEYS = 100
-MAX_DEPTH = 20
+MAX_EXTENSION_SIZE = 64 * 1024  # as JSON
+MAX_SSH_KEYS = 100
+MAX_EXTENSION_DEPTH = 20
 
 
 def merge_extension(before: Mapping[str, Any], changes: Mapping[str, Any], *, replace: bool) -> dict[str, Any]:
@@ -23,11 +23,11 @@ def merge_extension(before: Mapping[str, Any], changes: Mapping[str, Any], *, re
 
 def check_extension(extension: Mapping[str, Any]) -> None:
     size = _measure_json(extension)  # first: it is cheap
-    if size > MAX_SIZE:
+    if size > MAX_EXTENSION_SIZE:
         raise _build_extension_error(
-            msg("can have at most {max_bytes} bytes as JSON, but has {size}", max_bytes=MAX_SIZE, size=size)
+            msg("can have at most {max_bytes} bytes as JSON, but has {size}", max_bytes=MAX_EXTENSION_SIZE, size=size)
         )
-    _check_depth(extension, MAX_DEPTH)
+    _check_depth(extension, MAX_EXTENSION_DEPTH)
     if "sshKeys" in extension:
         _check_ssh_keys(extension["sshKeys"])
 
@@ -51,9 +51,9 @@ def _check_depth(value: Any, left: int) -> None:
 
 def _check_ssh_keys(keys: Any) -> None:
     """Validate SSH keys, which are written one per line: a line break would add another key."""
-    if not isinstance(keys, list) or len(keys) > MAX_KEYS:
+    if not isinstance(keys, list) or len(keys) > MAX_SSH_KEYS:
         raise _build_extension_error(
-            msg("sshKeys must be a list of at most {max_keys} keys", max_keys=MAX_KEYS), "extension.sshKeys"
+            msg("sshKeys must be a list of at most {max_keys} keys", max_keys=MAX_SSH_KEYS), "extension.sshKeys"
         )
     for number, key in enumerate(keys):
         if (
@@ -77,7 +77,7 @@ def _is_one_line(text: Any, *, empty: bool = False) -> bool:
 
 
 def _build_depth_error() -> UserError:
-    return _build_extension_error(msg("can be nested at most {max_depth} levels deep", max_depth=MAX_DEPTH))
+    return _build_extension_error(msg("can be nested at most {max_depth} levels deep", max_depth=MAX_EXTENSION_DEPTH))
 
 
 def _build_extension_error(what: str, field: str = "extension") -> UserError:

@@ -16,9 +16,9 @@ from ..audit import AuditedStore, AuditEntry
 log = logging.getLogger(__name__)
 
 REPEAT_INTERVAL = 600.0  # seconds between two events of the same user and address
-MAX_PER_HOUR = 60  # events in all
-HOUR = 3600.0
-MAX_PAIRS = 10_000  # pairs of user and address
+MAX_ENTRIES_PER_HOUR = 60  # events in all
+SECONDS_PER_HOUR = 3600.0
+MAX_LOGIN_SOURCES = 10_000  # pairs of user and address
 
 
 @dataclass(slots=True)
@@ -30,11 +30,11 @@ class _LoginSource:
 class FailedLogins:
     def __init__(self, store: AuditedStore, monotonic: Callable[[], float]) -> None:
         self._store = store
-        self._now = monotonic
-        self._pairs: OrderedDict[tuple[str, str], _LoginSource] = OrderedDict()
-        self._hour_began = -HOUR
+        self._monotonic = monotonic
+        self._sources: OrderedDict[tuple[str, str], _LoginSource] = OrderedDict()
+        self._hour_began = -SECONDS_PER_HOUR
         self._recorded = 0  # in this hour
-        self._left_out = 0  # since the last event
+        self._skipped_count = 0  # since the last event
 
     async def record_failure(self, user: str | None, address: str) -> None:
         """Record a failed login. `user` None: not found; the typed name may be a password and is not stored."""
@@ -42,7 +42,7 @@ class FailedLogins:
         if unrecorded is None:
             return
         detail = {"more": unrecorded} if unrecorded else {}
-        others, self._left_out = self._left_out, 0
+        others, self._skipped_count = self._skipped_count, 0
         if others:
             detail["others"] = others
         try:
@@ -52,22 +52,22 @@ class FailedLogins:
 
     def _count_failure(self, key: tuple[str, str]) -> int | None:
         """Return how many earlier failures of this pair are unrecorded; None if this one is not recorded now."""
-        now = self._now()
-        pair = self._pairs.get(key)
+        now = self._monotonic()
+        pair = self._sources.get(key)
         if pair is not None and now - pair.recorded_at < REPEAT_INTERVAL:
             pair.unrecorded += 1
             return None
-        if not self._is_within_limit(now):
-            self._left_out += 1
+        if not self._try_reserve_entry(now):
+            self._skipped_count += 1
             return None
-        self._pairs[key] = _LoginSource(now)
-        self._pairs.move_to_end(key)
-        while len(self._pairs) > MAX_PAIRS:
-            self._pairs.popitem(last=False)
+        self._sources[key] = _LoginSource(now)
+        self._sources.move_to_end(key)
+        while len(self._sources) > MAX_LOGIN_SOURCES:
+            self._sources.popitem(last=False)
         return pair.unrecorded if pair else 0
 
-    def _is_within_limit(self, now: float) -> bool:
-        if now - self._hour_began >= HOUR:
+    def _try_reserve_entry(self, now: float) -> bool:
+        if now - self._hour_began >= SECONDS_PER_HOUR:
             self._hour_began, self._recorded = now, 0
         self._recorded += 1
-        return self._recorded <= MAX_PER_HOUR
+        return self._recorded <= MAX_ENTRIES_PER_HOUR

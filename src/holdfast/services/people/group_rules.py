@@ -14,20 +14,20 @@ from holdfast.core.messages import msg
 from holdfast.core.records import Group, Mlflow
 from holdfast.core.scheduling.placement import Quota, format_bytes
 
-from ..names import check_name, check_prose, check_text, is_utf8
+from ..names import check_multiline_text, check_name, check_text, is_utf8
 
-EVERYONE = "everyone"  # for PrimeHub's clients, the group of all users
-MAX_GIGABYTES = 10**9
+EVERYONE_GROUP = "everyone"  # for PrimeHub's clients, the group of all users
+MAX_VOLUME_GIGABYTES = 10**9
 MAX_ADDRESS_LENGTH = 2048
 MAX_VARIABLES = 100
 MAX_VARIABLES_SIZE = 64 * 1024  # of all variables in total
 _MAX_QUOTA: Mapping[str, float] = {"cpu": 1_000_000, "memory": 2**60, "gpu": 1_000_000}  # of a quota
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
+_VARIABLE_NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 
 
 def check_group_name(name: str) -> None:
     check_name(name, "group")
-    if format_group_path(name) == EVERYONE:
+    if format_group_path(name) == EVERYONE_GROUP:
         raise UserError(
             msg("The name {name} is reserved for the group of all users", name=name),
             field="name",
@@ -54,7 +54,7 @@ def check_group_path(name: str, groups: Iterable[Group]) -> None:
 
 def check_group(group: Group) -> None:
     check_text(group.display_name, "display_name", longest=255)
-    check_prose(group.description, "description")
+    check_multiline_text(group.description, "description")
     if group.hold is not None and group.hold.duration is not None and group.hold.duration <= timedelta(0):
         raise UserError(
             msg("The hold duration must be greater than 0"),
@@ -62,11 +62,11 @@ def check_group(group: Group) -> None:
             hint=msg("Set it to none to disable holds for the group's jobs."),
         )
     size = group.volume_capacity
-    if size is not None and not 1 <= size <= MAX_GIGABYTES:
+    if size is not None and not 1 <= size <= MAX_VOLUME_GIGABYTES:
         raise UserError(
             msg(
                 "volume_capacity must be between 1 and {max_gigabytes} GB, not {size}",
-                max_gigabytes=MAX_GIGABYTES,
+                max_gigabytes=MAX_VOLUME_GIGABYTES,
                 size=size,
             ),
             field="volume_capacity",
@@ -122,7 +122,7 @@ def _check_env_variables(variables: Mapping[str, str], field: str) -> None:
             field=field,
         )
     for name, value in variables.items():
-        if not _VARIABLE.fullmatch(name):
+        if not _VARIABLE_NAME_PATTERN.fullmatch(name):
             message = msg("{name} is not a valid variable name", name=repr(name[:80]))
             raise UserError(message, field=field, hint=msg("Use letters, digits and _; do not start with a digit."))
         if "\0" in value or not is_utf8(value):

@@ -26,13 +26,13 @@ from holdfast.store import schedules as schedule_rows
 from ..audit import AuditedStore, AuditEntry, collect_set_fields
 from ..control import Control
 from ..errors import Unavailable
-from ..name_suggestions import build_group_not_found, build_user_not_found
+from ..name_suggestions import build_group_not_found_error, build_user_not_found_error
 from ..permissions import require_admin
 from ..unfinished_jobs import has_jobs, has_unfinished_jobs
 from .extensions import check_extension, merge_extension
 from .group_rules import check_group, check_group_name, check_group_path, check_mlflow, check_quotas, mask_mlflow
 
-ADMINS_ONLY = msg("Only admins can manage groups")
+ADMINS_ONLY_MESSAGE = msg("Only admins can manage groups")
 
 
 class Unset(Enum):
@@ -67,8 +67,8 @@ class Groups:
         self._store = store
         self._control = control
         self._shared = shared
-        self._creating = asyncio.Lock()  # so that files of a new group are not taken for an earlier group's
-        self._forget = forget  # caches of groups to invalidate
+        self._create_lock = asyncio.Lock()  # so that files of a new group are not taken for an earlier group's
+        self._cache_invalidators = forget  # caches of groups to invalidate
 
     async def list(self, actor: Actor) -> list[Group]:
         """Return the groups that the actor can see."""
@@ -78,17 +78,17 @@ class Groups:
     async def get(self, actor: Actor, name: str) -> Group:
         group = await self._store.read(people.get_group, name) if _can_see_group(actor, name) else None
         if group is None:
-            raise await self._build_group_not_found(actor, name)
+            raise await self._build_group_not_found_error(actor, name)
         return group
 
     async def create(self, actor: Actor, group: Group) -> Group:
-        require_admin(actor, ADMINS_ONLY)
+        require_admin(actor, ADMINS_ONLY_MESSAGE)
         check_group_name(group.name)
         check_group(group)
         check_quotas(group)
         group = replace(group, extension=merge_extension({}, group.extension, replace=True))
         check_extension(group.extension)
-        async with self._creating:
+        async with self._create_lock:
             if await self._store.read(_is_unused_name, group.name):
                 await asyncio.to_thread(self._move_old_files, group.name)
             detail = _summarize_group_change(group)
@@ -128,10 +128,10 @@ class Groups:
     async def get_mlflow(self, actor: Actor, name: str) -> Mlflow | None:
         """Return the MLflow settings, for members; values of variables are masked except for the group's admins."""
         if not (actor.admin or name in actor.groups):
-            raise await self._build_group_not_found(actor, name)
+            raise await self._build_group_not_found_error(actor, name)
         group, found = await self._store.read(_load_mlflow, name)
         if group is None:
-            raise await self._build_group_not_found(actor, name)
+            raise await self._build_group_not_found_error(actor, name)
         return found if found is None or has_permission(actor, Permission.MANAGE_GROUP, name) else mask_mlflow(found)
 
     async def set_mlflow(self, actor: Actor, name: str, mlflow: Mlflow | None) -> None:
@@ -144,7 +144,7 @@ class Groups:
         await self._store.write(entry, people.set_group_mlflow, name, mlflow)
 
     async def delete(self, actor: Actor, name: str) -> None:
-        require_admin(actor, ADMINS_ONLY)
+        require_admin(actor, ADMINS_ONLY_MESSAGE)
         if name == DEFAULT_GROUP:
             raise Conflict(msg("The group {default_group} cannot be deleted", default_group=DEFAULT_GROUP))
         await self._store.write(AuditEntry(actor.name, AuditKind.GROUP, AuditAction.REMOVED, name), _delete_group, name)
@@ -166,15 +166,15 @@ class Groups:
 
     async def _require_group_admin(self, actor: Actor, name: str, what: str = msg("its members")) -> None:
         if not _can_see_group(actor, name):
-            raise await self._build_group_not_found(actor, name)
+            raise await self._build_group_not_found_error(actor, name)
         if not has_permission(actor, Permission.MANAGE_GROUP, name):
             raise Forbidden(msg("Only admins of {name} can change {what}", name=name, what=what))
 
-    async def _build_group_not_found(self, actor: Actor, name: str) -> NotFound:
-        return build_group_not_found(name, [group.name for group in await self.list(actor)])
+    async def _build_group_not_found_error(self, actor: Actor, name: str) -> NotFound:
+        return build_group_not_found_error(name, [group.name for group in await self.list(actor)])
 
     async def _publish_change(self) -> None:
-        for forget in self._forget:
+        for forget in self._cache_invalidators:
             forget()
         self._control.update_groups(list(await self._store.read(people.list_groups)))
 
@@ -187,7 +187,7 @@ def _summarize_group_change(change: Group | GroupChange) -> dict[str, Any]:
 
 
 def _can_see_group(actor: Actor, name: str) -> bool:
-    return actor.admin or actor.reads_all or name in actor.groups
+    return actor.admin or actor.can_read_all_jobs or name in actor.groups
 
 
 def _check_can_change(actor: Actor, name: str, change: GroupChange) -> None:
@@ -197,7 +197,7 @@ def _check_can_change(actor: Actor, name: str, change: GroupChange) -> None:
         if collect_set_fields(change).keys() <= {"time_limit", "hold"}:
             return
         hint = msg("Admins of a group can only change its time limit and its hold.")
-    require_admin(actor, ADMINS_ONLY, hint)
+    require_admin(actor, ADMINS_ONLY_MESSAGE, hint)
 
 
 # -- inside a write transaction
@@ -206,7 +206,7 @@ def _check_can_change(actor: Actor, name: str, change: GroupChange) -> None:
 def _require_group(conn: Connection, name: str) -> Group:
     group = people.get_group(conn, name)
     if group is None:
-        raise build_group_not_found(name, [known.name for known in people.list_groups(conn)])
+        raise build_group_not_found_error(name, [known.name for known in people.list_groups(conn)])
     return group
 
 
@@ -268,8 +268,8 @@ def _delete_group(conn: Connection, name: str) -> None:
 def _store_member(conn: Connection, actor: Actor, name: str, user: str, admin: bool) -> Group:
     _require_group(conn, name)
     if people.get_user(conn, user) is None:
-        sees_all = actor.admin or actor.reads_all
-        raise build_user_not_found(user, [known.name for known in people.list_users(conn)] if sees_all else [])
+        sees_all = actor.admin or actor.can_read_all_jobs
+        raise build_user_not_found_error(user, [known.name for known in people.list_users(conn)] if sees_all else [])
     people.set_group_member(conn, name, user, admin=admin)
     return _require_group(conn, name)
 

@@ -18,8 +18,8 @@ from ..audit import AuditedStore, AuditEntry
 from .tokens import NewToken, Tokens
 
 CODE_TTL = 600.0  # seconds
-MAX_COUNT = 1000  # in total; the oldest are dropped first
-MAX_PER_USER = 5  # so that a user cannot displace the codes of others
+MAX_CODES = 1000  # in total; the oldest are dropped first
+MAX_CODES_PER_USER = 5  # so that a user cannot displace the codes of others
 
 
 class CodePurpose(StrEnum):
@@ -30,7 +30,7 @@ class CodePurpose(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class _OpenCode:
+class _IssuedCode:
     user: str
     purpose: CodePurpose
     mark: str | None  # identifies the password at creation
@@ -44,7 +44,7 @@ class LoginCodes:
         self._store = store
         self._tokens = tokens
         self._monotonic = monotonic
-        self._open: dict[bytes, _OpenCode] = {}  # by the digest of the code
+        self._issued_codes: dict[bytes, _IssuedCode] = {}  # by the digest of the code
 
     async def issue_token_code(self, user: str, password: str, address: str, *, device: str = "") -> str:
         """Create a token code after checking the password; raise NotLoggedIn if it is wrong."""
@@ -52,7 +52,7 @@ class LoginCodes:
             await self._tokens.verify_password(user, password, address, device=device), CodePurpose.TOKEN
         )
 
-    async def issue_actor_code(self, actor: Actor) -> str:
+    async def issue_token_code_for_actor(self, actor: Actor) -> str:
         """Create a token code for a logged-in user."""
         return await self._create_code(actor.name, CodePurpose.TOKEN)
 
@@ -70,18 +70,18 @@ class LoginCodes:
         return code
 
     async def _create_code(self, user: str, purpose: CodePurpose) -> str:
-        mark = await self._tokens.get_password_mark(user)
+        mark = await self._tokens.load_password_fingerprint(user)
         self._drop_oldest_codes(user)
         code = secrets.token_urlsafe(24)
-        self._open[_hash_code(code)] = _OpenCode(user, purpose, mark, self._monotonic() + CODE_TTL)
+        self._issued_codes[_hash_code(code)] = _IssuedCode(user, purpose, mark, self._monotonic() + CODE_TTL)
         return code
 
     def _drop_oldest_codes(self, user: str) -> None:
-        own = [digest for digest, code in self._open.items() if code.user == user]
-        for digest in own[: max(0, len(own) + 1 - MAX_PER_USER)]:
-            del self._open[digest]
-        while len(self._open) >= MAX_COUNT:
-            del self._open[next(iter(self._open))]
+        own = [digest for digest, code in self._issued_codes.items() if code.user == user]
+        for digest in own[: max(0, len(own) + 1 - MAX_CODES_PER_USER)]:
+            del self._issued_codes[digest]
+        while len(self._issued_codes) >= MAX_CODES:
+            del self._issued_codes[next(iter(self._issued_codes))]
 
     async def redeem_token_code(self, code: str, *, name: str) -> NewToken:
         """Exchange a code for a token called `name`. A changed password or a disabled user invalidates the code."""
@@ -90,33 +90,33 @@ class LoginCodes:
 
     async def find_code_user(self, code: str) -> str:
         """Return the user of a login code without consuming it."""
-        found = self._open.get(_hash_code(code))
+        found = self._issued_codes.get(_hash_code(code))
         if found is None or not await self._is_valid_code(found, CodePurpose.LOGIN):
-            raise _build_invalid_code()
+            raise _build_invalid_code_error()
         return found.user
 
-    async def log_in(self, code: str) -> NewToken:
+    async def redeem_login_code(self, code: str) -> NewToken:
         """Exchange a code for a login."""
         found = await self._consume_code(code, CodePurpose.LOGIN)
-        return await self._tokens.login_as(found.user, msg("one-time link"))
+        return await self._tokens.login_authenticated_user(found.user, msg("one-time link"))
 
-    async def _consume_code(self, code: str, purpose: CodePurpose) -> _OpenCode:
+    async def _consume_code(self, code: str, purpose: CodePurpose) -> _IssuedCode:
         digest = _hash_code(code)
-        known = self._open.get(digest)
+        known = self._issued_codes.get(digest)
         if known is None or known.purpose is not purpose:
-            raise _build_invalid_code()
-        del self._open[digest]
+            raise _build_invalid_code_error()
+        del self._issued_codes[digest]
         if not await self._is_valid_code(known, purpose):
-            raise _build_invalid_code()
+            raise _build_invalid_code_error()
         return known
 
-    async def _is_valid_code(self, code: _OpenCode, purpose: CodePurpose) -> bool:
+    async def _is_valid_code(self, code: _IssuedCode, purpose: CodePurpose) -> bool:
         if code.purpose is not purpose or self._monotonic() > code.until or code.mark is None:
             return False
-        return await self._tokens.get_password_mark(code.user) == code.mark
+        return await self._tokens.load_password_fingerprint(code.user) == code.mark
 
 
-def _build_invalid_code() -> NotLoggedIn:
+def _build_invalid_code_error() -> NotLoggedIn:
     return NotLoggedIn(msg("This code is not valid or has expired"), hint=msg("Log in again to get a new code."))
 
 

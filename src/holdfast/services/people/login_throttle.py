@@ -26,7 +26,7 @@ MAX_BUCKETS = 20_000  # of one kind; the least recently used are dropped first
 MAX_KNOWN_USERS = 20_000
 MAX_KNOWN_NETWORKS = 50  # of one user
 MAX_NAME_LENGTH = 200
-ROUNDING = 1e-6  # of a token
+TOKEN_TOLERANCE = 1e-6  # of a token
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +47,19 @@ class LoginAttempt:
     user: str
     network: str
     client: str
-    taken: tuple[tuple[Buckets, str], ...]
+    taken: tuple[tuple[TokenBuckets, str], ...]
 
 
 class LoginThrottle:
     def __init__(self, monotonic: Callable[[], float]) -> None:
-        self._devices = Buckets(DEVICE_LIMIT, monotonic)
-        self._addresses = Buckets(ADDRESS_LIMIT, monotonic)
-        self._users = Buckets(USER_LIMIT, monotonic)
+        self._device_buckets = TokenBuckets(DEVICE_LIMIT, monotonic)
+        self._address_buckets = TokenBuckets(ADDRESS_LIMIT, monotonic)
+        self._user_buckets = TokenBuckets(USER_LIMIT, monotonic)
         # Separate, so that unknown names do not displace the buckets of real users. The limits are the same, because
         # they must not reveal which users exist.
-        self._made_up_addresses = Buckets(ADDRESS_LIMIT, monotonic)
-        self._made_up_users = Buckets(USER_LIMIT, monotonic)
-        self._known = KnownNetworks()
+        self._unknown_user_address_buckets = TokenBuckets(ADDRESS_LIMIT, monotonic)
+        self._unknown_user_buckets = TokenBuckets(USER_LIMIT, monotonic)
+        self._known_networks = KnownNetworks()
 
     def admit_attempt(self, user: str, address: str, *, device: str = "", exists: bool = True) -> LoginAttempt:
         """Count an attempt before its password is checked, so that concurrent ones all count. Raise TooManyRequests if
@@ -71,15 +71,17 @@ class LoginThrottle:
                 for buckets, key in taken:
                     buckets.take_token(key)
                 return LoginAttempt(user, network, taken[0][1], taken)
-        raise _build_too_many_attempts(min(max(buckets.wait_time(key) for buckets, key in taken) for taken in choices))
+        raise _build_too_many_attempts_error(
+            min(max(buckets.get_wait_time(key) for buckets, key in taken) for taken in choices)
+        )
 
     def record_success(self, attempt: LoginAttempt) -> None:
         """Return the tokens of a successful attempt and remember the address for this user."""
         self._return_tokens(attempt)
-        self._known.add_network(attempt.user, attempt.network)
+        self._known_networks.add_network(attempt.user, attempt.network)
 
     @contextmanager
-    def guard_check(self, attempt: LoginAttempt) -> Iterator[None]:
+    def guard_password_check(self, attempt: LoginAttempt) -> Iterator[None]:
         """Return the tokens if the password check inside the block is rejected."""
         try:
             yield
@@ -93,14 +95,18 @@ class LoginThrottle:
 
     def _list_bucket_sets(
         self, user: str, network: str, device: str, exists: bool
-    ) -> list[tuple[tuple[Buckets, str], ...]]:
+    ) -> list[tuple[tuple[TokenBuckets, str], ...]]:
         """Return the bucket sets; an attempt needs a token of every bucket in one set."""
         pair = f"{network} {user}"
         if not exists:
-            return [((self._made_up_addresses, pair), (self._made_up_users, user))]
-        is_known = self._known.has_network(user, network)
-        at_address = ((self._addresses, pair),) if is_known else ((self._addresses, pair), (self._users, user))
-        return [((self._devices, f"{device} {user}"),), at_address] if device else [at_address]
+            return [((self._unknown_user_address_buckets, pair), (self._unknown_user_buckets, user))]
+        is_known = self._known_networks.has_network(user, network)
+        at_address = (
+            ((self._address_buckets, pair),)
+            if is_known
+            else ((self._address_buckets, pair), (self._user_buckets, user))
+        )
+        return [((self._device_buckets, f"{device} {user}"),), at_address] if device else [at_address]
 
 
 class KnownNetworks:
@@ -124,18 +130,18 @@ class KnownNetworks:
             self._users.popitem(last=False)
 
 
-class Buckets:
+class TokenBuckets:
     """Token buckets by key."""
 
     def __init__(self, limit: BucketLimit, monotonic: Callable[[], float]) -> None:
         self._limit = limit
-        self._now = monotonic
+        self._monotonic = monotonic
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, and the time of that count
 
     def has_token(self, key: str) -> bool:
-        return self._get_level(key) >= 1 - ROUNDING
+        return self._get_level(key) >= 1 - TOKEN_TOLERANCE
 
-    def wait_time(self, key: str) -> float:
+    def get_wait_time(self, key: str) -> float:
         """Return the seconds until there is a token."""
         return max(0.0, 1 - self._get_level(key)) * self._limit.interval
 
@@ -146,18 +152,18 @@ class Buckets:
         self._set_level(key, self._get_level(key) + 1)
 
     def _get_level(self, key: str) -> float:
-        level, at = self._levels.get(key, (float(self._limit.burst), self._now()))
-        return min(self._limit.burst, level + (self._now() - at) / self._limit.interval)
+        level, at = self._levels.get(key, (float(self._limit.burst), self._monotonic()))
+        return min(self._limit.burst, level + (self._monotonic() - at) / self._limit.interval)
 
     def _set_level(self, key: str, level: float) -> None:
         self._levels.pop(key, None)
         if level < self._limit.burst:
-            self._levels[key] = level, self._now()
+            self._levels[key] = level, self._monotonic()
         while len(self._levels) > MAX_BUCKETS:
             self._levels.popitem(last=False)
 
 
-def _build_too_many_attempts(wait: float) -> TooManyRequests:
+def _build_too_many_attempts_error(wait: float) -> TooManyRequests:
     return TooManyRequests(
         msg("Too many failed logins"),
         retry_after=wait,

@@ -20,9 +20,9 @@ from holdfast.store import people
 
 from ..audit import AuditedStore, AuditEntry
 from ..names import check_text
-from .extensions import MAX_KEYS, check_extension
+from .extensions import MAX_SSH_KEYS, check_extension
 
-SSH_KEYS = "sshKeys"  # in an extension
+SSH_KEYS_FIELD = "sshKeys"  # in an extension
 MAX_TITLE_LENGTH = 100
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -40,7 +40,7 @@ class SshKey:
 class SshKeys:
     def __init__(self, store: AuditedStore, forget: Callable[[], None], *, clock: Callable[[], datetime]) -> None:
         self._store = store
-        self._forget = forget  # invalidates caches of keys
+        self._invalidate_caches = forget  # invalidates caches of keys
         self._clock = clock
 
     async def list(self, actor: Actor) -> list[SshKey]:
@@ -54,7 +54,7 @@ class SshKeys:
 
     async def add(self, actor: Actor, value: str, *, title: str = "") -> SshKey:
         """Add a key from the text of a file such as ~/.ssh/id_ed25519.pub. The default title is its comment."""
-        line = check_public_key(value)
+        line = parse_public_key(value)
         title = title.strip() or line.partition(" ")[2].partition(" ")[2] or line.split(" ")[0]
         check_text(title, "title", longest=MAX_TITLE_LENGTH)
         now = self._clock()
@@ -62,7 +62,7 @@ class SshKeys:
         made = _parse_stored_key(kept)
         assert made is not None
         await self._store.write(_build_key_entry(actor, AuditAction.CREATED, made), _add_key, actor.name, kept, made.id)
-        self._forget()
+        self._invalidate_caches()
         return made
 
     async def remove(self, actor: Actor, id: str) -> SshKey:
@@ -75,7 +75,7 @@ class SshKeys:
         await self._store.write(
             _build_key_entry(actor, AuditAction.REMOVED, fitting[0]), _remove_key, actor.name, fitting[0].id
         )
-        self._forget()
+        self._invalidate_caches()
         return fitting[0]
 
 
@@ -103,10 +103,10 @@ def check_key_owners(
         return
     for other in people.list_users(conn):
         if other.name != user and not new.isdisjoint(list_key_blobs(other.extension)):
-            raise build_key_in_use(field)
+            raise build_key_in_use_error(field)
 
 
-def build_key_in_use(field: str) -> Conflict:
+def build_key_in_use_error(field: str) -> Conflict:
     """The error does not reveal the owner."""
     return Conflict(
         msg("This SSH key belongs to another user"),
@@ -118,7 +118,7 @@ def build_key_in_use(field: str) -> Conflict:
     )
 
 
-def check_public_key(value: str, field: str = "value") -> str:
+def parse_public_key(value: str, field: str = "value") -> str:
     """Return the public key as one normalized line."""
     text = value.strip()
     if "PRIVATE KEY" in text:
@@ -138,7 +138,7 @@ def check_public_key(value: str, field: str = "value") -> str:
 
 
 def _get_stored_keys(extension: Mapping[str, Any]) -> list[Any]:
-    found = extension.get(SSH_KEYS)
+    found = extension.get(SSH_KEYS_FIELD)
     return list(found) if isinstance(found, list) else []
 
 
@@ -175,13 +175,13 @@ def _add_key(conn: Connection, user: str, kept: dict[str, Any], id: str) -> None
     before = _get_stored_keys(extension)
     if any((known := _parse_stored_key(each)) is not None and known.id == id for each in before):
         raise Conflict(msg("You already have this key"), field="value")
-    if len(before) >= MAX_KEYS:
+    if len(before) >= MAX_SSH_KEYS:
         raise UserError(
-            msg("A user can have at most {max_keys} SSH keys", max_keys=MAX_KEYS),
+            msg("A user can have at most {max_keys} SSH keys", max_keys=MAX_SSH_KEYS),
             field="value",
             hint=msg("Remove some first."),
         )
-    check_key_owners(conn, user, {SSH_KEYS: [kept]}, extension, "value")
+    check_key_owners(conn, user, {SSH_KEYS_FIELD: [kept]}, extension, "value")
     _save_keys(conn, user, extension, [*before, kept])
 
 
@@ -201,6 +201,6 @@ def _load_extension(conn: Connection, user: str) -> dict[str, Any]:
 
 
 def _save_keys(conn: Connection, user: str, extension: dict[str, Any], keys: list[Any]) -> None:
-    changed = {**extension, SSH_KEYS: keys}
+    changed = {**extension, SSH_KEYS_FIELD: keys}
     check_extension(changed)
     people.set_user_extension(conn, user, changed)

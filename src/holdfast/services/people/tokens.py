@@ -24,7 +24,7 @@ from .access_tokens import (
     AccessTokens,
     MintedToken,
     TokenKind,
-    build_account_disabled,
+    build_account_disabled_error,
     delete_user_tokens,
     get_token_kind,
     mint_token,
@@ -32,12 +32,12 @@ from .access_tokens import (
 from .failed_logins import FailedLogins
 from .login_devices import LoginDevices
 from .login_throttle import LoginAttempt, LoginThrottle
-from .passwords import MAX_LENGTH, Passwords
+from .passwords import MAX_PASSWORD_SIZE, Passwords
 
-MAX_LIFETIME = timedelta(days=3650)
+MAX_TOKEN_LIFETIME = timedelta(days=3650)
 MAX_LOGINS = 1000  # of one user; beyond that, the least recently used login is deleted
-MAX_TOKENS = 1000  # of one user, for programs
-SHOWN_AFTER_EXPIRY = timedelta(days=30)
+MAX_API_TOKENS = 1000  # of one user, for programs
+EXPIRED_TOKEN_RETENTION = timedelta(days=30)
 GUEST_NAME = ""  # not a valid user name
 MACHINE_TOKEN_NAME = msg("this machine")
 
@@ -85,10 +85,10 @@ class Tokens:
         """Prove to a client that this server knows its token."""
         return await self._access.prove_token(token_id, nonce)
 
-    async def resolve_holder(self, token_id: str) -> Actor:
+    async def resolve_actor_by_id(self, token_id: str) -> Actor:
         """Return the owner of the token with this id, or a guest for an empty id; else raise NotLoggedIn."""
         if token_id:
-            return await self._access.resolve_holder(token_id)
+            return await self._access.resolve_actor_by_id(token_id)
         guest = self.get_guest()
         if guest is None:
             raise NotLoggedIn(msg("Guest access is disabled on this server"), hint=msg("Log in first."))
@@ -103,7 +103,7 @@ class Tokens:
         """Wait for a change since `mark`, at most `timeout` seconds; then check access again."""
         await self._access.wait_for_change(mark, timeout)
 
-    async def find_token(self, text: str) -> Token:
+    async def get_token(self, text: str) -> Token:
         """Return the token with this text."""
         return (await self._access.resolve_token(text)).token
 
@@ -113,14 +113,14 @@ class Tokens:
 
     def get_guest(self) -> Actor | None:
         """Return the guest, an actor without a token; None unless access.reading is "anyone"."""
-        return Actor(name=GUEST_NAME, reads_all=True) if self._settings.access.reading == "anyone" else None
+        return Actor(name=GUEST_NAME, can_read_all_jobs=True) if self._settings.access.reading == "anyone" else None
 
     async def login(self, user: str, password: str, address: str, *, device: str = "") -> NewToken:
         """Log in by user name and password. `address` and `device`, a device token, are for rate limits."""
         name = await self.verify_password(user, password, address, device=device)
         return await self._create_login(name, {})
 
-    async def login_as(self, user: str, how: str) -> NewToken:
+    async def login_authenticated_user(self, user: str, how: str) -> NewToken:
         """Log in an already authenticated user; `how` is recorded in the audit."""
         return await self._create_login(user, {"by": how})
 
@@ -133,30 +133,30 @@ class Tokens:
         """Return the user's name if the password is correct; else raise NotLoggedIn, or TooManyRequests after many
         failures of this client."""
         found = hashed = None
-        if len(user) <= 200 and "\0" not in user and len(password) <= MAX_LENGTH:
+        if len(user) <= 200 and "\0" not in user and len(password) <= MAX_PASSWORD_SIZE:
             found, hashed = await self._store.read(_load_user_and_hash, user)
-        known_device = self._devices.find_device(user, _compute_mark(hashed), device) if found else ""
+        known_device = self._devices.find_device(user, _compute_password_fingerprint(hashed), device) if found else ""
         attempt = self._throttle.admit_attempt(user, address, device=known_device, exists=found is not None)
-        if not await self._is_correct_password(hashed, password[:MAX_LENGTH], attempt):
+        if not await self._is_correct_password(hashed, password[:MAX_PASSWORD_SIZE], attempt):
             await self._failures.record_failure(found.name if found else None, address)
             raise NotLoggedIn(msg("Incorrect user name or password"), hint=msg("Ask an admin to set a new password."))
         self._throttle.record_success(attempt)
         if found is None or found.disabled:
-            raise build_account_disabled()
+            raise build_account_disabled_error()
         return user
 
     async def _is_correct_password(self, hashed: str | None, password: str, attempt: LoginAttempt) -> bool:
-        with self._throttle.guard_check(attempt):
+        with self._throttle.guard_password_check(attempt):
             return await self._passwords.verify_password(hashed, password, user=attempt.user, client=attempt.client)
 
-    async def get_password_mark(self, user: str) -> str | None:
+    async def load_password_fingerprint(self, user: str) -> str | None:
         """Return a value that changes with the user's password; None for a missing or disabled user."""
         hashed = await self._store.read(_load_password_hash, user)
-        return None if hashed is None else _compute_mark(hashed)
+        return None if hashed is None else _compute_password_fingerprint(hashed)
 
     async def issue_device_token(self, user: str, previous: str = "") -> str:
         """Return a device token for a client that has just logged in; empty if it gets none (see LoginDevices)."""
-        mark = await self.get_password_mark(user)
+        mark = await self.load_password_fingerprint(user)
         return "" if mark is None else self._devices.issue_token(user, mark, previous)
 
     async def logout(self, text: str) -> None:
@@ -165,7 +165,7 @@ class Tokens:
         await self._store.write(_build_logout_entry(known.token), token_rows.delete_token, known.token.id)
         self._access.invalidate()
 
-    async def end_logins(self, actor: Actor, *, keep: str | None = None) -> int:
+    async def delete_logins(self, actor: Actor, *, keep: str | None = None) -> int:
         """Delete all logins of the actor except the one with the text `keep`, and return how many. API tokens are
         kept."""
         kept = (await self._access.resolve_token(keep)).token.id if keep else ""
@@ -195,9 +195,9 @@ class Tokens:
         owner = user or actor.name
         if owner != actor.name and not actor.admin:
             raise Forbidden(msg("Only admins can create tokens for other users"), field="user")
-        if expires_in is not None and expires_in > MAX_LIFETIME:
+        if expires_in is not None and expires_in > MAX_TOKEN_LIFETIME:
             raise UserError(
-                msg("A token can be valid for at most {days} days, or have no expiry", days=MAX_LIFETIME.days),
+                msg("A token can be valid for at most {days} days, or have no expiry", days=MAX_TOKEN_LIFETIME.days),
                 field="expires_in",
             )
         check_text(name, "name")
@@ -207,7 +207,7 @@ class Tokens:
 
     async def delete(self, actor: Actor, token_id: str) -> None:
         """Delete a token of the actor, or for admins of any user."""
-        found = await self._store.read(token_rows.load_token_owner, token_id)
+        found = await self._store.read(token_rows.load_token_with_owner, token_id)
         if found is None or not (actor.admin or found[1].user == actor.name):
             raise NotFound(msg("Token {token_id} not found", token_id=token_id[:100]))
         token = found[1]
@@ -218,12 +218,14 @@ class Tokens:
 
     async def delete_expired_tokens(self) -> int:
         """Delete tokens that expired long ago and return how many. Until then lists show them as expired."""
-        return await self._store.write_unaudited(token_rows.delete_expired_tokens, self._clock() - SHOWN_AFTER_EXPIRY)
+        return await self._store.write_unaudited(
+            token_rows.delete_expired_tokens, self._clock() - EXPIRED_TOKEN_RETENTION
+        )
 
-    async def create_local_token(self) -> str:
+    async def create_machine_token(self) -> str:
         """Create an admin token for the command line on this machine and delete the previous one."""
         minted = mint_token(TokenKind.MACHINE)
-        admin = _find_enabled_admin(await self._store.read(people.list_users))
+        admin = _get_enabled_admin_name(await self._store.read(people.list_users))
         token = _build_token(minted, admin, MACHINE_TOKEN_NAME, self._clock(), None)
         await self._store.write_unaudited(_replace_machine_token, token, minted.secret_hash)
         self._access.invalidate()
@@ -264,7 +266,7 @@ def _insert_token(conn: Connection, token: Token, secret_hash: str) -> int:
         token_rows.delete_expired_tokens(conn, token.created_at, token.user)
     if _has_too_many_tokens(conn, token.user):
         raise Conflict(
-            msg("{user} already has the maximum of {max_tokens} tokens", user=token.user, max_tokens=MAX_TOKENS),
+            msg("{user} already has the maximum of {max_tokens} tokens", user=token.user, max_tokens=MAX_API_TOKENS),
             hint=msg("Delete unused tokens. Run `holdfast token ls` to list them."),
         )
     token_rows.create_token(conn, token=token, secret_hash=secret_hash)
@@ -272,7 +274,7 @@ def _insert_token(conn: Connection, token: Token, secret_hash: str) -> int:
 
 
 def _has_too_many_tokens(conn: Connection, user: str) -> bool:
-    return token_rows.count_tokens_by_prefix(conn, user, TokenKind.API.value) >= MAX_TOKENS
+    return token_rows.count_tokens_by_prefix(conn, user, TokenKind.API.value) >= MAX_API_TOKENS
 
 
 def _load_user_and_hash(conn: Connection, user: str) -> tuple[User | None, str | None]:
@@ -285,7 +287,7 @@ def _load_password_hash(conn: Connection, user: str) -> str | None:
     return None if found is None or found.disabled else people.load_password_hash(conn, user) or ""
 
 
-def _compute_mark(hashed: str | None) -> str:
+def _compute_password_fingerprint(hashed: str | None) -> str:
     return hashlib.sha256((hashed or "").encode()).hexdigest()
 
 
@@ -300,7 +302,7 @@ def _replace_machine_token(conn: Connection, token: Token, secret_hash: str) -> 
     token_rows.create_token(conn, token=token, secret_hash=secret_hash)
 
 
-def _find_enabled_admin(users: list[User]) -> str:
+def _get_enabled_admin_name(users: list[User]) -> str:
     """Return the first enabled admin."""
     for user in users:
         if user.admin and not user.disabled:

@@ -21,7 +21,7 @@ from holdfast.store import people
 from holdfast.store import schedules as schedule_rows
 
 from ..audit import AuditedStore, AuditEntry, collect_set_fields
-from ..name_suggestions import build_user_not_found, require_group
+from ..name_suggestions import build_user_not_found_error, require_group
 from ..names import MAX_EMAIL_LENGTH, check_text, check_user_name
 from ..permissions import require_admin
 from ..unfinished_jobs import has_unfinished_jobs
@@ -31,8 +31,8 @@ from .login_throttle import LoginThrottle
 from .passwords import Passwords, check_password, generate_password
 from .ssh_keys import check_key_owners
 
-ADMINS_ONLY = msg("Only admins can manage users")
-FIRST_ADMIN = "admin"
+ADMINS_ONLY_MESSAGE = msg("Only admins can manage users")
+FIRST_ADMIN_NAME = "admin"
 MAX_PREFERENCE_LENGTH = 100
 MAX_PREFERENCES = 20
 PRIMEHUB_KEY = "primehub"  # in an extension: first and last name, as PrimeHub's clients keep them
@@ -82,7 +82,7 @@ class Users:
         if await self._store.read(people.list_users):
             return None
         password = generate_password()
-        hashed = await self._passwords.hash_password(password, user=FIRST_ADMIN)
+        hashed = await self._passwords.hash_password(password, user=FIRST_ADMIN_NAME)
         created = await self._store.write_unaudited(_insert_first_admin, hashed, self._clock())
         return password if created else None
 
@@ -100,20 +100,20 @@ class Users:
         )
         if user is None:
             known = await self._store.read(people.list_users) if _can_see_all_users(actor) else ()
-            raise build_user_not_found(name, [other.name for other in known])
+            raise build_user_not_found_error(name, [other.name for other in known])
         return user
 
     async def get_preferences(self, actor: Actor) -> Mapping[str, str]:
         """Return the actor's portal preferences, stored with the user so that every browser has them."""
         return await self._store.read(people.load_user_preferences, actor.name)
 
-    async def set_preferences(self, actor: Actor, changes: Mapping[str, str]) -> None:
+    async def update_preferences(self, actor: Actor, changes: Mapping[str, str]) -> None:
         """Merge the changes into the stored preferences."""
         for key, value in changes.items():
             check_text(f"{key}{value}", "preferences", longest=MAX_PREFERENCE_LENGTH)
         await self._store.write_unaudited(_merge_preferences, actor.name, changes)
 
-    async def list_by_group(self, actor: Actor) -> Mapping[str, Sequence[User]]:
+    async def load_users_by_group(self, actor: Actor) -> Mapping[str, Sequence[User]]:
         """Return the members of the groups that the actor can see; extensions are only shown to the user and admins."""
         return _group_users(await self._store.read(people.list_users), actor)
 
@@ -130,7 +130,7 @@ class Users:
         groups: Mapping[str, bool] | None = None,
         extension: Mapping[str, Any] | None = None,
     ) -> User:
-        require_admin(actor, ADMINS_ONLY)
+        require_admin(actor, ADMINS_ONLY_MESSAGE)
         check_user_name(name)
         check_text(email, "email", longest=MAX_EMAIL_LENGTH)
         if password is not None:
@@ -177,9 +177,9 @@ class Users:
         disabled: bool | None = None,
     ) -> User:
         """Change a user. Admins can change everything; users their own email."""
-        return await self.update(actor, name, UserChange(email=email, admin=admin, disabled=disabled))
+        return await self.apply_change(actor, name, UserChange(email=email, admin=admin, disabled=disabled))
 
-    async def update(self, actor: Actor, name: str, change: UserChange) -> User:
+    async def apply_change(self, actor: Actor, name: str, change: UserChange) -> User:
         """Change a user atomically. Admins can change everything; users their own email and extension."""
         _check_change(actor, name, change)
         hashed = None
@@ -194,19 +194,19 @@ class Users:
         self, actor: Actor, name: str, changes: Mapping[str, Any], *, replace: bool = False
     ) -> User:
         """Merge or replace the extension of a user."""
-        return await self.update(actor, name, UserChange(extension=changes, replace_extension=replace))
+        return await self.apply_change(actor, name, UserChange(extension=changes, replace_extension=replace))
 
     async def delete(self, actor: Actor, name: str) -> None:
         """Delete a user with all tokens; finished jobs keep the name."""
-        require_admin(actor, ADMINS_ONLY)
+        require_admin(actor, ADMINS_ONLY_MESSAGE)
         entry = AuditEntry(actor.name, AuditKind.USER, AuditAction.REMOVED, name)
         await self._store.write(entry, _delete_user, name)
         self._access.invalidate()
 
     async def set_password(self, actor: Actor, name: str, password: str) -> None:
         """Set a user's password and delete the user's logins; admins only."""
-        require_admin(actor, ADMINS_ONLY)
-        await self.update(actor, name, UserChange(password=password))
+        require_admin(actor, ADMINS_ONLY_MESSAGE)
+        await self.apply_change(actor, name, UserChange(password=password))
 
     async def change_own_password(
         self, actor: Actor, old: str, new: str, address: str, also: UserChange = NO_CHANGE
@@ -217,7 +217,7 @@ class Users:
         _check_change(actor, actor.name, also)
         attempt = self._throttle.admit_attempt(actor.name, address)
         hashed = await self._store.read(people.load_password_hash, actor.name)
-        with self._throttle.guard_check(attempt):
+        with self._throttle.guard_password_check(attempt):
             matches = await self._passwords.verify_password(hashed, old, user=actor.name, client=attempt.client)
         if not matches:
             raise Forbidden(
@@ -243,14 +243,14 @@ def _group_users(users: Sequence[User], actor: Actor) -> Mapping[str, Sequence[U
     every = _can_see_all_users(actor)
     found: dict[str, list[User]] = {}
     for user in users:
-        shown = user if every or user.name == actor.name else _hide_private_data(user)
+        shown = user if every or user.name == actor.name else _hide_private_fields(user)
         for group in user.groups:
             if every or group in actor.groups:
                 found.setdefault(group, []).append(shown)
     return found
 
 
-def _hide_private_data(user: User) -> User:
+def _hide_private_fields(user: User) -> User:
     """Return the user with only the fields that other members of a group can see."""
     names = user.extension.get(PRIMEHUB_KEY)
     return replace(user, extension={} if names is None else {PRIMEHUB_KEY: names}, groups={})
@@ -258,13 +258,13 @@ def _hide_private_data(user: User) -> User:
 
 def _can_see_all_users(actor: Actor) -> bool:
     """Return whether the actor can see all users. Guests, who have no name, can only read jobs."""
-    return actor.admin or (actor.reads_all and bool(actor.name))
+    return actor.admin or (actor.can_read_all_jobs and bool(actor.name))
 
 
 def _check_change(actor: Actor, name: str, change: UserChange) -> None:
     admin_fields = (change.admin, change.disabled, change.password, change.groups, change.standing)
     if actor.name != name or any(value is not None for value in admin_fields):
-        require_admin(actor, ADMINS_ONLY)
+        require_admin(actor, ADMINS_ONLY_MESSAGE)
     if change.email is not None:
         check_text(change.email, "email", longest=MAX_EMAIL_LENGTH)
     if change.extension is not None:
@@ -278,7 +278,7 @@ def _require_user(conn: Connection, name: str) -> User:
     """Load a user; for admins, or the user's own."""
     user = people.get_user(conn, name)
     if user is None:
-        raise build_user_not_found(name, [other.name for other in people.list_users(conn)])
+        raise build_user_not_found_error(name, [other.name for other in people.list_users(conn)])
     return user
 
 
@@ -287,7 +287,7 @@ def _insert_first_admin(conn: Connection, hashed: str, now: datetime) -> bool:
         return False
     if people.get_group(conn, DEFAULT_GROUP) is None:
         people.create_group(conn, group=Group(name=DEFAULT_GROUP, description="Everybody"))
-    first = User(name=FIRST_ADMIN, admin=True, email="", created_at=now, groups={DEFAULT_GROUP: True})
+    first = User(name=FIRST_ADMIN_NAME, admin=True, email="", created_at=now, groups={DEFAULT_GROUP: True})
     people.create_user(conn, user=first, password_hash=hashed)
     return True
 

@@ -24,7 +24,7 @@ MAX_MESSAGE_LENGTH = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ScheduleCheckResult:
     """The job that a schedule would submit now, or the reason why it cannot run."""
 
     actor: Actor | None = None
@@ -45,28 +45,30 @@ class ScheduleChecks:
     def __init__(self, store: Store, intake: JobValidator, *, prepare: bool = False) -> None:
         """`prepare`: also create what a job needs before it starts."""
         self._store = store
-        self._intake = intake
+        self._validator = intake
         self._prepare = prepare
         self._users: dict[str, User | None] = {}
         self._groups: dict[str, bool] = {}
-        self._shapes: dict[tuple[str, str], asyncio.Future[Finding]] = {}
+        self._shapes: dict[tuple[str, str], asyncio.Future[ScheduleCheckResult]] = {}
 
-    async def check_schedule(self, stored: StoredSchedule) -> Finding:
+    async def check_schedule(self, stored: StoredSchedule) -> ScheduleCheckResult:
         schedule = stored.schedule
         if stored.damage is not None:
-            return Finding(invalid=InvalidReason.OTHER, message=stored.damage)
+            return ScheduleCheckResult(invalid=InvalidReason.OTHER, message=stored.damage)
         owner = await self._load_owner(schedule.user)
         if owner is None or owner.disabled:
             how = msg("has been deleted") if owner is None else msg("is disabled")
-            return Finding(
+            return ScheduleCheckResult(
                 invalid=InvalidReason.USER, message=msg("Its owner {user} {problem}", user=schedule.user, problem=how)
             )
         if not await self._has_group(schedule.group):
-            return Finding(invalid=InvalidReason.GROUP, message=msg("Group {group} not found", group=schedule.group))
+            return ScheduleCheckResult(
+                invalid=InvalidReason.GROUP, message=msg("Group {group} not found", group=schedule.group)
+            )
         actor = actor_from_user(owner)
         if not has_permission(actor, Permission.SUBMIT_JOB, schedule.group):
             message = msg("Its owner {user} is not in the group {group}", user=schedule.user, group=schedule.group)
-            return Finding(invalid=InvalidReason.MEMBER, message=message)
+            return ScheduleCheckResult(invalid=InvalidReason.MEMBER, message=message)
         found = await self._check_shape(actor, build_job_shape(stored.job))
         if found.ready is None:
             return found
@@ -74,24 +76,26 @@ class ScheduleChecks:
             found, ready=replace(found.ready, job=_restore_details(found.ready.job, stored.job), source=schedule.source)
         )
 
-    async def _check_shape(self, actor: Actor, shape: Job) -> Finding:
+    async def _check_shape(self, actor: Actor, shape: Job) -> ScheduleCheckResult:
         key = actor.name, repr(shape)
         if key not in self._shapes:
             self._shapes[key] = asyncio.ensure_future(self._validate_shape(actor, shape))
         return await self._shapes[key]
 
-    async def _validate_shape(self, actor: Actor, shape: Job) -> Finding:
+    async def _validate_shape(self, actor: Actor, shape: Job) -> ScheduleCheckResult:
         try:
-            ready = await self._intake.revalidate(actor, shape, "")
+            ready = await self._validator.revalidate(actor, shape, "")
             for role in ready.job.roles:
                 missing = format_missing_image(role.engine_image)
                 if any(warning.startswith(missing) for warning in ready.warnings):
-                    return Finding(actor, ready, InvalidReason.IMAGE, msg("Image {image} not found", image=role.image))
+                    return ScheduleCheckResult(
+                        actor, ready, InvalidReason.IMAGE, msg("Image {image} not found", image=role.image)
+                    )
             if self._prepare:
-                await self._intake.prepare_storage(actor, ready)
+                await self._validator.prepare_storage(actor, ready)
         except UserError as error:
-            return Finding(invalid=_classify_error(error), message=_format_error(error))
-        return Finding(actor, ready)
+            return ScheduleCheckResult(invalid=_classify_error(error), message=_format_error(error))
+        return ScheduleCheckResult(actor, ready)
 
     async def _load_owner(self, name: str) -> User | None:
         if name not in self._users:

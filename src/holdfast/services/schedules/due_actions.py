@@ -22,7 +22,7 @@ def should_start_job(schedule: Schedule, due_at: datetime, now: datetime, busy: 
     return not busy or schedule.overlap is OverlapPolicy.CANCEL
 
 
-def build_skipped_turn(
+def build_skipped_step(
     schedule: Schedule, due_at: datetime, now: datetime, earlier: str, timing: RecurrenceTimes
 ) -> ScheduleStep:
     """Return the turn for a missed time, or for one that is blocked by `earlier`, an unfinished job."""

@@ -19,10 +19,10 @@ from holdfast.store.jobs import records as job_rows
 from holdfast.store.schedules import NewScheduleRun, ScheduleStep, StoredSchedule
 
 from ..control import Control
-from ..jobs.new_jobs import SCHEDULER, announce_job, build_new_job
+from ..jobs.new_jobs import SCHEDULE_ACTOR, add_job_to_controller, build_new_job
 from ..jobs.validation import JobValidator
-from .checks import Finding, ScheduleChecks
-from .due_actions import advance_schedule, build_skipped_turn, get_catch_up_time, refresh_next_run, should_start_job
+from .checks import ScheduleCheckResult, ScheduleChecks
+from .due_actions import advance_schedule, build_skipped_step, get_catch_up_time, refresh_next_run, should_start_job
 from .recurrence import RecurrenceTimes
 
 log = logging.getLogger(__name__)
@@ -46,15 +46,17 @@ class DueRuns:
     ) -> None:
         self._store = store
         self._control = control
-        self._intake = intake
+        self._validator = intake
         self._timing = timing
         self._clock = clock
         self._wake_event = asyncio.Event()
-        self._known: tuple[float, ScheduleChecks] | None = None
-        self._awaited: dict[str, str] = {}  # job -> the schedule with a run queued behind it
-        self._freed: set[str] = set()  # schedules whose queued run can start
-        self.missed: Callable[[], None] = lambda: None  # called after a missed run is saved
-        self._doubtful: set[str] = set()  # schedules whose last turn may be saved although the store reported a failure
+        self._cached_checks: tuple[float, ScheduleChecks] | None = None
+        self._schedules_by_awaited_job: dict[str, str] = {}  # job -> the schedule with a run queued behind it
+        self._released_schedules: set[str] = set()  # schedules whose queued run can start
+        self.on_missed_run: Callable[[], None] = lambda: None  # called after a missed run is saved
+        self._unconfirmed_schedules: set[str] = (
+            set()
+        )  # schedules whose last turn may be saved although the store reported a failure
 
     def wake(self) -> None:
         """Make the runner check schedules again."""
@@ -68,9 +70,9 @@ class DueRuns:
         self._wake_event.clear()
 
     def release_queued_run(self, job: JobSnapshot) -> None:
-        schedule = self._awaited.pop(job.id, None)
+        schedule = self._schedules_by_awaited_job.pop(job.id, None)
         if schedule is not None:
-            self._freed.add(schedule)
+            self._released_schedules.add(schedule)
             self._wake_event.set()
 
     async def recover_schedules(self) -> None:
@@ -83,28 +85,30 @@ class DueRuns:
             moved = [after for after, before in zip(found, page, strict=True) if after != before]
             if moved:
                 await self._store.write(schedule_rows.record_validity, moved)
-            self._freed |= {schedule.id for schedule in page if schedule.queued_at is not None}
+            self._released_schedules |= {schedule.id for schedule in page if schedule.queued_at is not None}
         await self._stop_superseded_jobs()
 
     async def run_due_schedules(self) -> datetime | None:
         """Run all due schedules and return when the next one is due."""
-        self._known = None
+        self._cached_checks = None
         await self._recover_unconfirmed_runs()
         while batch := await self._store.read(schedule_rows.list_due_schedules, self._clock(), BATCH_SIZE):
             await self._run_batch(batch)
         for _ in range(MAX_QUEUED_ROUNDS):  # bounded: the rest waits for the next call
-            freed = sorted(self._freed)
+            freed = sorted(self._released_schedules)
             for start in range(0, len(freed), BATCH_SIZE):
                 await self._start_queued_runs(freed[start : start + BATCH_SIZE])
         return await self._store.read(schedule_rows.find_next_due_time)
 
     async def _run_batch(self, batch: Sequence[StoredSchedule]) -> None:
         now, checks = self._clock(), self._get_checks()
-        busy = await self._store.read(schedule_rows.list_open_jobs, [stored.schedule.id for stored in batch])
-        turns = await asyncio.gather(
-            *(self._plan_turn(stored, now, busy.get(stored.schedule.id, ()), checks) for stored in batch)
+        busy = await self._store.read(
+            schedule_rows.load_open_jobs_by_schedule, [stored.schedule.id for stored in batch]
         )
-        await self._save_turns(turns)
+        turns = await asyncio.gather(
+            *(self._plan_step(stored, now, busy.get(stored.schedule.id, ()), checks) for stored in batch)
+        )
+        await self._save_steps(turns)
         for turn in turns:
             if turn.after.queued_at is not None:
                 self._watch_jobs(turn.after.id, busy.get(turn.after.id, ()))
@@ -114,47 +118,47 @@ class DueRuns:
     def _get_checks(self) -> ScheduleChecks:
         """Return recent checks: batches follow each other closely."""
         now = asyncio.get_running_loop().time()
-        if self._known is None or now - self._known[0] > CHECKS_TTL:
-            self._known = now, ScheduleChecks(self._store, self._intake, prepare=True)
-        return self._known[1]
+        if self._cached_checks is None or now - self._cached_checks[0] > CHECKS_TTL:
+            self._cached_checks = now, ScheduleChecks(self._store, self._validator, prepare=True)
+        return self._cached_checks[1]
 
-    async def _plan_turn(
+    async def _plan_step(
         self, stored: StoredSchedule, now: datetime, busy: Sequence[str], checks: ScheduleChecks
     ) -> ScheduleStep:
         """Plan what the schedule does now. An internal error must not block other schedules or be retried at once."""
         schedule = stored.schedule
         due_at = schedule.next_run_at or now
         if schedule.queued_at is not None and not busy:
-            return await self._plan_queued_turn(stored, now, checks)  # first; the due time stays due and is next
+            return await self._plan_queued_step(stored, now, checks)  # first; the due time stays due and is next
         if not should_start_job(schedule, due_at, now, bool(busy)):
-            return build_skipped_turn(schedule, due_at, now, busy[0] if busy else "", self._timing)
+            return build_skipped_step(schedule, due_at, now, busy[0] if busy else "", self._timing)
         found = await self._check_schedule(stored, checks)
         after = advance_schedule(found.apply_to_schedule(schedule), get_catch_up_time(due_at, now), self._timing)
         return _plan_start(after, due_at, now, found)
 
-    async def _check_schedule(self, stored: StoredSchedule, checks: ScheduleChecks) -> Finding:
+    async def _check_schedule(self, stored: StoredSchedule, checks: ScheduleChecks) -> ScheduleCheckResult:
         try:
             return await checks.check_schedule(stored)
         except StoreError:
             raise
         except Exception:
             log.exception("could not check a schedule", extra={"event": "schedule", "schedule": stored.schedule.id})
-            return Finding(invalid=InvalidReason.OTHER, message=msg("Internal error; see the server log"))
+            return ScheduleCheckResult(invalid=InvalidReason.OTHER, message=msg("Internal error; see the server log"))
 
     async def _start_queued_runs(self, ids: Sequence[str]) -> None:
         """Start runs that were queued behind an earlier job."""
         now, checks = self._clock(), self._get_checks()
         waiting = await self._store.read(schedule_rows.list_queued_schedules, ids)
-        busy = await self._store.read(schedule_rows.list_open_jobs, ids)
+        busy = await self._store.read(schedule_rows.load_open_jobs_by_schedule, ids)
         free = [stored for stored in waiting if stored.schedule.id not in busy]
-        turns = await asyncio.gather(*(self._plan_queued_turn(stored, now, checks) for stored in free))
-        moved = await self._save_turns(turns)
+        turns = await asyncio.gather(*(self._plan_queued_step(stored, now, checks) for stored in free))
+        moved = await self._save_steps(turns)
         changed = {turn.after.id for turn, saved in moved if not saved}  # concurrently; tried again
-        self._freed.difference_update(set(ids) - changed)
+        self._released_schedules.difference_update(set(ids) - changed)
         for stored in waiting:
             self._watch_jobs(stored.schedule.id, busy.get(stored.schedule.id, ()))
 
-    async def _plan_queued_turn(self, stored: StoredSchedule, now: datetime, checks: ScheduleChecks) -> ScheduleStep:
+    async def _plan_queued_step(self, stored: StoredSchedule, now: datetime, checks: ScheduleChecks) -> ScheduleStep:
         schedule, found = stored.schedule, await self._check_schedule(stored, checks)
         return _plan_start(
             replace(found.apply_to_schedule(schedule), queued_at=None), schedule.queued_at or now, now, found
@@ -163,49 +167,51 @@ class DueRuns:
     def _watch_jobs(self, schedule: str, jobs: Iterable[str]) -> None:
         for job in jobs:
             if self._control.get_active_job(job) is None:  # it ended before we watched it, so no event follows
-                self._freed.add(schedule)
+                self._released_schedules.add(schedule)
             else:
-                self._awaited[job] = schedule
+                self._schedules_by_awaited_job[job] = schedule
 
-    async def _save_turns(self, turns: Sequence[ScheduleStep]) -> list[tuple[ScheduleStep, bool]]:
+    async def _save_steps(self, turns: Sequence[ScheduleStep]) -> list[tuple[ScheduleStep, bool]]:
         """Save the turns; return each with whether it was saved, which fails if its schedule has changed."""
-        return await asyncio.shield(self._save_and_announce(turns)) if turns else []
+        return await asyncio.shield(self._save_and_announce_steps(turns)) if turns else []
 
-    async def _save_and_announce(self, turns: Sequence[ScheduleStep]) -> list[tuple[ScheduleStep, bool]]:
+    async def _save_and_announce_steps(self, turns: Sequence[ScheduleStep]) -> list[tuple[ScheduleStep, bool]]:
         try:
             done = await self._store.write(schedule_rows.advance_schedules, turns)
         except StoreError:
-            self._doubtful |= {turn.after.id for turn in turns}
+            self._unconfirmed_schedules |= {turn.after.id for turn in turns}
             raise
         for turn, saved in zip(turns, done, strict=True):
             if saved.inserted is not None and turn.job is not None:
-                announce_job(self._control, saved.inserted, turn.job)
+                add_job_to_controller(self._control, saved.inserted, turn.job)
         if any(turn.run is not None and turn.job is None for turn in turns):
-            self.missed()
-        return [(turn, saved.moved) for turn, saved in zip(turns, done, strict=True)]
+            self.on_missed_run()
+        return [(turn, saved.applied) for turn, saved in zip(turns, done, strict=True)]
 
     async def _recover_unconfirmed_runs(self) -> None:
         """Hand over jobs that were stored despite a reported failure."""
-        if not self._doubtful:
+        if not self._unconfirmed_schedules:
             return
-        for jobs in (await self._store.read(schedule_rows.list_open_jobs, self._doubtful)).values():
+        for jobs in (
+            await self._store.read(schedule_rows.load_open_jobs_by_schedule, self._unconfirmed_schedules)
+        ).values():
             for job in jobs:
                 if self._control.get_active_job(job) is None:
                     snapshot = await self._store.read(job_rows.load_snapshot, job)
                     if not snapshot.state.final:
                         self._control.add_job(snapshot)
-        self._doubtful = set()
+        self._unconfirmed_schedules = set()
 
     async def _stop_superseded_jobs(self) -> None:
-        jobs = await self._store.read(schedule_rows.list_superseded_jobs)
+        jobs = await self._store.read(schedule_rows.load_superseded_jobs)
         reasons = {
             job: msg("replaced by the next run of its schedule {schedule}", schedule=schedule)
             for job, schedule in jobs.items()
         }
-        await asyncio.gather(*(self._control.stop(job, SCHEDULER, why) for job, why in reasons.items()))
+        await asyncio.gather(*(self._control.stop_job(job, SCHEDULE_ACTOR, why) for job, why in reasons.items()))
 
 
-def _plan_start(after: Schedule, due_at: datetime, now: datetime, found: Finding) -> ScheduleStep:
+def _plan_start(after: Schedule, due_at: datetime, now: datetime, found: ScheduleCheckResult) -> ScheduleStep:
     if found.invalid is not None or found.ready is None or found.actor is None:
         run = NewScheduleRun(due_at=due_at, at=now, result=RunResult.FAILED, message=found.message)
         return ScheduleStep(after=after, run=run)

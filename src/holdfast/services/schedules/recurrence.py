@@ -36,22 +36,22 @@ class InvalidRecurrence(UserError):
 @dataclass(frozen=True, slots=True)
 class CronField:
     name: str
-    least: int
-    most: int
-    words: tuple[str, ...] = ()  # names of its values, starting at the least
+    minimum: int
+    maximum: int
+    value_names: tuple[str, ...] = ()  # names of its values, starting at the least
 
     def build_error(self, why: str, hint: str | None = None) -> InvalidRecurrence:
         return InvalidRecurrence(join_messages(": ", (self.name, why)), field="cron", hint=hint)
 
 
-_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-_DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
-MINUTE = CronField("minute", 0, 59)
-HOUR = CronField("hour", 0, 23)
-DAY = CronField(msg("day of month"), 1, 31)
-MONTH = CronField("month", 1, 12, _MONTHS)
-WEEKDAY = CronField(msg("day of week"), 0, 7, _DAYS)
-FIELDS = (MINUTE, HOUR, DAY, MONTH, WEEKDAY)
+_MONTH_NAMES = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+_WEEKDAY_NAMES = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+MINUTE_FIELD = CronField("minute", 0, 59)
+HOUR_FIELD = CronField("hour", 0, 23)
+DAY_FIELD = CronField(msg("day of month"), 1, 31)
+MONTH_FIELD = CronField("month", 1, 12, _MONTH_NAMES)
+WEEKDAY_FIELD = CronField(msg("day of week"), 0, 7, _WEEKDAY_NAMES)
+CRON_FIELDS = (MINUTE_FIELD, HOUR_FIELD, DAY_FIELD, MONTH_FIELD, WEEKDAY_FIELD)
 _CRON_HINT = msg(
     "Use five fields: minute, hour, day of month, month, day of week. `0 4 * * *` means every day at 4:00."
 )
@@ -73,11 +73,11 @@ _NICKNAMES = {
 def parse_cron(text: str) -> str:
     """Return the expression with numbers for names; raise InvalidRecurrence with the invalid field and the reason."""
     parts = _split_fields(text)
-    cron = " ".join(_parse_field(field, part) for field, part in zip(FIELDS, parts, strict=True))
+    cron = " ".join(_parse_field(field, part) for field, part in zip(CRON_FIELDS, parts, strict=True))
     try:
         CronSim(cron, datetime(2000, 1, 1))
     except CronSimError:  # the only check across fields
-        raise DAY.build_error(
+        raise DAY_FIELD.build_error(
             msg(
                 "{months} no day {days}, so the schedule never runs",
                 months=_describe_months(cron.split()[3]),
@@ -130,7 +130,7 @@ def _split_fields(text: str) -> list[str]:
             field="cron",
             hint=msg("Use {same} instead.", same=same),
         )
-    if len(parts) != len(FIELDS):
+    if len(parts) != len(CRON_FIELDS):
         count = msg("{path} field", path=len(parts)) if len(parts) == 1 else msg("{path} fields", path=len(parts))
         raise InvalidRecurrence(
             msg("A cron expression has five fields, but this one has {count}", count=count),
@@ -141,7 +141,7 @@ def _split_fields(text: str) -> list[str]:
 
 
 def _parse_field(field: CronField, part: str) -> str:
-    if part == "?" and field in (DAY, WEEKDAY):  # an alternative to *
+    if part == "?" and field in (DAY_FIELD, WEEKDAY_FIELD):  # an alternative to *
         return "*"
     return ",".join(_parse_term(field, term) for term in part.split(","))
 
@@ -149,9 +149,9 @@ def _parse_field(field: CronField, part: str) -> str:
 def _parse_term(field: CronField, term: str) -> str:
     if not term:
         raise field.build_error(msg("a value is missing next to a comma"))
-    if field is DAY and term in ("L", "LW"):  # the last day, the last one from Monday to Friday
+    if field is DAY_FIELD and term in ("L", "LW"):  # the last day, the last one from Monday to Friday
         return term
-    if field is WEEKDAY and (special := _parse_nth_weekday(term)) is not None:
+    if field is WEEKDAY_FIELD and (special := _parse_nth_weekday(term)) is not None:
         return special
     base, slash, step = term.partition("/")
     if not slash:
@@ -168,12 +168,12 @@ def _parse_nth_weekday(term: str) -> str | None:
     if "#" in term:
         day, _, number = term.partition("#")
         if not _is_number(number) or not 1 <= int(number) <= 5:
-            raise WEEKDAY.build_error(
+            raise WEEKDAY_FIELD.build_error(
                 msg("{number} after # in {term} is not between 1 and 5", number=number or "nothing", term=term)
             )
-        return f"{_parse_value(WEEKDAY, day)}#{int(number)}"
+        return f"{_parse_value(WEEKDAY_FIELD, day)}#{int(number)}"
     if len(term) > 1 and term.endswith("L"):
-        return f"{_parse_value(WEEKDAY, term[:-1])}L"
+        return f"{_parse_value(WEEKDAY_FIELD, term[:-1])}L"
     return None
 
 
@@ -184,7 +184,7 @@ def _parse_range(field: CronField, base: str) -> str:
     if not dash:
         return str(_parse_value(field, first))
     start, end = _parse_value(field, first), _parse_value(field, last)
-    if field is WEEKDAY and end == 0 and start > 0:
+    if field is WEEKDAY_FIELD and end == 0 and start > 0:
         end = 7  # up to Sunday
     if end < start:
         raise field.build_error(
@@ -195,16 +195,21 @@ def _parse_range(field: CronField, base: str) -> str:
 
 
 def _parse_value(field: CronField, word: str) -> int:
-    if word in field.words:
-        return field.least + field.words.index(word)
+    if word in field.value_names:
+        return field.minimum + field.value_names.index(word)
     if not word:
         raise field.build_error(msg("a value is missing"))
     if not _is_number(word):
-        names = msg(" or one of {choices}", choices=" ".join(field.words)) if field.words else ""
+        names = msg(" or one of {choices}", choices=" ".join(field.value_names)) if field.value_names else ""
         raise field.build_error(msg("{value} is not a number{names}", value=word[:20], names=names))
-    if not field.least <= int(word) <= field.most:
+    if not field.minimum <= int(word) <= field.maximum:
         raise field.build_error(
-            msg("{value} is not between {minimum} and {maximum}", value=word, minimum=field.least, maximum=field.most)
+            msg(
+                "{value} is not between {minimum} and {maximum}",
+                value=word,
+                minimum=field.minimum,
+                maximum=field.maximum,
+            )
         )
     return int(word)
 
@@ -246,12 +251,12 @@ class RecurrenceTimes:
         if recurrence.kind is RecurrenceKind.INACTIVE:
             return
         cron = parse_cron(recurrence.effective_cron or "")
-        found = find_next_time(cron, here, after.replace(microsecond=0))  # times are whole seconds
+        found = find_next_cron_time(cron, here, after.replace(microsecond=0))  # times are whole seconds
         while found is not None and (until is None or found <= until):
             yield found
-            found = find_next_time(cron, here, found)
+            found = find_next_cron_time(cron, here, found)
 
-    def iter_upcoming(
+    def iter_upcoming_times(
         self, recurrence: Recurrence, after: datetime, count: int = 5, until: datetime | None = None
     ) -> Iterator[datetime]:
         """Yield the next `count` times; raise InvalidRecurrence if it is invalid."""
@@ -262,7 +267,7 @@ class RecurrenceTimes:
 
 
 @lru_cache(2048)  # thousands of schedules are due at the same few times
-def find_next_time(cron: str, here: ZoneInfo, after: datetime) -> datetime | None:
+def find_next_cron_time(cron: str, here: ZoneInfo, after: datetime) -> datetime | None:
     """Return the first time after `after` that matches a parsed cron expression, in UTC. None: none within fifty years
     or before the calendar ends."""
     try:

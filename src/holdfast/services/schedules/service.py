@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from holdfast.core.access import Actor, Permission, can_act_on, deny_action, has_permission
+from holdfast.core.access import Actor, Permission, build_action_forbidden_error, can_act_on, has_permission
 from holdfast.core.audit import AuditAction, AuditKind
 from holdfast.core.codec import mask_values
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
@@ -39,7 +39,7 @@ from ..audit import AuditedStore, AuditEntry, collect_set_fields
 from ..control import Control
 from ..datasets.job_mounts import remove_dataset_mounts
 from ..job_lookup import list_readable_groups
-from ..jobs.new_jobs import announce_job, build_new_job, prepare_job
+from ..jobs.new_jobs import add_job_to_controller, build_new_job, prepare_job
 from ..jobs.service import SubmitResult
 from ..jobs.validation import JobValidator, ValidatedJob
 from ..people.groups import UNSET, Unset
@@ -50,8 +50,8 @@ from .due_runs import DueRuns
 from .recurrence import RecurrenceTimes, check_recurrence_length
 
 MAX_LISTED = 500
-MAX_RUNS = 500
-MAX_PER_USER = 20_000
+MAX_LISTED_RUNS = 500
+MAX_SCHEDULES_PER_USER = 20_000
 MAX_CHANGE_ATTEMPTS = 5  # to change a schedule that is updated concurrently
 MAX_ID_LENGTH = 100
 
@@ -90,12 +90,12 @@ class Schedules:
     ) -> None:
         self._store = store
         self._control = control
-        self._intake = intake
-        self._prospects = prospects
+        self._validator = intake
+        self._feasibility = prospects
         self._clock = clock
         self.timing = timing
-        self._looking_ahead = asyncio.Lock()
-        self.due = DueRuns(store.plain, control, intake, timing, clock=clock)
+        self._preview_lock = asyncio.Lock()
+        self.due_runs = DueRuns(store.unaudited_store, control, intake, timing, clock=clock)
 
     # -- reading
 
@@ -112,27 +112,27 @@ class Schedules:
         return SchedulePage(await self._refresh_validity(page.items), page.total)
 
     async def get(self, actor: Actor, id: str) -> Schedule:
-        stored = await self._find_schedule(actor, id)
+        stored = await self._load_schedule(actor, id)
         return (await self._refresh_validity((stored.schedule,)))[0]
 
-    async def get_changeable(self, actor: Actor, id: str) -> Schedule:
+    async def get_changeable_schedule(self, actor: Actor, id: str) -> Schedule:
         """Return a schedule that the actor can change; raise Forbidden if the actor can only see it."""
-        stored = await self._find_changeable(actor, id)
+        stored = await self._load_changeable_schedule(actor, id)
         return (await self._refresh_validity((stored.schedule,)))[0]
 
     async def list_runs(
         self, actor: Actor, id: str, *, before: int | None = None, limit: int = 50
     ) -> Sequence[ScheduleRun]:
         """Return its runs, newest first; `before` is a seq."""
-        stored = await self._find_schedule(actor, id)
-        return await self._store.read(schedule_rows.list_runs, stored.schedule.id, before, min(limit, MAX_RUNS))
+        stored = await self._load_schedule(actor, id)
+        return await self._store.read(schedule_rows.list_runs, stored.schedule.id, before, min(limit, MAX_LISTED_RUNS))
 
     async def load_newest_runs(self, actor: Actor, shown: Sequence[Schedule]) -> Mapping[str, ScheduleRun]:
         """Return schedule id -> newest run, for the schedules of a list."""
         ids = [schedule.id for schedule in shown if has_permission(actor, Permission.SEE_JOB, schedule.group)]
         return await self._store.read(schedule_rows.load_newest_runs, ids)
 
-    async def load_names(self, actor: Actor, ids: Iterable[str]) -> Mapping[str, str]:
+    async def load_schedule_names(self, actor: Actor, ids: Iterable[str]) -> Mapping[str, str]:
         """Return id -> name of the schedules that the actor can see; jobs only store the id."""
         wanted = sorted(set(ids))
         found = await self._store.read(schedule_rows.load_schedule_names, wanted) if wanted else {}
@@ -144,8 +144,8 @@ class Schedules:
         """Return the next times it would be due; raise InvalidRecurrence if it is invalid. Times decades apart take
         long to find, so one preview runs at a time and yields to the event loop after each."""
         found = []
-        async with self._looking_ahead:
-            for at in self.timing.iter_upcoming(recurrence, self._clock(), count, ends_at):
+        async with self._preview_lock:
+            for at in self.timing.iter_upcoming_times(recurrence, self._clock(), count, ends_at):
                 found.append(at)
                 await asyncio.sleep(0)
         return tuple(found)
@@ -171,7 +171,7 @@ class Schedules:
         check_recurrence_length(recurrence)
         if not accept_invalid:
             self._check_times(recurrence, ends_at, now)
-        ready = await self._intake.validate(actor, text, group=group, dialect=dialect)
+        ready = await self._validator.validate(actor, text, group=group, dialect=dialect)
         await self._check_schedule_count(actor)
         schedule = Schedule(
             id="",
@@ -188,19 +188,19 @@ class Schedules:
             created_at=now,
             updated_at=now,
         )
-        schedule = set_next_run(await self._check_validity(StoredSchedule(schedule, ready.job)), now, self.timing)
+        schedule = set_next_run(await self._revalidate_schedule(StoredSchedule(schedule, ready.job)), now, self.timing)
         entry = _build_schedule_entry(
             actor, AuditAction.CREATED, lambda created: str(created.id), schedule, {"when": recurrence}
         )
         made = await self._store.write(entry, schedule_rows.create_schedule, schedule=schedule, job=ready.job)
-        self.due.wake()
+        self.due_runs.wake()
         return SavedSchedule(_mask_schedule(made), ready.warnings)
 
     async def change(
         self, actor: Actor, id: str, change: ScheduleChange, *, accept_invalid: bool = False
     ) -> SavedSchedule:
         for _ in range(MAX_CHANGE_ATTEMPTS):
-            stored = await self._find_changeable(actor, id)
+            stored = await self._load_changeable_schedule(actor, id)
             changed, warnings, job = await self._apply_change(actor, stored, change, accept_invalid)
             run = _build_dropped_run(stored.schedule, changed, self._clock())
             entry = _build_schedule_entry(actor, AuditAction.CHANGED, changed.id, changed, _summarize_change(change))
@@ -208,7 +208,7 @@ class Schedules:
                 saved = await self._store.write(entry, _save_schedule, changed, job, run)
             except _ConcurrentChange:
                 continue
-            self.due.wake()
+            self.due_runs.wake()
             return SavedSchedule(_mask_schedule(saved), warnings)
         raise Conflict(
             msg("{id} was changed at the same time by another request", id=id[:MAX_ID_LENGTH]), hint=msg("Try again.")
@@ -223,16 +223,16 @@ class Schedules:
 
     async def delete(self, actor: Actor, id: str) -> Schedule:
         """Delete the schedule with its runs; its jobs are kept."""
-        stored = await self._find_changeable(actor, id)
+        stored = await self._load_changeable_schedule(actor, id)
         entry = _build_schedule_entry(actor, AuditAction.REMOVED, stored.schedule.id, stored.schedule)
         await self._store.write(entry, schedule_rows.delete_schedule, stored.schedule.id)
         return stored.schedule
 
     async def run_schedule_now(self, actor: Actor, id: str) -> SubmitResult:
         """Submit one job from its template as the actor, independently of its due times."""
-        stored = await self._find_changeable(actor, id)
+        stored = await self._load_changeable_schedule(actor, id)
         schedule = stored.schedule
-        if stored.job.secrets and not _is_owner(actor, schedule):
+        if stored.job.secrets and not _is_owner_or_admin(actor, schedule):
             raise Forbidden(
                 msg(
                     "{name} contains secrets of {user}, so only {user} can run it immediately",
@@ -240,21 +240,21 @@ class Schedules:
                     user=schedule.user,
                 )
             )
-        ready = await self._intake.revalidate(actor, stored.job, schedule.source)
-        warnings = await prepare_job(self._intake, self._prospects, actor, ready)
+        ready = await self._validator.revalidate(actor, stored.job, schedule.source)
+        warnings = await prepare_job(self._validator, self._feasibility, actor, ready)
         now = self._clock()
         message = msg("Submitted by {name} from the schedule {id}", name=actor.name, id=schedule.id)
         new = build_new_job(actor, ready, now, message, warnings)
         run = NewScheduleRun(due_at=now, at=now, result=RunResult.STARTED, actor=actor.name)
         # Shielded: once the job may be stored, the controller must be notified, even if the client disconnects.
-        inserted = await asyncio.shield(self._store_run(schedule.id, run, new))
+        inserted = await asyncio.shield(self._store_and_announce_run(schedule.id, run, new))
         return SubmitResult(inserted.summary, warnings, created=True)
 
-    async def _store_run(self, id: str, run: NewScheduleRun, new: job_rows.NewJob) -> job_rows.InsertedJob:
+    async def _store_and_announce_run(self, id: str, run: NewScheduleRun, new: job_rows.NewJob) -> job_rows.InsertedJob:
         inserted = await self._store.write_unaudited(
             schedule_rows.insert_manual_run, id, run, new
         )  # its job has its own events
-        announce_job(self._control, inserted, new)
+        add_job_to_controller(self._control, inserted, new)
         return inserted
 
     async def _apply_change(
@@ -276,12 +276,12 @@ class Schedules:
             self._check_times(schedule.recurrence, schedule.ends_at, now)
         warnings: tuple[str, ...] = ()
         job = None
-        ready = await self._build_template(actor, stored, change)
+        ready = await self._validate_new_template(actor, stored, change)
         if ready is not None:
             job, warnings = ready.job, ready.warnings
             schedule = replace(schedule, name=job.name, group=job.group, job=job, source=ready.source)
-            await self._protect_owner_data(actor, StoredSchedule(old, stored.job), StoredSchedule(schedule, job))
-        schedule = await self._check_validity(StoredSchedule(schedule, job or stored.job))
+            await self._check_owner_data_access(actor, StoredSchedule(old, stored.job), StoredSchedule(schedule, job))
+        schedule = await self._revalidate_schedule(StoredSchedule(schedule, job or stored.job))
         return self._reschedule(schedule, old, now), warnings, job
 
     def _reschedule(self, schedule: Schedule, old: Schedule, now: datetime) -> Schedule:
@@ -293,14 +293,14 @@ class Schedules:
             return schedule
         return set_next_run(schedule, get_search_start(schedule, now), self.timing)
 
-    async def _build_template(
+    async def _validate_new_template(
         self, actor: Actor, stored: StoredSchedule, change: ScheduleChange
     ) -> ValidatedJob | None:
         """Validate the new template as a submission of the actor; None if it is unchanged."""
         old, form = stored.schedule, dict(change.form or {})
         group = form.pop("groupId", None) or form.pop("groupName", None) or change.group or old.group
         if change.text is not None:
-            return await self._intake.validate(actor, change.text, group=group, dialect=change.dialect)
+            return await self._validator.validate(actor, change.text, group=group, dialect=change.dialect)
         if form and old.job.dialect is not JobFormat.PRIMEHUB:
             raise UserError(
                 msg("{name} is not in PrimeHub's format, so single fields cannot be changed", name=old.name),
@@ -313,16 +313,16 @@ class Schedules:
             if (after, group) == (before, old.group):
                 return None
             text = json.dumps({**after, "groupId": group})
-            return await self._intake.validate(actor, text, group=group, dialect=JobFormat.PRIMEHUB)
+            return await self._validator.validate(actor, text, group=group, dialect=JobFormat.PRIMEHUB)
         if group == old.group:
             return None
         job = replace(stored.job, group=group)
-        return await self._intake.revalidate(actor, job, await self._intake.render_clone(job))
+        return await self._validator.revalidate(actor, job, await self._validator.render_clone(job))
 
-    async def _protect_owner_data(self, actor: Actor, before: StoredSchedule, after: StoredSchedule) -> None:
+    async def _check_owner_data_access(self, actor: Actor, before: StoredSchedule, after: StoredSchedule) -> None:
         """Its jobs run as its owner, so reject a change by others that gives them access to the owner's data."""
         schedule = before.schedule
-        if _is_owner(actor, schedule):
+        if _is_owner_or_admin(actor, schedule):
             return
         if before.job.notify != after.job.notify:
             raise _build_owner_only_error(
@@ -341,7 +341,7 @@ class Schedules:
         if [role.mounts for role in found.ready.job.roles] != [role.mounts for role in after.job.roles]:
             raise _build_owner_only_error(schedule, msg("it mounts folders of {user}", user=schedule.user))
         if after.job.dialect is JobFormat.PRIMEHUB and (
-            beyond := await self._find_foreign_volume(actor, schedule.user)
+            beyond := await self._find_foreign_volume_group(actor, schedule.user)
         ):
             raise _build_owner_only_error(
                 schedule,
@@ -351,7 +351,7 @@ class Schedules:
                 ),
             )
 
-    async def _find_foreign_volume(self, actor: Actor, owner: str) -> str | None:
+    async def _find_foreign_volume_group(self, actor: Actor, owner: str) -> str | None:
         """Return a group whose shared volume the owner's jobs can access and the actor's jobs cannot."""
         user = await self._store.read(people.get_user, owner)
         groups = await self._store.read(people.list_groups)
@@ -361,9 +361,9 @@ class Schedules:
     # -- helpers
 
     def _create_checks(self) -> ScheduleChecks:
-        return ScheduleChecks(self._store.plain, self._intake)
+        return ScheduleChecks(self._store.unaudited_store, self._validator)
 
-    async def _check_validity(self, stored: StoredSchedule) -> Schedule:
+    async def _revalidate_schedule(self, stored: StoredSchedule) -> Schedule:
         return (await self._create_checks().check_schedule(stored)).apply_to_schedule(stored.schedule)
 
     async def _refresh_validity(self, shown: Sequence[Schedule]) -> tuple[Schedule, ...]:
@@ -379,7 +379,7 @@ class Schedules:
             await self._store.write_unaudited(schedule_rows.record_validity, moved)
         return tuple(found)
 
-    async def _find_schedule(self, actor: Actor, id: str) -> StoredSchedule:
+    async def _load_schedule(self, actor: Actor, id: str) -> StoredSchedule:
         """Load a schedule; raise NotFound also if the actor cannot see it."""
         found = await self._store.read(schedule_rows.load_schedule, id) if len(id) <= MAX_ID_LENGTH else None
         if found is None or not has_permission(actor, Permission.SEE_JOB, found.schedule.group):
@@ -389,12 +389,12 @@ class Schedules:
             )
         return found
 
-    async def _find_changeable(self, actor: Actor, id: str) -> StoredSchedule:
+    async def _load_changeable_schedule(self, actor: Actor, id: str) -> StoredSchedule:
         """Load a schedule that the actor can change."""
-        found = await self._find_schedule(actor, id)
+        found = await self._load_schedule(actor, id)
         schedule = found.schedule
         if not can_act_on(actor, schedule.group, schedule.user):
-            raise deny_action(schedule.group, schedule.user, member=schedule.group in actor.groups)
+            raise build_action_forbidden_error(schedule.group, schedule.user, member=schedule.group in actor.groups)
         return found
 
     def _check_times(self, recurrence: Recurrence, ends_at: datetime | None, now: datetime) -> None:
@@ -403,9 +403,9 @@ class Schedules:
             raise UserError(msg("The end time is in the past"), field="ends_at", hint=msg("Set a time in the future."))
 
     async def _check_schedule_count(self, actor: Actor) -> None:
-        if await self._store.read(schedule_rows.count_user_schedules, actor.name) >= MAX_PER_USER:
+        if await self._store.read(schedule_rows.count_user_schedules, actor.name) >= MAX_SCHEDULES_PER_USER:
             raise UserError(
-                msg("A user can have at most {max_per_user} schedules", max_per_user=MAX_PER_USER),
+                msg("A user can have at most {max_per_user} schedules", max_per_user=MAX_SCHEDULES_PER_USER),
                 hint=msg("Delete some first."),
             )
 
@@ -463,7 +463,7 @@ def to_primehub_form(job: Job) -> dict[str, Any]:
     return form
 
 
-def _is_owner(actor: Actor, schedule: Schedule) -> bool:
+def _is_owner_or_admin(actor: Actor, schedule: Schedule) -> bool:
     return actor.admin or actor.name == schedule.user
 
 

@@ -13,17 +13,17 @@ from holdfast.core.scheduling.blockers import (
     Estimate,
     ResourceHolder,
     WaitExplanation,
-    format_instant,
+    format_utc_time,
 )
-from holdfast.core.scheduling.placement import Amount
+from holdfast.core.scheduling.placement import ResourceAmount
 from holdfast.store import schedules as schedule_rows
 from holdfast.store.database import Store
 
 from ..control import Control
 from .service import Schedules
 
-UNKNOWN_END = msg("Unknown: that job has not started or has no time limit.")
-END_BY_LIMIT = msg("That job ends by then at the latest because of its time limit.")
+UNKNOWN_END_BASIS = msg("Unknown: that job has not started or has no time limit.")
+END_BY_LIMIT_BASIS = msg("That job ends by then at the latest because of its time limit.")
 
 
 class ScheduleWaitReasons:
@@ -48,13 +48,13 @@ class ScheduleWaitReasons:
         self, actor: Actor, schedule: Schedule, due_at: datetime, others: list[Blocker]
     ) -> WaitExplanation:
         """Explain a run that is queued until the job of an earlier run has ended."""
-        busy = (await self._store.read(schedule_rows.list_open_jobs, [schedule.id])).get(schedule.id, ())
-        holders = tuple(self._describe_holder(actor, job_id) for job_id in busy)
+        busy = (await self._store.read(schedule_rows.load_open_jobs_by_schedule, [schedule.id])).get(schedule.id, ())
+        holders = tuple(self._build_resource_holder(actor, job_id) for job_id in busy)
         named = (f"{holder.name} ({holder.job_id})" if holder.name else msg("a job") for holder in holders)
         jobs = join_messages(", ", named)
         text = msg(
             "The run due at {due_at} starts when {jobs} has ended.",
-            due_at=format_instant(due_at),
+            due_at=format_utc_time(due_at),
             jobs=jobs or msg("the previous job"),
         )
         ends = [holder.until for holder in holders]
@@ -67,19 +67,21 @@ class ScheduleWaitReasons:
                 for holder in holders
                 if holder.job_id
             ),
-            estimate=Estimate(at=latest, basis=END_BY_LIMIT) if known else Estimate(at=None, basis=UNKNOWN_END),
+            estimate=Estimate(at=latest, basis=END_BY_LIMIT_BASIS)
+            if known
+            else Estimate(at=None, basis=UNKNOWN_END_BASIS),
         )
 
-    def _describe_holder(self, actor: Actor, job_id: str) -> ResourceHolder:
-        known = self._control.describe_job(job_id)
+    def _build_resource_holder(self, actor: Actor, job_id: str) -> ResourceHolder:
+        known = self._control.find_job_info(job_id)
         if known is None or not has_permission(actor, Permission.SEE_JOB, known.group):
-            return ResourceHolder(job_id="", name="", user="", group="", has=Amount())
+            return ResourceHolder(job_id="", name="", user="", group="", has=ResourceAmount())
         return ResourceHolder(
             job_id=job_id,
             name=known.name,
             user=known.user,
             group=known.group,
-            has=Amount(),
+            has=ResourceAmount(),
             since=known.since,
             until=known.until,
             held=known.held,

@@ -15,7 +15,7 @@ from holdfast.core.access import Actor, Permission, has_permission
 from holdfast.core.job import Job, JobFormat, Mount
 from holdfast.core.messages import msg
 from holdfast.core.records import Dataset
-from holdfast.core.scheduling.blockers import Blocker, BlockerKind, JobInfo, WaitExplanation
+from holdfast.core.scheduling.blockers import ActiveJob, Blocker, BlockerKind, WaitExplanation
 from holdfast.core.states import JobState
 from holdfast.hang_guard import HangGuard, NotResponding
 from holdfast.store import datasets as dataset_rows
@@ -28,7 +28,7 @@ from ..control import Control
 from .feasibility import Feasibility
 
 FOLDER_TIMEOUT = 2.0  # seconds for folders to respond
-MAX_FOLDERS = 50  # checked per job
+MAX_CHECKED_FOLDERS = 50  # checked per job
 EXPLAIN_TIMEOUT = 10.0  # seconds for a full explanation
 
 
@@ -46,14 +46,14 @@ class Blockers:
     def __init__(self, store: Store, control: Control, prospects: Feasibility) -> None:
         self._store = store
         self._control = control
-        self._prospects = prospects
-        self._reach = HangGuard(msg("folders of pending jobs"))
+        self._feasibility = prospects
+        self._hang_guard = HangGuard(msg("folders of pending jobs"))
 
     async def explain_wait(
-        self, actor: Actor, record: JobDetail, patience: float = EXPLAIN_TIMEOUT
+        self, actor: Actor, record: JobDetail, timeout: float = EXPLAIN_TIMEOUT
     ) -> WaitExplanation | None:
         """Explain why a job is pending; None if it is not. The caller has checked permissions. Jobs of groups that the
-        actor cannot read are not named. After `patience` seconds, return the blockers alone."""
+        actor cannot read are not named. After `timeout` seconds, return the blockers alone."""
         if record.summary.state.final:
             return None
         job_id = record.summary.id
@@ -61,7 +61,7 @@ class Blockers:
         def can_see(group: str) -> bool:
             return has_permission(actor, Permission.SEE_JOB, group)
 
-        wait = await self._control.explain_wait(job_id, can_see, self._load_usual_durations, patience)
+        wait = await self._control.explain_wait(job_id, can_see, self._load_usual_durations, timeout)
         if wait is None or record.summary.state is not JobState.PENDING:
             return wait
         missing = await self._find_missing_resources(record)
@@ -86,7 +86,7 @@ class Blockers:
             *await self._find_missing_folders(record.job),
         ]
 
-    async def _load_usual_durations(self, jobs: Mapping[str, JobInfo]) -> dict[str, float]:
+    async def _load_usual_durations(self, jobs: Mapping[str, ActiveJob]) -> dict[str, float]:
         """Return the usual duration in seconds of earlier jobs with the same user and name."""
         if not jobs:
             return {}
@@ -108,7 +108,7 @@ class Blockers:
                     image=image,
                 ),
             )
-            for image in await self._prospects.list_missing_images(job)
+            for image in await self._feasibility.list_missing_images(job)
         ]
 
     async def _find_missing_datasets(self, record: JobDetail) -> list[_MissingResource]:
@@ -121,8 +121,8 @@ class Blockers:
 
     async def _find_missing_folders(self, job: Job) -> list[_MissingResource]:
         mounts = {mount.source: mount for role in job.roles for mount in role.mounts}
-        chosen = list(mounts.values())[:MAX_FOLDERS]
-        answers = await asyncio.gather(*(self._check_folder(mount.source) for mount in chosen))
+        chosen = list(mounts.values())[:MAX_CHECKED_FOLDERS]
+        answers = await asyncio.gather(*(self._probe_folder(mount.source) for mount in chosen))
         goes_without = job.dialect is JobFormat.PRIMEHUB
         return [
             _build_missing_folder(mount, answer, goes_without and bool(mount.dataset))
@@ -130,10 +130,10 @@ class Blockers:
             if answer is not True
         ]
 
-    async def _check_folder(self, path: str) -> bool | None:
+    async def _probe_folder(self, path: str) -> bool | None:
         """Return whether the folder exists; None if it is not responding."""
         try:
-            found = await self._reach.run_once(path, partial(os.path.exists, path), FOLDER_TIMEOUT)
+            found = await self._hang_guard.run_once_per_path(path, partial(os.path.exists, path), FOLDER_TIMEOUT)
         except NotResponding:
             return None
         return found if isinstance(found, bool) else None

@@ -15,9 +15,9 @@ from holdfast.core.metrics.samples import TaskSummary
 from holdfast.core.records import TaskRecord
 from holdfast.core.states import JobState, TaskState
 from holdfast.core.verdicts import Diagnosis
-from holdfast.diagnosis.case import JobCase, LogPiece, TaskCase
+from holdfast.diagnosis.case import JobDiagnosisInput, LogExcerpt, TaskDiagnosisInput
 from holdfast.diagnosis.job_diagnosis import diagnose_job
-from holdfast.engines.base import Engine, LogSource, Stream
+from holdfast.engines.base import Engine, LogSource, LogStream
 from holdfast.store.database import Store
 from holdfast.store.jobs import history
 from holdfast.store.jobs import insights as insight_rows
@@ -33,12 +33,12 @@ log = logging.getLogger(__name__)
 HEAD_SIZE = 32 * 1024  # bytes read from the start of a log
 TAIL_SIZE = 256 * 1024  # bytes read from its end
 SHORT_TAIL_SIZE = 64 * 1024  # bytes read from the end, for probable secondary failures
-MAX_FAILED = 200  # tasks whose exits are compared
+MAX_FAILED_TASKS = 200  # tasks whose exits are compared
 MAX_FULL_LOGS = 2  # tasks with HEAD and TAIL
 MAX_LOGS = 16  # tasks whose logs are read
-TRACEBACK = b"Traceback (most recent call last)"
+TRACEBACK_MARKER = b"Traceback (most recent call last)"
 LOG_TIMEOUT = 10.0  # seconds for one log; after that only the exit is used
-TOTAL_TIMEOUT = 20.0  # seconds for all logs of a job together
+TOTAL_LOG_TIMEOUT = 20.0  # seconds for all logs of a job together
 JUDGE_TIMEOUT = 5.0  # seconds; after that the result so far is used
 
 
@@ -48,31 +48,31 @@ class Diagnoses:
         self._engine = engine
         self._control = control
         self._metrics = metrics
-        self._judging = ThreadPoolExecutor(1, thread_name_prefix="judge")  # no job waits for it
+        self._judge_executor = ThreadPoolExecutor(1, thread_name_prefix="judge")  # no job waits for it
 
     async def diagnose_job(self, record: JobDetail) -> Diagnosis | None:
         """Return why the job failed; None if it succeeded, was stopped or is still running."""
-        case = await self._build_case(record)
+        case = await self._load_job_case(record)
         if case is None:
             return None
         masker = await load_masker(self._store, record.summary.id)
-        return await asyncio.get_running_loop().run_in_executor(self._judging, _judge_case, case, masker)
+        return await asyncio.get_running_loop().run_in_executor(self._judge_executor, _judge_case, case, masker)
 
-    async def _build_case(self, record: JobDetail) -> JobCase | None:
+    async def _load_job_case(self, record: JobDetail) -> JobDiagnosisInput | None:
         attempt = await self._find_failed_attempt(record)
         if attempt is None:
             return None
         number, outcome = attempt
         newest = number == record.summary.attempt
         failed, stopped = await self._load_ended_tasks(record, number)
-        return JobCase(
+        return JobDiagnosisInput(
             job=record.job,
             ref=record.summary.id,
             attempt=number,
             exit=(record.exit if newest else None) or (outcome.exit if outcome else None),
             message=record.summary.message if newest else "",
             outcome=outcome,
-            tasks=await self._build_task_cases(record, failed, stopped),
+            tasks=await self._load_task_cases(record, failed, stopped),
             failed=len(failed),
             time_limit=self._control.get_time_limit(record.job),
         )
@@ -95,35 +95,35 @@ class Diagnoses:
         """Return failed tasks in the order in which their commands ended, and some of the tasks stopped after that."""
         live = self._control.get_active_job(record.summary.id)
         if live is not None and live.attempt == attempt:
-            ended = _list_live_records(live)
+            ended = _list_ended_live_tasks(live)
             failed = [each for each in ended if each.task.state is not TaskState.STOPPED]
             stopped = [each for each in ended if each.task.state is TaskState.STOPPED]
         else:
             key = (record.summary.id, record.summary.seq, attempt)
-            failed = await self._store.read(insight_rows.list_ended_tasks, *key, (TaskState.FAILED,), MAX_FAILED)
+            failed = await self._store.read(insight_rows.list_ended_tasks, *key, (TaskState.FAILED,), MAX_FAILED_TASKS)
             stopped = await self._store.read(insight_rows.list_ended_tasks, *key, (TaskState.STOPPED,), MAX_LOGS)
         return sorted(failed, key=_get_end_key), sorted(stopped, key=_get_end_key)[:MAX_LOGS]
 
-    async def _build_task_cases(
+    async def _load_task_cases(
         self, record: JobDetail, failed: Sequence[TaskRecord], stopped: Sequence[TaskRecord]
-    ) -> tuple[TaskCase, ...]:
+    ) -> tuple[TaskDiagnosisInput, ...]:
         cases, watched = [], self._engine.get_health().limits == "watched"
         looked_at = [*failed[:MAX_LOGS], *stopped[: max(MAX_LOGS - len(failed), 0)]]
-        until = asyncio.get_running_loop().time() + TOTAL_TIMEOUT
+        until = asyncio.get_running_loop().time() + TOTAL_LOG_TIMEOUT
         used = await self._metrics.read_summaries([each.attempt_id for each in looked_at])
         for number, each in enumerate(looked_at):
             head, tail = (HEAD_SIZE, TAIL_SIZE) if number < MAX_FULL_LOGS else (0, SHORT_TAIL_SIZE)
-            log = await self._read_log(each, Stream.MERGED, head, tail, until)
+            log = await self._read_log(each, LogStream.MERGED, head, tail, until)
             cut = len(log) > 1 or (log and log[0].start > 0)
-            raised = any(TRACEBACK in piece.data for piece in log)  # other output may be mixed into it
-            errors = await self._read_log(each, Stream.STDERR, 0, SHORT_TAIL_SIZE, until) if cut or raised else ()
+            raised = any(TRACEBACK_MARKER in piece.data for piece in log)  # other output may be mixed into it
+            errors = await self._read_log(each, LogStream.STDERR, 0, SHORT_TAIL_SIZE, until) if cut or raised else ()
             case = _build_task_case(record, each, used.get(each.attempt_id))
             cases.append(replace(case, watched=watched, log=log, errors=errors))
         return (*cases, *(_build_task_case(record, each) for each in failed[MAX_LOGS:]))
 
     async def _read_log(
-        self, record: TaskRecord, stream: Stream, head: int, tail: int, until: float
-    ) -> tuple[LogPiece, ...]:
+        self, record: TaskRecord, stream: LogStream, head: int, tail: int, until: float
+    ) -> tuple[LogExcerpt, ...]:
         """Read both ends of a log; empty if it cannot be read in time. The diagnosis then uses the exit alone."""
         now = asyncio.get_running_loop().time()
         if now >= until:
@@ -140,7 +140,7 @@ class Diagnoses:
             return ()
 
 
-def _judge_case(case: JobCase, masker: SecretMasker) -> Diagnosis | None:
+def _judge_case(case: JobDiagnosisInput, masker: SecretMasker) -> Diagnosis | None:
     """Judge a case within JUDGING seconds. Secrets are masked before, so that truncated text shows no part of one, and
     after, for secrets that a rule decoded from another form."""
     case = mask_case(masker, case)
@@ -149,24 +149,24 @@ def _judge_case(case: JobCase, masker: SecretMasker) -> Diagnosis | None:
     return None if found is None else mask_diagnosis(masker, found)
 
 
-async def read_log_ends(source: LogSource, head: int, tail: int) -> tuple[LogPiece, ...]:
+async def read_log_ends(source: LogSource, head: int, tail: int) -> tuple[LogExcerpt, ...]:
     """Return the first and last bytes of a log; a short log in one piece."""
-    end, first = await source.size(), await source.find_first_offset()
+    end, first = await source.get_size(), await source.find_first_offset()
     if end - first <= head + tail:
-        return (await _read_piece(source, first, end),)
-    late = await _read_piece(source, end - tail, end)
-    return (await _read_piece(source, first, first + head), late) if head else (late,)
+        return (await _read_log_range(source, first, end),)
+    late = await _read_log_range(source, end - tail, end)
+    return (await _read_log_range(source, first, first + head), late) if head else (late,)
 
 
-async def _read_piece(source: LogSource, start: int, end: int) -> LogPiece:
+async def _read_log_range(source: LogSource, start: int, end: int) -> LogExcerpt:
     at, parts = start, list[bytes]()
     while at < end and (data := await source.read(at, end - at)):
         parts.append(data)
         at += len(data)
-    return LogPiece(start, b"".join(parts))
+    return LogExcerpt(start, b"".join(parts))
 
 
-def _list_live_records(live: JobSnapshot) -> list[TaskRecord]:
+def _list_ended_live_tasks(live: JobSnapshot) -> list[TaskRecord]:
     """Return the failed and stopped tasks of the current attempt, including those on hold."""
     return [
         build_task_record(live.id, live.attempt, task)
@@ -175,12 +175,12 @@ def _list_live_records(live: JobSnapshot) -> list[TaskRecord]:
     ]
 
 
-def _build_task_case(record: JobDetail, each: TaskRecord, used: TaskSummary | None = None) -> TaskCase:
+def _build_task_case(record: JobDetail, each: TaskRecord, used: TaskSummary | None = None) -> TaskDiagnosisInput:
     task = each.task
     exit = task.held.exit if task.held else task.exit
     assert exit is not None
     role = record.job.get_role(task.role)
-    return TaskCase(
+    return TaskDiagnosisInput(
         task=task.task,
         role=role,
         exit=exit,

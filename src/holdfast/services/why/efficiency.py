@@ -18,7 +18,7 @@ from holdfast.core.verdicts import Efficiency, Finding
 from holdfast.diagnosis.efficiency import MIN_SECONDS_FOR_MEANS, summarise_efficiency
 from holdfast.diagnosis.slowness import MinimumTimes, find_slowness
 from holdfast.diagnosis.task_run import TaskRun
-from holdfast.engines.base import Engine, Stream
+from holdfast.engines.base import Engine, LogStream
 from holdfast.store.database import Store
 from holdfast.store.jobs import history
 from holdfast.store.jobs.records import JobDetail
@@ -47,13 +47,13 @@ class EfficiencyReports:
         self._engine = engine
         self._metrics = metrics
         self._clock = clock
-        self._least = least or MinimumTimes()
-        self.min_seconds = min(MIN_SECONDS_FOR_MEANS, self._least.ended)
+        self._minimum_times = least or MinimumTimes()
+        self.min_seconds = min(MIN_SECONDS_FOR_MEANS, self._minimum_times.ended)
 
     async def analyze_job(self, record: JobDetail) -> EfficiencyResult:
         """Return findings and the efficiency report. The caller has checked permissions."""
         summary = record.summary
-        tries = await self._store.read(history.list_task_tries, summary.id, summary.attempt)
+        tries = await self._store.read(history.list_job_tries, summary.id, summary.attempt)
         ran = [each for each in tries if each.task.started_at is not None]
         if not ran:
             return (), None
@@ -65,26 +65,26 @@ class EfficiencyReports:
         return await asyncio.to_thread(self._analyze_runs, newest, runs)
 
     def _analyze_runs(self, newest: Sequence[TaskRun], runs: Sequence[TaskRun]) -> EfficiencyResult:
-        return find_slowness(newest, self._least), summarise_efficiency(runs, self._least)
+        return find_slowness(newest, self._minimum_times), summarise_efficiency(runs, self._minimum_times)
 
     async def _add_first_output(self, newest: Mapping[str, tuple[TaskRecord, TaskRun]]) -> list[TaskRun]:
         """Add the time of the first output; None if the log cannot be read."""
-        wanted = [task for task, (_, run) in newest.items() if run.seconds >= self._least.silent][:MAX_LOGS]
-        found = dict.fromkeys(newest, None) | await self._load_first_outputs([newest[task][0] for task in wanted])
+        wanted = [task for task, (_, run) in newest.items() if run.seconds >= self._minimum_times.silent][:MAX_LOGS]
+        found = dict.fromkeys(newest, None) | await self._load_first_output_delays([newest[task][0] for task in wanted])
         return [replace(run, first_output=found[task]) for task, (_, run) in newest.items()]
 
-    async def _load_first_outputs(self, records: Sequence[TaskRecord]) -> dict[str, float | None]:
+    async def _load_first_output_delays(self, records: Sequence[TaskRecord]) -> dict[str, float | None]:
         found: dict[str, float | None] = {}
         try:
             async with asyncio.timeout(LOGS_TIMEOUT):
                 for record in records:
-                    found[record.task.task] = await self._load_first_output(record)
+                    found[record.task.task] = await self._load_first_output_delay(record)
         except (OSError, TimeoutError) as error:
             log.warning("could not find a job's first output", extra={"event": "efficiency", "error": str(error)})
         return found
 
-    async def _load_first_output(self, record: TaskRecord) -> float | None:
-        source = self._engine.open_log(record.attempt_id, Stream.MERGED) if record.logs_removed_at is None else None
+    async def _load_first_output_delay(self, record: TaskRecord) -> float | None:
+        source = self._engine.open_log(record.attempt_id, LogStream.MERGED) if record.logs_removed_at is None else None
         started = record.task.started_at
         if source is None or started is None or await source.find_first_offset() > 0:
             return None

@@ -21,9 +21,9 @@ class Feasibility:
         self._control = control
         self._unknown_image = unknown_image  # "host": an unknown image is replaced, so it blocks no job
 
-    async def predict_verdict(self, job: Job, user: str) -> StartPrediction:
+    async def predict_start(self, job: Job, user: str) -> StartPrediction:
         """Predict what happens if the job is submitted now, with every reason."""
-        verdict = self._control.predict_verdict(job, user)
+        verdict = self._control.predict_start(job, user)
         refused = (*await self._format_missing_images(job), *await self._list_isolation_problems(job))
         if not refused:
             return verdict
@@ -32,7 +32,7 @@ class Feasibility:
     async def list_impossible_reasons(self, job: Job, user: str) -> tuple[str, ...]:
         """Return why the job can never run. Unknown images are not included: they may still be imported."""
         return (
-            *self._control.explain_impossible(_reduce_instances(job), user),
+            *self._control.list_impossible_reasons(_reduce_instances(job), user),
             *await self._list_isolation_problems(job),
         )
 
@@ -41,14 +41,18 @@ class Feasibility:
         wanted = _list_images(job)
         if not wanted or self._unknown_image == "host":
             return []
-        known = await self._load_known_images()
-        return [image for image in wanted if not known & list_image_names(image)]
+        known = await self._get_known_image_names()
+        return [image for image in wanted if not known & get_image_name_variants(image)]
 
     async def _format_missing_images(self, job: Job) -> list[str]:
         missing = await self.list_missing_images(job)
         names = [image.name for image in await self._engine.list_images()] if missing else []
         return [
-            msg("there is no image {image} on this server{image2}", image=image, image2=suggest_image(image, names))
+            msg(
+                "there is no image {image} on this server{image2}",
+                image=image,
+                image2=format_image_suggestion(image, names),
+            )
             for image in missing
         ]
 
@@ -59,20 +63,20 @@ class Feasibility:
         found = [
             reason
             for role in job.roles
-            for reason in _list_moved_mounts(role, linked=job.dialect is JobFormat.PRIMEHUB)
+            for reason in _iter_moved_mount_problems(role, linked=job.dialect is JobFormat.PRIMEHUB)
         ]
         if wanted := _list_images(job):
-            known = await self._load_known_images()
+            known = await self._get_known_image_names()
             why = msg("jobs are not isolated on this machine, so only the image `host` can run")
             found += [
                 msg("the image {image} cannot be used: {why}", image=image, why=why)
                 for image in wanted
-                if known & list_image_names(image)
+                if known & get_image_name_variants(image)
             ]
         return list(dict.fromkeys(found))
 
-    async def _load_known_images(self) -> set[str]:
-        return {name for image in await self._engine.list_images() for name in list_image_names(image.name)}
+    async def _get_known_image_names(self) -> set[str]:
+        return {name for image in await self._engine.list_images() for name in get_image_name_variants(image.name)}
 
 
 def _reduce_instances(job: Job) -> Job:
@@ -91,19 +95,19 @@ def format_missing_image(image: str) -> str:
     )
 
 
-def suggest_image(image: str, known: Collection[str]) -> str:
+def format_image_suggestion(image: str, known: Collection[str]) -> str:
     """Return a suffix that suggests a similar image; empty if there is none."""
     near = suggest_name(image, known)
     return f". {near}" if near else ""
 
 
-def list_image_names(image: str) -> set[str]:
+def get_image_name_variants(image: str) -> set[str]:
     """Return both spellings of an image name: no tag means `latest`."""
     bare = image.removesuffix(":latest")
     return {bare, f"{bare}:latest"}
 
 
-def _list_moved_mounts(role: Role, *, linked: bool) -> Iterator[str]:
+def _iter_moved_mount_problems(role: Role, *, linked: bool) -> Iterator[str]:
     """Yield mounts that need isolation. `linked`: datasets are reached by links instead."""
     for mount in role.mounts:
         if linked and mount.dataset:

@@ -23,9 +23,9 @@ from .secret_masks import load_masker, mask_diagnosis
 
 log = logging.getLogger(__name__)
 
-MAX_CONCURRENT = 2  # jobs analyzed in the background
-MAX_ANALYZED = 6  # jobs analyzed at a time, including requests; their logs are in memory
-MAX_WAITING = 100_000  # ended jobs; others are analyzed on request
+WORKER_COUNT = 2  # jobs analyzed in the background
+MAX_CONCURRENT_ANALYSES = 6  # jobs analyzed at a time, including requests; their logs are in memory
+MAX_QUEUED_JOBS = 100_000  # ended jobs; others are analyzed on request
 CACHE_LIFETIME = 5.0  # seconds for which the result of an active job is cached
 CACHE_SIZE = 256
 
@@ -53,30 +53,32 @@ class Insights:
         self._diagnoses = diagnoses
         self._efficiencies = efficiencies
         self._monotonic = monotonic
-        self._ended: OrderedDict[str, None] = OrderedDict()  # ids of jobs to analyze, oldest first
-        self._more = asyncio.Event()
-        self._known: OrderedDict[tuple[str, int], tuple[float, Insight]] = OrderedDict()  # of active jobs
+        self._queued_job_ids: OrderedDict[str, None] = OrderedDict()  # ids of jobs to analyze, oldest first
+        self._queue_event = asyncio.Event()
+        self._cache: OrderedDict[tuple[str, int], tuple[float, Insight]] = OrderedDict()  # of active jobs
         self._running: dict[str, asyncio.Task[Insight]] = {}
-        self._turns = asyncio.Semaphore(MAX_ANALYZED)
+        self._analysis_slots = asyncio.Semaphore(MAX_CONCURRENT_ANALYSES)
 
     async def load_insight(self, record: JobDetail) -> Insight:
         """Return the job's insight. The caller has checked permissions."""
         if not record.summary.state.final:
-            return await self._compute_cached(record)
+            return await self._get_or_compute_insight(record)
         try:
             stored = await self._store.read(insight_rows.find_insight, record.summary.seq)
         except ValueError as error:  # damaged, or written by another version
             extra = {"event": "insight", "job": record.summary.id, "error": str(error)}
             log.warning("could not read the stored insight of a job", extra=extra)
-            return await self._compute_cached(record)
-        return await self._mask_insight(record, stored) if stored is not None else await self._compute_once(record)
+            return await self._get_or_compute_insight(record)
+        return (
+            await self._mask_insight(record, stored) if stored is not None else await self._compute_insight_once(record)
+        )
 
     async def find_stored_diagnosis(self, record: JobDetail) -> Diagnosis | None:
         """Return the stored diagnosis, without computing one. The caller has checked permissions."""
         if record.summary.state is not JobState.FAILED:
             return None
         seq = record.summary.seq
-        stored = (await self._store.read(insight_rows.find_diagnoses, [seq])).get(seq)
+        stored = (await self._store.read(insight_rows.load_diagnoses, [seq])).get(seq)
         return None if stored is None else mask_diagnosis(await load_masker(self._store, record.summary.id), stored)
 
     async def _mask_insight(self, record: JobDetail, stored: Insight) -> Insight:
@@ -98,15 +100,15 @@ class Insights:
         return 0 <= seconds < (self._efficiencies.min_seconds if self._efficiencies else 0)
 
     def enqueue_job(self, job_id: str) -> None:
-        if len(self._ended) < MAX_WAITING:
-            self._ended[job_id] = None
-            self._more.set()
+        if len(self._queued_job_ids) < MAX_QUEUED_JOBS:
+            self._queued_job_ids[job_id] = None
+            self._queue_event.set()
 
     async def run(self) -> None:
         """Analyze ended jobs, a few at a time, until cancelled."""
         try:
             async with asyncio.TaskGroup() as workers:
-                for _ in range(MAX_CONCURRENT):
+                for _ in range(WORKER_COUNT):
                     workers.create_task(self._run_worker())
         finally:
             for task in list(self._running.values()):
@@ -114,29 +116,29 @@ class Insights:
 
     async def _run_worker(self) -> None:
         while True:
-            while not self._ended:
-                self._more.clear()
-                await self._more.wait()
-            job_id, _ = self._ended.popitem(last=False)
+            while not self._queued_job_ids:
+                self._queue_event.clear()
+                await self._queue_event.wait()
+            job_id, _ = self._queued_job_ids.popitem(last=False)
             began = self._monotonic()
             try:
-                await self._compute_once(await self._store.read(job_rows.load_job_detail, job_id))
+                await self._compute_insight_once(await self._store.read(job_rows.load_job_detail, job_id))
             except NotFound:
                 continue
             except Exception as error:  # it is analyzed again on request
                 _log_failure(job_id, error)
             await asyncio.sleep(min(self._monotonic() - began, 1.0))  # leave half of the time to requests
 
-    async def _compute_once(self, record: JobDetail) -> Insight:
+    async def _compute_insight_once(self, record: JobDetail) -> Insight:
         """Share one computation between concurrent requests for the same job."""
         job_id = record.summary.id
         task = self._running.get(job_id)
         if task is None:
-            task = self._running[job_id] = asyncio.create_task(self._compute_and_save(record))
+            task = self._running[job_id] = asyncio.create_task(self._compute_and_save_insight(record))
             task.add_done_callback(lambda _: self._running.pop(job_id, None))
         return await asyncio.shield(task)
 
-    async def _compute_and_save(self, record: JobDetail) -> Insight:
+    async def _compute_and_save_insight(self, record: JobDetail) -> Insight:
         insight, complete = await self._compute_insight(record)
         if complete and _is_worth_saving(insight):
             await self._save_insight(record, insight)
@@ -148,22 +150,22 @@ class Insights:
         except Exception as error:  # the request still gets the result
             _log_failure(record.summary.id, error)
 
-    async def _compute_cached(self, record: JobDetail) -> Insight:
+    async def _get_or_compute_insight(self, record: JobDetail) -> Insight:
         """Compute the insight of an active job; cached for a short time, not stored."""
         key, now = (record.summary.id, record.version), self._monotonic()
-        known = self._known.get(key)
+        known = self._cache.get(key)
         if known is not None and now - known[0] < CACHE_LIFETIME:
             return known[1]
         insight, _ = await self._compute_insight(record)
-        self._known[key] = now, insight
-        self._known.move_to_end(key)
-        while len(self._known) > CACHE_SIZE:
-            self._known.popitem(last=False)
+        self._cache[key] = now, insight
+        self._cache.move_to_end(key)
+        while len(self._cache) > CACHE_SIZE:
+            self._cache.popitem(last=False)
         return insight
 
     async def _compute_insight(self, record: JobDetail) -> tuple[Insight, bool]:
         """Return the insight, and whether it is complete: an internal error leaves out only the part it affects."""
-        async with self._turns:
+        async with self._analysis_slots:
             return await self._analyze_job(record)
 
     async def _analyze_job(self, record: JobDetail) -> tuple[Insight, bool]:

@@ -10,7 +10,7 @@ from holdfast.core.exits.exit import Exit
 from holdfast.core.masking import SecretMasker, shorten_stars
 from holdfast.core.messages import map_text
 from holdfast.core.verdicts import Diagnosis, Frame
-from holdfast.diagnosis.case import JobCase, LogPiece, TaskCase
+from holdfast.diagnosis.case import JobDiagnosisInput, LogExcerpt, TaskDiagnosisInput
 from holdfast.store.database import Store
 from holdfast.store.jobs.job_secrets import list_job_secret_values
 
@@ -26,7 +26,7 @@ async def load_masker(store: Store, job_id: str) -> SecretMasker:
         return SecretMasker((), hides_all=True)
 
 
-def mask_case(masker: SecretMasker, case: JobCase) -> JobCase:
+def mask_case(masker: SecretMasker, case: JobDiagnosisInput) -> JobDiagnosisInput:
     """Replace secrets by stars, without moving any byte of a log."""
     return replace(
         case,
@@ -48,19 +48,19 @@ def mask_diagnosis(masker: SecretMasker, found: Diagnosis) -> Diagnosis:
     )
 
 
-def _mask_task(masker: SecretMasker, task: TaskCase) -> TaskCase:
+def _mask_task(masker: SecretMasker, task: TaskDiagnosisInput) -> TaskDiagnosisInput:
     return replace(
         task,
         exit=_mask_exit(masker, task.exit),
-        log=_mask_pieces(masker, task.log),
-        errors=_mask_pieces(masker, task.errors),
+        log=_mask_excerpts(masker, task.log),
+        errors=_mask_excerpts(masker, task.errors),
     )
 
 
-def _mask_pieces(masker: SecretMasker, pieces: tuple[LogPiece, ...]) -> tuple[LogPiece, ...]:
+def _mask_excerpts(masker: SecretMasker, pieces: tuple[LogExcerpt, ...]) -> tuple[LogExcerpt, ...]:
     last = len(pieces) - 1
     return tuple(
-        LogPiece(piece.start, masker.mask_bytes(piece.data, cut_start=piece.start > 0, cut_end=number < last))
+        LogExcerpt(piece.start, masker.mask_bytes(piece.data, cut_start=piece.start > 0, cut_end=number < last))
         for number, piece in enumerate(pieces)
     )
 
@@ -81,4 +81,4 @@ def _mask_frame(masker: SecretMasker, frame: Frame) -> Frame:
 def _mask_text(masker: SecretMasker, text: str) -> str:
     """Mask secrets, and shorten the stars of earlier masking, which show the length of a secret."""
     masked = masker.mask_text(text)
-    return map_text(masked, shorten_stars) if masker.has_values else masked
+    return map_text(masked, shorten_stars) if masker.is_active else masked

@@ -60,16 +60,16 @@ class JobExplanations:
             actor, await self._store.read(job_rows.load_job_detail, found.id), EXPLAIN_TIMEOUT
         )
 
-    async def explain_record(self, actor: Actor, record: JobDetail, patience: float = PAGE_TIMEOUT) -> JobExplanation:
-        """Explain a loaded job. The caller has checked permissions. `patience`: seconds for the full list of blockers;
+    async def explain_record(self, actor: Actor, record: JobDetail, timeout: float = PAGE_TIMEOUT) -> JobExplanation:
+        """Explain a loaded job. The caller has checked permissions. `timeout`: seconds for the full list of blockers;
         after that a short one is returned."""
         record = replace(record, summary=add_held_until(record.summary, self._control))
         insight = await self._insights.load_insight(record)
         return JobExplanation(
             job=record,
-            waiting=await self._blockers.explain_wait(actor, record, patience),
+            waiting=await self._blockers.explain_wait(actor, record, timeout),
             failure=insight.diagnosis,
             slow=insight.findings,
             efficiency=insight.efficiency,
-            debugger=self._debuggers.describe_waiting_debuggers(record.summary),
+            debugger=self._debuggers.describe_free_debugger(record.summary),
         )

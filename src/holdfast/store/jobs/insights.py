@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 from sqlalchemy import Connection, bindparam, text
 
-from holdfast.core.messages import map_texts, pack_message, unpack_message
+from holdfast.core.messages import map_nested_texts, pack_message, unpack_message
 from holdfast.core.records import TaskRecord
 from holdfast.core.states import TaskState
 from holdfast.core.verdicts import Diagnosis, Efficiency, Finding, Insight
@@ -20,16 +20,16 @@ from .history import task_record_from_row
 
 T = TypeVar("T")
 
-_DIAGNOSIS = TypeAdapter(Diagnosis | None)
-_EFFICIENCY = TypeAdapter(Efficiency | None)
-_FINDINGS = TypeAdapter(tuple[Finding, ...])
+_DIAGNOSIS_ADAPTER = TypeAdapter(Diagnosis | None)
+_EFFICIENCY_ADAPTER = TypeAdapter(Efficiency | None)
+_FINDINGS_ADAPTER = TypeAdapter(tuple[Finding, ...])
 
-_SAVE = build_upsert(job_insights)
-_GET = text("SELECT * FROM job_insights WHERE job_seq = :job_seq")
-_MANY = text("SELECT job_seq, diagnosis_json FROM job_insights WHERE job_seq IN :seqs").bindparams(
+_UPSERT_INSIGHT = build_upsert(job_insights)
+_SELECT_INSIGHT = text("SELECT * FROM job_insights WHERE job_seq = :job_seq")
+_SELECT_DIAGNOSES = text("SELECT job_seq, diagnosis_json FROM job_insights WHERE job_seq IN :seqs").bindparams(
     bindparam("seqs", expanding=True)
 )
-_ENDED = text(
+_SELECT_ENDED_TASKS = text(
     "SELECT t.* FROM task_attempts t WHERE t.job_seq = :job_seq AND t.attempt = :attempt AND t.state IN :states"
     " AND t.exit_json IS NOT NULL AND NOT EXISTS (SELECT 1 FROM task_attempts n WHERE n.job_seq = t.job_seq"
     " AND n.attempt = t.attempt AND n.role = t.role AND n.task_index = t.task_index AND n.number > t.number)"
@@ -42,33 +42,33 @@ def save_insight(conn: Connection, job_seq: int, attempt: int, insight: Insight)
     values = {
         "job_seq": job_seq,
         "attempt": attempt,
-        "diagnosis_json": _dump_json(_DIAGNOSIS, insight.diagnosis),
-        "efficiency_json": _dump_json(_EFFICIENCY, insight.efficiency),
-        "findings_json": _dump_json(_FINDINGS, insight.findings),
+        "diagnosis_json": _dump_json(_DIAGNOSIS_ADAPTER, insight.diagnosis),
+        "efficiency_json": _dump_json(_EFFICIENCY_ADAPTER, insight.efficiency),
+        "findings_json": _dump_json(_FINDINGS_ADAPTER, insight.findings),
     }
-    conn.execute(_SAVE, values)
+    conn.execute(_UPSERT_INSIGHT, values)
 
 
 def find_insight(conn: Connection, job_seq: int) -> Insight | None:
     """Return the insight of a job, or None. ValueError if it cannot be read."""
-    row = conn.execute(_GET, {"job_seq": job_seq}).one_or_none()
+    row = conn.execute(_SELECT_INSIGHT, {"job_seq": job_seq}).one_or_none()
     if row is None:
         return None
     return Insight(
-        diagnosis=_load_json(_DIAGNOSIS, row.diagnosis_json),
-        findings=_load_json(_FINDINGS, row.findings_json) or (),
-        efficiency=_load_json(_EFFICIENCY, row.efficiency_json),
+        diagnosis=_load_json(_DIAGNOSIS_ADAPTER, row.diagnosis_json),
+        findings=_load_json(_FINDINGS_ADAPTER, row.findings_json) or (),
+        efficiency=_load_json(_EFFICIENCY_ADAPTER, row.efficiency_json),
     )
 
 
-def find_diagnoses(conn: Connection, job_seqs: list[int]) -> dict[int, Diagnosis]:
+def load_diagnoses(conn: Connection, job_seqs: list[int]) -> dict[int, Diagnosis]:
     """Map each job that has a readable diagnosis to it."""
     if not job_seqs:
         return {}
     found: dict[int, Diagnosis] = {}
-    for row in conn.execute(_MANY, {"seqs": job_seqs}):
+    for row in conn.execute(_SELECT_DIAGNOSES, {"seqs": job_seqs}):
         with suppress(ValueError):  # damaged, or written by another version
-            diagnosis = _load_json(_DIAGNOSIS, row.diagnosis_json)
+            diagnosis = _load_json(_DIAGNOSIS_ADAPTER, row.diagnosis_json)
             if diagnosis is not None:
                 found[row.job_seq] = diagnosis
     return found
@@ -79,12 +79,12 @@ def list_ended_tasks(
 ) -> list[TaskRecord]:
     """Return the newest try of each task of one attempt that ended in these states, earliest end first."""
     key = {"job_seq": job_seq, "attempt": attempt, "states": [state.value for state in states], "limit": limit}
-    return [task_record_from_row(job_id, row) for row in conn.execute(_ENDED, key)]
+    return [task_record_from_row(job_id, row) for row in conn.execute(_SELECT_ENDED_TASKS, key)]
 
 
 def _dump_json(adapter: TypeAdapter[Any], value: Any) -> str | None:
-    return make_storable(adapter.dump_json(map_texts(value, pack_message)).decode()) if value else None
+    return make_storable(adapter.dump_json(map_nested_texts(value, pack_message)).decode()) if value else None
 
 
 def _load_json(adapter: TypeAdapter[T], text: str | None) -> T | None:
-    return map_texts(adapter.validate_json(text), unpack_message) if text else None
+    return map_nested_texts(adapter.validate_json(text), unpack_message) if text else None

@@ -22,7 +22,7 @@ from holdfast.core.states import FINAL_STATES, JobState
 from ..rows import MICROS_PER_HOUR, fold_text, make_storable, to_optional_micros
 from ..statements import (
     MAX_INT,
-    build_any_of,
+    build_any_of_condition,
     format_placeholders,
     get_position_function,
     list_distinct_storable_values,
@@ -34,9 +34,9 @@ from .search import find_newest_hits
 _MAX_RANGES = 100  # merged in one statement; SQLite accepts 500
 _WINDOW_SIZE = 20_000  # jobs read between two checks of the deadline, at first
 _FAST_WINDOW_TIME = 0.005  # seconds; windows that are read faster grow
-_HITS_SIZE = 2000  # jobs found by text that are filtered in one statement
+_HIT_BATCH_SIZE = 2000  # jobs found by text that are filtered in one statement
 
-Columns = dict[str, Any]
+ColumnValues = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class SeqRange:
 class ListQuery:
     """A job filter as conditions on the table."""
 
-    ranges: Sequence[Columns]  # alternatives: equal columns, each a prefix of an index
+    ranges: Sequence[ColumnValues]  # alternatives: equal columns, each a prefix of an index
     after: int | None  # submitted at this time or later
     before: int | None  # submitted earlier
     needle: str | None  # folded
@@ -66,11 +66,11 @@ def list_job_page(
     limit: int = 50,
     cursor: str | None = None,
     *,
-    patience: float = 0.06,
+    timeout: float = 0.06,
 ) -> Page[JobSummary]:
     """Return matching jobs, newest first. `submitted_after` is inclusive, `submitted_before` is not.
 
-    A search with many candidates and few matches ends after about `patience` seconds: such a page may be short, even
+    A search with many candidates and few matches ends after about `timeout` seconds: such a page may be short, even
     empty, and still have a next one. Only `next is None` means the end.
     """
     limit = max(limit, 1)
@@ -81,7 +81,7 @@ def list_job_page(
     if query.needle is None:
         seen = SearchProgress(_scan_jobs(conn, query, span, limit + 1), span.low)
     else:
-        seen = _search_jobs(conn, query, span, limit + 1, patience)
+        seen = _search_jobs(conn, query, span, limit + 1, timeout)
     if len(seen.found) > limit:
         return Page(load_summaries(conn, seen.found[:limit]), str(seen.found[limit - 1]))
     return Page(load_summaries(conn, seen.found), str(seen.down_to) if seen.down_to > span.low else None)
@@ -89,14 +89,14 @@ def list_job_page(
 
 def _build_query(filter: JobFilter) -> ListQuery:
     needle = fold_text(filter.text) if filter.text else None
-    ranges = _build_ranges(filter)
+    ranges = _build_index_prefixes(filter)
     if needle is not None and ("\n" in needle or make_storable(needle) != needle):
         ranges = []  # no job has such a name
     span = to_optional_micros(filter.submitted_after), to_optional_micros(filter.submitted_before)
     return ListQuery(ranges, *span, needle)
 
 
-def _build_ranges(filter: JobFilter) -> list[Columns]:
+def _build_index_prefixes(filter: JobFilter) -> list[ColumnValues]:
     groups = _build_column_choices("group_name", filter.groups)
     users = _build_column_choices("user_name", None if filter.user is None else [filter.user])
     states = filter.states
@@ -106,7 +106,7 @@ def _build_ranges(filter: JobFilter) -> list[Columns]:
     return [{**user, **group, **state} for user, group, state in itertools.product(users, groups, chosen)]
 
 
-def _build_column_choices(column: str, values: Sequence[str] | None) -> list[Columns]:
+def _build_column_choices(column: str, values: Sequence[str] | None) -> list[ColumnValues]:
     if values is None:
         return [{}]
     return [{column: value} for value in list_distinct_storable_values(values)]
@@ -117,16 +117,16 @@ def _compute_seq_range(conn: Connection, query: ListQuery, cursor: str | None) -
     if cursor is not None:
         high = _parse_cursor(cursor)
     if query.after is not None:
-        first = conn.scalar(_FIRST_SINCE, {"hour": query.after // MICROS_PER_HOUR})
+        first = conn.scalar(_SELECT_FIRST_SEQ_SINCE, {"hour": query.after // MICROS_PER_HOUR})
         low = MAX_INT if first is None else first
     if query.before is not None:
-        last = conn.scalar(_LAST_UNTIL, {"hour": query.before // MICROS_PER_HOUR})
+        last = conn.scalar(_SELECT_LAST_SEQ_UNTIL, {"hour": query.before // MICROS_PER_HOUR})
         high = min(high, 0 if last is None else last + 1)
     return SeqRange(low, high)
 
 
-_FIRST_SINCE = text("SELECT min(first_seq) FROM job_hours WHERE hour >= :hour")
-_LAST_UNTIL = text("SELECT max(last_seq) FROM job_hours WHERE hour <= :hour")
+_SELECT_FIRST_SEQ_SINCE = text("SELECT min(first_seq) FROM job_hours WHERE hour >= :hour")
+_SELECT_LAST_SEQ_UNTIL = text("SELECT max(last_seq) FROM job_hours WHERE hour <= :hour")
 
 
 def _parse_cursor(cursor: str) -> int:
@@ -137,7 +137,7 @@ def _parse_cursor(cursor: str) -> int:
     return int(cursor)
 
 
-_SUMMARIES = text(
+_SELECT_SUMMARIES = text(
     f"SELECT {SUMMARY_COLUMNS} FROM jobs WHERE seq IN :seqs ORDER BY seq DESC"  # noqa: S608
 ).bindparams(bindparam("seqs", expanding=True))
 
@@ -145,7 +145,7 @@ _SUMMARIES = text(
 def load_summaries(conn: Connection, seqs: Sequence[int]) -> tuple[JobSummary, ...]:
     if not seqs:
         return ()
-    return tuple(map(summary_from_row, conn.execute(_SUMMARIES, {"seqs": list(seqs)})))
+    return tuple(map(summary_from_row, conn.execute(_SELECT_SUMMARIES, {"seqs": list(seqs)})))
 
 
 # -- reading the list in order
@@ -235,11 +235,11 @@ class SearchStrategy:
     spent: float = 0.0  # seconds
 
 
-def _search_jobs(conn: Connection, query: ListQuery, span: SeqRange, limit: int, patience: float) -> SearchProgress:
+def _search_jobs(conn: Connection, query: ListQuery, span: SeqRange, limit: int, timeout: float) -> SearchProgress:
     """Run two strategies in turns, since either can be slow where the other is fast: the one with less time spent is
     next. At the deadline, the one with the most progress is used.
     """
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     best = SearchProgress([], span.high)
     ways = [
         SearchStrategy(_search_by_scan(conn, query, span, limit)),
@@ -281,10 +281,10 @@ def _search_by_index(conn: Connection, query: ListQuery, span: SeqRange, limit: 
     high = span.high
     found: list[int] = []
     while True:
-        hits = find_newest_hits(conn, query.needle, span.low, high, _HITS_SIZE)
+        hits = find_newest_hits(conn, query.needle, span.low, high, _HIT_BATCH_SIZE)
         if hits is None:
             return
-        high = hits[-1] if len(hits) == _HITS_SIZE else span.low
+        high = hits[-1] if len(hits) == _HIT_BATCH_SIZE else span.low
         found = found + _filter_hits(conn, query, span, hits, limit - len(found))
         yield SearchProgress(found, high)
 
@@ -294,7 +294,7 @@ def _filter_hits(conn: Connection, query: ListQuery, span: SeqRange, hits: Seque
     conditions, values = _build_conditions(conn, query, span)
     choices = {column: list({wanted[column] for wanted in query.ranges}) for column in query.ranges[0]}
     lists: dict[str, Sequence[Any]] = {"seq": hits, **choices}
-    fits = " AND ".join(build_any_of(conn, column) for column in lists)
+    fits = " AND ".join(build_any_of_condition(conn, column) for column in lists)
     sql = f"SELECT seq FROM jobs WHERE {conditions} AND {fits} ORDER BY seq DESC LIMIT {{}}"  # noqa: S608
     values += [to_list_value(conn, wanted) for wanted in lists.values()]
     return list(conn.exec_driver_sql(format_placeholders(conn, sql), (*values, limit)).scalars())
@@ -309,7 +309,7 @@ def count_jobs_by_state(conn: Connection, groups: Sequence[str] | None = None) -
     lists: dict[str, Sequence[str]] = {"state": [state.value for state in counts]}
     if groups is not None:
         lists["group_name"] = groups
-    where = " AND ".join(build_any_of(conn, column) for column in lists)
+    where = " AND ".join(build_any_of_condition(conn, column) for column in lists)
     sql = format_placeholders(conn, f"SELECT state, count(*) FROM jobs WHERE {where} GROUP BY state")  # noqa: S608
     values = tuple(to_list_value(conn, wanted) for wanted in lists.values())
     for state, count in conn.exec_driver_sql(sql, values):

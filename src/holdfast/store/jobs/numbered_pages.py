@@ -13,13 +13,13 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from holdfast.core.records import JobOrder, JobPhase, JobSummary, NumberedPage, NumberedQuery
+from holdfast.core.records import JobOrder, JobPhase, JobSummary, OffsetPage, OffsetPageQuery
 from holdfast.core.states import FINAL_STATES, JobState
 
 from ..rows import fold_text, make_storable
 from ..statements import (
     MAX_INT,
-    build_any_of,
+    build_any_of_condition,
     format_placeholders,
     get_position_function,
     list_distinct_storable_values,
@@ -89,7 +89,7 @@ class TableQuery:
     rest: list[SqlCondition]
 
 
-def list_numbered_page(conn: Connection, query: NumberedQuery, *, count: bool) -> NumberedPage:
+def list_numbered_page(conn: Connection, query: OffsetPageQuery, *, count: bool) -> OffsetPage:
     """Return the matching jobs from number `offset` on, and their total if `count` is set.
 
     Jobs with equal keys are sorted by submission; jobs without a key, such as a finish time, are last. A descending
@@ -98,26 +98,26 @@ def list_numbered_page(conn: Connection, query: NumberedQuery, *, count: bool) -
     rest = _build_other_conditions(conn, query)
     wanted = TableQuery(_build_choices(query), _build_phase_conditions(query), rest or [])
     if rest is None or not all(wanted.choices.values()):
-        return NumberedPage((), 0 if count else None)
+        return OffsetPage((), 0 if count else None)
     # Text and tags often leave few jobs; sorting them is faster than reading every range.
     few = query.text or query.name_or_id or query.in_name or query.tags_any
     ranges = [] if few else _build_index_ranges(wanted.choices)
     total = _execute_statement(conn, _build_count_statement(conn, wanted, ranges)).scalar_one() if count else None
     offset, limit = (min(max(number, 0), MAX_INT // 4) for number in (query.offset, query.limit))
     if not limit or (total is not None and offset >= total):
-        return NumberedPage((), total)
+        return OffsetPage((), total)
     if not ranges or query.order is not JobOrder.SUBMITTED:
         statement = _build_sorted_statement(conn, query, wanted, offset, limit)
     else:
         merge = _build_union_statement if conn.dialect.name == "sqlite" else _build_lateral_statement
         statement = merge(ranges, wanted, _format_direction(query), offset, limit)
-    return NumberedPage(_load_ordered_summaries(conn, _execute_statement(conn, statement).scalars().all()), total)
+    return OffsetPage(_load_ordered_summaries(conn, _execute_statement(conn, statement).scalars().all()), total)
 
 
 # -- conditions
 
 
-def _build_choices(query: NumberedQuery) -> ColumnChoices:
+def _build_choices(query: OffsetPageQuery) -> ColumnChoices:
     choices: ColumnChoices = {}
     if query.users is not None:
         choices["user_name"] = list_distinct_storable_values(query.users)
@@ -129,69 +129,73 @@ def _build_choices(query: NumberedQuery) -> ColumnChoices:
     return choices
 
 
-def _build_phase_conditions(query: NumberedQuery) -> list[SqlCondition]:
+def _build_phase_conditions(query: OffsetPageQuery) -> list[SqlCondition]:
     if all(_PHASE_STATES[phase][0].final for phase in query.phases or ()):
         return []
     return [SqlCondition(" OR ".join(f"({_PHASE_CONDITIONS[phase]})" for phase in query.phases or ()))]
 
 
-def _build_other_conditions(conn: Connection, query: NumberedQuery) -> list[SqlCondition] | None:
+def _build_other_conditions(conn: Connection, query: OffsetPageQuery) -> list[SqlCondition] | None:
     """Build the conditions besides choices and phase; None if nothing can match."""
-    rest = [*_match_seq_bounds(query)]
-    for find, needle in _list_text_matchers(query):
+    rest = [*_build_seq_conditions(query)]
+    for find, needle in _iter_text_matchers(query):
         if "\n" in needle or make_storable(needle) != needle:
             return None
         has_text = find(conn, needle)
         if has_text is None:
             return None
         rest.append(has_text)
-    rest += _match_tags(conn, query)
-    has_priority = _match_priority(conn, query)
+    rest += _build_tag_conditions(conn, query)
+    has_priority = _build_priority_condition(conn, query)
     return rest if has_priority is None else [*rest, has_priority]
 
 
-def _match_tags(conn: Connection, query: NumberedQuery) -> Iterator[SqlCondition]:
+def _build_tag_conditions(conn: Connection, query: OffsetPageQuery) -> Iterator[SqlCondition]:
     held = f"state = '{JobState.HELD.value}'"
     if query.tags_any is not None:
         tags = to_list_value(conn, list_distinct_storable_values(query.tags_any))
-        has_one = f"seq IN (SELECT job_seq FROM job_tags WHERE {build_any_of(conn, 'tag')})"  # noqa: S608
+        has_one = f"seq IN (SELECT job_seq FROM job_tags WHERE {build_any_of_condition(conn, 'tag')})"  # noqa: S608
         yield SqlCondition(f"({has_one} OR {held})" if query.held_tag in query.tags_any else has_one, (tags,))
     if query.tags_none:
         tags = to_list_value(conn, list_distinct_storable_values(query.tags_none))
-        has_one = f"EXISTS (SELECT 1 FROM job_tags WHERE job_seq = seq AND {build_any_of(conn, 'tag')})"  # noqa: S608
+        has_one = f"EXISTS (SELECT 1 FROM job_tags WHERE job_seq = seq AND {build_any_of_condition(conn, 'tag')})"  # noqa: S608
         yield SqlCondition(
             f"NOT ({has_one} OR {held})" if query.held_tag in query.tags_none else f"NOT {has_one}", (tags,)
         )
 
 
-def _match_seq_bounds(query: NumberedQuery) -> Iterator[SqlCondition]:
+def _build_seq_conditions(query: OffsetPageQuery) -> Iterator[SqlCondition]:
     for sign, seq in (("<", query.before_seq), (">", query.after_seq)):
         if seq is not None:
             yield SqlCondition(f"seq {sign} {{}}", (min(max(seq, 0), MAX_INT),))
 
 
-def _list_text_matchers(query: NumberedQuery) -> Iterator[tuple[Callable[[Connection, str], SqlCondition | None], str]]:
+def _iter_text_matchers(
+    query: OffsetPageQuery,
+) -> Iterator[tuple[Callable[[Connection, str], SqlCondition | None], str]]:
     """Return each text to find, with the function that matches it."""
     if query.text:
-        yield _match_text, fold_text(query.text)
+        yield _build_text_condition, fold_text(query.text)
     if query.name_or_id:
-        yield _match_name_or_id, fold_text(query.name_or_id)
+        yield _build_name_or_id_condition, fold_text(query.name_or_id)
     if query.in_name:
-        yield _match_exact_letters, query.in_name
+        yield _build_exact_name_condition, query.in_name
 
 
-def _match_text(conn: Connection, needle: str) -> SqlCondition | None:
+def _build_text_condition(conn: Connection, needle: str) -> SqlCondition | None:
     """Match the name of a job, its user or its group; None if nothing can match. Users and groups are few, so they are
     filtered here: databases differ in folding letters.
     """
-    ways = [_match_name(conn, needle)]
+    ways = [_build_name_condition(conn, needle)]
     for column, names in (("user_name", _SELECT_USER_NAMES), ("group_name", _SELECT_GROUP_NAMES)):
         fitting = [name for name in conn.scalars(names) if needle in fold_text(name)]
-        ways.append(SqlCondition(build_any_of(conn, column), (to_list_value(conn, fitting),)) if fitting else None)
+        ways.append(
+            SqlCondition(build_any_of_condition(conn, column), (to_list_value(conn, fitting),)) if fitting else None
+        )
     return _join_with_or([way for way in ways if way])
 
 
-def _match_name(conn: Connection, needle: str) -> SqlCondition | None:
+def _build_name_condition(conn: Connection, needle: str) -> SqlCondition | None:
     """Match the name, which ends at the first line break of `search`. Use the index if few jobs contain the text."""
     place, line_break = (get_position_function(conn), "char(10)" if conn.dialect.name == "sqlite" else "chr(10)")
     in_name = f"{place}(substr(search, 1, {place}(search, {line_break})), {{}}) > 0"
@@ -199,28 +203,28 @@ def _match_name(conn: Connection, needle: str) -> SqlCondition | None:
     if hits is None or len(hits) == _MAX_INDEX_HITS:
         return SqlCondition(f"({place}(search, {{}}) > 0 AND {in_name})", (needle, needle))
     return (
-        SqlCondition(f"({build_any_of(conn, 'seq')} AND {in_name})", (to_list_value(conn, hits), needle))
+        SqlCondition(f"({build_any_of_condition(conn, 'seq')} AND {in_name})", (to_list_value(conn, hits), needle))
         if hits
         else None
     )
 
 
-def _match_name_or_id(conn: Connection, needle: str) -> SqlCondition | None:
+def _build_name_or_id_condition(conn: Connection, needle: str) -> SqlCondition | None:
     """Match name or id: both are in `search`, separated by a line break."""
     hits = find_newest_hits(conn, needle, 0, MAX_INT, _MAX_INDEX_HITS)
     found = f"{get_position_function(conn)}(search, {{}}) > 0"
     if hits is None or len(hits) == _MAX_INDEX_HITS:
         return SqlCondition(found, (needle,))
     return (
-        SqlCondition(f"({build_any_of(conn, 'seq')} AND {found})", (to_list_value(conn, hits), needle))
+        SqlCondition(f"({build_any_of_condition(conn, 'seq')} AND {found})", (to_list_value(conn, hits), needle))
         if hits
         else None
     )
 
 
-def _match_exact_letters(conn: Connection, part: str) -> SqlCondition | None:
+def _build_exact_name_condition(conn: Connection, part: str) -> SqlCondition | None:
     """Match the exact letters, after a search for the folded text."""
-    folded_too = _match_name(conn, fold_text(part))
+    folded_too = _build_name_condition(conn, fold_text(part))
     exactly = SqlCondition(f"{get_position_function(conn)}(name, {{}}) > 0", (part,))
     if folded_too is None:
         return None
@@ -248,15 +252,18 @@ _SELECT_USER_NAMES, _SELECT_GROUP_NAMES = (
 )
 
 
-def _match_priority(conn: Connection, query: NumberedQuery) -> SqlCondition | None:
+def _build_priority_condition(conn: Connection, query: OffsetPageQuery) -> SqlCondition | None:
     """Match some priorities, or all but some; None if all match."""
     ways: list[SqlCondition] = []
     if query.priorities is not None:
-        ways.append(SqlCondition(build_any_of(conn, "priority"), (_list_valid_priorities(conn, query.priorities),)))
+        ways.append(
+            SqlCondition(build_any_of_condition(conn, "priority"), (_list_valid_priorities(conn, query.priorities),))
+        )
     if query.other_priorities is not None:
         ways.append(
             SqlCondition(
-                f"NOT ({build_any_of(conn, 'priority')})", (_list_valid_priorities(conn, query.other_priorities),)
+                f"NOT ({build_any_of_condition(conn, 'priority')})",
+                (_list_valid_priorities(conn, query.other_priorities),),
             )
         )
     return _join_with_or(ways)
@@ -280,7 +287,7 @@ def _build_count_statement(conn: Connection, wanted: TableQuery, ranges: Sequenc
 
 
 def _build_sorted_statement(
-    conn: Connection, query: NumberedQuery, wanted: TableQuery, offset: int, limit: int
+    conn: Connection, query: OffsetPageQuery, wanted: TableQuery, offset: int, limit: int
 ) -> Statement:
     where, values = _join_with_and(_list_all_conditions(conn, wanted))
     order = SqlCondition(f"seq {_format_direction(query)}")
@@ -294,11 +301,11 @@ def _build_sorted_statement(
     return sql, [*values, *order.values, limit, offset]
 
 
-def _build_sort_key(conn: Connection, query: NumberedQuery) -> SqlCondition:
+def _build_sort_key(conn: Connection, query: OffsetPageQuery) -> SqlCondition:
     by = _SORT_COLUMNS[query.order]
     if query.order is JobOrder.PRIORITY and query.ordered_priorities is not None:
         known = _list_valid_priorities(conn, query.ordered_priorities)
-        return SqlCondition(f"CASE WHEN {build_any_of(conn, 'priority')} THEN {by} END", (known,))
+        return SqlCondition(f"CASE WHEN {build_any_of_condition(conn, 'priority')} THEN {by} END", (known,))
     if query.order in _TEXT_ORDERS and conn.dialect.name != "sqlite":
         by = f'({by}) COLLATE "C"'  # the same order everywhere
     return SqlCondition(by)
@@ -355,7 +362,7 @@ def _build_lateral_statement(
 
 def _list_all_conditions(conn: Connection, wanted: TableQuery) -> list[SqlCondition]:
     lists = [
-        SqlCondition(build_any_of(conn, column), (to_list_value(conn, values),))
+        SqlCondition(build_any_of_condition(conn, column), (to_list_value(conn, values),))
         for column, values in wanted.choices.items()
     ]
     return [*lists, *wanted.phase, *wanted.rest]
@@ -366,7 +373,7 @@ def _join_with_and(conditions: Sequence[SqlCondition]) -> Statement:
     return sql, [value for condition in conditions for value in condition.values]
 
 
-def _format_direction(query: NumberedQuery) -> str:
+def _format_direction(query: OffsetPageQuery) -> str:
     return "DESC" if query.descending else "ASC"
 
 
@@ -378,7 +385,7 @@ def _execute_statement(conn: Connection, statement: Statement) -> Any:
 def _load_ordered_summaries(conn: Connection, seqs: Sequence[int]) -> tuple[JobSummary, ...]:
     """Load summaries in the given order."""
     found: dict[int, JobSummary] = {}
-    sql = f"SELECT {SUMMARY_COLUMNS} FROM jobs WHERE {build_any_of(conn, 'seq')}"  # noqa: S608
+    sql = f"SELECT {SUMMARY_COLUMNS} FROM jobs WHERE {build_any_of_condition(conn, 'seq')}"  # noqa: S608
     for first in range(0, len(seqs), _ROW_BATCH_SIZE):
         some = to_list_value(conn, seqs[first : first + _ROW_BATCH_SIZE])
         found |= {row.seq: summary_from_row(row) for row in _execute_statement(conn, (sql, [some]))}

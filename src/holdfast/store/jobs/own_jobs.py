@@ -10,17 +10,17 @@ from sqlalchemy import Connection, text
 from holdfast.core.states import JobState
 
 from ..rows import MICROS_PER_HOUR, make_storable, to_micros
-from ..statements import MAX_INT, build_any_of, format_placeholders, to_list_value
+from ..statements import MAX_INT, build_any_of_condition, format_placeholders, to_list_value
 
-_FIRST_SINCE = text("SELECT min(first_seq) FROM job_hours WHERE hour >= :hour")
+_SELECT_FIRST_SEQ_SINCE = text("SELECT min(first_seq) FROM job_hours WHERE hour >= :hour")
 
 
-def count_own_jobs(
+def count_user_jobs_by_state(
     conn: Connection, user: str, groups: Sequence[str] | None, since: datetime, most: int
 ) -> dict[JobState, int]:
     """Count jobs that are not final, and final ones submitted since the hour of `since`, of these groups or of all.
     Counts end at `most`."""
-    low = conn.scalar(_FIRST_SINCE, {"hour": to_micros(since) // MICROS_PER_HOUR})
+    low = conn.scalar(_SELECT_FIRST_SEQ_SINCE, {"hour": to_micros(since) // MICROS_PER_HOUR})
     recent = MAX_INT if low is None else low
     return {
         state: _count_jobs_in_state(conn, user, groups, state, recent if state.final else 0, most) for state in JobState
@@ -30,7 +30,7 @@ def count_own_jobs(
 def _count_jobs_in_state(
     conn: Connection, user: str, groups: Sequence[str] | None, state: JobState, low: int, most: int
 ) -> int:
-    within = "" if groups is None else f" AND {build_any_of(conn, 'group_name')}"
+    within = "" if groups is None else f" AND {build_any_of_condition(conn, 'group_name')}"
     sql = (
         "SELECT count(*) FROM (SELECT 1 FROM jobs WHERE user_name = {} AND state = {} AND seq >= {}"  # noqa: S608
         f"{within} LIMIT {{}}) AS found"

@@ -43,20 +43,20 @@ from .history import (
     filter_existing_jobs,
     find_task_try,
     list_expired_logs,
+    list_job_tries,
     list_past_attempts,
-    list_task_tries,
-    list_tries,
+    list_tries_of_task,
     mark_logs_removed,
 )
 from .listing import count_jobs_by_state, list_job_page
-from .lookup import find_job, find_newest_named, is_name_used
+from .lookup import find_job, find_newest_named_job, is_name_used
 from .numbered_pages import list_numbered_page
 from .rows import (
     SUMMARY_COLUMNS,
     attempt_to_row,
     event_to_row,
-    progress_to_row,
-    request_to_row,
+    job_to_row,
+    snapshot_to_row,
     summary_from_row,
     task_from_row,
     task_to_row,
@@ -72,17 +72,17 @@ __all__ = [
     "count_jobs_by_state",
     "filter_existing_jobs",
     "find_job",
-    "find_newest_named",
+    "find_newest_named_job",
     "find_task_try",
     "insert_job",
     "insert_jobs",
     "is_name_used",
     "list_expired_logs",
     "list_job_page",
+    "list_job_tries",
     "list_numbered_page",
     "list_past_attempts",
-    "list_task_tries",
-    "list_tries",
+    "list_tries_of_task",
     "load_active_jobs",
     "load_job_detail",
     "load_snapshot",
@@ -159,12 +159,12 @@ _INSERT_JOB = text(
 _INSERT_SPEC = text(
     "INSERT INTO job_specs (job_seq, spec_json, source, secrets) VALUES (:job_seq, :spec_json, :source, :secrets)"
 )
-_COUNT_HOUR = text(
+_UPSERT_HOUR = text(
     "INSERT INTO job_hours (hour, first_seq, last_seq) VALUES (:hour, :seq, :seq)"
     " ON CONFLICT (hour) DO UPDATE SET last_seq = excluded.last_seq"
 )
 _INSERT_NOTIFYING_JOB = text("INSERT INTO notice_jobs (job_seq) VALUES (:seq)")
-_INDEX_TEXT = text("INSERT INTO job_search (rowid, text) VALUES (:seq, :text)")
+_INSERT_SEARCH_TEXT = text("INSERT INTO job_search (rowid, text) VALUES (:seq, :text)")
 
 
 def insert_job(conn: Connection, *, new: NewJob) -> InsertedJob:
@@ -175,7 +175,7 @@ def insert_job(conn: Connection, *, new: NewJob) -> InsertedJob:
     if new.idempotency_key is not None:
         earlier = conn.execute(_SELECT_BY_KEY, {"user": new.user, "key": new.idempotency_key}).one_or_none()
         if earlier is not None:
-            return _check_same_job(earlier, new)
+            return _resolve_idempotent_job(earlier, new)
     if new.unique_name and is_name_used(conn, new.user, new.job.name):
         raise NameInUse(new.user, new.job.name)
     return insert_jobs(conn, [new])[0]
@@ -188,11 +188,13 @@ def insert_jobs(conn: Connection, news: Sequence[NewJob]) -> list[InsertedJob]:
         _INSERT_SPEC, _unwrap_single([_spec_to_row(conn, seq, values["id"], new) for new, seq, values in rows])
     )
     conn.execute(
-        _COUNT_HOUR,
+        _UPSERT_HOUR,
         _unwrap_single([{"hour": values["submitted_at"] // MICROS_PER_HOUR, "seq": seq} for _, seq, values in rows]),
     )
     if conn.dialect.name == "sqlite":
-        conn.execute(_INDEX_TEXT, _unwrap_single([{"seq": seq, "text": values["search"]} for _, seq, values in rows]))
+        conn.execute(
+            _INSERT_SEARCH_TEXT, _unwrap_single([{"seq": seq, "text": values["search"]} for _, seq, values in rows])
+        )
     for new, seq, _ in rows:
         if new.job.tags:
             insert_tags(conn, seq, new.job.tags)
@@ -205,7 +207,7 @@ def insert_jobs(conn: Connection, news: Sequence[NewJob]) -> list[InsertedJob]:
 def _insert_job_row(conn: Connection, new: NewJob) -> tuple[int, dict[str, Any]]:
     """Insert the row; return its seq, and its values with the new id."""
     values = {
-        **request_to_row(new.job),
+        **job_to_row(new.job),
         "user_name": new.user,
         "state": JobState.PENDING.value,
         "submitted_at": to_micros(new.submitted_at),
@@ -235,7 +237,7 @@ def generate_job_id(at: datetime) -> str:
 _ALPHABET = string.ascii_lowercase + string.digits
 
 
-def _check_same_job(row: Row[Any], new: NewJob) -> InsertedJob:
+def _resolve_idempotent_job(row: Row[Any], new: NewJob) -> InsertedJob:
     if row.source != new.source:
         raise Conflict(
             msg("This idempotency key is already in use by another job ({id})", id=row.id),
@@ -279,35 +281,35 @@ def _build_new_summary(new: NewJob, seq: int, values: Mapping[str, Any]) -> JobS
 
 # -- loading and saving
 
-_SNAPSHOT = (
+_SNAPSHOT_SQL = (
     "SELECT j.seq, j.id, j.user_name, j.submitted_at, j.state, j.message, j.attempt, j.started_at,"
     " j.attempt_started_at, j.finished_at, j.exit_json, j.stop_json, j.outcome_json, j.user_retries,"
     " j.platform_retries, j.retry_at, j.version, s.spec_json, s.secrets"
     " FROM jobs j JOIN job_specs s ON s.job_seq = j.seq"
 )
-_ACTIVE_JOBS = text(f"{_SNAPSHOT} WHERE j.state IN :states ORDER BY j.seq").bindparams(
+_SELECT_ACTIVE_JOBS = text(f"{_SNAPSHOT_SQL} WHERE j.state IN :states ORDER BY j.seq").bindparams(
     bindparam("states", ACTIVE_STATES, expanding=True)
 )
-_ONE_JOB = text(f"{_SNAPSHOT} WHERE j.id = :id")
-_CURRENT_TASKS = "SELECT t.* FROM jobs j JOIN task_attempts t ON t.job_seq = j.seq AND t.attempt = j.attempt"
-_ACTIVE_TASKS = text(f"{_CURRENT_TASKS} WHERE j.state IN :states").bindparams(
+_SELECT_JOB = text(f"{_SNAPSHOT_SQL} WHERE j.id = :id")
+_CURRENT_TASKS_SQL = "SELECT t.* FROM jobs j JOIN task_attempts t ON t.job_seq = j.seq AND t.attempt = j.attempt"
+_SELECT_ACTIVE_TASKS = text(f"{_CURRENT_TASKS_SQL} WHERE j.state IN :states").bindparams(
     bindparam("states", ACTIVE_STATES, expanding=True)
 )
-_ONE_JOBS_TASKS = text(f"{_CURRENT_TASKS} WHERE j.id = :id")
+_SELECT_JOB_TASKS = text(f"{_CURRENT_TASKS_SQL} WHERE j.id = :id")
 
 
 def load_active_jobs(conn: Connection) -> list[JobSnapshot]:
     """Load all jobs that are not final, oldest first, with secrets."""
-    newest = _group_newest_tries(conn.execute(_ACTIVE_TASKS))
-    return [_snapshot_from_row(conn, row, newest.get(row.seq, {})) for row in conn.execute(_ACTIVE_JOBS)]
+    newest = _group_newest_tries(conn.execute(_SELECT_ACTIVE_TASKS))
+    return [_snapshot_from_row(conn, row, newest.get(row.seq, {})) for row in conn.execute(_SELECT_ACTIVE_JOBS)]
 
 
 def load_snapshot(conn: Connection, id: str) -> JobSnapshot:
     """Load one job with secrets; NotFound if it does not exist."""
-    row = conn.execute(_ONE_JOB, {"id": make_storable(id)}).one_or_none()
+    row = conn.execute(_SELECT_JOB, {"id": make_storable(id)}).one_or_none()
     if row is None:
         raise JobNotFound(msg("Job {id} not found", id=id))
-    newest = _group_newest_tries(conn.execute(_ONE_JOBS_TASKS, {"id": id}))
+    newest = _group_newest_tries(conn.execute(_SELECT_JOB_TASKS, {"id": id}))
     return _snapshot_from_row(conn, row, newest.get(row.seq, {}))
 
 
@@ -326,7 +328,7 @@ def _group_newest_tries(rows: Iterable[Row[Any]]) -> dict[int, _Tries]:
 
 
 def _snapshot_from_row(conn: Connection, row: Row[Any], tries: _Tries) -> JobSnapshot:
-    job = _load_job_with_secrets(conn, row)
+    job = _job_from_row(conn, row)
     return record_from_row(JobSnapshot, row, job=job, tasks=_list_current_tasks(job, tries))
 
 
@@ -338,7 +340,7 @@ def _list_current_tasks(job: Job, tries: _Tries) -> tuple[TaskAttempt, ...]:
     return tuple(tries.get((role, i)) or TaskAttempt(role=role, index=i) for role, i in places)
 
 
-def _load_job_with_secrets(conn: Connection, row: Row[Any]) -> Job:
+def _job_from_row(conn: Connection, row: Row[Any]) -> Job:
     job = job_from_json(json.loads(row.spec_json))
     if row.secrets is None:
         return job
@@ -346,7 +348,9 @@ def _load_job_with_secrets(conn: Connection, row: Row[Any]) -> Job:
     return replace(job, secrets=json.loads(opened))
 
 
-_VERSIONS = text("SELECT id, seq, version FROM jobs WHERE id IN :ids").bindparams(bindparam("ids", expanding=True))
+_SELECT_VERSIONS = text("SELECT id, seq, version FROM jobs WHERE id IN :ids").bindparams(
+    bindparam("ids", expanding=True)
+)
 _UPDATE_JOB = text(
     "UPDATE jobs SET state = :state, message = :message, attempt = :attempt, started_at = :started_at,"
     " attempt_started_at = :attempt_started_at, finished_at = :finished_at, exit_code = :exit_code,"
@@ -380,7 +384,7 @@ def save_job_changes(conn: Connection, changes: Sequence[JobChange]) -> None:
     updates, tries, attempts, ends, happened = [], [], [], [], []
     for change in changes:
         after, seq = change.after, seqs[change.after.id]
-        updates.append({**progress_to_row(after), "seq": seq, "before_version": change.before_version})
+        updates.append({**snapshot_to_row(after), "seq": seq, "before_version": change.before_version})
         end = to_optional_micros(after.finished_at) if after.state.final else None
         place = {"job_seq": seq, "attempt": after.attempt, "job_finished_at": end}
         tries += [{**task_to_row(task), **place} for task in change.tasks]
@@ -410,7 +414,7 @@ def _expire_old_logs(conn: Connection, tries: Sequence[dict[str, Any]], attempts
 
 def _check_versions(conn: Connection, changes: Sequence[JobChange]) -> dict[str, int]:
     ids = list({change.after.id for change in changes})
-    rows = {row.id: row for row in conn.execute(_VERSIONS, {"ids": ids})}
+    rows = {row.id: row for row in conn.execute(_SELECT_VERSIONS, {"ids": ids})}
     versions = {id: row.version for id, row in rows.items()}
     for change in changes:
         id, found = change.after.id, versions.get(change.after.id)
@@ -422,23 +426,27 @@ def _check_versions(conn: Connection, changes: Sequence[JobChange]) -> dict[str,
     return {id: row.seq for id, row in rows.items()}
 
 
-_SPEC = text("SELECT j.id, s.spec_json, s.secrets FROM jobs j JOIN job_specs s ON s.job_seq = j.seq WHERE j.id = :id")
+_SELECT_SPEC = text(
+    "SELECT j.id, s.spec_json, s.secrets FROM jobs j JOIN job_specs s ON s.job_seq = j.seq WHERE j.id = :id"
+)
 
 
 def load_job(conn: Connection, id: str) -> Job | None:
     """Load a job as submitted, with secrets, without its state."""
-    row = conn.execute(_SPEC, {"id": make_storable(id)}).one_or_none()
-    return None if row is None else _load_job_with_secrets(conn, row)
+    row = conn.execute(_SELECT_SPEC, {"id": make_storable(id)}).one_or_none()
+    return None if row is None else _job_from_row(conn, row)
 
 
 # -- details
 
-_DETAIL = text("SELECT j.*, s.spec_json, s.source FROM jobs j JOIN job_specs s ON s.job_seq = j.seq WHERE j.id = :id")
+_SELECT_DETAIL = text(
+    "SELECT j.*, s.spec_json, s.source FROM jobs j JOIN job_specs s ON s.job_seq = j.seq WHERE j.id = :id"
+)
 
 
 def load_job_detail(conn: Connection, id: str) -> JobDetail:
     """Load everything about a job that users can see; NotFound if it does not exist."""
-    row = conn.execute(_DETAIL, {"id": make_storable(id)}).one_or_none()
+    row = conn.execute(_SELECT_DETAIL, {"id": make_storable(id)}).one_or_none()
     if row is None:
         raise JobNotFound(msg("Job {id} not found", id=id))
     job = job_from_json(json.loads(row.spec_json))

@@ -12,7 +12,7 @@ from holdfast.core.job import Job
 from holdfast.core.records import JobAttempt, JobSummary, NewEvent
 from holdfast.core.states import JobState
 
-from ..mapping import record_from_data, record_from_row, record_to_row
+from ..mapping import record_from_json, record_from_row, record_to_row
 from ..rows import make_storable, to_json
 from ..tables import events, job_attempts, jobs, task_attempts
 
@@ -23,7 +23,7 @@ SUMMARY_COLUMNS = (
 )
 
 
-def progress_to_row(snapshot: JobSnapshot) -> dict[str, Any]:
+def snapshot_to_row(snapshot: JobSnapshot) -> dict[str, Any]:
     """Return the columns of a job that change during its life, and some that do not."""
     exit = snapshot.exit
     return record_to_row(
@@ -35,7 +35,7 @@ def progress_to_row(snapshot: JobSnapshot) -> dict[str, Any]:
     )
 
 
-def request_to_row(job: Job) -> dict[str, Any]:
+def job_to_row(job: Job) -> dict[str, Any]:
     """Return the columns of a job's resource request."""
     roles = job.roles
     return {
@@ -53,7 +53,7 @@ def request_to_row(job: Job) -> dict[str, Any]:
 
 
 def summary_from_row(row: Row[Any]) -> JobSummary:
-    stop = record_from_data(StopRequest, json.loads(row.stop_json)) if row.stop_json else None
+    stop = record_from_json(StopRequest, json.loads(row.stop_json)) if row.stop_json else None
     stopping = stop is not None and not JobState(row.state).final
     return record_from_row(JobSummary, row, stopping=stopping, stop_why=stop.why if stop else "")
 

@@ -8,12 +8,12 @@ _TRIGRAM_SIZE = 3
 _MAX_TRIGRAMS = 5  # of a long text
 _MAX_PREFIX_TERMS = 200  # trigrams that begin with a shorter text
 
-_SQLITE = text(
+_SELECT_SQLITE_HITS = text(
     "SELECT rowid FROM job_search WHERE job_search MATCH :query AND rowid >= :low AND rowid < :high"
     " ORDER BY rowid DESC LIMIT :most"
 )
-_TERMS = text("SELECT term FROM job_search_terms WHERE term >= :first AND term < :last LIMIT :limit")
-_POSTGRES = text(
+_SELECT_TERMS = text("SELECT term FROM job_search_terms WHERE term >= :first AND term < :last LIMIT :limit")
+_SELECT_POSTGRES_HITS = text(
     "SELECT seq FROM jobs WHERE search LIKE :pattern ESCAPE '!' AND seq >= :low AND seq < :high"
     " ORDER BY seq DESC LIMIT :most"
 )
@@ -27,11 +27,11 @@ def find_newest_hits(conn: Connection, needle: str, low: int, high: int, most: i
     if conn.dialect.name != "sqlite":
         if len(needle) < _TRIGRAM_SIZE:
             return None
-        return list(conn.scalars(_POSTGRES, {**values, "pattern": build_like_pattern(needle)}))
+        return list(conn.scalars(_SELECT_POSTGRES_HITS, {**values, "pattern": build_like_pattern(needle)}))
     query = build_match_query(needle) if len(needle) >= _TRIGRAM_SIZE else _build_prefix_query(conn, needle)
     if not query:
         return [] if query == "" else None
-    return list(conn.scalars(_SQLITE, {**values, "query": query}))
+    return list(conn.scalars(_SELECT_SQLITE_HITS, {**values, "query": query}))
 
 
 def build_match_query(needle: str) -> str:
@@ -51,7 +51,7 @@ def build_like_pattern(needle: str) -> str:
 def _build_prefix_query(conn: Connection, needle: str) -> str | None:
     """Build a query for a text shorter than a trigram. Empty: no trigram begins with it; None: too many do."""
     values = {"first": needle, "last": needle + "\U0010ffff", "limit": _MAX_PREFIX_TERMS + 1}
-    terms = list(conn.scalars(_TERMS, values))
+    terms = list(conn.scalars(_SELECT_TERMS, values))
     return None if len(terms) > _MAX_PREFIX_TERMS else " OR ".join(map(_quote_term, terms))
 
 

@@ -20,15 +20,15 @@ from .rows import event_to_row
 
 MAX_TAGS = 100  # of one job
 
-_TAGS_OF = text("SELECT seq, tags_json FROM jobs WHERE id = :id")
-_SET_TAGS = text("UPDATE jobs SET tags_json = :tags_json WHERE seq = :seq")
-_INSERT = text("INSERT INTO job_tags (tag, job_seq) VALUES (:tag, :seq) ON CONFLICT (tag, job_seq) DO NOTHING")
-_DELETE = text("DELETE FROM job_tags WHERE tag = :tag AND job_seq = :seq")
+_SELECT_TAGS = text("SELECT seq, tags_json FROM jobs WHERE id = :id")
+_UPDATE_TAGS = text("UPDATE jobs SET tags_json = :tags_json WHERE seq = :seq")
+_INSERT_TAG = text("INSERT INTO job_tags (tag, job_seq) VALUES (:tag, :seq) ON CONFLICT (tag, job_seq) DO NOTHING")
+_DELETE_TAG = text("DELETE FROM job_tags WHERE tag = :tag AND job_seq = :seq")
 
 
 def insert_tags(conn: Connection, job_seq: int, tags: Sequence[str]) -> None:
     """Insert the tags of a new job."""
-    conn.execute(_INSERT, [{"tag": make_storable(tag), "seq": job_seq} for tag in tags])
+    conn.execute(_INSERT_TAG, [{"tag": make_storable(tag), "seq": job_seq} for tag in tags])
 
 
 def add_tag(conn: Connection, job_id: str, tag: str, *, event: NewEvent) -> bool:
@@ -50,18 +50,18 @@ def remove_tag(conn: Connection, job_id: str, tag: str, *, event: NewEvent) -> b
     row, tags = _load_tags(conn, job_id)
     if tag not in tags:
         return False
-    conn.execute(_DELETE, {"tag": make_storable(tag), "seq": row.seq})
+    conn.execute(_DELETE_TAG, {"tag": make_storable(tag), "seq": row.seq})
     _update_tags(conn, row.seq, [each for each in tags if each != tag], event)
     return True
 
 
 def _load_tags(conn: Connection, job_id: str) -> tuple[Row[Any], list[str]]:
-    row = conn.execute(_TAGS_OF, {"id": make_storable(job_id)}).one_or_none()
+    row = conn.execute(_SELECT_TAGS, {"id": make_storable(job_id)}).one_or_none()
     if row is None:
         raise JobNotFound(msg("Job {job_id} not found", job_id=job_id))
     return row, json.loads(row.tags_json) if row.tags_json else []
 
 
 def _update_tags(conn: Connection, seq: int, tags: Sequence[str], event: NewEvent) -> None:
-    conn.execute(_SET_TAGS, {"seq": seq, "tags_json": to_json(tags) if tags else None})
+    conn.execute(_UPDATE_TAGS, {"seq": seq, "tags_json": to_json(tags) if tags else None})
     insert_events(conn, [event_to_row(seq, event)])

@@ -13,24 +13,24 @@ from holdfast.core.task_filter import TaskFilter
 
 from ..rows import make_storable
 from ..tables import jobs, task_attempts
-from .history import PAST_ATTEMPTS, TRIES_OF_TASK, parse_task_name, task_record_from_row
+from .history import PAST_ATTEMPTS_SQL, TASK_TRIES_SQL, parse_task_name, task_record_from_row
 from .rows import attempt_from_row
 
 MAX_ORDERED_ROLES = 100  # with more, tasks are sorted by role name
 
-_tries = task_attempts.c
-_later = task_attempts.alias("later")
-_NEWEST = ~exists(
+_TRY_COLUMNS = task_attempts.c
+_LATER_TRIES = task_attempts.alias("later")
+_IS_NEWEST_TRY = ~exists(
     select(1).where(
-        _later.c.job_seq == _tries.job_seq,
-        _later.c.attempt == _tries.attempt,
-        _later.c.role == _tries.role,
-        _later.c.task_index == _tries.task_index,
-        _later.c.number > _tries.number,
+        _LATER_TRIES.c.job_seq == _TRY_COLUMNS.job_seq,
+        _LATER_TRIES.c.attempt == _TRY_COLUMNS.attempt,
+        _LATER_TRIES.c.role == _TRY_COLUMNS.role,
+        _LATER_TRIES.c.task_index == _TRY_COLUMNS.task_index,
+        _LATER_TRIES.c.number > _TRY_COLUMNS.number,
     )
 )
-_TRIES = text(f"{TRIES_OF_TASK} ORDER BY t.attempt DESC, t.number DESC LIMIT :limit")
-_ATTEMPTS = text(f"{PAST_ATTEMPTS} ORDER BY a.attempt DESC LIMIT :limit")
+_SELECT_NEWEST_TRIES = text(f"{TASK_TRIES_SQL} ORDER BY t.attempt DESC, t.number DESC LIMIT :limit")
+_SELECT_NEWEST_ATTEMPTS = text(f"{PAST_ATTEMPTS_SQL} ORDER BY a.attempt DESC LIMIT :limit")
 
 
 def list_task_page(
@@ -46,9 +46,9 @@ def list_task_page(
     """Return the newest try of each matching task, in the order of `roles`."""
     ordered = 1 < len(roles) <= MAX_ORDERED_ROLES  # tasks of one role are already in order
     places = {role: at for at, role in enumerate(roles)}
-    first: list[ColumnElement[Any]] = [case(places, value=_tries.role, else_=len(roles))] if ordered else []
+    first: list[ColumnElement[Any]] = [case(places, value=_TRY_COLUMNS.role, else_=len(roles))] if ordered else []
     rows = select(task_attempts).where(*_build_attempt_conditions(job_id, attempt), *_build_filter_conditions(filter))
-    rows = rows.order_by(*first, _tries.role, _tries.task_index).offset(offset).limit(limit)
+    rows = rows.order_by(*first, _TRY_COLUMNS.role, _TRY_COLUMNS.task_index).offset(offset).limit(limit)
     return [task_record_from_row(job_id, row) for row in conn.execute(rows)]
 
 
@@ -60,9 +60,11 @@ def count_matching_tasks(conn: Connection, job_id: str, attempt: int, filter: Ta
 
 def count_tasks_by_state(conn: Connection, job_id: str, attempt: int) -> dict[str, dict[TaskState, int]]:
     """Count tasks by role and state of their newest try."""
-    query = select(_tries.role, _tries.state, func.count()).where(*_build_attempt_conditions(job_id, attempt))
+    query = select(_TRY_COLUMNS.role, _TRY_COLUMNS.state, func.count()).where(
+        *_build_attempt_conditions(job_id, attempt)
+    )
     found: dict[str, dict[TaskState, int]] = {}
-    for role, state, count in conn.execute(query.group_by(_tries.role, _tries.state)):
+    for role, state, count in conn.execute(query.group_by(_TRY_COLUMNS.role, _TRY_COLUMNS.state)):
         found.setdefault(role, {})[TaskState(state)] = count
     return found
 
@@ -73,33 +75,38 @@ def list_newest_tries(conn: Connection, job_id: str, task: str, limit: int) -> l
     if name is None:
         return []
     key = {"job_id": make_storable(job_id), "role": name[0], "task_index": name[1], "limit": limit}
-    return [task_record_from_row(job_id, row) for row in conn.execute(_TRIES, key)]
+    return [task_record_from_row(job_id, row) for row in conn.execute(_SELECT_NEWEST_TRIES, key)]
 
 
 def list_newest_attempts(conn: Connection, job_id: str, limit: int) -> list[JobAttempt]:
     """Return ended attempts, as in `list_past_attempts`, newest first."""
-    return [attempt_from_row(row) for row in conn.execute(_ATTEMPTS, {"job_id": make_storable(job_id), "limit": limit})]
+    return [
+        attempt_from_row(row)
+        for row in conn.execute(_SELECT_NEWEST_ATTEMPTS, {"job_id": make_storable(job_id), "limit": limit})
+    ]
 
 
 def _build_attempt_conditions(job_id: str, attempt: int) -> list[ColumnElement[bool]]:
     seq: Select[Any] = select(jobs.c.seq).where(jobs.c.id == make_storable(job_id))
-    return [_tries.job_seq == seq.scalar_subquery(), _tries.attempt == attempt, _NEWEST]
+    return [_TRY_COLUMNS.job_seq == seq.scalar_subquery(), _TRY_COLUMNS.attempt == attempt, _IS_NEWEST_TRY]
 
 
 def _build_filter_conditions(filter: TaskFilter) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = []
     if filter.role is not None:
-        found.append(_tries.role == make_storable(filter.role))
+        found.append(_TRY_COLUMNS.role == make_storable(filter.role))
     if filter.state is not None:
-        found.append(_tries.state == filter.state.value)
+        found.append(_TRY_COLUMNS.state == filter.state.value)
     if filter.node is not None:
-        found.append(_tries.node == make_storable(filter.node))
+        found.append(_TRY_COLUMNS.node == make_storable(filter.node))
     # As written by `mapping`, in the order of the fields. Quotes within a message are escaped, so none can match.
     if filter.kind is not None:
-        found.append(_tries.exit_json.like(f'{{"kind":"{filter.kind.value}",%'))
+        found.append(_TRY_COLUMNS.exit_json.like(f'{{"kind":"{filter.kind.value}",%'))
     if filter.code is not None:
-        found.append(_tries.exit_json.like(f'%,"code":{int(filter.code)},"signal":%'))
+        found.append(_TRY_COLUMNS.exit_json.like(f'%,"code":{int(filter.code)},"signal":%'))
     if filter.text:
-        name = _tries.role + "-" + cast(_tries.task_index, String) + " " + func.coalesce(_tries.node, "")
+        name = (
+            _TRY_COLUMNS.role + "-" + cast(_TRY_COLUMNS.task_index, String) + " " + func.coalesce(_TRY_COLUMNS.node, "")
+        )
         found.append(func.lower(name).contains(make_storable(filter.text.lower()), autoescape=True))
     return found

@@ -30,15 +30,15 @@ _RECENT_TRIES = (
 )
 _LONG_TRIES = f"t.finished_at - t.started_at > {LONG_TRY_MICROS} AND t.started_at < :early AND t.finished_at > :start"
 _OPEN_TRIES = "j.state IN :open AND t.started_at < :early AND t.finished_at IS NULL"
-_BRANCHES = (_RECENT_TRIES, _LONG_TRIES, _OPEN_TRIES)
+_TRY_CONDITIONS = (_RECENT_TRIES, _LONG_TRIES, _OPEN_TRIES)
 
-_COLUMNS = (
+_USAGE_COLUMNS = (
     "t.job_seq, t.attempt, t.role, t.task_index, t.number, t.started_at,"
     " coalesce(t.finished_at, j.finished_at) AS finished_at,"
     " j.id, j.name, j.user_name, j.group_name, j.role_count, j.task_count, j.cpu, j.memory, j.gpu"
 )
-_KEY = "t.started_at, t.job_seq, t.attempt, t.role, t.task_index, t.number"
-_AFTER = "(:at, :job_seq, :attempt, :role, :task_index, :number)"
+_SORT_KEY = "t.started_at, t.job_seq, t.attempt, t.role, t.task_index, t.number"
+_SORT_KEY_VALUES = "(:at, :job_seq, :attempt, :role, :task_index, :number)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class TaskUsagePage:
     next: tuple[Any, ...] | None
 
 
-def find_first_start(conn: Connection) -> datetime | None:
+def find_first_task_start(conn: Connection) -> datetime | None:
     """Return when the first task ever started."""
     return from_optional_micros(
         conn.scalar(text("SELECT min(started_at) FROM task_attempts WHERE started_at IS NOT NULL"))
@@ -62,7 +62,7 @@ def has_usage(conn: Connection, span: TimeSpan, now: datetime) -> bool:
     values = _build_query_values(span, now)
     if conn.scalar(quick, {key: values[key] for key in ("start", "end")}):
         return True
-    return any(conn.scalar(_build_usage_query("1", branch, "LIMIT 1"), values) for branch in _BRANCHES)
+    return any(conn.scalar(_build_usage_query("1", branch, "LIMIT 1"), values) for branch in _TRY_CONDITIONS)
 
 
 def compute_usage_totals(conn: Connection, span: TimeSpan, now: datetime) -> list[UsageTotal]:
@@ -75,7 +75,7 @@ def compute_usage_totals(conn: Connection, span: TimeSpan, now: datetime) -> lis
     sums = ", ".join(f"sum({lasted} * j.{what} / j.task_count) AS {what}" for what in ("cpu", "gpu", "memory"))
     columns = f"j.group_name, j.user_name, count(*) AS tasks, {sums}"
     found: list[UsageTotal] = []
-    for branch in _BRANCHES:
+    for branch in _TRY_CONDITIONS:
         rest = "AND j.role_count = 1 GROUP BY j.group_name, j.user_name"
         rows = conn.execute(_build_usage_query(columns, branch, rest), _build_query_values(span, now))
         found.extend(map(_total_from_row, rows))
@@ -98,13 +98,14 @@ def list_task_usage(
         for branch in (_LONG_TRIES, _OPEN_TRIES):
             rows.extend(
                 conn.execute(
-                    _build_usage_query(_COLUMNS, branch, f"{only}ORDER BY {_KEY}"), _build_query_values(span, now)
+                    _build_usage_query(_USAGE_COLUMNS, branch, f"{only}ORDER BY {_SORT_KEY}"),
+                    _build_query_values(span, now),
                 )
             )
     recent = _select_recent_tries(conn, span, now, after, limit, only)
     more = tuple(recent[-1][5:6]) + tuple(recent[-1][:5]) if len(recent) == limit else None
     roles = _RoleResources(conn)
-    return TaskUsagePage(tuple(_task_use_from_row(row, roles) for row in [*rows, *recent]), more)
+    return TaskUsagePage(tuple(_task_usage_from_row(row, roles) for row in [*rows, *recent]), more)
 
 
 def _select_recent_tries(
@@ -113,11 +114,11 @@ def _select_recent_tries(
     values = {**_build_query_values(span, now), "limit": limit}
     behind = ""
     if after is not None:
-        behind = f"AND ({_KEY}) > {_AFTER} "
+        behind = f"AND ({_SORT_KEY}) > {_SORT_KEY_VALUES} "
         names = ("at", "job_seq", "attempt", "role", "task_index", "number")
         values |= dict(zip(names, after, strict=True)) | {"early": after[0]}
     return conn.execute(
-        _build_usage_query(_COLUMNS, _RECENT_TRIES, f"{only}{behind}ORDER BY {_KEY} LIMIT :limit"), values
+        _build_usage_query(_USAGE_COLUMNS, _RECENT_TRIES, f"{only}{behind}ORDER BY {_SORT_KEY} LIMIT :limit"), values
     ).all()
 
 
@@ -156,27 +157,27 @@ class _RoleResources:
         self._conn = conn
         self._known: dict[int, dict[str, Resources]] = {}
 
-    def resources(self, row: Row[Any]) -> Resources:
+    def get_resources(self, row: Row[Any]) -> Resources:
         if row.role_count == 1:
             count = row.task_count
             return Resources(cpu=row.cpu / count, memory=row.memory // count, gpu=row.gpu // count)
         if row.job_seq not in self._known:
-            spec = self._conn.scalar(_SPEC, {"seq": row.job_seq})
+            spec = self._conn.scalar(_SELECT_SPEC, {"seq": row.job_seq})
             self._known[row.job_seq] = {
                 role["name"]: Resources(**role["resources"]) for role in json.loads(spec or "{}").get("roles", ())
             }
         return self._known[row.job_seq].get(row.role, Resources(cpu=0, memory=0))
 
 
-_SPEC = text("SELECT spec_json FROM job_specs WHERE job_seq = :seq")
+_SELECT_SPEC = text("SELECT spec_json FROM job_specs WHERE job_seq = :seq")
 
 
-def _task_use_from_row(row: Row[Any], roles: _RoleResources) -> TaskUsage:
+def _task_usage_from_row(row: Row[Any], roles: _RoleResources) -> TaskUsage:
     return record_from_row(
         TaskUsage,
         row,
         job_id=row.id,
         job_name=row.name,
         task=f"{row.role}-{row.task_index}",
-        resources=roles.resources(row),
+        resources=roles.get_resources(row),
     )

@@ -21,15 +21,22 @@ from pathlib import Path
 from typing import NamedTuple, ParamSpec, TypeVar
 
 from holdfast.core.attempt_id import parse_job_id
-from holdfast.core.metrics.samples import RINGS, CurrentMetrics, Reading, Ring, Sample, TaskSummary
+from holdfast.core.metrics.samples import (
+    RING_BUFFER_SPECS,
+    CurrentMetrics,
+    Reading,
+    RingBufferSpec,
+    Sample,
+    TaskSummary,
+)
 from holdfast.core.metrics.sampling import (
     add_to_summary,
     average_interval,
     build_origin_reading,
     build_sample,
     complete_last_reading,
-    find_slot,
-    iter_slots,
+    compute_interval_number,
+    iter_interval_overlaps,
 )
 
 from ..error_translation import to_store_error
@@ -40,7 +47,7 @@ from .rows import (
     SAVE_SAMPLE,
     SAVE_TASK,
     SampleRow,
-    TaskState,
+    TaskMetricsState,
     dump_state,
     load_state,
     read_ring,
@@ -55,9 +62,9 @@ T = TypeVar("T")
 
 FILE_NAME = "metrics.db"
 WARNING_INTERVAL = 60.0  # seconds between two warnings that metrics cannot be saved
-REMOVE_BATCH = 20  # tasks removed in one transaction
-SHRINK_PAGES = 2000  # freed in one transaction
-_MAX_INTERVAL = max(ring.seconds for ring in RINGS)
+REMOVE_BATCH_SIZE = 20  # tasks removed in one transaction
+SHRINK_BATCH_SIZE = 2000  # freed in one transaction
+_MAX_INTERVAL = max(ring.seconds for ring in RING_BUFFER_SPECS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +86,7 @@ class TaskEnd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class MetricSeries:
     """The metrics of a task: a list of points per ring, oldest first, and the summary."""
 
     rings: dict[str, list[Sample]]
@@ -94,12 +101,12 @@ class EndedTask(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Task:
+class _TrackedTask:
     """The database state of a task."""
 
     id: int
     attempt_id: str
-    state: TaskState | None = None  # None: not measured yet
+    state: TaskMetricsState | None = None  # None: not measured yet
     recent: deque[Sample] = field(default_factory=deque)  # as far back as the longest interval
 
     def drop_old_samples(self) -> None:
@@ -111,7 +118,7 @@ class _Task:
 class _Change:
     """Changes of a task that the next transaction saves."""
 
-    task: _Task
+    task: _TrackedTask
     at: float  # seconds since 1970
     samples: list[SampleRow] = field(default_factory=list)
 
@@ -128,12 +135,12 @@ class MetricsDatabase:
         self.newest: dict[str, CurrentMetrics] = {}  # of running tasks
         self._connection: sqlite3.Connection | None = None
         self._next_id = 1
-        self._running: dict[str, _Task] = {}
+        self._running: dict[str, _TrackedTask] = {}
         self._ends: deque[TaskEnd] = deque()
         self._warned_at: float | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="metrics")
 
-    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def run_in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call one of the methods below in the worker thread."""
         return await asyncio.wrap_future(self._thread.submit(work, *args, **kwargs))
 
@@ -153,7 +160,7 @@ class MetricsDatabase:
                 self._add_measurement(each, changes)
             self._save_changes(changes)
         except StoreError as error:
-            self._log_write_failure(error)
+            self._log_database_failure(error)
 
     def schedule_end(self, end: TaskEnd) -> None:
         """Let the worker thread save the end of a task, together with others. Idempotent."""
@@ -168,7 +175,7 @@ class MetricsDatabase:
                 self._add_end(each, changes)
             self._save_changes(changes)
         except StoreError as error:
-            self._log_write_failure(error)
+            self._log_database_failure(error)
         finally:
             for each in ends:
                 self._running.pop(each.attempt_id, None)
@@ -202,10 +209,17 @@ class MetricsDatabase:
             self._add_reading(task or self._create_task(end.attempt_id), before, last, end.at, changes, ended=True)
         elif task is not None and state is not None:
             summary = replace(state.summary, ended=True)
-            _add_points(task, _average_unfinished(task.recent, RINGS[1:]), state.reading, summary, end.at, changes)
+            _add_points(
+                task,
+                _iter_unfinished_averages(task.recent, RING_BUFFER_SPECS[1:]),
+                state.reading,
+                summary,
+                end.at,
+                changes,
+            )
 
     def _add_reading(
-        self, task: _Task, before: Reading, after: Reading, at: float, changes: _Changes, *, ended: bool = False
+        self, task: _TrackedTask, before: Reading, after: Reading, at: float, changes: _Changes, *, ended: bool = False
     ) -> None:
         taken = build_sample(before, after, at)
         summary = add_to_summary(task.state.summary if task.state else TaskSummary(), before, after, taken)
@@ -213,7 +227,7 @@ class MetricsDatabase:
         if taken is not None:
             self.newest[task.attempt_id] = CurrentMetrics(sample=taken, reading=after)
         if ended:
-            points += _average_unfinished(task.recent, RINGS[1:])
+            points += _iter_unfinished_averages(task.recent, RING_BUFFER_SPECS[1:])
             summary = replace(summary, ended=True)
         self._running[task.attempt_id] = task
         _add_points(task, points, after, summary, at, changes)
@@ -235,7 +249,7 @@ class MetricsDatabase:
         if tasks:
             self._use_connection(write_changes)
 
-    def _log_write_failure(self, error: StoreError) -> None:
+    def _log_database_failure(self, error: StoreError) -> None:
         now = time.monotonic()
         if self._warned_at is None or now - self._warned_at > WARNING_INTERVAL:
             self._warned_at = now
@@ -243,9 +257,9 @@ class MetricsDatabase:
 
     # -- reading
 
-    def read_series(self, attempt_id: str, *names: str) -> Series | None:
+    def read_series(self, attempt_id: str, *names: str) -> MetricSeries | None:
         """Return these rings of a task, or all. None: it has no metrics, or they cannot be read."""
-        wanted = [ring for ring in RINGS if not names or ring.name in names]
+        wanted = [ring for ring in RING_BUFFER_SPECS if not names or ring.name in names]
         try:
             task = self._find_task(attempt_id)
             if task is None or task.state is None:
@@ -253,35 +267,37 @@ class MetricsDatabase:
             id, state = task.id, task.state
             rings = self._use_connection(lambda connection: {ring: read_ring(connection, id, ring) for ring in wanted})
         except StoreError as error:
-            self._log_write_failure(error)
+            self._log_database_failure(error)
             return None
         if not state.summary.ended:
-            for ring, point in _average_unfinished(task.recent, [ring for ring in wanted if ring is not RINGS[0]]):
+            for ring, point in _iter_unfinished_averages(
+                task.recent, [ring for ring in wanted if ring is not RING_BUFFER_SPECS[0]]
+            ):
                 rings[ring] = _replace_interval(rings[ring], point, ring)
         found = {ring.name: points for ring, points in rings.items()}
-        return Series(rings=found, summary=state.summary, reading=state.reading)
+        return MetricSeries(rings=found, summary=state.summary, reading=state.reading)
 
     def read_summary(self, attempt_id: str) -> TaskSummary | None:
         try:
             task = self._find_task(attempt_id)
         except StoreError as error:
-            self._log_write_failure(error)
+            self._log_database_failure(error)
             return None
         return task.state.summary if task and task.state else None
 
-    def _find_task(self, attempt_id: str) -> _Task | None:
+    def _find_task(self, attempt_id: str) -> _TrackedTask | None:
         """Find a task in memory, else in the database."""
         known = self._running.get(attempt_id)
         return known or self._use_connection(lambda connection: _load_task(connection, attempt_id))
 
-    def _create_task(self, attempt_id: str) -> _Task:
-        task = _Task(self._next_id, attempt_id)
+    def _create_task(self, attempt_id: str) -> _TrackedTask:
+        task = _TrackedTask(self._next_id, attempt_id)
         self._next_id += 1
         return task
 
     # -- removing
 
-    def list_jobs(self, after: str, limit: int) -> list[str]:
+    def list_job_ids(self, after: str, limit: int) -> list[str]:
         """Return the next jobs with metrics, sorted by id; from the first one if `after` is empty."""
 
         def read_job_ids(connection: sqlite3.Connection) -> list[str]:
@@ -310,19 +326,19 @@ class MetricsDatabase:
 
     async def remove_jobs(self, job_ids: Collection[str], updated_before: float = math.inf) -> None:
         """Remove the metrics of these jobs that were not written since a time (seconds since 1970)."""
-        await self.remove_tasks(await self.run(self._list_tasks, job_ids, updated_before))
+        await self.remove_tasks(await self.run_in_thread(self._list_task_ids, job_ids, updated_before))
 
     async def remove_tasks(self, ids: Sequence[int]) -> None:
         """Remove metrics in batches, so that other work is not blocked."""
-        for start in range(0, len(ids), REMOVE_BATCH):
-            await self.run(self._remove_task_rows, ids[start : start + REMOVE_BATCH])
+        for start in range(0, len(ids), REMOVE_BATCH_SIZE):
+            await self.run_in_thread(self._remove_task_rows, ids[start : start + REMOVE_BATCH_SIZE])
 
     async def shrink_file(self, max_free: float = 0.0) -> None:
         """Shrink the file in steps until at most that share of it is unused."""
-        while await self.run(self._vacuum_pages, max_free):
+        while await self.run_in_thread(self._vacuum_pages, max_free):
             pass
 
-    def _list_tasks(self, job_ids: Collection[str], updated_before: float) -> list[int]:
+    def _list_task_ids(self, job_ids: Collection[str], updated_before: float) -> list[int]:
         query = "SELECT id FROM task WHERE attempt >= ? AND attempt < ? AND updated < ?"
         ranges = [(f"{job}.", f"{job}/", updated_before) for job in job_ids]  # in ASCII, "/" is next to "."
         return self._use_connection(
@@ -346,11 +362,11 @@ class MetricsDatabase:
         def vacuum_pages(connection: sqlite3.Connection) -> bool:
             (free,) = connection.execute("PRAGMA freelist_count").fetchone()
             (total,) = connection.execute("PRAGMA page_count").fetchone()
-            surplus: int = min(SHRINK_PAGES, free - int(max_free * total))
+            surplus: int = min(SHRINK_BATCH_SIZE, free - int(max_free * total))
             if surplus > 0:
                 connection.executescript(f"PRAGMA incremental_vacuum({surplus})")  # `execute` ends after one page
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            return surplus == SHRINK_PAGES
+            return surplus == SHRINK_BATCH_SIZE
 
         return self._use_connection(vacuum_pages)
 
@@ -360,16 +376,16 @@ class MetricsDatabase:
         """Run `work`; if the file is damaged, retry on a new file. StoreError if that is not possible."""
         try:
             try:
-                return work(self._connect())
+                return work(self._get_connection())
             except Exception as error:
                 if not is_damage_error(error):
                     raise
                 self._replace_damaged_file(error)
-            return work(self._connect())
+            return work(self._get_connection())
         except (sqlite3.Error, OSError) as error:
             raise to_store_error(error) from error
 
-    def _connect(self) -> sqlite3.Connection:
+    def _get_connection(self) -> sqlite3.Connection:
         if self._connection is None:
             connection = open_metrics_file(self.path)
             (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM task").fetchone()
@@ -390,47 +406,47 @@ class MetricsDatabase:
         log.error("could not read the metrics database; started a new one", extra=details)
 
 
-def _load_task(connection: sqlite3.Connection, attempt_id: str) -> _Task | None:
+def _load_task(connection: sqlite3.Connection, attempt_id: str) -> _TrackedTask | None:
     row = connection.execute("SELECT id, state FROM task WHERE attempt = ?", (attempt_id,)).fetchone()
     if row is None:
         return None
-    task = _Task(row[0], attempt_id, state := load_state(row[1]))
+    task = _TrackedTask(row[0], attempt_id, state := load_state(row[1]))
     if not state.summary.ended:
-        task.recent.extend(read_ring(connection, task.id, RINGS[0]))
+        task.recent.extend(read_ring(connection, task.id, RING_BUFFER_SPECS[0]))
         task.drop_old_samples()
     return task
 
 
-def _finish_intervals(task: _Task, taken: Sample) -> list[tuple[Ring, Sample]]:
+def _finish_intervals(task: _TrackedTask, taken: Sample) -> list[tuple[RingBufferSpec, Sample]]:
     """Return the points to save: the sample, and the intervals that it ends."""
     last = task.recent[-1] if task.recent else taken
     task.recent.append(taken)
-    points = [(RINGS[0], taken)]
-    for ring in RINGS[1:]:
-        now, before = find_slot(taken, ring.seconds), find_slot(last, ring.seconds)
+    points = [(RING_BUFFER_SPECS[0], taken)]
+    for ring in RING_BUFFER_SPECS[1:]:
+        now, before = compute_interval_number(taken, ring.seconds), compute_interval_number(last, ring.seconds)
         if now == before and taken.at - taken.seconds >= now * ring.seconds:
             continue  # it is still the same interval
-        passed = {before, *(slot for slot, _ in iter_slots(taken, ring.seconds))} - {now}
+        passed = {before, *(slot for slot, _ in iter_interval_overlaps(taken, ring.seconds))} - {now}
         means = (average_interval(task.recent, slot, ring.seconds) for slot in sorted(passed))
         points += [(ring, each) for each in means if each is not None]
     task.drop_old_samples()
     return points
 
 
-def _average_unfinished(
-    samples: Sequence[Sample] | deque[Sample], rings: Iterable[Ring]
-) -> Iterator[tuple[Ring, Sample]]:
+def _iter_unfinished_averages(
+    samples: Sequence[Sample] | deque[Sample], rings: Iterable[RingBufferSpec]
+) -> Iterator[tuple[RingBufferSpec, Sample]]:
     """Return the unfinished interval of each of these rings."""
     if samples:
         for ring in rings:
-            found = average_interval(samples, find_slot(samples[-1], ring.seconds), ring.seconds)
+            found = average_interval(samples, compute_interval_number(samples[-1], ring.seconds), ring.seconds)
             if found is not None:
                 yield ring, found
 
 
 def _add_points(
-    task: _Task,
-    points: Iterable[tuple[Ring, Sample]],
+    task: _TrackedTask,
+    points: Iterable[tuple[RingBufferSpec, Sample]],
     reading: Reading,
     summary: TaskSummary,
     at: float,
@@ -440,15 +456,15 @@ def _add_points(
     change.at = at
     counts = list(task.state.counts if task.state else NO_POINTS)
     for ring, point in points:
-        number = RINGS.index(ring)
+        number = RING_BUFFER_SPECS.index(ring)
         change.samples.append(sample_to_row(task.id, ring, counts[number], point))
         counts[number] += 1
-    task.state = TaskState(counts=tuple(counts), reading=reading, summary=summary)
+    task.state = TaskMetricsState(counts=tuple(counts), reading=reading, summary=summary)
 
 
-def _replace_interval(points: list[Sample], newest: Sample, ring: Ring) -> list[Sample]:
-    slot = find_slot(newest, ring.seconds)
-    return sort_samples([*(each for each in points if find_slot(each, ring.seconds) != slot), newest])
+def _replace_interval(points: list[Sample], newest: Sample, ring: RingBufferSpec) -> list[Sample]:
+    slot = compute_interval_number(newest, ring.seconds)
+    return sort_samples([*(each for each in points if compute_interval_number(each, ring.seconds) != slot), newest])
 
 
 def _log_failure(done: Future[None]) -> None:

@@ -10,13 +10,22 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from holdfast.core.metrics.samples import RINGS, GpuReading, GpuSample, GpuSummary, Reading, Ring, Sample, TaskSummary
+from holdfast.core.metrics.samples import (
+    RING_BUFFER_SPECS,
+    GpuReading,
+    GpuSample,
+    GpuSummary,
+    Reading,
+    RingBufferSpec,
+    Sample,
+    TaskSummary,
+)
 from holdfast.core.metrics.sampling import add_to_summary
 
 T = TypeVar("T")
 
 _MAX_GPU_INDEX = 255
-_GPU = struct.Struct("<Bee")  # index, percent, memory
+_GPU_STRUCT = struct.Struct("<Bee")  # index, percent, memory
 _GPU_MEMORY_UNIT = 16.0 * 2**20  # bytes
 _MAX_HALF = 65504.0  # the largest half-precision number
 
@@ -32,13 +41,13 @@ _READ_SAMPLES = """
     FROM sample WHERE task = ? AND slot >= ? AND slot < ?
 """
 
-NO_POINTS = (0,) * len(RINGS)
+NO_POINTS = (0,) * len(RING_BUFFER_SPECS)
 
 SampleRow = tuple[int | bytes | None, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskState:
+class TaskMetricsState:
     """The state of a task beside its samples."""
 
     counts: tuple[int, ...]  # points ever added to each ring
@@ -49,10 +58,12 @@ class TaskState:
 # --- samples
 
 
-_FIRST_SLOTS = {ring: sum(each.points for each in RINGS[:number]) for number, ring in enumerate(RINGS)}
+_FIRST_SLOTS = {
+    ring: sum(each.points for each in RING_BUFFER_SPECS[:number]) for number, ring in enumerate(RING_BUFFER_SPECS)
+}
 
 
-def sample_to_row(task: int, ring: Ring, added: int, sample: Sample) -> SampleRow:
+def sample_to_row(task: int, ring: RingBufferSpec, added: int, sample: Sample) -> SampleRow:
     """Convert a sample to a row. `added`: the number of points added to the ring before."""
     return (
         task,
@@ -71,7 +82,7 @@ def sample_to_row(task: int, ring: Ring, added: int, sample: Sample) -> SampleRo
     )
 
 
-def read_ring(connection: sqlite3.Connection, task: int, ring: Ring) -> list[Sample]:
+def read_ring(connection: sqlite3.Connection, task: int, ring: RingBufferSpec) -> list[Sample]:
     """Read the samples of a ring, oldest first."""
     begin = _FIRST_SLOTS[ring]
     (found,) = connection.execute(_READ_SAMPLES, (task, begin, begin + ring.points)).fetchone()
@@ -113,7 +124,7 @@ def _sample_from_row(
 
 def _pack_gpus(gpus: Collection[GpuSample]) -> bytes:
     packed = (
-        _GPU.pack(gpu.index, min(_MAX_HALF, gpu.percent), min(_MAX_HALF, gpu.memory / _GPU_MEMORY_UNIT))
+        _GPU_STRUCT.pack(gpu.index, min(_MAX_HALF, gpu.percent), min(_MAX_HALF, gpu.memory / _GPU_MEMORY_UNIT))
         for gpu in gpus
         if 0 <= gpu.index <= _MAX_GPU_INDEX
     )
@@ -123,24 +134,24 @@ def _pack_gpus(gpus: Collection[GpuSample]) -> bytes:
 def _unpack_gpus(text: str) -> tuple[GpuSample, ...]:
     return tuple(
         GpuSample(index=index, percent=percent, memory=memory * _GPU_MEMORY_UNIT)
-        for index, percent, memory in _GPU.iter_unpack(bytes.fromhex(text))
+        for index, percent, memory in _GPU_STRUCT.iter_unpack(bytes.fromhex(text))
     )
 
 
 # --- the state of a task
 
 
-def dump_state(state: TaskState) -> str:
+def dump_state(state: TaskMetricsState) -> str:
     return _ENCODER.encode(
         {"counts": state.counts, "reading": _dump_fields(state.reading), "summary": _dump_fields(state.summary)}
     )
 
 
-def load_state(text: str) -> TaskState:
+def load_state(text: str) -> TaskMetricsState:
     data = json.loads(text)
     reading, summary = data["reading"], data["summary"]
     steps = {name: tuple(summary[name]) for name in ("cpu_steps", "gpu_steps") if name in summary}
-    state = TaskState(
+    state = TaskMetricsState(
         counts=tuple(data["counts"]),
         reading=_load_fields(Reading, reading, gpus=_load_gpus(GpuReading, reading)),
         summary=_load_fields(TaskSummary, summary, gpus=_load_gpus(GpuSummary, summary), **steps),
@@ -151,17 +162,17 @@ def load_state(text: str) -> TaskState:
     return state
 
 
-_DEFAULTS: dict[type, dict[str, object]] = {
+_FIELD_DEFAULTS: dict[type, dict[str, object]] = {
     kind: {field.name: field.default for field in fields(kind)}
     for kind in (Reading, TaskSummary, GpuReading, GpuSummary)
 }
 _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
-_VALUES = {kind: attrgetter(*defaults) for kind, defaults in _DEFAULTS.items()}
+_FIELD_GETTERS = {kind: attrgetter(*defaults) for kind, defaults in _FIELD_DEFAULTS.items()}
 
 
 def _dump_fields(value: Reading | TaskSummary | GpuReading | GpuSummary) -> dict[str, Any]:
     """Return the fields that differ from their defaults."""
-    defaults, values = _DEFAULTS[type(value)], _VALUES[type(value)](value)
+    defaults, values = _FIELD_DEFAULTS[type(value)], _FIELD_GETTERS[type(value)](value)
     found = {name: each for (name, default), each in zip(defaults.items(), values, strict=True) if each != default}
     if "gpus" in found:
         found["gpus"] = [_dump_fields(gpu) for gpu in found["gpus"]]
@@ -170,7 +181,7 @@ def _dump_fields(value: Reading | TaskSummary | GpuReading | GpuSummary) -> dict
 
 def _load_fields(kind: type[T], data: Mapping[str, Any], **more: object) -> T:
     """Load the known fields; other versions may have more."""
-    return kind(**{**{name: data[name] for name in _DEFAULTS[kind] if name in data}, **more})
+    return kind(**{**{name: data[name] for name in _FIELD_DEFAULTS[kind] if name in data}, **more})
 
 
 def _load_gpus(kind: type[T], data: Mapping[str, Any]) -> tuple[T, ...]:

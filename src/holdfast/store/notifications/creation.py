@@ -19,7 +19,7 @@ from holdfast.core.notifications import URGENT_EVENTS, Channel, NotificationEven
 
 from ..mapping import record_from_row
 from ..rows import from_micros, make_storable, to_json, to_micros
-from ..tables import notices
+from ..tables import notifications
 from .event_scan import ScanPosition, move_scan_position
 from .records import NewNotification, insert_notification, unseal_notification_address
 
@@ -27,7 +27,7 @@ RATE_PERIOD = timedelta(hours=1)
 URGENT_LIMIT_FACTOR = 10  # times the limit, for events that need an action
 MAX_WARNED_ADDRESSES = 100  # addresses of one user that get a warning
 
-Target = tuple[Channel, str]
+RecipientKey = tuple[Channel, str]
 
 
 def create_notifications(
@@ -40,7 +40,7 @@ def create_notifications(
     for notification in made:
         if notification.user not in hours:
             hours[notification.user] = _HourlyLimit(conn, notification.user, notification.created_at, most_per_hour)
-        hours[notification.user].take_slot(notification)
+        hours[notification.user].insert_or_suppress(notification)
     return sum(hour.made for hour in hours.values())
 
 
@@ -63,13 +63,13 @@ class _HourlyLimit:
 
     def __init__(self, conn: Connection, user: str, now: datetime, most: int) -> None:
         self._conn = conn
-        self._bounds = {False: most, True: most * URGENT_LIMIT_FACTOR}
+        self._limits = {False: most, True: most * URGENT_LIMIT_FACTOR}
         self._event_times = _load_event_times(conn, user, now)
         self._decisions: dict[str, bool] = {}  # event -> whether its notifications are sent
-        self._until, self._summaries = _load_suppression(conn, user, now)
+        self._suppressed_until, self._summaries = _load_suppression(conn, user, now)
         self.made = 0
 
-    def take_slot(self, notification: NewNotification) -> None:
+    def insert_or_suppress(self, notification: NewNotification) -> None:
         if notification.happening not in self._decisions:
             self._decisions[notification.happening] = self._reserve_event(notification)
         if self._decisions[notification.happening]:
@@ -80,33 +80,37 @@ class _HourlyLimit:
     def _reserve_event(self, notification: NewNotification) -> bool:
         urgent, now = notification.event in URGENT_EVENTS, notification.created_at
         moments = self._event_times[urgent]
-        if len(moments) < self._bounds[urgent] and (urgent or self._until is None or self._until <= now):
+        if len(moments) < self._limits[urgent] and (
+            urgent or self._suppressed_until is None or self._suppressed_until <= now
+        ):
             moments.append(now)
             return True
-        if self._until is None or self._until <= now:
+        if self._suppressed_until is None or self._suppressed_until <= now:
             # When half of them are an hour old: so there is one suppression for many events, not one for each.
-            self._until = moments[(len(moments) - 1) // 2] + RATE_PERIOD
+            self._suppressed_until = moments[(len(moments) - 1) // 2] + RATE_PERIOD
         return False
 
     def _suppress_notification(self, notification: NewNotification) -> None:
         target = (notification.way, notification.address)
         known = self._summaries.get(target)
-        assert self._until is not None
+        assert self._suppressed_until is not None
         if known is not None:
             known.count += 1
             self._update_summary_count(known)
         elif len(self._summaries) < MAX_WARNED_ADDRESSES:
             self._insert_notification(
-                _build_warning(notification, self._until, self._bounds[notification.event in URGENT_EVENTS])
+                _build_warning(notification, self._suppressed_until, self._limits[notification.event in URGENT_EVENTS])
             )
-            summary = _build_summary(notification, self._until, 1)
-            self._summaries[target] = _SuppressionSummary(self._insert_notification(summary, self._until), summary, 1)
+            summary = _build_summary(notification, self._suppressed_until, 1)
+            self._summaries[target] = _SuppressionSummary(
+                self._insert_notification(summary, self._suppressed_until), summary, 1
+            )
 
     def _update_summary_count(self, known: _SuppressionSummary) -> None:
-        assert self._until is not None
-        counted = _build_summary(known.notification, self._until, known.count)
+        assert self._suppressed_until is not None
+        counted = _build_summary(known.notification, self._suppressed_until, known.count)
         values = {"subject": make_storable(counted.subject), "body_json": to_json(dict(counted.body))}
-        self._conn.execute(update(notices).where(notices.c.seq == known.seq).values(values))
+        self._conn.execute(update(notifications).where(notifications.c.seq == known.seq).values(values))
 
     def _insert_notification(self, notification: NewNotification, due_at: datetime | None = None) -> int:
         self.made += 1
@@ -115,29 +119,29 @@ class _HourlyLimit:
 
 def _load_event_times(conn: Connection, user: str, now: datetime) -> dict[bool, list[datetime]]:
     """Load the times of recent events, oldest first, by whether they are urgent."""
-    first = func.min(notices.c.created_at).label("first")
-    recent = select(notices.c.happening, notices.c.event, first).where(
-        notices.c.user_name == make_storable(user),
-        notices.c.created_at > to_micros(now - RATE_PERIOD),
-        notices.c.event != NotificationEvent.LEFT_OUT.value,
+    first = func.min(notifications.c.created_at).label("first")
+    recent = select(notifications.c.happening, notifications.c.event, first).where(
+        notifications.c.user_name == make_storable(user),
+        notifications.c.created_at > to_micros(now - RATE_PERIOD),
+        notifications.c.event != NotificationEvent.DROPPED.value,
     )
     found: dict[bool, list[datetime]] = {False: [], True: []}
-    for row in conn.execute(recent.group_by(notices.c.happening, notices.c.event).order_by(first)):
+    for row in conn.execute(recent.group_by(notifications.c.happening, notifications.c.event).order_by(first)):
         found[NotificationEvent(row.event) in URGENT_EVENTS].append(from_micros(row.first))
     return found
 
 
 def _load_suppression(
     conn: Connection, user: str, now: datetime
-) -> tuple[datetime | None, dict[Target, _SuppressionSummary]]:
+) -> tuple[datetime | None, dict[RecipientKey, _SuppressionSummary]]:
     """Load the end of the current suppression, or None, and its summaries by recipient."""
-    query = select(notices).where(
-        notices.c.user_name == make_storable(user),
-        notices.c.created_at > to_micros(now - RATE_PERIOD),
-        notices.c.event == NotificationEvent.LEFT_OUT.value,
+    query = select(notifications).where(
+        notifications.c.user_name == make_storable(user),
+        notifications.c.created_at > to_micros(now - RATE_PERIOD),
+        notifications.c.event == NotificationEvent.DROPPED.value,
     )
     until: datetime | None = None
-    found: dict[Target, _SuppressionSummary] = {}
+    found: dict[RecipientKey, _SuppressionSummary] = {}
     for row in conn.execute(query).all():
         body = json.loads(row.body_json)
         ends = datetime.fromisoformat(body["left_out"]["until"])
@@ -183,10 +187,10 @@ def _build_summary(notification: NewNotification, until: datetime, count: int) -
 def _build_suppression_notification(
     notification: NewNotification, subject: str, text: str, until: datetime, count: int | None
 ) -> NewNotification:
-    id = f"notice-{secrets.token_hex(8)}" if notification.event is not NotificationEvent.LEFT_OUT else notification.id
+    id = f"notice-{secrets.token_hex(8)}" if notification.event is not NotificationEvent.DROPPED else notification.id
     body = {
         **notification.body,
-        "event": NotificationEvent.LEFT_OUT.value,
+        "event": NotificationEvent.DROPPED.value,
         "at": notification.created_at.isoformat(),
         "subject": subject,
         "text": text,
@@ -197,7 +201,7 @@ def _build_suppression_notification(
         "left_out": {"until": until.isoformat(), "count": count},
     }
     return replace(
-        notification, id=id, event=NotificationEvent.LEFT_OUT, happening=id, subject=subject, job_id=None, body=body
+        notification, id=id, event=NotificationEvent.DROPPED, happening=id, subject=subject, job_id=None, body=body
     )
 
 

@@ -9,11 +9,11 @@ from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
-from holdfast.core.notifications import Channel, NotificationEvent, Recipient, StoredRecipient, sort_events
+from holdfast.core.notifications import Channel, NotificationEvent, Recipient, StoredRecipient, list_event_names
 
 from ..connections import get_vault
 from ..rows import from_micros, make_storable, to_json, to_micros
-from ..tables import notice_recipients as recipients
+from ..tables import notification_recipients as recipients
 
 
 def add_recipient(conn: Connection, known: StoredRecipient, most: int) -> None:
@@ -28,7 +28,7 @@ def add_recipient(conn: Connection, known: StoredRecipient, most: int) -> None:
         "user_name": make_storable(known.user),
         "way": known.recipient.way.value,
         "address_sealed": get_vault(conn).seal(known.recipient.address.encode(), about=_build_seal_context(known.id)),
-        "events_json": to_json(sort_events(known.recipient.events)),
+        "events_json": to_json(list_event_names(known.recipient.events)),
         "created_at": to_micros(known.created_at),
     }
     conn.execute(insert(recipients), values)
@@ -37,7 +37,9 @@ def add_recipient(conn: Connection, known: StoredRecipient, most: int) -> None:
 def set_recipient_events(conn: Connection, id: str, events: frozenset[NotificationEvent]) -> bool:
     """Set the events of a recipient; return whether it exists."""
     changed = (
-        update(recipients).where(recipients.c.id == make_storable(id)).values(events_json=to_json(sort_events(events)))
+        update(recipients)
+        .where(recipients.c.id == make_storable(id))
+        .values(events_json=to_json(list_event_names(events)))
     )
     return bool(conn.execute(changed).rowcount)
 
@@ -54,7 +56,7 @@ def list_recipients(conn: Connection, user: str) -> list[StoredRecipient]:
     return [_recipient_from_row(conn, row) for row in rows]
 
 
-def list_users_with_recipients(conn: Connection) -> set[str]:
+def load_users_with_recipients(conn: Connection) -> set[str]:
     return set(conn.execute(select(recipients.c.user_name).distinct()).scalars())
 
 

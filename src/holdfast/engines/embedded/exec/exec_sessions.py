@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from holdfast.core.attempt_id import AttemptId
 from holdfast.core.messages import msg
-from holdfast.engines.base import ExecCommand, ExecKind, ExecRefused, ExecSession, Isolation, ProcessInfo
-from holdfast.tcp_listeners import list_listeners
+from holdfast.engines.base import ExecCommand, ExecKind, ExecRefused, ExecSession, Isolation, TaskProcess
+from holdfast.tcp_listeners import list_tcp_listeners
 
 from .. import libc
 from ..folder_content import Claim, StartNote
@@ -29,30 +29,30 @@ from ..lifecycle import killing
 from ..lifecycle.live_tasks import get_sandbox_pids
 from ..lifecycle.task_folders import TaskFolders
 from ..lifecycle.task_reviver import get_revived_folder
-from ..processes import COOKIE, is_in_namespace
+from ..processes import COOKIE_VARIABLE, is_in_pid_namespace
 from ..sandbox.interpreter import Interpreter
 from ..sandbox.render import CAPABILITIES
 from ..sandbox.site import SandboxSite
-from ..sandbox.spawning import make_memory_file
-from ..sandbox_paths import HOME, PATH
+from ..sandbox.spawning import create_memory_file
+from ..sandbox_paths import HOME_PATH, SEARCH_PATH
 from ..task_folder import TaskFolder, is_safe_id
 from . import py_spy as spy
-from .session import EmbeddedSession, HelperProcess, clamp_size
-from .task_listeners import find_own_hosts, list_namespace_pids
+from .session import EmbeddedSession, HelperProcess, clamp_terminal_size
+from .task_listeners import list_listener_hosts, list_namespace_pids
 from .task_processes import list_task_processes
 
 T = TypeVar("T")
 
-_RUNTIME = str(Path(__file__).parents[3] / "runtime")
-_START_HELPER = "import sys; sys.path.append(sys.argv[1]); from exec_helper.main import main; main()"
+_RUNTIME_FOLDER = str(Path(__file__).parents[3] / "runtime")
+_HELPER_START_CODE = "import sys; sys.path.append(sys.argv[1]); from exec_helper.main import main; main()"
 _CONTROL_FD, _REQUEST_FD, _PROGRAM_FD = 3, 4, 5  # as in runtime/exec_helper
 _FIRST_SOURCE_FD = 100  # source descriptors are above every target
-_TIMEOUT = 30.0  # seconds until a helper must be inside the task
+_JOIN_TIMEOUT = 30.0  # seconds until a helper must be inside the task
 _RETRY_INTERVAL = 0.02  # seconds between two attempts on a task that is still starting
 _CONNECT_TIMEOUT = 10.0  # seconds
 _LARGE_PIPE_SIZE = 256 * 1024  # bytes; the kernel limits the total of a user's pipes
-_MAX_WORD_LENGTH = 128 * 1024 - 1  # the kernel's limit for one argument or variable
-_MAX_WORDS_LENGTH = 1024 * 1024
+_MAX_ARGUMENT_SIZE = 128 * 1024 - 1  # the kernel's limit for one argument or variable
+_MAX_ARGUMENTS_SIZE = 1024 * 1024
 _CAPABILITY_NUMBERS = {
     name: number
     for number, name in enumerate(
@@ -94,7 +94,7 @@ class ExecSessions:
     def __init__(
         self, places: TaskFolders, site: SandboxSite, in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]
     ) -> None:
-        self._places = places
+        self._task_folders = places
         self._site = site
         self._in_thread = in_thread
         self._interpreter = Interpreter()
@@ -108,12 +108,12 @@ class ExecSessions:
         _check_command(command)
         helper, ends = await _retry_until_ready(lambda: self._start_helper(attempt_id, command))
         try:
-            word, terminal = await helper.read_first_message(_TIMEOUT)
+            word, terminal = await helper.read_first_message(_JOIN_TIMEOUT)
             if word != "ready":
                 raise ExecRefused(_describe_refusal(word))
         except BaseException as error:
             helper.kill()
-            _close_all(ends)
+            _close_fds(ends)
             if isinstance(error, TimeoutError):
                 raise ExecRefused(msg("The task is not responding. It may be paused or out of memory.")) from error
             raise
@@ -152,7 +152,7 @@ class ExecSessions:
         stdin, stdout, stderr = ends
         return EmbeddedSession(helper, stdout, stdin, stderr, None)
 
-    def list_helpers(self, attempt_id: str) -> tuple[int, ...]:
+    def list_helper_pids(self, attempt_id: str) -> tuple[int, ...]:
         """Return the pids of the helpers of this task's sessions. Thread-safe."""
         found = [session.helper_pid for session, entered in list(self._sessions.items()) if entered == attempt_id]
         return tuple(pid for pid in found if pid is not None)
@@ -181,7 +181,7 @@ class ExecSessions:
             ours.callback(control.close)
             actions: list[DupAction | OpenAction] = [
                 duplicate_fd(far.detach(), _CONTROL_FD),
-                duplicate_fd(make_memory_file(request), _REQUEST_FD),
+                duplicate_fd(create_memory_file(request), _REQUEST_FD),
             ]
             if command.kind is ExecKind.STACK_DUMP:
                 actions.append(duplicate_fd(self._spy.open(), _PROGRAM_FD))
@@ -190,39 +190,39 @@ class ExecSessions:
                 if command.terminal is not None:
                     actions.append(OpenAction(target, "/dev/null", os.O_RDWR))
                     continue
-                end, far_end = _make_pipe(target, large=command.kind is ExecKind.SFTP)
+                end, far_end = _create_pipe(target, large=command.kind is ExecKind.SFTP)
                 ours.callback(os.close, end)
                 ends.append(end)
                 actions.append(duplicate_fd(far_end, target))
-            program = self._interpreter.open()
+            program = self._interpreter.open_executable()
             theirs.callback(os.close, program)
-            argv = [sys.executable, "-I", "-S", "-c", _START_HELPER, _RUNTIME]
-            pid = libc.spawn(argv, self._interpreter.env, actions, f"/proc/self/fd/{program}")
+            argv = [sys.executable, "-I", "-S", "-c", _HELPER_START_CODE, _RUNTIME_FOLDER]
+            pid = libc.spawn_process(argv, self._interpreter.env, actions, f"/proc/self/fd/{program}")
             ours.pop_all()
             return SpawnedHelper(pid, control, ends)
 
     def _find_target(self, attempt_id: str) -> ExecTarget:
         if not is_safe_id(attempt_id):
             raise ExecRefused(msg("Task not found."))
-        task = self._places.get_folder(attempt_id)
-        if task.read_start() is None:
+        task = self._task_folders.get_folder(attempt_id)
+        if task.read_start_note() is None:
             raise ExecRefused(msg("The task has not started, or its files were deleted."))
         folder = next((each for each in (task, get_revived_folder(task)) if each.is_alive()), None)
-        note = folder.read_start() if folder is not None else None
+        note = folder.read_start_note() if folder is not None else None
         if folder is None or note is None:
             raise ExecRefused(msg("The task has ended."))
         claim = folder.read_claim()
         found = get_sandbox_pids(claim) if note.sandbox else (0, 0)
         if found is None or claim.pid is None:
             raise TaskNotReady(msg("The task is still being set up. Try again in a moment."))
-        return ExecTarget(folder, note, claim, *found, HOME if note.sandbox else task["scratch"])
+        return ExecTarget(folder, note, claim, *found, HOME_PATH if note.sandbox else task["scratch"])
 
     def _build_request(self, attempt_id: str, task: ExecTarget, command: ExecCommand) -> dict[str, Any]:
         env = dict(command.env)
         if command.terminal is not None:
             env["TERM"] = command.terminal.term
         plain = {
-            "PATH": PATH,
+            "PATH": SEARCH_PATH,
             "HOME": task.home,
             "LANG": "C.UTF-8",
             "USER": self._site.user,
@@ -230,17 +230,19 @@ class ExecSessions:
         }
         plain["HOLDFAST_ATTEMPT"] = attempt_id
         if not task.note.sandbox:
-            env[COOKIE] = self._places.get_machine_name(attempt_id)
+            env[COOKIE_VARIABLE] = self._task_folders.get_machine_wide_name(attempt_id)
         terminal = command.terminal
         argv = spy.build_argv(command.process) if command.kind is ExecKind.STACK_DUMP else command.argv
         return {
             "kind": str(command.kind),
-            "argv": [_encode(word) for word in argv],
-            "script": _encode(command.script),
+            "argv": [_encode_text(word) for word in argv],
+            "script": _encode_text(command.script),
             "env": _encode_variables(env),
             "plain_env": _encode_variables(plain),
-            "mark": (b"HOLDFAST_ATTEMPT", _encode(attempt_id)),
-            "terminal": (clamp_size(terminal.columns), clamp_size(terminal.rows)) if terminal else None,
+            "mark": (b"HOLDFAST_ATTEMPT", _encode_text(attempt_id)),
+            "terminal": (clamp_terminal_size(terminal.columns), clamp_terminal_size(terminal.rows))
+            if terminal
+            else None,
             "init": task.init,
             "namespace": task.namespace,
             "runner": task.claim.pid,
@@ -269,32 +271,32 @@ class ExecSessions:
     def _find_listening_hosts(self, attempt_id: str, port: int) -> list[str]:
         """Return the addresses on which the task itself listens."""
         task = self._find_target(attempt_id)
-        listeners = list_listeners(port)
-        return find_own_hosts(listeners, self._list_pids(attempt_id, task)) if listeners else []
+        listeners = list_tcp_listeners(port)
+        return list_listener_hosts(listeners, self._list_pids(attempt_id, task)) if listeners else []
 
     def _list_pids(self, attempt_id: str, task: ExecTarget) -> list[int]:
         if task.init:
             return list_namespace_pids(task.namespace)
-        cookie = self._places.get_machine_name(attempt_id)
-        return killing.list_plain_pids(killing.KillTarget(cookie, task.folder, task.note, task.claim.pid or 0))
+        cookie = self._task_folders.get_machine_wide_name(attempt_id)
+        return killing.list_unsandboxed_pids(killing.KillTarget(cookie, task.folder, task.note, task.claim.pid or 0))
 
-    async def list_processes(self, attempt_id: str) -> Sequence[ProcessInfo]:
-        found: list[ProcessInfo] = await _retry_until_ready(
+    async def list_processes(self, attempt_id: str) -> Sequence[TaskProcess]:
+        found: list[TaskProcess] = await _retry_until_ready(
             lambda: self._in_thread(lambda: self._list_processes(attempt_id))
         )
         return found
 
-    def _list_processes(self, attempt_id: str) -> list[ProcessInfo]:
+    def _list_processes(self, attempt_id: str) -> list[TaskProcess]:
         task = self._find_target(attempt_id)
         found = list_task_processes(pid for pid in self._list_pids(attempt_id, task) if pid != task.init)
         # A pid may be reused after it was listed: never show a process of another task.
-        return [info for info in found if not task.init or is_in_namespace(info.pid, task.namespace)]
+        return [info for info in found if not task.init or is_in_pid_namespace(info.pid, task.namespace)]
 
 
 async def _retry_until_ready(reach: Callable[[], Awaitable[T]]) -> T:
     """Await `reach()`, and retry while the task is still starting."""
     loop = asyncio.get_running_loop()
-    until = loop.time() + _TIMEOUT
+    until = loop.time() + _JOIN_TIMEOUT
     while True:
         try:
             return await reach()
@@ -315,10 +317,10 @@ def _kill_spawned(work: asyncio.Future[SpawnedHelper]) -> None:
     if not work.cancelled() and work.exception() is None:
         pid, control, ends = work.result()
         HelperProcess(pid, control).kill()
-        _close_all(ends)
+        _close_fds(ends)
 
 
-def _close_all(fds: Iterable[int]) -> None:
+def _close_fds(fds: Iterable[int]) -> None:
     for fd in fds:
         os.close(fd)
 
@@ -327,10 +329,10 @@ def _check_command(command: ExecCommand) -> None:
     words = [*command.argv, command.script, *command.env, *command.env.values()]
     if command.terminal is not None:
         words.append(command.terminal.term)
-    sizes = [len(_encode(word)) for word in words]
+    sizes = [len(_encode_text(word)) for word in words]
     if any("\0" in word for word in words):
         raise ExecRefused(msg("The command contains a NUL byte. Remove it."))
-    if max(sizes) > _MAX_WORD_LENGTH or sum(sizes) > _MAX_WORDS_LENGTH:
+    if max(sizes) > _MAX_ARGUMENT_SIZE or sum(sizes) > _MAX_ARGUMENTS_SIZE:
         raise ExecRefused(msg("The command is too long."))
     for name in command.env:
         if not name or "=" in name:
@@ -339,7 +341,7 @@ def _check_command(command: ExecCommand) -> None:
         raise ExecRefused(msg("SFTP sessions do not support a terminal."))
 
 
-def _make_pipe(target: int, *, large: bool) -> tuple[int, int]:
+def _create_pipe(target: int, *, large: bool) -> tuple[int, int]:
     """Return our end and the command's end of one of its three streams."""
     reader, writer = os.pipe()
     if large:
@@ -355,9 +357,9 @@ def _get_task_name(attempt_id: str) -> str:
         return msg("the task")
 
 
-def _encode(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
 def _encode_variables(variables: Mapping[str, str]) -> dict[bytes, bytes]:
-    return {_encode(name): _encode(value) for name, value in variables.items()}
+    return {_encode_text(name): _encode_text(value) for name, value in variables.items()}

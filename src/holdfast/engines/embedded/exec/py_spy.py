@@ -27,7 +27,7 @@ class PySpy:
         with self._lock:
             if self._copy is None:
                 self._copy = SealedCopy(_find_program())
-            return self._copy.open()
+            return self._copy.open_descriptor()
 
     def close(self) -> None:
         with self._lock:

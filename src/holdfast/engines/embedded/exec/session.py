@@ -16,17 +16,17 @@ _READ_SIZE = 64 * 1024  # max bytes of one read
 _MAX_MESSAGE_SIZE = 4096  # max bytes of one message of the helper
 _QUIET_TIMEOUT = 0.5  # seconds without output after which the output of an ended command is complete
 _OUTPUT_TIMEOUT = 5.0  # seconds after its exit to wait for output of its background processes
-_MAX_LAST = 4 * 1024 * 1024  # bytes of that output: more than any pipe contains
-_MAX_SIZE = 10_000  # columns, rows
-_KILLED = 128 + signal.SIGKILL
+_MAX_LAST_OUTPUT_SIZE = 4 * 1024 * 1024  # bytes of that output: more than any pipe contains
+_MAX_TERMINAL_SIZE = 10_000  # columns, rows
+_KILLED_EXIT_CODE = 128 + signal.SIGKILL
 _TERMINAL_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
 _TIOCSIG = 0x40045436
 _REAP_INTERVAL = 0.05  # seconds
 
 
-def clamp_size(size: int) -> int:
+def clamp_terminal_size(size: int) -> int:
     """Clamp columns or rows to what a terminal supports."""
-    return max(1, min(size, _MAX_SIZE))
+    return max(1, min(size, _MAX_TERMINAL_SIZE))
 
 
 class OutputStream:
@@ -39,7 +39,7 @@ class OutputStream:
         self._waiting: asyncio.Future[bool] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._until: float | None = None  # set when the command has exited
-        self._left = _MAX_LAST
+        self._left = _MAX_LAST_OUTPUT_SIZE
 
     async def read(self) -> bytes:
         """Return the next bytes. Only one reader at a time."""
@@ -195,7 +195,7 @@ class HelperProcess:
         if word.startswith("exit "):
             self._set_exit_code(int(word[5:]))
         elif not word:
-            self._set_exit_code(_KILLED)
+            self._set_exit_code(_KILLED_EXIT_CODE)
 
     def _set_exit_code(self, code: int) -> None:
         if not self.ended.done():
@@ -220,7 +220,7 @@ class HelperProcess:
             self._loop.remove_reader(self._control.fileno())
             self._control.close()
             if not self.ended.done():
-                self.ended.set_result(_KILLED)
+                self.ended.set_result(_KILLED_EXIT_CODE)
             self._reap()
 
     def _reap(self) -> None:
@@ -264,14 +264,14 @@ class EmbeddedSession:
     async def write(self, data: bytes) -> None:
         await self._input.write(data)
 
-    def end_input(self) -> None:
+    def close_stdin(self) -> None:
         if self._terminal is None:
             self._input.close_after_write()
 
     def resize(self, columns: int, rows: int) -> None:
         if self._terminal is not None and self._output.is_open:
             with suppress(OSError):
-                termios.tcsetwinsize(self._terminal, (clamp_size(rows), clamp_size(columns)))
+                termios.tcsetwinsize(self._terminal, (clamp_terminal_size(rows), clamp_terminal_size(columns)))
 
     def send_signal(self, number: int) -> None:
         group = 0

@@ -6,32 +6,32 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 
-from holdfast.engines.base import ProcessInfo
+from holdfast.engines.base import TaskProcess
 
 from ..descriptors import closing_fd
 
-_MAX_COUNT = 2000  # processes
+_MAX_PROCESS_COUNT = 2000  # processes
 _MAX_COMMAND_LENGTH = 4096  # bytes
 _MAX_FILE_SIZE = 16 * 1024
 
 
-def list_task_processes(pids: Iterable[int]) -> list[ProcessInfo]:
+def list_task_processes(pids: Iterable[int]) -> list[TaskProcess]:
     """Describe these processes of a task, parents before children."""
-    found: dict[int, ProcessInfo] = {}
+    found: dict[int, TaskProcess] = {}
     for pid in pids:
         with suppress(OSError, ValueError, IndexError):
             found[pid] = _read_process(pid)
-        if len(found) >= _MAX_COUNT:
+        if len(found) >= _MAX_PROCESS_COUNT:
             break
     return _sort_by_parent(found)
 
 
-def _read_process(pid: int) -> ProcessInfo:
+def _read_process(pid: int) -> TaskProcess:
     lines = _read_proc_file(pid, "status").decode("utf-8", "replace").splitlines()
     status = dict(line.split(":", 1) for line in lines if ":" in line)
     words = _read_proc_file(pid, "cmdline")[:_MAX_COMMAND_LENGTH].split(b"\0")
     command = tuple(word.decode("utf-8", "replace") for word in (words[:-1] if words[-1] == b"" else words))
-    return ProcessInfo(
+    return TaskProcess(
         pid=pid,
         inner_pid=int(status.get("NSpid", str(pid)).split()[-1]),
         parent=int(status["PPid"]),
@@ -52,11 +52,11 @@ def _read_proc_file(pid: int, name: str) -> bytes:
         return os.read(fd, _MAX_FILE_SIZE)
 
 
-def _sort_by_parent(found: dict[int, ProcessInfo]) -> list[ProcessInfo]:
-    below: dict[int, list[ProcessInfo]] = {}
+def _sort_by_parent(found: dict[int, TaskProcess]) -> list[TaskProcess]:
+    below: dict[int, list[TaskProcess]] = {}
     for info in sorted(found.values(), key=lambda info: info.inner_pid):
         below.setdefault(info.parent if info.parent in found else 0, []).append(info)
-    ordered: list[ProcessInfo] = []
+    ordered: list[TaskProcess] = []
     ahead = below.pop(0, [])[::-1]
     while ahead:
         info = ahead.pop()

@@ -18,12 +18,12 @@ from holdfast.core.messages import msg
 from .tars import BadArchive, ImageTar
 from .unpacking import Unpacker
 
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_DIGEST_PATTERN = re.compile(r"sha256:[0-9a-f]{64}")
 _MAX_JSON_SIZE = 16 * 1024 * 1024
 _MAX_ENTRIES = 100_000  # files in an archive of layers
-_ROOTFS = frozenset({"bin", "etc", "lib", "usr", "sbin", "var", "home", "root", "opt", "dev", "proc", "sys"})
-_ZSTD = b"\x28\xb5\x2f\xfd"
-_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+_ROOTFS_FOLDERS = frozenset({"bin", "etc", "lib", "usr", "sbin", "var", "home", "root", "opt", "dev", "proc", "sys"})
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_ARCHITECTURES_BY_MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}
 _SUPPORTED_KINDS = msg("a `docker save` archive, an OCI layout, or a tar archive of a root filesystem")
 
 
@@ -75,7 +75,7 @@ def _open_tar(file: Path) -> ImageTar:
 
 
 def _check_compression(head: bytes) -> None:
-    if head == _ZSTD:
+    if head == _ZSTD_MAGIC:
         hint = msg("Save the image with gzip or without compression.")
         raise BadArchive(msg("zstd compression is not supported for images."), hint=hint)
 
@@ -95,7 +95,7 @@ def _detect_kind(outer: tarfile.TarFile) -> str:
         if name == "manifest.json":
             return "docker"
         layout = layout or name == "index.json"
-        if name.split("/")[0] in _ROOTFS:
+        if name.split("/")[0] in _ROOTFS_FOLDERS:
             return "rootfs"
     if layout:
         return "oci"
@@ -156,7 +156,7 @@ def _unpack_layout(bundle: FileBundle, unpacker: Unpacker) -> ImageConfig:
 def _find_manifest(bundle: FileBundle, index: Any, depth: int) -> Any:
     """Return the manifest for this machine; an index may point to another index."""
     try:
-        entries = [entry for entry in index["manifests"] if _fits_machine(entry)]
+        entries = [entry for entry in index["manifests"] if _is_for_this_machine(entry)]
         digest = entries[0]["digest"]
     except (LookupError, TypeError) as error:
         raise BadArchive(
@@ -168,17 +168,17 @@ def _find_manifest(bundle: FileBundle, index: Any, depth: int) -> Any:
     return document
 
 
-def _fits_machine(entry: Any) -> bool:
+def _is_for_this_machine(entry: Any) -> bool:
     kind = entry.get("platform", {}).get("architecture", _get_architecture())
     return kind in (_get_architecture(), "") and "attestation" not in str(entry.get("annotations", ""))
 
 
 def _get_architecture() -> str:
-    return _MACHINES.get(platform.machine(), platform.machine())
+    return _ARCHITECTURES_BY_MACHINE.get(platform.machine(), platform.machine())
 
 
 def _get_blob_path(digest: Any) -> str:
-    if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+    if not isinstance(digest, str) or not _DIGEST_PATTERN.fullmatch(digest):
         raise BadArchive(msg("{digest} is not a valid digest.", digest=repr(str(digest)[:100])))
     return f"blobs/sha256/{digest.partition(':')[2]}"
 

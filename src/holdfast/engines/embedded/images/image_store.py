@@ -20,18 +20,18 @@ from urllib.parse import quote
 from holdfast.core.errors import UserError
 from holdfast.core.job import HOST_IMAGE
 from holdfast.core.messages import msg
-from holdfast.disk_space import DiskThresholds, is_disk_full
-from holdfast.engines.base import ImageInfo
+from holdfast.disk_space import DiskThresholds, is_disk_full_error
+from holdfast.engines.base import ImageSummary
 
 from ..image import Image
 from ..sandbox.roots import find_shell
 from ..tree_removal import remove_tree
 from .archives import unpack_image
 from .tars import BadArchive
-from .unpacking import Unpacker, make_space_error
+from .unpacking import Unpacker, make_disk_space_error
 
-_MAX_FILE_LENGTH = 200
-_DRAFT = "new-"
+_MAX_FILE_NAME_LENGTH = 200
+_DRAFT_PREFIX = "new-"
 
 
 class ImageStore:
@@ -55,16 +55,16 @@ class ImageStore:
     def list_names(self) -> list[str]:
         return [HOST_IMAGE, *sorted(image.name for image in self._list_images())]
 
-    def list_infos(self) -> list[ImageInfo]:
-        host = ImageInfo(name=HOST_IMAGE, size=None, created_at=None, source=msg("this machine"))
-        return [host, *sorted((image.info for image in self._list_images()), key=lambda info: info.name)]
+    def list_image_summaries(self) -> list[ImageSummary]:
+        host = ImageSummary(name=HOST_IMAGE, size=None, created_at=None, source=msg("this machine"))
+        return [host, *sorted((image.summary for image in self._list_images()), key=lambda info: info.name)]
 
-    def add(self, name: str, file: Path, *, needs_shell: bool = False) -> ImageInfo:
+    def add(self, name: str, file: Path, *, needs_shell: bool = False) -> ImageSummary:
         index = self._get_index_file(name)
         if index is None or name == HOST_IMAGE:
             raise UserError(msg("{name} is not a valid image name.", name=repr(name[:100])), field="name")
         self._roots.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder = self._roots / f"{_DRAFT}{secrets.token_hex(8)}"
+        folder = self._roots / f"{_DRAFT_PREFIX}{secrets.token_hex(8)}"
         try:
             image = self._unpack_image(name, file, folder)
             if needs_shell and image.shell is None:
@@ -72,20 +72,20 @@ class ImageStore:
                     msg("The image has no shell: it contains neither bash nor sh. Jobs run their commands in a shell."),
                     hint=msg("Use a base image with a shell, such as debian:stable-slim or alpine."),
                 )
-            final = self._roots / folder.name.removeprefix(_DRAFT)
+            final = self._roots / folder.name.removeprefix(_DRAFT_PREFIX)
             image = replace(image, rootfs=str(final / "rootfs"))
             with self._lock:
                 folder.rename(final)
                 self._write_image(index, image)
         except OSError as error:
             remove_tree(str(folder))
-            if is_disk_full(error):
-                raise make_space_error() from error
+            if is_disk_full_error(error):
+                raise make_disk_space_error() from error
             raise BadArchive(msg("Cannot unpack the image: {error}.", error=error.strerror or error)) from error
         except BaseException:
             remove_tree(str(folder))
             raise
-        return image.info
+        return image.summary
 
     def remove(self, name: str) -> bool:
         path = self._get_index_file(name)
@@ -97,18 +97,18 @@ class ImageStore:
             pass
         return False
 
-    def remove_unused_images(self, in_use: Collection[str]) -> None:
+    def remove_unused_folders(self, in_use: Collection[str]) -> None:
         """Remove folders that no image points to and no task in `in_use` uses."""
         with self._lock:
             wanted = {image.rootfs for image in self._list_images()} | set(in_use)
-            folders = [folder for folder in self._list_folders() if not folder.name.startswith(_DRAFT)]
+            folders = [folder for folder in self._list_folders() if not folder.name.startswith(_DRAFT_PREFIX)]
         for folder in folders:
             if str(folder / "rootfs") not in wanted:
                 remove_tree(str(folder))
 
-    def list_unfinished_images(self) -> list[str]:
+    def list_unfinished_folders(self) -> list[str]:
         """Return unfinished imports, left by a server that died. Call it before any import."""
-        return [str(folder) for folder in self._list_folders() if folder.name.startswith(_DRAFT)]
+        return [str(folder) for folder in self._list_folders() if folder.name.startswith(_DRAFT_PREFIX)]
 
     def _list_folders(self) -> list[Path]:
         return list(self._roots.iterdir()) if self._roots.is_dir() else []
@@ -140,7 +140,7 @@ class ImageStore:
         if not name or name == HOST_IMAGE or "\0" in name:
             return None
         file = quote(name, safe="").replace(".", "%2E")
-        return self._folder / f"{file}.json" if len(file) <= _MAX_FILE_LENGTH else None
+        return self._folder / f"{file}.json" if len(file) <= _MAX_FILE_NAME_LENGTH else None
 
     def _read_image(self, path: Path) -> Image | None:
         try:

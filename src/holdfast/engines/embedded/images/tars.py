@@ -13,7 +13,7 @@ from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
 
 _MAX_HEADER_SIZE = 1024 * 1024  # bytes of names and attributes; real ones have a few hundred
-_HEADERS = (
+_HEADER_TYPES = (
     tarfile.XHDTYPE,
     tarfile.XGLTYPE,
     tarfile.SOLARIS_XHDTYPE,
@@ -37,15 +37,15 @@ def _refuse_sparse(*_: Any) -> NoReturn:
 
 class TarEntry(tarfile.TarInfo):
     def _proc_member(self, archive: ImageTar) -> Any:
-        if self.type in _HEADERS:
+        if self.type in _HEADER_TYPES:
             self._check_header(archive)
         return super()._proc_member(archive)  # type: ignore[misc]
 
     def _check_header(self, archive: ImageTar) -> None:
         size = self.size
         if self.type == tarfile.XGLTYPE:  # copied into every later entry, so all of them count together
-            archive.shared += max(0, size)
-            size = archive.shared
+            archive.shared_header_size += max(0, size)
+            size = archive.shared_header_size
         if not 0 <= self.size <= size <= _MAX_HEADER_SIZE:
             raise BadArchive(
                 msg(
@@ -63,7 +63,7 @@ class TarEntry(tarfile.TarInfo):
 
 class ImageTar(tarfile.TarFile):
     tarinfo = TarEntry
-    shared = 0  # bytes of headers that apply to all entries
+    shared_header_size = 0  # bytes of headers that apply to all entries
     members: list[tarfile.TarInfo]
 
     def drop_entries(self) -> None:

@@ -16,16 +16,16 @@ from holdfast.core.messages import msg
 from holdfast.disk_space import DiskThresholds, read_disk_space, require_space
 
 from ..descriptors import closing_fd, open_below
-from ..sandbox.roots import resolve_inside
+from ..sandbox.roots import find_path_inside
 from ..tree_removal import remove_tree
 from .tars import BadArchive, ImageTar
 
-_WHITEOUT = ".wh."
-_OPAQUE = ".wh..wh..opq"
+_WHITEOUT_PREFIX = ".wh."
+_OPAQUE_WHITEOUT = ".wh..wh..opq"
 _MAX_ENTRIES = 5_000_000
 _CHUNK_SIZE = 1024 * 1024
-_LOOK_INTERVAL = 16 * 1024 * 1024  # bytes written between two checks of the free space
-_ENTRY_COST = 4096  # min bytes of a file on disk, even if empty
+_SPACE_CHECK_SIZE = 16 * 1024 * 1024  # bytes written between two checks of the free space
+_MIN_ENTRY_SIZE = 4096  # min bytes of a file on disk, even if empty
 
 
 class Unpacker:
@@ -35,10 +35,10 @@ class Unpacker:
         self._root = root
         self._marks = marks or DiskThresholds()
         self._entries = 0
-        self._since_look = _LOOK_INTERVAL
+        self._unchecked_bytes = _SPACE_CHECK_SIZE
         self._parents: dict[str, str] = {}
         self._modes: dict[str, int] = {}
-        self._own = os.geteuid() == 0
+        self._is_root = os.geteuid() == 0
         self.size = 0
 
     def add_layer(self, stream: IO[bytes], *, whiteouts: bool = True) -> None:
@@ -55,7 +55,7 @@ class Unpacker:
         """Set the modes of folders at the end, since they might deny us access before."""
         for path, mode in reversed(self._modes.items()):
             with suppress(OSError), closing_fd(self._open_folder(path)) as fd:  # it may have been replaced
-                os.fchmod(fd, mode if self._own else mode | 0o700)
+                os.fchmod(fd, mode if self._is_root else mode | 0o700)
 
     def _open_folder(self, path: str) -> int:
         """Open it step by step from the root of the image, without following any link."""
@@ -63,38 +63,38 @@ class Unpacker:
         return open_below(os.open(self._root, flags), path.removeprefix(self._root + "/").split("/"), flags)
 
     def _add_entry(self, archive: tarfile.TarFile, entry: tarfile.TarInfo, fresh: set[str], whiteouts: bool) -> None:
-        self._count_entry()
+        self._check_entry_count()
         parts = _split_path(entry.name)
         if not parts:
             return  # the root folder itself
         name = parts[-1]
-        folder = self._make_parent(parts[:-1])
-        if whiteouts and name.startswith(_WHITEOUT):
+        folder = self._create_parent(parts[:-1])
+        if whiteouts and name.startswith(_WHITEOUT_PREFIX):
             self._apply_whiteout(folder, name, fresh)
             return
         target = f"{folder}/{name}"
         self._create_entry(archive, entry, target)
         fresh.add(target)
 
-    def _count_entry(self) -> None:
+    def _check_entry_count(self) -> None:
         self._entries += 1
         if self._entries > _MAX_ENTRIES:
             raise BadArchive(msg("The image has more than {max_entries} files.", max_entries=_MAX_ENTRIES))
-        self._check_space(_ENTRY_COST)
+        self._check_space(_MIN_ENTRY_SIZE)
 
-    def _make_parent(self, parts: list[str]) -> str:
+    def _create_parent(self, parts: list[str]) -> str:
         """Return the real folder for a path of the archive; links are resolved within the image."""
         wanted = "/".join(parts)
         found = self._parents.get(wanted)
         if found is None:
-            found = self._resolve_path(parts)
+            found = self._create_folders(parts)
             self._parents[wanted] = found
         return found
 
-    def _resolve_path(self, parts: list[str]) -> str:
+    def _create_folders(self, parts: list[str]) -> str:
         place = self._root
         for index, part in enumerate(parts):
-            inside = resolve_inside(self._root, "/" + "/".join(parts[: index + 1]))
+            inside = find_path_inside(self._root, "/" + "/".join(parts[: index + 1]))
             if inside is not None and inside.is_dir():
                 place = str(inside)
                 continue
@@ -105,7 +105,7 @@ class Unpacker:
         return place
 
     def _apply_whiteout(self, folder: str, name: str, fresh: set[str]) -> None:
-        names = os.listdir(folder) if name == _OPAQUE else [name.removeprefix(_WHITEOUT)]
+        names = os.listdir(folder) if name == _OPAQUE_WHITEOUT else [name.removeprefix(_WHITEOUT_PREFIX)]
         for gone in names:
             path = f"{folder}/{gone}"
             contains_fresh = any(other.startswith(path + "/") for other in fresh)
@@ -115,22 +115,22 @@ class Unpacker:
 
     def _create_entry(self, archive: tarfile.TarFile, entry: tarfile.TarInfo, target: str) -> None:
         if entry.isdir():
-            self._make_folder(entry, target)
+            self._create_folder(entry, target)
         elif entry.isreg():
-            self._make_file(archive, entry, target)
+            self._create_file(archive, entry, target)
         elif entry.issym():
             self._remove_target(target)
             os.symlink(entry.linkname, target)
             self._chown(entry, target)
         elif entry.islnk():
-            self._make_link(entry, target)
+            self._create_hard_link(entry, target)
         elif entry.isfifo():
             self._remove_target(target)
             os.mkfifo(target, 0o600)
             self._set_metadata(entry, target)
         # Devices are skipped: every task gets its own /dev.
 
-    def _make_folder(self, entry: tarfile.TarInfo, target: str) -> None:
+    def _create_folder(self, entry: tarfile.TarInfo, target: str) -> None:
         if not _is_folder(target):
             self._remove_target(target)
             self._mkdir(target)
@@ -142,7 +142,7 @@ class Unpacker:
         self._modes.pop(path, None)
         os.mkdir(path, 0o755)
 
-    def _make_file(self, archive: tarfile.TarFile, entry: tarfile.TarInfo, target: str) -> None:
+    def _create_file(self, archive: tarfile.TarFile, entry: tarfile.TarInfo, target: str) -> None:
         self._check_size(entry)
         self._remove_target(target)
         source = archive.extractfile(entry)
@@ -154,9 +154,9 @@ class Unpacker:
                 file.write(chunk)
         self._set_metadata(entry, target)
 
-    def _make_link(self, entry: tarfile.TarInfo, target: str) -> None:
+    def _create_hard_link(self, entry: tarfile.TarInfo, target: str) -> None:
         parts = _split_path(entry.linkname)
-        source = f"{self._make_parent(parts[:-1])}/{parts[-1]}" if parts else ""
+        source = f"{self._create_parent(parts[:-1])}/{parts[-1]}" if parts else ""
         if not parts or not os.path.lexists(source) or _is_folder(source):
             raise BadArchive(
                 msg(
@@ -183,7 +183,7 @@ class Unpacker:
             os.utime(target, (entry.mtime, entry.mtime))
 
     def _chown(self, entry: tarfile.TarInfo, target: str) -> None:
-        if self._own:
+        if self._is_root:
             with suppress(OverflowError):
                 os.lchown(target, max(0, entry.uid), max(0, entry.gid))
 
@@ -203,17 +203,17 @@ class Unpacker:
             )
 
     def _check_space(self, count: int) -> None:
-        self._since_look += count
-        if self._since_look < _LOOK_INTERVAL:
+        self._unchecked_bytes += count
+        if self._unchecked_bytes < _SPACE_CHECK_SIZE:
             return
-        self._since_look = 0
+        self._unchecked_bytes = 0
         try:
-            require_space(self._root, _LOOK_INTERVAL, self._marks)
+            require_space(self._root, _SPACE_CHECK_SIZE, self._marks)
         except OSError as error:
-            raise make_space_error() from error
+            raise make_disk_space_error() from error
 
 
-def make_space_error() -> BadArchive:
+def make_disk_space_error() -> BadArchive:
     return BadArchive(
         msg("The server does not have enough disk space to unpack the image."),
         hint=msg("Free disk space first: run `holdfast prune` to see what uses it."),

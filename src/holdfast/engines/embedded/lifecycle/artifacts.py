@@ -24,14 +24,14 @@ from .task_paths import TaskFiles
 
 ARTIFACTS_FOLDER = "artifacts"
 MAX_DEPTH = 60  # folders within folders
-MAX_LOOKS = 100_000  # names read; of further ones only their existence is reported
-_MAX_NAMES = 1_000_000  # read of one folder, to find the first in order
+MAX_VISITED_ENTRIES = 100_000  # names read; of further ones only their existence is reported
+_MAX_FOLDER_NAMES = 1_000_000  # read of one folder, to find the first in order
 
-_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_METACOPY = ("trusted.overlay.metacopy", "user.overlay.metacopy")
+_FOLDER_OPEN_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FILE_OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_METACOPY_ATTRIBUTES = ("trusted.overlay.metacopy", "user.overlay.metacopy")
 
-Path = tuple[bytes, ...]
+ArtifactPath = tuple[bytes, ...]
 
 
 def may_have_artifacts(folder: TaskFolder, note: StartNote | None) -> bool:
@@ -60,70 +60,70 @@ def collect_artifacts(folder: TaskFolder, note: StartNote, sink: ArtifactSink) -
             msg("{name} in the task's home folder {problem}", name=ARTIFACTS_FOLDER, problem=problem)
         ) from problem
     if top is not None:
-        _ArtifactWalk(sink).offer_all_files(top)
+        _ArtifactWalker(sink).add_all_files(top)
 
 
 @dataclass(slots=True)
 class _FolderLevel:
     fd: int
-    path: Path
+    path: ArtifactPath
     names: Iterator[bytes]
 
 
-class _ArtifactWalk:
+class _ArtifactWalker:
     def __init__(self, sink: ArtifactSink) -> None:
         self._sink = sink
-        self._looks = 0
+        self._visited_count = 0
 
-    def offer_all_files(self, top: int) -> None:
+    def add_all_files(self, top: int) -> None:
         """Offer all files and close `top`. Folders are walked in the order of their names, without recursion."""
         levels = [_FolderLevel(top, (), iter(()))]
         try:
-            levels[0].names = self._list_names(top, ())
+            levels[0].names = self._iter_sorted_names(top, ())
             while levels:
                 level = levels[-1]
                 name = next(level.names, None) if self._has_budget() else None
                 if name is None:
                     os.close(levels.pop().fd)
-                elif (below := self._offer_entry(level, name)) is not None:
+                elif (below := self._visit_entry(level, name)) is not None:
                     path = (*level.path, name)
                     levels.append(_FolderLevel(below, path, iter(())))
-                    levels[-1].names = self._list_names(below, path)
+                    levels[-1].names = self._iter_sorted_names(below, path)
         finally:  # the sink may fail
             for level in levels:
                 os.close(level.fd)
 
     def _has_budget(self) -> bool:
-        if self._looks > MAX_LOOKS:
+        if self._visited_count > MAX_VISITED_ENTRIES:
             self._sink.mark_incomplete()
             return False
         return not self._sink.is_cancelled
 
-    def _list_names(self, folder: int, path: Path) -> Iterator[bytes]:
+    def _iter_sorted_names(self, folder: int, path: ArtifactPath) -> Iterator[bytes]:
         """Yield the names in order; of a folder with too many, the first ones."""
         try:
-            found = heapq.nsmallest(MAX_LOOKS + 1, self._read_names(folder))
+            found = heapq.nsmallest(MAX_VISITED_ENTRIES + 1, self._iter_scanned_names(folder))
         except OSError:
             self._sink.skip_entry(path, SkipReason.UNREADABLE)
             return iter(())
         return iter(found if path else [name for name in found if not name.startswith(b".")])
 
-    def _read_names(self, folder: int) -> Iterator[bytes]:
+    def _iter_scanned_names(self, folder: int) -> Iterator[bytes]:
         with os.scandir(folder) as entries:
             for count, entry in enumerate(entries):
-                if count == _MAX_NAMES or (not count % 1024 and self._sink.is_cancelled):
+                if count == _MAX_FOLDER_NAMES or (not count % 1024 and self._sink.is_cancelled):
                     self._sink.mark_incomplete()
                     return
                 yield os.fsencode(entry.name)
 
-    def _offer_entry(self, level: _FolderLevel, name: bytes) -> int | None:
+    def _visit_entry(self, level: _FolderLevel, name: bytes) -> int | None:
         """Offer it; return a descriptor if it is a folder to walk."""
-        self._looks += 1
+        self._visited_count += 1
         path = (*level.path, name)
         try:
             status = os.stat(name, dir_fd=level.fd, follow_symlinks=False)
             if stat.S_ISDIR(status.st_mode) and len(path) <= MAX_DEPTH:
-                return os.open(name, _OPEN_FOLDER, dir_fd=level.fd)
+                return os.open(name, _FOLDER_OPEN_FLAGS, dir_fd=level.fd)
         except OSError:
             self._sink.skip_entry(path, SkipReason.UNREADABLE)
             return None
@@ -141,22 +141,22 @@ def _is_whiteout(status: os.stat_result) -> bool:
 
 def _get_skip_reason(mode: int) -> SkipReason:
     if stat.S_ISDIR(mode):
-        return SkipReason.DEEP
+        return SkipReason.TOO_DEEP
     return SkipReason.LINK if stat.S_ISLNK(mode) else SkipReason.SPECIAL
 
 
 def _open_file(folder: int, name: bytes) -> BinaryIO:
     """Open a regular file; it may have been replaced since it was listed."""
-    fd = os.open(name, _OPEN_FILE, dir_fd=folder)
-    if not stat.S_ISREG(os.fstat(fd).st_mode) or _lacks_content(fd):
+    fd = os.open(name, _FILE_OPEN_FLAGS, dir_fd=folder)
+    if not stat.S_ISREG(os.fstat(fd).st_mode) or _is_metacopy(fd):
         os.close(fd)
         raise OSError(errno.EINVAL, msg("Not a regular file"))
     return open(fd, "rb", buffering=0)
 
 
-def _lacks_content(fd: int) -> bool:
+def _is_metacopy(fd: int) -> bool:
     """Return whether the content is still in the image, as in an overlay with metacopy."""
     try:
-        return not set(os.listxattr(fd)).isdisjoint(_METACOPY)
+        return not set(os.listxattr(fd)).isdisjoint(_METACOPY_ATTRIBUTES)
     except OSError:
         return False

@@ -12,17 +12,17 @@ from pathlib import Path
 
 from holdfast.core.job import MIB
 from holdfast.disk_space import read_disk_space
-from holdfast.engines.base import DiskUse
+from holdfast.engines.base import TaskDiskUsage
 
 from ..folder_content import DiskExcess, ExcessKind
 from ..task_folder import KEPT_FILES, TaskFolder, is_safe_id
 from ..tree_removal import remove_tree
 from . import killing
 from .disk_limits import measure_all_files
-from .recorder import Recorder
+from .recorder import LogRecorder
 from .task_folders import TaskFolders
 
-MIN_PERCENT = 5  # of the disk's bytes or inodes; a task with less is not stopped
+MIN_DISK_PERCENT = 5  # of the disk's bytes or inodes; a task with less is not stopped
 KEPT_LOG_SIZE = MIB  # bytes of each stream
 MEASURE_TIMEOUT = 10.0  # seconds for all tasks
 KILL_TIMEOUT = 5.0  # seconds for a task to end
@@ -33,7 +33,7 @@ def stop_largest_task(home: Path) -> str | None:
     """Kill the running task that has written most, including logs, and remove its files, so that its artifacts are
     lost. Returns its attempt id; None if no task is large enough."""
     places = TaskFolders(home)
-    found = _find_largest(places)
+    found = _find_largest_task(places)
     if found is None:
         return None
     attempt_id, use, files = found
@@ -48,43 +48,45 @@ def stop_largest_task(home: Path) -> str | None:
     for name in os.listdir(folder.path):
         if name not in KEPT_FILES:
             remove_tree(folder[name])
-    Recorder(folder, KEPT_LOG_SIZE).record(final=True)
+    LogRecorder(folder, KEPT_LOG_SIZE).record_sizes(final=True)
     with suppress(OSError):  # without the mark its exit only shows the kill
-        folder.mark_full(excess)
+        folder.write_disk_excess(excess)
     return attempt_id
 
 
-def _find_largest(places: TaskFolders) -> tuple[str, DiskUse, bool] | None:
+def _find_largest_task(places: TaskFolders) -> tuple[str, TaskDiskUsage, bool] | None:
     """Also return whether the number of its files is the problem rather than their size."""
     deadline = time.monotonic() + MEASURE_TIMEOUT
-    uses: dict[str, DiskUse] = {}
+    uses: dict[str, TaskDiskUsage] = {}
     try:
-        names = places.list_tasks()
+        names = places.list_attempt_ids()
     except OSError:
         return None
     for attempt_id in names:
         if is_safe_id(attempt_id) and places.get_folder(attempt_id).is_alive():
-            uses[attempt_id] = measure_all_files(_make_target(places, attempt_id), DiskUse(), deadline, logs=True)
+            uses[attempt_id] = measure_all_files(
+                _build_kill_target(places, attempt_id), TaskDiskUsage(), deadline, logs=True
+            )
     if not uses:
         return None
     space = read_disk_space(places.home)
     largest = max(uses, key=lambda id: uses[id].bytes)
-    if uses[largest].bytes * 100 >= space.total * MIN_PERCENT:
+    if uses[largest].bytes * 100 >= space.total * MIN_DISK_PERCENT:
         return largest, uses[largest], False
     most = max(uses, key=lambda id: uses[id].files)
-    return (most, uses[most], True) if 0 < space.total_files * MIN_PERCENT <= uses[most].files * 100 else None
+    return (most, uses[most], True) if 0 < space.total_files * MIN_DISK_PERCENT <= uses[most].files * 100 else None
 
 
 def _kill_task(places: TaskFolders, attempt_id: str, folder: TaskFolder) -> None:
-    target = _make_target(places, attempt_id)
+    target = _build_kill_target(places, attempt_id)
     deadline = time.monotonic() + KILL_TIMEOUT
     while folder.is_alive() and time.monotonic() < deadline:
         killing.kill_task(target)
         time.sleep(_POLL_INTERVAL)
 
 
-def _make_target(places: TaskFolders, attempt_id: str) -> killing.KillTarget:
+def _build_kill_target(places: TaskFolders, attempt_id: str) -> killing.KillTarget:
     folder = places.get_folder(attempt_id)
     return killing.KillTarget(
-        places.get_machine_name(attempt_id), folder, folder.read_start(), folder.read_claim().pid or 0
+        places.get_machine_wide_name(attempt_id), folder, folder.read_start_note(), folder.read_claim().pid or 0
     )

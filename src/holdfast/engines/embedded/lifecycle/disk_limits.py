@@ -18,15 +18,15 @@ from typing import Protocol, TypeVar
 
 from holdfast.core.attempt_id import parse_job_id
 from holdfast.disk_space import DiskThresholds, read_disk_space
-from holdfast.engines.base import DiskUse, LogUse
+from holdfast.engines.base import LogUsage, TaskDiskUsage
 
 from ..folder_content import DiskExcess, ExcessKind
 from ..options import EmbeddedOptions
 from ..task_folder import TaskFolder
-from .disk_usage import MeasureSchedule, has_home_limit, measure_home_with_timeout, measure_task
-from .killing import KillTarget, list_pids
+from .disk_usage import MeasureSchedule, has_home_limit, measure_home_with_cpu_time, measure_task_files
+from .killing import KillTarget, list_task_pids
 from .live_tasks import LiveTask
-from .recorder import Recorder, read_stream_size
+from .recorder import LogRecorder, read_stream_size
 from .task_folders import TaskFolders
 from .timeline import MAX_OFFSET
 from .unlinked_files import measure_unlinked_files
@@ -34,13 +34,13 @@ from .unlinked_files import measure_unlinked_files
 T = TypeVar("T")
 
 _BLOCK_SIZE = 512  # unit of st_blocks
-FULL_MARGIN = 2.0  # seconds after a full disk was detected
+DISK_FULL_MARGIN = 2.0  # seconds after a full disk was detected
 MEASURE_TIMEOUT = 3.0  # seconds for all tasks together, when the disk is nearly full
 TASK_MEASURE_TIMEOUT = 1.0  # seconds for one of them
-MAX_UNLINKED_SECONDS = 1.0  # for the files that one task has deleted but keeps open
+UNLINKED_MEASURE_TIMEOUT = 1.0  # for the files that one task has deleted but keeps open
 
 
-class TaskHost(Protocol):
+class SupportsTaskLimits(Protocol):
     """What the limits need of the engine."""
 
     def list_live_tasks(self) -> Iterable[LiveTask]: ...
@@ -49,7 +49,7 @@ class TaskHost(Protocol):
 
     async def stop(self, attempt_id: str, grace: float) -> None: ...
 
-    def get_target(self, task: LiveTask) -> KillTarget: ...
+    def build_kill_target(self, task: LiveTask) -> KillTarget: ...
 
 
 class RunInThread(Protocol):
@@ -57,52 +57,52 @@ class RunInThread(Protocol):
 
 
 class DiskLimits:
-    def __init__(self, host: TaskHost, options: EmbeddedOptions, in_thread: RunInThread) -> None:
+    def __init__(self, host: SupportsTaskLimits, options: EmbeddedOptions, in_thread: RunInThread) -> None:
         self._host = host
         self._options = options
-        self._limits = DiskUse(options.task_bytes, options.task_files)
+        self._limits = TaskDiskUsage(options.task_bytes, options.task_files)
         self._in_thread = in_thread
         self.full_at = float("-inf")  # seconds after boot of the last failed write
 
     def was_disk_full(self, home: Path, ended: float) -> bool:
         """Return whether the disk was full when a task ended, in seconds after boot. Blocking."""
-        return ended < self.full_at + FULL_MARGIN or _is_disk_critical(home, self._options.marks)
+        return ended < self.full_at + DISK_FULL_MARGIN or _is_disk_critical(home, self._options.marks)
 
     async def run(self) -> None:
         """Stop each task that exceeds its limits. Runs until cancelled."""
-        interval = self._options.scratch_every
+        interval = self._options.scratch_interval
         pace = MeasureSchedule(interval, asyncio.get_running_loop().time, self._is_limited)
         while True:
             await asyncio.sleep(min(1.0, interval))
             for task in pace.list_due_tasks(self._host.list_live_tasks()):
                 if self._host.is_live(task):
-                    pace.record_measurement(task, await self._check_task(task))
+                    pace.record_measurement(task, await self._enforce_limits(task))
 
     def _is_limited(self, task: LiveTask) -> bool:
-        return task.note is not None and (has_home_limit(task) or self._limits != DiskUse())
+        return task.note is not None and (has_home_limit(task) or self._limits != TaskDiskUsage())
 
-    async def _check_task(self, task: LiveTask) -> float:
+    async def _enforce_limits(self, task: LiveTask) -> float:
         """Stop it if it exceeds its limits; return the seconds that measuring took. The excess stays recorded, also for
         a later server."""
-        excess, took = task.folder.read_full(), 0.0
+        excess, took = task.folder.read_disk_excess(), 0.0
         if excess is None:
-            excess, task.disk_use, took = await self._in_thread(
-                functools.partial(self._find_excess, task, self._host.get_target(task))
+            excess, task.disk_usage, took = await self._in_thread(
+                functools.partial(self._find_excess, task, self._host.build_kill_target(task))
             )
         if excess is not None and self._host.is_live(task):
             await self._stop_task(task, excess, self._options.scratch_grace)
         return took
 
-    def _find_excess(self, task: LiveTask, target: KillTarget) -> tuple[DiskExcess | None, DiskUse, float]:
+    def _find_excess(self, task: LiveTask, target: KillTarget) -> tuple[DiskExcess | None, TaskDiskUsage, float]:
         """Return the excess, the usage, and the seconds of this thread's CPU time that counting took."""
         note, began = task.note, time.thread_time()
         assert note is not None
         if has_home_limit(task):
-            held, took = measure_home_with_timeout(task.folder.path, note.home, note.scratch)
+            held, took = measure_home_with_cpu_time(task.folder.path, note.home, note.scratch)
             if held > note.scratch:
-                return DiskExcess(ExcessKind.HOME, held, note.scratch), DiskUse(held), took
-        use, limits = DiskUse(), self._limits
-        if limits != DiskUse():
+                return DiskExcess(ExcessKind.HOME, held, note.scratch), TaskDiskUsage(held), took
+        use, limits = TaskDiskUsage(), self._limits
+        if limits != TaskDiskUsage():
             use = measure_all_files(target, limits)
         excess = None
         if limits.bytes and use.bytes > limits.bytes:
@@ -113,18 +113,18 @@ class DiskLimits:
 
     async def _stop_task(self, task: LiveTask, excess: DiskExcess, grace: float) -> None:
         with suppress(OSError):  # the disk itself may be full: stop it anyway
-            task.folder.mark_full(excess)
+            task.folder.write_disk_excess(excess)
         await self._host.stop(task.attempt_id, grace)
 
     # --- for the disk monitor
 
-    async def measure_tasks(self) -> Mapping[str, DiskUse]:
+    async def measure_tasks(self) -> Mapping[str, TaskDiskUsage]:
         """Measure every running task, the largest first: time may be short."""
-        tasks = sorted(self._host.list_live_tasks(), key=lambda task: task.disk_use.bytes, reverse=True)
-        targets = [(task, self._host.get_target(task)) for task in tasks]
-        return await self._in_thread(lambda: _measure_all(targets))
+        tasks = sorted(self._host.list_live_tasks(), key=lambda task: task.disk_usage.bytes, reverse=True)
+        targets = [(task, self._host.build_kill_target(task)) for task in tasks]
+        return await self._in_thread(lambda: _measure_all_tasks(targets))
 
-    async def cut_logs(self, keep: int, wanted: int) -> int:
+    async def trim_logs(self, keep: int, wanted: int) -> int:
         tasks = sorted(self._host.list_live_tasks(), key=lambda task: task.recorder.count_kept_bytes(), reverse=True)
         freed = 0
         for task in tasks:
@@ -133,7 +133,7 @@ class DiskLimits:
             freed += task.recorder.cut_streams(keep)
         return freed
 
-    async def stop_for_disk(self, attempt_id: str, use: DiskUse, free: int, grace: float, *, files: bool) -> None:
+    async def stop_for_disk(self, attempt_id: str, use: TaskDiskUsage, free: int, grace: float, *, files: bool) -> None:
         kind = ExcessKind.SERVER_FILES if files else ExcessKind.SERVER
         excess = DiskExcess(kind, use.files if files else use.bytes, free)
         for task in self._host.list_live_tasks():
@@ -141,16 +141,16 @@ class DiskLimits:
                 await self._stop_task(task, excess, grace)
 
 
-def _measure_all(targets: Iterable[tuple[LiveTask, KillTarget]]) -> dict[str, DiskUse]:
+def _measure_all_tasks(targets: Iterable[tuple[LiveTask, KillTarget]]) -> dict[str, TaskDiskUsage]:
     deadline = time.monotonic() + MEASURE_TIMEOUT
-    found: dict[str, DiskUse] = {}
+    found: dict[str, TaskDiskUsage] = {}
     for task, target in targets:
         now = time.monotonic()
         if now >= deadline:
             break
         use, before = (
-            measure_all_files(target, DiskUse(), min(deadline, now + TASK_MEASURE_TIMEOUT)),
-            task.disk_use,
+            measure_all_files(target, TaskDiskUsage(), min(deadline, now + TASK_MEASURE_TIMEOUT)),
+            task.disk_usage,
         )
         found[task.attempt_id] = replace(
             use, grown_bytes=max(0, use.bytes - before.bytes), grown_files=max(0, use.files - before.files)
@@ -159,28 +159,28 @@ def _measure_all(targets: Iterable[tuple[LiveTask, KillTarget]]) -> dict[str, Di
 
 
 def measure_all_files(
-    target: KillTarget, most: DiskUse, deadline: float = float("inf"), *, logs: bool = False
-) -> DiskUse:
-    """Like `measure_task`, with the files that the task has deleted but keeps open. Those are counted first, in half of
-    the time: a folder with very many files must not hide them. Blocking."""
+    target: KillTarget, most: TaskDiskUsage, deadline: float = float("inf"), *, logs: bool = False
+) -> TaskDiskUsage:
+    """Like `measure_task_files`, with the files that the task has deleted but keeps open. Those are counted first, in
+    half of the time: a folder with very many files must not hide them. Blocking."""
     now = time.monotonic()
-    until = now + min(MAX_UNLINKED_SECONDS, max(0.0, deadline - now) / 2)
-    unlinked = measure_unlinked_files(list_pids(target), target.folder.path, until)
-    named = measure_task(target.folder.path, most, deadline, logs=logs)
-    return DiskUse(named.bytes + unlinked.bytes, named.files + unlinked.files)
+    until = now + min(UNLINKED_MEASURE_TIMEOUT, max(0.0, deadline - now) / 2)
+    unlinked = measure_unlinked_files(list_task_pids(target), target.folder.path, until)
+    named = measure_task_files(target.folder.path, most, deadline, logs=logs)
+    return TaskDiskUsage(named.bytes + unlinked.bytes, named.files + unlinked.files)
 
 
 def cap_logs(folder: TaskFolder, cap: int) -> None:
     """Cap the logs of an ended task, which may have grown while no server watched it. Blocking."""
     if max(read_stream_size(folder, "stdout"), read_stream_size(folder, "stderr")) > cap:
-        Recorder(folder, cap).record(final=True)
+        LogRecorder(folder, cap).record_sizes(final=True)
 
 
-def cut_ended_logs(places: TaskFolders, keep: int, wanted: int) -> int:
+def trim_ended_logs(places: TaskFolders, keep: int, wanted: int) -> int:
     """Cut the largest logs found before the timeout. Blocking."""
     deadline = time.monotonic() + MEASURE_TIMEOUT
     found: list[tuple[int, str]] = []
-    for folder in places.list_archived_tasks():
+    for folder in places.iter_archived_folders():
         if time.monotonic() > deadline:
             break
         size = measure_logs(folder.path)
@@ -190,8 +190,8 @@ def cut_ended_logs(places: TaskFolders, keep: int, wanted: int) -> int:
     for _, path in sorted(found, reverse=True):
         if freed >= wanted:
             break
-        recorder = Recorder(TaskFolder(path), MAX_OFFSET)
-        recorder.record(final=True)
+        recorder = LogRecorder(TaskFolder(path), MAX_OFFSET)
+        recorder.record_sizes(final=True)
         freed += recorder.cut_streams(keep)
     return freed
 
@@ -202,25 +202,27 @@ def _is_disk_critical(home: Path, marks: DiskThresholds) -> bool:
         space = read_disk_space(home)
     except OSError:
         return False
-    lacks_files = space.total_files > 0 and space.free_files < marks.get_critical_files(space)
-    return space.free < marks.get_critical_bytes(space) or lacks_files
+    lacks_files = space.total_files > 0 and space.free_files < marks.compute_critical_threshold_files(space)
+    return space.free < marks.compute_critical_threshold_bytes(space) or lacks_files
 
 
-def measure_ended(places: TaskFolders, ids: Iterable[str]) -> dict[str, int]:
+def measure_ended_tasks(places: TaskFolders, ids: Iterable[str]) -> dict[str, int]:
     """Measure ended tasks, including logs. Blocking."""
     deadline = time.monotonic() + MEASURE_TIMEOUT
-    return {id: measure_task(places.get_folder(id).path, DiskUse(), deadline, logs=True).bytes for id in ids}
+    return {
+        id: measure_task_files(places.get_folder(id).path, TaskDiskUsage(), deadline, logs=True).bytes for id in ids
+    }
 
 
-def scan_logs(places: TaskFolders, timeout: float) -> tuple[dict[str, LogUse], bool]:
+def measure_logs_by_job(places: TaskFolders, timeout: float) -> tuple[dict[str, LogUsage], bool]:
     """Measure logs by job; also return whether all were counted. Blocking."""
-    deadline, found = time.monotonic() + timeout, dict[str, LogUse]()
-    for folder in places.list_archived_tasks():
+    deadline, found = time.monotonic() + timeout, dict[str, LogUsage]()
+    for folder in places.iter_archived_folders():
         if time.monotonic() > deadline:
             return found, False
         job_id = parse_job_id(folder.path.rpartition("/")[2])
-        before = found.get(job_id, LogUse())
-        found[job_id] = LogUse(before.bytes + measure_logs(folder.path), before.tasks + 1)
+        before = found.get(job_id, LogUsage())
+        found[job_id] = LogUsage(before.bytes + measure_logs(folder.path), before.tasks + 1)
     return found, True
 
 

@@ -10,8 +10,8 @@ import os
 import time
 from collections.abc import Callable, Iterable
 
-from holdfast.engines.base import DiskUse
-from holdfast.tree_size import OPEN_FOLDER, UNLIMITED, TreeWalk
+from holdfast.engines.base import TaskDiskUsage
+from holdfast.tree_size import OPEN_FOLDER_FLAGS, UNLIMITED, TreeWalk
 
 from ..descriptors import open_below
 from .live_tasks import LiveTask
@@ -36,31 +36,33 @@ class MeasureSchedule:
         watched = [task for task in tasks if self._is_limited(task)]
         self._watched = len(watched)
         for task in watched:
-            if task.scratch_at is None:
-                task.scratch_at = now + self._every
-        return [task for task in watched if task.scratch_at is not None and task.scratch_at <= now]
+            if task.next_measure_at is None:
+                task.next_measure_at = now + self._every
+        return [task for task in watched if task.next_measure_at is not None and task.next_measure_at <= now]
 
     def record_measurement(self, task: LiveTask, took: float) -> None:
-        task.scratch_at = self._clock() + max(self._every, took * self._watched / MAX_CPU_SHARE)
+        task.next_measure_at = self._clock() + max(self._every, took * self._watched / MAX_CPU_SHARE)
 
 
 def has_home_limit(task: LiveTask) -> bool:
     return task.note is not None and bool(task.note.scratch and task.note.home)
 
 
-def measure_task(folder: str, most: DiskUse, deadline: float = float("inf"), *, logs: bool = False) -> DiskUse:
+def measure_task_files(
+    folder: str, most: TaskDiskUsage, deadline: float = float("inf"), *, logs: bool = False
+) -> TaskDiskUsage:
     """Count bytes and files in a task's folder, without its logs unless requested, until they exceed `most` (0: no
     limit). Stops at the deadline (monotonic). Blocking."""
     try:
-        top = os.open(folder, OPEN_FOLDER)
+        top = os.open(folder, OPEN_FOLDER_FLAGS)
     except OSError:
-        return DiskUse()
+        return TaskDiskUsage()
     walk = TreeWalk(os.fstat(top).st_dev)
     try:
         size = walk.count_bytes(
             top, most.bytes or UNLIMITED, most.files or UNLIMITED, deadline, frozenset() if logs else _LOG_FILES
         )
-        return DiskUse(size, walk.files)
+        return TaskDiskUsage(size, walk.files)
     finally:
         walk.close()
 
@@ -70,7 +72,7 @@ def measure_home(folder: str, home: str, enough: int) -> int:
     not entered; unreadable or vanished entries are not counted. Blocking."""
     try:
         # Without following links, which the task may put anywhere at any time.
-        top = open_below(os.open(folder, OPEN_FOLDER), home.split("/"), OPEN_FOLDER)
+        top = open_below(os.open(folder, OPEN_FOLDER_FLAGS), home.split("/"), OPEN_FOLDER_FLAGS)
     except OSError:
         return 0
     walk = TreeWalk(os.fstat(top).st_dev)
@@ -80,7 +82,7 @@ def measure_home(folder: str, home: str, enough: int) -> int:
         walk.close()
 
 
-def measure_home_with_timeout(folder: str, home: str, enough: int) -> tuple[int, float]:
+def measure_home_with_cpu_time(folder: str, home: str, enough: int) -> tuple[int, float]:
     """Return the result of `measure_home`, and the seconds of CPU time it took."""
     began = time.thread_time()
     return measure_home(folder, home, enough), time.thread_time() - began

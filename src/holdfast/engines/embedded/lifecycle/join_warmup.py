@@ -13,10 +13,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from ..cgroups import write_value
+from ..cgroups import write_control_file
 
-MIN_INTERVAL = 0.003  # seconds: shorter than any grace period
-_OWN_GROUPS = Path("/proc/self/cgroup")
+MIN_WARMUP_INTERVAL = 0.003  # seconds: shorter than any grace period
+_OWN_CGROUPS_FILE = Path("/proc/self/cgroup")
 
 
 class JoinWarmup:
@@ -33,17 +33,17 @@ class JoinWarmup:
         """Start the delay, unless it has just started. Never fails."""
         now = time.monotonic()
         if now >= self._next and (self._last is None or self._last.done()):
-            self._next = now + MIN_INTERVAL
+            self._next = now + MIN_WARMUP_INTERVAL
             with suppress(RuntimeError):  # closed, or no thread can be started: then the task waits itself
                 self._last = self._pool.submit(self._write_pid)
 
     def _write_pid(self) -> None:
         with suppress(OSError):
-            own_groups = _OWN_GROUPS.read_text()
+            own_groups = _OWN_CGROUPS_FILE.read_text()
             if own_groups != self._own_groups:  # an admin moved the server: it must not be moved back
                 self._own_groups, self._procs_file = own_groups, self._find_own_procs()
             if self._procs_file is not None:
-                write_value(self._procs_file, "0")
+                write_control_file(self._procs_file, "0")
 
     def close(self) -> None:
         self._pool.shutdown()

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from .. import cgroups
 from ..folder_content import StartNote
-from ..metrics.process_metrics import divide_memory, read_own_memory
+from ..metrics.process_metrics import read_anonymous_memory, sum_proportional_memory
 from ..processes import (
-    find_by_cookie,
-    is_in_namespace,
+    is_in_pid_namespace,
     list_children,
     list_descendants,
-    open_namespace_init,
+    list_pids_by_cookie,
+    open_namespace_init_pidfd,
     read_start_ticks,
     send_signal,
 )
@@ -50,9 +50,9 @@ def measure_memory(target: KillTarget, limit: int) -> int:
         pids = _list_user_pids(target)
     else:
         pids = list_descendants(target.runner) if target.runner else []
-    sizes = {pid: read_own_memory(pid) for pid in pids}
+    sizes = {pid: read_anonymous_memory(pid) for pid in pids}
     full = sum(sizes.values())
-    return full if full <= limit else min(full, divide_memory(sizes)[0])
+    return full if full <= limit else min(full, sum_proportional_memory(sizes)[0])
 
 
 def terminate_task(target: KillTarget) -> bool:
@@ -71,7 +71,7 @@ def kill_task(target: KillTarget, *, again: bool = False) -> None:
     if target.is_sandboxed:
         _kill_sandbox(target)
     else:
-        kill_plain_processes(target)
+        kill_unsandboxed_processes(target)
     if again and target.groups:
         _mark_killed(target)
         cgroups.kill_cgroup(target.groups)
@@ -79,27 +79,27 @@ def kill_task(target: KillTarget, *, again: bool = False) -> None:
 
 def _list_user_pids(target: KillTarget) -> list[int]:
     if not target.is_sandboxed:
-        return list_plain_pids(target)
+        return list_unsandboxed_pids(target)
     found = get_sandbox_pids(target.folder.read_claim())
     if found is None:
         return []
     init, namespace = found
-    fd = open_namespace_init(init, namespace)
+    fd = open_namespace_init_pidfd(init, namespace)
     if fd is None:
         return []
     try:
         return [
             *list_descendants(init),
-            *(pid for pid in _list_session_pids(target) if is_in_namespace(pid, namespace)),
+            *(pid for pid in _list_session_pids(target) if is_in_pid_namespace(pid, namespace)),
         ]
     finally:
         os.close(fd)
 
 
-def list_pids(target: KillTarget) -> list[int]:
+def list_task_pids(target: KillTarget) -> list[int]:
     """Return every process of the task, including detached ones."""
     if not target.is_sandboxed:
-        return list_plain_pids(target)
+        return list_unsandboxed_pids(target)
     return list(dict.fromkeys([*cgroups.list_pids(target.groups), *_list_user_pids(target)]))
 
 
@@ -115,7 +115,7 @@ def _kill_sandbox(target: KillTarget) -> None:
         _mark_killed(target)
         send_signal(list_children(target.runner), signal.SIGKILL)
         return
-    fd = open_namespace_init(*found)
+    fd = open_namespace_init_pidfd(*found)
     if fd is None:
         return
     with suppress(OSError):
@@ -129,25 +129,25 @@ def _mark_killed(target: KillTarget) -> None:
         target.folder.mark_killed()
 
 
-def list_plain_pids(target: KillTarget) -> list[int]:
+def list_unsandboxed_pids(target: KillTarget) -> list[int]:
     """Return the processes without a namespace: children, cgroup members, sessions, and those with the attempt's
     cookie."""
     found = dict.fromkeys(list_descendants(target.runner) if target.runner else ())
     found.update(dict.fromkeys(cgroups.list_pids(target.groups)))
-    found.update(dict.fromkeys(find_by_cookie(target.cookie)))
+    found.update(dict.fromkeys(list_pids_by_cookie(target.cookie)))
     found.update(dict.fromkeys(_list_session_pids(target)))
     found.pop(target.runner, None)
     found.pop(os.getpid(), None)
     return [pid for pid in found if read_start_ticks(pid) is not None]
 
 
-def kill_plain_processes(target: KillTarget) -> bool:
+def kill_unsandboxed_processes(target: KillTarget) -> bool:
     """Kill them until none is left. They are stopped first, so that none can fork in between."""
     for _ in range(_MAX_ROUNDS):
-        pids = list_plain_pids(target)
+        pids = list_unsandboxed_pids(target)
         if not pids:
             return True
         send_signal(pids, signal.SIGSTOP)
-        send_signal(list_plain_pids(target), signal.SIGKILL)
+        send_signal(list_unsandboxed_pids(target), signal.SIGKILL)
         time.sleep(0.005)
     return False

@@ -6,11 +6,11 @@ import asyncio
 from dataclasses import dataclass, field
 from resource import struct_rusage
 
-from holdfast.engines.base import DiskUse
+from holdfast.engines.base import TaskDiskUsage
 
-from ..folder_content import Claim, Notes, StartNote
+from ..folder_content import Claim, StartNote, TaskNotes
 from ..task_folder import TaskFolder
-from .recorder import Recorder
+from .recorder import LogRecorder
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -18,19 +18,19 @@ class LiveTask:
     attempt_id: str
     folder: TaskFolder
     note: StartNote | None
-    recorder: Recorder
+    recorder: LogRecorder
     pid: int  # of the runner
     pidfd: int | None  # awaited: the runner, then the last process of the sandbox
     claim: Claim = field(default_factory=Claim)  # read when the runner exited
-    waited: struct_rusage | None = None  # usage of the runner and its waited-for descendants, once it has exited
+    rusage: struct_rusage | None = None  # usage of the runner and its waited-for descendants, once it has exited
     runner_ended: bool = False  # the last processes of the sandbox may still run
     init_pid: int | None = None  # of the sandbox, known once the runner has exited
     started_at: float  # seconds after boot
     watch: int | None = None  # inotify watch of its files
     notes_watch: int | None = None  # inotify watch of its notes
-    notes: Notes = field(default_factory=Notes)  # as last read
-    scratch_at: float | None = None  # next time to measure its home, in the event loop's time
-    disk_use: DiskUse = field(default_factory=DiskUse)  # as last measured
+    notes: TaskNotes = field(default_factory=TaskNotes)  # as last read
+    next_measure_at: float | None = None  # next time to measure its home, in the event loop's time
+    disk_usage: TaskDiskUsage = field(default_factory=TaskDiskUsage)  # as last measured
     kill_at: float | None = None  # set by stop, in the event loop's time
     kill_timer: asyncio.TimerHandle | None = None
     watch_timer: asyncio.TimerHandle | None = None

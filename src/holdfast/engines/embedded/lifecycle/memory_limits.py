@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from holdfast.core.messages import msg
 
 from . import killing
-from .disk_limits import RunInThread, TaskHost
+from .disk_limits import RunInThread, SupportsTaskLimits
 from .live_tasks import LiveTask
 
 logger = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ _MEMORY_INTERVAL = 1.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
-    host: TaskHost
+    host: SupportsTaskLimits
     in_thread: RunInThread
 
     async def run(self) -> None:
@@ -30,13 +30,13 @@ class MemoryLimits:
             for task in self.host.list_live_tasks():
                 if task.note is not None and task.note.memory:
                     try:
-                        await self._check_task(task, task.note.memory)
+                        await self._enforce_limit(task, task.note.memory)
                     except OSError as error:  # of this task only; the others are still checked
                         details = {"event": "memory", "attempt": task.attempt_id, "error": str(error)}
                         logger.warning(msg("cannot check the memory usage of a task"), extra=details)
 
-    async def _check_task(self, task: LiveTask, limit: int) -> None:
-        target = self.host.get_target(task)
+    async def _enforce_limit(self, task: LiveTask, limit: int) -> None:
+        target = self.host.build_kill_target(task)
         if await self.in_thread(lambda: killing.measure_memory(target, limit)) <= limit:
             return
         with suppress(OSError):  # stop it even if the disk is full; then its exit has less detail

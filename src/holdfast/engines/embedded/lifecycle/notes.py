@@ -19,23 +19,23 @@ from typing import Any
 from holdfast.core.attempt import Debugger
 
 from ..descriptors import closing_fd
-from ..folder_content import Notes
+from ..folder_content import TaskNotes
 from ..task_folder import TaskFolder
 
 NOTES_FOLDER = "notes"
 HELD_FILE = "held"
-_DEBUGGER = re.compile(r"debugger-[A-Za-z0-9_-]{1,60}\.json\Z")
-_MAX_NAMES = 256  # that are read
+_DEBUGGER_FILE_PATTERN = re.compile(r"debugger-[A-Za-z0-9_-]{1,60}\.json\Z")
+_MAX_NOTES = 256  # that are read
 _MAX_DEBUGGERS = 16
-_MAX_SIZE = 4096  # bytes of one note
+_MAX_NOTE_SIZE = 4096  # bytes of one note
 _MAX_PATH_LENGTH = 1024
 _MAX_TOKEN_LENGTH = 128
 _DEBUGGER_REASONS = ("start", "breakpoint", "crash")
-_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MIN_TIMESTAMP, _MAX_TIMESTAMP = 0.0, 32503680000.0  # the year 3000
 
 
-def make_notes_folder(folder: TaskFolder) -> str:
+def create_notes_folder(folder: TaskFolder) -> str:
     """Create the notes folder. All users of the task may write there, and delete only their own files."""
     path = folder[NOTES_FOLDER]
     with suppress(FileExistsError):
@@ -44,24 +44,24 @@ def make_notes_folder(folder: TaskFolder) -> str:
     return path
 
 
-def read_notes(folder: TaskFolder) -> Notes:
+def read_notes(folder: TaskFolder) -> TaskNotes:
     try:
-        fd = os.open(folder[NOTES_FOLDER], _OPEN | os.O_DIRECTORY)
+        fd = os.open(folder[NOTES_FOLDER], _OPEN_FLAGS | os.O_DIRECTORY)
     except OSError:
-        return Notes()
+        return TaskNotes()
     with closing_fd(fd):
-        return Notes(_read_hold_code(fd), tuple(islice(_list_debuggers(fd), _MAX_DEBUGGERS)))
+        return TaskNotes(_read_held_exit_code(fd), tuple(islice(_iter_debuggers(fd), _MAX_DEBUGGERS)))
 
 
-def _read_hold_code(folder: int) -> int | None:
+def _read_held_exit_code(folder: int) -> int | None:
     found = re.fullmatch(rb"held ([0-9]{1,3})\n", _read_note(folder, HELD_FILE))
     code = int(found[1]) if found else 0
     return code if 0 < code < 256 else None
 
 
-def _list_debuggers(folder: int) -> Iterator[Debugger]:
+def _iter_debuggers(folder: int) -> Iterator[Debugger]:
     with os.scandir(folder) as entries:
-        names = sorted(entry.name for entry in islice(entries, _MAX_NAMES) if _DEBUGGER.match(entry.name))
+        names = sorted(entry.name for entry in islice(entries, _MAX_NOTES) if _DEBUGGER_FILE_PATTERN.match(entry.name))
     for name in names:
         with suppress(ValueError, TypeError, KeyError, RecursionError, OverflowError):
             yield _parse_debugger(name.removesuffix(".json"), json.loads(_read_note(folder, name)))
@@ -107,8 +107,8 @@ def _parse_time(value: Any) -> datetime:
 
 def _read_note(folder: int, name: str) -> bytes:
     """Return the bytes of a regular file; empty if it is not one, or too large."""
-    with suppress(OSError), closing_fd(os.open(name, _OPEN, dir_fd=folder)) as fd:
+    with suppress(OSError), closing_fd(os.open(name, _OPEN_FLAGS, dir_fd=folder)) as fd:
         status = os.fstat(fd)
-        if stat.S_ISREG(status.st_mode) and status.st_size <= _MAX_SIZE:
-            return os.pread(fd, _MAX_SIZE, 0)
+        if stat.S_ISREG(status.st_mode) and status.st_size <= _MAX_NOTE_SIZE:
+            return os.pread(fd, _MAX_NOTE_SIZE, 0)
     return b""

@@ -9,47 +9,51 @@ from contextlib import suppress
 
 from ..descriptors import closing_fd
 from ..libc import punch_hole
-from ..task_folder import TaskFolder, read_at
-from .timeline import MAX_OFFSET, RECORD_FORMAT, ZERO_MARK, LogMark, Timeline
+from ..task_folder import TaskFolder, read_file_range
+from .timeline import MAX_OFFSET, RECORD_FORMAT, ZERO_RECORD, Timeline, TimelineRecord
 
-_TAIL_SIZE = 4096  # max bytes to search back for a line end
-_TIMEOUT = 0.1  # seconds an unfinished line is held back from the merged stream
+_MAX_LINE_SEARCH_SIZE = 4096  # max bytes to search back for a line end
+_PARTIAL_LINE_TIMEOUT = 0.1  # seconds an unfinished line is held back from the merged stream
 _BLOCK_SIZE = 4096
 
 
-class Recorder:
+class LogRecorder:
     """One for each task; all methods are called on the event loop and none blocks for long."""
 
     def __init__(self, folder: TaskFolder, cap: int) -> None:
         self._folder = folder
-        self._cap = cap
-        self._last = ZERO_MARK
+        self._max_stream_size = cap
+        self._last_record = ZERO_RECORD
         self._opened = False
-        self._held_since: float | None = None
-        self.first = self._first_written = read_first(folder)
+        self._partial_line_since: float | None = None
+        self.first_offsets = self._saved_first_offsets = read_first_offsets(folder)
         self._waiters: set[asyncio.Future[None]] = set()
         self.ended = False
 
-    def record(self, *, final: bool = False) -> LogMark:
+    def record_sizes(self, *, final: bool = False) -> TimelineRecord:
         """Record the sizes of both streams; return the newest record."""
         self._open_timeline()
-        out, err = self._read_size("stdout"), self._read_size("stderr")
+        out, err = self._read_stream_size("stdout"), self._read_stream_size("stderr")
         if not final:
             out, err = self._trim_to_lines(out, err)
-        if (out, err) != (self._last.out, self._last.err):
-            self._append_mark(LogMark(int(time.time() * 1000), max(out, self._last.out), max(err, self._last.err)))
-            self._cut_to(out, err, self._cap)
-        self._write_first()
-        return self._last
+        if (out, err) != (self._last_record.out, self._last_record.err):
+            self._append_record(
+                TimelineRecord(
+                    int(time.time() * 1000), max(out, self._last_record.out), max(err, self._last_record.err)
+                )
+            )
+            self._cut_streams_to(out, err, self._max_stream_size)
+        self._save_first_offsets()
+        return self._last_record
 
     @property
     def has_partial_line(self) -> bool:
         """Whether an unfinished line is held back: record again soon."""
-        return self._held_since is not None
+        return self._partial_line_since is not None
 
-    def finish(self) -> None:
+    def finish_recording(self) -> None:
         """Record the last bytes of an ended task and wake all readers."""
-        self.record(final=True)
+        self.record_sizes(final=True)
         self.ended = True
         self.wake_readers()
 
@@ -77,70 +81,75 @@ class Recorder:
             return
         self._opened = True
         with suppress(OSError):
-            self._last = _repair_timeline(self._folder["timeline"])
-        if self._last != ZERO_MARK:  # an earlier server may have been killed after it cut a log
-            out, err = self.first
-            self.first = (_skip_hole(self._folder["stdout"], out), _skip_hole(self._folder["stderr"], err))
+            self._last_record = _repair_timeline(self._folder["timeline"])
+        if self._last_record != ZERO_RECORD:  # an earlier server may have been killed after it cut a log
+            out, err = self.first_offsets
+            self.first_offsets = (
+                _find_data_offset(self._folder["stdout"], out),
+                _find_data_offset(self._folder["stderr"], err),
+            )
 
-    def _append_mark(self, mark: LogMark) -> None:
+    def _append_record(self, mark: TimelineRecord) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         with suppress(OSError), closing_fd(os.open(self._folder["timeline"], flags, 0o600)) as fd:
             size = os.fstat(fd).st_size
             if os.write(fd, RECORD_FORMAT.pack(mark.at_ms, mark.out, mark.err)) == RECORD_FORMAT.size:
-                self._last = mark
+                self._last_record = mark
             else:
                 os.ftruncate(fd, size)  # the disk is full; the bytes will be recorded later
 
-    def _read_size(self, stream: str) -> int:
+    def _read_stream_size(self, stream: str) -> int:
         return read_stream_size(self._folder, stream)
 
     def _trim_to_lines(self, out: int, err: int) -> tuple[int, int]:
         """Trim both to their last line end, unless an unfinished line has waited long enough."""
-        cut_out = self._find_line_end("stdout", self._last.out, out)
-        cut_err = self._find_line_end("stderr", self._last.err, err)
+        cut_out = self._find_line_end("stdout", self._last_record.out, out)
+        cut_err = self._find_line_end("stderr", self._last_record.err, err)
         now = time.monotonic()
         if (cut_out, cut_err) == (out, err):
-            self._held_since = None
+            self._partial_line_since = None
             return out, err
-        if self._held_since is None:
-            self._held_since = now
-        elif now - self._held_since >= _TIMEOUT:
-            self._held_since = None
+        if self._partial_line_since is None:
+            self._partial_line_since = now
+        elif now - self._partial_line_since >= _PARTIAL_LINE_TIMEOUT:
+            self._partial_line_since = None
             return out, err
         return cut_out, cut_err
 
     def _find_line_end(self, stream: str, start: int, end: int) -> int:
         if end <= start:
             return end
-        reach = min(_TAIL_SIZE, end - start)
-        tail = read_at(self._folder[stream], end - reach, reach)
+        reach = min(_MAX_LINE_SEARCH_SIZE, end - start)
+        tail = read_file_range(self._folder[stream], end - reach, reach)
         found = max(tail.rfind(b"\n"), tail.rfind(b"\r"))
         if found < 0:
-            return end if reach == _TAIL_SIZE else start  # a line longer than that is cut anywhere
+            return end if reach == _MAX_LINE_SEARCH_SIZE else start  # a line longer than that is cut anywhere
         return end - reach + found + 1
 
     def count_kept_bytes(self) -> int:
         """Return the recorded bytes of both streams."""
-        return max(0, self._last.out - self.first[0]) + max(0, self._last.err - self.first[1])
+        return max(0, self._last_record.out - self.first_offsets[0]) + max(
+            0, self._last_record.err - self.first_offsets[1]
+        )
 
     def cut_streams(self, keep: int) -> int:
         """Keep the newest `keep` bytes of each stream, because the disk is full; return the bytes dropped."""
-        return self._cut_to(self._read_size("stdout"), self._read_size("stderr"), keep)
+        return self._cut_streams_to(self._read_stream_size("stdout"), self._read_stream_size("stderr"), keep)
 
-    def _cut_to(self, out: int, err: int, keep: int) -> int:
+    def _cut_streams_to(self, out: int, err: int, keep: int) -> int:
         """Cut both streams by their file sizes: on a full disk the timeline lags behind."""
-        first_out, first_err = self.first
-        self.first = (
+        first_out, first_err = self.first_offsets
+        self.first_offsets = (
             self._cut_stream("stdout", out, first_out, keep),
             self._cut_stream("stderr", err, first_err, keep),
         )
-        self._write_first()
-        return sum(self.first) - first_out - first_err
+        self._save_first_offsets()
+        return sum(self.first_offsets) - first_out - first_err
 
-    def _write_first(self) -> None:
+    def _save_first_offsets(self) -> None:
         """Write the first offsets. On a full disk the next record retries: by then the cut has freed space."""
-        if self.first != self._first_written and write_first(self._folder, *self.first):
-            self._first_written = self.first
+        if self.first_offsets != self._saved_first_offsets and write_first_offsets(self._folder, *self.first_offsets):
+            self._saved_first_offsets = self.first_offsets
 
     def _cut_stream(self, stream: str, end: int, first: int, keep: int) -> int:
         """Drop the oldest bytes of a stream above `keep`, in large steps."""
@@ -150,19 +159,19 @@ class Recorder:
         return keep_from if punch_hole(self._folder[stream], keep_from) else first
 
 
-def _repair_timeline(path: str) -> LogMark:
+def _repair_timeline(path: str) -> TimelineRecord:
     """Return the last valid record. A partial one, or zeros after a power cut, are removed."""
     with closing_fd(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)) as fd:
         timeline = Timeline(fd)
         good = timeline.count
-        while good and timeline.read_mark(good - 1).merged_offset == 0:
+        while good and timeline.read_record(good - 1).merged_offset == 0:
             good -= 1
         if good * RECORD_FORMAT.size != os.fstat(fd).st_size:
             os.ftruncate(fd, good * RECORD_FORMAT.size)
-        return timeline.read_mark(good - 1)
+        return timeline.read_record(good - 1)
 
 
-def _skip_hole(path: str, start: int) -> int:
+def _find_data_offset(path: str, start: int) -> int:
     """Return the first byte from `start` on that is kept; cut bytes are a hole."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     with suppress(OSError), closing_fd(os.open(path, flags)) as fd:
@@ -177,7 +186,7 @@ def read_stream_size(folder: TaskFolder, stream: str) -> int:
         return 0
 
 
-def read_first(folder: TaskFolder) -> tuple[int, int]:
+def read_first_offsets(folder: TaskFolder) -> tuple[int, int]:
     """Return the first offsets still kept of stdout and stderr."""
     try:
         out, err = folder.read_head("first", 100).split()
@@ -186,7 +195,7 @@ def read_first(folder: TaskFolder) -> tuple[int, int]:
         return 0, 0
 
 
-def write_first(folder: TaskFolder, out: int, err: int) -> bool:
+def write_first_offsets(folder: TaskFolder, out: int, err: int) -> bool:
     """Return False if the disk is full; then the old offsets stay."""
     draft = folder["first.draft"]
     try:

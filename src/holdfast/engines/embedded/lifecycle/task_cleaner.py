@@ -15,14 +15,14 @@ from . import killing
 from .disk_limits import cap_logs
 from .task_folders import TaskFolders, delete_trash
 
-_IMAGE_DELAY = 60.0  # seconds a replaced image stays for tasks that are just starting on it
+_SHARED_CLEANUP_DELAY = 60.0  # seconds a replaced image stays for tasks that are just starting on it
 
 
 class TaskCleaner:
     def __init__(self, places: TaskFolders, images: ImageStore, views: SandboxLayers, log_cap: int) -> None:
-        self._places = places
+        self._folders = places
         self._images = images
-        self._views = views
+        self._layers = views
         self._log_cap = log_cap
         self._loop = asyncio.get_running_loop()
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="embedded-cleaner")
@@ -34,25 +34,25 @@ class TaskCleaner:
 
     def clean_shared_folders(self) -> None:
         """Remove layers and images that no task uses any more."""
-        in_use = self._places.list_folders_in_use()
-        self._images.remove_unused_images(in_use)
-        self._views.remove_unused_layers(in_use)
+        in_use = self._folders.find_folders_in_use()
+        self._images.remove_unused_folders(in_use)
+        self._layers.delete_unused_layers(in_use)
 
     def schedule_shared_cleanup(self) -> None:
-        self._loop.call_later(_IMAGE_DELAY, self.submit, self.clean_shared_folders)
+        self._loop.call_later(_SHARED_CLEANUP_DELAY, self.submit, self.clean_shared_folders)
 
-    def remove_task(self, attempt_id: str, groups: Cgroups | None) -> None:
+    def archive_task(self, attempt_id: str, groups: Cgroups | None) -> None:
         """Keep its logs, delete the rest. Blocking."""
-        name = self._places.get_machine_name(attempt_id)
-        folder = self._places.get_folder(attempt_id)
-        note = folder.read_start()
+        name = self._folders.get_machine_wide_name(attempt_id)
+        folder = self._folders.get_folder(attempt_id)
+        note = folder.read_start_note()
         if note is not None and not note.sandbox and folder.read_claim().code is None and not folder.is_alive():
-            killing.kill_plain_processes(
+            killing.kill_unsandboxed_processes(
                 killing.KillTarget(name, folder, note, 0)
             )  # its runner was killed; processes may remain
         if folder.exists() and not folder.is_alive():
             cap_logs(folder, self._log_cap)
-        trash = self._places.archive_task(attempt_id)
+        trash = self._folders.archive_task(attempt_id)
         if trash is not None:
             made = note.cgroups if note else groups.list_folders(name) if groups else ()
             self.submit(delete_trash, trash, made)
@@ -60,6 +60,6 @@ class TaskCleaner:
     def close(self) -> None:
         """Blocking."""
         self._executor.shutdown(wait=True, cancel_futures=True)
-        self._views.remove_outside_layers(
-            self._places.list_folders_in_use()
+        self._layers.delete_outside_layers(
+            self._folders.find_folders_in_use()
         )  # last: cleaning creates the folder that this removes

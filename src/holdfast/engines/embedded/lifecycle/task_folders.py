@@ -37,28 +37,30 @@ class TaskFolders:
         """Return the folder of a task, archived or not."""
         folder = TaskFolder(f"{self._tasks}/{attempt_id}")
         if not folder.exists():
-            shelved = TaskFolder(self._get_log_path(attempt_id))
+            shelved = TaskFolder(self._get_archive_path(attempt_id))
             if shelved.exists():
                 return shelved
         return folder
 
-    def _get_log_path(self, attempt_id: str) -> str:
+    def _get_archive_path(self, attempt_id: str) -> str:
         shard = hashlib.sha256(attempt_id.encode()).hexdigest()[:2]
         return f"{self._logs}/{shard}/{attempt_id}"
 
-    def get_machine_name(self, attempt_id: str) -> str:
+    def get_machine_wide_name(self, attempt_id: str) -> str:
         """Return its name in the cgroups and processes that all servers of this machine share."""
         return f"{self.tag}.{attempt_id}"
 
-    def list_tasks(self) -> list[str]:
+    def list_attempt_ids(self) -> list[str]:
         """Return those not archived yet."""
         return os.listdir(self._tasks)
 
-    def list_folders_in_use(self) -> set[str]:
+    def find_folders_in_use(self) -> set[str]:
         """Return the shared folders that tasks not archived yet use."""
-        folders = [f"{self._tasks}/{name}" for name in self.list_tasks()]
-        notes = [TaskFolder(path).read_start() for folder in folders for path in (folder, f"{folder}/{REVIVED_FOLDER}")]
-        return {path for note in notes if note is not None for path in note.stands_on}
+        folders = [f"{self._tasks}/{name}" for name in self.list_attempt_ids()]
+        notes = [
+            TaskFolder(path).read_start_note() for folder in folders for path in (folder, f"{folder}/{REVIVED_FOLDER}")
+        ]
+        return {path for note in notes if note is not None for path in note.lower_folders}
 
     def archive_task(self, attempt_id: str) -> list[str] | None:
         """Move the logs of an ended task to the archive and the rest to the trash; return what to delete, or None if
@@ -66,12 +68,12 @@ class TaskFolders:
         folder = TaskFolder(f"{self._tasks}/{attempt_id}")
         if not folder.exists() or folder.is_alive():
             return None
-        note = folder.read_start()
+        note = folder.read_start_note()
         if folder.read_claim().code != 0 and was_out_of_memory(folder, note):
             folder.mark_out_of_memory()
-        left = enumerate(_remove_small_folder(folder))
+        left = enumerate(_delete_empty_entries(folder))
         trash = {folder[name]: f"{self._trash}/{attempt_id}.{number}" for number, name in left}
-        shelf = self._get_log_path(attempt_id)
+        shelf = self._get_archive_path(attempt_id)
         try:
             with suppress(FileExistsError):
                 os.mkdir(os.path.dirname(shelf), 0o700)
@@ -84,10 +86,10 @@ class TaskFolders:
         os.rename(folder.path, shelf)
         return list(trash.values())
 
-    def remove_logs(self, attempt_id: str) -> None:
-        remove_tree(self._get_log_path(attempt_id))
+    def delete_logs(self, attempt_id: str) -> None:
+        remove_tree(self._get_archive_path(attempt_id))
 
-    def list_archived_tasks(self) -> Iterator[TaskFolder]:
+    def iter_archived_folders(self) -> Iterator[TaskFolder]:
         """Yield the archived logs, from a random start: there may be too many for one pass."""
         shards = os.listdir(self._logs)
         random.shuffle(shards)
@@ -108,16 +110,16 @@ def delete_trash(trash: Iterable[str], groups: tuple[str, ...] = ()) -> None:
 
 
 def was_out_of_memory(folder: TaskFolder, note: StartNote | None) -> bool:
-    return folder.has_file(OUT_OF_MEMORY_FILE) or (note is not None and cgroups.was_out_of_memory(note.cgroups))
+    return folder.has_file(OUT_OF_MEMORY_FILE) or (note is not None and cgroups.has_oom_kill(note.cgroups))
 
 
-def _remove_small_folder(folder: TaskFolder) -> list[str]:
+def _delete_empty_entries(folder: TaskFolder) -> list[str]:
     """Remove devices and empty folders, which is as fast as moving them; return the other entries to delete."""
     with os.scandir(folder.path) as entries:
-        return [entry.name for entry in entries if entry.name not in KEPT_FILES and not _try_remove_folder(entry)]
+        return [entry.name for entry in entries if entry.name not in KEPT_FILES and not _try_delete_entry(entry)]
 
 
-def _try_remove_folder(entry: os.DirEntry[str]) -> bool:
+def _try_delete_entry(entry: os.DirEntry[str]) -> bool:
     if entry.is_file(follow_symlinks=False):
         return False
     try:

@@ -9,7 +9,7 @@ from functools import partial
 from resource import struct_rusage
 
 from holdfast.core.attempt import Observation, ObservedState
-from holdfast.core.errors import quote_output
+from holdfast.core.errors import sanitize_output
 from holdfast.core.exits.exit import Cause
 
 from .. import folder_content as read
@@ -21,7 +21,7 @@ from . import artifacts
 from .disk_limits import DiskLimits
 from .live_tasks import LiveTask
 from .notes import read_notes
-from .recorder import Recorder
+from .recorder import LogRecorder
 from .task_folders import TaskFolders, was_out_of_memory
 
 _CLAIM_TIMEOUT = 5.0  # seconds for a spawned runner to write its pid
@@ -34,22 +34,22 @@ class TaskObserver:
     options: EmbeddedOptions
     disk_limits: DiskLimits
     metrics: TaskMetrics
-    read_boot: Callable[[], str]
+    read_boot_id: Callable[[], str]
 
-    def observe_folder(self, attempt_id: str) -> Observation:
+    def observe_attempt(self, attempt_id: str) -> Observation:
         """Observe by files and lock. The claim is read again after the lock was found free: the task may have ended in
         between."""
         if not is_safe_id(attempt_id):
             return Observation(attempt_id=attempt_id, seen=ObservedState.ABSENT)
         folder = self.folders.get_folder(attempt_id)
-        note = folder.read_start()
+        note = folder.read_start_note()
         if folder.is_alive():
-            running = read.observe_running(attempt_id, note, folder.read_claim(), read_uptime())
+            running = read.build_running_observation(attempt_id, note, folder.read_claim(), read_uptime())
             return read.add_notes(running, note, read_notes(folder), partial(was_out_of_memory, folder, note))
         claim = folder.read_claim()
         if claim.code is not None:
             return self.observe_end(attempt_id, folder, note, claim)
-        return read.observe_not_alive(attempt_id, note, claim, self.read_boot())
+        return read.build_dead_observation(attempt_id, note, claim, self.read_boot_id())
 
     def observe_end(
         self,
@@ -60,15 +60,17 @@ class TaskObserver:
         waited: struct_rusage | None = None,
     ) -> Observation:
         oom = claim.code != 0 and was_out_of_memory(folder, note)
-        complaint = "" if claim.command_code is not None else quote_output(folder.read_head("stderr", _MAX_STDERR_SIZE))
-        seen = read.observe_ended(
+        complaint = (
+            "" if claim.command_code is not None else sanitize_output(folder.read_head("stderr", _MAX_STDERR_SIZE))
+        )
+        seen = read.build_ended_observation(
             attempt_id,
             note,
             claim,
             oom=oom,
             complaint=complaint,
             killed=claim.command_code is None and folder.has_file(KILLED_FILE),
-            excess=folder.read_full() if note is not None else None,
+            excess=folder.read_disk_excess() if note is not None else None,
             artifacts=artifacts.may_have_artifacts(folder, note),
         )
         failed_by_itself = seen.seen is ObservedState.EXITED and seen.code and not (seen.cause or seen.oom)
@@ -76,7 +78,7 @@ class TaskObserver:
             seen = replace(seen, cause=Cause.DISK_WAS_FULL)
         return replace(seen, used=self.metrics.read_final_usage(attempt_id, note, claim.ended or read_uptime(), waited))
 
-    def find_runner(self, attempt_id: str) -> LiveTask:
+    def open_live_task(self, attempt_id: str) -> LiveTask:
         folder = self.folders.get_folder(attempt_id)
         end = time.monotonic() + _CLAIM_TIMEOUT
         claim = folder.read_claim()
@@ -86,12 +88,12 @@ class TaskObserver:
         pidfd = None
         if claim.pid is not None and claim.started is not None:
             pidfd = open_pidfd(claim.pid, claim.started)
-        started_at = claim.started / read.TICKS if claim.started is not None else read_uptime()
+        started_at = claim.started / read.TICKS_PER_SECOND if claim.started is not None else read_uptime()
         return LiveTask(
             attempt_id=attempt_id,
             folder=folder,
-            note=folder.read_start(),
-            recorder=Recorder(folder, self.options.log_cap),
+            note=folder.read_start_note(),
+            recorder=LogRecorder(folder, self.options.log_cap),
             pid=claim.pid or 0,
             pidfd=pidfd,
             started_at=started_at,

@@ -16,9 +16,9 @@ from holdfast.engines.base import ArtifactsUnavailable
 
 from ..descriptors import closing_fd, open_below
 from ..folder_content import StartNote
-from ..sandbox.mounts import BadMount, open_source
+from ..sandbox.mounts import InvalidMount, open_mount_source
 from ..sandbox.roots import WRITABLE_FOLDERS
-from ..sandbox_paths import HOME
+from ..sandbox_paths import HOME_PATH
 from ..task_folder import TaskFolder
 
 _MAX_PARTS = 256  # in the whole path, links included
@@ -30,8 +30,8 @@ TaskPath = tuple[bytes, ...]  # parts of an absolute path inside the task
 
 class TaskFiles:
     def __init__(self, folder: TaskFolder, note: StartNote) -> None:
-        self.home = HOME if note.sandbox else folder["scratch"]
-        self._own = _list_layers(folder, sandbox=note.sandbox)
+        self.home = HOME_PATH if note.sandbox else folder["scratch"]
+        self._layers = _find_layers(folder, sandbox=note.sandbox)
         self._mounts = {_split_path(target): source for target, source in folder.read_mounts()}
 
     def open_folder(self, path: str) -> int | None:
@@ -76,7 +76,7 @@ class TaskFiles:
 
     def _read_link(self, path: TaskPath) -> bytes | None:
         """Return the target of a link; empty for anything else, None if it does not exist."""
-        if path in self._mounts or self._is_above_own(path):
+        if path in self._mounts or self._is_parent_of_layer(path):
             return b""
         fd = self._open_path(path)
         if fd is None:
@@ -85,28 +85,32 @@ class TaskFiles:
             return os.readlink(b"", dir_fd=fd) if stat.S_ISLNK(os.fstat(fd).st_mode) else b""
         return None
 
-    def _is_above_own(self, path: TaskPath) -> bool:
+    def _is_parent_of_layer(self, path: TaskPath) -> bool:
         """Return whether it is a parent of the task's own folder on the machine, without a sandbox."""
-        return any(len(path) < len(layer) and layer[: len(path)] == path for layer in self._own)
+        return any(len(path) < len(layer) and layer[: len(path)] == path for layer in self._layers)
 
     def _open_path(self, path: TaskPath) -> int | None:
         """Return a descriptor of exactly this path, of any type, in the innermost layer that covers it."""
         for length in range(len(path), -1, -1):
             top = path[:length]
-            if top in self._mounts or top in self._own:
+            if top in self._mounts or top in self._layers:
                 return self._open_below(top, path[length:])
         return None
 
     def _open_below(self, top: TaskPath, rest: TaskPath) -> int | None:
         try:
             mount = self._mounts.get(top)
-            fd = open_source(mount) if mount is not None else os.open(self._own[top], _PATH_FLAGS | os.O_DIRECTORY)
+            fd = (
+                open_mount_source(mount)
+                if mount is not None
+                else os.open(self._layers[top], _PATH_FLAGS | os.O_DIRECTORY)
+            )
             return open_below(fd, rest, _PATH_FLAGS)
-        except (OSError, ValueError, BadMount):  # a link in the path, too: links are resolved one by one
+        except (OSError, ValueError, InvalidMount):  # a link in the path, too: links are resolved one by one
             return None
 
 
-def _list_layers(folder: TaskFolder, *, sandbox: bool) -> dict[TaskPath, str]:
+def _find_layers(folder: TaskFolder, *, sandbox: bool) -> dict[TaskPath, str]:
     """Map paths inside to the task's folders that contain them. They show how its root was built; see `roots`."""
     if not sandbox:
         return {_split_path(folder["scratch"]): folder["scratch"]}

@@ -15,14 +15,15 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 
-from holdfast.core.errors import quote_output
+from holdfast.core.errors import sanitize_output
 from holdfast.core.job import GIB, HOST_IMAGE, MIB, Resources
 from holdfast.core.messages import msg
-from holdfast.engines.base import ExecRefused, Launch
+from holdfast.engines.base import ExecRefused, LaunchSpec
 
 from .. import cgroups
 from ..folder_content import StartNote
-from ..processes import list_children, open_namespace_init
+from ..metrics.process_metrics import read_process_stat
+from ..processes import list_children, open_namespace_init_pidfd
 from ..sandbox.bubblewrap import is_link_to
 from ..sandbox.render import Bind, Overlay, SandboxRoot
 from ..sandbox.spawning import spawn_runner
@@ -54,18 +55,18 @@ class TaskReviver(TaskStarter):
     _locks: dict[str, threading.Lock] = field(default_factory=dict, init=False)
     _runners: dict[str, int] = field(default_factory=dict, init=False)  # our child processes
 
-    def _get_lock(self, attempt_id: str) -> threading.Lock:
+    def _get_or_create_lock(self, attempt_id: str) -> threading.Lock:
         return self._locks.setdefault(attempt_id, threading.Lock())
 
-    def revive_files(self, launch: Launch) -> None:
+    def revive_task(self, launch: LaunchSpec) -> None:
         """Revive it. ExecRefused if that fails, or the task still runs. Idempotent."""
-        with self._get_lock(launch.attempt_id):
-            self._revive_with_lock(launch)
+        with self._get_or_create_lock(launch.attempt_id):
+            self._revive_locked_task(launch)
 
-    def _revive_with_lock(self, launch: Launch) -> None:
+    def _revive_locked_task(self, launch: LaunchSpec) -> None:
         folder = self.folders.get_folder(launch.attempt_id)
-        note = folder.read_start() if is_safe_id(launch.attempt_id) else None
-        if note is None or launch.attempt_id not in self.folders.list_tasks():
+        note = folder.read_start_note() if is_safe_id(launch.attempt_id) else None
+        if note is None or launch.attempt_id not in self.folders.list_attempt_ids():
             raise ExecRefused(msg("The task's files were deleted."))
         if folder.is_alive():
             raise ExecRefused(msg("The task is still stopping. Try again in a few seconds."))
@@ -75,7 +76,7 @@ class TaskReviver(TaskStarter):
         claim = revived.open_claim()
         try:
             if try_lock(claim):
-                self._remove_remains(launch.attempt_id, revived, claim)
+                self._delete_earlier_revival(launch.attempt_id, revived, claim)
                 self._start_revived_task(replace(launch, entry=_IDLE_SCRIPT, hold=False, gpus=()), note, folder, claim)
         except StartRefused as refusal:
             raise ExecRefused(refusal.message) from refusal
@@ -87,10 +88,10 @@ class TaskReviver(TaskStarter):
             os.close(claim)
         _wait_until_started(revived)
 
-    def _remove_remains(self, attempt_id: str, revived: TaskFolder, claim: int) -> None:
+    def _delete_earlier_revival(self, attempt_id: str, revived: TaskFolder, claim: int) -> None:
         """Remove the files of an earlier revival."""
         self._reap_runner(attempt_id)
-        old = revived.read_start()
+        old = revived.read_start_note()
         if old is not None:
             cgroups.remove_cgroup(old.cgroups)
         for name in os.listdir(revived.path):
@@ -98,57 +99,59 @@ class TaskReviver(TaskStarter):
                 remove_tree(revived[name])
         os.ftruncate(claim, 0)
 
-    def _start_revived_task(self, launch: Launch, note: StartNote, folder: TaskFolder, claim: int) -> None:
+    def _start_revived_task(self, launch: LaunchSpec, note: StartNote, folder: TaskFolder, claim: int) -> None:
         revived = get_revived_folder(folder)
         root = self._add_library(self._rebuild_root(launch, note, folder))  # its folders were created at its start
-        groups = self._make_groups(
-            f"{self.folders.get_machine_name(launch.attempt_id)}~{REVIVED_FOLDER}", _limit_resources(launch)
+        groups = self._create_cgroups(
+            f"{self.folders.get_machine_wide_name(launch.attempt_id)}~{REVIVED_FOLDER}", _limit_resources(launch)
         )
         try:
             with ExitStack() as opened:
-                order = self._make_order(
+                order = self._make_runner_spec(
                     replace(launch, resources=_limit_resources(launch)), folder, root, groups, opened
                 )
-                _check_paths(order.args, folder, root)
-                revived.write_start(replace(self._make_start_note(launch, root, groups), scratch=0))
+                _check_mount_targets(order.args, folder, root)
+                revived.write_start_note(replace(self._make_start_note(launch, root, groups), scratch=0))
                 self._runners[launch.attempt_id] = spawn_runner(revived, claim, order)
         except BaseException:
             cgroups.remove_cgroup(groups)
             raise
 
-    def _rebuild_root(self, launch: Launch, note: StartNote, folder: TaskFolder) -> SandboxRoot:
+    def _rebuild_root(self, launch: LaunchSpec, note: StartNote, folder: TaskFolder) -> SandboxRoot:
         """Build the task's root on the same image files, even if the image's name now means another image."""
         if note.warning:  # its image was missing
             launch = replace(launch, image=HOST_IMAGE)
-        root = self._find_root(launch, folder)
+        root = self._make_root(launch, folder)
         if root.warning:
             raise ExecRefused(msg("The task's image {image} no longer exists.", image=repr(launch.image)))
-        if root.env is None or not note.stands_on or note.stands_on[0] == root.lower:
+        if root.env is None or not note.lower_folders or note.lower_folders[0] == root.lower:
             return root
-        return _replace_lower(root, note.stands_on[0])
+        return _replace_lower(root, note.lower_folders[0])
 
     def list_revived_tasks(self) -> list[str]:
         """Return the revived attempts, by us or by an earlier server."""
-        return [name for name in self.folders.list_tasks() if self.folders.get_folder(name).has_file(REVIVED_FOLDER)]
+        return [
+            name for name in self.folders.list_attempt_ids() if self.folders.get_folder(name).has_file(REVIVED_FOLDER)
+        ]
 
     # --- ending ---------------------------------------------------------------------------------------------------
 
     def end_task(self, attempt_id: str) -> None:
         """End it, whichever server started it. Returns when all processes have exited. Idempotent."""
-        with self._get_lock(attempt_id):
-            self._end_task_with_lock(attempt_id)
+        with self._get_or_create_lock(attempt_id):
+            self._end_locked_task(attempt_id)
 
-    def _end_task_with_lock(self, attempt_id: str) -> None:
+    def _end_locked_task(self, attempt_id: str) -> None:
         revived = get_revived_folder(self.folders.get_folder(attempt_id))
-        note = revived.read_start() if is_safe_id(attempt_id) else None
+        note = revived.read_start_note() if is_safe_id(attempt_id) else None
         if note is None:
             return
         claim = revived.read_claim()
         until = time.monotonic() + _END_TIMEOUT
         while revived.is_alive() and time.monotonic() < until:
             found = get_sandbox_pids(revived.read_claim())
-            handle = open_namespace_init(*found) if found is not None else None
-            target = killing.KillTarget(self.folders.get_machine_name(attempt_id), revived, note, claim.pid or 0)
+            handle = open_namespace_init_pidfd(*found) if found is not None else None
+            target = killing.KillTarget(self.folders.get_machine_wide_name(attempt_id), revived, note, claim.pid or 0)
             killing.kill_task(target)
             if handle is not None:
                 select.select([handle], [], [], max(0.0, until - time.monotonic()))
@@ -167,7 +170,7 @@ class TaskReviver(TaskStarter):
             self._runners.pop(attempt_id, None)
 
 
-def _limit_resources(launch: Launch) -> Resources:
+def _limit_resources(launch: LaunchSpec) -> Resources:
     """Limit it to at most the task's resources, since its usage counts for no quota."""
     asked = launch.resources
     memory = min(max(asked.memory, _MIN_MEMORY), _MAX_RESOURCES.memory)
@@ -179,21 +182,21 @@ def _replace_lower(root: SandboxRoot, lower: str) -> SandboxRoot:
     if not os.path.isdir(lower):
         raise ExecRefused(msg("The task's image no longer exists."))
 
-    def move_path(path: str) -> str:
+    def replace_path(path: str) -> str:
         return lower if path == root.lower else path
 
-    def move_overlay(old: Overlay) -> Overlay:
-        return replace(old, lowers=tuple(map(move_path, old.lowers)))
+    def replace_in_overlay(old: Overlay) -> Overlay:
+        return replace(old, lowers=tuple(map(replace_path, old.lowers)))
 
-    def move_bind(old: Bind) -> Bind:
-        return replace(old, source=move_path(old.source))
+    def replace_in_bind(old: Bind) -> Bind:
+        return replace(old, source=replace_path(old.source))
 
     return replace(
         root,
-        overlays=tuple(map(move_overlay, root.overlays)),
-        binds=tuple(map(move_bind, root.binds)),
+        overlays=tuple(map(replace_in_overlay, root.overlays)),
+        binds=tuple(map(replace_in_bind, root.binds)),
         lower=lower,
-        stands_on=tuple(map(move_path, root.stands_on)),
+        lower_folders=tuple(map(replace_path, root.lower_folders)),
     )
 
 
@@ -201,12 +204,12 @@ def _wait_until_started(revived: TaskFolder) -> None:
     """Wait until it has started, by us or by a concurrent caller."""
     until = time.monotonic() + _SETUP_TIMEOUT
     while revived.is_alive() and time.monotonic() < until:
-        claim, note = revived.read_claim(), revived.read_start()
+        claim, note = revived.read_claim(), revived.read_start_note()
         first = claim.pid if note is not None and not note.sandbox else claim.init_pid
-        if note is not None and first is not None and claim.code is None and list_children(first):
+        if note is not None and first is not None and claim.code is None and any(map(_is_idle, list_children(first))):
             return
         time.sleep(_POLL_INTERVAL)
-    output = quote_output(revived.read_head("stderr", 500))
+    output = sanitize_output(revived.read_head("stderr", 500))
     raise ExecRefused(
         msg(
             "Cannot open a shell to access the task's files: {detail}",
@@ -215,16 +218,22 @@ def _wait_until_started(revived: TaskFolder) -> None:
     )
 
 
+def _is_idle(pid: int) -> bool:
+    """Return whether it stopped itself as the idle script does: then it is in its working folder."""
+    stat = read_process_stat(pid)
+    return stat is not None and stat.is_stopped
+
+
 # --- paths that the task may have replaced ----------------------------------------------------------------------------
 
 
-def _check_paths(args: Sequence[str], folder: TaskFolder, root: SandboxRoot) -> None:
+def _check_mount_targets(args: Sequence[str], folder: TaskFolder, root: SandboxRoot) -> None:
     """Reject mount targets behind a link of the task. Bubblewrap follows links, even out of the sandbox, and the task
     could change all of these folders. ExecRefused if there is one."""
     layers = [(overlay.target, overlay.upper) for overlay in root.overlays if overlay.upper]
     layers += [(bind.target, bind.source) for bind in root.binds if not bind.read_only]
     own = [(target, source) for target, source in layers if source.startswith(f"{folder.path}/")]
-    for path in sorted(set(_list_paths(args)) - _find_expected_links(own, root)):
+    for path in sorted(set(_find_absolute_paths(args)) - _find_expected_links(own, root)):
         for target, source in own:
             rest = os.path.relpath(path, target)
             if not rest.startswith("..") and _is_redirected(source, rest.split("/")):
@@ -243,7 +252,7 @@ def _find_expected_links(own: Sequence[tuple[str, str]], root: SandboxRoot) -> s
     return {name for target, name in root.links for place in places if is_link_to(f"{place}{name}", target)}
 
 
-def _list_paths(args: Sequence[str]) -> Iterable[str]:
+def _find_absolute_paths(args: Sequence[str]) -> Iterable[str]:
     """Return the paths in the arguments; some are the machine's, which is harmless."""
     words = iter(args)
     found = set()

@@ -20,46 +20,46 @@ from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.exits.exit import Cause
 from holdfast.core.job import HOST_IMAGE, Resources
 from holdfast.core.messages import msg
-from holdfast.engines.base import Isolation, Launch
+from holdfast.engines.base import Isolation, LaunchSpec
 
 from .. import cgroups
 from ..folder_content import StartNote
 from ..images.image_store import ImageStore
 from ..options import EmbeddedOptions
-from ..processes import COOKIE, COUNTS_BY_NAMESPACE
+from ..processes import COOKIE_VARIABLE, HAS_NAMESPACED_PROCESS_LIMIT
 from ..sandbox import roots
 from ..sandbox.gpus import LIBRARIES_FOLDER, PROGRAMS_FOLDER, make_device_binds, make_gpu_variables
 from ..sandbox.guard import mask_sys_paths
-from ..sandbox.mounts import BadMount, is_within, open_source, plan_mounts
+from ..sandbox.mounts import InvalidMount, is_within, make_mount_binds, open_mount_source
 from ..sandbox.render import (
-    MOUNT_FD,
+    FIRST_MOUNT_FD,
     Bind,
     SandboxRoot,
     make_task_env,
-    render_args,
+    render_bwrap_args,
     render_command,
-    render_entry,
-    render_hold,
+    render_hold_command,
     render_process_limit,
+    render_workdir_command,
 )
 from ..sandbox.sandbox_layers import SandboxLayers
 from ..sandbox.site import SandboxSite, make_host_root, make_image_root
-from ..sandbox.spawning import RunOrder, spawn_runner
-from ..sandbox_paths import CGROUP_POINT, ENTRY, HOME, LIBRARY, NOTES, PATH
+from ..sandbox.spawning import RunnerSpec, spawn_runner
+from ..sandbox_paths import CGROUP_PATH, ENTRY_PATH, HOME_PATH, LIBRARY_PATH, NOTES_PATH, SEARCH_PATH
 from ..task_folder import TaskFolder, try_lock
 from ..tree_removal import remove_tree
-from .notes import make_notes_folder
+from .notes import create_notes_folder
 from .port_holders import report_port_in_use
 from .task_folders import TaskFolders
 
 logger = logging.getLogger(__name__)
 
 HOLD_SCRIPT = (Path(__file__).parents[3] / "runtime" / "hold.sh").read_text()
-SETSID = shutil.which("setsid", path=PATH)
+SETSID_PATH = shutil.which("setsid", path=SEARCH_PATH)
 _MAX_VARIABLES = 2000  # bubblewrap accepts 9000 arguments, three for each
-_MAX_STRING_LENGTH = 128 * 1024 - 1  # the kernel's limit for one variable with its name
-_MAX_ENV = 1024 * 1024
-_MAX_TEXT_LENGTH = 16 * 1024 * 1024  # characters of script and entry: they use memory outside the task's limit
+_MAX_VARIABLE_SIZE = 128 * 1024 - 1  # the kernel's limit for one variable with its name
+_MAX_ENV_SIZE = 1024 * 1024
+_MAX_SCRIPT_LENGTH = 16 * 1024 * 1024  # characters of script and entry: they use memory outside the task's limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class StartRefused(Exception):
         self.transient = transient
 
 
-def observe_refusal(attempt_id: str, refusal: StartRefused) -> Observation:
+def make_refusal_observation(attempt_id: str, refusal: StartRefused) -> Observation:
     return Observation(
         attempt_id=attempt_id,
         seen=ObservedState.REFUSED,
@@ -98,11 +98,11 @@ class TaskStarter:
     layers: SandboxLayers
     images: ImageStore
     folders: TaskFolders
-    unsettled: set[str]  # the spawned attempts until they are watched
+    unwatched_attempts: set[str]  # the spawned attempts until they are watched
 
-    def start_task(self, launch: Launch, folder: TaskFolder) -> StartedTask | None:
+    def start_task(self, launch: LaunchSpec, folder: TaskFolder) -> StartedTask | None:
         """Start it. Return None if it was started before: observe it instead."""
-        made = _make_folder(folder)
+        made = _create_folder(folder)
         claim = folder.open_claim()
         try:
             if not try_lock(claim) or os.fstat(claim).st_size > 0 or self._is_from_earlier_boot(folder):
@@ -119,28 +119,30 @@ class TaskStarter:
 
     def _is_from_earlier_boot(self, folder: TaskFolder) -> bool:
         """Return whether the machine went down just before it ran: then it may have run or not."""
-        note = folder.read_start()
+        note = folder.read_start_note()
         return note is not None and note.boot != self.site.boot
 
-    def _start_locked_task(self, launch: Launch, folder: TaskFolder, claim: int) -> StartedTask:
+    def _start_locked_task(self, launch: LaunchSpec, folder: TaskFolder, claim: int) -> StartedTask:
         check_launch(launch)
-        root = self._add_library(self._find_root(launch, folder))
-        roots.make_folders(folder, root)
-        groups = self._make_groups(self.folders.get_machine_name(launch.attempt_id), launch.resources)
+        root = self._add_library(self._make_root(launch, folder))
+        roots.create_root_folders(folder, root)
+        groups = self._create_cgroups(self.folders.get_machine_wide_name(launch.attempt_id), launch.resources)
         try:
             with ExitStack() as opened:
-                order = self._make_order(launch, folder, root, groups, opened)
+                order = self._make_runner_spec(launch, folder, root, groups, opened)
                 note = self._make_start_note(launch, root, groups)
-                folder.write_start(note)
-                self.unsettled.add(launch.attempt_id)  # before a log exists that could be taken for a complete one
+                folder.write_start_note(note)
+                self.unwatched_attempts.add(
+                    launch.attempt_id
+                )  # before a log exists that could be taken for a complete one
                 pid = spawn_runner(folder, claim, order)
         except BaseException:
-            self.unsettled.discard(launch.attempt_id)
+            self.unwatched_attempts.discard(launch.attempt_id)
             cgroups.remove_cgroup(groups)
             raise
         return StartedTask(folder=folder, note=note, pid=pid)
 
-    def _make_groups(self, name: str, resources: Resources) -> tuple[str, ...]:
+    def _create_cgroups(self, name: str, resources: Resources) -> tuple[str, ...]:
         """Create the task's cgroups; none if this machine has no cgroups."""
         if self.site.groups is None:
             return ()
@@ -151,17 +153,17 @@ class TaskStarter:
             text = msg(
                 "The cgroup {problem}. Mount cgroups at {cgroup_point}, or restart the server.",
                 problem=gone,
-                cgroup_point=CGROUP_POINT,
+                cgroup_point=CGROUP_PATH,
             )
             raise StartRefused(text, cause=Cause.START_FAILED, transient=True) from gone
 
-    def _make_start_note(self, launch: Launch, root: SandboxRoot, groups: tuple[str, ...]) -> StartNote:
+    def _make_start_note(self, launch: LaunchSpec, root: SandboxRoot, groups: tuple[str, ...]) -> StartNote:
         return StartNote(
             boot=self.site.boot,
-            at=_read_time(),
+            at=_get_current_time(),
             sandbox=self.site.isolation is not Isolation.NONE,
             cgroups=groups,
-            stands_on=root.stands_on,
+            lower_folders=root.lower_folders,
             warning=root.warning,
             memory=0 if groups else launch.resources.memory,
             home=self._find_home(launch, root),
@@ -171,15 +173,15 @@ class TaskStarter:
             max_processes=self._get_max_processes(),
         )
 
-    def _find_home(self, launch: Launch, root: SandboxRoot) -> str:
+    def _find_home(self, launch: LaunchSpec, root: SandboxRoot) -> str:
         """Return the path of its home in the task's folder."""
         if self.site.isolation is Isolation.NONE:
             return "scratch"
-        if is_within(HOME, [os.path.normpath(mount.target) for mount in launch.mounts]):
+        if is_within(HOME_PATH, [os.path.normpath(mount.target) for mount in launch.mounts]):
             return ""
-        return roots.find_home(root)
+        return roots.find_home_path(root)
 
-    def _find_root(self, launch: Launch, folder: TaskFolder) -> SandboxRoot:
+    def _make_root(self, launch: LaunchSpec, folder: TaskFolder) -> SandboxRoot:
         image = None if launch.image == HOST_IMAGE else self.images.find_image(launch.image)
         if image is None:
             if launch.image != HOST_IMAGE and self.options.unknown_image != "host":
@@ -205,43 +207,43 @@ class TaskStarter:
         return make_image_root(self.site, self.layers, image, folder)
 
     def _add_library(self, root: SandboxRoot) -> SandboxRoot:
-        library = self.layers.get_library()
-        return replace(root, library=library, stands_on=(*root.stands_on, library)) if library else root
+        library = self.layers.prepare_library()
+        return replace(root, library=library, lower_folders=(*root.lower_folders, library)) if library else root
 
-    def _make_order(
-        self, launch: Launch, folder: TaskFolder, root: SandboxRoot, groups: tuple[str, ...], opened: ExitStack
-    ) -> RunOrder:
+    def _make_runner_spec(
+        self, launch: LaunchSpec, folder: TaskFolder, root: SandboxRoot, groups: tuple[str, ...], opened: ExitStack
+    ) -> RunnerSpec:
         if self.site.condition is not None:
             raise StartRefused(self.site.condition.message, cause=Cause.START_FAILED, transient=True)
         joins = [f"{group}/cgroup.procs" for group in groups]
         if self.site.isolation is Isolation.NONE:
-            cookie = self.folders.get_machine_name(launch.attempt_id)
-            return make_unsandboxed_order(launch, folder, root, joins, cookie)
+            cookie = self.folders.get_machine_wide_name(launch.attempt_id)
+            return make_unsandboxed_spec(launch, folder, root, joins, cookie)
         variables = dict(make_gpu_variables(launch.gpus, renumbered=True))
         binds = self._make_device_binds(launch, root, variables)
-        binds.append(Bind(source=make_notes_folder(folder), target=NOTES, read_only=False))
+        binds.append(Bind(source=create_notes_folder(folder), target=NOTES_PATH, read_only=False))
         if root.library:
-            binds.append(Bind(source=root.library, target=LIBRARY))
-        mounts = open_mounts(launch, root, opened)
+            binds.append(Bind(source=root.library, target=LIBRARY_PATH))
+        mounts = open_mount_sources(launch, root, opened)
         if mounts:
             folder.write_mounts([(bind.target, bind.source) for bind, _ in mounts])
-        binds += [replace(bind, fd=number) for number, (bind, _) in enumerate(mounts, MOUNT_FD)]
+        binds += [replace(bind, fd=number) for number, (bind, _) in enumerate(mounts, FIRST_MOUNT_FD)]
         if root.workdir and is_within(root.workdir, [bind.target for bind, _ in mounts]):
             launch = replace(launch, workdir=launch.workdir or root.workdir)  # other jobs may have put links there
-        env = make_task_env(launch, root, HOME, variables)
-        command = render_command(root, launch.shell_options, entry=ENTRY if launch.entry else "")
-        command = render_entry(launch, root, render_hold(root, command) if launch.hold else command)
+        env = make_task_env(launch, root, HOME_PATH, variables)
+        command = render_command(root, launch.shell_options, entry=ENTRY_PATH if launch.entry else "")
+        command = render_workdir_command(launch, root, render_hold_command(root, command) if launch.hold else command)
         guard = mask_sys_paths(self.site.guard, self.layers.read_mounts(), self._make_cgroup_binds(groups))
         shm = launch.resources.shm or self.options.default_shm
-        return RunOrder(
+        return RunnerSpec(
             bwrap=self.site.bwrap,
             base=str(self.folders.home),
-            args=render_args(launch, root, guard, env, shm, binds),
+            args=render_bwrap_args(launch, root, guard, env, shm, binds),
             script=launch.script,
             entry=launch.entry,
             hold=HOLD_SCRIPT if launch.hold else "",
             command=render_process_limit(root, self._get_max_processes(), command),
-            joins=joins,
+            cgroup_files=joins,
             seccomp=self.site.seccomp,
             mounts=[fd for _, fd in mounts],
         )
@@ -251,7 +253,7 @@ class TaskStarter:
         site = self.site
         limited = site.groups is not None and "pids" in site.groups.controllers
         own = site.isolation is not Isolation.NONE and not site.guard.privileged
-        return self.options.pids_max if own and not limited and COUNTS_BY_NAMESPACE else 0
+        return self.options.pids_max if own and not limited and HAS_NAMESPACED_PROCESS_LIMIT else 0
 
     def _make_cgroup_binds(self, folders: tuple[str, ...]) -> list[Bind]:
         """Return the task's cgroups, bound where programs read their limits."""
@@ -259,7 +261,7 @@ class TaskStarter:
             return []
         return [Bind(source=source, target=target) for source, target in self.site.groups.list_binds(folders)]
 
-    def _make_device_binds(self, launch: Launch, root: SandboxRoot, variables: dict[str, str]) -> list[Bind]:
+    def _make_device_binds(self, launch: LaunchSpec, root: SandboxRoot, variables: dict[str, str]) -> list[Bind]:
         shown = self.options.host_show if root.env is None else ()  # an imported image is self-contained
         binds = [Bind(source=path, target=path) for path in shown if os.path.lexists(path)]
         if launch.gpus:
@@ -267,19 +269,19 @@ class TaskStarter:
             if root.env is not None:  # it has no driver
                 binds += self.site.driver
                 variables["LD_LIBRARY_PATH"] = _append_path(root.env.get("LD_LIBRARY_PATH", ""), LIBRARIES_FOLDER)
-                variables["PATH"] = _append_path(root.env.get("PATH", PATH), PROGRAMS_FOLDER)
+                variables["PATH"] = _append_path(root.env.get("PATH", SEARCH_PATH), PROGRAMS_FOLDER)
         return binds
 
 
-def open_mounts(launch: Launch, root: SandboxRoot, opened: ExitStack) -> list[tuple[Bind, int]]:
+def open_mount_sources(launch: LaunchSpec, root: SandboxRoot, opened: ExitStack) -> list[tuple[Bind, int]]:
     """Open the source of each mount; `opened` closes them."""
     mounts = []
     try:
-        for bind in plan_mounts(launch.mounts, root.lower):
-            fd = open_source(bind.source)
+        for bind in make_mount_binds(launch.mounts, root.lower):
+            fd = open_mount_source(bind.source)
             opened.callback(os.close, fd)
             mounts.append((bind, fd))
-    except BadMount as bad:
+    except InvalidMount as bad:
         raise StartRefused(str(bad), cause=Cause.NOT_ALLOWED) from bad
     return mounts
 
@@ -289,15 +291,15 @@ def _append_path(paths: str, more: str) -> str:
     return ":".join(parts if more in parts else [*parts, more])
 
 
-def make_unsandboxed_order(
-    launch: Launch, folder: TaskFolder, root: SandboxRoot, joins: list[str], cookie: str
-) -> RunOrder:
+def make_unsandboxed_spec(
+    launch: LaunchSpec, folder: TaskFolder, root: SandboxRoot, joins: list[str], cookie: str
+) -> RunnerSpec:
     """Order a process tree without a sandbox."""
     scratch = folder["scratch"]
     os.makedirs(scratch, mode=0o700, exist_ok=True)
-    notes = make_notes_folder(folder)
+    notes = create_notes_folder(folder)
     env = make_task_env(launch, root, scratch, make_gpu_variables(launch.gpus, renumbered=False), notes, root.library)
-    env[COOKIE] = cookie
+    env[COOKIE_VARIABLE] = cookie
     script = _write_script(folder["script"], launch.script)
     entry = _write_script(folder["entry"], launch.entry) if launch.entry else ""
     for mount in launch.mounts:
@@ -313,12 +315,12 @@ def make_unsandboxed_order(
         text = msg("The working folder {workdir} does not exist on this machine.", workdir=launch.workdir)
         raise StartRefused(text, cause=Cause.NOT_ALLOWED)
     # In its own session, or `kill 0` in a script would hit the runner too.
-    session = [SETSID, "-w"] if SETSID else []
+    session = [SETSID_PATH, "-w"] if SETSID_PATH else []
     command = render_command(root, launch.shell_options, script, entry)
     if launch.hold:
-        command = render_hold(root, command, _write_script(folder["hold"], HOLD_SCRIPT), notes)
+        command = render_hold_command(root, command, _write_script(folder["hold"], HOLD_SCRIPT), notes)
     command = [*session, *command]
-    return RunOrder(command=command, env=env, workdir=launch.workdir or scratch, joins=joins)
+    return RunnerSpec(command=command, env=env, workdir=launch.workdir or scratch, cgroup_files=joins)
 
 
 def _write_script(path: str, text: str) -> str:
@@ -328,13 +330,13 @@ def _write_script(path: str, text: str) -> str:
     return path
 
 
-def _read_time() -> datetime:
+def _get_current_time() -> datetime:
     """Return the current time, truncated to milliseconds as in the start note."""
     now = datetime.now(UTC)
     return now.replace(microsecond=now.microsecond // 1000 * 1000)
 
 
-def _make_folder(folder: TaskFolder) -> bool:
+def _create_folder(folder: TaskFolder) -> bool:
     try:
         os.mkdir(folder.path, 0o700)
     except FileExistsError:
@@ -342,17 +344,17 @@ def _make_folder(folder: TaskFolder) -> bool:
     return True
 
 
-def check_launch(launch: Launch) -> None:
+def check_launch(launch: LaunchSpec) -> None:
     """Check in advance what would fail inside the sandbox."""
     if "\0" in launch.script or "\0" in launch.entry:
         raise StartRefused(msg("The commands contain a NUL byte. Remove it."))
     size = len(launch.script) + len(launch.entry)
-    if size > _MAX_TEXT_LENGTH:
+    if size > _MAX_SCRIPT_LENGTH:
         raise StartRefused(
             msg(
                 "The commands and their wrapper script have {size} characters; the limit is {max_text_length}.",
                 size=size,
-                max_text_length=_MAX_TEXT_LENGTH,
+                max_text_length=_MAX_SCRIPT_LENGTH,
             )
         )
     check_env(launch.env)
@@ -381,20 +383,20 @@ def check_env(env: Mapping[str, str]) -> None:
                     name=repr(name),
                 )
             )
-        if size > _MAX_STRING_LENGTH:
+        if size > _MAX_VARIABLE_SIZE:
             raise StartRefused(
                 msg(
                     "The environment variable {name} is longer than {max_string_length} bytes.",
                     name=name,
-                    max_string_length=_MAX_STRING_LENGTH,
+                    max_string_length=_MAX_VARIABLE_SIZE,
                 )
             )
-    if total > _MAX_ENV:
+    if total > _MAX_ENV_SIZE:
         raise StartRefused(
             msg(
                 "The environment variables have {total} bytes; the limit is {max_env}.",
                 total=total,
-                max_env=_MAX_ENV,
+                max_env=_MAX_ENV_SIZE,
             )
         )
 

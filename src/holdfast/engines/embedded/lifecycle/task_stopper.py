@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import killing
-from .disk_limits import RunInThread, TaskHost
+from .disk_limits import RunInThread, SupportsTaskLimits
 from .live_tasks import LiveTask
 
 _RETRY_INTERVAL = 0.02  # seconds between two attempts on a task that is still starting
@@ -17,8 +17,8 @@ _KILL_INTERVAL = 1.0  # seconds between two attempts to kill it
 
 @dataclass(frozen=True, slots=True)
 class TaskStopper:
-    host: TaskHost
-    in_thread: RunInThread
+    host: SupportsTaskLimits
+    run_in_thread: RunInThread
     run_background: Callable[[Coroutine[Any, Any, object]], None]
 
     def stop_task(self, task: LiveTask, grace: float) -> None:
@@ -38,12 +38,12 @@ class TaskStopper:
         """Send SIGTERM, and retry while the task is still starting and has no process yet."""
         loop = asyncio.get_running_loop()
         while self.host.is_live(task) and task.kill_at is not None and loop.time() < task.kill_at:
-            if await self.in_thread(lambda: killing.terminate_task(self.host.get_target(task))):
+            if await self.run_in_thread(lambda: killing.terminate_task(self.host.build_kill_target(task))):
                 return
             await asyncio.sleep(_RETRY_INTERVAL)
 
     async def _kill_task(self, task: LiveTask, again: bool) -> None:
-        await self.in_thread(lambda: killing.kill_task(self.host.get_target(task), again=again))
+        await self.run_in_thread(lambda: killing.kill_task(self.host.build_kill_target(task), again=again))
 
     def _kill_when_due(self, task: LiveTask, again: bool) -> None:
         if self.host.is_live(task):

@@ -17,7 +17,7 @@ MAX_OFFSET = 1 << 61  # a task may make its log appear absurdly large; sums must
 
 
 @dataclass(frozen=True, slots=True)
-class LogMark:
+class TimelineRecord:
     at_ms: int
     out: int
     err: int
@@ -27,7 +27,7 @@ class LogMark:
         return self.out + self.err
 
 
-ZERO_MARK = LogMark(0, 0, 0)
+ZERO_RECORD = TimelineRecord(0, 0, 0)
 
 
 class Timeline:
@@ -37,29 +37,29 @@ class Timeline:
         self._fd = -1 if fd is None else fd
         self.count = 0 if fd is None else os.fstat(fd).st_size // RECORD_FORMAT.size
 
-    def read_mark(self, index: int) -> LogMark:
+    def read_record(self, index: int) -> TimelineRecord:
         """Return record `index`; the zero mark before the first, or if it cannot be read."""
         if index < 0:
-            return ZERO_MARK
+            return ZERO_RECORD
         data = os.pread(self._fd, RECORD_FORMAT.size, index * RECORD_FORMAT.size)
-        return LogMark(*RECORD_FORMAT.unpack(data)) if len(data) == RECORD_FORMAT.size else ZERO_MARK
+        return TimelineRecord(*RECORD_FORMAT.unpack(data)) if len(data) == RECORD_FORMAT.size else ZERO_RECORD
 
     @property
-    def last_mark(self) -> LogMark:
-        return self.read_mark(self.count - 1)
+    def last_record(self) -> TimelineRecord:
+        return self.read_record(self.count - 1)
 
-    def find_first(self, holds: Callable[[LogMark], bool]) -> int:
+    def find_first_index(self, holds: Callable[[TimelineRecord], bool]) -> int:
         """Return the first index whose record fulfils a monotonic condition; `count` if none."""
         low, high = 0, self.count
         while low < high:
             middle = (low + high) // 2
-            if holds(self.read_mark(middle)):
+            if holds(self.read_record(middle)):
                 high = middle
             else:
                 low = middle + 1
         return low
 
-    def iterate_marks(self, index: int, batch: int = 512) -> Iterator[LogMark]:
+    def iter_records(self, index: int, batch: int = 512) -> Iterator[TimelineRecord]:
         """Yield the records from `index` on."""
         while index < self.count:
             data = os.pread(self._fd, batch * RECORD_FORMAT.size, index * RECORD_FORMAT.size)
@@ -67,23 +67,23 @@ class Timeline:
             if not whole:
                 return
             for fields in RECORD_FORMAT.iter_unpack(data[:whole]):
-                yield LogMark(*fields)
+                yield TimelineRecord(*fields)
             index += whole // RECORD_FORMAT.size
 
 
-def iterate_times(
-    timeline: Timeline, get_offset: Callable[[LogMark], int], start: int, end: int
+def iter_times(
+    timeline: Timeline, get_offset: Callable[[TimelineRecord], int], start: int, end: int
 ) -> Iterator[tuple[int, int, int]]:
     """Yield (from, to, unix ms) for the bytes from `start` to `end` of the stream whose size is `get_offset(mark)`."""
-    index = timeline.find_first(lambda mark: get_offset(mark) > start)
+    index = timeline.find_first_index(lambda mark: get_offset(mark) > start)
     while start < end and index < timeline.count:
-        mark = timeline.read_mark(index)
+        mark = timeline.read_record(index)
         upto = min(end, get_offset(mark))
         if upto > start:
             yield start, upto, mark.at_ms
             start, index = upto, index + 1
         else:  # only the other stream grew, perhaps for long
-            index = max(index + 1, timeline.find_first(lambda mark, at=start: get_offset(mark) > at))  # type: ignore[misc]
+            index = max(index + 1, timeline.find_first_index(lambda mark, at=start: get_offset(mark) > at))  # type: ignore[misc]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +95,11 @@ class StreamSlice:
     end: int
 
 
-def iterate_pieces(timeline: Timeline, start: int, count: int) -> Iterator[StreamSlice]:
+def iter_slices(timeline: Timeline, start: int, count: int) -> Iterator[StreamSlice]:
     """Yield the pieces of `count` bytes of the merged stream from `start`, in order."""
-    index = timeline.find_first(lambda mark: mark.merged_offset > start)
-    before = timeline.read_mark(index - 1)
-    for mark in timeline.iterate_marks(index):
+    index = timeline.find_first_index(lambda mark: mark.merged_offset > start)
+    before = timeline.read_record(index - 1)
+    for mark in timeline.iter_records(index):
         offset = before.merged_offset
         spans = (
             StreamSlice(False, before.out, max(before.out, mark.out)),
@@ -118,7 +118,7 @@ def iterate_pieces(timeline: Timeline, start: int, count: int) -> Iterator[Strea
         before = mark
 
 
-def join_pieces(parts: Iterator[StreamSlice]) -> Iterator[StreamSlice]:
+def join_slices(parts: Iterator[StreamSlice]) -> Iterator[StreamSlice]:
     """Join neighbours of the same stream: a silent stderr must not split stdout."""
     held: StreamSlice | None = None
     for part in parts:

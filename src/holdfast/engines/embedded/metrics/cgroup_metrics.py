@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from ..descriptors import closing_fd
 
-_UNLIMITED = 1 << 60  # version 1 expresses it by a number
-_SMALL_FILE_SIZE = 16 * 1024
-_LARGE_FILE_SIZE = 1 << 20
+_UNLIMITED_MEMORY = 1 << 60  # version 1 expresses it by a number
+_MAX_SMALL_FILE_SIZE = 16 * 1024
+_MAX_LARGE_FILE_SIZE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class CgroupMetrics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupFiles:
+class CgroupFiles:
     """Paths of the metrics of one group. Empty: none."""
 
     cpu_stat: str = ""  # of version 2: microseconds
@@ -43,7 +43,7 @@ class GroupFiles:
     swap: str = ""  # likewise
     pressure: str = ""
     processes: str = ""
-    number: int = 0  # identifies the owner of a socket; 0: not by this group
+    cgroup_id: int = 0  # identifies the owner of a socket; 0: not by this group
 
 
 _FILE_NAMES = {
@@ -56,7 +56,7 @@ _FILE_NAMES = {
 }
 
 
-def find_group_files(folders: Iterable[str]) -> GroupFiles:
+def find_cgroup_files(folders: Iterable[str]) -> CgroupFiles:
     found: dict[str, str] = {}
     number = 0
     for folder in folders:
@@ -73,10 +73,10 @@ def find_group_files(folders: Iterable[str]) -> GroupFiles:
                 found.setdefault(field, f"{folder}/{name}")
         if "cgroup.events" in names:  # version 2
             number = os.stat(folder).st_ino
-    return GroupFiles(number=number, **found)
+    return CgroupFiles(cgroup_id=number, **found)
 
 
-def read_cgroup(files: GroupFiles) -> CgroupMetrics:
+def read_cgroup_metrics(files: CgroupFiles) -> CgroupMetrics:
     cpu_stat = read_counters(files.cpu_stat)
     memory_stat = read_counters(files.memory_stat)
     memory = read_number(files.memory)
@@ -100,9 +100,11 @@ def _get_cached_bytes(stat: dict[bytes, int]) -> int:
     return stat.get(prefix + b"inactive_file", 0) + stat.get(prefix + b"active_file", 0)
 
 
-def read_cgroup_pids(files: GroupFiles) -> list[int]:
+def read_cgroup_pids(files: CgroupFiles) -> list[int]:
     """Return the processes in the group; empty if unknown."""
-    return [int(pid) for pid in read_file(files.processes, _LARGE_FILE_SIZE).split()] if files.processes else []
+    return (
+        [int(pid) for pid in read_kernel_file(files.processes, _MAX_LARGE_FILE_SIZE).split()] if files.processes else []
+    )
 
 
 def _to_seconds(microseconds: int | None, nanoseconds: int | None) -> float | None:
@@ -112,15 +114,15 @@ def _to_seconds(microseconds: int | None, nanoseconds: int | None) -> float | No
     return None if nanoseconds is None else nanoseconds / 1e9
 
 
-def _read_memory_limit(files: GroupFiles, stat: dict[bytes, int]) -> int | None:
+def _read_memory_limit(files: CgroupFiles, stat: dict[bytes, int]) -> int | None:
     limit = read_number(files.memory_limit) if files.memory_limit else stat.get(b"hierarchical_memory_limit")
-    return None if limit is None or limit >= _UNLIMITED else limit
+    return None if limit is None or limit >= _UNLIMITED_MEMORY else limit
 
 
-def _read_disk_wait(files: GroupFiles) -> float | None:
+def _read_disk_wait(files: CgroupFiles) -> float | None:
     """Parse a line such as `some avg10=0.00 avg60=0.00 avg300=0.00 total=12345`. If the kernel does not track pressure,
     the file cannot be read."""
-    for line in read_file(files.pressure).splitlines():
+    for line in read_kernel_file(files.pressure).splitlines():
         if line.startswith(b"some "):
             total = line.rpartition(b"total=")[2]
             return int(total) / 1e6 if total.isdigit() else None
@@ -130,7 +132,7 @@ def _read_disk_wait(files: GroupFiles) -> float | None:
 # --- small files of the kernel ------------------------------------------------------------------------------------
 
 
-def read_file(path: str, most: int = _SMALL_FILE_SIZE) -> bytes:
+def read_kernel_file(path: str, most: int = _MAX_SMALL_FILE_SIZE) -> bytes:
     """Return its content; empty if it cannot be read."""
     if not path:
         return b""
@@ -143,11 +145,11 @@ def read_file(path: str, most: int = _SMALL_FILE_SIZE) -> bytes:
 
 
 def read_number(path: str) -> int | None:
-    text = read_file(path).strip()
+    text = read_kernel_file(path).strip()
     return int(text) if text.isdigit() else None
 
 
 def read_counters(path: str) -> dict[bytes, int]:
     """Parse a file with a name and a number on each line."""
-    words = read_file(path).split()
+    words = read_kernel_file(path).split()
     return {name: int(value) for name, value in zip(words[::2], words[1::2], strict=False) if value.isdigit()}

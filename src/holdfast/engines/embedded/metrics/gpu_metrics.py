@@ -13,7 +13,7 @@ from holdfast.hang_guard import HangGuard
 
 T = TypeVar("T")
 
-_TIMEOUT = 2.0  # seconds
+_NVML_TIMEOUT = 2.0  # seconds
 
 
 class GpuObservation(NamedTuple):
@@ -21,15 +21,15 @@ class GpuObservation(NamedTuple):
     pids: frozenset[int] | None  # of processes that compute on it; None: unknown
 
 
-class GpuMetrics:
+class GpuMetricsReader:
     """Belongs to the event loop; NVML runs in its own thread, one call at a time, and stays initialised."""
 
-    def __init__(self, patience: float = _TIMEOUT) -> None:
-        self._patience = patience
-        self._reach = HangGuard("embedded-gpus")
-        self._turn = asyncio.Lock()
-        self._asked: asyncio.Future[Any] | None = None
-        self._ready = False
+    def __init__(self, timeout: float = _NVML_TIMEOUT) -> None:
+        self._timeout = timeout
+        self._hang_guard = HangGuard("embedded-gpus")
+        self._lock = asyncio.Lock()
+        self._pending_call: asyncio.Future[Any] | None = None
+        self._is_initialized = False
 
     async def read_devices(self, indices: Collection[int]) -> Mapping[int, GpuReading]:
         """Read those devices, without any that fails. Returns nothing while an earlier call is pending."""
@@ -40,12 +40,12 @@ class GpuMetrics:
         return await self._call_nvml(self._read_states, ())
 
     async def _call_nvml(self, ask: Callable[[], T], nothing: T) -> T:
-        async with self._turn:
-            if self._asked is not None and not self._asked.done():
+        async with self._lock:
+            if self._pending_call is not None and not self._pending_call.done():
                 return nothing
-            asked = self._asked = self._reach.start(ask)
+            asked = self._pending_call = self._hang_guard.start_call(ask)
             with suppress(Exception):  # timeout, no thread or no driver: all the same here
-                async with asyncio.timeout(self._patience):
+                async with asyncio.timeout(self._timeout):
                     return await asyncio.shield(asked)
             return nothing
 
@@ -57,8 +57,8 @@ class GpuMetrics:
                 found[index] = _read_device(nvml, index)
             except nvml.NVMLError as error:
                 if error.value != nvml.NVML_ERROR_NOT_SUPPORTED:
-                    self._ready = False
-        if not self._ready:
+                    self._is_initialized = False
+        if not self._is_initialized:
             _shut_down_nvml(nvml)
         return found
 
@@ -67,16 +67,16 @@ class GpuMetrics:
         try:
             return tuple(_read_state(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
         except nvml.NVMLError:
-            self._ready = False
+            self._is_initialized = False
             _shut_down_nvml(nvml)
             return ()
 
     def _init_nvml(self) -> Any:
         import pynvml
 
-        if not self._ready:
+        if not self._is_initialized:
             pynvml.nvmlInit()
-            self._ready = True
+            self._is_initialized = True
         return pynvml
 
 

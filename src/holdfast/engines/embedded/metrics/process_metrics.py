@@ -13,28 +13,30 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ..descriptors import closing_fd
-from .cgroup_metrics import read_file
+from .cgroup_metrics import read_kernel_file
 
 _PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
-_TICKS = os.sysconf("SC_CLK_TCK")
-_DEVICE = re.compile(r"/dev/nvidia[0-9]+\Z")
-_SOCKET = "socket:["
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_GPU_DEVICE_PATTERN = re.compile(r"/dev/nvidia[0-9]+\Z")
+_SOCKET_PREFIX = "socket:["
 _MIN_DIVIDED_SIZE = 1 << 20  # min bytes of a process whose memory is divided
-_MAX_DIVIDED = 50  # processes whose memory is divided, and as many more for a sample
+_MAX_DIVIDED_COUNT = 50  # processes whose memory is divided, and as many more for a sample
 
 
 class ProcessStat(NamedTuple):
     parent: int
     started: int  # ticks after boot: unique together with the pid
     cpu: float  # seconds, including waited-for children
-    remains: bool  # a zombie
+    is_zombie: bool
+    is_stopped: bool = False  # by a signal or a debugger
 
 
-def read_stat(pid: int) -> ProcessStat | None:
-    fields = read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split(None, 21)
+def read_process_stat(pid: int) -> ProcessStat | None:
+    fields = read_kernel_file(f"/proc/{pid}/stat").rpartition(b")")[2].split(None, 21)
     if len(fields) < 20:
         return None
-    return ProcessStat(int(fields[1]), int(fields[19]), sum(map(int, fields[11:15])) / _TICKS, fields[0] in b"ZX")
+    cpu = sum(map(int, fields[11:15])) / _TICKS_PER_SECOND
+    return ProcessStat(int(fields[1]), int(fields[19]), cpu, fields[0] in b"ZX", fields[0] in b"Tt")
 
 
 class ProcessScan(NamedTuple):
@@ -53,7 +55,7 @@ def scan_processes(most: int) -> ProcessScan | None:
     found: dict[int, ProcessStat] = {}
     missed = set()
     for pid in pids:
-        stat = read_stat(pid)
+        stat = read_process_stat(pid)
         if stat is not None:
             found[pid] = stat
         else:
@@ -66,24 +68,24 @@ class DiskCounters(NamedTuple):
     written: int
 
 
-def read_disk(pid: int) -> DiskCounters:
+def read_disk_counters(pid: int) -> DiskCounters:
     """Raises OSError: PermissionError if access is denied, others if the process does not exist."""
     with closing_fd(os.open(f"/proc/{pid}/io", os.O_RDONLY | os.O_CLOEXEC)) as fd:
         words = os.read(fd, 1024).split()
     return DiskCounters(int(words[9]), int(words[11]))
 
 
-def read_own_memory(pid: int) -> int:
+def read_anonymous_memory(pid: int) -> int:
     """Return its anonymous memory in bytes. Pages shared with other processes count in full; /dev/shm does not
     count."""
-    words = read_file(f"/proc/{pid}/statm").split()
+    words = read_kernel_file(f"/proc/{pid}/statm").split()
     return max(0, int(words[1]) - int(words[2])) * _PAGE_SIZE if len(words) > 2 else 0
 
 
-def read_fair_memory(pid: int) -> tuple[int, int] | None:
+def read_proportional_memory(pid: int) -> tuple[int, int] | None:
     """Return its anonymous memory and swap in bytes, each page divided among its users. Expensive: the kernel walks all
     pages. None if access is denied."""
-    words = read_file(f"/proc/{pid}/smaps_rollup").split()
+    words = read_kernel_file(f"/proc/{pid}/smaps_rollup").split()
     values = dict(pairwise(words))
     if b"Pss_Anon:" not in values:
         return None
@@ -91,13 +93,13 @@ def read_fair_memory(pid: int) -> tuple[int, int] | None:
     return memory * 1024, int(values.get(b"SwapPss:", b"0")) * 1024
 
 
-def divide_memory(sizes: Mapping[int, int]) -> tuple[int, int]:
+def sum_proportional_memory(sizes: Mapping[int, int]) -> tuple[int, int]:
     """Return the memory and swap of all processes in bytes, from the full size of each. Only the largest are read, and
     a sample of the others."""
     ordered = sorted(sizes, key=lambda pid: sizes[pid], reverse=True)
-    rest = ordered[_MAX_DIVIDED:]
-    memory, _, swap = _sum_memory(ordered[:_MAX_DIVIDED], sizes)
-    sample = rest[:: len(rest) // _MAX_DIVIDED + 1]
+    rest = ordered[_MAX_DIVIDED_COUNT:]
+    memory, _, swap = _sum_memory(ordered[:_MAX_DIVIDED_COUNT], sizes)
+    sample = rest[:: len(rest) // _MAX_DIVIDED_COUNT + 1]
     part, full, more_swap = _sum_memory(sample, sizes)
     share = sum(sizes[pid] for pid in rest) / full if full else 0.0
     return memory + int(part * share), swap + int(more_swap * share)
@@ -107,15 +109,15 @@ def _sum_memory(pids: Iterable[int], sizes: Mapping[int, int]) -> tuple[int, int
     """Return the memory, its full size and the swap of these."""
     memory = full = swap = 0
     for pid in pids:
-        fair = read_fair_memory(pid) if sizes[pid] >= _MIN_DIVIDED_SIZE else None
+        fair = read_proportional_memory(pid) if sizes[pid] >= _MIN_DIVIDED_SIZE else None
         full += sizes[pid]
         memory += sizes[pid] if fair is None else fair[0]
         swap += 0 if fair is None else fair[1]
     return memory, full, swap
 
 
-def list_open_files(pids: Iterable[int], most: float = math.inf) -> Iterator[str]:
-    """Yield the targets of these processes' descriptors. Raises TooManyProcesses above `most`, PermissionError if
+def iter_descriptor_targets(pids: Iterable[int], most: float = math.inf) -> Iterator[str]:
+    """Yield the targets of these processes' descriptors. Raises TooManyDescriptors above `most`, PermissionError if
     access is denied."""
     count = 0
     for pid in pids:
@@ -124,7 +126,7 @@ def list_open_files(pids: Iterable[int], most: float = math.inf) -> Iterator[str
                 for entry in entries:
                     count += 1
                     if count > most:
-                        raise TooManyProcesses
+                        raise TooManyDescriptors
                     try:
                         yield os.readlink(entry.path)
                     except FileNotFoundError:
@@ -133,14 +135,14 @@ def list_open_files(pids: Iterable[int], most: float = math.inf) -> Iterator[str
             continue
 
 
-class TooManyProcesses(Exception):
+class TooManyDescriptors(Exception):
     """More than the limit."""
 
 
 def is_gpu_device(opened: str) -> bool:
     """Return whether it is a device, not a file shared by all devices."""
-    return _DEVICE.match(opened) is not None
+    return _GPU_DEVICE_PATTERN.match(opened) is not None
 
 
 def parse_socket_inode(opened: str) -> int | None:
-    return int(opened[len(_SOCKET) : -1]) if opened.startswith(_SOCKET) else None
+    return int(opened[len(_SOCKET_PREFIX) : -1]) if opened.startswith(_SOCKET_PREFIX) else None

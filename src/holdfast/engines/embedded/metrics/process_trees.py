@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from ..folder_content import StartNote
-from ..processes import COOKIE, read_variable
+from ..processes import COOKIE_VARIABLE, read_process_variable
 from .process_metrics import ProcessScan, scan_processes
 
-Key = tuple[int, int]  # pid and start time: unique
+ProcessKey = tuple[int, int]  # pid and start time: unique
 
 
 class ProcessRoot(Protocol):
@@ -33,8 +33,8 @@ class ProcessRoot(Protocol):
 class ProcessTrees:
     def __init__(self) -> None:
         self._scan = ProcessScan({}, set())
-        self._members: dict[str, list[Key]] = {}  # of tasks without a sandbox, at the last scan
-        self._cookies: dict[Key, str] = {}  # of processes outside all trees; empty: no cookie
+        self._members: dict[str, list[ProcessKey]] = {}  # of tasks without a sandbox, at the last scan
+        self._cookies: dict[ProcessKey, str] = {}  # of processes outside all trees; empty: no cookie
 
     def find_processes(self, tasks: Sequence[ProcessRoot], most: int) -> dict[str, list[int]]:
         """Return the processes of each, without its runner; tasks without any are left out, and all if the machine has
@@ -78,13 +78,13 @@ class ProcessTrees:
         strange = {(pid, stat.started) for pid, stat in self._scan.found.items() if pid not in placed}
         self._cookies = {key: cookie for key, cookie in self._cookies.items() if key in strange}
         for key in strange.difference(self._cookies):
-            self._cookies[key] = read_variable(key[0], COOKIE)
+            self._cookies[key] = read_process_variable(key[0], COOKIE_VARIABLE)
 
     def drop_task(self, name: str) -> None:
         """Drop an ended task. Thread-safe."""
         self._members.pop(name, None)
 
-    def sum_cpu(self, pids: Iterable[int], before: Collection[int]) -> tuple[float, bool]:
+    def sum_cpu_seconds(self, pids: Iterable[int], before: Collection[int]) -> tuple[float, bool]:
         """Return the CPU seconds at the last scan, and whether none of those `before` exited during it."""
         found = self._scan.found
         return sum(found[pid].cpu for pid in pids if pid in found), self._scan.missed.isdisjoint(before)

@@ -19,51 +19,51 @@ from holdfast.core.metrics.samples import GpuState, Reading
 from holdfast.hang_guard import HangGuard, NotResponding
 
 from ..folder_content import StartNote
-from .gpu_metrics import GpuMetrics
-from .sampling_rounds import MeasuredTask, MetricRounds
-from .traffic import ClosedSockets
+from .gpu_metrics import GpuMetricsReader
+from .sampling_rounds import MeasuredTask, MetricsSampler
+from .traffic import ClosedSocketMonitor
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-_TIMEOUT = 2.0  # seconds, to find the owners of GPU processes
-_SOCKET_INTERVAL = 0.1  # seconds between two reads of closed sockets, however many there are
+_GPU_OWNER_TIMEOUT = 2.0  # seconds, to find the owners of GPU processes
+_SOCKET_READ_INTERVAL = 0.1  # seconds between two reads of closed sockets, however many there are
 
 
-class SingleCall:
+class SingleCallRunner:
     """Runs calls that may block for ever, one at a time."""
 
     def __init__(self, name: str) -> None:
-        self._reach = HangGuard(name)
-        self._last: asyncio.Future[Any] | None = None
+        self._hang_guard = HangGuard(name)
+        self._last_call: asyncio.Future[Any] | None = None
 
-    async def run(self, call: Callable[[], T]) -> T:
+    async def run_call(self, call: Callable[[], T]) -> T:
         """Run it. NotResponding while the previous call is pending."""
-        if self._last is not None and not self._last.done():
+        if self._last_call is not None and not self._last_call.done():
             raise NotResponding
-        self._last = asked = self._reach.start(call)
+        self._last_call = asked = self._hang_guard.start_call(call)
         return await asyncio.shield(asked)
 
 
 class TaskMetrics:
     def __init__(self) -> None:
-        self._rounds = MetricRounds()
-        self._gpus = GpuMetrics()
-        self._looks = SingleCall("embedded-metrics")
-        self._gpu_looks = SingleCall("embedded-gpu-users")
-        self._closed: ClosedSockets | None = None
-        self._began = False
+        self._rounds = MetricsSampler()
+        self._gpus = GpuMetricsReader()
+        self._sampling_calls = SingleCallRunner("embedded-metrics")
+        self._gpu_calls = SingleCallRunner("embedded-gpu-users")
+        self._closed: ClosedSocketMonitor | None = None
+        self._is_watching_sockets = False
 
     async def measure_tasks(self, running: Sequence[MeasuredTask], asked: Collection[str]) -> Mapping[str, Reading]:
         """Measure the tasks in `asked`. `running`: all existing tasks."""
-        if not self._began:
+        if not self._is_watching_sockets:
             self._watch_sockets()
         given = {each.attempt_id: each.note.gpus for each in running if each.attempt_id in asked}
         try:
             gpu_metrics, readings = await asyncio.gather(
                 self._gpus.read_devices({index for gpus in given.values() for index in gpus}),
-                self._looks.run(lambda: self._rounds.measure_tasks(running, given.keys())),
+                self._sampling_calls.run_call(lambda: self._rounds.measure_tasks(running, given.keys())),
             )
         except NotResponding:
             return {}
@@ -76,18 +76,18 @@ class TaskMetrics:
         """Read all GPUs of this machine. `subjects`: all existing tasks."""
         seen = await self._gpus.read_states()
         pids = frozenset[int]().union(*(each.pids or () for each in seen))
-        foreign_processes = await self._find_foreign_processes(subjects, pids) if pids else {}
+        foreign_processes = await self._classify_processes(subjects, pids) if pids else {}
         return tuple(
             replace(state, foreign_processes=_count_foreign_processes(theirs, foreign_processes))
             for state, theirs in seen
         )
 
-    async def _find_foreign_processes(
+    async def _classify_processes(
         self, subjects: Sequence[MeasuredTask], pids: Collection[int]
     ) -> Mapping[int, bool | None]:
         with suppress(NotResponding, TimeoutError):
-            async with asyncio.timeout(_TIMEOUT):
-                return await self._gpu_looks.run(lambda: self._rounds.find_foreign_processes(subjects, pids))
+            async with asyncio.timeout(_GPU_OWNER_TIMEOUT):
+                return await self._gpu_calls.run_call(lambda: self._rounds.classify_processes(subjects, pids))
         return dict.fromkeys(pids)
 
     def read_final_usage(
@@ -108,10 +108,10 @@ class TaskMetrics:
 
     def _watch_sockets(self) -> None:
         """Listen for closed sockets from the first measurement on."""
-        self._began = True
+        self._is_watching_sockets = True
         self._loop = asyncio.get_running_loop()
         with suppress(OSError):  # without it, traffic of a socket since the last round is not counted
-            self._closed = self._rounds.closed = ClosedSockets()
+            self._closed = self._rounds.closed_sockets = ClosedSocketMonitor()
             self._start_listening()
 
     def _start_listening(self) -> None:
@@ -122,7 +122,7 @@ class TaskMetrics:
         if self._closed is not None:
             self._closed.read_events()
             self._loop.remove_reader(self._closed.fd)
-            self._loop.call_later(_SOCKET_INTERVAL, self._start_listening)
+            self._loop.call_later(_SOCKET_READ_INTERVAL, self._start_listening)
 
     def close(self) -> None:
         closed, self._closed = self._closed, None

@@ -2,8 +2,8 @@
 the traffic of each open socket (netlink's sock_diag), and of each one when it is closed.
 
 The owner of a socket is found by its cgroup of version 2, or by the descriptors of processes. A socket that is opened
-and closed between two samples has no owner. Blocking, and for one thread at a time, except for `ClosedSockets` and
-where stated.
+and closed between two samples has no owner. Blocking, and for one thread at a time, except for `ClosedSocketMonitor`
+and where stated.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-_SOCK_DIAG = 4  # NETLINK_SOCK_DIAG
-_BY_FAMILY, _DUMP = 20, 0x301  # SOCK_DIAG_BY_FAMILY; NLM_F_REQUEST with NLM_F_DUMP
-_ERROR, _DONE = 2, 3
-_GROUPS = 1 << 0 | 1 << 2  # that report closed TCP sockets, IPv4 and IPv6
-_HEADER = struct.Struct("=IHHII")  # nlmsghdr
-_REQUEST = struct.Struct("=BBBBI48x")  # inet_diag_req_v2
-_SOCKET_IDS = struct.Struct("=Q16xI")  # of inet_diag_msg: the socket's cookie and inode
+_NETLINK_SOCK_DIAG = 4  # NETLINK_SOCK_DIAG
+_SOCK_DIAG_BY_FAMILY, _DUMP_FLAGS = 20, 0x301  # SOCK_DIAG_BY_FAMILY; NLM_F_REQUEST with NLM_F_DUMP
+_NLMSG_ERROR, _NLMSG_DONE = 2, 3
+_MULTICAST_GROUPS = 1 << 0 | 1 << 2  # that report closed TCP sockets, IPv4 and IPv6
+_HEADER_FORMAT = struct.Struct("=IHHII")  # nlmsghdr
+_REQUEST_FORMAT = struct.Struct("=BBBBI48x")  # inet_diag_req_v2
+_SOCKET_IDS_FORMAT = struct.Struct("=Q16xI")  # of inet_diag_msg: the socket's cookie and inode
 _SOCKET_IDS_OFFSET, _ATTRIBUTES_OFFSET = 44, 72
-_ATTRIBUTE = struct.Struct("=HH")
-_INFO, _CGROUP = 2, 21  # INET_DIAG_INFO, INET_DIAG_CGROUP_ID
-_BYTE_COUNTERS = struct.Struct("=QQ")  # of tcp_info: bytes acked by the other side, bytes received
+_ATTRIBUTE_FORMAT = struct.Struct("=HH")
+_INET_DIAG_INFO, _INET_DIAG_CGROUP_ID = 2, 21  # INET_DIAG_INFO, INET_DIAG_CGROUP_ID
+_BYTE_COUNTERS_FORMAT = struct.Struct("=QQ")  # of tcp_info: bytes acked by the other side, bytes received
 _BYTE_COUNTERS_OFFSET = 120
-_STATES = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11  # those in which bytes were or can be sent
+_TCP_STATES_MASK = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11  # those in which bytes were or can be sent
 _BUFFER_SIZE = 8 << 20
-_FORCE_BUFFER = 33  # SO_RCVBUFFORCE
-_TIMEOUT = 2.0  # seconds
+_SO_RCVBUFFORCE = 33  # SO_RCVBUFFORCE
+_NETLINK_TIMEOUT = 2.0  # seconds
 _MAX_SOCKETS = 50_000  # of the machine in one sample
-_MAX_CLOSED = 20_000  # messages kept between two samples
-_BATCH_SIZE = 2000
+_MAX_CLOSED_MESSAGES = 20_000  # messages kept between two samples
+_MAX_READ_MESSAGES = 2000
 
 
 class TrafficCounters(NamedTuple):
@@ -45,7 +45,7 @@ class TrafficCounters(NamedTuple):
 
 class SocketTraffic(NamedTuple):
     cookie: int  # unique for ever
-    file: int  # its inode; 0: already closed
+    inode: int  # its inode; 0: already closed
     group: int  # 0: unknown
     flow: TrafficCounters
 
@@ -54,30 +54,30 @@ class TrafficUnavailable(Exception):
     """The kernel does not report traffic."""
 
 
-def parse_sockets(data: bytes) -> Iterator[SocketTraffic]:
+def parse_socket_messages(data: bytes) -> Iterator[SocketTraffic]:
     """Parse messages of the kernel. NoTraffic if one of them is an error."""
     at = 0
-    while at + _HEADER.size <= len(data):
-        length, kind, *_ = _HEADER.unpack_from(data, at)
-        if kind == _ERROR or length < _HEADER.size:
+    while at + _HEADER_FORMAT.size <= len(data):
+        length, kind, *_ = _HEADER_FORMAT.unpack_from(data, at)
+        if kind == _NLMSG_ERROR or length < _HEADER_FORMAT.size:
             raise TrafficUnavailable
-        if kind == _BY_FAMILY:
-            yield _parse_socket(data, at + _HEADER.size, at + length)
+        if kind == _SOCK_DIAG_BY_FAMILY:
+            yield _parse_socket(data, at + _HEADER_FORMAT.size, at + length)
         at += (length + 3) & ~3
 
 
 def _parse_socket(data: bytes, at: int, end: int) -> SocketTraffic:
-    cookie, file = _SOCKET_IDS.unpack_from(data, at + _SOCKET_IDS_OFFSET)
+    cookie, file = _SOCKET_IDS_FORMAT.unpack_from(data, at + _SOCKET_IDS_OFFSET)
     group, flow = 0, TrafficCounters()
     at += _ATTRIBUTES_OFFSET
     while at + 4 <= end:
-        length, kind = _ATTRIBUTE.unpack_from(data, at)
+        length, kind = _ATTRIBUTE_FORMAT.unpack_from(data, at)
         if length < 4:
             break
-        if kind == _INFO and length >= 4 + _BYTE_COUNTERS_OFFSET + _BYTE_COUNTERS.size:
-            sent, received = _BYTE_COUNTERS.unpack_from(data, at + 4 + _BYTE_COUNTERS_OFFSET)
+        if kind == _INET_DIAG_INFO and length >= 4 + _BYTE_COUNTERS_OFFSET + _BYTE_COUNTERS_FORMAT.size:
+            sent, received = _BYTE_COUNTERS_FORMAT.unpack_from(data, at + 4 + _BYTE_COUNTERS_OFFSET)
             flow = TrafficCounters(received, sent)
-        elif kind == _CGROUP:
+        elif kind == _INET_DIAG_CGROUP_ID:
             (group,) = struct.unpack_from("=Q", data, at + 4)
         at += (length + 3) & ~3
     return SocketTraffic(cookie, file, group, flow)
@@ -87,11 +87,16 @@ def read_sockets() -> list[SocketTraffic]:
     """Return every connection of this machine. NoTraffic if that is denied, or there are too many."""
     found: list[SocketTraffic] = []
     try:
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _SOCK_DIAG) as kernel:
-            kernel.settimeout(_TIMEOUT)
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG) as kernel:
+            kernel.settimeout(_NETLINK_TIMEOUT)
             for family in (socket.AF_INET, socket.AF_INET6):
-                request = _REQUEST.pack(family, socket.IPPROTO_TCP, 1 << (_INFO - 1), 0, _STATES)
-                kernel.send(_HEADER.pack(_HEADER.size + len(request), _BY_FAMILY, _DUMP, 1, 0) + request)
+                request = _REQUEST_FORMAT.pack(
+                    family, socket.IPPROTO_TCP, 1 << (_INET_DIAG_INFO - 1), 0, _TCP_STATES_MASK
+                )
+                kernel.send(
+                    _HEADER_FORMAT.pack(_HEADER_FORMAT.size + len(request), _SOCK_DIAG_BY_FAMILY, _DUMP_FLAGS, 1, 0)
+                    + request
+                )
                 _read_reply(kernel, found)
     except OSError as error:
         raise TrafficUnavailable from error
@@ -101,41 +106,41 @@ def read_sockets() -> list[SocketTraffic]:
 def _read_reply(kernel: socket.socket, found: list[SocketTraffic]) -> None:
     while True:
         data = kernel.recv(1 << 16)
-        found += parse_sockets(data)
+        found += parse_socket_messages(data)
         if len(found) > _MAX_SOCKETS:
             raise TrafficUnavailable
-        if _is_last(data):
+        if _is_end_of_reply(data):
             return
 
 
-def _is_last(data: bytes) -> bool:
+def _is_end_of_reply(data: bytes) -> bool:
     """Return whether the last message ends the reply."""
     at, kind = 0, 0
-    while at + _HEADER.size <= len(data):
-        length, kind, *_ = _HEADER.unpack_from(data, at)
-        at += (max(length, _HEADER.size) + 3) & ~3
-    return kind == _DONE
+    while at + _HEADER_FORMAT.size <= len(data):
+        length, kind, *_ = _HEADER_FORMAT.unpack_from(data, at)
+        at += (max(length, _HEADER_FORMAT.size) + 3) & ~3
+    return kind == _NLMSG_DONE
 
 
-class ClosedSockets:
+class ClosedSocketMonitor:
     """Receives sockets as they are closed, and keeps them until `take`. `hear` is thread-safe."""
 
     def __init__(self) -> None:
         """Raise OSError if that is denied."""
         self._kernel = socket.socket(
-            socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, _SOCK_DIAG
+            socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG
         )
         try:
             self._enlarge_buffer()
-            self._kernel.bind((0, _GROUPS))
+            self._kernel.bind((0, _MULTICAST_GROUPS))
         except OSError:
             self._kernel.close()
             raise
-        self._heard: deque[bytes] = deque(maxlen=_MAX_CLOSED)
+        self._messages: deque[bytes] = deque(maxlen=_MAX_CLOSED_MESSAGES)
 
     def _enlarge_buffer(self) -> None:
         try:
-            self._kernel.setsockopt(socket.SOL_SOCKET, _FORCE_BUFFER, _BUFFER_SIZE)
+            self._kernel.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_SIZE)
         except OSError:  # only for root
             self._kernel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_SIZE)
 
@@ -144,9 +149,9 @@ class ClosedSockets:
         return self._kernel.fileno()
 
     def read_events(self) -> None:
-        for _ in range(_BATCH_SIZE):
+        for _ in range(_MAX_READ_MESSAGES):
             try:
-                self._heard.append(self._kernel.recv(1 << 16))
+                self._messages.append(self._kernel.recv(1 << 16))
             except BlockingIOError:
                 return
             except OSError as error:
@@ -156,11 +161,11 @@ class ClosedSockets:
     def pop_sockets(self, most: int) -> Iterator[SocketTraffic]:
         for _ in range(most):
             try:
-                data = self._heard.popleft()
+                data = self._messages.popleft()
             except IndexError:
                 return
             with suppress(TrafficUnavailable, struct.error):
-                yield from parse_sockets(data)
+                yield from parse_socket_messages(data)
 
     def close(self) -> None:
         self._kernel.close()
@@ -177,14 +182,14 @@ class _SocketState:
     flow: TrafficCounters
 
 
-class Traffic:
+class TrafficMeter:
     """Sums the traffic of each task's sockets."""
 
     def __init__(self) -> None:
-        self._known: dict[int, _SocketState] = {}
+        self._sockets: dict[int, _SocketState] = {}
         self._totals: dict[str, TrafficCounters] = {}
 
-    def update(
+    def update_totals(
         self, owners: Collection[str], groups: Mapping[int, str], find: Callable[[], SocketOwners]
     ) -> Collection[str]:
         """Read all sockets. `owners`: all running tasks, since sockets without an owner are only checked once.
@@ -192,18 +197,18 @@ class Traffic:
         incomplete data."""
         sockets = read_sockets()
         self._set_owners(owners)
-        strange = [each for each in sockets if each.cookie not in self._known and each.group not in groups]
+        strange = [each for each in sockets if each.cookie not in self._sockets and each.group not in groups]
         files = SocketOwners({}, ())
-        if len(groups) < len(owners) and any(each.file for each in strange):
+        if len(groups) < len(owners) and any(each.inode for each in strange):
             files = find()
         for each in sockets:
-            owner = groups.get(each.group) or files.owners.get(each.file, "")
-            known = self._known.get(each.cookie)
+            owner = groups.get(each.group) or files.owners.get(each.inode, "")
+            known = self._sockets.get(each.cookie)
             if known is None and not owner and files.unknown:
                 continue
             if known is None or (owner and not known.owner):  # its task may have been unknown before
-                self._known[each.cookie] = _SocketState(owner, TrafficCounters())
-            self._count_bytes(each)
+                self._sockets[each.cookie] = _SocketState(owner, TrafficCounters())
+            self._add_bytes(each)
         self._drop_closed_sockets({each.cookie for each in sockets}, owners)
         return files.unknown
 
@@ -215,18 +220,18 @@ class Traffic:
 
     def _drop_closed_sockets(self, still: Collection[int], owners: Collection[str]) -> None:
         """Drop closed sockets without an owner, or of an ended task. The kernel still reports the others."""
-        gone = [cookie for cookie, known in self._known.items() if cookie not in still and known.owner not in owners]
+        gone = [cookie for cookie, known in self._sockets.items() if cookie not in still and known.owner not in owners]
         for cookie in gone:
-            del self._known[cookie]
+            del self._sockets[cookie]
 
-    def count_closed_sockets(self, closed: Iterable[SocketTraffic]) -> None:
+    def add_closed_sockets(self, closed: Iterable[SocketTraffic]) -> None:
         for each in closed:
-            if each.cookie in self._known:
-                self._count_bytes(each)
-                del self._known[each.cookie]
+            if each.cookie in self._sockets:
+                self._add_bytes(each)
+                del self._sockets[each.cookie]
 
-    def _count_bytes(self, each: SocketTraffic) -> None:
-        known = self._known[each.cookie]
+    def _add_bytes(self, each: SocketTraffic) -> None:
+        known = self._sockets[each.cookie]
         total = self._totals.get(known.owner)
         if total is not None:
             received, sent = total

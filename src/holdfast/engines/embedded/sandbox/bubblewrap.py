@@ -14,10 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from .sealed_copy import make_sealed_copy
+from .sealed_copy import create_sealed_copy
 
 _LIBRARIES_LINK = ".bwrap-libraries"
-_SEARCH_PATH_MARKS = ":;$"  # the loader would split such a path
+_SEARCH_PATH_SEPARATORS = ":;$"  # the loader would split such a path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,22 +29,22 @@ class Bwrap:
     def open_copy(self) -> int | None:
         """Return a descriptor to execute, for the caller to close; None: execute `path`. Each task gets its own copy,
         since it can change its mode."""
-        return make_sealed_copy(self.path) if self.exposed else None
+        return create_sealed_copy(self.path) if self.exposed else None
 
-    def link_libraries(self, base: str) -> dict[str, str]:
+    def prepare_library_env(self, base: str) -> dict[str, str]:
         """Return the environment for a copy. The task can read that of its first process: so it names a link in `base`,
         a private folder of the server's user, and not the installation. It is absolute: a relative path would depend on
         the server's working folder."""
         if not self.exposed or not self.libraries:
             return {}
         link = os.path.join(os.path.abspath(base), _LIBRARIES_LINK)
-        if any(mark in link for mark in _SEARCH_PATH_MARKS):
+        if any(mark in link for mark in _SEARCH_PATH_SEPARATORS):
             return {"LD_LIBRARY_PATH": self.libraries}
         if not is_link_to(link, self.libraries):
-            self._make_link(link)
+            self._create_link(link)
         return {"LD_LIBRARY_PATH": link}
 
-    def _make_link(self, link: str) -> None:
+    def _create_link(self, link: str) -> None:
         fresh = f"{link}.{os.getpid()}.{threading.get_ident()}"
         with suppress(FileNotFoundError):
             os.unlink(fresh)

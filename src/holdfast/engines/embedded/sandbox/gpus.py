@@ -13,9 +13,9 @@ from pathlib import Path
 
 from .render import Bind
 
-_CONTROL = Path("/dev/nvidiactl")
+_CONTROL_DEVICE = Path("/dev/nvidiactl")
 _SHARED_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")  # nvidia-caps would let a task partition devices
-_LIBRARY = re.compile(r"\s*(lib(?:cuda|nvidia|nvcuvid|nvoptix|cudadebugger)[^ ]*) .*=> (/\S+)")
+_LIBRARY_PATTERN = re.compile(r"\s*(lib(?:cuda|nvidia|nvcuvid|nvoptix|cudadebugger)[^ ]*) .*=> (/\S+)")
 
 # Where CUDA images expect the driver; their own LD_LIBRARY_PATH contains it.
 LIBRARIES_FOLDER = "/usr/local/nvidia/lib64"
@@ -30,9 +30,9 @@ class Gpu:
     memory: int  # bytes
 
 
-def find_gpus() -> tuple[Gpu, ...]:
+def list_gpus() -> tuple[Gpu, ...]:
     """Return every device that the driver lists; none if there is no driver, or it does not respond."""
-    if not _CONTROL.exists():
+    if not _CONTROL_DEVICE.exists():
         return ()
     import pynvml
 
@@ -41,7 +41,7 @@ def find_gpus() -> tuple[Gpu, ...]:
     except pynvml.NVMLError:
         return ()
     try:
-        return tuple(_describe_gpu(index) for index in range(pynvml.nvmlDeviceGetCount()))
+        return tuple(_read_gpu(index) for index in range(pynvml.nvmlDeviceGetCount()))
     except pynvml.NVMLError:
         return ()
     finally:
@@ -49,7 +49,7 @@ def find_gpus() -> tuple[Gpu, ...]:
             pynvml.nvmlShutdown()
 
 
-def _describe_gpu(index: int) -> Gpu:
+def _read_gpu(index: int) -> Gpu:
     import pynvml
 
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
@@ -69,27 +69,27 @@ def make_device_binds(given: Sequence[int], gpus: Sequence[Gpu]) -> list[Bind]:
     return [Bind(source=path, target=path, device=True) for path in paths if os.path.exists(path)]
 
 
-def find_driver() -> tuple[Bind, ...]:
+def find_driver_binds() -> tuple[Bind, ...]:
     """Return the driver's libraries and tools, for images without them."""
-    if not _CONTROL.exists():
+    if not _CONTROL_DEVICE.exists():
         return ()
     ldconfig = shutil.which("ldconfig", path="/sbin:/usr/sbin:/bin:/usr/bin")
     listing = ""
     if ldconfig is not None:
         with suppress(OSError, subprocess.SubprocessError):
             listing = subprocess.run([ldconfig, "-p"], capture_output=True, text=True, timeout=10).stdout
-    binds = parse_libraries(listing)
+    binds = parse_library_binds(listing)
     smi = shutil.which("nvidia-smi")
     if smi is not None:
         binds.append(Bind(source=os.path.realpath(smi), target=f"{PROGRAMS_FOLDER}/nvidia-smi"))
     return tuple(binds)
 
 
-def parse_libraries(listing: str) -> list[Bind]:
+def parse_library_binds(listing: str) -> list[Bind]:
     """Parse the output of `ldconfig -p`; programs use the first of each name."""
     found: dict[str, Bind] = {}
     for line in listing.splitlines():
-        match = _LIBRARY.match(line)
+        match = _LIBRARY_PATTERN.match(line)
         if match and match[1] not in found and os.path.exists(match[2]):
             found[match[1]] = Bind(source=os.path.realpath(match[2]), target=f"{LIBRARIES_FOLDER}/{match[1]}")
     return list(found.values())

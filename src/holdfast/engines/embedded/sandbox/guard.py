@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ..mount_table import Mount, MountTable, find_top_mounts, is_folder
-from ..sandbox_paths import CGROUP_POINT
+from ..mount_table import Mount, MountTable, find_top_mounts, is_folder_mount
+from ..sandbox_paths import CGROUP_PATH
 from .host import SHOWN_FOLDERS
 from .render import Bind, SandboxGuard
 
@@ -24,18 +24,18 @@ _MASKED_PATHS = (
 _MASKED_SYS_PATHS = ("/sys/firmware", "/sys/devices/virtual/powercap")
 # Covered whether mounted or not: a mount on the machine reaches running sandboxes too.
 _SYS_MOUNT_POINTS = (
-    CGROUP_POINT, "/sys/fs/bpf", "/sys/fs/fuse/connections", "/sys/fs/pstore", "/sys/fs/resctrl", "/sys/fs/selinux",
+    CGROUP_PATH, "/sys/fs/bpf", "/sys/fs/fuse/connections", "/sys/fs/pstore", "/sys/fs/resctrl", "/sys/fs/selinux",
     "/sys/fs/smackfs", "/sys/kernel/config", "/sys/kernel/debug", "/sys/kernel/security", "/sys/kernel/tracing",
 )  # fmt: skip
-_HARMLESS_KINDS = frozenset({"fuse.lxcfs"})  # shows a container its own processors
+_HARMLESS_FILESYSTEMS = frozenset({"fuse.lxcfs"})  # shows a container its own processors
 
 
-def find_guard(*, privileged: bool) -> SandboxGuard:
+def build_guard(*, privileged: bool) -> SandboxGuard:
     """The masks for this machine."""
     guard = SandboxGuard(
         privileged=privileged, read_only=tuple(path for path in _READ_ONLY_PATHS if os.path.exists(path))
     )
-    return mask_sys_paths(mask_paths(guard, _MASKED_PATHS), MountTable().read())
+    return mask_sys_paths(mask_paths(guard, _MASKED_PATHS), MountTable().read_mounts())
 
 
 def mask_sys_paths(guard: SandboxGuard, mounts: Iterable[Mount], groups: Iterable[Bind] = ()) -> SandboxGuard:
@@ -45,9 +45,9 @@ def mask_sys_paths(guard: SandboxGuard, mounts: Iterable[Mount], groups: Iterabl
     folders = {path for path in (*_MASKED_SYS_PATHS, *_SYS_MOUNT_POINTS) if os.path.isdir(path)}
     files: set[str] = set()
     for point, mount in find_top_mounts(each for each in mounts if each.point.startswith("/sys/")).items():
-        if mount.kind not in _HARMLESS_KINDS:
-            (files if is_folder(mount) is False else folders).add(point)
-    outermost = _find_outermost(folders | files)
+        if mount.kind not in _HARMLESS_FILESYSTEMS:
+            (files if is_folder_mount(mount) is False else folders).add(point)
+    outermost = _find_outermost_paths(folders | files)
     return replace(
         guard,
         sys_folders=tuple(path for path in outermost if path in folders and path not in shown),
@@ -56,7 +56,7 @@ def mask_sys_paths(guard: SandboxGuard, mounts: Iterable[Mount], groups: Iterabl
     )
 
 
-def _find_outermost(paths: Iterable[str]) -> list[str]:
+def _find_outermost_paths(paths: Iterable[str]) -> list[str]:
     """Return those that are below none of the others."""
     found: list[str] = []
     for path in sorted(paths, key=lambda path: path.split("/")):

@@ -15,8 +15,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ..mount_table import REAL_FILESYSTEMS, Mount, find_top_mounts, is_folder
-from ..sandbox_paths import ENTRY, HOME, OWN, SCRIPT
+from ..mount_table import DISK_FILESYSTEMS, Mount, find_top_mounts, is_folder_mount
+from ..sandbox_paths import ENTRY_PATH, HOLDFAST_PATH, HOME_PATH, SCRIPT_PATH
 from ..tree_removal import remove_tree
 from .private_files import FolderListing, HiddenPath, PrivateFiles, find_private_files
 
@@ -24,8 +24,8 @@ from .private_files import FolderListing, HiddenPath, PrivateFiles, find_private
 SHOWN_FOLDERS = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "opt", "var", "nix")
 # Always present, fresh and writable: path and mode.
 FRESH_FOLDERS = (
-    ("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/root", 0o700), ("/home", 0o755), (HOME, 0o755), ("/run", 0o755),
-    ("/run/lock", 0o1777), (OWN, 0o755), ("/mnt", 0o755), ("/media", 0o755), ("/srv", 0o755),
+    ("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/root", 0o700), ("/home", 0o755), (HOME_PATH, 0o755), ("/run", 0o755),
+    ("/run/lock", 0o1777), (HOLDFAST_PATH, 0o755), ("/mnt", 0o755), ("/media", 0o755), ("/srv", 0o755),
     ("/proc", 0o555), ("/sys", 0o555), ("/dev", 0o755),
 )  # fmt: skip
 # Searched for private files at every scan.
@@ -34,7 +34,7 @@ _SEARCHED_FOLDERS = ("/etc", "/var", "/opt", "/usr/local", "/nix/var")
 _PACKAGE_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix")
 _MAX_ENTRIES = 300_000  # searched; folders beyond that are hidden
 _MAX_PACKAGE_ENTRIES = 2_000_000
-_WHITEOUT = 0
+_WHITEOUT_DEVICE = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +50,13 @@ class HostView:
 
 
 @dataclass(frozen=True, slots=True)
-class HostStamp:
+class HostFingerprint:
     """Cheap to read; differs when the top of the machine's tree or its mounts have changed."""
 
     mounts: tuple[Mount, ...]
     changed: tuple[int, ...]  # change times of some files and folders
 
-    def without_hidden(self, hidden: Collection[str]) -> HostStamp:
+    def without_hidden_mounts(self, hidden: Collection[str]) -> HostFingerprint:
         """Drop mounts inside hidden folders, such as those of other programs' containers."""
         seen = [mount for mount in self.mounts if not _is_within(os.path.dirname(mount.point), hidden)]
         return replace(self, mounts=tuple(seen))
@@ -88,7 +88,7 @@ def scan_host(
     return HostView(
         hidden=tuple(sorted(found, key=lambda entry: entry.path)),
         mounts=tuple(path for path in overlaid if not _is_within(path, folders)),
-        files=tuple(_make_skeleton_files({mount.point for mount in mounts})),
+        files=tuple(_iter_skeleton_files({mount.point for mount in mounts})),
         too_big=(*private.too_big, *packages.too_big),
         unreadable=(*private.unreadable, *packages.unreadable),
         memory=private.memory,
@@ -112,17 +112,17 @@ def filter_package_mounts(mounts: Iterable[Mount]) -> list[Mount]:
     ]
 
 
-def read_host_stamp(mounts: Iterable[Mount]) -> HostStamp:
+def read_host_fingerprint(mounts: Iterable[Mount]) -> HostFingerprint:
     changed = []
     for path in ("/", "/etc", "/var", "/opt", "/etc/resolv.conf", "/etc/hosts", "/etc/passwd"):
         try:
             changed.append(os.stat(path).st_mtime_ns)
         except OSError:
             changed.append(0)
-    return HostStamp(tuple(mount for mount in mounts if _is_shown(mount.point)), tuple(changed))
+    return HostFingerprint(tuple(mount for mount in mounts if _is_shown_path(mount.point)), tuple(changed))
 
 
-def _is_shown(path: str) -> bool:
+def _is_shown_path(path: str) -> bool:
     return path.split("/")[1] in SHOWN_FOLDERS
 
 
@@ -134,18 +134,18 @@ def _split_mounts(mounts: Iterable[Mount]) -> tuple[tuple[str, ...], tuple[Hidde
     not respond.
     """
     overlaid, covered = [], []
-    for point, mount in find_top_mounts(each for each in mounts if _is_shown(each.point)).items():
-        folder = is_folder(mount)
-        if folder and mount.kind in REAL_FILESYSTEMS:
+    for point, mount in find_top_mounts(each for each in mounts if _is_shown_path(each.point)).items():
+        folder = is_folder_mount(mount)
+        if folder and mount.kind in DISK_FILESYSTEMS:
             overlaid.append(point)
         else:
             covered.append(HiddenPath(path=point, mode=0o755 if folder else None))
     return tuple(overlaid), tuple(covered)
 
 
-def _make_skeleton_files(mounted: Collection[str]) -> Iterable[tuple[str, bytes, int]]:
-    yield SCRIPT, b"", 0o555
-    yield ENTRY, b"", 0o555
+def _iter_skeleton_files(mounted: Collection[str]) -> Iterable[tuple[str, bytes, int]]:
+    yield SCRIPT_PATH, b"", 0o555
+    yield ENTRY_PATH, b"", 0o555
     # Often links into /run, which is hidden; in a container, mounted.
     for path in ("/etc/resolv.conf", "/etc/hosts"):
         if (Path(path).is_symlink() or path in mounted) and Path(path).is_file():
@@ -183,7 +183,7 @@ def make_view_name(view: HostView) -> str:
 def write_layers(view: HostView, base: Path) -> Path:
     """Create the two layers below `base` atomically; return their folder."""
 
-    def fill_layer(draft: Path) -> None:
+    def fill_layers(draft: Path) -> None:
         (draft / "mask").mkdir()
         (draft / "skel").mkdir()
         for layer in ("mask", "skel"):
@@ -191,17 +191,17 @@ def write_layers(view: HostView, base: Path) -> Path:
         _write_mask(draft / "mask", view)
         _write_skeleton(draft / "skel", view)
 
-    return _write_once(base, make_view_name(view), fill_layer)
+    return _create_folder_once(base, make_view_name(view), fill_layers)
 
 
 def write_skeleton(base: Path, more: Iterable[tuple[str, bytes, int]] = ()) -> Path:
     """Write the layer over every imported image: writable folders and network configuration."""
-    files = [(SCRIPT, b"", 0o555), (ENTRY, b"", 0o555), *more]
+    files = [(SCRIPT_PATH, b"", 0o555), (ENTRY_PATH, b"", 0o555), *more]
     for path in ("/etc/resolv.conf", "/etc/hosts"):
         if Path(path).is_file():
             files.append((path, Path(path).read_bytes(), 0o644))
 
-    return write_folder(base, files, _write_fresh)
+    return write_folder(base, files, _write_fresh_folders)
 
 
 def write_folder(
@@ -213,12 +213,12 @@ def write_folder(
         os.chmod(draft, 0o755)
         prepare(draft)
         for path, content, mode in files:
-            _write_file(draft, path, content, mode)
+            _write_layer_file(draft, path, content, mode)
 
-    return _write_once(base, hashlib.sha256(repr(files).encode()).hexdigest()[:20], fill_folder)
+    return _create_folder_once(base, hashlib.sha256(repr(files).encode()).hexdigest()[:20], fill_folder)
 
 
-def _write_once(base: Path, name: str, fill: Callable[[Path], None]) -> Path:
+def _create_folder_once(base: Path, name: str, fill: Callable[[Path], None]) -> Path:
     final = base / name
     if not final.is_dir():
         draft = base / f".draft-{os.getpid()}-{threading.get_ident()}"
@@ -236,38 +236,38 @@ def _write_mask(layer: Path, view: HostView) -> None:
     gone = {entry.path for entry in view.hidden}
     for path in sorted(gone):
         if not _is_within(os.path.dirname(path), gone):
-            os.mknod(_make_parents(layer, path), stat.S_IFCHR | 0o600, _WHITEOUT)
+            os.mknod(_create_parents(layer, path), stat.S_IFCHR | 0o600, _WHITEOUT_DEVICE)
 
 
 def _write_skeleton(layer: Path, view: HostView) -> None:
     for entry in view.hidden:
         if entry.mode is not None:
-            _write_folder(layer, entry.path, entry.mode, (entry.uid, entry.gid))
-    _write_fresh(layer)
+            _create_layer_folder(layer, entry.path, entry.mode, (entry.uid, entry.gid))
+    _write_fresh_folders(layer)
     for path, content, mode in view.files:
-        _write_file(layer, path, content, mode)
+        _write_layer_file(layer, path, content, mode)
 
 
-def _write_fresh(layer: Path) -> None:
+def _write_fresh_folders(layer: Path) -> None:
     for path, mode in FRESH_FOLDERS:
-        _write_folder(layer, path, mode, (os.geteuid(), os.getegid()))
+        _create_layer_folder(layer, path, mode, (os.geteuid(), os.getegid()))
 
 
-def _write_folder(layer: Path, path: str, mode: int, owner: tuple[int, int]) -> None:
-    target = _make_parents(layer, path)
+def _create_layer_folder(layer: Path, path: str, mode: int, owner: tuple[int, int]) -> None:
+    target = _create_parents(layer, path)
     target.mkdir(exist_ok=True)
     os.chmod(target, mode)
     if os.geteuid() == 0:
         os.chown(target, *owner)
 
 
-def _write_file(layer: Path, path: str, content: bytes, mode: int) -> None:
-    target = _make_parents(layer, path)
+def _write_layer_file(layer: Path, path: str, content: bytes, mode: int) -> None:
+    target = _create_parents(layer, path)
     target.write_bytes(content)
     os.chmod(target, mode)
 
 
-def _make_parents(layer: Path, path: str) -> Path:
+def _create_parents(layer: Path, path: str) -> Path:
     """Return the path in a layer, with parents that have the machine's metadata."""
     place = layer
     source = "/"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ..sandbox_paths import PATH
+from ..sandbox_paths import SEARCH_PATH
 from .bubblewrap import is_exposed
 from .sealed_copy import SealedCopy
 
@@ -24,11 +24,11 @@ class Interpreter:
     def env(self) -> dict[str, str]:
         """Library paths: a copy would search beside itself."""
         libraries = os.path.join(os.path.dirname(os.path.dirname(self._real)), "lib")
-        return {"PATH": PATH, "LD_LIBRARY_PATH": libraries} if self._copy is not None else {"PATH": PATH}
+        return {"PATH": SEARCH_PATH, "LD_LIBRARY_PATH": libraries} if self._copy is not None else {"PATH": SEARCH_PATH}
 
-    def open(self) -> int:
+    def open_executable(self) -> int:
         """Return a descriptor of the program, for the caller to close."""
-        return os.open(self._real, os.O_RDONLY | os.O_CLOEXEC) if self._copy is None else self._copy.open()
+        return os.open(self._real, os.O_RDONLY | os.O_CLOEXEC) if self._copy is None else self._copy.open_descriptor()
 
     def close(self) -> None:
         if self._copy is not None:

@@ -17,10 +17,10 @@ from holdfast.engines.base import Isolation
 
 from ..descriptors import closing_fd
 
-_RANKS = {Isolation.NONE: 0, Isolation.READ_ONLY: 1, Isolation.FULL: 2}
+_ISOLATION_RANKS = {Isolation.NONE: 0, Isolation.READ_ONLY: 1, Isolation.FULL: 2}
 _RECORD_FILE = "isolation"
-_SECCOMP = "seccomp"
-_DEVICES = "devices"
+_SECCOMP_FEATURE = "seccomp"
+_DEVICES_FEATURE = "devices"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +31,10 @@ class IsolationLevel:
 
     def describe_missing(self, required: IsolationLevel) -> list[str]:
         """Describe what this level lacks of the required one."""
-        return list(self._list_missing(required))
+        return list(self._iter_missing_features(required))
 
-    def _list_missing(self, required: IsolationLevel) -> Iterator[str]:
-        if _RANKS[self.isolation] < _RANKS[required.isolation]:
+    def _iter_missing_features(self, required: IsolationLevel) -> Iterator[str]:
+        if _ISOLATION_RANKS[self.isolation] < _ISOLATION_RANKS[required.isolation]:
             yield msg(
                 "isolation {isolation} (available: {available})",
                 isolation=required.isolation,
@@ -48,7 +48,7 @@ class IsolationLevel:
     def merge(self, other: IsolationLevel) -> IsolationLevel:
         """Return the lowest level that satisfies both."""
         return IsolationLevel(
-            isolation=max(self.isolation, other.isolation, key=_RANKS.__getitem__),
+            isolation=max(self.isolation, other.isolation, key=_ISOLATION_RANKS.__getitem__),
             seccomp=self.seccomp or other.seccomp,
             own_devices=self.own_devices or other.own_devices,
         )
@@ -66,10 +66,10 @@ def find_required_level(home: Path, setting: str, *, several_users: bool) -> Iso
     if setting == Isolation.READ_ONLY:
         return IsolationLevel(isolation=Isolation.READ_ONLY)
     least = Isolation.FULL if setting == Isolation.FULL else Isolation.READ_ONLY if several_users else Isolation.NONE
-    return IsolationLevel(isolation=least).merge(read_record(home))
+    return IsolationLevel(isolation=least).merge(read_recorded_level(home))
 
 
-def read_record(home: Path) -> IsolationLevel:
+def read_recorded_level(home: Path) -> IsolationLevel:
     """Return the best level reached before. OSError if it cannot be read; a damaged record counts as the best."""
     try:
         text = os.readlink(home / _RECORD_FILE)
@@ -78,17 +78,19 @@ def read_record(home: Path) -> IsolationLevel:
     isolation, *parts = text.split("+")
     if isolation not in set(Isolation):
         return IsolationLevel(isolation=get_best_isolation(), seccomp=True)
-    return IsolationLevel(isolation=Isolation(isolation), seccomp=_SECCOMP in parts, own_devices=_DEVICES in parts)
+    return IsolationLevel(
+        isolation=Isolation(isolation), seccomp=_SECCOMP_FEATURE in parts, own_devices=_DEVICES_FEATURE in parts
+    )
 
 
-def raise_record(home: Path, level: IsolationLevel) -> None:
+def raise_recorded_level(home: Path, level: IsolationLevel) -> None:
     """Raise the record to this level; never lower it. A link instead of a file: it is written atomically, and needs no
     block on a full disk."""
-    known = read_record(home)
+    known = read_recorded_level(home)
     wanted = known.merge(level) if level.isolation is not Isolation.NONE else known
     if wanted == known:
         return
-    features = ((_SECCOMP, wanted.seccomp), (_DEVICES, wanted.own_devices))
+    features = ((_SECCOMP_FEATURE, wanted.seccomp), (_DEVICES_FEATURE, wanted.own_devices))
     parts = [wanted.isolation.value, *(name for name, present in features if present)]
     draft = home / f"{_RECORD_FILE}.{os.getpid()}"
     with suppress(FileNotFoundError):

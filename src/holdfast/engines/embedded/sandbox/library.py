@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-DEBUG_TOOLS = "/pai_data/debug"  # additional path, from OpenPAI's debugging guide
+DEBUG_TOOLS_FOLDER = "/pai_data/debug"  # additional path, from OpenPAI's debugging guide
 
 
 @dataclass(frozen=True)
@@ -20,14 +20,14 @@ class PackageLibrary:
     @cached_property
     def files(self) -> tuple[tuple[str, bytes], ...]:
         """Paths within the library, with their content."""
-        return tuple(sorted(_read_sources(self.packages)))
+        return tuple(sorted(_iter_source_files(self.packages)))
 
     def list_files(self, folder: str) -> list[tuple[str, bytes, int]]:
         """Return the files for layers: path, content, mode."""
         return [(f"{folder}/{path}", content, 0o644) for path, content in self.files]
 
 
-def _read_sources(packages: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+def _iter_source_files(packages: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     for package in map(Path, packages):
         for folder, below, names in os.walk(package):
             below[:] = [name for name in below if name != "__pycache__"]

@@ -15,20 +15,20 @@ from pathlib import PurePosixPath
 from holdfast.core.job import Mount
 from holdfast.core.messages import msg
 
-from ..sandbox_paths import OWN
+from ..sandbox_paths import HOLDFAST_PATH
 from .render import Bind
-from .roots import follow_inside
+from .roots import resolve_path_inside
 
-MAX_COUNT = 64  # descriptors reserved for them
+MAX_MOUNTS = 64  # descriptors reserved for them
 _SYSTEM_FOLDERS = ("/proc", "/sys", "/dev")
 
 
-class BadMount(Exception):
+class InvalidMount(Exception):
     """A mount that is not possible; the text says which, and why."""
 
 
-def open_source(path: str) -> int:
-    """Return a descriptor of exactly this path. BadMount if a part of it is a link, or missing."""
+def open_mount_source(path: str) -> int:
+    """Return a descriptor of exactly this path. InvalidMount if a part of it is a link, or missing."""
     fd = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in PurePosixPath(path).parts[1:]:
@@ -36,7 +36,7 @@ def open_source(path: str) -> int:
             os.close(fd)
             fd = below
             if stat.S_ISLNK(os.fstat(fd).st_mode):
-                raise BadMount(
+                raise InvalidMount(
                     msg(
                         "{path} cannot be mounted: {part} in its path is now a symbolic link.",
                         path=path,
@@ -45,35 +45,41 @@ def open_source(path: str) -> int:
                 )
     except OSError as error:
         os.close(fd)
-        raise BadMount(msg("{path} cannot be mounted: {error}.", path=path, error=error.strerror)) from error
-    except BadMount:
+        raise InvalidMount(msg("{path} cannot be mounted: {error}.", path=path, error=error.strerror)) from error
+    except InvalidMount:
         os.close(fd)
         raise
     return fd
 
 
-def try_source(source: str) -> None:
+def probe_mount_source(source: str) -> None:
     """Return once it responds, even with an error: errors are reported when it is mounted."""
-    with suppress(BadMount):
-        os.close(open_source(source))
+    with suppress(InvalidMount):
+        os.close(open_mount_source(source))
 
 
-def plan_mounts(mounts: Sequence[Mount], lower: str) -> list[Bind]:
+def make_mount_binds(mounts: Sequence[Mount], lower: str) -> list[Bind]:
     """Return the bind of each mount, with the image's links resolved within the image."""
-    if len(mounts) > MAX_COUNT:
-        raise BadMount(msg("The task has {mounts} mounts; the limit is {limit}.", mounts=len(mounts), limit=MAX_COUNT))
+    if len(mounts) > MAX_MOUNTS:
+        raise InvalidMount(
+            msg("The task has {mounts} mounts; the limit is {limit}.", mounts=len(mounts), limit=MAX_MOUNTS)
+        )
     binds: list[Bind] = []
     for mount in mounts:
         if not mount.target.startswith("/"):
-            raise BadMount(msg("The mount target {target} is not an absolute path.", target=repr(mount.target)))
-        target = follow_inside(lower, mount.target)
-        if target in (None, "/") or is_within(str(target), (*_SYSTEM_FOLDERS, OWN)) or is_within(OWN, [str(target)]):
-            raise BadMount(msg("Mounting at {target} is not allowed.", target=mount.target))
+            raise InvalidMount(msg("The mount target {target} is not an absolute path.", target=repr(mount.target)))
+        target = resolve_path_inside(lower, mount.target)
+        if (
+            target in (None, "/")
+            or is_within(str(target), (*_SYSTEM_FOLDERS, HOLDFAST_PATH))
+            or is_within(HOLDFAST_PATH, [str(target)])
+        ):
+            raise InvalidMount(msg("Mounting at {target} is not allowed.", target=mount.target))
         binds.append(Bind(source=mount.source, target=str(target), read_only=mount.read_only))
     for bind in binds:
         others = [other.target for other in binds if other is not bind]
         if is_within(bind.target, others):
-            raise BadMount(msg("{target} is inside another mount, or is mounted twice.", target=bind.target))
+            raise InvalidMount(msg("{target} is inside another mount, or is mounted twice.", target=bind.target))
     return binds
 
 

@@ -26,7 +26,7 @@ _FULL_SCAN_DELAY = 5.0  # seconds until the full scan of a server that started w
 logger = logging.getLogger(__name__)
 
 
-class PackageScan:
+class PackageScanner:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._found: PrivateFiles | None = None
@@ -44,11 +44,11 @@ class PackageScan:
         with self._lock:
             if only_mounts_changed and self._found is not None and within == self._mounts:
                 return self._found
-            known = self._found.memory if self._found is not None else self._load_saved(saved)
+            known = self._found.memory if self._found is not None else self._load_saved_listings(saved)
             is_old = time.monotonic() - self._full_at > FULL_SCAN_INTERVAL
             if known is not None and is_old and self._background is None:
                 self._full_at = time.monotonic()
-                self._background = threading.Thread(target=self._scan_fully, args=(mounts, saved), daemon=True)
+                self._background = threading.Thread(target=self._run_full_scan, args=(mounts, saved), daemon=True)
                 self._background.start()
             found = self._found = host.scan_packages(mounts, known)
             self._mounts = within
@@ -58,7 +58,7 @@ class PackageScan:
                 saving.start()
             return found
 
-    def _load_saved(self, saved: Path) -> dict[str, FolderListing] | None:
+    def _load_saved_listings(self, saved: Path) -> dict[str, FolderListing] | None:
         known = load_scan(saved, FULL_SCAN_INTERVAL)
         if known is not None:
             self._full_at = time.monotonic() - FULL_SCAN_INTERVAL + _FULL_SCAN_DELAY
@@ -70,7 +70,7 @@ class PackageScan:
         if background is not None:
             background.join()
 
-    def _scan_fully(self, mounts: Sequence[Mount], saved: Path) -> None:
+    def _run_full_scan(self, mounts: Sequence[Mount], saved: Path) -> None:
         began = time.monotonic()
         found: PrivateFiles | None = None
         try:
@@ -85,4 +85,4 @@ class PackageScan:
             save_scan(saved, found.memory, began)
 
 
-SHARED = PackageScan()
+SHARED_SCANNER = PackageScanner()

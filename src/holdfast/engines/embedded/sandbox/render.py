@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from holdfast.engines.base import POSIX_OPTIONS, Launch
+from holdfast.engines.base import POSIX_SHELL_OPTIONS, LaunchSpec
 
-from ..sandbox_paths import CGROUP_POINT, ENTRY, HOLD, HOME, LIBRARY, NOTES, PATH, SCRIPT
+from ..sandbox_paths import (
+    CGROUP_PATH,
+    ENTRY_PATH,
+    HOLD_SCRIPT_PATH,
+    HOME_PATH,
+    LIBRARY_PATH,
+    NOTES_PATH,
+    SCRIPT_PATH,
+    SEARCH_PATH,
+)
 
 # File descriptors that the runner passes on.
 HOLD_FD = 3
@@ -17,7 +26,7 @@ SECCOMP_FD = 6
 ARGS_FD = 7
 REPORT_FD = 8
 BWRAP_FD = 10
-MOUNT_FD = 20  # and following, one for each mount
+FIRST_MOUNT_FD = 20  # and following, one for each mount
 
 # Docker's default set, less MKNOD (no new devices), and less what reaches beyond the sandbox because tasks share the
 # machine's network: NET_RAW would let a task read all traffic, NET_BIND_SERVICE serve the machine's ports below 1024,
@@ -62,7 +71,7 @@ class SandboxRoot:
     locked: bool = False  # read-only once everything is mounted
     warning: str = ""  # it differs from the request
     user: str = "root"  # user of the task
-    stands_on: tuple[str, ...] = ()  # shared folders that must stay while it is mounted
+    lower_folders: tuple[str, ...] = ()  # shared folders that must stay while it is mounted
     as_root: bool = False  # inside a user namespace, map the task's user to root
     library: str = ""  # folder on the machine with the packages of every task; empty: none
 
@@ -82,22 +91,22 @@ class SandboxGuard:
     seccomp: bool = False
 
 
-def render_args(
-    launch: Launch, root: SandboxRoot, guard: SandboxGuard, env: Mapping[str, str], shm: int, binds: Iterable[Bind]
+def render_bwrap_args(
+    launch: LaunchSpec, root: SandboxRoot, guard: SandboxGuard, env: Mapping[str, str], shm: int, binds: Iterable[Bind]
 ) -> list[str]:
     """Return the arguments for `bwrap --args`, without the command."""
     args = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--die-with-parent"]
     args += ["--new-session", "--hostname", make_hostname(launch.task), "--json-status-fd", str(REPORT_FD)]
     args += _render_user(guard, root)
     args += _render_root(root)
-    args += _render_system(guard, shm, root.devices)
+    args += _render_system_mounts(guard, shm, root.devices)
     for bind in binds:
         args += _render_bind(bind)
-    args += ["--perms", "0555", "--ro-bind-data", str(SCRIPT_FD), SCRIPT]
+    args += ["--perms", "0555", "--ro-bind-data", str(SCRIPT_FD), SCRIPT_PATH]
     if launch.entry:
-        args += ["--perms", "0500", "--ro-bind-data", str(ENTRY_FD), ENTRY]  # it may contain a key
+        args += ["--perms", "0500", "--ro-bind-data", str(ENTRY_FD), ENTRY_PATH]  # it may contain a key
     if launch.hold:
-        args += ["--perms", "0555", "--ro-bind-data", str(HOLD_FD), HOLD]
+        args += ["--perms", "0555", "--ro-bind-data", str(HOLD_FD), HOLD_SCRIPT_PATH]
     if root.locked:
         args += ["--remount-ro", "/"]
     if guard.seccomp:
@@ -106,51 +115,58 @@ def render_args(
     for name, value in env.items():
         args += ["--setenv", name, value]
     if launch.workdir:
-        return [*args, "--chdir", "/"]  # render_entry changes it from there
+        return [*args, "--chdir", "/"]  # render_entry_script changes it from there
     # The image's own is created if missing, as containers do; HOME always exists.
-    return [*args, "--dir", root.workdir, "--chdir", root.workdir] if root.workdir else [*args, "--chdir", HOME]
+    return [*args, "--dir", root.workdir, "--chdir", root.workdir] if root.workdir else [*args, "--chdir", HOME_PATH]
 
 
 # A user's working folder is created and entered inside the sandbox, where no link leads outside.
-_CHANGE_FOLDER = '[ -d "$0" ] || mkdir -p -- "$0" || exit 1; cd -- "$0" || exit 1; exec "$@"'
+_CHANGE_FOLDER_SCRIPT = '[ -d "$0" ] || mkdir -p -- "$0" || exit 1; cd -- "$0" || exit 1; exec "$@"'
 
 
-def render_entry(launch: Launch, root: SandboxRoot, command: list[str]) -> list[str]:
+def render_workdir_command(launch: LaunchSpec, root: SandboxRoot, command: list[str]) -> list[str]:
     """Return the command, run in the job's working folder."""
-    return [root.shell, "-c", _CHANGE_FOLDER, launch.workdir, *command] if launch.workdir else command
+    return [root.shell, "-c", _CHANGE_FOLDER_SCRIPT, launch.workdir, *command] if launch.workdir else command
 
 
 # The limit counts a user's processes in a user namespace, so it must be set where only the task's own are counted.
 # Shells call it -u, or -p. A shell with neither, or with a lower limit, continues.
-_LIMIT_PROCESSES = 'ulimit -u "$0" 2>/dev/null || ulimit -p "$0" 2>/dev/null; exec "$@"'
+_PROCESS_LIMIT_SCRIPT = 'ulimit -u "$0" 2>/dev/null || ulimit -p "$0" 2>/dev/null; exec "$@"'
 
 
 def render_process_limit(root: SandboxRoot, count: int, command: list[str]) -> list[str]:
     """Return the command with a limit of its processes and threads. 0: unchanged."""
-    return [root.shell, "-c", _LIMIT_PROCESSES, str(count), *command] if count else command
+    return [root.shell, "-c", _PROCESS_LIMIT_SCRIPT, str(count), *command] if count else command
 
 
-def render_command(root: SandboxRoot, options: Iterable[str], script: str = SCRIPT, entry: str = "") -> list[str]:
+def render_command(root: SandboxRoot, options: Iterable[str], script: str = SCRIPT_PATH, entry: str = "") -> list[str]:
     if entry:
         return [root.shell, entry, script]
     bash = root.shell.endswith("bash")
-    chosen = [option for option in options if bash or option in POSIX_OPTIONS]
+    chosen = [option for option in options if bash or option in POSIX_SHELL_OPTIONS]
     command = [root.shell]
     for option in chosen:
         command += ["-o", option]
     return [*command, script]
 
 
-def render_hold(root: SandboxRoot, command: list[str], script: str = HOLD, notes: str = NOTES) -> list[str]:
+def render_hold_command(
+    root: SandboxRoot, command: list[str], script: str = HOLD_SCRIPT_PATH, notes: str = NOTES_PATH
+) -> list[str]:
     """Return the command, run by the script that holds the task when it fails."""
     return [root.shell, script, notes, *command]
 
 
 def make_task_env(
-    launch: Launch, root: SandboxRoot, home: str, gpus: Mapping[str, str], notes: str = NOTES, library: str = LIBRARY
+    launch: LaunchSpec,
+    root: SandboxRoot,
+    home: str,
+    gpus: Mapping[str, str],
+    notes: str = NOTES_PATH,
+    library: str = LIBRARY_PATH,
 ) -> dict[str, str]:
     """Return the task's environment, without any variable of the server."""
-    env = {"PATH": PATH, "HOME": home, "LANG": "C.UTF-8", "USER": root.user, "LOGNAME": root.user}
+    env = {"PATH": SEARCH_PATH, "HOME": home, "LANG": "C.UTF-8", "USER": root.user, "LOGNAME": root.user}
     env["SHELL"] = root.shell
     env.update(root.env or {})
     env["HOSTNAME"] = make_hostname(launch.task)
@@ -201,7 +217,7 @@ def _render_root(root: SandboxRoot) -> Iterator[str]:
         yield from ("--symlink", target, name)
 
 
-def _render_system(guard: SandboxGuard, shm: int, devices: Iterable[Bind]) -> Iterator[str]:
+def _render_system_mounts(guard: SandboxGuard, shm: int, devices: Iterable[Bind]) -> Iterator[str]:
     yield from ("--proc", "/proc")
     for path in guard.read_only:
         yield from ("--ro-bind", path, path)
@@ -213,8 +229,8 @@ def _render_system(guard: SandboxGuard, shm: int, devices: Iterable[Bind]) -> It
         yield from _render_masks(guard.sys_folders, guard.sys_files)
         for bind in guard.groups:
             yield from _render_bind(bind)
-        if CGROUP_POINT in guard.sys_folders:  # others stay writable: they belong to the task, and have one page
-            yield from ("--remount-ro", CGROUP_POINT)
+        if CGROUP_PATH in guard.sys_folders:  # others stay writable: they belong to the task, and have one page
+            yield from ("--remount-ro", CGROUP_PATH)
     yield from _render_masks(guard.empty_folders, guard.empty_files)
 
 

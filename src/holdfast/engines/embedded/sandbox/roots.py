@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from ..sandbox_paths import HOME, LIBRARY
+from ..sandbox_paths import HOME_PATH, LIBRARY_PATH
 from ..task_folder import TaskFolder
 from ..temporary_errors import TEMPORARY_ERRORS
 from .host import FRESH_FOLDERS, SHOWN_FOLDERS, HostView
-from .library import DEBUG_TOOLS
+from .library import DEBUG_TOOLS_FOLDER
 from .render import Bind, Overlay, SandboxRoot
 
-DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")  # the harmless ones
+DEVICE_PATHS = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")  # the harmless ones
 
 # On disk even if changes to the rest of the root filesystem are in memory or denied.
-WRITABLE_FOLDERS = (HOME, "/tmp", "/var/tmp", "/root", "/run")
+WRITABLE_FOLDERS = (HOME_PATH, "/tmp", "/var/tmp", "/root", "/run")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,39 +30,39 @@ class HostLayers:
     view: HostView
     folder: str
 
-    def list_lowers(self, mount: str) -> tuple[str, ...]:
+    def list_lower_layers(self, mount: str) -> tuple[str, ...]:
         """Return the lower layers, from the bottom up, of one of the root's filesystems."""
         below = "" if mount == "/" else mount
         layers = (f"{self.folder}/mask{below}", f"{self.folder}/skel{below}")
         return (mount, *(layer for layer in layers if os.path.isdir(layer)))
 
 
-def make_host_overlay(folder: TaskFolder, layers: HostLayers, *, on_disk: bool) -> SandboxRoot:
+def make_host_overlay_root(folder: TaskFolder, layers: HostLayers, *, on_disk: bool) -> SandboxRoot:
     """Return the machine's own root, copy-on-write. Needs root."""
     mounts = ("/", *layers.view.mounts)
-    overlays = tuple(_make_overlay(folder, mount, layers.list_lowers(mount), on_disk) for mount in mounts)
+    overlays = tuple(_make_overlay(folder, mount, layers.list_lower_layers(mount), on_disk) for mount in mounts)
     return SandboxRoot(
-        overlays=overlays, binds=() if on_disk else _make_place_binds(folder), stands_on=(layers.folder,)
+        overlays=overlays, binds=() if on_disk else _make_writable_binds(folder), lower_folders=(layers.folder,)
     )
 
 
-def make_host_binds(folder: TaskFolder, shown: tuple[Bind, ...], links: tuple[tuple[str, str], ...]) -> SandboxRoot:
+def make_host_bind_root(folder: TaskFolder, shown: tuple[Bind, ...], links: tuple[tuple[str, str], ...]) -> SandboxRoot:
     """Return the machine's own root, read-only, on a writable folder. Works for an ordinary user."""
     root = Bind(source=folder["root"], target="/", read_only=False)
     var_tmp = Bind(source=folder["var-tmp"], target="/var/tmp", read_only=False)
     return SandboxRoot(binds=(root, *shown, var_tmp), links=links)
 
 
-def make_image_overlay(folder: TaskFolder, rootfs: str, skeleton: str, *, on_disk: bool) -> SandboxRoot:
+def make_image_overlay_root(folder: TaskFolder, rootfs: str, skeleton: str, *, on_disk: bool) -> SandboxRoot:
     """Return an imported image, copy-on-write."""
     overlay = _make_overlay(folder, "/", (rootfs, skeleton), on_disk)
-    return SandboxRoot(overlays=(overlay,), binds=() if on_disk else _make_place_binds(folder), lower=rootfs)
+    return SandboxRoot(overlays=(overlay,), binds=() if on_disk else _make_writable_binds(folder), lower=rootfs)
 
 
-def make_image_binds(folder: TaskFolder, rootfs: str) -> SandboxRoot:
+def make_image_bind_root(folder: TaskFolder, rootfs: str) -> SandboxRoot:
     """Return an imported image, read-only except for a few folders."""
     root = Bind(source=rootfs, target="/", read_only=False)  # locked once everything else is mounted
-    return SandboxRoot(binds=(root, *_make_place_binds(folder)), locked=True, lower=rootfs)
+    return SandboxRoot(binds=(root, *_make_writable_binds(folder)), locked=True, lower=rootfs)
 
 
 def _make_overlay(folder: TaskFolder, target: str, lowers: tuple[str, ...], on_disk: bool) -> Overlay:
@@ -72,23 +72,23 @@ def _make_overlay(folder: TaskFolder, target: str, lowers: tuple[str, ...], on_d
     return Overlay(target=target, lowers=lowers, upper=folder[f"upper{suffix}"], work=folder[f"work{suffix}"])
 
 
-def _make_place_binds(folder: TaskFolder) -> tuple[Bind, ...]:
+def _make_writable_binds(folder: TaskFolder) -> tuple[Bind, ...]:
     return tuple(
         Bind(source=folder[f"place{path.replace('/', '.')}"], target=path, read_only=False) for path in WRITABLE_FOLDERS
     )
 
 
-def find_home(root: SandboxRoot) -> str:
+def find_home_path(root: SandboxRoot) -> str:
     """Return the path of its home in the task's folder; empty: none."""
     for bind in root.binds:
-        if bind.target == HOME and not bind.read_only:
+        if bind.target == HOME_PATH and not bind.read_only:
             return os.path.basename(bind.source)
     uppers = [overlay.upper for overlay in root.overlays if overlay.target == "/" and overlay.upper]
     uppers += [bind.source for bind in root.binds if bind.target == "/" and not root.locked]
-    return f"{os.path.basename(uppers[0])}{HOME}" if uppers else ""
+    return f"{os.path.basename(uppers[0])}{HOME_PATH}" if uppers else ""
 
 
-def list_shown_folders() -> tuple[tuple[Bind, ...], tuple[tuple[str, str], ...]]:
+def find_host_binds_and_links() -> tuple[tuple[Bind, ...], tuple[tuple[str, str], ...]]:
     """Return the machine's folders to bind and its links to copy, for a root made of binds."""
     binds, links = [], []
     for name in SHOWN_FOLDERS:
@@ -104,23 +104,25 @@ def list_shown_folders() -> tuple[tuple[Bind, ...], tuple[tuple[str, str], ...]]
     return tuple(binds), tuple(links)
 
 
-def make_own_devices(folder: TaskFolder) -> tuple[Bind, ...]:
+def make_own_device_binds(folder: TaskFolder) -> tuple[Bind, ...]:
     """Return device files of the task's own: a task of root could change the machine's."""
-    return tuple(Bind(source=folder[path[1:].replace("/", ".")], target=path, device=True) for path in _find_devices())
+    return tuple(
+        Bind(source=folder[path[1:].replace("/", ".")], target=path, device=True) for path in _read_device_numbers()
+    )
 
 
 @cache
-def _find_devices() -> Mapping[str, int]:
+def _read_device_numbers() -> Mapping[str, int]:
     """Return the machine's device numbers, which the kernel fixes."""
-    return {path: os.stat(path).st_rdev for path in DEVICES if os.path.exists(path)}
+    return {path: os.stat(path).st_rdev for path in DEVICE_PATHS if os.path.exists(path)}
 
 
-def supports_devices(home: Path) -> bool | None:
+def supports_device_files(home: Path) -> bool | None:
     """Return whether device files work there; not on filesystems mounted nodev, and in many containers. None: unknown
     now, such as on a full disk."""
     probe = str(home / f"device-{os.getpid()}")
     try:
-        _make_device(probe, os.stat("/dev/null").st_rdev)
+        _create_device(probe, os.stat("/dev/null").st_rdev)
         try:
             os.close(os.open(probe, os.O_RDWR | os.O_CLOEXEC))
         finally:
@@ -130,44 +132,44 @@ def supports_devices(home: Path) -> bool | None:
     return True
 
 
-def _make_device(path: str, number: int) -> None:
+def _create_device(path: str, number: int) -> None:
     with suppress(FileExistsError):
         os.mknod(path, stat.S_IFCHR | 0o600, number)
     os.chmod(path, 0o666)
 
 
-def make_folders(folder: TaskFolder, root: SandboxRoot) -> None:
+def create_root_folders(folder: TaskFolder, root: SandboxRoot) -> None:
     """Create the writable folders of a root, and its devices; existing ones are kept."""
     for device in root.devices:
-        _make_device(device.source, _find_devices()[device.target])
+        _create_device(device.source, _read_device_numbers()[device.target])
     for overlay in root.overlays:
         if overlay.upper:
-            _make_folder(overlay.upper, 0o755)
-            _make_folder(overlay.work, 0o700)
+            _create_folder(overlay.upper, 0o755)
+            _create_folder(overlay.work, 0o700)
     for bind in root.binds:
         if not bind.read_only and bind.source.startswith(folder.path + "/"):
-            _make_folder(bind.source, dict(FRESH_FOLDERS).get(bind.target, 0o755))
+            _create_folder(bind.source, dict(FRESH_FOLDERS).get(bind.target, 0o755))
             if bind.target == "/":
-                _make_fresh_folders(bind.source)
-                _link_tools(bind.source, root.library)
+                _create_fresh_folders(bind.source)
+                _link_debug_tools(bind.source, root.library)
 
 
-def _make_fresh_folders(root: str) -> None:
+def _create_fresh_folders(root: str) -> None:
     for path, mode in FRESH_FOLDERS:
         if not path.startswith("/var/"):
-            _make_folder(root + path, mode)
+            _create_folder(root + path, mode)
 
 
-def _link_tools(root: str, library: str) -> None:
+def _link_debug_tools(root: str, library: str) -> None:
     """Create the links that layers contain where the root is made of them."""
     if library:
-        os.makedirs(root + DEBUG_TOOLS, mode=0o755, exist_ok=True)
+        os.makedirs(root + DEBUG_TOOLS_FOLDER, mode=0o755, exist_ok=True)
         for name in os.listdir(library):
             with suppress(FileExistsError):
-                os.symlink(f"{LIBRARY}/{name}", f"{root}{DEBUG_TOOLS}/{name}")
+                os.symlink(f"{LIBRARY_PATH}/{name}", f"{root}{DEBUG_TOOLS_FOLDER}/{name}")
 
 
-def _make_folder(path: str, mode: int) -> None:
+def _create_folder(path: str, mode: int) -> None:
     try:
         os.mkdir(path)
     except FileExistsError:
@@ -178,20 +180,20 @@ def _make_folder(path: str, mode: int) -> None:
 def find_shell(rootfs: str) -> str | None:
     """Return the best shell of a root filesystem, as a path inside it; links are resolved within it."""
     for candidate in ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh", "/usr/bin/sh"):
-        found = resolve_inside(rootfs, candidate)
+        found = find_path_inside(rootfs, candidate)
         if found is not None and found.is_file() and os.access(found, os.X_OK):
             return candidate
     return None
 
 
-def resolve_inside(rootfs: str, path: str) -> Path | None:
+def find_path_inside(rootfs: str, path: str) -> Path | None:
     """Resolve `path` with `rootfs` as the root folder; None if it does not exist."""
-    inside = follow_inside(rootfs, path)
+    inside = resolve_path_inside(rootfs, path)
     found = Path(rootfs + inside) if inside is not None else None
     return found if found is not None and os.path.lexists(found) else None
 
 
-def follow_inside(rootfs: str, path: str) -> str | None:
+def resolve_path_inside(rootfs: str, path: str) -> str | None:
     """Resolve all links of `path` within `rootfs`, whether it exists or not; None if they form a loop."""
     place: list[str] = []
     parts = list(reversed(Path(path).parts[1:]))

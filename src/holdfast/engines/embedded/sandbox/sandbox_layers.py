@@ -24,15 +24,15 @@ from ..mount_table import Mount, MountTable
 from ..options import EmbeddedOptions
 from ..tree_removal import remove_tree
 from . import host, package_scan, saved_scan
-from .library import DEBUG_TOOLS, PackageLibrary
+from .library import DEBUG_TOOLS_FOLDER, PackageLibrary
 from .private_files import FolderListing
 from .roots import HostLayers
 
-_PREFIX = "holdfast-layers-"
+_LAYERS_PREFIX = "holdfast-layers-"
 _OUTSIDE_FOLDERS = ("/run", "/dev/shm")
 _OWNER_FILE = "home"  # a file that names the home of the layers
 _NAME_FILE = "layers-name"  # a file in the home with the name of its layers outside
-_NAME_FORM = re.compile(r"[0-9a-f]{32}\Z")
+_NAME_PATTERN = re.compile(r"[0-9a-f]{32}\Z")
 _MAX_TRIES = 10
 SCAN_INTERVAL = 600.0  # seconds until the machine is searched again without a change
 _RETRY_INTERVAL = 10.0  # seconds until then if something was unreadable
@@ -47,27 +47,27 @@ class SandboxLayers:
         self._skeleton: str | None = None
         self._library = PackageLibrary(options.library)
         self._library_folder = ""
-        self._handed_out: set[str] = set()
+        self._used_folders: set[str] = set()
         self._generation = -1  # of the package scan
-        self._stamp = host.HostStamp((), ())
+        self._fingerprint = host.HostFingerprint((), ())
         self._hidden: frozenset[str] = frozenset()  # of the newest view
         self._memory: Mapping[str, FolderListing] | None = None
         self._scanned: tuple[int, tuple[int, ...]] | None = None  # the machine at the last scan, without mounts
         self._scan_due = 0.0
         self._mounts = MountTable()
-        self._packages = package_scan.SHARED
+        self._packages = package_scan.SHARED_SCANNER
         self._own_name = secrets.token_hex(16)  # of the layers, unless one is recorded
 
-    def get_host_layers(self) -> HostLayers:
+    def prepare_host_layers(self) -> HostLayers:
         """Return the layers for the image `host`, as the machine is now."""
         with self._lock:
-            self._update_view()
+            self._invalidate_stale_layers()
             if self._layers is None or not os.path.isdir(self._layers.folder):
-                state = self._generation, self._stamp.changed
+                state = self._generation, self._fingerprint.changed
                 view = self._scan_host(only_mounts_changed=state == self._scanned)
                 self._scanned = state
-                self._layers = HostLayers(view=view, folder=str(host.write_layers(view, self._get_layers_base())))
-                self._handed_out.add(self._layers.folder)
+                self._layers = HostLayers(view=view, folder=str(host.write_layers(view, self._prepare_base_folder())))
+                self._used_folders.add(self._layers.folder)
                 self._hidden = frozenset(entry.path for entry in view.hidden)
                 self._memory = view.memory
                 if view.unreadable:
@@ -79,57 +79,57 @@ class SandboxLayers:
             return self._scan_host()
 
     def _scan_host(self, *, only_mounts_changed: bool = False) -> host.HostView:
-        mounts, saved = self._mounts.read(), self._home / saved_scan.SCAN_FILE
+        mounts, saved = self._mounts.read_mounts(), self._home / saved_scan.SCAN_FILE
         packages = self._packages.find_private_files(mounts, saved, only_mounts_changed=only_mounts_changed)
         view = host.scan_host((str(self._home), *self._options.hidden), mounts, packages, self._memory)
-        return replace(view, files=(*view.files, *self._library.list_files(DEBUG_TOOLS)))
+        return replace(view, files=(*view.files, *self._library.list_files(DEBUG_TOOLS_FOLDER)))
 
     def read_mounts(self) -> Sequence[Mount]:
         """Return the machine's current mount table."""
-        return self._mounts.read()
+        return self._mounts.read_mounts()
 
-    def get_skeleton(self) -> str:
+    def prepare_skeleton(self) -> str:
         """Return the folder that is mounted over every imported image."""
         with self._lock:
-            self._update_view()
+            self._invalidate_stale_layers()
             if self._skeleton is None:
                 base = self._home / "skeletons"
                 base.mkdir(mode=0o700, exist_ok=True)
-                self._skeleton = str(host.write_skeleton(base, self._library.list_files(DEBUG_TOOLS)))
-                self._handed_out.add(self._skeleton)
+                self._skeleton = str(host.write_skeleton(base, self._library.list_files(DEBUG_TOOLS_FOLDER)))
+                self._used_folders.add(self._skeleton)
             return self._skeleton
 
-    def get_library(self) -> str:
+    def prepare_library(self) -> str:
         """Return the folder with the packages of every task; empty if there are none."""
         with self._lock:
             if not self._library_folder and self._library.files:
                 base = self._home / "libraries"
                 base.mkdir(mode=0o700, exist_ok=True)
                 self._library_folder = str(host.write_folder(base, self._library.list_files("")))
-                self._handed_out.add(self._library_folder)
+                self._used_folders.add(self._library_folder)
             return self._library_folder
 
-    def remove_unused_layers(self, in_use: Collection[str]) -> None:
+    def delete_unused_layers(self, in_use: Collection[str]) -> None:
         """Remove layers that no task uses, and those of servers whose home no longer exists."""
         with self._lock:
-            keep = {*in_use, *self._handed_out}  # a task may be starting on one
-            base = self._get_layers_base()
+            keep = {*in_use, *self._used_folders}  # a task may be starting on one
+            base = self._prepare_base_folder()
             for folder in (self._home / "skeletons", self._home / "libraries", base):
                 for entry in list(folder.iterdir()) if folder.is_dir() else []:
                     if entry.is_dir() and str(entry) not in keep:
                         remove_tree(str(entry))
-            _remove_orphans(base, self._home, keep)
+            _delete_orphaned_layers(base, self._home, keep)
 
-    def remove_outside_layers(self, in_use: Collection[str]) -> None:
+    def delete_outside_layers(self, in_use: Collection[str]) -> None:
         """Remove our folders outside our home, unless a task still uses them."""
         with self._lock:
-            base = self._get_layers_base()
+            base = self._prepare_base_folder()
             if not in_use and not base.is_relative_to(self._home):
                 remove_tree(str(base))
                 (self._home / _NAME_FILE).unlink(missing_ok=True)
 
-    def _update_view(self) -> None:
-        has_changed = self._has_changed()
+    def _invalidate_stale_layers(self) -> None:
+        has_changed = self._update_fingerprint()
         now = time.monotonic()
         if now > self._scan_due:
             self._scan_due = now + SCAN_INTERVAL
@@ -138,35 +138,38 @@ class SandboxLayers:
             return
         self._layers = self._skeleton = None
 
-    def _has_changed(self) -> bool:
-        before = self._generation, self._stamp
-        self._generation, self._stamp = self._packages.generation, host.read_host_stamp(self._mounts.read())
-        if before == (self._generation, self._stamp):
+    def _update_fingerprint(self) -> bool:
+        before = self._generation, self._fingerprint
+        self._generation, self._fingerprint = (
+            self._packages.generation,
+            host.read_host_fingerprint(self._mounts.read_mounts()),
+        )
+        if before == (self._generation, self._fingerprint):
             return False
         generation, stamp = before
-        return generation != self._generation or stamp.without_hidden(self._hidden) != self._stamp.without_hidden(
+        return generation != self._generation or stamp.without_hidden_mounts(
             self._hidden
-        )
+        ) != self._fingerprint.without_hidden_mounts(self._hidden)
 
-    def _get_layers_base(self) -> Path:
+    def _prepare_base_folder(self) -> Path:
         """Return a folder on another filesystem than `/`: of two layers of one mount, none may be within the other."""
         root = os.stat("/").st_dev
         inside = self._home / "layers"
         for place in (self._home, *map(Path, _OUTSIDE_FOLDERS)):
             if os.path.isdir(place) and os.stat(place).st_dev != root:
-                found = _check_private(inside) if place == self._home else self._find_outside(place)
+                found = _prepare_private_folder(inside) if place == self._home else self._prepare_outside_folder(place)
                 if found is not None and _supports_whiteouts(found):
                     (found / _OWNER_FILE).write_text(str(self._home))
                     return found
                 if found is not None and place != self._home:
                     remove_tree(str(found))
-        return _check_private(inside) or self._home
+        return _prepare_private_folder(inside) or self._home
 
-    def _find_outside(self, place: Path) -> Path | None:
+    def _prepare_outside_folder(self, place: Path) -> Path | None:
         """Return our folder in a world-writable folder. Its name cannot be guessed; if another user takes it while we
         are down, we choose another."""
         for _ in range(_MAX_TRIES):
-            found = _check_private(place / f"{_PREFIX}{self._choose_name()}")
+            found = _prepare_private_folder(place / f"{_LAYERS_PREFIX}{self._choose_name()}")
             if found is not None or not os.access(place, os.W_OK):
                 return found
             (self._home / _NAME_FILE).unlink(missing_ok=True)
@@ -206,7 +209,7 @@ def _read_name(file: Path) -> str | None:
     """Read it; remove an invalid one, as after a power cut."""
     with suppress(FileNotFoundError):
         name = file.read_text(errors="replace")
-        if _NAME_FORM.match(name):
+        if _NAME_PATTERN.match(name):
             return name
         file.unlink()
     return None
@@ -223,13 +226,13 @@ def _supports_whiteouts(folder: Path) -> bool:
     return True
 
 
-def _remove_orphans(base: Path, home: Path, keep: Collection[str]) -> None:
+def _delete_orphaned_layers(base: Path, home: Path, keep: Collection[str]) -> None:
     """Remove layers of homes that no longer exist, and ours under another name; never those of another user."""
-    if not base.name.startswith(_PREFIX):
+    if not base.name.startswith(_LAYERS_PREFIX):
         return
-    for other in base.parent.glob(f"{_PREFIX}*"):
+    for other in base.parent.glob(f"{_LAYERS_PREFIX}*"):
         with suppress(OSError):
-            if other == base or not _is_ours(other):
+            if other == base or not _is_private_folder(other):
                 continue
             owner = Path((other / _OWNER_FILE).read_text())
             left = owner == home and not any(Path(path).is_relative_to(other) for path in keep)
@@ -237,16 +240,16 @@ def _remove_orphans(base: Path, home: Path, keep: Collection[str]) -> None:
                 remove_tree(str(other))
 
 
-def _check_private(folder: Path) -> Path | None:
+def _prepare_private_folder(folder: Path) -> Path | None:
     """Return the folder if it is private to us; in a world-writable folder, another user may have created it first."""
     try:
         with suppress(FileExistsError):
             folder.mkdir(mode=0o700)
-        return folder if _is_ours(folder) else None
+        return folder if _is_private_folder(folder) else None
     except OSError:
         return None
 
 
-def _is_ours(folder: Path) -> bool:
+def _is_private_folder(folder: Path) -> bool:
     status = os.lstat(folder)
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077

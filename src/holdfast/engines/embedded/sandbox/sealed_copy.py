@@ -15,7 +15,7 @@ from ..descriptors import closing_fd
 _MFD_EXEC = 0x10  # needed where the machine makes such files non-executable by default; unknown to older kernels
 _SEAL_EXEC = 0x20  # of newer kernels: its mode cannot change either
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK
-_FIRST_FD = 100  # above the descriptor numbers of our child processes
+_MIN_FD = 100  # above the descriptor numbers of our child processes
 
 
 class SealedCopy:
@@ -23,16 +23,16 @@ class SealedCopy:
         self._path = path
         self._lock = threading.Lock()
         self._fd = -1
-        self._made = 0  # its change time when we created it
+        self._created_ns = 0  # its change time when we created it
 
-    def open(self) -> int:
+    def open_descriptor(self) -> int:
         """Return a descriptor of it, for the caller to close."""
         with self._lock:
-            if self._fd < 0 or os.fstat(self._fd).st_ctime_ns != self._made:
+            if self._fd < 0 or os.fstat(self._fd).st_ctime_ns != self._created_ns:
                 self._close_copy()
-                self._fd = make_sealed_copy(self._path)
-                self._made = os.fstat(self._fd).st_ctime_ns
-            return fcntl.fcntl(self._fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FD)
+                self._fd = create_sealed_copy(self._path)
+                self._created_ns = os.fstat(self._fd).st_ctime_ns
+            return fcntl.fcntl(self._fd, fcntl.F_DUPFD_CLOEXEC, _MIN_FD)
 
     def close(self) -> None:
         with self._lock:
@@ -44,7 +44,7 @@ class SealedCopy:
             self._fd = -1
 
 
-def make_sealed_copy(path: str) -> int:
+def create_sealed_copy(path: str) -> int:
     """Return a descriptor of a new copy, for the caller to close; above the descriptor numbers of our child
     processes."""
     with closing_fd(_create_memory_file(os.path.basename(path))) as writer:
@@ -61,7 +61,7 @@ def make_sealed_copy(path: str) -> int:
     # descriptors. The lock is released with the last of them.
     with closing_fd(fd):
         fcntl.flock(fd, fcntl.LOCK_SH)
-        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FD)
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _MIN_FD)
 
 
 def _create_memory_file(name: str) -> int:

@@ -23,13 +23,13 @@ from ..processes import read_boot_id
 from ..task_folder import TaskFolder
 from . import roots
 from .bubblewrap import Bwrap, find_bwrap
-from .gpus import Gpu, find_driver, find_gpus
-from .guard import find_guard, mask_host_paths
-from .isolation_level import IsolationLevel, find_required_level, get_best_isolation, raise_record
+from .gpus import Gpu, find_driver_binds, list_gpus
+from .guard import build_guard, mask_host_paths
+from .isolation_level import IsolationLevel, find_required_level, get_best_isolation, raise_recorded_level
 from .render import Bind, Overlay, SandboxGuard, SandboxRoot
 from .sandbox_layers import SandboxLayers
-from .seccomp import render_filter
-from .trial import Sandbox, SandboxFailure, TemporaryFailure, make_memory_folder, run_trial
+from .seccomp import build_seccomp_filter
+from .trial import SandboxFailure, TemporaryFailure, TrialSandbox, open_memory_folder, run_trial
 
 _SECCOMP_FILE = "/proc/sys/kernel/seccomp/actions_avail"  # exists if the kernel can filter system calls
 
@@ -75,11 +75,11 @@ def find_site(home: Path, options: EmbeddedOptions, views: SandboxLayers) -> San
     plain = SandboxSite(
         isolation=Isolation.NONE,
         boot=read_boot_id(),
-        user=_read_user_name(),
+        user=_get_user_name(),
         host_shell=roots.find_shell("/") or "/bin/sh",
         groups=groups,
-        gpus=find_gpus(),
-        driver=find_driver(),
+        gpus=list_gpus(),
+        driver=find_driver_binds(),
     )
     site = _find_isolated_site(plain, home, options, views)
     if groups is None:
@@ -96,15 +96,15 @@ def find_site(home: Path, options: EmbeddedOptions, views: SandboxLayers) -> San
 
 def _find_isolated_site(plain: SandboxSite, home: Path, options: EmbeddedOptions, views: SandboxLayers) -> SandboxSite:
     try:
-        required = find_required_level(home, options.isolation, several_users=options.several_users)
+        required = find_required_level(home, options.isolation, several_users=options.multi_user)
     except OSError as error:
         return _make_blocked_site(plain, IsolationLevel(), [], SandboxFailure.from_error(error))
     try:
-        site = _find_sandbox(plain, home, options, views)
+        site = _find_best_site(plain, home, options, views)
         missing = site.level.describe_missing(required)
         if missing:
             return _make_blocked_site(plain, required, missing, site.failure)
-        raise_record(home, site.proven_level)
+        raise_recorded_level(home, site.proven_level)
     except TemporaryFailure as unknown:
         return _make_blocked_site(plain, required, [], unknown.failure)
     except OSError as error:
@@ -133,28 +133,28 @@ def _make_blocked_site(
         message=msg(
             "Jobs stay pending: the server cannot isolate tasks ({missing}).{cause}", missing=lacks, cause=cause
         ),
-        hint=_RETRY_HINT if temporary else join_messages(" ", (_find_remedy(), _RETRY_HINT, _ACCEPT_HINT)),
+        hint=_RETRY_HINT if temporary else join_messages(" ", (_get_remedy(), _RETRY_HINT, _ACCEPT_HINT)),
         detail=failure.reason if failure else "",
         blocks_starts=True,
     )
     # Sessions in running tasks continue, with the system call filter.
-    return replace(plain, isolation=meant, seccomp=render_filter(platform.machine()) or b"", condition=condition)
+    return replace(plain, isolation=meant, seccomp=build_seccomp_filter(platform.machine()) or b"", condition=condition)
 
 
-def _find_remedy() -> str:
+def _get_remedy() -> str:
     if os.geteuid() == 0:
         return msg("Give the server the capability SYS_ADMIN (with Docker: `--privileged`).")
     return msg("Enable user namespaces (`sysctl user.max_user_namespaces`), or run the server as root.")
 
 
-def _read_user_name() -> str:
+def _get_user_name() -> str:
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         return "user"
 
 
-def _find_sandbox(plain: SandboxSite, home: Path, options: EmbeddedOptions, views: SandboxLayers) -> SandboxSite:
+def _find_best_site(plain: SandboxSite, home: Path, options: EmbeddedOptions, views: SandboxLayers) -> SandboxSite:
     """Return the best sandbox that works. TemporaryFailure if that is unknown now."""
     if options.isolation == "off":
         return plain.add_notes(msg("Jobs are not isolated: isolation is disabled in the settings."))
@@ -164,28 +164,28 @@ def _find_sandbox(plain: SandboxSite, home: Path, options: EmbeddedOptions, view
             msg("Jobs are not isolated: bubblewrap is not installed. Install the package `bubblewrap`.")
         )
     failure: SandboxFailure | None = None
-    with make_memory_folder(home) as base:
-        for candidate in _list_candidates(replace(plain, bwrap=bwrap), home, options, views):
-            tried = _try_host(candidate, views, base)
+    with open_memory_folder(home) as base:
+        for candidate in _iter_candidate_sites(replace(plain, bwrap=bwrap), home, options, views):
+            tried = _run_host_trial(candidate, views, base)
             if tried is None:
-                found = _check_images(_check_disk(candidate, views, home), views, base)
+                found = _add_image_support(_add_disk_support(candidate, views, home), views, base)
                 return replace(found, failure=failure)
             if tried.temporary:
                 raise TemporaryFailure(tried)
             failure = tried
     assert failure is not None
     note = msg(
-        "Jobs are not isolated: {reason}. {remedy}", reason=failure.reason.splitlines()[-1], remedy=_find_remedy()
+        "Jobs are not isolated: {reason}. {remedy}", reason=failure.reason.splitlines()[-1], remedy=_get_remedy()
     )
     return replace(plain.add_notes(note), failure=failure)
 
 
-def _list_candidates(
+def _iter_candidate_sites(
     plain: SandboxSite, home: Path, options: EmbeddedOptions, views: SandboxLayers
 ) -> Iterator[SandboxSite]:
     """Yield sandboxes, the best first."""
-    program = render_filter(platform.machine()) if os.path.exists(_SECCOMP_FILE) else None
-    for site in _list_shapes(replace(plain, seccomp=program or b""), home, options, views):
+    program = build_seccomp_filter(platform.machine()) if os.path.exists(_SECCOMP_FILE) else None
+    for site in _iter_base_sites(replace(plain, seccomp=program or b""), home, options, views):
         if program is None:
             site = site.add_notes(
                 msg("System calls are not filtered: the seccomp filter does not support this machine.")
@@ -195,15 +195,15 @@ def _list_candidates(
         yield replace(site.add_notes(msg("/sys is hidden from jobs.")), guard=replace(guard, show_sys=False))
 
 
-def _list_shapes(
+def _iter_base_sites(
     plain: SandboxSite, home: Path, options: EmbeddedOptions, views: SandboxLayers
 ) -> Iterator[SandboxSite]:
     root = os.geteuid() == 0
     if root:
-        guard = find_guard(privileged=True)
+        guard = build_guard(privileged=True)
         yield replace(plain, isolation=Isolation.FULL, guard=guard, host_cow=True, image_cow=True)
-    shown, links = roots.list_shown_folders()
-    guard = _mask_hidden(find_guard(privileged=False), home, options, views)
+    shown, links = roots.find_host_binds_and_links()
+    guard = _mask_hidden_paths(build_guard(privileged=False), home, options, views)
     why = (
         msg("overlay filesystems are not supported on this machine") if root else msg("the server does not run as root")
     )
@@ -213,7 +213,7 @@ def _list_shapes(
     )
 
 
-def _mask_hidden(guard: SandboxGuard, home: Path, options: EmbeddedOptions, views: SandboxLayers) -> SandboxGuard:
+def _mask_hidden_paths(guard: SandboxGuard, home: Path, options: EmbeddedOptions, views: SandboxLayers) -> SandboxGuard:
     """Mask hidden paths in the bound folders. An ordinary user cannot read the rest anyway."""
     paths = [os.path.realpath(path) for path in (str(home), *options.hidden)]
     if os.geteuid() == 0:
@@ -228,50 +228,50 @@ def make_host_root(site: SandboxSite, views: SandboxLayers, folder: TaskFolder) 
     if site.isolation is Isolation.NONE:
         root = SandboxRoot()
     elif site.host_cow:
-        root = roots.make_host_overlay(folder, views.get_host_layers(), on_disk=site.on_disk)
+        root = roots.make_host_overlay_root(folder, views.prepare_host_layers(), on_disk=site.on_disk)
     else:
-        root = replace(roots.make_host_binds(folder, site.shown, site.links), as_root=os.geteuid() == 0)
-    return replace(root, shell=site.host_shell, user=site.user, devices=_make_devices(site, folder))
+        root = replace(roots.make_host_bind_root(folder, site.shown, site.links), as_root=os.geteuid() == 0)
+    return replace(root, shell=site.host_shell, user=site.user, devices=_make_device_binds(site, folder))
 
 
-def _make_devices(site: SandboxSite, folder: TaskFolder) -> tuple[Bind, ...]:
-    return roots.make_own_devices(folder) if site.own_devices else ()
+def _make_device_binds(site: SandboxSite, folder: TaskFolder) -> tuple[Bind, ...]:
+    return roots.make_own_device_binds(folder) if site.own_devices else ()
 
 
 def make_image_root(site: SandboxSite, views: SandboxLayers, image: Image, folder: TaskFolder) -> SandboxRoot:
     """Return the root of an image with a known shell."""
     if site.image_cow:
-        root = roots.make_image_overlay(folder, image.rootfs, views.get_skeleton(), on_disk=site.on_disk)
+        root = roots.make_image_overlay_root(folder, image.rootfs, views.prepare_skeleton(), on_disk=site.on_disk)
     else:
-        root = roots.make_image_binds(folder, image.rootfs)
+        root = roots.make_image_bind_root(folder, image.rootfs)
     return replace(
         root,
         shell=image.shell or "/bin/sh",
         env=image.env,
-        workdir=(roots.follow_inside(image.rootfs, image.workdir) or "") if image.workdir else "",
+        workdir=(roots.resolve_path_inside(image.rootfs, image.workdir) or "") if image.workdir else "",
         as_root=not site.guard.privileged,
-        stands_on=(image.rootfs, views.get_skeleton()),
-        devices=_make_devices(site, folder),
+        lower_folders=(image.rootfs, views.prepare_skeleton()),
+        devices=_make_device_binds(site, folder),
     )
 
 
 # --- trials -----------------------------------------------------------------------------------------------------------
 
 
-def _make_sandbox(site: SandboxSite) -> Sandbox:
-    return Sandbox(bwrap=site.bwrap, guard=site.guard, seccomp=site.seccomp)
+def _make_trial_sandbox(site: SandboxSite) -> TrialSandbox:
+    return TrialSandbox(bwrap=site.bwrap, guard=site.guard, seccomp=site.seccomp)
 
 
-def _try_host(site: SandboxSite, views: SandboxLayers, base: Path) -> SandboxFailure | None:
-    return run_trial(_make_sandbox(site), lambda folder: make_host_root(site, views, folder), base)
+def _run_host_trial(site: SandboxSite, views: SandboxLayers, base: Path) -> SandboxFailure | None:
+    return run_trial(_make_trial_sandbox(site), lambda folder: make_host_root(site, views, folder), base)
 
 
-def _check_disk(site: SandboxSite, views: SandboxLayers, home: Path) -> SandboxSite:
+def _add_disk_support(site: SandboxSite, views: SandboxLayers, home: Path) -> SandboxSite:
     """Check what the disk of the tasks' folders supports. A full one counts as capable: a task that finds it full is
     not started."""
     if os.geteuid() != 0:
         return site
-    holds = roots.supports_devices(home)
+    holds = roots.supports_device_files(home)
     site = replace(site, own_devices=holds is not False, devices_untried=holds is None)
     if not site.own_devices:
         site = site.add_notes(
@@ -283,14 +283,14 @@ def _check_disk(site: SandboxSite, views: SandboxLayers, home: Path) -> SandboxS
         )
     if not site.host_cow:
         return site
-    failure = _try_host(site, views, home)
+    failure = _run_host_trial(site, views, home)
     if failure is not None and not failure.temporary:
         note = msg(
             "Changes that jobs make outside their home folder and /tmp use memory: {home} does not support overlays.",
             home=home,
         )
         site = replace(site.add_notes(note), on_disk=False)
-    if too_big := views.get_host_layers().view.too_big:
+    if too_big := views.prepare_host_layers().view.too_big:
         some = ", ".join(too_big[:3])
         site = site.add_notes(
             msg("Folders with too many files to scan, such as {examples}, are hidden from jobs.", examples=some)
@@ -298,7 +298,7 @@ def _check_disk(site: SandboxSite, views: SandboxLayers, home: Path) -> SandboxS
     return site
 
 
-def _check_images(site: SandboxSite, views: SandboxLayers, base: Path) -> SandboxSite:
+def _add_image_support(site: SandboxSite, views: SandboxLayers, base: Path) -> SandboxSite:
     """Check overlays of images: an ordinary user, too, can mount one over their own folders."""
     if site.image_cow:
         return site
@@ -306,10 +306,12 @@ def _check_images(site: SandboxSite, views: SandboxLayers, base: Path) -> Sandbo
     def make_root(folder: TaskFolder) -> SandboxRoot:
         lower = folder["lower"]
         os.mkdir(lower)
-        overlay = Overlay(target="/", lowers=(lower, views.get_skeleton()), upper=folder["upper"], work=folder["work"])
+        overlay = Overlay(
+            target="/", lowers=(lower, views.prepare_skeleton()), upper=folder["upper"], work=folder["work"]
+        )
         return SandboxRoot(overlays=(overlay,), binds=site.shown, links=site.links, shell=site.host_shell, as_root=True)
 
-    failure = run_trial(_make_sandbox(site), make_root, base)
+    failure = run_trial(_make_trial_sandbox(site), make_root, base)
     if failure is None:
         return replace(site, image_cow=True)
     if failure.temporary:

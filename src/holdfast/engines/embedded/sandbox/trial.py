@@ -17,7 +17,7 @@ from pathlib import Path
 
 from holdfast.core.job import Resources
 from holdfast.core.messages import msg
-from holdfast.engines.base import Launch
+from holdfast.engines.base import LaunchSpec
 
 from ..descriptors import closing_fd
 from ..task_folder import TaskFolder
@@ -25,19 +25,19 @@ from ..temporary_errors import TEMPORARY_ERRORS
 from ..tree_removal import remove_tree
 from . import roots
 from .bubblewrap import Bwrap
-from .render import SandboxGuard, SandboxRoot, make_task_env, render_args, render_command
-from .spawning import RunOrder, spawn_runner
+from .render import SandboxGuard, SandboxRoot, make_task_env, render_bwrap_args, render_command
+from .spawning import RunnerSpec, spawn_runner
 
 TRIAL_TIMEOUT = 30.0  # seconds
 _POLL_INTERVAL = 0.001  # seconds
-_PREFIX = "holdfast-trial-"
+_TRIAL_PREFIX = "holdfast-trial-"
 _MEMORY_FOLDERS = ("/dev/shm", "/run")
-_LEFTOVER_AGE = 3600.0  # seconds after which a folder counts as left by a server that died
+_MIN_LEFTOVER_AGE = 3600.0  # seconds after which a folder counts as left by a server that died
 _SHM_SIZE = 1 << 20
 
-_TEMPORARY_TEXTS = tuple(os.strerror(number) for number in TEMPORARY_ERRORS)
-_NAMESPACE_LIMIT = msg("max_*_namespaces exceeded")  # bubblewrap's text for an ENOSPC of clone or unshare
-_NAMESPACE_LIMITS = Path("/proc/sys/user")
+_TEMPORARY_ERROR_TEXTS = tuple(os.strerror(number) for number in TEMPORARY_ERRORS)
+_NAMESPACE_LIMIT_TEXT = msg("max_*_namespaces exceeded")  # bubblewrap's text for an ENOSPC of clone or unshare
+_NAMESPACE_LIMITS_FOLDER = Path("/proc/sys/user")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ class SandboxFailure:
 
     @classmethod
     def from_output(cls, text: str) -> SandboxFailure:
-        if _NAMESPACE_LIMIT in text:
+        if _NAMESPACE_LIMIT_TEXT in text:
             return cls(text, not _are_namespaces_disabled())
-        return cls(text, any(known in text for known in _TEMPORARY_TEXTS))
+        return cls(text, any(known in text for known in _TEMPORARY_ERROR_TEXTS))
 
 
 class TemporaryFailure(Exception):
@@ -73,7 +73,7 @@ class TemporaryFailure(Exception):
 
 def _are_namespaces_disabled() -> bool:
     """Return whether an admin set a limit to 0: the same error as for an exhausted limit."""
-    for path in _NAMESPACE_LIMITS.glob("max_*_namespaces"):
+    for path in _NAMESPACE_LIMITS_FOLDER.glob("max_*_namespaces"):
         with suppress(OSError, ValueError):
             if int(path.read_text()) == 0:
                 return True
@@ -81,7 +81,7 @@ def _are_namespaces_disabled() -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sandbox:
+class TrialSandbox:
     """The parts of a site that a trial needs."""
 
     bwrap: Bwrap | None
@@ -89,10 +89,10 @@ class Sandbox:
     seccomp: bytes
 
 
-MakeRoot = Callable[[TaskFolder], SandboxRoot]
+RootFactory = Callable[[TaskFolder], SandboxRoot]
 
 
-def run_trial(sandbox: Sandbox, make_root: MakeRoot, base: Path) -> SandboxFailure | None:
+def run_trial(sandbox: TrialSandbox, make_root: RootFactory, base: Path) -> SandboxFailure | None:
     """Run an empty task in this sandbox, with its folder below `base`; return None if it succeeds."""
     folder = TaskFolder(f"{base}/trial-{os.getpid()}/task")  # as deep as real ones
     try:
@@ -107,12 +107,12 @@ def run_trial(sandbox: Sandbox, make_root: MakeRoot, base: Path) -> SandboxFailu
 
 
 @contextmanager
-def make_memory_folder(home: Path) -> Iterator[Path]:
+def open_memory_folder(home: Path) -> Iterator[Path]:
     """Yield a private folder in memory that no job can fill; `home` if there is none."""
     for place in _MEMORY_FOLDERS:
-        _remove_leftovers(Path(place))
+        _delete_leftovers(Path(place))
         with suppress(OSError):
-            folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+            folder = Path(tempfile.mkdtemp(prefix=_TRIAL_PREFIX, dir=place))
             break
     else:
         yield home
@@ -124,24 +124,24 @@ def make_memory_folder(home: Path) -> Iterator[Path]:
             remove_tree(str(folder))
 
 
-def _remove_leftovers(place: Path) -> None:
-    for left in place.glob(f"{_PREFIX}*"):
+def _delete_leftovers(place: Path) -> None:
+    for left in place.glob(f"{_TRIAL_PREFIX}*"):
         with suppress(OSError):
             status = left.lstat()
-            if status.st_uid == os.geteuid() and time.time() - status.st_mtime > _LEFTOVER_AGE:
+            if status.st_uid == os.geteuid() and time.time() - status.st_mtime > _MIN_LEFTOVER_AGE:
                 remove_tree(str(left))
 
 
-def _run_empty_task(sandbox: Sandbox, root: SandboxRoot, folder: TaskFolder, base: Path) -> SandboxFailure | None:
+def _run_empty_task(sandbox: TrialSandbox, root: SandboxRoot, folder: TaskFolder, base: Path) -> SandboxFailure | None:
     """Start an empty task exactly like real ones."""
-    launch = Launch(
+    launch = LaunchSpec(
         attempt_id="trial", job_id="trial", task="trial", user="", group="", image="host",
         script="", shell_options=(), env={}, resources=Resources(),
     )  # fmt: skip
     with closing_fd(folder.open_claim()) as claim:
-        roots.make_folders(folder, root)
-        args = render_args(launch, root, sandbox.guard, make_task_env(launch, root, "/", {}), _SHM_SIZE, ())
-        order = RunOrder(
+        roots.create_root_folders(folder, root)
+        args = render_bwrap_args(launch, root, sandbox.guard, make_task_env(launch, root, "/", {}), _SHM_SIZE, ())
+        order = RunnerSpec(
             bwrap=sandbox.bwrap,
             base=str(base),
             args=args,
@@ -150,10 +150,10 @@ def _run_empty_task(sandbox: Sandbox, root: SandboxRoot, folder: TaskFolder, bas
             seccomp=sandbox.seccomp,
         )
         pid = spawn_runner(folder, claim, order)
-    return _wait_for_end(pid, folder)
+    return _wait_for_trial(pid, folder)
 
 
-def _wait_for_end(pid: int, folder: TaskFolder) -> SandboxFailure | None:
+def _wait_for_trial(pid: int, folder: TaskFolder) -> SandboxFailure | None:
     end = time.monotonic() + TRIAL_TIMEOUT
     while os.waitpid(pid, os.WNOHANG)[0] == 0:
         if time.monotonic() > end:

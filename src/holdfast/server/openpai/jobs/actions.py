@@ -11,7 +11,7 @@ from holdfast.services.errors import TagNotFound
 from ..call import Call
 from ..endpoints import endpoint
 from ..errors import PaiError, translate_errors
-from .lookup import find_framework, get_full_name
+from .lookup import find_job_by_framework, get_framework_name
 
 MAX_TAG_LENGTH = 255
 
@@ -22,36 +22,40 @@ MAX_TAG_LENGTH = 255
     note="START is accepted and ignored: a stopped job cannot be started again",
 )
 async def set_execution_type(call: Call) -> Response:
-    summary = await find_framework(call, call.get_path_text("framework"))
+    summary = await find_job_by_framework(call, call.get_path_text("framework"))
     check_job_owner(call, summary)
-    await apply_execution_type(call, summary, (await call.read_object()).get("value"))
-    return respond_json({"status": 202, "message": f"Execute job {get_full_name(summary)} successfully."}, 202)
+    await apply_execution_type(call, summary, (await call.read_json_object()).get("value"))
+    return respond_json({"status": 202, "message": f"Execute job {get_framework_name(summary)} successfully."}, 202)
 
 
 @endpoint("PUT", "/v2/jobs/{framework}/tag")
 async def add_tag(call: Call) -> Response:
-    summary = await find_framework(call, call.get_path_text("framework"))
+    summary = await find_job_by_framework(call, call.get_path_text("framework"))
     check_job_owner(call, summary)
     tag = await _read_tag(call)
     await call.services.jobs.tag(call.actor, summary.id, tag)
-    return respond_json({"status": 200, "message": f"Add tag {tag} for job {get_full_name(summary)} successfully."})
+    return respond_json(
+        {"status": 200, "message": f"Add tag {tag} for job {get_framework_name(summary)} successfully."}
+    )
 
 
 @endpoint("DELETE", "/v2/jobs/{framework}/tag", note="the tag is in the body")
 async def remove_tag(call: Call) -> Response:
-    summary = await find_framework(call, call.get_path_text("framework"))
+    summary = await find_job_by_framework(call, call.get_path_text("framework"))
     check_job_owner(call, summary)
     tag = await _read_tag(call)
     with translate_errors(
-        (TagNotFound, 404, "NoTagError", f"Tag {tag} is not found for job {get_full_name(summary)}.")
+        (TagNotFound, 404, "NoTagError", f"Tag {tag} is not found for job {get_framework_name(summary)}.")
     ):
         await call.services.jobs.untag(call.actor, summary.id, tag)
-    return respond_json({"status": 200, "message": f"Delete tag {tag} from job {get_full_name(summary)} successfully."})
+    return respond_json(
+        {"status": 200, "message": f"Delete tag {tag} from job {get_framework_name(summary)} successfully."}
+    )
 
 
 def check_job_owner(call: Call, summary: JobSummary) -> None:
     if not call.actor.admin and call.actor.name != summary.user:
-        message = f"User {call.actor.name} is not allowed to change job {get_full_name(summary)} of another user."
+        message = f"User {call.actor.name} is not allowed to change job {get_framework_name(summary)} of another user."
         raise PaiError(403, "ForbiddenUserError", message)
 
 
@@ -64,7 +68,7 @@ async def apply_execution_type(call: Call, summary: JobSummary, value: object) -
 
 
 async def _read_tag(call: Call) -> str:
-    tag = (await call.read_object()).get("value")
+    tag = (await call.read_json_object()).get("value")
     if not isinstance(tag, str) or not 0 < len(tag) <= MAX_TAG_LENGTH or "," in tag or not tag.isprintable():
         message = f"value must be a tag: 1 to {MAX_TAG_LENGTH} printable characters without a comma."
         raise PaiError(400, "InvalidParametersError", message)

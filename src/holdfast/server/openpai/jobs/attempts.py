@@ -11,48 +11,50 @@ from holdfast.core.records import TaskRecord
 from holdfast.server.responses import respond_text
 
 from ..call import Call
-from ..endpoints import Who, endpoint
-from ..large_responses import respond_large
+from ..endpoints import AccessLevel, endpoint
+from ..large_responses import respond_large_json
 from ..times import to_milliseconds
 from . import states
-from .detail import describe_exit, describe_roles, load_named_attempt
+from .detail import build_exit_fields, build_task_roles, load_named_attempt
 from .exit_shapes import get_exit_code, get_exit_type
-from .listing import PRIORITY_NAMES, count_resources
-from .lookup import find_framework
+from .listing import PRIORITY_NAMES, build_resource_fields
+from .lookup import find_job_by_framework
 from .shown_attempt import ShownAttempt, load_attempts
 from .task_shapes import build_container_fields
 
 _TASK_FIELDS = ("containerId", "containerIp", "containerGpus", "containerLog", "containerExitCode")
 
 
-@endpoint("GET", "/v2/jobs/{framework}/job-attempts/healthz", who=Who.READER, note="history is always kept")
-async def check_history(call: Call) -> Response:
+@endpoint("GET", "/v2/jobs/{framework}/job-attempts/healthz", who=AccessLevel.READER, note="history is always kept")
+async def check_history_health(call: Call) -> Response:
     return respond_text("ok", "text/plain")
 
 
-@endpoint("GET", "/v2/jobs/{framework}/job-attempts", who=Who.READER)
+@endpoint("GET", "/v2/jobs/{framework}/job-attempts", who=AccessLevel.READER)
 async def list_attempts(call: Call) -> Response:
-    every = await load_attempts(call, await find_framework(call, call.get_path_text("framework")))
+    every = await load_attempts(call, await find_job_by_framework(call, call.get_path_text("framework")))
     tasks = sum(shown.task_count for shown in every)
-    return await respond_large(lambda: [attempt_to_json(shown) for shown in reversed(every)], tasks)  # newest first
+    return await respond_large_json(
+        lambda: [attempt_to_json(shown) for shown in reversed(every)], tasks
+    )  # newest first
 
 
-@endpoint("GET", "/v2/jobs/{framework}/job-attempts/{attempt}", who=Who.READER)
+@endpoint("GET", "/v2/jobs/{framework}/job-attempts/{attempt}", who=AccessLevel.READER)
 async def get_attempt(call: Call) -> Response:
     shown = await load_named_attempt(call)
-    return await respond_large(lambda: attempt_to_json(shown), shown.task_count)
+    return await respond_large_json(lambda: attempt_to_json(shown), shown.task_count)
 
 
 def attempt_to_json(shown: ShownAttempt) -> dict[str, Any]:
     """Return one attempt of a job."""
-    summary, exits = shown.summary, describe_exit(shown)
+    summary, exits = shown.summary, build_exit_fields(shown)
     return {
         "jobName": summary.name,
         "frameworkName": build_debug_id(summary.user, summary.name),
         "uid": build_framework_uid(summary.id),
         "userName": summary.user,
         "state": shown.state,
-        "originState": _get_retry_policy(shown),
+        "originState": _get_sub_state(shown),
         "attemptIndex": shown.number,
         "jobStartedTime": to_milliseconds(summary.submitted_at),
         "attemptStartedTime": to_milliseconds(shown.created_at),
@@ -62,14 +64,14 @@ def attempt_to_json(shown: ShownAttempt) -> dict[str, Any]:
         "exitType": get_exit_type(shown.exit) if shown.exit else None,
         "exitDiagnostics": _build_diagnostics(shown, exits),
         **{key: exits[key] for key in exits if key not in ("appExitCode", "appExitType")},
-        **count_resources(summary),
+        **build_resource_fields(summary),
         "jobPriority": PRIORITY_NAMES.get(summary.priority),
-        "taskRoles": describe_roles(shown, lambda tries: _task_to_json(shown, tries[-1])),
+        "taskRoles": build_task_roles(shown, lambda tries: _task_to_json(shown, tries[-1])),
         "isLatest": shown.is_newest,
     }
 
 
-def _get_retry_policy(shown: ShownAttempt) -> str:
+def _get_sub_state(shown: ShownAttempt) -> str:
     return states.get_job_sub_state(shown.summary) if shown.is_newest else "Completed"
 
 

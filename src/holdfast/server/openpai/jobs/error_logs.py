@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from holdfast.core.masking import shorten_stars
 from holdfast.services.logs.service import Logs, TaskLog
 
-USER_LINES, PLATFORM_LINES = 15, 10
+MAX_USER_LINES, MAX_PLATFORM_LINES = 15, 10
 MAX_READ_SIZE = 16384  # bytes to read
 
-_PLATFORM_LINE = re.compile(r"\[[^\]]{0,40}\] \[openpai-runtime\] (.*)")
+_PLATFORM_LINE_PATTERN = re.compile(r"\[[^\]]{0,40}\] \[openpai-runtime\] (.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +27,20 @@ async def read_error_logs(logs: Logs, chosen: TaskLog) -> ErrorLogs:
     """Return nothing when there is no log or it was deleted."""
     if chosen.record.logs_removed_at is not None or (source := logs.find_source(chosen)) is None:
         return NO_ERROR_LOGS
-    span = await logs.load_span(source)
+    span = await logs.get_full_span(source)
     start = max(span.start, span.end - MAX_READ_SIZE)
     data = await source.read(start, span.end - start)
     cut = start > span.start
-    return pick_lines(await logs.mask_secrets(chosen, data, cut=cut), whole=not cut)
+    return parse_error_logs(await logs.mask_secrets(chosen, data, cut=cut), whole=not cut)
 
 
-def pick_lines(data: bytes, *, whole: bool) -> ErrorLogs:
+def parse_error_logs(data: bytes, *, whole: bool) -> ErrorLogs:
     """Return lines from the end of a log; unless it is `whole`, its first line is cut."""
     lines = data.decode("utf-8", "replace").removesuffix("\n").split("\n") if data else []
     user: list[str] = []
     platform: list[str] = []
     for line in lines if whole or len(lines) == 1 else lines[1:]:
-        ours = _PLATFORM_LINE.fullmatch(line)
+        ours = _PLATFORM_LINE_PATTERN.fullmatch(line)
         (platform if ours else user).append(ours[1] if ours else line)
-    texts = ("\n".join(user[-USER_LINES:]), "\n".join(platform[-PLATFORM_LINES:]))
+    texts = ("\n".join(user[-MAX_USER_LINES:]), "\n".join(platform[-MAX_PLATFORM_LINES:]))
     return ErrorLogs(*map(shorten_stars, texts))

@@ -10,7 +10,7 @@ from holdfast.core.exits.table import find_spec
 
 from .error_logs import NO_ERROR_LOGS, ErrorLogs
 
-NO_EXIT: dict[str, Any] = {
+NO_EXIT_FIELDS: dict[str, Any] = {
     "appExitCode": None,
     "appExitSpec": None,
     "appExitDiagnostics": None,

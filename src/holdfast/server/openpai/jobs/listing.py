@@ -7,24 +7,24 @@ from typing import Any
 from starlette.responses import Response
 
 from holdfast.core.identity import build_debug_id
-from holdfast.core.records import JobOrder, JobPhase, JobSummary, NumberedPage, NumberedQuery
+from holdfast.core.records import JobOrder, JobPhase, JobSummary, OffsetPage, OffsetPageQuery
 from holdfast.core.states import JobState
-from holdfast.jobspec.openpai_extras import PRIORITIES
+from holdfast.jobspec.openpai_extras import PRIORITY_CLASSES
 
 from ..call import Call
-from ..endpoints import Who, endpoint
+from ..endpoints import AccessLevel, endpoint
 from ..errors import PaiError
-from ..large_responses import THREAD_ITEMS, respond_large
+from ..large_responses import MIN_THREADED_ITEMS, respond_large_json
 from ..rate_limits import RateLimitedAction
 from ..times import count_seconds_until, to_milliseconds
 from . import states
 
 HELD_TAG = "holdfast-held"
-PRIORITY_NAMES = {number: name for name, number in PRIORITIES.items()}
+PRIORITY_NAMES = {number: name for name, number in PRIORITY_CLASSES.items()}
 
-_USUAL_LIMIT, _MAX_COUNT = 5000, 50_000
+_DEFAULT_LIMIT, _MAX_LIMIT = 5000, 50_000
 _MAX_OFFSET = 2**53
-_PHASES = {
+_PHASES_BY_STATE = {
     "WAITING": JobPhase.WAITING,
     "RUNNING": JobPhase.RUNNING,
     "STOPPING": JobPhase.STOPPING,
@@ -32,7 +32,7 @@ _PHASES = {
     "SUCCEEDED": JobPhase.SUCCEEDED,
     "FAILED": JobPhase.FAILED,
 }
-_ORDERS = {
+_ORDERS_BY_FIELD = {
     "jobName": JobOrder.NAME,
     "submissionTime": JobOrder.SUBMITTED,
     "username": JobOrder.USER,
@@ -49,25 +49,25 @@ _ORDERS = {
 @endpoint(
     "GET",
     "/v2/jobs",
-    who=Who.READER,
+    who=AccessLevel.READER,
     limited=RateLimitedAction.LIST,
     note="`keyword` and `jobPriority=default` must both match; in OpenPAI one of them was enough",
 )
 async def list_jobs(call: Call) -> Response:
     counted = call.get_query_text("withTotalCount") == "true"
-    query = parse_query(call)
+    query = parse_job_query(call)
     page = await load_page(call, query, count=counted)
-    return await respond_large(lambda: page_to_json(page, counted=counted), len(page.items))
+    return await respond_large_json(lambda: page_to_json(page, counted=counted), len(page.items))
 
 
-async def load_page(call: Call, query: NumberedQuery | None, *, count: bool) -> NumberedPage:
+async def load_page(call: Call, query: OffsetPageQuery | None, *, count: bool) -> OffsetPage:
     if query is None:
-        return NumberedPage((), 0)
-    await call.wait_for_slots(large=query.limit > THREAD_ITEMS)
-    return await call.services.jobs.list_numbered(call.actor, query, count=count)
+        return OffsetPage((), 0)
+    await call.wait_for_slots(large=query.limit > MIN_THREADED_ITEMS)
+    return await call.services.jobs.get_numbered_page(call.actor, query, count=count)
 
 
-def page_to_json(page: NumberedPage, *, counted: bool) -> Any:
+def page_to_json(page: OffsetPage, *, counted: bool) -> Any:
     items = [job_to_item(summary) for summary in page.items]
     return {"totalCount": page.total, "data": items} if counted else items
 
@@ -81,7 +81,7 @@ def job_to_item(summary: JobSummary) -> dict[str, Any]:
         "tags": list_tags(summary),
         "appExitCode": states.get_job_exit_code(summary),
         "virtualCluster": summary.group,
-        **count_resources(summary),
+        **build_resource_fields(summary),
         "jobPriority": PRIORITY_NAMES.get(summary.priority),
     }
 
@@ -103,7 +103,7 @@ def build_job_fields(summary: JobSummary) -> dict[str, Any]:
     }
 
 
-def count_resources(summary: JobSummary) -> dict[str, int]:
+def build_resource_fields(summary: JobSummary) -> dict[str, int]:
     return {
         "totalGpuNumber": summary.gpu,
         "totalTaskNumber": summary.task_count,
@@ -119,24 +119,28 @@ def list_tags(summary: JobSummary) -> list[str]:
 # -- query parameters
 
 
-def parse_query(call: Call) -> NumberedQuery | None:
+def parse_job_query(call: Call) -> OffsetPageQuery | None:
     """Return None when nothing can match, such as for an unknown state."""
-    limit = _parse_number(call, "limit", _USUAL_LIMIT, _MAX_COUNT)
+    limit = _parse_number(call, "limit", _DEFAULT_LIMIT, _MAX_LIMIT)
     offset = _parse_number(call, "offset", 0, _MAX_OFFSET)
-    phases, classes = _split_query(call, "state"), _split_query(call, "jobPriority")
-    found_phases = None if phases is None else tuple(_PHASES[word] for word in phases if word in _PHASES)
-    priorities = None if classes is None else tuple(PRIORITIES[word] for word in classes if word in PRIORITIES)
+    phases, classes = _parse_query_list(call, "state"), _parse_query_list(call, "jobPriority")
+    found_phases = (
+        None if phases is None else tuple(_PHASES_BY_STATE[word] for word in phases if word in _PHASES_BY_STATE)
+    )
+    priorities = (
+        None if classes is None else tuple(PRIORITY_CLASSES[word] for word in classes if word in PRIORITY_CLASSES)
+    )
     others = tuple(PRIORITY_NAMES) if classes and "default" in classes else None
     if found_phases == () or (priorities == () and others is None):
         return None
     order, descending = _parse_order(call.get_query_text("order"))
-    return NumberedQuery(
-        named_groups=_split_query(call, "vc"),
-        users=_split_query(call, "username"),
+    return OffsetPageQuery(
+        named_groups=_parse_query_list(call, "vc"),
+        users=_parse_query_list(call, "username"),
         phases=found_phases,
         text=call.get_query_text("keyword") or None,
-        tags_any=_split_query(call, "tagsContain"),
-        tags_none=_split_query(call, "tagsNotContain"),
+        tags_any=_parse_query_list(call, "tagsContain"),
+        tags_none=_parse_query_list(call, "tagsNotContain"),
         held_tag=HELD_TAG,
         priorities=priorities or None,
         other_priorities=others,
@@ -148,7 +152,7 @@ def parse_query(call: Call) -> NumberedQuery | None:
     )
 
 
-def _split_query(call: Call, name: str) -> tuple[str, ...] | None:
+def _parse_query_list(call: Call, name: str) -> tuple[str, ...] | None:
     """Return the comma-separated values; None when the parameter is not set."""
     words = tuple(dict.fromkeys(word for word in (call.get_query_text(name) or "").split(",") if word))
     return words or None
@@ -166,6 +170,6 @@ def _parse_number(call: Call, name: str, usual: int, most: int) -> int:
 def _parse_order(text: str | None) -> tuple[JobOrder, bool]:
     """Parse the order; invalid values mean the default order."""
     field, _, direction = (text or "").partition(",")
-    if field not in _ORDERS or direction not in ("ASC", "DESC"):
+    if field not in _ORDERS_BY_FIELD or direction not in ("ASC", "DESC"):
         return JobOrder.SUBMITTED, True
-    return _ORDERS[field], direction == "DESC"
+    return _ORDERS_BY_FIELD[field], direction == "DESC"

@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from holdfast.core.identity import build_container_uid, build_debug_id
 from holdfast.core.records import JobSummary, TaskRecord
-from holdfast.engines.base import Stream
+from holdfast.engines.base import LogStream
 from holdfast.server.origin import get_origin
 from holdfast.services import Services
 
@@ -17,14 +17,14 @@ from ..auth import read_token
 from ..call import Call
 
 # Names of the streams in URLs.
-LINK_STREAMS = {"stdout": Stream.STDOUT, "stderr": Stream.STDERR, "all": Stream.MERGED}
+LINK_STREAMS = {"stdout": LogStream.STDOUT, "stderr": LogStream.STDERR, "all": LogStream.MERGED}
 
 
-async def find_link_maker(call: Call) -> str:
+async def get_link_token_id(call: Call) -> str:
     """Return the ID of the token that requests the links; empty for a guest."""
     if not call.request.headers.get("authorization", "").strip():
         return ""
-    return (await call.services.tokens.find_token(read_token(call.request))).id
+    return (await call.services.tokens.get_token(read_token(call.request))).id
 
 
 def build_log_links(
@@ -43,6 +43,6 @@ def build_log_links(
     return [{"name": name, "uri": f"{base}/user-{name}?{urlencode(asked)}"} for name in LINK_STREAMS]
 
 
-def build_pages_url(request: Request, services: Services, record: TaskRecord, maker: str) -> str:
+def build_log_pages_url(request: Request, services: Services, record: TaskRecord, maker: str) -> str:
     """Return the base URL to which older clients append `user.pai.stdout/?start=0`. It must be absolute."""
     return f"{get_origin(request)}/log-manager/pages/{services.logs.create_link(record, maker)}/"

@@ -18,34 +18,34 @@ from holdfast.core.errors import InvalidJob, Problem
 _LATER_RULES = ("uniqueNames", "reference", "placement")
 
 _STEP_PATTERN = re.compile(r'\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]|\.?([\w$~-]+)')
-_PLAIN_NAME = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
+_PLAIN_NAME_PATTERN = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
 
-_DescribeRule = Callable[[Any], tuple[dict[str, Any], str]]
+_RuleDescriber = Callable[[Any], tuple[dict[str, Any], str]]
 
 
-def _describe_limit(words: str) -> _DescribeRule:
+def _make_limit_describer(words: str) -> _RuleDescriber:
     return lambda limit: ({"limit": limit}, words.format(limit))
 
 
-def _describe_comparison(sign: str) -> _DescribeRule:
+def _make_comparison_describer(sign: str) -> _RuleDescriber:
     return lambda limit: ({"comparison": sign, "limit": limit, "exclusive": False}, f"should be {sign} {limit}")
 
 
 # Rule -> OpenPAI's message. Other rules keep our message.
-_RULE_MESSAGES: dict[str, _DescribeRule] = {
+_RULE_MESSAGES: dict[str, _RuleDescriber] = {
     "required": lambda key: ({"missingProperty": key}, f"should have required property '{key}'"),
     "additionalProperties": lambda key: ({"additionalProperty": key}, "should NOT have additional properties"),
     "type": lambda wanted: ({"type": wanted}, f"should be {wanted}"),
     "enum": lambda words: ({"allowedValues": list(words)}, "should be equal to one of the allowed values"),
     "pattern": lambda pattern: ({"pattern": pattern}, f'should match pattern "{pattern}"'),
-    "minimum": _describe_comparison(">="),
-    "maximum": _describe_comparison("<="),
-    "minItems": _describe_limit("should NOT have fewer than {} items"),
-    "maxItems": _describe_limit("should NOT have more than {} items"),
-    "minProperties": _describe_limit("should NOT have fewer than {} properties"),
-    "maxProperties": _describe_limit("should NOT have more than {} properties"),
-    "minLength": _describe_limit("should NOT be shorter than {} characters"),
-    "maxLength": _describe_limit("should NOT be longer than {} characters"),
+    "minimum": _make_comparison_describer(">="),
+    "maximum": _make_comparison_describer("<="),
+    "minItems": _make_limit_describer("should NOT have fewer than {} items"),
+    "maxItems": _make_limit_describer("should NOT have more than {} items"),
+    "minProperties": _make_limit_describer("should NOT have fewer than {} properties"),
+    "maxProperties": _make_limit_describer("should NOT have more than {} properties"),
+    "minLength": _make_limit_describer("should NOT be shorter than {} characters"),
+    "maxLength": _make_limit_describer("should NOT be longer than {} characters"),
 }
 _PARENT_RULES = ("required", "additionalProperties")
 
@@ -57,7 +57,7 @@ def build_problem_body(invalid: InvalidJob) -> dict[str, Any]:
 
 
 def problem_to_json(problem: Problem) -> dict[str, Any]:
-    steps = list(_split_field(problem.field))
+    steps = list(_iter_path_steps(problem.field))
     if problem.rule in _PARENT_RULES:
         steps = steps[:-1]
     words = _RULE_MESSAGES.get(problem.rule)
@@ -94,7 +94,7 @@ def _build_message(problems: Sequence[Problem], shown: list[dict[str, Any]]) -> 
 # -- paths: taskRoles.worker.commands[2] -> .taskRoles.worker.commands[2], #/properties/taskRoles/…
 
 
-def _split_field(field: str) -> Iterator[str | int]:
+def _iter_path_steps(field: str) -> Iterator[str | int]:
     for number, quoted, plain in _STEP_PATTERN.findall(field):
         yield int(number) if number else json.loads(quoted) if quoted else plain
 
@@ -102,7 +102,7 @@ def _split_field(field: str) -> Iterator[str | int]:
 def _format_data_step(step: str | int) -> str:
     if isinstance(step, int):
         return f"[{step}]"
-    if _PLAIN_NAME.fullmatch(step):
+    if _PLAIN_NAME_PATTERN.fullmatch(step):
         return f".{step}"
     return "['" + step.replace("\\", "\\\\").replace("'", "\\'") + "']"
 

@@ -13,9 +13,9 @@ from holdfast.core.records import JobAttempt, JobSummary, TaskRecord
 from holdfast.services.jobs.service import JobWithTasks
 
 from ..call import Call
-from ..large_responses import THREAD_ITEMS
+from ..large_responses import MIN_THREADED_ITEMS
 from . import states
-from .lookup import get_full_name, map_role_keys
+from .lookup import get_framework_name, map_role_keys
 
 Tries = list[TaskRecord]  # of one task in one attempt, oldest first
 
@@ -25,7 +25,7 @@ class ShownAttempt:
     summary: JobSummary
     job: Job
     framework: str
-    keys: Mapping[str, str]  # role -> spelling
+    role_keys: Mapping[str, str]  # role -> spelling
     number: int
     created_at: datetime
     started_at: datetime | None
@@ -76,7 +76,7 @@ async def load_attempts(call: Call, summary: JobSummary) -> list[ShownAttempt]:
 
 
 async def _load_detail(call: Call, summary: JobSummary) -> JobWithTasks:
-    if summary.task_count * (summary.attempt + 1) > THREAD_ITEMS:
+    if summary.task_count * (summary.attempt + 1) > MIN_THREADED_ITEMS:
         await call.wait_for_slots(large=True)
     return await call.services.jobs.get(call.actor, summary.id)
 
@@ -118,26 +118,28 @@ def _build_attempt(
 ) -> ShownAttempt:
     summary, ended = detail.record.summary, past.get(number)
     newest = number == summary.attempt
-    exit, outcome = _get_end(detail, ended, newest=newest)
+    exit, outcome = _get_exit_and_outcome(detail, ended, newest=newest)
     before = past.get(number - 1)
     return ShownAttempt(
         summary=summary,
         job=detail.record.job,
-        framework=get_full_name(summary),
-        keys=map_role_keys(detail.record.job),
+        framework=get_framework_name(summary),
+        role_keys=map_role_keys(detail.record.job),
         number=number,
         created_at=before.finished_at if before else summary.submitted_at,
         started_at=ended.started_at if ended else detail.record.attempt_started_at if newest else None,
         finished_at=ended.finished_at if ended else summary.finished_at if newest else None,
         exit=exit,
         outcome=outcome,
-        state=_get_state(summary, exit, newest=newest),
-        tasks=_sort_tries(detail.record.job, tries),
+        state=_get_attempt_state(summary, exit, newest=newest),
+        tasks=_group_tries(detail.record.job, tries),
         addresses=addresses,
     )
 
 
-def _get_end(detail: JobWithTasks, ended: JobAttempt | None, *, newest: bool) -> tuple[Exit | None, Outcome | None]:
+def _get_exit_and_outcome(
+    detail: JobWithTasks, ended: JobAttempt | None, *, newest: bool
+) -> tuple[Exit | None, Outcome | None]:
     record = detail.record
     if newest and record.summary.state.final:
         stopped = record.exit is not None and record.exit.kind is ExitKind.CANCELLED
@@ -145,13 +147,13 @@ def _get_end(detail: JobWithTasks, ended: JobAttempt | None, *, newest: bool) ->
     return (ended.outcome.exit, ended.outcome) if ended else (None, None)
 
 
-def _get_state(summary: JobSummary, exit: Exit | None, *, newest: bool) -> str:
+def _get_attempt_state(summary: JobSummary, exit: Exit | None, *, newest: bool) -> str:
     if exit is not None:
-        return states.get_ended_state(exit)
+        return states.get_attempt_end_state(exit)
     return states.get_job_state(summary) if newest else "UNKNOWN"
 
 
-def _sort_tries(job: Job, tries: Iterable[TaskRecord]) -> dict[str, dict[int, Tries]]:
+def _group_tries(job: Job, tries: Iterable[TaskRecord]) -> dict[str, dict[int, Tries]]:
     found: dict[str, dict[int, Tries]] = {role.name: {} for role in job.roles}
     for record in sorted(tries, key=lambda record: (record.task.index, record.task.number)):
         found.setdefault(record.task.role, {}).setdefault(record.task.index, []).append(record)

@@ -14,9 +14,9 @@ from holdfast.services.inside.service import ExecTarget
 from ...origin import get_host
 from ...responses import respond_json
 from ..call import Call
-from ..endpoints import Who, endpoint
+from ..endpoints import AccessLevel, endpoint
 from ..errors import PaiError
-from .lookup import find_framework, get_full_name
+from .lookup import find_job_by_framework, get_framework_name
 
 # OpenPAI had a key pair to download. Users of Holdfast have their own keys.
 _EMPTY_KEY_PAIR = {
@@ -30,12 +30,12 @@ _EMPTY_KEY_PAIR = {
 @endpoint(
     "GET",
     "/v2/jobs/{framework}/ssh",
-    who=Who.READER,
+    who=AccessLevel.READER,
     note="tasks that run or are on hold, for users with shell access; adds sshUser and sshCommand. The keys are "
     "the user's own, so keyPair is empty. Otherwise 404 NoJobSshInfoError with the reason",
 )
-async def get_ssh(call: Call) -> Response:
-    return await respond_ssh_info(call, await find_framework(call, call.get_path_text("framework")))
+async def get_ssh_info(call: Call) -> Response:
+    return await respond_ssh_info(call, await find_job_by_framework(call, call.get_path_text("framework")))
 
 
 async def respond_ssh_info(call: Call, summary: JobSummary) -> Response:
@@ -65,7 +65,7 @@ async def _build_no_ssh_error(call: Call, summary: JobSummary) -> PaiError:
     why = call.services.ssh_gateway.trouble or "The SSH gateway is disabled."
     if call.services.ssh_gateway.is_open:
         why = "Log in first." if call.is_guest else await _explain_no_ssh(call, summary)
-    return PaiError(404, "NoJobSshInfoError", f"SSH info of job {get_full_name(summary)} is not found: {why}")
+    return PaiError(404, "NoJobSshInfoError", f"SSH info of job {get_framework_name(summary)} is not found: {why}")
 
 
 async def _explain_no_ssh(call: Call, summary: JobSummary) -> str:

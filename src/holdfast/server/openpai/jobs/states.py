@@ -10,10 +10,10 @@ from holdfast.core.exits.table import find_spec
 from holdfast.core.records import JobSummary
 from holdfast.core.states import JobState, TaskState
 
-STOP_CODE = -210  # a user stopped it
-ATTEMPT_OVER_CODE = -220  # other tasks ended the attempt
-_STOP_CODES = frozenset({STOP_CODE, ATTEMPT_OVER_CODE})
-_FIRST_STOP_CODES = frozenset({-7351, -7400})  # of the first servers
+STOPPED_EXIT_CODE = -210  # a user stopped it
+ATTEMPT_ENDED_EXIT_CODE = -220  # other tasks ended the attempt
+_STOP_CODES = frozenset({STOPPED_EXIT_CODE, ATTEMPT_ENDED_EXIT_CODE})
+_LEGACY_STOP_CODES = frozenset({-7351, -7400})  # of the first servers
 
 _SHOWN_STATES = {
     "AttemptCreationPending": "WAITING",
@@ -39,8 +39,8 @@ _STOPPING_STATES = frozenset(
 )
 _STOP_CODES_BY_STATE: Mapping[str, frozenset[int]] = {
     "Completed": _STOP_CODES,
-    "FRAMEWORK_COMPLETED": _FIRST_STOP_CODES,
-    "TASK_COMPLETED": _FIRST_STOP_CODES,
+    "FRAMEWORK_COMPLETED": _LEGACY_STOP_CODES,
+    "TASK_COMPLETED": _LEGACY_STOP_CODES,
 }
 
 
@@ -90,7 +90,9 @@ def get_job_sub_state(summary: JobSummary) -> str:
 
 
 def get_job_state(summary: JobSummary) -> str:
-    return get_shown_state(get_job_sub_state(summary), STOP_CODE if summary.stopping else get_job_exit_code(summary))
+    return get_shown_state(
+        get_job_sub_state(summary), STOPPED_EXIT_CODE if summary.stopping else get_job_exit_code(summary)
+    )
 
 
 def get_job_exit_code(summary: JobSummary) -> int | None:
@@ -98,12 +100,12 @@ def get_job_exit_code(summary: JobSummary) -> int | None:
     if not summary.state.final:
         return None
     if summary.exit_kind is None:
-        return {JobState.SUCCEEDED: 0, JobState.CANCELLED: STOP_CODE}.get(summary.state, -8000)
+        return {JobState.SUCCEEDED: 0, JobState.CANCELLED: STOPPED_EXIT_CODE}.get(summary.state, -8000)
     known = Exit(kind=ExitKind(summary.exit_kind), message="", code=summary.exit_code, cause=summary.exit_cause)
     return find_spec(known).code
 
 
-def get_ended_state(exit: Exit) -> str:
+def get_attempt_end_state(exit: Exit) -> str:
     """Return the state of an ended attempt."""
     return get_attempt_state("AttemptCompleted", find_spec(exit).code)
 

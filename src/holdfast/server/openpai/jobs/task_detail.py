@@ -9,7 +9,7 @@ from starlette.responses import Response
 from holdfast.server.responses import respond_json
 
 from ..call import Call
-from ..endpoints import Who, endpoint
+from ..endpoints import AccessLevel, endpoint
 from ..errors import PaiError
 from .detail import load_named_attempt
 from .lookup import find_role
@@ -20,15 +20,15 @@ from .task_shapes import build_container_fields, build_task_fields, build_try_fi
 @endpoint(
     "GET",
     "/v2/jobs/{framework}/attempts/{attempt}/taskRoles/{role}/taskIndex/{index}/attempts",
-    who=Who.READER,
+    who=AccessLevel.READER,
     note="the role can also be spelled as in the job file",
 )
 async def get_task(call: Call) -> Response:
     shown = await load_named_attempt(call)
-    return respond_json(task_to_json(shown, load_task_tries(call, shown)))
+    return respond_json(task_to_json(shown, get_task_tries(call, shown)))
 
 
-def load_task_tries(call: Call, shown: ShownAttempt) -> Tries:
+def get_task_tries(call: Call, shown: ShownAttempt) -> Tries:
     """Return the tries of the task that the URL names."""
     role, index = find_role(shown.job, call.get_path_text("role")), call.get_path_number("index")
     tries = shown.tasks.get(role, {}).get(index) if role is not None and index is not None else None
@@ -45,7 +45,7 @@ def task_to_json(shown: ShownAttempt, tries: Tries) -> dict[str, Any]:
         "username": shown.summary.user,
         "jobName": shown.summary.name,
         "jobAttemptId": shown.number,
-        "taskRoleName": shown.keys.get(role, role),
+        "taskRoleName": shown.role_keys.get(role, role),
         **build_task_fields(shown, tries),
         "attempts": [
             {**build_try_fields(shown, each), **build_container_fields(shown, each)} for each in reversed(tries)

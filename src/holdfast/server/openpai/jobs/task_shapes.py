@@ -76,7 +76,7 @@ def ports_to_json(ports: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
 
 def build_log_path(shown: ShownAttempt, record: TaskRecord) -> str:
     task = record.task
-    role = quote(shown.keys.get(task.role, task.role), safe="~")
+    role = quote(shown.role_keys.get(task.role, task.role), safe="~")
     job = quote(shown.framework, safe="~")
     return (
         f"/api/v2/jobs/{job}/attempts/{shown.number}/taskRoles/{role}/taskIndex/{task.index}"

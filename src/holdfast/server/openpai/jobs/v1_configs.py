@@ -13,18 +13,18 @@ from ..bodies import parse_json, read_body_text
 from ..errors import PaiError
 from ..forms import parse_form
 
-_JOB_NUMBERS = ("retryCount", "killAllOnCompletedTaskNumber")
-_ROLE_NUMBERS = (
+_JOB_NUMBER_FIELDS = ("retryCount", "killAllOnCompletedTaskNumber")
+_ROLE_NUMBER_FIELDS = (
     "taskNumber", "cpuNumber", "memoryMB", "gpuNumber", "shmMB", "minFailedTaskCount", "minSucceededTaskCount",
 )  # fmt: skip
-_PORT_NUMBERS = ("beginAt", "portNumber")
-_NUMBER = re.compile(r"-?[0-9]{1,18}")
+_PORT_NUMBER_FIELDS = ("beginAt", "portNumber")
+_NUMBER_PATTERN = re.compile(r"-?[0-9]{1,18}")
 
 
 async def read_job_config(request: Request, name: str | None) -> str:
     """Return the config as JSON text. With `name`, the URL names the job; jobName can be omitted, but not differ."""
     text = await read_body_text(request)
-    form = _is_form(request, text)
+    form = _is_form_request(request, text)
     if not form and name is None:
         return text  # unchanged, so that problems have line numbers
     config = convert_form(parse_form(text)) if form else parse_json(text)
@@ -35,17 +35,19 @@ async def read_job_config(request: Request, name: str | None) -> str:
 
 def convert_form(form: dict[str, Any]) -> dict[str, Any]:
     """Convert text to numbers where numbers are expected only: a "true" stays text."""
-    config = _convert_numbers(form, _JOB_NUMBERS)
+    config = _convert_numbers(form, _JOB_NUMBER_FIELDS)
     if isinstance(config.get("taskRoles"), list):
         config["taskRoles"] = [_convert_role(role) if isinstance(role, dict) else role for role in config["taskRoles"]]
     return config
 
 
 def _convert_role(role: dict[str, Any]) -> dict[str, Any]:
-    read = _convert_numbers(role, _ROLE_NUMBERS)
+    read = _convert_numbers(role, _ROLE_NUMBER_FIELDS)
     ports = read.get("portList")
     if isinstance(ports, list):
-        read["portList"] = [_convert_numbers(port, _PORT_NUMBERS) if isinstance(port, dict) else port for port in ports]
+        read["portList"] = [
+            _convert_numbers(port, _PORT_NUMBER_FIELDS) if isinstance(port, dict) else port for port in ports
+        ]
     elif ports == "":  # an empty list in a form
         read["portList"] = []
     return read
@@ -59,10 +61,10 @@ def _to_number(value: Any) -> Any:
     """Convert to a number; other values stay, for the validator to report. An empty text is null."""
     if value == "":
         return None
-    return int(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
+    return int(value) if isinstance(value, str) and _NUMBER_PATTERN.fullmatch(value) else value
 
 
-def _is_form(request: Request, text: str) -> bool:
+def _is_form_request(request: Request, text: str) -> bool:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     return kind == "application/x-www-form-urlencoded" and not text.lstrip().startswith("{")
 

@@ -11,7 +11,7 @@ from holdfast.server.sessions import read_device_cookie
 
 from ..auth import read_token
 from ..call import Call
-from ..endpoints import Who, endpoint
+from ..endpoints import AccessLevel, endpoint
 from ..errors import PaiError
 from ..values import require_text
 
@@ -22,11 +22,11 @@ from ..values import require_text
     "/v2/authn/basic/login",
     "/v1/token",
     "/v2/tokens",
-    who=Who.ANYONE,
+    who=AccessLevel.ANYONE,
     note="`expiration` is ignored: server.login_days sets the lifetime of a login.",
 )
 async def log_in(call: Call) -> Response:
-    body = await call.read_object()
+    body = await call.read_json_object()
     user, password = require_text(body, "username"), require_text(body, "password")
     tokens = call.services.tokens
     try:

@@ -11,8 +11,8 @@ from holdfast.core.access import Actor
 from holdfast.core.records import Dataset, Group, User
 from holdfast.server.responses import respond_json
 
-EXTERNAL_NAME = "externalName"  # in the extension, but not shown as part of it
-ACLS = "acls"  # derived; never stored
+EXTERNAL_NAME_KEY = "externalName"  # in the extension, but not shown as part of it
+ACLS_KEY = "acls"  # derived; never stored
 
 _SECRET_FIELDS = ("githubPAT", "boundedClusters", "jobSSH")  # boundedClusters contains tokens for other clusters
 
@@ -27,11 +27,11 @@ def user_to_json(user: User, *, to: Actor, groups: Iterable[str], datasets: Iter
         "extension": _filter_extension(user, to),
         "admin": user.admin,
         "virtualCluster": reach,
-        "storageConfig": [dataset.name for dataset in datasets if _is_granted(dataset, user)],
+        "storageConfig": [dataset.name for dataset in datasets if _is_dataset_granted(dataset, user)],
     }
 
 
-def _is_granted(dataset: Dataset, user: User) -> bool:
+def _is_dataset_granted(dataset: Dataset, user: User) -> bool:
     return user.admin or dataset.everyone or any(group in user.groups for group in dataset.groups)
 
 
@@ -58,15 +58,15 @@ def _pick_keys(value: Any, *keys: str) -> dict[str, Any]:
 
 
 def group_to_json(group: Group, datasets: Iterable[Dataset]) -> dict[str, Any]:
-    kept = {key: value for key, value in group.extension.items() if key not in (EXTERNAL_NAME, ACLS)}
+    kept = {key: value for key, value in group.extension.items() if key not in (EXTERNAL_NAME_KEY, ACLS_KEY)}
     granted = [dataset.name for dataset in datasets if group.name in dataset.groups]
     return {
         "groupname": group.name,
         "description": group.description,
-        "externalName": str(group.extension.get(EXTERNAL_NAME) or ""),
-        "extension": {**kept, ACLS: {"admin": False, "virtualClusters": [group.name], "storageConfigs": granted}},
+        "externalName": str(group.extension.get(EXTERNAL_NAME_KEY) or ""),
+        "extension": {**kept, ACLS_KEY: {"admin": False, "virtualClusters": [group.name], "storageConfigs": granted}},
     }
 
 
-def respond_done(message: str) -> Response:
+def respond_message(message: str) -> Response:
     return respond_json({"message": message}, 201)

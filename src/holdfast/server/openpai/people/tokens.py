@@ -11,17 +11,17 @@ from holdfast.server.responses import respond_json
 
 from ..auth import read_token
 from ..call import Call
-from ..endpoints import Who, endpoint
+from ..endpoints import AccessLevel, endpoint
 from ..errors import PaiError
 
-APPLICATION_TOKEN = "application"  # noqa: S105 - a kind of token
+APPLICATION_TOKEN_NAME = "application"  # noqa: S105 - a kind of token
 
 
 @endpoint(
     "GET",
     "/v1/token",
     "/v2/tokens",
-    who=Who.PERSON,
+    who=AccessLevel.PERSON,
     note="Handles (`hf_` and the token ID), because tokens are not stored; DELETE accepts them.",
 )
 async def list_tokens(call: Call) -> Response:
@@ -29,15 +29,17 @@ async def list_tokens(call: Call) -> Response:
     return respond_json({"tokens": [f"hf_{token.id}" for token in found] or {}})
 
 
-@endpoint("POST", "/v1/token/application", "/v2/tokens/application", who=Who.PERSON, note="Valid until it is revoked.")
+@endpoint(
+    "POST", "/v1/token/application", "/v2/tokens/application", who=AccessLevel.PERSON, note="Valid until it is revoked."
+)
 async def create_application_token(call: Call) -> Response:
-    made = await call.services.tokens.create(call.actor, name=APPLICATION_TOKEN)
+    made = await call.services.tokens.create(call.actor, name=APPLICATION_TOKEN_NAME)
     return respond_json({"token": made.text, "application": True})
 
 
 @endpoint("GET", "/v1/token/check", "/v2/tokens/check")
 async def check_token(call: Call) -> Response:
-    token = await call.services.tokens.find_token(read_token(call.request))
+    token = await call.services.tokens.get_token(read_token(call.request))
     shown: dict[str, Any] = {
         "username": call.actor.name,
         "application": call.actor.application,
@@ -53,7 +55,7 @@ async def check_token(call: Call) -> Response:
     "DELETE",
     "/v1/token/{token}",
     "/v2/tokens/{token}",
-    who=Who.PERSON,
+    who=AccessLevel.PERSON,
     note="Accepts a token or its handle; your own tokens only.",
 )
 async def revoke_token(call: Call) -> Response:

@@ -12,7 +12,7 @@ from holdfast.core.records import User
 from holdfast.server.responses import respond_json
 
 from ..call import Call
-from ..endpoints import Who, endpoint
+from ..endpoints import AccessLevel, endpoint
 from ..errors import PaiError, translate_errors
 from ..values import get_boolean, get_names, get_object, get_text, require_text
 from .shapes import user_to_json
@@ -34,10 +34,14 @@ async def get_user(call: Call) -> Response:
 
 
 @endpoint(
-    "POST", "/v2/users", "/v2/user", who=Who.ADMIN, note="Passwords need 8 characters; `virtualCluster` is the groups."
+    "POST",
+    "/v2/users",
+    "/v2/user",
+    who=AccessLevel.ADMIN,
+    note="Passwords need 8 characters; `virtualCluster` is the groups.",
 )
 async def create_user(call: Call) -> Response:
-    body = await call.read_object()
+    body = await call.read_json_object()
     name = require_text(body, "username")
     groups = {DEFAULT_GROUP, *(get_names(body, "virtualCluster") or ()), *(get_names(body, "grouplist") or ())}
     await require_groups(call, groups)
@@ -58,7 +62,7 @@ async def create_user(call: Call) -> Response:
     return respond_json({"message": "User is created successfully"}, 201)
 
 
-@endpoint("DELETE", "/v2/users/{user}", "/v2/user/{user}", who=Who.ADMIN, note="Not with unfinished jobs.")
+@endpoint("DELETE", "/v2/users/{user}", "/v2/user/{user}", who=AccessLevel.ADMIN, note="Not with unfinished jobs.")
 async def delete_user(call: Call) -> Response:
     name = call.get_path_text("user")
     with translate_errors((NotFound, 404, "NoUserError", build_no_user_message(name))):

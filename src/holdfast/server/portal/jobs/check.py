@@ -46,7 +46,7 @@ class FileCheck:
 
 async def check_job_file(visit: Visit, text: str, group: str) -> FileCheck:
     try:
-        require_allowed_size(visit, text)
+        check_job_file_size(visit, text)
         planned = await visit.services.jobs.plan(visit.current_actor, text, group=group or None)
     except NotLoggedIn:
         raise
@@ -55,7 +55,7 @@ async def check_job_file(visit: Visit, text: str, group: str) -> FileCheck:
     return _build_accepted_check(visit, planned)
 
 
-def require_allowed_size(visit: Visit, text: str) -> None:
+def check_job_file_size(visit: Visit, text: str) -> None:
     most = visit.services.settings.server.max_job_bytes
     if len(text.encode("utf-8", "replace")) > most:
         raise TooLarge(msg("A job file can have at most {limit} bytes", limit=most))

@@ -10,10 +10,10 @@ from holdfast.core.catalogue import ImageAlias, ImageKind, InstanceType
 from holdfast.core.identity import format_group_path
 from holdfast.core.job import HOST_IMAGE, SHARED_FILES_PATH, Job, Role
 from holdfast.core.records import Dataset, Group
-from holdfast.core.scheduling.placement import Amount, Quota
-from holdfast.jobspec.quantities import render_duration
+from holdfast.core.scheduling.placement import Quota, ResourceAmount
+from holdfast.jobspec.quantities import format_duration
 
-from ..kind_names import name_image_kind
+from ..kind_names import get_image_kind_name
 from ..rendering import format_bytes
 from ..usage_lines import UsageLine, build_quota_lines
 from ..visit import Visit
@@ -73,7 +73,7 @@ async def load_job_choices(visit: Visit, name: str, groups: list[Group]) -> JobC
         datasets=await _list_dataset_choices(visit, group.name),
         use=use,
         mine=mine,
-        time_limit=render_duration(limit) if limit else "",
+        time_limit=format_duration(limit) if limit else "",
         volume=f"/project/{format_group_path(group.name)}" if group.shared_volume else "",
     )
 
@@ -99,7 +99,7 @@ async def _list_image_choices(visit: Visit, group: str) -> tuple[JobChoice, ...]
 def _build_alias_choice(visit: Visit, alias: ImageAlias) -> JobChoice:
     whose = visit.translate_text("System") if alias.everyone else visit.translate_text("Group")
     ready = bool(alias.url or alias.gpu_url)
-    tip = f"{whose} / {name_image_kind(visit, alias.kind)}"
+    tip = f"{whose} / {get_image_kind_name(visit, alias.kind)}"
     return JobChoice(
         name=alias.name,
         # The alias of the host system has a message as name.
@@ -133,6 +133,6 @@ def _build_dataset_choice(visit: Visit, found: Dataset, group: str) -> JobChoice
 async def _load_usage_lines(visit: Visit, group: Group) -> tuple[tuple[UsageLine, ...], tuple[UsageLine, ...]]:
     """Return usage of the group and, if there is a limit per user, of the visitor."""
     use = await visit.services.installation.get_group_usage(visit.current_actor, group)
-    own = use.users.get(visit.current_actor.name, Amount())
+    own = use.users.get(visit.current_actor.name, ResourceAmount())
     mine = build_quota_lines(visit, own, use.user_quota) if use.user_quota != Quota() else ()
     return build_quota_lines(visit, use.used, use.quota), mine

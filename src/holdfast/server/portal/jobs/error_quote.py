@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from holdfast.services.logs.first_error import ERROR_SIGNS, FIRST_ERROR
+from holdfast.services.logs.first_error import ERROR_LITERALS, FIRST_ERROR_PATTERN
 
 from .log_text import render_log_text
 
 MAX_QUOTE_LENGTH = 300  # characters that are quoted
-_MAX_LINE_BYTES = 4096  # bytes read of a line
+_MAX_LINE_SIZE = 4096  # bytes read of a line
 _MAX_TRACEBACK_LENGTH = 500  # lines
 _MAX_TRACEBACKS = 10  # limit for unfinished tracebacks, which could be written on purpose
-_ERROR_SIGN = re.compile(b"|".join(map(re.escape, ERROR_SIGNS)))
-_ERROR = re.compile(FIRST_ERROR)
-_TRACEBACK = "Traceback (most recent"
+_ERROR_SIGN_PATTERN = re.compile(b"|".join(map(re.escape, ERROR_LITERALS)))
+_ERROR_PATTERN = re.compile(FIRST_ERROR_PATTERN)
+_TRACEBACK_PREFIX = "Traceback (most recent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,23 +33,23 @@ class _LogLine(NamedTuple):
     @property
     def text(self) -> str:
         """The text that a terminal shows, without text overwritten by a progress bar."""
-        return render_log_text(self.data.rstrip(b"\r").rpartition(b"\r")[2][:_MAX_LINE_BYTES])
+        return render_log_text(self.data.rstrip(b"\r").rpartition(b"\r")[2][:_MAX_LINE_SIZE])
 
     @property
     def may_be_error(self) -> bool:
-        return _ERROR_SIGN.search(self.data) is not None
+        return _ERROR_SIGN_PATTERN.search(self.data) is not None
 
 
 def find_first_error(data: bytes, start: int) -> ErrorQuote | None:
     """Find the first error in the whole lines of `data`, which is at offset `start` of the log; or None."""
-    lines = list(_iter_lines(data, start)) if _ERROR_SIGN.search(data) else []
+    lines = list(_iter_lines(data, start)) if _ERROR_SIGN_PATTERN.search(data) else []
     walked = 0
     for number, line in enumerate(lines):
         text = line.text if line.may_be_error else ""
-        found = _ERROR.search(text)
+        found = _ERROR_PATTERN.search(text)
         if found is None:
             continue
-        if found[0] == _TRACEBACK:
+        if found[0] == _TRACEBACK_PREFIX:
             text = _find_exception_line(lines[number + 1 : number + 1 + _MAX_TRACEBACK_LENGTH], text[: found.start()])
             walked += 1
         if text or walked == _MAX_TRACEBACKS:

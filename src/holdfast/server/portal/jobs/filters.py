@@ -21,8 +21,8 @@ TIME_RANGES = {"1d": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelt
 CUSTOM_RANGE = "custom"  # from one day to another
 PAGE_SIZES = (50, 100, 200)
 MAX_FILTER_LENGTH = 200  # characters of a text, a user or a group
-MAX_GROUPS = 100
-PATH = "/jobs"
+MAX_FILTER_GROUPS = 100
+JOBS_PATH = "/jobs"
 _STATES_BY_NAME = {state.lower(): state for state in JobState}
 
 
@@ -58,7 +58,7 @@ class JobListFilters:
     @property
     def address(self) -> str:
         query = urlencode(list(self.iter_query_pairs()))
-        return f"{PATH}?{query}" if query else PATH
+        return f"{JOBS_PATH}?{query}" if query else JOBS_PATH
 
     def build_address(self, **changes: Any) -> str:
         """Return the URL of the list with changed filters, from the first page unless a cursor is given."""
@@ -89,7 +89,7 @@ class FilterParser:
     problems: list[str] = field(default_factory=list)
 
     def parse_filters(self) -> JobListFilters:
-        user = self._get_short_text("user")
+        user = self._parse_text("user")
         mine = bool(self.query.get("mine")) or user == self.visit.current_actor.name
         span, first, last = self._parse_time_range()
         return JobListFilters(
@@ -97,12 +97,12 @@ class FilterParser:
             mine=mine,
             user="" if mine else user,
             states=self._parse_states(),
-            text=self._get_short_text("text"),
+            text=self._parse_text("text"),
             span=span,
             first=first,
             last=last,
             limit=self._parse_limit(),
-            cursor=self._get_short_text("cursor"),
+            cursor=self._parse_text("cursor"),
         )
 
     def _list_values(self, *names: str) -> list[str]:
@@ -110,7 +110,7 @@ class FilterParser:
         given = [part.strip() for name in names for text in self.query.getlist(name) for part in text.split(",")]
         return list(dict.fromkeys(filter(None, given)))
 
-    def _get_short_text(self, name: str) -> str:
+    def _parse_text(self, name: str) -> str:
         text = self.query.get(name, "").strip()
         if len(text) > MAX_FILTER_LENGTH:
             self.problems.append(
@@ -122,11 +122,11 @@ class FilterParser:
 
     def _parse_groups(self) -> tuple[str, ...]:
         groups = self._list_values("group")
-        if len(groups) > MAX_GROUPS:
+        if len(groups) > MAX_FILTER_GROUPS:
             self.problems.append(
-                self.visit.translate_text("At most {number} groups can be selected", number=MAX_GROUPS)
+                self.visit.translate_text("At most {number} groups can be selected", number=MAX_FILTER_GROUPS)
             )
-        return tuple(group[:MAX_FILTER_LENGTH] for group in groups[:MAX_GROUPS])
+        return tuple(group[:MAX_FILTER_LENGTH] for group in groups[:MAX_FILTER_GROUPS])
 
     def _parse_states(self) -> tuple[JobState, ...]:
         given = self._list_values("state", "status")[:MAX_FILTER_LENGTH]
@@ -168,12 +168,12 @@ class FilterParser:
         return int(text)
 
 
-def read_filters(visit: Visit) -> tuple[JobListFilters, list[str]]:
+def parse_job_filters(visit: Visit) -> tuple[JobListFilters, list[str]]:
     reading = FilterParser(visit, visit.query)
     return reading.parse_filters(), reading.problems
 
 
-def raise_filter_problem(problems: list[str]) -> None:
+def check_filter_problems(problems: list[str]) -> None:
     """Raise the first problem, which is shown above the current list."""
     if problems:
         raise UserError(problems[0])

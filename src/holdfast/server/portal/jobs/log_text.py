@@ -10,38 +10,38 @@ from itertools import islice
 
 MAX_LINE_LENGTH = 4096  # characters after which a line is wrapped
 MAX_NAMED_CHARACTERS = 20_000  # control characters of a text; with more, it is binary, and each is replaced by a sign
-_ESCAPES = re.compile(
+_ESCAPE_SEQUENCE_PATTERN = re.compile(
     "\x1b\\[[0-?]*[ -/]*[@-~]"  # colours, cursor movement
     "|\x1b[\\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\\\)?"  # titles, links and the like
     "|\x1b[ -/]*[0-~]?"
 )
 # Characters that are invisible or change how others are shown.
-_CONTROL_CHARACTER = re.compile(
+_CONTROL_CHARACTER_PATTERN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f]"
 )
-_CONTROL_CHARACTERS = re.compile(_CONTROL_CHARACTER.pattern + "+")
+_CONTROL_CHARACTER_RUN_PATTERN = re.compile(_CONTROL_CHARACTER_PATTERN.pattern + "+")
 
 
 def render_log_text(data: bytes) -> str:
     """Render lines as a terminal would show them, without colours."""
-    text = _ESCAPES.sub("", data.decode("utf-8", "replace"))
+    text = _ESCAPE_SEQUENCE_PATTERN.sub("", data.decode("utf-8", "replace"))
     text = "\n".join(
         _apply_carriage_returns(line) if "\r" in line or "\b" in line else line for line in text.split("\n")
     )
-    return "\n".join(map(_fold_long_lines, _name_control_characters(text).split("\n")))
+    return "\n".join(map(_wrap_long_line, _replace_control_characters(text).split("\n")))
 
 
-def _name_control_characters(text: str) -> str:
-    odd = next(islice(_CONTROL_CHARACTER.finditer(text), MAX_NAMED_CHARACTERS, None), None)
+def _replace_control_characters(text: str) -> str:
+    odd = next(islice(_CONTROL_CHARACTER_PATTERN.finditer(text), MAX_NAMED_CHARACTERS, None), None)
     return (
-        _CONTROL_CHARACTER.sub(_format_character_name, text)
+        _CONTROL_CHARACTER_PATTERN.sub(_format_character_name, text)
         if odd is None
-        else _CONTROL_CHARACTERS.sub(_replace_characters, text)
+        else _CONTROL_CHARACTER_RUN_PATTERN.sub(_replace_with_placeholders, text)
     )
 
 
-def _fold_long_lines(shown: str) -> str:
+def _wrap_long_line(shown: str) -> str:
     if len(shown) <= MAX_LINE_LENGTH:
         return shown
     return "\n↪ ".join(shown[at : at + MAX_LINE_LENGTH] for at in range(0, len(shown), MAX_LINE_LENGTH))
@@ -72,5 +72,5 @@ def _format_character_name(found: re.Match[str]) -> str:
     return f"⟨U+{ord(found[0]):04X}⟩"
 
 
-def _replace_characters(found: re.Match[str]) -> str:
+def _replace_with_placeholders(found: re.Match[str]) -> str:
     return "\ufffd" * len(found[0])

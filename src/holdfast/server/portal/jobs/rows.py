@@ -21,7 +21,7 @@ from ..rendering import create_environment
 from ..visit import Visit
 from ..waiting_debuggers import WaitingDebugger, list_waiting_debuggers
 
-CACHE_SIZE = 2000  # rows, of about 2 KB
+ROW_CACHE_SIZE = 2000  # rows, of about 2 KB
 ROW_CACHE_TTL = 10  # seconds that a row with a running duration is reused
 
 
@@ -68,6 +68,6 @@ def _build_job_row(services: Services, actor: Actor, job: JobSummary, schedule: 
     )
 
 
-@lru_cache(maxsize=CACHE_SIZE)
+@lru_cache(maxsize=ROW_CACHE_SIZE)
 def _render_job_row(row: JobRow, language: str, moment: int) -> Markup:
     return Markup(create_environment(language).get_template("jobs/_row.html").render(row=row))

@@ -11,18 +11,18 @@ from holdfast.core.access import can_rerun
 from holdfast.core.errors import UserError
 from holdfast.core.job import Job, JobFormat
 from holdfast.jobspec.render import dump_yaml
-from holdfast.services.why.feasibility import list_image_names
+from holdfast.services.why.feasibility import get_image_name_variants
 
 from ..visit import Visit
 from .choices import JobChoices
 
 MAX_NAME_LENGTH = 255
-_SUFFIX = re.compile(r"_[0-9a-f]{8}\Z")
-_NAME_LINE = re.compile(r"^name: .*$", re.MULTILINE)
+_CLONE_SUFFIX_PATTERN = re.compile(r"_[0-9a-f]{8}\Z")
+_NAME_LINE_PATTERN = re.compile(r"^name: .*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
+class ExampleJob:
     title: str
     about: str
     text: str
@@ -36,7 +36,7 @@ class JobDraft:
     can_rerun: bool = False  # can be rerun unchanged, with its secrets
 
 
-def build_first_text(group: str) -> str:
+def build_initial_job_text(group: str) -> str:
     line = dump_yaml({"group": group}) if group else ""
     return f'name: hello\n{line}command: |\n  echo "Hello from $HOLDFAST_JOB_NAME"\n'
 
@@ -58,7 +58,7 @@ async def build_draft_from_job(visit: Visit, ref: str, *, rename: bool) -> JobDr
         visit.current_actor, ref
     )
     if rename and record.job.dialect.is_openpai:  # OpenPAI job names are unique per user
-        text = _NAME_LINE.sub(
+        text = _NAME_LINE_PATTERN.sub(
             lambda _: dump_yaml({"name": generate_clone_name(record.job.name)}).rstrip("\n"), text, count=1
         )
     summary, secrets = record.summary, bool(record.job.secrets)
@@ -80,19 +80,19 @@ async def _find_original_text(visit: Visit, job: Job, source: str) -> str:
 
 def generate_clone_name(name: str) -> str:
     """Generate a name like OpenPAI's portal for clones: replace the random suffix."""
-    bare = _SUFFIX.sub("", name)
+    bare = _CLONE_SUFFIX_PATTERN.sub("", name)
     return f"{bare[: MAX_NAME_LENGTH - 9]}_{secrets.token_hex(4)}"
 
 
-def list_missing_references(visit: Visit, job: Job, choices: JobChoices) -> list[str]:
+def list_missing_reference_notes(visit: Visit, job: Job, choices: JobChoices) -> list[str]:
     """Return notes on references of the job that no longer exist."""
     if not choices.group:
         return []
     types = {choice.name for choice in choices.types}
     gone = sorted({role.instance_type for role in job.roles if role.instance_type and role.instance_type not in types})
     notes = [_describe_missing_type(visit, name, job) for name in gone]
-    images = {name for choice in choices.images for name in list_image_names(choice.name)}
-    missing = sorted({role.image for role in job.roles if not list_image_names(role.image) & images})
+    images = {name for choice in choices.images for name in get_image_name_variants(choice.name)}
+    missing = sorted({role.image for role in job.roles if not get_image_name_variants(role.image) & images})
     return notes + [visit.translate_text("The image {name} no longer exists.", name=name) for name in missing]
 
 
@@ -121,28 +121,32 @@ def _list_leaf_paths(value: Any, path: str) -> list[str]:
     return [path]
 
 
-def list_examples(visit: Visit) -> list[Example]:
+def list_examples(visit: Visit) -> list[ExampleJob]:
     return [
-        Example(
+        ExampleJob(
             title=visit.translate_text("Hello"),
             about=visit.translate_text("The smallest job: a name and a command."),
             text='name: hello\ncommand: |\n  echo "Hello from $HOLDFAST_JOB_NAME"\n  sleep 5\n  echo done\n',
         ),
-        Example(
+        ExampleJob(
             title=visit.translate_text("Two roles"),
             about=visit.translate_text("A server and two workers; the job ends when the workers end."),
-            text=_ROLES,
+            text=_ROLES_EXAMPLE,
         ),
-        Example(title=visit.translate_text("GPU"), about=visit.translate_text("One GPU and a time limit."), text=_GPU),
-        Example(
+        ExampleJob(
+            title=visit.translate_text("GPU"),
+            about=visit.translate_text("One GPU and a time limit."),
+            text=_GPU_EXAMPLE,
+        ),
+        ExampleJob(
             title=visit.translate_text("Retries and artifacts"),
             about=visit.translate_text("The job is retried after a failure. Files in artifacts are kept with it."),
-            text=_RETRY,
+            text=_RETRY_EXAMPLE,
         ),
     ]
 
 
-_ROLES = """name: server-and-workers
+_ROLES_EXAMPLE = """name: server-and-workers
 resources: {cpu: 0.2, memory: 128Mi}
 roles:
   server:
@@ -158,12 +162,12 @@ roles:
       sleep 5
 time_limit: 10m
 """
-_GPU = """name: gpu-check
+_GPU_EXAMPLE = """name: gpu-check
 command: nvidia-smi
 resources: {cpu: 1, memory: 2Gi, gpu: 1}
 time_limit: 10m
 """
-_RETRY = """name: try-again
+_RETRY_EXAMPLE = """name: try-again
 retry: 2   # twice more after a failure
 command: |
   mkdir -p ~/artifacts

@@ -29,7 +29,7 @@ from . import (
 )
 
 # new_job is first and job last, because /jobs/{ref} also matches the paths of the others.
-PAGES = (
+PAGE_MODULES = (
     new_job,
     admin,
     audit,

@@ -20,7 +20,7 @@ from ..visit import Visit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MePage:
+class AccountPage:
     user: User
     email: str
     logins: int  # sessions in browsers and elsewhere
@@ -32,7 +32,7 @@ class MePage:
 async def show_account(visit: Visit, problems: Mapping[str, str] | None = None, email: str | None = None) -> Response:
     user = await visit.services.users.get(visit.current_actor, visit.current_actor.name)
     tokens = await visit.services.tokens.count_tokens(visit.current_actor)
-    found = MePage(
+    found = AccountPage(
         user=user,
         email=user.email if email is None else email,
         logins=tokens.logins,
@@ -40,13 +40,13 @@ async def show_account(visit: Visit, problems: Mapping[str, str] | None = None, 
         keys=len(await visit.services.keys.list(visit.current_actor)),
         problems=problems or {},
     )
-    return await visit.respond("me/account.html", found, 400 if problems else 200)
+    return await visit.render_response("me/account.html", found, 400 if problems else 200)
 
 
 async def set_email(visit: Visit, form: Form) -> Response:
     email = form.get_text("email")
     try:
-        await visit.services.users.update(visit.current_actor, visit.current_actor.name, UserChange(email=email))
+        await visit.services.users.apply_change(visit.current_actor, visit.current_actor.name, UserChange(email=email))
     except UserError as error:
         return await show_account(visit, {"email": visit.translate_error(error)}, email)
     return visit.redirect("/me", visit.translate_text("Your email was changed."))
@@ -67,13 +67,13 @@ async def set_own_password(visit: Visit, form: Form) -> Response:
         return await show_account(visit, {error.field or "new": visit.translate_error(error)})
     message = visit.translate_text("Your password was changed. You were logged out everywhere else.")
     response, tokens, user = visit.redirect("/me", message), visit.services.tokens, visit.current_actor.name
-    sessions.set_session_cookie(visit.request, response, await tokens.login_as(user, "new password"))
-    sessions.remember_device(visit.request, response, await tokens.issue_device_token(user))
+    sessions.set_session_cookie(visit.request, response, await tokens.login_authenticated_user(user, "new password"))
+    sessions.set_device_cookie(visit.request, response, await tokens.issue_device_token(user))
     return response
 
 
 async def end_other_logins(visit: Visit, form: Form) -> Response:
-    await visit.services.tokens.end_logins(visit.current_actor, keep=visit.session)
+    await visit.services.tokens.delete_logins(visit.current_actor, keep=visit.session)
     return visit.redirect("/me", visit.translate_text("You were logged out everywhere else."))
 
 

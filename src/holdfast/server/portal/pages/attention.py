@@ -35,7 +35,7 @@ async def show_attention(visit: Visit) -> Response:
         *(AttentionItem(key=f"{job.id} {each.task} held", task=each.task) for each in held),
         *(AttentionItem(key=f"{job.id} {each.task} {each.since.timestamp():.0f}", debugger=each) for each in waiting),
     )
-    return await visit.respond("parts/_attention.html", AttentionPage(job=job, items=items))
+    return await visit.render_response("parts/_attention.html", AttentionPage(job=job, items=items))
 
 
 routes = [build_page_route("/jobs/{ref}/attention", show_attention)]

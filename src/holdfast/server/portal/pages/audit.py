@@ -17,7 +17,7 @@ from ..visit import Visit
 
 ENTRIES_PER_PAGE = 50
 
-KINDS = {
+KIND_LABELS = {
     AuditKind.LOGIN: N_("Logins"),
     AuditKind.PASSWORD: N_("Passwords"),
     AuditKind.TOKEN: N_("Tokens"),
@@ -110,7 +110,7 @@ async def show_audit(visit: Visit) -> Response:
     given = {key: value for key, value in asked.items() if value}
     result = AuditListPage(
         rows=tuple(AuditRow(event=event, what=_describe_entry(visit, event)) for event in found.items),
-        kinds={kind.value: visit.translate_text(name) for kind, name in KINDS.items()},
+        kinds={kind.value: visit.translate_text(name) for kind, name in KIND_LABELS.items()},
         asked=asked,
         is_filtered=bool(given),
         keep_days=visit.services.settings.server.audit_days,
@@ -118,7 +118,7 @@ async def show_audit(visit: Visit) -> Response:
         older=_build_audit_address({**given, "before": str(found.next_before)}) if found.next_before else "",
         problems=problems,
     )
-    return await visit.respond("audit/list.html", result)
+    return await visit.render_response("audit/list.html", result)
 
 
 def _build_audit_query(visit: Visit, asked: Mapping[str, str]) -> tuple[AuditQuery, dict[str, str]]:

@@ -40,7 +40,7 @@ async def show_debugger(visit: Visit) -> Response:
     job = (await visit.services.jobs.load_record(visit.current_actor, ref)).summary
     if visit.wants_part:
         head = DebuggerPage(job=job, task=task, tasks=_list_debugger_tasks(visit, job, task))
-        return await visit.respond("debugger/_head.html", head)
+        return await visit.render_response("debugger/_head.html", head)
     first = next((each.task for each in visit.services.debuggers.list_job_debuggers(job.id)), None)
     target = await visit.services.task_access.find_target(visit.current_actor, job.id, task or first)
     if (ref, task) != (target.job.id, target.task):
@@ -53,7 +53,7 @@ async def show_debugger(visit: Visit) -> Response:
         tasks=_list_debugger_tasks(visit, target.job, task),
         lines=_build_connect_commands(build_task_access(visit, target), id),
     )
-    return await visit.respond("debugger/detail.html", found)
+    return await visit.render_response("debugger/detail.html", found)
 
 
 def _build_connect_commands(access: TaskAccess, id: str) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ def build_group_path(name: str, rest: str = "") -> str:
     return f"/groups/{quote(name, safe='')}{rest}"
 
 
-def require_manager(visit: Visit, name: str) -> None:
+def require_group_manager(visit: Visit, name: str) -> None:
     """Raise NotFound for users who do not manage the group, to hide the page."""
     if not has_permission(visit.current_actor, Permission.MANAGE_GROUP, name):
         raise NotFound(msg("Not found: no resource has this URL"))

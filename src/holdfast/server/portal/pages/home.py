@@ -11,7 +11,7 @@ from holdfast.core.conditions import Condition
 from holdfast.core.exits.exit import Exit, ExitKind
 from holdfast.core.records import JobSummary
 from holdfast.core.schedule import ScheduleOrder, ScheduleQuery
-from holdfast.core.scheduling.placement import Amount, Quota
+from holdfast.core.scheduling.placement import Quota, ResourceAmount
 from holdfast.core.states import JobState
 from holdfast.engines.base import Isolation
 from holdfast.services.installation.status import Capacity
@@ -22,7 +22,7 @@ from ..jobs.filters import JobListFilters
 from ..jobs.first_job import FirstJob, build_first_job
 from ..routes import build_page_route
 from ..schedule_views import ScheduleView, build_schedule_view
-from ..usage_lines import UsageBars, build_machine_lines, build_quota_lines
+from ..usage_lines import UsageBars, build_node_lines, build_quota_lines
 from ..visit import Visit
 from .job.verdict import FailureView, build_failure_view
 from .job.view import ExitDescription, describe_exit
@@ -30,9 +30,9 @@ from .job.view import ExitDescription, describe_exit
 RECENT_RANGE = "7d"  # the name of services.overview.RECENT in the job list
 ACTIVE_STATES = (JobState.RUNNING, JobState.PENDING, JobState.PREPARING, JobState.HELD)
 RECENT_STATES = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
-MAX_GROUPS = 4
-MAX_NODES = 6
-UPCOMING = 5
+MAX_SHOWN_GROUPS = 4
+MAX_SHOWN_NODES = 6
+MAX_UPCOMING_SCHEDULES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,31 +90,33 @@ class HomePage:
 async def show_home(visit: Visit) -> Response:
     jobs = await visit.services.overview.load_own_jobs(visit.current_actor)
     capacity = await visit.services.installation.get_capacity(visit.current_actor)
-    groups, machines = _build_group_bars(visit, capacity), _build_machine_bars(visit, capacity)
+    groups, machines = _build_group_bars(visit, capacity), _build_node_bars(visit, capacity)
     found = HomePage(
         jobs=jobs,
         held=tuple(HeldJob(job=job, until=visit.services.job_pages.get_hold_end(job.id)) for job in jobs.held),
         now=tuple(_build_tile(jobs, state) for state in ACTIVE_STATES),
         recent=tuple(_build_tile(jobs, state, RECENT_RANGE) for state in RECENT_STATES),
-        failures=tuple(_build_failure(visit, jobs, job) for job in jobs.failed),
-        groups=tuple(groups[:MAX_GROUPS]),
-        more_groups=max(0, len(groups) - MAX_GROUPS),
-        machines=tuple(machines[:MAX_NODES]),
-        more_machines=max(0, len(machines) - MAX_NODES),
+        failures=tuple(_build_recent_failure(visit, jobs, job) for job in jobs.failed),
+        groups=tuple(groups[:MAX_SHOWN_GROUPS]),
+        more_groups=max(0, len(groups) - MAX_SHOWN_GROUPS),
+        machines=tuple(machines[:MAX_SHOWN_NODES]),
+        more_machines=max(0, len(machines) - MAX_SHOWN_NODES),
         isolated=capacity.engine.isolation is not Isolation.NONE,
         conditions=(await visit.services.installation.check_health()).conditions,
-        upcoming=await _list_upcoming_runs(visit),
+        upcoming=await _list_upcoming_schedules(visit),
         installation=await _load_installation_status(visit, capacity) if visit.current_actor.admin else None,
         first_job=None if jobs.any else build_first_job(visit.current_actor),
         origin=get_origin(visit.request),
     )
-    return await visit.respond("home/_board.html" if visit.wants_part else "home/home.html", found)
+    return await visit.render_response("home/_board.html" if visit.wants_part else "home/home.html", found)
 
 
-def _build_failure(visit: Visit, jobs: OwnJobs, job: JobSummary) -> RecentFailure:
+def _build_recent_failure(visit: Visit, jobs: OwnJobs, job: JobSummary) -> RecentFailure:
     verdict = build_failure_view(visit, job.id, jobs.diagnoses.get(job.id))
     known = verdict if verdict and verdict.known else None
-    return RecentFailure(job=job, exit=None if known else describe_exit(visit, _exit_from_summary(job)), verdict=known)
+    return RecentFailure(
+        job=job, exit=None if known else describe_exit(visit, _build_exit_from_summary(job)), verdict=known
+    )
 
 
 def _build_tile(jobs: OwnJobs, state: JobState, span: str = "") -> StateTile:
@@ -123,7 +125,7 @@ def _build_tile(jobs: OwnJobs, state: JobState, span: str = "") -> StateTile:
     return StateTile(state=state, count=text, href=JobListFilters(mine=True, states=(state,), span=span).address)
 
 
-def _exit_from_summary(job: JobSummary) -> Exit | None:
+def _build_exit_from_summary(job: JobSummary) -> Exit | None:
     """Return the exit from the job summary, with the message of the job."""
     if job.exit_kind not in set(ExitKind):
         return None
@@ -134,12 +136,12 @@ def _build_group_bars(visit: Visit, capacity: Capacity) -> list[UsageBars]:
     """Return the groups of the user, those with usage first."""
     use = {found.group: found for found in capacity.groups}
     known = sorted((use[name] for name in visit.current_actor.groups if name in use), key=lambda found: found.group)
-    known.sort(key=lambda found: found.used == Amount())
+    known.sort(key=lambda found: found.used == ResourceAmount())
     return [
         UsageBars(
             name=found.group,
             lines=build_quota_lines(visit, found.used, found.quota),
-            mine=build_quota_lines(visit, found.users.get(visit.current_actor.name, Amount()), found.user_quota)
+            mine=build_quota_lines(visit, found.users.get(visit.current_actor.name, ResourceAmount()), found.user_quota)
             if found.user_quota != Quota()
             else (),
         )
@@ -147,15 +149,17 @@ def _build_group_bars(visit: Visit, capacity: Capacity) -> list[UsageBars]:
     ]
 
 
-def _build_machine_bars(visit: Visit, capacity: Capacity) -> list[UsageBars]:
+def _build_node_bars(visit: Visit, capacity: Capacity) -> list[UsageBars]:
     return [
-        UsageBars(name=use.node.name, lines=build_machine_lines(visit, use.free, use.node.capacity))
+        UsageBars(name=use.node.name, lines=build_node_lines(visit, use.free, use.node.capacity))
         for use in capacity.nodes
     ]
 
 
-async def _list_upcoming_runs(visit: Visit) -> tuple[ScheduleView, ...]:
-    query = ScheduleQuery(user=visit.current_actor.name, order=ScheduleOrder.NEXT_RUN, descending=False, limit=UPCOMING)
+async def _list_upcoming_schedules(visit: Visit) -> tuple[ScheduleView, ...]:
+    query = ScheduleQuery(
+        user=visit.current_actor.name, order=ScheduleOrder.NEXT_RUN, descending=False, limit=MAX_UPCOMING_SCHEDULES
+    )
     found = await visit.services.schedules.list(visit.current_actor, query)
     views = (build_schedule_view(schedule, visit.services, visit.current_actor) for schedule in found.items)
     return tuple(view for view in views if view.status in ("active", "invalid"))

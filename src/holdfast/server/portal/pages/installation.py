@@ -6,32 +6,32 @@ from dataclasses import dataclass
 
 from starlette.responses import Response
 
-from holdfast.core.scheduling.placement import Amount, Node, NodeUsage
-from holdfast.services.installation.status import Disk, Inspection
+from holdfast.core.scheduling.placement import Node, NodeUsage, ResourceAmount
+from holdfast.services.installation.status import DiskUsage, ServerDetails
 
 from ..routes import build_page_route
 from ..visit import Visit
 
-LOW_DISK_SHARE = 0.05  # free share of a disk; less is shown as low
-GIB = 1 << 30
+MIN_FREE_DISK_SHARE = 0.05  # free share of a disk; less is shown as low
+MIN_FREE_DISK_SIZE = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MachineRow:
+class NodeRow:
     node: Node
-    used: Amount
+    used: ResourceAmount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskRow:
-    disk: Disk
+    disk: DiskUsage
     low: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallationPage:
-    inspection: Inspection
-    machines: tuple[MachineRow, ...]
+    inspection: ServerDetails
+    machines: tuple[NodeRow, ...]
     disks: tuple[DiskRow, ...]
 
 
@@ -39,18 +39,22 @@ async def show_installation(visit: Visit) -> Response:
     found = await visit.services.installation.inspect_server(visit.current_actor)
     shown = InstallationPage(
         inspection=found,
-        machines=tuple(MachineRow(node=use.node, used=_compute_used(use)) for use in found.nodes),
-        disks=tuple(DiskRow(disk=disk, low=_is_low(disk)) for disk in found.disks),
+        machines=tuple(NodeRow(node=use.node, used=_compute_used_amount(use)) for use in found.nodes),
+        disks=tuple(DiskRow(disk=disk, low=_is_disk_low(disk)) for disk in found.disks),
     )
-    return await visit.respond("installation/_state.html" if visit.wants_part else "installation/detail.html", shown)
+    return await visit.render_response(
+        "installation/_state.html" if visit.wants_part else "installation/detail.html", shown
+    )
 
 
-def _compute_used(use: NodeUsage) -> Amount:
-    return use.node.capacity.minus(use.free).elementwise_max(Amount())
+def _compute_used_amount(use: NodeUsage) -> ResourceAmount:
+    return use.node.capacity.minus(use.free).elementwise_max(ResourceAmount())
 
 
-def _is_low(disk: Disk) -> bool:
-    return disk.free is not None and (disk.free < GIB or disk.free < LOW_DISK_SHARE * (disk.total or 0))
+def _is_disk_low(disk: DiskUsage) -> bool:
+    return disk.free is not None and (
+        disk.free < MIN_FREE_DISK_SIZE or disk.free < MIN_FREE_DISK_SHARE * (disk.total or 0)
+    )
 
 
 routes = [build_page_route("/admin/installation", show_installation, admin=True)]

@@ -24,7 +24,9 @@ class KeysPage:
 
 
 async def show_keys(visit: Visit) -> Response:
-    return await visit.respond("me/keys.html", KeysPage(keys=await visit.services.keys.list(visit.current_actor)))
+    return await visit.render_response(
+        "me/keys.html", KeysPage(keys=await visit.services.keys.list(visit.current_actor))
+    )
 
 
 async def add_key(visit: Visit, form: Form) -> Response:
@@ -39,7 +41,7 @@ async def add_key(visit: Visit, form: Form) -> Response:
             value=kept,
             problems={error.field if error.field in ("title", "value") else "value": visit.translate_error(error)},
         )
-        return await visit.respond("me/keys.html", found, 400)
+        return await visit.render_response("me/keys.html", found, 400)
     return visit.redirect("/me/keys", visit.translate_text("The key {name} was added.", name=made.title))
 
 

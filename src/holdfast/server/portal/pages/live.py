@@ -32,7 +32,7 @@ async def serve_changes(socket: PortalSocket) -> None:
         news = await changes.wait_for_changes(mark)
         mark = news.mark
         actor = await socket.load_actor()
-        message = build_message(news, actor, socket.query.get("job"))
+        message = build_change_message(news, actor, socket.query.get("job"))
         attention = list_jobs_needing_attention(news, actor, socket.services)
         if attention:
             message = (message or {"mark": news.mark, "jobs": []}) | {"attention": attention}
@@ -41,7 +41,7 @@ async def serve_changes(socket: PortalSocket) -> None:
         await asyncio.sleep(MESSAGE_INTERVAL)
 
 
-def build_message(news: ChangeSet, actor: Actor, only: str | None) -> dict[str, Any] | None:
+def build_change_message(news: ChangeSet, actor: Actor, only: str | None) -> dict[str, Any] | None:
     """Build the message with the changes that the user can see; None: there are none."""
     if news.everything:
         return {"mark": news.mark, "all": True}

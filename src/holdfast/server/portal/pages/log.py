@@ -17,11 +17,11 @@ from starlette.responses import Response
 from holdfast.core.errors import Expired, NotFound
 from holdfast.core.job import Job
 from holdfast.core.records import JobSummary, TaskRecord
-from holdfast.engines.base import LogSource, Stream
+from holdfast.engines.base import LogSource, LogStream
 from holdfast.services.errors import LogNotFound
-from holdfast.services.logs.first_error import FIRST_ERROR
-from holdfast.services.logs.reading import Span
-from holdfast.services.logs.service import Selection, TaskLog
+from holdfast.services.logs.first_error import FIRST_ERROR_PATTERN
+from holdfast.services.logs.reading import LogSpan
+from holdfast.services.logs.service import LogSelection, TaskLog
 
 from ..jobs.log_text import render_log_text
 from ..routes import build_page_route
@@ -29,8 +29,8 @@ from ..visit import Visit
 
 MAX_LINES = 2000
 MAX_BYTES = 512 * 1024  # of these lines
-MAX_TASKS = 500  # in a list; with more, the name is typed
-MAX_TRIES = 100
+MAX_LISTED_TASKS = 500  # in a list; with more, the name is typed
+MAX_LISTED_TRIES = 100
 MAX_OFFSET = 2**62
 
 
@@ -39,7 +39,7 @@ class LogView:
     """The shown part of one log of one try of a task."""
 
     job: JobSummary
-    stream: Stream
+    stream: LogStream
     own_page: bool = False  # a separate page, not within the job's page
     task: str = ""
     attempt: int = 0
@@ -60,7 +60,7 @@ class LogView:
     exit_code: int | None = None
     problem: str = ""  # why there is nothing to read
     expired_at: datetime | None = None
-    error_pattern: str = FIRST_ERROR
+    error_pattern: str = FIRST_ERROR_PATTERN
 
     @property
     def at_end(self) -> bool:
@@ -103,13 +103,13 @@ def parse_log_options(query: Mapping[str, str]) -> dict[str, Any]:
     stream = query.get("stream", "")
     return {
         "task": query.get("task", "")[:300] or None,
-        "attempt": parse_log_number(query, "attempt"),
-        "number": parse_log_number(query, "try"),
-        "stream": Stream(stream) if stream in set(Stream) else Stream.MERGED,
+        "attempt": parse_query_number(query, "attempt"),
+        "number": parse_query_number(query, "try"),
+        "stream": LogStream(stream) if stream in set(LogStream) else LogStream.MERGED,
     }
 
 
-def parse_log_number(query: Mapping[str, str], name: str) -> int | None:
+def parse_query_number(query: Mapping[str, str], name: str) -> int | None:
     text = query.get(name, "")
     return min(int(text), MAX_OFFSET) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
@@ -117,26 +117,26 @@ def parse_log_number(query: Mapping[str, str], name: str) -> int | None:
 async def load_log_view(visit: Visit, ref: str) -> LogView | None:
     """Load the newest lines. None if the task or try does not exist; NotFound if the job does not."""
     try:
-        return await _build_view(visit, Selection(ref=ref, **parse_log_options(visit.query)))
+        return await _load_selected_view(visit, LogSelection(ref=ref, **parse_log_options(visit.query)))
     except NotFound:
         await visit.services.jobs.load_record(visit.current_actor, ref)
         return None
 
 
-async def _build_view(
-    visit: Visit, selection: Selection, start: int | None = None, end: int | None = None, *, own_page: bool = False
+async def _load_selected_view(
+    visit: Visit, selection: LogSelection, start: int | None = None, end: int | None = None, *, own_page: bool = False
 ) -> LogView:
     """Build the view of the newest lines, or of those from `start` or up to `end`."""
     logs = visit.services.logs
     record = await visit.services.jobs.load_record(visit.current_actor, selection.ref)
     bare = LogView(job=record.summary, stream=selection.stream, own_page=own_page)
     try:
-        chosen = await logs.choose_log(visit.current_actor, replace(selection, ref=record.summary.id))
+        chosen = await logs.select_log(visit.current_actor, replace(selection, ref=record.summary.id))
     except LogNotFound as error:
         return replace(bare, problem=visit.translate_message(error.message), complete=True)
     view = replace(_add_selection(bare, chosen, await logs.list_tries(chosen)), tasks=_list_task_names(record.job))
     try:
-        return await _read_lines(visit, view, logs.open_source(chosen), start, end)
+        return await _add_lines(visit, view, logs.open_source(chosen), start, end)
     except Expired as error:
         expired_at = chosen.record.logs_removed_at
         return replace(view, problem=visit.translate_message(error.message), expired_at=expired_at, complete=True)
@@ -146,14 +146,16 @@ async def _build_view(
 
 
 def _list_task_names(job: Job) -> tuple[str, ...]:
-    if sum(role.instances for role in job.roles) > MAX_TASKS:
+    if sum(role.instances for role in job.roles) > MAX_LISTED_TASKS:
         return ()
     return tuple(f"{role.name}-{index}" for role in job.roles for index in range(role.instances))
 
 
 def _add_selection(view: LogView, chosen: TaskLog, tries: tuple[TaskRecord, ...]) -> LogView:
     this = chosen.record
-    known = {(record.attempt, record.task.number) for record in tries[-MAX_TRIES:]} | {(this.attempt, this.task.number)}
+    known = {(record.attempt, record.task.number) for record in tries[-MAX_LISTED_TRIES:]} | {
+        (this.attempt, this.task.number)
+    }
     return replace(
         view,
         task=this.task.task,
@@ -168,14 +170,14 @@ def _add_selection(view: LogView, chosen: TaskLog, tries: tuple[TaskRecord, ...]
     )
 
 
-async def _read_lines(visit: Visit, view: LogView, source: LogSource, start: int | None, end: int | None) -> LogView:
+async def _add_lines(visit: Visit, view: LogView, source: LogSource, start: int | None, end: int | None) -> LogView:
     logs = visit.services.logs
-    stored = await logs.load_span(source)
+    stored = await logs.get_full_span(source)
     if start is not None and stored.start <= start < stored.end:
-        span = await logs.get_next_lines(source, replace(stored, start=start), MAX_LINES, MAX_BYTES)
+        span = await logs.get_span_head(source, replace(stored, start=start), MAX_LINES, MAX_BYTES)
     else:
         end = stored.end if end is None else min(max(end, stored.start), stored.end)
-        span = await logs.get_lines_before(source, replace(stored, end=end), MAX_LINES, MAX_BYTES)
+        span = await logs.get_span_tail(source, replace(stored, end=end), MAX_LINES, MAX_BYTES)
     data = await read_log_bytes(source, span)
     return replace(
         view,
@@ -188,7 +190,7 @@ async def _read_lines(visit: Visit, view: LogView, source: LogSource, start: int
     )
 
 
-async def read_log_bytes(source: LogSource, span: Span) -> bytes:
+async def read_log_bytes(source: LogSource, span: LogSpan) -> bytes:
     data = b""
     while len(data) < span.end - span.start:
         more = await source.read(span.start + len(data), span.end - span.start - len(data))
@@ -206,13 +208,13 @@ class LogPage:
 async def show_log(visit: Visit) -> Response:
     """Show the page. A script that reloads gets only the state of the job: the log has its own WebSocket."""
     query = visit.query
-    selection = Selection(ref=visit.path_params["ref"], **parse_log_options(query))
+    selection = LogSelection(ref=visit.path_params["ref"], **parse_log_options(query))
     if visit.wants_part:
         job = (await visit.services.jobs.load_record(visit.current_actor, selection.ref)).summary
-        return await visit.respond("log/_head.html", LogPage(log=LogView(job=job, stream=selection.stream)))
-    start, end = parse_log_number(query, "start"), parse_log_number(query, "end")
-    view = await _build_view(visit, selection, start, end, own_page=True)
-    return await visit.respond("log/detail.html", LogPage(log=view))
+        return await visit.render_response("log/_head.html", LogPage(log=LogView(job=job, stream=selection.stream)))
+    start, end = parse_query_number(query, "start"), parse_query_number(query, "end")
+    view = await _load_selected_view(visit, selection, start, end, own_page=True)
+    return await visit.render_response("log/detail.html", LogPage(log=view))
 
 
 routes = [build_page_route("/jobs/{ref}/log", show_log)]

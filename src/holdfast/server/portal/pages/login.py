@@ -15,7 +15,7 @@ from holdfast.services.people.tokens import NewToken
 from ... import sessions
 from ...auth import get_client_address
 from ..forms import Form
-from ..preferences import read_preferences, restore_preferences, set_preference_cookies
+from ..preferences import read_preferences, set_preference_cookies, sync_preferences_at_login
 from ..routes import build_form_route, build_page_route
 from ..visit import Visit, sanitize_path
 
@@ -29,7 +29,7 @@ class LoginPage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkPage:
+class LoginLinkPage:
     here: str
     code: str
     user: str  # the user to log in as
@@ -39,16 +39,16 @@ class LinkPage:
 async def show_login(visit: Visit) -> Response:
     code = visit.query.get("code")
     if code:
-        return await _show_link(visit, code)
+        return await _show_login_link(visit, code)
     target = sanitize_path(visit.query.get("next", "/"))
     return (
         visit.redirect(target)
         if visit.actor
-        else await visit.respond("login.html", LoginPage(next=target, here=_build_login_path(target)))
+        else await visit.render_response("login.html", LoginPage(next=target, here=_build_login_path(target)))
     )
 
 
-async def _show_link(visit: Visit, code: str) -> Response:
+async def _show_login_link(visit: Visit, code: str) -> Response:
     """Show a confirmation, so that link prefetching and requests of other sites do not log in."""
     try:
         user = await visit.services.codes.find_code_user(code)
@@ -56,7 +56,7 @@ async def _show_link(visit: Visit, code: str) -> Response:
         return await _show_login_problem(visit, "/", _build_link_used_error())
     now = visit.actor.name if visit.actor else ""
     here = f"/login?code={quote(code, safe='')}"
-    return await visit.respond("login_link.html", LinkPage(here=here, code=code, user=user, now=now))
+    return await visit.render_response("login_link.html", LoginLinkPage(here=here, code=code, user=user, now=now))
 
 
 async def log_in(visit: Visit, form: Form) -> Response:
@@ -76,7 +76,7 @@ async def log_in(visit: Visit, form: Form) -> Response:
 
 async def log_in_by_link(visit: Visit, form: Form) -> Response:
     try:
-        made = await visit.services.codes.log_in(form.get_text("code"))
+        made = await visit.services.codes.redeem_login_code(form.get_text("code"))
     except NotLoggedIn:
         return await _show_login_problem(visit, "/", _build_link_used_error())
     return await _start_session(visit, made, "/")
@@ -92,7 +92,7 @@ def _build_link_used_error() -> NotLoggedIn:
 async def _show_login_problem(visit: Visit, target: str, error: UserError, user: str = "") -> Response:
     here, problem = _build_login_path(target), visit.translate_error(error)
     found = LoginPage(next=target, here=here, user=user[:200], problem=problem)
-    return await visit.respond("login.html", found, 401 if isinstance(error, NotLoggedIn) else 429)
+    return await visit.render_response("login.html", found, 401 if isinstance(error, NotLoggedIn) else 429)
 
 
 async def _start_session(visit: Visit, made: NewToken, target: str) -> Response:
@@ -102,8 +102,8 @@ async def _start_session(visit: Visit, made: NewToken, target: str) -> Response:
     response = visit.redirect(target)
     sessions.set_session_cookie(visit.request, response, made)
     device = await visit.services.tokens.issue_device_token(made.token.user, sessions.read_device_cookie(visit.request))
-    sessions.remember_device(visit.request, response, device)
-    await restore_preferences(visit, response, made.token.user)
+    sessions.set_device_cookie(visit.request, response, device)
+    await sync_preferences_at_login(visit, response, made.token.user)
     return response
 
 
@@ -119,7 +119,7 @@ async def save_preferences(visit: Visit, form: Form) -> Response:
     """Save language or theme, also before login."""
     chosen = read_preferences(form)
     if visit.actor is not None:
-        await visit.services.users.set_preferences(visit.actor, chosen)
+        await visit.services.users.update_preferences(visit.actor, chosen)
     response = visit.redirect(sanitize_path(form.get_text("next", "/")))
     set_preference_cookies(visit, response, chosen)
     return response

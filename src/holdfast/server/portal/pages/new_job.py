@@ -18,22 +18,22 @@ from holdfast.services.jobs.service import SubmitResult
 from ...errors import STATUS_CODES
 from ..form_values import format_duration_input
 from ..forms import Form
-from ..jobs.check import FileCheck, build_refused_check, check_job_file, require_allowed_size
+from ..jobs.check import FileCheck, build_refused_check, check_job_file, check_job_file_size
 from ..jobs.choices import JobChoices, list_submit_groups, load_job_choices
 from ..jobs.templates import (
-    Example,
+    ExampleJob,
     JobDraft,
     build_draft_from_job,
-    build_first_text,
+    build_initial_job_text,
     choose_group,
     list_examples,
-    list_missing_references,
+    list_missing_reference_notes,
     list_secret_names,
 )
 from ..routes import build_form_route, build_page_route
 from ..visit import Visit
 
-PATH = "/jobs/new"
+NEW_JOB_PATH = "/jobs/new"
 MAX_KEY_LENGTH = 64  # of the random key of a page
 
 
@@ -46,7 +46,7 @@ class NewJobPage:
     groups: tuple[Group, ...]
     choices: JobChoices
     choices_json: str
-    examples: tuple[Example, ...]
+    examples: tuple[ExampleJob, ...]
     checked: FileCheck | None = None  # of an invalid file
     notes: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()  # to enter again
@@ -74,19 +74,19 @@ async def show_new_job(visit: Visit) -> Response:
         groups,
         choices,
         title=title.format(name=start.job.name),
-        notes=tuple(list_missing_references(visit, start.job, choices)),
+        notes=tuple(list_missing_reference_notes(visit, start.job, choices)),
         secrets=tuple(list_secret_names(start.job)),
         rerun=start.ref if start.can_rerun and "clone" not in query else "",
     )
-    return await visit.respond("jobs/new.html", found)
+    return await visit.render_response("jobs/new.html", found)
 
 
 async def _show_empty_form(visit: Visit, groups: list[Group], wanted: str) -> Response:
     known = {group.name for group in groups}
     group, named = choose_group(visit, wanted if wanted in known else "")
     choices = await load_job_choices(visit, group, groups)
-    start = JobDraft(text=build_first_text(group if named else ""))
-    return await visit.respond("jobs/new.html", _build_page(visit, start, groups, choices, fresh=True))
+    start = JobDraft(text=build_initial_job_text(group if named else ""))
+    return await visit.render_response("jobs/new.html", _build_page(visit, start, groups, choices, fresh=True))
 
 
 def _build_page(visit: Visit, start: JobDraft, groups: list[Group], choices: JobChoices, **more: object) -> NewJobPage:
@@ -132,7 +132,7 @@ async def show_choices(visit: Visit) -> Response:
 async def submit_job(visit: Visit, form: Form) -> Response:
     text, group, key = form.get_raw_text("text"), form.get_text("group"), form.get_text("key")[:MAX_KEY_LENGTH]
     try:
-        require_allowed_size(visit, text)
+        check_job_file_size(visit, text)
         made = await visit.services.jobs.submit(
             visit.current_actor, text, group=group or None, key=_build_idempotency_key(key, text, group)
         )
@@ -140,7 +140,7 @@ async def submit_job(visit: Visit, form: Form) -> Response:
         raise
     except UserError as error:
         return await _show_refused_form(visit, form, error)
-    return visit.redirect(f"/jobs/{quote(made.summary.id)}", _format_submitted(visit, made))
+    return visit.redirect(f"/jobs/{quote(made.summary.id)}", _format_submit_message(visit, made))
 
 
 def _build_idempotency_key(key: str, text: str, group: str) -> str | None:
@@ -151,7 +151,7 @@ def _build_idempotency_key(key: str, text: str, group: str) -> str | None:
     return f"portal:{mark}"
 
 
-def _format_submitted(visit: Visit, made: SubmitResult) -> str:
+def _format_submit_message(visit: Visit, made: SubmitResult) -> str:
     if not made.created:
         return visit.translate_text("This page already submitted this job file. This is the job.")
     return visit.translate_text("{name} is submitted.", name=made.summary.name)  # the job's page shows its warnings
@@ -170,12 +170,12 @@ async def _show_refused_form(visit: Visit, form: Form, error: UserError) -> Resp
         group=group,
         checked=await build_refused_check(visit, error, form.get_raw_text("text")),
     )
-    return await visit.respond("jobs/new.html", found, STATUS_CODES.get(error.code, 400))
+    return await visit.render_response("jobs/new.html", found, STATUS_CODES.get(error.code, 400))
 
 
 routes = [
-    build_page_route(PATH, show_new_job),
-    build_form_route(PATH, submit_job),
-    build_form_route(f"{PATH}/check", check_job),
-    build_page_route(f"{PATH}/choices", show_choices),
+    build_page_route(NEW_JOB_PATH, show_new_job),
+    build_form_route(NEW_JOB_PATH, submit_job),
+    build_form_route(f"{NEW_JOB_PATH}/check", check_job),
+    build_page_route(f"{NEW_JOB_PATH}/choices", show_choices),
 ]

@@ -27,7 +27,7 @@ from ..visit import Visit
 
 MAX_SHOWN_NOTIFICATIONS = 50  # notifications
 _PATH = "/me/notifications"
-_FIELDS = ("way", "address", "events")
+_FORM_FIELDS = ("way", "address", "events")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class NotificationsPage:
 
 
 async def show_notifications(visit: Visit) -> Response:
-    return await visit.respond("me/notifications.html", await _build_notifications_page(visit))
+    return await visit.render_response("me/notifications.html", await _build_notifications_page(visit))
 
 
 async def _build_notifications_page(visit: Visit) -> NotificationsPage:
@@ -78,13 +78,13 @@ async def _build_notifications_page(visit: Visit) -> NotificationsPage:
         notifications=tuple(_build_notification_view(visit, each) for each in found.items),
         older=f"/me/notifications?before={found.next_before}" if found.next_before else "",
         mail_ready=notifications.mail_ready,
-        choices={event.value: list_event_labels(visit)[event] for event in SELECTABLE_EVENTS},
-        channels=_list_channel_labels(visit),
+        choices={event.value: build_event_labels(visit)[event] for event in SELECTABLE_EVENTS},
+        channels=_build_channel_labels(visit),
     )
 
 
 def _build_recipient_view(visit: Visit, known: StoredRecipient) -> RecipientView:
-    labels, recipient = list_event_labels(visit), known.recipient
+    labels, recipient = build_event_labels(visit), known.recipient
     hint = visit.translate_text("Its address cannot be read. Delete the recipient and add it again.")
     return RecipientView(
         known=known,
@@ -96,14 +96,14 @@ def _build_recipient_view(visit: Visit, known: StoredRecipient) -> RecipientView
 
 
 def _build_notification_view(visit: Visit, record: NotificationRecord) -> NotificationView:
-    state, tone = _list_state_labels(visit)[record.state]
+    state, tone = _build_state_badges(visit)[record.state]
     address = mask_address(record.way, record.address)
     return NotificationView(
-        record=record, address=address, event=list_event_labels(visit)[record.event], state=state, tone=tone
+        record=record, address=address, event=build_event_labels(visit)[record.event], state=state, tone=tone
     )
 
 
-def list_event_labels(visit: Visit) -> dict[NotificationEvent, str]:
+def build_event_labels(visit: Visit) -> dict[NotificationEvent, str]:
     return {
         NotificationEvent.STARTED: visit.translate_text("A job started"),
         NotificationEvent.SUCCEEDED: visit.translate_text("A job succeeded"),
@@ -115,11 +115,11 @@ def list_event_labels(visit: Visit) -> dict[NotificationEvent, str]:
         NotificationEvent.HOLD_ENDING: visit.translate_text("A hold expires soon"),
         NotificationEvent.SCHEDULE_SKIPPED: visit.translate_text("A scheduled run was skipped"),
         NotificationEvent.TEST: visit.translate_text("Test notification"),
-        NotificationEvent.LEFT_OUT: visit.translate_text("Further notifications were suppressed"),
+        NotificationEvent.DROPPED: visit.translate_text("Further notifications were suppressed"),
     }
 
 
-def _list_channel_labels(visit: Visit) -> dict[str, str]:
+def _build_channel_labels(visit: Visit) -> dict[str, str]:
     return {
         Channel.WEBHOOK.value: visit.translate_text("Webhook (JSON)"),
         Channel.SLACK.value: visit.translate_text("Slack (or compatible)"),
@@ -127,7 +127,7 @@ def _list_channel_labels(visit: Visit) -> dict[str, str]:
     }
 
 
-def _list_state_labels(visit: Visit) -> dict[NotificationState, tuple[str, str]]:
+def _build_state_badges(visit: Visit) -> dict[NotificationState, tuple[str, str]]:
     return {
         NotificationState.WAITING: (visit.translate_text("waiting"), "state-pending"),
         NotificationState.SENDING: (visit.translate_text("sending"), "state-running"),
@@ -146,7 +146,7 @@ async def add_recipient(visit: Visit, form: Form) -> Response:
             visit.current_actor, form.get_text("way"), form.get_text("address"), form.get_all("events")
         )
     except UserError as error:
-        name = error.field if error.field in _FIELDS else "address"
+        name = error.field if error.field in _FORM_FIELDS else "address"
         found = replace(
             await _build_notifications_page(visit),
             way=form.get_text("way"),
@@ -154,7 +154,7 @@ async def add_recipient(visit: Visit, form: Form) -> Response:
             events=form.get_all("events"),
             problems={name: visit.translate_error(error)},
         )
-        return await visit.respond("me/notifications.html", found, 400)
+        return await visit.render_response("me/notifications.html", found, 400)
     address = mask_address(made.recipient.way, made.recipient.address)
     return visit.redirect(
         _PATH,
@@ -164,7 +164,7 @@ async def add_recipient(visit: Visit, form: Form) -> Response:
     )
 
 
-async def choose_events(visit: Visit, form: Form) -> Response:
+async def set_recipient_events(visit: Visit, form: Form) -> Response:
     id = visit.path_params["id"]
     try:
         changed = await visit.services.notifications.set_events(visit.current_actor, id, form.get_all("events"))
@@ -182,7 +182,7 @@ async def _show_event_problem(visit: Visit, form: Form, id: str, problem: str) -
         replace(each, chosen=form.get_all("events"), problem=problem) if each.known.id == id else each
         for each in found.recipients
     )
-    return await visit.respond("me/notifications.html", replace(found, recipients=shown), 400)
+    return await visit.render_response("me/notifications.html", replace(found, recipients=shown), 400)
 
 
 async def remove_recipient(visit: Visit, form: Form) -> Response:
@@ -190,7 +190,7 @@ async def remove_recipient(visit: Visit, form: Form) -> Response:
     return visit.redirect(_PATH, visit.translate_text("The recipient was deleted."))
 
 
-async def test_recipient(visit: Visit, form: Form) -> Response:
+async def send_test_notification(visit: Visit, form: Form) -> Response:
     attempt = await visit.services.notifications.send_test(visit.current_actor, visit.path_params["id"])
     if attempt.result is DeliveryResult.SENT:
         return visit.redirect(_PATH, visit.translate_text("The test notification was delivered."))
@@ -201,7 +201,7 @@ async def test_recipient(visit: Visit, form: Form) -> Response:
 routes = [
     build_page_route("/me/notifications", show_notifications),
     build_form_route("/me/notifications", add_recipient),
-    build_form_route("/me/notifications/{id}/events", choose_events),
+    build_form_route("/me/notifications/{id}/events", set_recipient_events),
     build_form_route("/me/notifications/{id}/remove", remove_recipient),
-    build_form_route("/me/notifications/{id}/test", test_recipient),
+    build_form_route("/me/notifications/{id}/test", send_test_notification),
 ]

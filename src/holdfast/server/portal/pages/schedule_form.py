@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from holdfast.core.access import Permission, has_permission
 from holdfast.core.errors import InvalidJob, UserError
-from holdfast.core.schedule import PRESETS, MissedRunPolicy, OverlapPolicy, RecurrenceKind, Schedule
+from holdfast.core.schedule import CRON_PRESETS, MissedRunPolicy, OverlapPolicy, RecurrenceKind, Schedule
 from holdfast.services.people.groups import UNSET
 from holdfast.services.schedules.service import ScheduleChange
 
@@ -17,17 +17,17 @@ from ..forms import Form
 from ..jobs.check import FileCheck, check_job_file
 from ..routes import build_form_route, build_page_route
 from ..schedule_values import (
-    FIELDS,
-    TypedSchedule,
+    SCHEDULE_FORM_FIELDS,
+    ScheduleFormValues,
+    build_schedule_form_values,
     is_same_text,
     parse_schedule_times,
-    read_typed_schedule,
-    typed_from_schedule,
+    read_schedule_form,
 )
 from ..schedule_views import MAX_UPCOMING_RUNS, DueTime, build_due_times, list_zone_names
 from ..visit import Visit
 
-UNCHANGED = "kept"  # the verdict on an unchanged file, whose secrets cannot be checked here
+UNCHANGED_VERDICT = "kept"  # the verdict on an unchanged file, whose secrets cannot be checked here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class RunPreview:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleFormPage:
     schedule: Schedule | None  # None: a new schedule
-    typed: TypedSchedule
+    typed: ScheduleFormValues
     groups: tuple[str, ...]
     zones: tuple[str, ...]
     server_zone: str
@@ -61,7 +61,7 @@ class ScheduleFormPage:
 async def show_new_schedule(visit: Visit) -> Response:
     """Show the form. `?from=JOB` fills in a job's file, whose secrets must be entered again."""
     source = visit.query.get("from", "")
-    typed = TypedSchedule()
+    typed = ScheduleFormValues()
     if source:
         text = await visit.services.jobs.export_yaml(visit.current_actor, source)
         typed = replace(
@@ -72,7 +72,7 @@ async def show_new_schedule(visit: Visit) -> Response:
 
 async def submit_new_schedule(visit: Visit, form: Form) -> Response:
     """Create the schedule if `do=create`; else open the form with the text that another page sent."""
-    typed = read_typed_schedule(form)
+    typed = read_schedule_form(form)
     if form.get_text("do") != "create":
         return await _show_form(visit, None, typed)
     try:
@@ -88,11 +88,11 @@ async def submit_new_schedule(visit: Visit, form: Form) -> Response:
         )
     except UserError as error:
         return await _show_form(visit, None, typed, error)
-    return await _redirect_to_created(visit, typed, made.schedule, made.warnings)
+    return await _redirect_to_schedule(visit, typed, made.schedule, made.warnings)
 
 
-async def _redirect_to_created(
-    visit: Visit, typed: TypedSchedule, schedule: Schedule, warnings: tuple[str, ...]
+async def _redirect_to_schedule(
+    visit: Visit, typed: ScheduleFormValues, schedule: Schedule, warnings: tuple[str, ...]
 ) -> Response:
     messages, link = [visit.translate_text("The schedule {name} was created.", name=schedule.name)], ""
     if typed.now:
@@ -107,13 +107,13 @@ async def _redirect_to_created(
 
 
 async def show_schedule_form(visit: Visit) -> Response:
-    schedule = await visit.services.schedules.get_changeable(visit.current_actor, visit.path_params["id"])
-    return await _show_form(visit, schedule, typed_from_schedule(visit, schedule))
+    schedule = await visit.services.schedules.get_changeable_schedule(visit.current_actor, visit.path_params["id"])
+    return await _show_form(visit, schedule, build_schedule_form_values(visit, schedule))
 
 
 async def submit_schedule_form(visit: Visit, form: Form) -> Response:
-    schedule = await visit.services.schedules.get_changeable(visit.current_actor, visit.path_params["id"])
-    typed = read_typed_schedule(form)
+    schedule = await visit.services.schedules.get_changeable_schedule(visit.current_actor, visit.path_params["id"])
+    typed = read_schedule_form(form)
     if form.get_text("do") != "save":
         return await _show_form(visit, schedule, typed)
     try:
@@ -129,9 +129,9 @@ async def submit_schedule_form(visit: Visit, form: Form) -> Response:
     return visit.redirect(f"/schedules/{quote(schedule.id, safe='')}", " ".join(messages))
 
 
-def _build_schedule_change(visit: Visit, schedule: Schedule, typed: TypedSchedule) -> ScheduleChange:
+def _build_schedule_change(visit: Visit, schedule: Schedule, typed: ScheduleFormValues) -> ScheduleChange:
     """Build the change. An unchanged job file is not sent, so that its secrets are kept."""
-    before, times = typed_from_schedule(visit, schedule), parse_schedule_times(visit, typed)
+    before, times = build_schedule_form_values(visit, schedule), parse_schedule_times(visit, typed)
     return ScheduleChange(
         text=None if is_same_text(typed.text, before.text) else typed.text,
         group=None if typed.group in ("", before.group) else typed.group,
@@ -143,9 +143,9 @@ def _build_schedule_change(visit: Visit, schedule: Schedule, typed: TypedSchedul
 
 
 async def _show_form(
-    visit: Visit, schedule: Schedule | None, typed: TypedSchedule, error: UserError | None = None
+    visit: Visit, schedule: Schedule | None, typed: ScheduleFormValues, error: UserError | None = None
 ) -> Response:
-    problems, problem, hint = _sort_problems(visit, error)
+    problems, problem, hint = _build_form_problems(visit, error)
     services = visit.services
     found = ScheduleFormPage(
         schedule=schedule,
@@ -153,14 +153,14 @@ async def _show_form(
         groups=await _list_group_choices(visit, typed.group),
         zones=list_zone_names(),
         server_zone=services.schedules.timing.timezone,
-        presets={kind.value: cron for kind, cron in PRESETS.items()},
+        presets={kind.value: cron for kind, cron in CRON_PRESETS.items()},
         preview=await _build_preview(visit, typed),
         check=await _check_file(visit, typed, schedule),
         problems=problems,
         problem=problem,
         hint=hint,
     )
-    return await visit.respond("schedules/form.html", found, 200 if error is None else 400)
+    return await visit.render_response("schedules/form.html", found, 200 if error is None else 400)
 
 
 # -- parts, while typing
@@ -168,17 +168,19 @@ async def _show_form(
 
 async def show_preview(visit: Visit) -> Response:
     query = visit.query
-    form = Form({name: [query[name]] for name in FIELDS if name in query})
-    return await visit.respond("schedules/_preview.html", await _build_preview(visit, read_typed_schedule(form)))
+    form = Form({name: [query[name]] for name in SCHEDULE_FORM_FIELDS if name in query})
+    return await visit.render_response("schedules/_preview.html", await _build_preview(visit, read_schedule_form(form)))
 
 
 async def check_schedule_file(visit: Visit, form: Form) -> Response:
     id = form.get_text("id")
     schedule = await visit.services.schedules.get(visit.current_actor, id) if id else None
-    return await visit.respond("schedules/_check.html", await _check_file(visit, read_typed_schedule(form), schedule))
+    return await visit.render_response(
+        "schedules/_check.html", await _check_file(visit, read_schedule_form(form), schedule)
+    )
 
 
-async def _build_preview(visit: Visit, typed: TypedSchedule) -> RunPreview:
+async def _build_preview(visit: Visit, typed: ScheduleFormValues) -> RunPreview:
     timing = visit.services.schedules.timing
     try:
         times = parse_schedule_times(visit, typed)
@@ -191,10 +193,10 @@ async def _build_preview(visit: Visit, typed: TypedSchedule) -> RunPreview:
     return RunPreview(times=build_due_times(due, zone, visit.words.code), zone=str(zone))
 
 
-async def _check_file(visit: Visit, typed: TypedSchedule, schedule: Schedule | None) -> FileCheck:
+async def _check_file(visit: Visit, typed: ScheduleFormValues, schedule: Schedule | None) -> FileCheck:
     """Check the file, unless it is unchanged: its secrets are not available here."""
     if schedule is not None and schedule.job.secrets and is_same_text(typed.text, schedule.source):
-        return FileCheck(verdict=UNCHANGED, name=schedule.name, group=schedule.group)
+        return FileCheck(verdict=UNCHANGED_VERDICT, name=schedule.name, group=schedule.group)
     return await check_job_file(visit, typed.text, typed.group)
 
 
@@ -208,13 +210,13 @@ async def _list_group_choices(visit: Visit, chosen: str) -> tuple[str, ...]:
 # -- problems
 
 
-def _sort_problems(visit: Visit, error: UserError | None) -> tuple[dict[str, str], str, str]:
+def _build_form_problems(visit: Visit, error: UserError | None) -> tuple[dict[str, str], str, str]:
     """Return problems by field, or one problem and its hint for the top of the form."""
     if error is None:
         return {}, "", ""
     if isinstance(error, InvalidJob):
         return {"text": visit.translate_text("The job file has errors. See the list below it.")}, "", ""
-    if error.field in FIELDS:
+    if error.field in SCHEDULE_FORM_FIELDS:
         return {error.field: visit.translate_error(error)}, "", ""
     return {}, visit.translate_message(error.message), visit.translate_message(error.hint or "")
 

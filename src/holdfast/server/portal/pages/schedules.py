@@ -12,13 +12,13 @@ from holdfast.core.schedule import ScheduleOrder, ScheduleQuery, ScheduleRun
 
 from ..forms import Form
 from ..routes import build_form_route, build_page_route
-from ..schedule_views import DueTime, ScheduleView, build_schedule_view, list_next_runs
+from ..schedule_views import DueTime, ScheduleView, build_schedule_view, list_next_due_times
 from ..visit import Visit, sanitize_path
 
 SCHEDULES_PER_PAGE = 25  # schedules
 RUNS_PER_PAGE = 20  # of the history
 MAX_FILTER_LENGTH = 200
-MAX_PAGES = 1_000_000 // SCHEDULES_PER_PAGE
+MAX_PAGE_NUMBER = 1_000_000 // SCHEDULES_PER_PAGE
 SORT_COLUMNS = {  # column -> sort order, and whether it is descending by default
     "name": (ScheduleOrder.NAME, False),
     "group": (ScheduleOrder.GROUP, False),
@@ -38,7 +38,7 @@ class SortLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulesPage:
-    options: ListOptions
+    options: ScheduleListOptions
     items: tuple[ScheduleView, ...]
     groups: tuple[str, ...]  # choices
     sorting: dict[str, SortLink]
@@ -49,7 +49,7 @@ class SchedulesPage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListOptions:
+class ScheduleListOptions:
     """The options of the URL."""
 
     group: str
@@ -93,12 +93,12 @@ async def show_schedules(visit: Visit) -> Response:
     found = await services.schedules.list(visit.current_actor, query)
     last = await services.schedules.load_newest_runs(visit.current_actor, found.items)
     items = tuple(build_schedule_view(each, services, visit.current_actor, last.get(each.id)) for each in found.items)
-    shown = await _build_list_page(visit, options, items, found.total)
-    return await visit.respond("schedules/_list.html" if visit.wants_part else "schedules/list.html", shown)
+    shown = await _build_schedules_page(visit, options, items, found.total)
+    return await visit.render_response("schedules/_list.html" if visit.wants_part else "schedules/list.html", shown)
 
 
-async def _build_list_page(
-    visit: Visit, options: ListOptions, items: tuple[ScheduleView, ...], total: int
+async def _build_schedules_page(
+    visit: Visit, options: ScheduleListOptions, items: tuple[ScheduleView, ...], total: int
 ) -> SchedulesPage:
     number, pages = options.number, max(1, -(-total // SCHEDULES_PER_PAGE))
     groups = [group.name for group in await visit.services.groups.list(visit.current_actor)]
@@ -114,21 +114,21 @@ async def _build_list_page(
     )
 
 
-def _parse_list_options(visit: Visit) -> ListOptions:
+def _parse_list_options(visit: Visit) -> ScheduleListOptions:
     """Parse the options; invalid ones are ignored."""
     query = visit.query
     order = query.get("order", "")
-    return ListOptions(
+    return ScheduleListOptions(
         group=query.get("group", "")[:MAX_FILTER_LENGTH],
         mine=bool(query.get("mine")),
         text=query.get("text", "").strip()[:MAX_FILTER_LENGTH],
         order=order if order in SORT_COLUMNS else "updated",
         reverse=bool(query.get("reverse")),
-        number=visit.get_query_integer("page", MAX_PAGES) or 1,
+        number=visit.get_query_integer("page", MAX_PAGE_NUMBER) or 1,
     )
 
 
-def _build_sort_link(options: ListOptions, column: str) -> SortLink:
+def _build_sort_link(options: ScheduleListOptions, column: str) -> SortLink:
     here = options.order == column
     reverse = here and not options.reverse
     href = options.build_address(order="" if column == "updated" else column, reverse="on" if reverse else "", page="")
@@ -156,12 +156,12 @@ async def show_schedule(visit: Visit) -> Response:
     runs = await services.schedules.list_runs(visit.current_actor, id, before=start, limit=RUNS_PER_PAGE + 1)
     found = SchedulePage(
         view=build_schedule_view(schedule, services, visit.current_actor, runs[0] if runs and start is None else None),
-        next_runs=await list_next_runs(services, schedule, visit.words.code),
+        next_runs=await list_next_due_times(services, schedule, visit.words.code),
         runs=runs[:RUNS_PER_PAGE],
         older=runs[RUNS_PER_PAGE - 1].seq if len(runs) > RUNS_PER_PAGE else None,
         newest=start is None,
     )
-    return await visit.respond("schedules/_detail.html" if visit.wants_part else "schedules/detail.html", found)
+    return await visit.render_response("schedules/_detail.html" if visit.wants_part else "schedules/detail.html", found)
 
 
 # -- actions

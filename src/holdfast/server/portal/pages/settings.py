@@ -14,7 +14,7 @@ from ..visit import Visit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class SettingsPageSection:
     name: str
     settings: tuple[SettingView, ...]
 
@@ -22,18 +22,18 @@ class Section:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsPage:
     file: str
-    sections: tuple[Section, ...]
+    sections: tuple[SettingsPageSection, ...]
     changed: int  # number of settings that differ from their default
 
 
 async def show_settings(visit: Visit) -> Response:
-    found = visit.services.configuration.list_settings(visit.current_actor)
+    found = visit.services.configuration.get_effective_settings(visit.current_actor)
     sections = tuple(
-        Section(name=name, settings=tuple(group))
+        SettingsPageSection(name=name, settings=tuple(group))
         for name, group in groupby(found.settings, key=lambda setting: setting.section)
     )
     changed = sum(setting.source != "default" for setting in found.settings)
-    return await visit.respond(
+    return await visit.render_response(
         "settings/list.html", SettingsPage(file=str(found.file), sections=sections, changed=changed)
     )
 

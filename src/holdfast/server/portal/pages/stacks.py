@@ -9,12 +9,12 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from holdfast.core.records import JobSummary
-from holdfast.services.inside.stack_dumps import Process, Thread
+from holdfast.services.inside.stack_dumps import InspectedProcess, ThreadStack
 
 from ..routes import build_page_route
 from ..visit import Visit
 
-MAX_NAME_LENGTH = 300  # characters of a task's name
+MAX_TASK_NAME_LENGTH = 300  # characters of a task's name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class StacksPage:
 
 
 async def show_stacks(visit: Visit) -> Response:
-    ref, task = visit.path_params["ref"], visit.query.get("task", "")[:MAX_NAME_LENGTH]
+    ref, task = visit.path_params["ref"], visit.query.get("task", "")[:MAX_TASK_NAME_LENGTH]
     found = await visit.services.stacks.dump_stacks(visit.current_actor, ref, task or None)
     job = found.target.job
     rows = tuple(_build_process_stacks(visit, each) for each in found.processes)
@@ -55,10 +55,10 @@ async def show_stacks(visit: Visit) -> Response:
         text=f"{job.id} {found.target.task}\n\n{traces}\n",
         left_out=found.left_out,
     )
-    return await visit.respond("stacks/detail.html", shown)
+    return await visit.render_response("stacks/detail.html", shown)
 
 
-def _build_process_stacks(visit: Visit, process: Process) -> ProcessStacks:
+def _build_process_stacks(visit: Visit, process: InspectedProcess) -> ProcessStacks:
     state = " · ".join(filter(None, (process.state, process.waits_in)))
     return ProcessStacks(
         title=f"{process.pid} {process.command}",
@@ -68,7 +68,7 @@ def _build_process_stacks(visit: Visit, process: Process) -> ProcessStacks:
     )
 
 
-def _format_thread(thread: Thread) -> str:
+def _format_thread(thread: ThreadStack) -> str:
     """Format a thread like py-spy."""
     how = "active" if thread.active else "idle"
     head = f'Thread {thread.id} ({how}{"+gil" if thread.owns_gil else ""}): "{thread.name}"'

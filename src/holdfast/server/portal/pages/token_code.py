@@ -18,7 +18,7 @@ from ..visit import Visit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CodePage:
+class TokenCodePage:
     action: str = LOGIN_PATHS[0]
     user: str = ""  # as typed
     problem: str = ""
@@ -27,13 +27,15 @@ class CodePage:
 
 
 async def show_code_form(visit: Visit) -> Response:
-    return await visit.respond("token_code.html", CodePage())
+    return await visit.render_response("token_code.html", TokenCodePage())
 
 
-async def show_code(visit: Visit, form: Form) -> Response:
+async def issue_code(visit: Visit, form: Form) -> Response:
     codes, user = visit.services.codes, form.get_raw_text("username")
     if visit.actor is not None:
-        return await visit.respond("token_code.html", CodePage(code=await codes.issue_actor_code(visit.actor)))
+        return await visit.render_response(
+            "token_code.html", TokenCodePage(code=await codes.issue_token_code_for_actor(visit.actor))
+        )
     try:
         code = await codes.issue_token_code(
             user,
@@ -42,12 +44,12 @@ async def show_code(visit: Visit, form: Form) -> Response:
             device=read_device_cookie(visit.request),
         )
     except (NotLoggedIn, TooManyRequests) as error:
-        found = CodePage(user=user[:200], problem=visit.translate_error(error))
-        return await visit.respond("token_code.html", found, 401 if isinstance(error, NotLoggedIn) else 429)
-    return await visit.respond("token_code.html", CodePage(code=code, user=user[:200]))
+        found = TokenCodePage(user=user[:200], problem=visit.translate_error(error))
+        return await visit.render_response("token_code.html", found, 401 if isinstance(error, NotLoggedIn) else 429)
+    return await visit.render_response("token_code.html", TokenCodePage(code=code, user=user[:200]))
 
 
 routes = [
     *(build_page_route(path, show_code_form, public=True) for path in LOGIN_PATHS),
-    *(build_form_route(path, show_code, public=True) for path in LOGIN_PATHS),
+    *(build_form_route(path, issue_code, public=True) for path in LOGIN_PATHS),
 ]

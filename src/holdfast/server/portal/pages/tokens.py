@@ -17,20 +17,20 @@ from ...origin import get_origin
 from ...primehub.errors import GRAPHQL_PATH
 from ..forms import Form
 from ..routes import build_form_route, build_page_route
-from ..token_rows import TokenRow, list_token_rows, remove_token
+from ..token_rows import TokenRow, list_token_rows, revoke_token
 from ..visit import Visit
 
-LIFETIMES = (7, 30, 90, 365)  # days; or unlimited
-DEFAULT_LIFETIME = 90
+LIFETIME_DAY_CHOICES = (7, 30, 90, 365)  # days; or unlimited
+DEFAULT_LIFETIME_DAYS = 90
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokensPage:
     rows: tuple[TokenRow, ...]
     left_out: int
-    lifetimes: tuple[int, ...] = LIFETIMES
+    lifetimes: tuple[int, ...] = LIFETIME_DAY_CHOICES
     name: str = ""
-    lifetime: str = str(DEFAULT_LIFETIME)
+    lifetime: str = str(DEFAULT_LIFETIME_DAYS)
     problems: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -43,11 +43,11 @@ class NewTokenPage:
 
 
 async def show_tokens(visit: Visit) -> Response:
-    return await visit.respond("me/tokens.html", await _build_tokens_page(visit))
+    return await visit.render_response("me/tokens.html", await _build_tokens_page(visit))
 
 
 async def _build_tokens_page(
-    visit: Visit, problems: Mapping[str, str] | None = None, name: str = "", lifetime: str = str(DEFAULT_LIFETIME)
+    visit: Visit, problems: Mapping[str, str] | None = None, name: str = "", lifetime: str = str(DEFAULT_LIFETIME_DAYS)
 ) -> TokensPage:
     rows, left = await list_token_rows(visit, visit.current_actor.name)
     return TokensPage(rows=rows, left_out=left, name=name, lifetime=lifetime, problems=problems or {})
@@ -57,18 +57,20 @@ async def create_token(visit: Visit, form: Form) -> Response:
     name, lifetime = form.get_text("name"), form.get_text("lifetime")
     try:
         made = await visit.services.tokens.create(
-            visit.current_actor, name=_validate_token_name(name), expires_in=_parse_lifetime(lifetime)
+            visit.current_actor, name=_require_token_name(name), expires_in=_parse_lifetime(lifetime)
         )
     except UserError as error:
         problems = {error.field or "name": visit.translate_error(error)}
-        return await visit.respond("me/tokens.html", await _build_tokens_page(visit, problems, name, lifetime), 400)
+        return await visit.render_response(
+            "me/tokens.html", await _build_tokens_page(visit, problems, name, lifetime), 400
+        )
     shown = NewTokenPage(
         name=made.token.name, text=made.text, origin=get_origin(visit.request), expires_at=made.token.expires_at
     )
-    return await visit.respond("me/new_token.html", shown)
+    return await visit.render_response("me/new_token.html", shown)
 
 
-def _validate_token_name(name: str) -> str:
+def _require_token_name(name: str) -> str:
     if not name:
         raise UserError(msg("Enter a description"), field="name")
     return name
@@ -82,15 +84,15 @@ def _parse_lifetime(text: str) -> timedelta | None:
     return timedelta(days=int(text[:6]))
 
 
-async def remove_own_token(visit: Visit, form: Form) -> Response:
+async def revoke_own_token(visit: Visit, form: Form) -> Response:
     """Remove a token of the user, also for admins: tokens of others are on the admin pages."""
-    return await remove_token(visit, visit.current_actor.name, "/me/tokens")
+    return await revoke_token(visit, visit.current_actor.name, "/me/tokens")
 
 
-async def download_config(visit: Visit, form: Form) -> Response:
+async def download_primehub_config(visit: Visit, form: Form) -> Response:
     """Download the configuration file of the primehub command for a new token."""
     text = form.get_raw_text("token")
-    token = await visit.services.tokens.find_token(text)
+    token = await visit.services.tokens.get_token(text)
     if token.user != visit.current_actor.name or get_token_kind(token.id) is not TokenKind.API:
         raise Forbidden(msg("This token belongs to another user"))
     data = {"api-token": text, "endpoint": f"{get_origin(visit.request)}{GRAPHQL_PATH}"}
@@ -103,6 +105,6 @@ async def download_config(visit: Visit, form: Form) -> Response:
 routes = [
     build_page_route("/me/tokens", show_tokens),
     build_form_route("/me/tokens", create_token),
-    build_form_route("/me/tokens/config", download_config),
-    build_form_route("/me/tokens/{id}/remove", remove_own_token),
+    build_form_route("/me/tokens/config", download_primehub_config),
+    build_form_route("/me/tokens/{id}/remove", revoke_own_token),
 ]

@@ -7,12 +7,12 @@ import json
 from starlette.responses import JSONResponse, Response
 
 from holdfast.core.errors import UserError
-from holdfast.core.messages import Message, message_from_data
+from holdfast.core.messages import Message, message_from_json
 
 from ..routes import build_page_route
 from ..visit import Visit
 
-MAX_DATA_LENGTH = 16_000  # characters of a message as JSON
+MAX_MESSAGE_JSON_LENGTH = 16_000  # characters of a message as JSON
 MAX_TEXT_LENGTH = 2000
 
 
@@ -25,7 +25,11 @@ async def show_translation(visit: Visit) -> Response:
 
 def _parse_message(text: str) -> str:
     try:
-        message = message_from_data(json.loads(text)) if text.startswith("{") and len(text) <= MAX_DATA_LENGTH else text
+        message = (
+            message_from_json(json.loads(text))
+            if text.startswith("{") and len(text) <= MAX_MESSAGE_JSON_LENGTH
+            else text
+        )
     except (ValueError, RecursionError):
         message = text
     return message if isinstance(message, Message) else message[:MAX_TEXT_LENGTH]

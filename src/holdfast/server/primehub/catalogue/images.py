@@ -10,13 +10,13 @@ from holdfast.core.catalogue import ImageAlias, ImageKind, SecretKind
 from holdfast.core.errors import NotFound
 from holdfast.services.catalogue.image_aliases import ImageAliasChange, can_manage_aliases
 
-from ..errors import NOT_AUTH, PhError, build_missing_error, translate_conflict, translate_missing
+from ..errors import NOT_AUTH_CODE, PrimeHubError, build_plain_not_found_error, translate_conflict, translate_not_found
 from ..graphql.call import Call, Info, get_call
-from ..graphql.lists import bind_lists
-from ..people.relations import apply_change, check_groups, check_name_unchanged, parse_links
+from ..graphql.lists import bind_list_queries
+from ..people.relations import check_groups_exist, check_name_unchanged, parse_group_links, update_granted_object
 from .shapes import image_to_json, parse_secret_id
 
-Shape = dict[str, Any]
+JsonObject = dict[str, Any]
 
 query, mutation = QueryType(), MutationType()
 BINDABLES = (query, mutation)
@@ -26,7 +26,7 @@ BINDABLES = (query, mutation)
 
 
 @query.field("image")
-async def get_image(_: Any, info: Info, where: Shape) -> Shape | None:
+async def get_image(_: Any, info: Info, where: JsonObject) -> JsonObject | None:
     call = get_call(info)
     try:
         return image_to_json(await call.services.image_aliases.get(call.actor, where["id"]))
@@ -34,7 +34,7 @@ async def get_image(_: Any, info: Info, where: Shape) -> Shape | None:
         return None
 
 
-async def _list_image_shapes(call: Call, args: Shape) -> list[Shape]:
+async def _list_image_nodes(call: Call, args: JsonObject) -> list[JsonObject]:
     """Return the images that the caller can see."""
     found, mode = await call.services.image_aliases.list(call.actor), args.get("mode")
     if mode in ("SYSTEM_ONLY", "GROUP_ONLY"):
@@ -42,19 +42,19 @@ async def _list_image_shapes(call: Call, args: Shape) -> list[Shape]:
     return [image_to_json(image) for image in found]
 
 
-bind_lists(query, "images", _list_image_shapes, "name", "displayName", "description")
+bind_list_queries(query, "images", _list_image_nodes, "name", "displayName", "description")
 
 
 # -- mutations
 
 
 @mutation.field("createImage")
-async def create_image(_: Any, info: Info, data: Shape) -> Shape:
-    call, links, owner = get_call(info), parse_links(data), data.get("groupName") or None
+async def create_image(_: Any, info: Info, data: JsonObject) -> JsonObject:
+    call, links, owner = get_call(info), parse_group_links(data), data.get("groupName") or None
     _require_owner_admin(call, owner)
     given = parse_image_fields(data)
     if not given.get("url"):
-        raise PhError("An image needs a url: the name of an imported image or of one in a registry")
+        raise PrimeHubError("An image needs a url: the name of an imported image or of one in a registry")
     image = ImageAlias(
         name=data["name"], **given, owner=owner, everyone=bool(links.everyone), groups=tuple(links.connect)
     )
@@ -63,29 +63,29 @@ async def create_image(_: Any, info: Info, data: Shape) -> Shape:
 
 
 @mutation.field("updateImage")
-async def update_image(_: Any, info: Info, data: Shape, where: Shape) -> Shape:
+async def update_image(_: Any, info: Info, data: JsonObject, where: JsonObject) -> JsonObject:
     call, name = get_call(info), where["id"]
-    before = await _find_own_image(call, name)
+    before = await _load_manageable_image(call, name)
     check_name_unchanged(data, "name", name)
     if (data.get("groupName") or before.owner) != before.owner:
-        raise PhError(f"{name} cannot be moved to another group. Create a new image there.")
-    links, given = parse_links(data), parse_image_fields(data)
-    await check_groups(call, list(links.connect))
-    await apply_change(call, call.services.image_aliases, before, ImageAliasChange, given, links)
-    return image_to_json(await _find_own_image(call, name))
+        raise PrimeHubError(f"{name} cannot be moved to another group. Create a new image there.")
+    links, given = parse_group_links(data), parse_image_fields(data)
+    await check_groups_exist(call, list(links.connect))
+    await update_granted_object(call, call.services.image_aliases, before, ImageAliasChange, given, links)
+    return image_to_json(await _load_manageable_image(call, name))
 
 
 @mutation.field("deleteImage")
-async def delete_image(_: Any, info: Info, where: Shape) -> Shape:
+async def delete_image(_: Any, info: Info, where: JsonObject) -> JsonObject:
     call = get_call(info)
-    found = await _find_own_image(call, where["id"])
+    found = await _load_manageable_image(call, where["id"])
     await call.services.image_aliases.delete(call.actor, found.name)
     return image_to_json(found)
 
 
-async def _find_own_image(call: Call, name: str) -> ImageAlias:
+async def _load_manageable_image(call: Call, name: str) -> ImageAlias:
     """Return an image that the caller can change."""
-    with translate_missing("images", name):
+    with translate_not_found("images", name):
         found = await call.services.image_aliases.get(call.actor, name)
     _require_owner_admin(call, found.owner)
     return found
@@ -93,19 +93,19 @@ async def _find_own_image(call: Call, name: str) -> ImageAlias:
 
 def _require_owner_admin(call: Call, owner: str | None) -> None:
     if not can_manage_aliases(call.actor, owner):
-        raise PhError("Not authorise", NOT_AUTH)
+        raise PrimeHubError("Not authorise", NOT_AUTH_CODE)
 
 
 # -- input
 
 
-def parse_image_fields(data: Shape) -> Shape:
+def parse_image_fields(data: JsonObject) -> JsonObject:
     """Return the given fields, with our names. Null changes nothing, except that it removes the secret."""
     if data.get("imageSpec") is not None:
-        raise PhError(
+        raise PrimeHubError(
             "Building images is not supported. Build and import the image, and set its url instead of imageSpec."
         )
-    found = {name: data[key] for key, name in _FIELDS.items() if data.get(key) is not None}
+    found = {name: data[key] for key, name in _IMAGE_FIELD_NAMES.items() if data.get(key) is not None}
     if data.get("type") is not None:
         found["kind"] = _parse_image_kind(data["type"])
     if "useImagePullSecret" in data:
@@ -117,7 +117,7 @@ def _parse_image_kind(text: str) -> ImageKind:
     try:
         return ImageKind(text)
     except ValueError:
-        raise PhError(f"type must be cpu, gpu or both, not {text[:50]!r}") from None
+        raise PrimeHubError(f"type must be cpu, gpu or both, not {text[:50]!r}") from None
 
 
 def _parse_pull_secret(id: str | None) -> str | None:
@@ -125,8 +125,8 @@ def _parse_pull_secret(id: str | None) -> str | None:
         return None
     name = parse_secret_id(id, SecretKind.REGISTRY)
     if name is None:
-        raise build_missing_error("Image pull secret", id)
+        raise build_plain_not_found_error("Image pull secret", id)
     return name
 
 
-_FIELDS = {"displayName": "display_name", "description": "description", "url": "url", "urlForGpu": "gpu_url"}
+_IMAGE_FIELD_NAMES = {"displayName": "display_name", "description": "description", "url": "url", "urlForGpu": "gpu_url"}

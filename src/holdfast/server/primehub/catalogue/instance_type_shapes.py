@@ -10,12 +10,12 @@ from holdfast.core.job import Job, Resources
 from ..graphql.call import Call
 from ..graphql.scalars import to_gigabytes
 
-Shape = dict[str, Any]
+JsonObject = dict[str, Any]
 
 CUSTOM_TYPE = "custom"  # of jobs with their own resource request
 
 
-def type_to_json(type: InstanceType) -> Shape:
+def instance_type_to_json(type: InstanceType) -> JsonObject:
     return {
         "id": type.name,
         "name": type.name,
@@ -35,7 +35,7 @@ def type_to_json(type: InstanceType) -> Shape:
     }
 
 
-def _build_spec(type: InstanceType) -> Shape:
+def _build_spec(type: InstanceType) -> JsonObject:
     """Return the numbers with PrimeHub's names."""
     requests = {"cpu": type.cpu_request, "memory": _format_memory(type.memory_request)}
     return {
@@ -55,12 +55,12 @@ def _format_memory(memory: int | None) -> str | None:
     return None if memory is None else f"{to_gigabytes(memory):g}G"
 
 
-async def load_job_type(call: Call, job: Job, *, gone: str) -> Shape:
+async def load_job_instance_type(call: Call, job: Job, *, gone: str) -> JsonObject:
     """Return the instance type of a job; `gone` is appended to the ID of a deleted one."""
-    name = get_type_name(job)
+    name = get_instance_type_name(job)
     known = await call.load_once("known types", call.services.instance_types.load_all)
     if name in known:
-        return type_to_json(known[name])
+        return instance_type_to_json(known[name])
     first = job.roles[0].resources
     shown = _resources_to_json(first)
     if name:
@@ -68,13 +68,13 @@ async def load_job_type(call: Call, job: Job, *, gone: str) -> Shape:
     return {**shown, "id": f"{CUSTOM_TYPE}{gone}", "name": CUSTOM_TYPE, "displayName": _describe_resources(first)}
 
 
-def get_type_name(job: Job) -> str:
+def get_instance_type_name(job: Job) -> str:
     """Return the name; empty if the job has its own resource request."""
     kept = job.extras.get("primehub")
     return job.roles[0].instance_type or (str(kept.get("instanceType") or "") if isinstance(kept, dict) else "")
 
 
-def _resources_to_json(resources: Resources) -> Shape:
+def _resources_to_json(resources: Resources) -> JsonObject:
     return {
         "cpuLimit": resources.cpu,
         "memoryLimit": to_gigabytes(resources.memory),

@@ -11,14 +11,14 @@ from holdfast.core.errors import NotFound
 from holdfast.services.catalogue.secrets import SecretChange
 from holdfast.services.people.groups import UNSET
 
-from ..errors import PhError, build_missing_error, translate_conflict
+from ..errors import PrimeHubError, build_plain_not_found_error, translate_conflict
 from ..graphql.call import Call, Info, get_call
-from ..graphql.lists import page_nodes
+from ..graphql.lists import paginate_filtered_nodes
 from ..graphql.paging import build_numbered_page, has_cursor
 from ..people.relations import require_admin
 from .shapes import SECRET_TYPES, parse_secret_id, secret_to_json
 
-Shape = dict[str, Any]
+JsonObject = dict[str, Any]
 
 query, mutation = QueryType(), MutationType()
 BINDABLES = (query, mutation)
@@ -28,32 +28,32 @@ VALUE_FIELDS = {SecretKind.OPAQUE: "secret", SecretKind.REGISTRY: "password"}
 
 
 @query.field("secret")
-async def get_secret(_: Any, info: Info, where: Shape) -> Shape:
+async def get_secret(_: Any, info: Info, where: JsonObject) -> JsonObject:
     """Return a secret. Clients read its fields without a null check, so a missing one is an error."""
-    return secret_to_json(await _find_secret(get_call(info), where["id"]))
+    return secret_to_json(await _load_secret(get_call(info), where["id"]))
 
 
 @query.field("secrets")
-async def list_secrets(_: Any, info: Info, where: Shape | None = None) -> list[Shape]:
+async def list_secrets(_: Any, info: Info, where: JsonObject | None = None) -> list[JsonObject]:
     call = get_call(info)
-    found = await _list_secret_shapes(call, where)
+    found = await _list_secret_nodes(call, where)
     call.spend_rows(len(found))
     return found
 
 
 @query.field("secretsConnection")
-async def page_secrets(_: Any, info: Info, where: Shape | None = None, **paging: Any) -> Shape:
+async def page_secrets(_: Any, info: Info, where: JsonObject | None = None, **paging: Any) -> JsonObject:
     """Return a page of secrets; without a page number all of them, because clients send one request only."""
     call = get_call(info)
     require_admin(call)
-    nodes = await _list_secret_shapes(call, where)
+    nodes = await _list_secret_nodes(call, where)
     if paging.get("page") is not None or has_cursor(paging):
-        return page_nodes(call, nodes, None, None, paging)
+        return paginate_filtered_nodes(call, nodes, None, None, paging)
     call.spend_rows(len(nodes))
     return build_numbered_page(nodes, page=1, total=1)
 
 
-async def _list_secret_shapes(call: Call, where: Shape | None) -> list[Shape]:
+async def _list_secret_nodes(call: Call, where: JsonObject | None) -> list[JsonObject]:
     found = await call.services.secrets.list(call.actor)
     if (where or {}).get("ifDockerConfigJson"):
         found = [secret for secret in found if secret.kind is SecretKind.REGISTRY]
@@ -61,7 +61,7 @@ async def _list_secret_shapes(call: Call, where: Shape | None) -> list[Shape]:
 
 
 @mutation.field("createSecret")
-async def create_secret(_: Any, info: Info, data: Shape) -> Shape:
+async def create_secret(_: Any, info: Info, data: JsonObject) -> JsonObject:
     call, kind = get_call(info), SECRET_KINDS[data["type"]]
     require_admin(call)
     secret = Secret(
@@ -77,34 +77,34 @@ async def create_secret(_: Any, info: Info, data: Shape) -> Shape:
 
 
 @mutation.field("updateSecret")
-async def update_secret(_: Any, info: Info, data: Shape, where: Shape) -> Shape:
+async def update_secret(_: Any, info: Info, data: JsonObject, where: JsonObject) -> JsonObject:
     call = get_call(info)
     require_admin(call)
-    found = await _find_secret(call, where["id"])
+    found = await _load_secret(call, where["id"])
     if data.get("type") not in (None, SECRET_TYPES[found.kind]):
-        raise PhError("The type of a secret cannot be changed")
-    given = {name: data[key] for key, name in _FIELDS.items() if data.get(key) is not None}
+        raise PrimeHubError("The type of a secret cannot be changed")
+    given = {name: data[key] for key, name in _SECRET_FIELD_NAMES.items() if data.get(key) is not None}
     value = data.get(VALUE_FIELDS[found.kind])
     change = SecretChange(**given, value=UNSET if value is None else _require_value(found.kind, value))
     return secret_to_json(await call.services.secrets.change(call.actor, found.name, change))
 
 
 @mutation.field("deleteSecret")
-async def delete_secret(_: Any, info: Info, where: Shape) -> Shape:
+async def delete_secret(_: Any, info: Info, where: JsonObject) -> JsonObject:
     call = get_call(info)
     require_admin(call)
-    found = await _find_secret(call, where["id"])
+    found = await _load_secret(call, where["id"])
     await call.services.secrets.delete(call.actor, found.name)
     return secret_to_json(found)
 
 
 def _require_value(kind: SecretKind, value: str | None) -> str:
     if value is None or not value.strip():
-        raise PhError(f"`{VALUE_FIELDS[kind]}` is empty: it must contain the secret value")
+        raise PrimeHubError(f"`{VALUE_FIELDS[kind]}` is empty: it must contain the secret value")
     return value
 
 
-async def _find_secret(call: Call, id: str) -> Secret:
+async def _load_secret(call: Call, id: str) -> Secret:
     """Return a secret: any for admins, those for pulling images for others."""
     for kind in SecretKind:
         name = parse_secret_id(id, kind)
@@ -116,7 +116,7 @@ async def _find_secret(call: Call, id: str) -> Secret:
             break
         if found.kind is kind:
             return found
-    raise build_missing_error("Secret", id)
+    raise build_plain_not_found_error("Secret", id)
 
 
-_FIELDS = {"displayName": "display_name", "registryHost": "registry_host", "username": "username"}
+_SECRET_FIELD_NAMES = {"displayName": "display_name", "registryHost": "registry_host", "username": "username"}

@@ -8,14 +8,14 @@ from typing import Any
 from holdfast.core.catalogue import ImageAlias, ImageKind, Secret, SecretKind
 from holdfast.core.records import Dataset
 
-Shape = dict[str, Any]
+JsonObject = dict[str, Any]
 
 VOLUME_TYPES = {"folder": "hostPath", "nfs": "nfs", "volume": "pv", "git": "git", "env": "env"}
 SECRET_PREFIXES = {SecretKind.OPAQUE: "gitsync-secret-", SecretKind.REGISTRY: "image-"}
 SECRET_TYPES = {SecretKind.OPAQUE: "opaque", SecretKind.REGISTRY: "kubernetes"}
 
 
-def image_to_json(image: ImageAlias) -> Shape:
+def image_to_json(image: ImageAlias) -> JsonObject:
     pull_secret = None if image.pull_secret is None else SECRET_PREFIXES[SecretKind.REGISTRY] + image.pull_secret
     gpu_url = (image.gpu_url or image.url) if image.kind is ImageKind.BOTH else image.url
     spec = {
@@ -38,7 +38,7 @@ def image_to_json(image: ImageAlias) -> Shape:
     }
 
 
-def volume_to_json(volume: Dataset, *, group: str | None = None, paths: bool = True) -> Shape:
+def volume_to_json(volume: Dataset, *, group: str | None = None, paths: bool = True) -> JsonObject:
     """Return a volume. `group`: the group it is listed in, for its write permission. `paths`: include its path."""
     data = volume.data
     type = VOLUME_TYPES.get(volume.kind, volume.kind)
@@ -75,7 +75,7 @@ def parse_secret_id(id: str, kind: SecretKind) -> str | None:
     return id.removeprefix(prefix) if id.startswith(prefix) else None
 
 
-def secret_to_json(secret: Secret) -> Shape:
+def secret_to_json(secret: Secret) -> JsonObject:
     return {
         "id": SECRET_PREFIXES[secret.kind] + secret.name,
         "name": secret.name,

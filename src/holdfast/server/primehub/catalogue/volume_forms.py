@@ -11,11 +11,11 @@ from holdfast.core.records import Dataset
 from holdfast.services.datasets import kinds
 from holdfast.services.datasets.service import DatasetChange
 
-from ..errors import PhError, build_missing_error
+from ..errors import PrimeHubError, build_plain_not_found_error
 from ..people.relations import GroupLinkChanges
 from .shapes import VOLUME_TYPES, parse_secret_id
 
-Shape = dict[str, Any]
+JsonObject = dict[str, Any]
 
 VOLUME_KINDS = {type: kind for kind, type in VOLUME_TYPES.items()}
 MOUNT_ROOT = "/datasets"
@@ -29,7 +29,7 @@ KIND_FIELDS = {
 }
 
 
-def parse_volume(data: Shape, links: GroupLinkChanges) -> Dataset:
+def parse_volume(data: JsonObject, links: GroupLinkChanges) -> Dataset:
     reject_unsupported_fields(data)
     kind = _parse_kind(data.get("type"))
     return Dataset(
@@ -46,10 +46,12 @@ def parse_volume(data: Shape, links: GroupLinkChanges) -> Dataset:
     )
 
 
-def parse_volume_change(volume: Dataset, data: Shape, links: GroupLinkChanges, *, nfs_folder: str) -> DatasetChange:
+def parse_volume_change(
+    volume: Dataset, data: JsonObject, links: GroupLinkChanges, *, nfs_folder: str
+) -> DatasetChange:
     """Return the given fields that are not null."""
     reject_unsupported_fields(data)
-    given: Shape = {name: data[key] for key, name in _TEXT_FIELDS.items() if data.get(key) is not None}
+    given: JsonObject = {name: data[key] for key, name in _TEXT_FIELDS.items() if data.get(key) is not None}
     kind = volume.kind if data.get("type") is None else _parse_kind(data["type"])
     if kind != volume.kind or any(data.get(key) is not None for key in KIND_FIELDS[kind]):
         given |= _parse_location(volume, kind, data, nfs_folder)
@@ -58,9 +60,9 @@ def parse_volume_change(volume: Dataset, data: Shape, links: GroupLinkChanges, *
     return DatasetChange(**given, **_parse_everyone_link(volume, links))
 
 
-def _parse_location(volume: Dataset, kind: str, data: Shape, nfs_folder: str) -> Shape:
+def _parse_location(volume: Dataset, kind: str, data: JsonObject, nfs_folder: str) -> JsonObject:
     location = _parse_kind_data(kind, volume.data if kind == volume.kind else {}, data)
-    found: Shape = {"kind": kind, "data": location}
+    found: JsonObject = {"kind": kind, "data": location}
     if kind == kinds.FOLDER:
         found["path"] = _parse_host_path(kind, {"hostPath": volume.path, **data})
     if kind == kinds.NFS:
@@ -69,11 +71,11 @@ def _parse_location(volume: Dataset, kind: str, data: Shape, nfs_folder: str) ->
     return found
 
 
-def _parse_everyone_link(volume: Dataset, links: GroupLinkChanges) -> Shape:
+def _parse_everyone_link(volume: Dataset, links: GroupLinkChanges) -> JsonObject:
     """Link the volume to `everyone`, or unlink it together with the write permission of that link."""
     if links.everyone is None:
         return {}
-    found: Shape = {"everyone": links.everyone}
+    found: JsonObject = {"everyone": links.everyone}
     if links.everyone_writes is not None:
         found["read_only"] = not links.everyone_writes
     elif volume.everyone and not links.everyone:
@@ -81,29 +83,29 @@ def _parse_everyone_link(volume: Dataset, links: GroupLinkChanges) -> Shape:
     return found
 
 
-def parse_variables(data: Shape) -> Mapping[str, str] | None:
+def parse_variables(data: JsonObject) -> Mapping[str, str] | None:
     given = data.get("variables")
     if given is None:
         return None
     if not isinstance(given, dict):
-        raise PhError('variables must be an object of names and values, such as {"KEY": "value"}')
+        raise PrimeHubError('variables must be an object of names and values, such as {"KEY": "value"}')
     return given
 
 
-def reject_unsupported_fields(data: Shape) -> None:
+def reject_unsupported_fields(data: JsonObject) -> None:
     if data.get("enableUploadServer"):
         raise build_no_upload_server_error()
     if data.get("pvProvisioning") == "manual":
-        raise PhError(
+        raise PrimeHubError(
             "Existing Kubernetes volumes are not supported. "
             "Let Holdfast create one (pvProvisioning: auto), or set a folder with hostPath or nfs."
         )
     if (data.get("mountRoot") or MOUNT_ROOT).rstrip("/") != MOUNT_ROOT:
-        raise PhError(f"Volumes are mounted below {MOUNT_ROOT}. Omit mountRoot.")
+        raise PrimeHubError(f"Volumes are mounted below {MOUNT_ROOT}. Omit mountRoot.")
 
 
-def build_no_upload_server_error() -> PhError:
-    return PhError(
+def build_no_upload_server_error() -> PrimeHubError:
+    return PrimeHubError(
         "Holdfast has no upload server. Copy files to the group's shared files with `primehub files upload`, "
         "or into the folder of the volume."
     )
@@ -111,20 +113,20 @@ def build_no_upload_server_error() -> PhError:
 
 def _parse_kind(type: str | None) -> str:
     if type not in VOLUME_KINDS:
-        raise PhError(f"type must be one of {', '.join(VOLUME_KINDS)}, not {str(type)[:50]!r}")
+        raise PrimeHubError(f"type must be one of {', '.join(VOLUME_KINDS)}, not {str(type)[:50]!r}")
     return VOLUME_KINDS[type]
 
 
-def _parse_host_path(kind: str, data: Shape) -> str:
+def _parse_host_path(kind: str, data: JsonObject) -> str:
     """Return the path; for other kinds it follows from their fields."""
     if kind != kinds.FOLDER:
         return ""
     if not data.get("hostPath"):
-        raise PhError("A volume of type hostPath requires hostPath")
+        raise PrimeHubError("A volume of type hostPath requires hostPath")
     return str(data["hostPath"])
 
 
-def _parse_kind_data(kind: str, before: Mapping[str, Any], given: Shape) -> Shape:
+def _parse_kind_data(kind: str, before: Mapping[str, Any], given: JsonObject) -> JsonObject:
     """Return the data of a volume; `before` is that of the same kind."""
     after = dict(before)
     for key, name in _DATA_FIELDS.get(kind, {}).items():
@@ -141,7 +143,7 @@ def _parse_kind_data(kind: str, before: Mapping[str, Any], given: Shape) -> Shap
 def _parse_git_secret(id: str) -> str:
     name = parse_secret_id(id, SecretKind.OPAQUE)
     if name is None:
-        raise build_missing_error("Git secret", id)
+        raise build_plain_not_found_error("Git secret", id)
     return name
 
 

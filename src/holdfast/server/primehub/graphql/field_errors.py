@@ -10,7 +10,14 @@ from graphql import GraphQLError
 from holdfast.core.errors import UserError
 from holdfast.store.errors import StoreError
 
-from ..errors import BAD_QUERY, MAX_MESSAGE_LENGTH, PhError, build_internal_error, build_store_error, translate_error
+from ..errors import (
+    INVALID_QUERY_CODE,
+    MAX_MESSAGE_LENGTH,
+    PrimeHubError,
+    build_internal_error,
+    build_store_error,
+    translate_error,
+)
 
 log = logging.getLogger(__name__)
 
@@ -26,13 +33,13 @@ def field_error_to_json(error: GraphQLError, request_id: str) -> dict[str, Any]:
     return {**shown, "extensions": {"code": found.code}}
 
 
-def _translate_cause(error: GraphQLError, request_id: str) -> PhError:
+def _translate_cause(error: GraphQLError, request_id: str) -> PrimeHubError:
     cause = error.original_error
     while isinstance(cause, GraphQLError):  # nested exceptions
         cause = cause.original_error
     if cause is None:
-        return PhError(error.message, BAD_QUERY)
-    if isinstance(cause, PhError):
+        return PrimeHubError(error.message, INVALID_QUERY_CODE)
+    if isinstance(cause, PrimeHubError):
         return cause
     if isinstance(cause, UserError):
         return translate_error(cause)

@@ -10,24 +10,24 @@ from ariadne import QueryType
 from .call import Call, Info, get_call
 from .paging import Node, filter_nodes, paginate_nodes, sort_nodes
 
-Shape = dict[str, Any]
-LoadNodes = Callable[[Call, Shape], Awaitable[Sequence[Node]]]  # with further arguments of the query
+JsonObject = dict[str, Any]
+NodeLoader = Callable[[Call, JsonObject], Awaitable[Sequence[Node]]]  # with further arguments of the query
 
 
-def bind_lists(query: QueryType, name: str, load: LoadNodes, *searched: str) -> None:
+def bind_list_queries(query: QueryType, name: str, load: NodeLoader, *searched: str) -> None:
     """Add the queries `name` for all rows and `nameConnection` for a page. `searched`: fields that `search` matches."""
 
     async def list_all(
-        _: Any, info: Info, where: Shape | None = None, orderBy: Shape | None = None, **args: Any
+        _: Any, info: Info, where: JsonObject | None = None, orderBy: JsonObject | None = None, **args: Any
     ) -> list[Node]:
         call = get_call(info)
         return list_nodes(call, await load(call, args), where, orderBy, *searched)
 
     async def list_page(
-        _: Any, info: Info, where: Shape | None = None, orderBy: Shape | None = None, **args: Any
-    ) -> Shape:
+        _: Any, info: Info, where: JsonObject | None = None, orderBy: JsonObject | None = None, **args: Any
+    ) -> JsonObject:
         call = get_call(info)
-        return page_nodes(call, await load(call, args), where, orderBy, args, *searched)
+        return paginate_filtered_nodes(call, await load(call, args), where, orderBy, args, *searched)
 
     query.set_field(name, list_all)
     query.set_field(f"{name}Connection", list_page)
@@ -42,14 +42,14 @@ def list_nodes(
     return found
 
 
-def page_nodes(
+def paginate_filtered_nodes(
     call: Call,
     nodes: Sequence[Node],
     where: Mapping[str, Any] | None,
     order: Mapping[str, Any] | None,
     paging: Mapping[str, Any],
     *searched: str,
-) -> Shape:
+) -> JsonObject:
     page = paginate_nodes(sort_nodes(filter_nodes(nodes, where, *searched), order), paging)
     call.spend_rows(len(page["edges"]))
     return page

@@ -6,39 +6,39 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from ..errors import PhError
+from ..errors import PrimeHubError
 
 T = TypeVar("T")
 
-DEFAULT_ROWS = 10  # of a page
-MAX_ROWS = 100  # around a cursor
-MAX_PAGE = 10**9
+DEFAULT_PAGE_SIZE = 10  # of a page
+MAX_CURSOR_PAGE_SIZE = 100  # around a cursor
+MAX_PAGE_NUMBER = 10**9
 MAX_SEARCH_LENGTH = 5000  # characters of a search text; no searched field is longer
 
 Node = Mapping[str, Any]
 
 
-def check_page_number(page: int | None) -> int:
-    return min(max(page or 1, 1), MAX_PAGE)
+def clamp_page_number(page: int | None) -> int:
+    return min(max(page or 1, 1), MAX_PAGE_NUMBER)
 
 
 def has_cursor(args: Mapping[str, Any]) -> bool:
     return args.get("page") is None and any(args.get(name) is not None for name in ("first", "last", "after", "before"))
 
 
-def get_row_count(args: Mapping[str, Any]) -> int:
+def get_cursor_page_size(args: Mapping[str, Any]) -> int:
     """Return the number of rows around a cursor."""
     asked = args.get("first") if args.get("first") is not None else args.get("last")
     if asked is None:
-        return DEFAULT_ROWS
-    if not 0 <= asked <= MAX_ROWS:
-        raise PhError(f"first and last must be between 0 and {MAX_ROWS}")
+        return DEFAULT_PAGE_SIZE
+    if not 0 <= asked <= MAX_CURSOR_PAGE_SIZE:
+        raise PrimeHubError(f"first and last must be between 0 and {MAX_CURSOR_PAGE_SIZE}")
     return int(asked)
 
 
 def build_numbered_page(nodes: Sequence[Node], *, page: int, total: int) -> dict[str, Any]:
     """Return a page by number. After the last one it is empty: clients stop there."""
-    pages = max(1, math.ceil(total / DEFAULT_ROWS))
+    pages = max(1, math.ceil(total / DEFAULT_PAGE_SIZE))
     info = {"currentPage": page, "totalPage": pages, "hasNextPage": page < pages, "hasPreviousPage": page > 1}
     return _build_connection(nodes, info)
 
@@ -56,12 +56,14 @@ def _build_connection(nodes: Sequence[Node], info: Mapping[str, Any]) -> dict[st
 def paginate_nodes(nodes: Sequence[Node], args: Mapping[str, Any]) -> dict[str, Any]:
     """Return a page of a complete list, by number or around a cursor."""
     if not has_cursor(args):
-        page = check_page_number(args.get("page"))
-        return build_numbered_page(nodes[(page - 1) * DEFAULT_ROWS : page * DEFAULT_ROWS], page=page, total=len(nodes))
+        page = clamp_page_number(args.get("page"))
+        return build_numbered_page(
+            nodes[(page - 1) * DEFAULT_PAGE_SIZE : page * DEFAULT_PAGE_SIZE], page=page, total=len(nodes)
+        )
     ids = [node["id"] for node in nodes]
-    low = _find_cursor(ids, args.get("after")) + 1 if args.get("after") is not None else 0
-    high = _find_cursor(ids, args.get("before")) if args.get("before") is not None else len(ids)
-    high, count = max(low, high), get_row_count(args)
+    low = _find_cursor_index(ids, args.get("after")) + 1 if args.get("after") is not None else 0
+    high = _find_cursor_index(ids, args.get("before")) if args.get("before") is not None else len(ids)
+    high, count = max(low, high), get_cursor_page_size(args)
     if args.get("last") is not None and args.get("first") is None:
         low = max(low, high - count)
     else:
@@ -69,11 +71,11 @@ def paginate_nodes(nodes: Sequence[Node], args: Mapping[str, Any]) -> dict[str, 
     return build_cursor_page(nodes[low:high], more_before=low > 0, more_after=high < len(ids))
 
 
-def _find_cursor(ids: Sequence[str], cursor: str | None) -> int:
+def _find_cursor_index(ids: Sequence[str], cursor: str | None) -> int:
     try:
         return ids.index(cursor or "")
     except ValueError:
-        raise PhError(f"Cursor {str(cursor)[:100]!r} not found") from None
+        raise PrimeHubError(f"Cursor {str(cursor)[:100]!r} not found") from None
 
 
 # -- filters and sorting of complete lists
@@ -83,7 +85,7 @@ def parse_order(order: Mapping[str, Any] | None) -> tuple[str, bool] | None:
     """Return the first key and whether it is descending; None when there is none."""
     for key, direction in (order or {}).items():
         if direction not in ("asc", "desc"):
-            raise PhError(f"orderBy.{key} must be asc or desc, not {str(direction)[:50]!r}")
+            raise PrimeHubError(f"orderBy.{key} must be asc or desc, not {str(direction)[:50]!r}")
         return key, direction == "desc"
     return None
 

@@ -28,16 +28,16 @@ from .bodies import MAX_QUERY_LENGTH
 
 MAX_TOKENS = 2000
 MAX_FIELDS = 300  # with all fragments expanded
-MAX_WRITTEN = 600  # in all operations and fragments together
+MAX_DOCUMENT_FIELDS = 600  # in all operations and fragments together
 MAX_DEPTH = 20
-MAX_ROOTS = 20  # root fields
-MAX_LOOKED_UP = 400_000  # schema items in the result of an introspection query
+MAX_ROOT_FIELDS = 20  # root fields
+MAX_INTROSPECTED_ITEMS = 400_000  # schema items in the result of an introspection query
 MAX_CACHED_QUERIES = 200
 MAX_CACHED_LENGTH = (
     4096  # characters; twice the longest of known clients. A parsed query takes 100 times as much memory
 )
 SEPARATE_QUERY_MESSAGE = "Send schema introspection as a separate query"
-MAX_PARSING = 2
+MAX_PARSER_THREADS = 2
 
 # Approximate number of items for each introspection field.
 _SCHEMA_FIELD_SIZES = {"types": 200, "fields": 10, "inputFields": 10, "args": 3, "enumValues": 4, "directives": 5}
@@ -60,33 +60,33 @@ class ParsedQuery:
 class QueryCache:
     def __init__(self, schema: GraphQLSchema) -> None:
         self._schema = schema
-        self._kept: OrderedDict[str, ParsedQuery] = OrderedDict()
-        self._reading = asyncio.Semaphore(MAX_PARSING)
+        self._cached_queries: OrderedDict[str, ParsedQuery] = OrderedDict()
+        self._parser_slots = asyncio.Semaphore(MAX_PARSER_THREADS)
 
     async def get_query(self, text: str) -> ParsedQuery:
         """Return the parsed query; raise QueryRejected if it is not valid."""
         if len(text) > MAX_QUERY_LENGTH:
-            raise _build_refusal(f"The query has {len(text)} characters; the limit is {MAX_QUERY_LENGTH}")
-        return self._find_cached(text) or await self._parse_in_thread(text)
+            raise _build_query_rejection(f"The query has {len(text)} characters; the limit is {MAX_QUERY_LENGTH}")
+        return self._find_cached_query(text) or await self._parse_in_thread(text)
 
     async def _parse_in_thread(self, text: str) -> ParsedQuery:
-        async with self._reading:
-            found = self._find_cached(text)  # by another request in the meantime
+        async with self._parser_slots:
+            found = self._find_cached_query(text)  # by another request in the meantime
             if found is None:
                 found = await asyncio.to_thread(parse_query, self._schema, text)
                 self._cache_query(text, found)
         return found
 
-    def _find_cached(self, text: str) -> ParsedQuery | None:
-        if text in self._kept:
-            self._kept.move_to_end(text)
-        return self._kept.get(text)
+    def _find_cached_query(self, text: str) -> ParsedQuery | None:
+        if text in self._cached_queries:
+            self._cached_queries.move_to_end(text)
+        return self._cached_queries.get(text)
 
     def _cache_query(self, text: str, document: ParsedQuery) -> None:
         if len(text) <= MAX_CACHED_LENGTH:
-            self._kept[text] = document
-        if len(self._kept) > MAX_CACHED_QUERIES:
-            self._kept.popitem(last=False)
+            self._cached_queries[text] = document
+        if len(self._cached_queries) > MAX_CACHED_QUERIES:
+            self._cached_queries.popitem(last=False)
 
 
 def parse_query(schema: GraphQLSchema, text: str) -> ParsedQuery:
@@ -96,7 +96,7 @@ def parse_query(schema: GraphQLSchema, text: str) -> ParsedQuery:
     except GraphQLError as error:
         raise QueryRejected([error]) from None
     except RecursionError:
-        raise _build_refusal("The query is nested too deeply") from None
+        raise _build_query_rejection("The query is nested too deeply") from None
     errors = validate(schema, node, max_errors=20)
     if errors:
         raise QueryRejected(
@@ -105,7 +105,7 @@ def parse_query(schema: GraphQLSchema, text: str) -> ParsedQuery:
     return ParsedQuery(node, fields, about_schema)
 
 
-def _build_refusal(message: str) -> QueryRejected:
+def _build_query_rejection(message: str) -> QueryRejected:
     return QueryRejected([GraphQLError(message)])
 
 
@@ -113,10 +113,12 @@ def _build_refusal(message: str) -> QueryRejected:
 class _QuerySize:
     fields: int = 0
     depth: int = 0
-    looked_up: int = 0  # schema items
+    introspected_items: int = 0  # schema items
 
     def __add__(self, other: _QuerySize) -> _QuerySize:
-        return _QuerySize(self.fields + other.fields, max(self.depth, other.depth), self.looked_up + other.looked_up)
+        return _QuerySize(
+            self.fields + other.fields, max(self.depth, other.depth), self.introspected_items + other.introspected_items
+        )
 
 
 def _measure_query(document: DocumentNode) -> tuple[int, bool]:
@@ -128,11 +130,11 @@ def _measure_query(document: DocumentNode) -> tuple[int, bool]:
             size = sizes.measure_selection_set(definition.selection_set)
             _check_size(size)
             fields = max(fields, size.fields)
-            kinds.add(_check_roots(sizes.roots(definition.selection_set)))
+            kinds.add(_check_root_fields(sizes.list_root_fields(definition.selection_set)))
     if len(kinds) > 1:
         raise GraphQLError(SEPARATE_QUERY_MESSAGE)
-    if sizes.measure_all() > MAX_WRITTEN:
-        raise GraphQLError(f"Operations and fragments exceed the limit of {MAX_WRITTEN} fields")
+    if sizes.count_all_fields() > MAX_DOCUMENT_FIELDS:
+        raise GraphQLError(f"Operations and fragments exceed the limit of {MAX_DOCUMENT_FIELDS} fields")
     return fields, True in kinds
 
 
@@ -141,13 +143,13 @@ def _check_size(size: _QuerySize) -> None:
         raise GraphQLError(f"The query has {size.fields} fields; the limit is {MAX_FIELDS}")
     if size.depth > MAX_DEPTH:
         raise GraphQLError(f"The query is nested {size.depth} levels deep; the limit is {MAX_DEPTH}")
-    if size.looked_up > MAX_LOOKED_UP:
+    if size.introspected_items > MAX_INTROSPECTED_ITEMS:
         raise GraphQLError("The introspection query is too large")
 
 
-def _check_roots(names: Sequence[str]) -> bool:
-    if len(names) > MAX_ROOTS:
-        raise GraphQLError(f"The query has {len(names)} root fields; the limit is {MAX_ROOTS}")
+def _check_root_fields(names: Sequence[str]) -> bool:
+    if len(names) > MAX_ROOT_FIELDS:
+        raise GraphQLError(f"The query has {len(names)} root fields; the limit is {MAX_ROOT_FIELDS}")
     of_schema = [name for name in names if name in _INTROSPECTION_FIELDS]
     if of_schema and len(of_schema) < len([name for name in names if name != "__typename"]):
         raise GraphQLError(SEPARATE_QUERY_MESSAGE)
@@ -162,10 +164,10 @@ class _QueryMeasurer:
         self._fragments = {
             each.name.value: each for each in document.definitions if isinstance(each, FragmentDefinitionNode)
         }
-        self._known: dict[tuple[str, bool], _QuerySize] = {}
-        self._open: set[str] = set()
+        self._fragment_sizes: dict[tuple[str, bool], _QuerySize] = {}
+        self._open_fragments: set[str] = set()
 
-    def measure_all(self) -> int:
+    def count_all_fields(self) -> int:
         """Return the number of fields in all operations and fragments, used or not: validation compares them all."""
         return sum(
             self.measure_selection_set(getattr(each, "selection_set", None)).fields for each in self._definitions
@@ -184,20 +186,22 @@ class _QueryMeasurer:
         inner = self.measure_selection_set(getattr(node, "selection_set", None), in_schema=inner_schema)
         if not isinstance(node, FieldNode):
             return inner
-        looked_up = (1 + inner.looked_up) * _SCHEMA_FIELD_SIZES.get(node.name.value, 1) if inner_schema else 0
+        looked_up = (1 + inner.introspected_items) * _SCHEMA_FIELD_SIZES.get(node.name.value, 1) if inner_schema else 0
         return _QuerySize(1 + inner.fields, 1 + inner.depth, looked_up)
 
     def _measure_fragment(self, name: str, in_schema: bool) -> _QuerySize:
-        if name in self._open:
+        if name in self._open_fragments:
             raise GraphQLError(f"Fragment {name[:100]} contains itself")
         key = (name, in_schema)
-        if key not in self._known and name in self._fragments:
-            self._open.add(name)
-            self._known[key] = self.measure_selection_set(self._fragments[name].selection_set, in_schema=in_schema)
-            self._open.discard(name)
-        return self._known.get(key, _QuerySize())
+        if key not in self._fragment_sizes and name in self._fragments:
+            self._open_fragments.add(name)
+            self._fragment_sizes[key] = self.measure_selection_set(
+                self._fragments[name].selection_set, in_schema=in_schema
+            )
+            self._open_fragments.discard(name)
+        return self._fragment_sizes.get(key, _QuerySize())
 
-    def roots(self, selected: SelectionSetNode) -> list[str]:
+    def list_root_fields(self, selected: SelectionSetNode) -> list[str]:
         """Return the names of the root fields; call it after `measure_selection_set` has checked their number."""
         names: list[str] = []
         for each in selected.selections:
@@ -205,7 +209,7 @@ class _QueryMeasurer:
                 names.append(each.name.value)
             elif isinstance(each, FragmentSpreadNode):
                 fragment = self._fragments.get(each.name.value)
-                names += self.roots(fragment.selection_set) if fragment else []
+                names += self.list_root_fields(fragment.selection_set) if fragment else []
             else:
-                names += self.roots(getattr(each, "selection_set"))  # noqa: B009
+                names += self.list_root_fields(getattr(each, "selection_set"))  # noqa: B009
         return names

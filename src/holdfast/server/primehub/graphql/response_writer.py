@@ -11,32 +11,34 @@ from starlette.responses import Response
 
 from holdfast.server.responses import respond_json
 
-from ..errors import PhError, respond_refusal
+from ..errors import PrimeHubError, respond_graphql_error
 from .field_errors import field_error_to_json
 from .scalars import to_whole_numbers
 
-THREAD_TEXT_SIZE = 256 * 1024  # characters; for shorter responses, a thread costs more time than it saves
-MAX_TEXT_SIZE = 32 * 1024 * 1024  # characters of one response
+MAX_INLINE_TEXT_LENGTH = 256 * 1024  # characters; for shorter responses, a thread costs more time than it saves
+MAX_RESPONSE_LENGTH = 32 * 1024 * 1024  # characters of one response
 MAX_ERRORS = 100  # in one response: every row of a list can have its own
-MAX_WRITING = 2  # long responses
+MAX_WRITER_THREADS = 2  # long responses
 
 
 class ResponseWriter:
     def __init__(self) -> None:
-        self._turns = asyncio.Semaphore(MAX_WRITING)
+        self._writer_slots = asyncio.Semaphore(MAX_WRITER_THREADS)
 
-    async def write_result(self, result: ExecutionResult, request_id: str, *, long: bool) -> Response:
+    async def build_response(self, result: ExecutionResult, request_id: str, *, long: bool) -> Response:
         """Return the response. `long`: it has so many values that even counting them takes time."""
-        if not long and count_characters(result.data) <= THREAD_TEXT_SIZE:
+        if not long and count_characters(result.data) <= MAX_INLINE_TEXT_LENGTH:
             return result_to_response(result, request_id)
-        async with self._turns:
+        async with self._writer_slots:
             return await asyncio.to_thread(result_to_response, result, request_id)
 
 
 def result_to_response(result: ExecutionResult, request_id: str) -> Response:
     """Render the result. If the variables are not valid, there is no data."""
-    if count_characters(result.data) > MAX_TEXT_SIZE:
-        return respond_refusal(PhError("The response is too long. Request fewer rows or fewer fields."), 400)
+    if count_characters(result.data) > MAX_RESPONSE_LENGTH:
+        return respond_graphql_error(
+            PrimeHubError("The response is too long. Request fewer rows or fewer fields."), 400
+        )
     shown: dict[str, Any] = {}
     if result.errors:
         shown["errors"] = [field_error_to_json(error, request_id) for error in result.errors[:MAX_ERRORS]]

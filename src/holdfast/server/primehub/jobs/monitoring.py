@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.core.job import Job
-from holdfast.core.metrics.samples import RINGS, Sample
-from holdfast.store.metrics.database import Series
+from holdfast.core.metrics.samples import RING_BUFFER_SPECS, Sample
+from holdfast.store.metrics.database import MetricSeries
 
 from ..graphql.scalars import to_whole_numbers
 
-Shape = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
-def metrics_to_json(series: Series, job: Job) -> Shape:
+def metrics_to_json(series: MetricSeries, job: Job) -> JsonObject:
     """Return the metrics of one task: PrimeHub's jobs have only one."""
     reading = series.reading
     limit = job.roles[0].resources.memory if reading.memory_limit is None else reading.memory_limit
@@ -21,12 +21,14 @@ def metrics_to_json(series: Series, job: Job) -> Shape:
         "mem_total": limit,
         "GPU": [{"index": gpu.index, "mem_total": gpu.memory_total} for gpu in reading.gpus],
     }
-    datasets = {ring.name: [_sample_to_json(sample) for sample in series.rings[ring.name]] for ring in RINGS}
-    found: Shape = to_whole_numbers({"spec": spec, "datasets": datasets})
+    datasets = {
+        ring.name: [_sample_to_json(sample) for sample in series.rings[ring.name]] for ring in RING_BUFFER_SPECS
+    }
+    found: JsonObject = to_whole_numbers({"spec": spec, "datasets": datasets})
     return found
 
 
-def _sample_to_json(sample: Sample) -> Shape:
+def _sample_to_json(sample: Sample) -> JsonObject:
     return {
         "timestamp": round(sample.at),
         "cpu_util": round(sample.cpu, 2),

@@ -14,8 +14,8 @@ from holdfast.core.job import Job, JobFormat
 from holdfast.services.jobs.service import SubmitResult
 from holdfast.store.jobs.records import JobDetail
 
-from ..catalogue.instance_type_shapes import load_job_type
-from ..errors import PhError, build_not_auth_error, build_not_found_error, translate_missing
+from ..catalogue.instance_type_shapes import load_job_instance_type
+from ..errors import PrimeHubError, build_not_auth_error, build_resource_not_found_error, translate_not_found
 from ..graphql.call import Call, Info, get_call
 from ..graphql.paging import build_cursor_page, build_numbered_page, paginate_nodes
 from ..graphql.scalars import format_exact_time, format_time, get_deadline_seconds
@@ -23,58 +23,60 @@ from .listing import JobList
 from .monitoring import metrics_to_json
 from .states import get_job_status
 
-Shape = dict[str, Any]
+JsonObject = dict[str, Any]
 
 query, mutation, job_type = QueryType(), MutationType(), ObjectType("PhJob")
 BINDABLES = (query, mutation, job_type)
 
-MAX_LISTED = 100
+MAX_LISTED_JOBS = 100
 
 
 # -- queries
 
 
 @query.field("phJob")
-async def get_job(_: Any, info: Info, where: Shape) -> Shape:
+async def get_job(_: Any, info: Info, where: JsonObject) -> JsonObject:
     call = get_call(info)
-    return job_to_json(call, await find_job(call, where["id"]))
+    return job_to_json(call, await load_job_detail(call, where["id"]))
 
 
 @query.field("phJobs")
-async def list_jobs(_: Any, info: Info, where: Shape | None = None, orderBy: Shape | None = None) -> list[Shape]:
+async def list_jobs(
+    _: Any, info: Info, where: JsonObject | None = None, orderBy: JsonObject | None = None
+) -> list[JsonObject]:
     call = get_call(info)
     if where and where.get("id") is not None:
-        return [job_to_json(call, await find_job(call, where["id"]))]
-    found, _total = await JobList(call, where, orderBy).load_rows(0, MAX_LISTED)
-    await call.spend_rows_fairly(len(found))
+        return [job_to_json(call, await load_job_detail(call, where["id"]))]
+    found, _total = await JobList(call, where, orderBy).load_rows(0, MAX_LISTED_JOBS)
+    await call.spend_rows_and_yield(len(found))
     return [job_to_json(call, detail) for detail in found]
 
 
 @query.field("phJobsConnection")
 async def connect_jobs(
-    _: Any, info: Info, where: Shape | None = None, orderBy: Shape | None = None, **paging: Any
-) -> Shape:
+    _: Any, info: Info, where: JsonObject | None = None, orderBy: JsonObject | None = None, **paging: Any
+) -> JsonObject:
     call = get_call(info)
     if where and where.get("id") is not None:
-        return paginate_nodes([job_to_json(call, await find_job(call, where["id"]))], paging)
+        return paginate_nodes([job_to_json(call, await load_job_detail(call, where["id"]))], paging)
     page = await JobList(call, where, orderBy).load_page(paging)
-    await call.spend_rows_fairly(len(page.rows))
+    await call.spend_rows_and_yield(len(page.rows))
     nodes = [job_to_json(call, detail) for detail in page.rows]
     if page.total is None:
         return build_cursor_page(nodes, more_before=page.more_before, more_after=page.more_after)
     return build_numbered_page(nodes, page=page.number, total=page.total)
 
 
-async def find_job(call: Call, id: str) -> JobDetail:
+async def load_job_detail(call: Call, id: str) -> JobDetail:
     """Find a job by its full ID. A job that the caller cannot see is not found."""
-    with translate_missing("phjobs", id):
+    with translate_not_found("phjobs", id):
         found = await call.services.jobs.load_record(call.actor, id)
     if found.summary.id != id:
-        raise build_not_found_error("phjobs", id)
+        raise build_resource_not_found_error("phjobs", id)
     return found
 
 
-def job_to_json(call: Call, detail: JobDetail, *, waiting: Sequence[str] | None = None) -> Shape:
+def job_to_json(call: Call, detail: JobDetail, *, waiting: Sequence[str] | None = None) -> JsonObject:
     """Return a job. Fields that need more queries have resolvers of their own below."""
     summary, job = detail.summary, detail.job
     if waiting is None:
@@ -111,17 +113,17 @@ def get_command(job: Job) -> str:
 
 
 @job_type.field("instanceType")
-async def resolve_instance_type(job: Shape, info: Info) -> Shape:
-    return await load_job_type(get_call(info), job["_job"], gone="-not-found")
+async def resolve_instance_type(job: JsonObject, info: Info) -> JsonObject:
+    return await load_job_instance_type(get_call(info), job["_job"], gone="-not-found")
 
 
 @job_type.field("logEndpoint")
-def resolve_log_endpoint(job: Shape, info: Info) -> str:
+def resolve_log_endpoint(job: JsonObject, info: Info) -> str:
     return f"{get_call(info).origin}/api/logs/namespaces/hub/phjobs/{job['id']}"
 
 
 @job_type.field("artifact")
-async def resolve_artifacts(job: Shape, info: Info) -> Shape:
+async def resolve_artifacts(job: JsonObject, info: Info) -> JsonObject:
     call = get_call(info)
     found = await call.load_once(
         ("artifacts", job["id"]), lambda: call.services.artifacts.list_job_artifacts(job["_summary"])
@@ -135,11 +137,11 @@ async def resolve_artifacts(job: Shape, info: Info) -> Shape:
 
 
 @job_type.field("monitoring")
-async def resolve_monitoring(job: Shape, info: Info) -> Shape | None:
+async def resolve_monitoring(job: JsonObject, info: Info) -> JsonObject | None:
     call, summary = get_call(info), job["_summary"]
     metrics, spec = call.services.metrics, job["_job"]
     found = await call.load_once(
-        ("monitoring", job["id"]), lambda: metrics.load_first_task(summary.id, summary.attempt, spec)
+        ("monitoring", job["id"]), lambda: metrics.load_first_task_series(summary.id, summary.attempt, spec)
     )
     if found is None or not any(found.rings.values()):
         return None
@@ -151,24 +153,24 @@ async def resolve_monitoring(job: Shape, info: Info) -> Shape | None:
 
 
 @mutation.field("createPhJob")
-async def create_job(_: Any, info: Info, data: Shape) -> Shape:
+async def create_job(_: Any, info: Info, data: JsonObject) -> JsonObject:
     call = get_call(info)
-    made = await call.services.jobs.submit(call.actor, form_to_text(data), dialect=JobFormat.PRIMEHUB)
+    made = await call.services.jobs.submit(call.actor, format_job_form(data), dialect=JobFormat.PRIMEHUB)
     return await new_job_to_json(call, made)
 
 
 @mutation.field("rerunPhJob")
-async def rerun_job(_: Any, info: Info, where: Shape) -> Shape:
+async def rerun_job(_: Any, info: Info, where: JsonObject) -> JsonObject:
     call = get_call(info)
-    old = await find_job(call, where["id"])
+    old = await load_job_detail(call, where["id"])
     made = await call.services.jobs.rerun(call.actor, old.summary.id)
     return await new_job_to_json(call, made)
 
 
 @mutation.field("cancelPhJob")
-async def cancel_job(_: Any, info: Info, where: Shape) -> Shape:
+async def cancel_job(_: Any, info: Info, where: JsonObject) -> JsonObject:
     call = get_call(info)
-    found = await find_job(call, where["id"])
+    found = await load_job_detail(call, where["id"])
     await call.services.jobs.stop(call.actor, found.summary.id)
     return {"id": found.summary.id}
 
@@ -184,15 +186,15 @@ async def clean_up_artifacts(_: Any, info: Info) -> int:
 
 @mutation.field("notifyPhJobEvent")
 def refuse_notify(_: Any, info: Info, data: Any = None) -> int:
-    raise PhError("Only PrimeHub's internal services can send job events", "NOT_AUTH")
+    raise PrimeHubError("Only PrimeHub's internal services can send job events", "NOT_AUTH")
 
 
-def form_to_text(data: Shape) -> str:
+def format_job_form(data: JsonObject) -> str:
     """Return the text of a job file; null fields are omitted."""
     return json.dumps({name: value for name, value in data.items() if value is not None}, ensure_ascii=False)
 
 
-async def new_job_to_json(call: Call, made: SubmitResult) -> Shape:
+async def new_job_to_json(call: Call, made: SubmitResult) -> JsonObject:
     """Return the job as submitted, without its progress since then."""
     detail = await call.services.jobs.load_record(call.actor, made.summary.id)
     return job_to_json(call, replace(detail, summary=made.summary), waiting=())

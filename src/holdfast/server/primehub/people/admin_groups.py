@@ -10,44 +10,44 @@ from ariadne import MutationType, QueryType
 from holdfast.core.errors import Conflict
 from holdfast.core.records import Group
 
-from ..errors import PhError, error_to_line
+from ..errors import PrimeHubError, format_error_line
 from ..graphql.call import Call, Info, get_call
-from ..graphql.lists import bind_lists
+from ..graphql.lists import bind_list_queries
 from .group_forms import parse_group
-from .groups import check_users, plan_members, require_group
+from .groups import check_users_exist, plan_member_changes, require_group
 from .relations import require_admin
 from .shapes import group_to_json
 
-Shape = dict[str, Any]
+JsonObject = dict[str, Any]
 
 query, mutation = QueryType(), MutationType()
 BINDABLES = (query, mutation)
 
 
-async def _list_group_shapes(call: Call, args: Shape) -> list[Shape]:
+async def _list_group_nodes(call: Call, args: JsonObject) -> list[JsonObject]:
     """Return all groups but `everyone`, which cannot be changed."""
     require_admin(call)
     return [group_to_json(group) for group in await call.services.groups.list(call.actor)]
 
 
-bind_lists(query, "groups", _list_group_shapes, "name", "displayName")
+bind_list_queries(query, "groups", _list_group_nodes, "name", "displayName")
 
 
 @mutation.field("createGroup")
-async def create_group(_: Any, info: Info, data: Shape) -> Shape:
+async def create_group(_: Any, info: Info, data: JsonObject) -> JsonObject:
     call = get_call(info)
     require_admin(call)
     group = parse_group(Group(name=data["name"]), data)
-    members, _gone = plan_members(group, data)
-    await check_users(call, group, members)
+    members, _gone = plan_member_changes(group, data)
+    await check_users_exist(call, group, members)
     try:
         return group_to_json(await call.services.groups.create(call.actor, replace(group, members=members)))
     except Conflict as error:
-        raise PhError(error_to_line(error), "GROUP_CONFLICT_NAME") from None
+        raise PrimeHubError(format_error_line(error), "GROUP_CONFLICT_NAME") from None
 
 
 @mutation.field("deleteGroup")
-async def delete_group(_: Any, info: Info, where: Shape) -> Shape:
+async def delete_group(_: Any, info: Info, where: JsonObject) -> JsonObject:
     """Delete a group; rejected while it has unfinished jobs. Finished jobs keep its name."""
     call = get_call(info)
     require_admin(call)

@@ -20,7 +20,7 @@ LOGIN_PATHS = tuple(f"{base}/login" for base in AUTH_FLOW_PATHS)
 TOKEN_NAME = "primehub command"  # noqa: S105 - its name in token lists
 
 
-def auth_routes() -> list[Route]:
+def build_auth_routes() -> list[Route]:
     found = []
     for base in AUTH_FLOW_PATHS:
         found += [
@@ -36,7 +36,7 @@ async def redirect_to_login(request: Request) -> Response:
 
 
 async def exchange_code(request: Request) -> Response:
-    code = (await _read_fields(request)).get("code", "").strip()
+    code = (await _read_form_fields(request)).get("code", "").strip()
     try:
         made = await get_services(request).codes.redeem_token_code(code, name=TOKEN_NAME)
     except UserError:
@@ -44,7 +44,7 @@ async def exchange_code(request: Request) -> Response:
     return respond_json({"api-token": made.text, "endpoint": f"{get_origin(request)}{GRAPHQL_PATH}"})
 
 
-async def _read_fields(request: Request) -> dict[str, str]:
+async def _read_form_fields(request: Request) -> dict[str, str]:
     data = (await request.body()).decode("utf-8", "replace")
     try:
         return dict(parse_qsl(data, keep_blank_values=True, max_num_fields=10))

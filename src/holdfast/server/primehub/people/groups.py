@@ -15,24 +15,24 @@ from holdfast.core.scheduling.placement import JobUsage
 from holdfast.services.people.group_rules import check_mlflow
 from holdfast.services.people.groups import GroupChange
 
-from ..errors import PhError, build_missing_error, build_not_auth_error
+from ..errors import PrimeHubError, build_not_auth_error, build_plain_not_found_error
 from ..graphql.call import Call, Info, get_call
 from ..graphql.scalars import to_gigabytes
 from .group_forms import parse_group_change
 from .relations import check_name_unchanged, parse_relation
 from .shapes import EVERYONE, everyone_to_json, group_to_json
 
-Shape = dict[str, Any]
+JsonObject = dict[str, Any]
 
 query, mutation, group_type = QueryType(), MutationType(), ObjectType("Group")
 BINDABLES = (query, mutation, group_type)
 
-MAX_DETAILS = 500
+MAX_RESOURCE_DETAILS = 500
 MLFLOW_FIELDS = ("trackingUri", "uiUrl", "trackingEnvs", "artifactEnvs")
 
 
 @query.field("group")
-async def get_group(_: Any, info: Info, where: Shape) -> Shape | None:
+async def get_group(_: Any, info: Info, where: JsonObject) -> JsonObject | None:
     """Return a group. For admins a missing group is null, as their clients expect. Others get an error, also for groups
     they cannot see."""
     call = get_call(info)
@@ -47,7 +47,7 @@ async def get_group(_: Any, info: Info, where: Shape) -> Shape | None:
 
 
 @group_type.field("resourceStatus")
-async def resolve_resource_status(group: Shape, info: Info) -> Shape:
+async def resolve_resource_status(group: JsonObject, info: Info) -> JsonObject:
     call = get_call(info)
     capacity = await call.load_once("capacity", lambda: call.services.installation.get_capacity(call.actor))
     for use in capacity.groups:
@@ -58,16 +58,16 @@ async def resolve_resource_status(group: Shape, info: Info) -> Shape:
 
 
 @group_type.field("resourceDetails")
-async def resolve_resource_details(group: Shape, info: Info) -> Shape:
+async def resolve_resource_details(group: JsonObject, info: Info) -> JsonObject:
     """Return a row for each job that uses resources; only the first, if there are many."""
     call = get_call(info)
-    uses = await call.load_once("jobs in use", lambda: call.services.installation.list_jobs_in_use(call.actor))
-    rows = uses.get(group["id"], ())[:MAX_DETAILS]
+    uses = await call.load_once("jobs in use", lambda: call.services.installation.get_job_usage_by_group(call.actor))
+    rows = uses.get(group["id"], ())[:MAX_RESOURCE_DETAILS]
     call.spend_rows(len(rows))
     return {"details": [_usage_to_row(use) for use in rows]}
 
 
-def _usage_to_row(use: JobUsage) -> Shape:
+def _usage_to_row(use: JobUsage) -> JsonObject:
     return {
         "name": use.job,
         "type": "job",
@@ -83,22 +83,22 @@ def _usage_to_row(use: JobUsage) -> Shape:
 
 
 @group_type.field("mlflow")
-async def resolve_group_mlflow(group: Shape, info: Info) -> Shape | None:
+async def resolve_group_mlflow(group: JsonObject, info: Info) -> JsonObject | None:
     call = get_call(info)
     if group["_group"] is None:
         return None
-    return await call.load_once(("mlflow", group["id"]), lambda: _mlflow_to_json(call, group["id"]))
+    return await call.load_once(("mlflow", group["id"]), lambda: _load_mlflow_json(call, group["id"]))
 
 
 @query.field("mlflow")
-async def get_mlflow(_: Any, info: Info, where: Shape) -> Shape | None:
+async def get_mlflow(_: Any, info: Info, where: JsonObject) -> JsonObject | None:
     try:
-        return await _mlflow_to_json(get_call(info), where["group"])
+        return await _load_mlflow_json(get_call(info), where["group"])
     except NotFound:
         return None
 
 
-async def _mlflow_to_json(call: Call, group: str) -> Shape | None:
+async def _load_mlflow_json(call: Call, group: str) -> JsonObject | None:
     found = await call.services.groups.get_mlflow(call.actor, group)
     if found is None:
         return None
@@ -110,7 +110,7 @@ async def _mlflow_to_json(call: Call, group: str) -> Shape | None:
     }
 
 
-def _variables_to_list(given: Mapping[str, str]) -> list[Shape]:
+def _variables_to_list(given: Mapping[str, str]) -> list[JsonObject]:
     return [{"name": name, "value": value} for name, value in given.items()]
 
 
@@ -118,15 +118,15 @@ def _variables_to_list(given: Mapping[str, str]) -> list[Shape]:
 
 
 @mutation.field("updateGroup")
-async def update_group(_: Any, info: Info, data: Shape, where: Shape) -> Shape:
+async def update_group(_: Any, info: Info, data: JsonObject, where: JsonObject) -> JsonObject:
     """Update a group. Fields that are not given stay. All input is validated before anything changes."""
     call, name = get_call(info), where["id"]
     if not has_permission(call.actor, Permission.MANAGE_GROUP, name):
         raise build_not_auth_error()
     group = await require_group(call, name)
     check_name_unchanged(data, "name", name)
-    change, (members, gone) = parse_group_change(group, data), plan_members(group, data)
-    await check_users(call, group, members)
+    change, (members, gone) = parse_group_change(group, data), plan_member_changes(group, data)
+    await check_users_exist(call, group, members)
     mlflow = await _parse_mlflow(call, name, data)
     if change != GroupChange():
         await call.services.groups.change(call.actor, name, change)
@@ -141,11 +141,11 @@ async def update_group(_: Any, info: Info, data: Shape, where: Shape) -> Shape:
 
 async def require_group(call: Call, name: str) -> Group:
     if name == EVERYONE:
-        raise PhError("The group everyone contains all users and cannot be changed or deleted")
+        raise PrimeHubError("The group everyone contains all users and cannot be changed or deleted")
     return await call.services.groups.get(call.actor, name)
 
 
-def plan_members(group: Group, data: Shape) -> tuple[dict[str, bool], list[str]]:
+def plan_member_changes(group: Group, data: JsonObject) -> tuple[dict[str, bool], list[str]]:
     """Return the members to add or change, with their admin flag, and those to remove. `admins` lists all admins of the
     group; without it they do not change."""
     connect, disconnect = parse_relation(data, "users")
@@ -155,15 +155,15 @@ def plan_members(group: Group, data: Shape) -> tuple[dict[str, bool], list[str]]
     wanted = {name: name in admins for name in (*group.members, *coming) if name not in leaving}
     outsiders = admins - set(wanted) - set(leaving)
     if outsiders:
-        raise PhError(f"Only members can be admins of {group.name}: {', '.join(sorted(outsiders))[:200]}")
+        raise PrimeHubError(f"Only members can be admins of {group.name}: {', '.join(sorted(outsiders))[:200]}")
     changed = {name: admin for name, admin in wanted.items() if group.members.get(name) is not admin}
     return changed, [name for name in leaving if name in group.members]
 
 
-async def check_users(call: Call, group: Group, names: Iterable[str]) -> None:
+async def check_users_exist(call: Call, group: Group, names: Iterable[str]) -> None:
     for name in names:
         if name not in group.members and not await call.services.tokens.has_user(name):
-            raise build_missing_error("User", name)
+            raise build_plain_not_found_error("User", name)
 
 
 def _parse_admins(group: Group, text: str | None) -> set[str]:
@@ -172,7 +172,7 @@ def _parse_admins(group: Group, text: str | None) -> set[str]:
     return {name.strip() for name in text.split(",") if name.strip()}
 
 
-async def _parse_mlflow(call: Call, group: str, data: Shape) -> Mlflow | None:
+async def _parse_mlflow(call: Call, group: str, data: JsonObject) -> Mlflow | None:
     """Return the MLflow settings; None without a tracking server URL."""
     if not any(key in data for key in MLFLOW_FIELDS):
         return None
@@ -190,8 +190,8 @@ async def _parse_mlflow(call: Call, group: str, data: Shape) -> Mlflow | None:
     return made
 
 
-def _parse_variables(data: Shape, name: str, now: Mapping[str, str]) -> Mapping[str, str]:
+def _parse_variables(data: JsonObject, name: str, now: Mapping[str, str]) -> Mapping[str, str]:
     if name not in data:
         return now
-    given: Sequence[Shape] = data[name] or ()
+    given: Sequence[JsonObject] = data[name] or ()
     return {each["name"]: each.get("value") or "" for each in given}

@@ -13,11 +13,11 @@ from holdfast.core.catalogue import ImageAlias, InstanceType
 from holdfast.core.errors import NotFound
 from holdfast.core.records import Dataset
 
-from ..errors import PhError, build_missing_error, build_not_auth_error
+from ..errors import PrimeHubError, build_not_auth_error, build_plain_not_found_error
 from ..graphql.call import Call
 from .shapes import EVERYONE
 
-Shape = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class GroupLinkChanges:
     everyone_writes: bool | None
 
 
-Granted = InstanceType | ImageAlias | Dataset
+GrantedObject = InstanceType | ImageAlias | Dataset
 
 
 class GrantService(Protocol):
@@ -46,14 +46,14 @@ def require_admin(call: Call) -> None:
         raise build_not_auth_error()
 
 
-def parse_relation(data: Shape, key: str) -> tuple[list[Shape], list[str]]:
+def parse_relation(data: JsonObject, key: str) -> tuple[list[JsonObject], list[str]]:
     """Return the objects to connect and the IDs to disconnect. One request can disconnect and connect the same object,
     to change a link."""
     relation = data.get(key) or {}
     return list(relation.get("connect") or ()), [each["id"] for each in relation.get("disconnect") or ()]
 
 
-def parse_links(data: Shape) -> GroupLinkChanges:
+def parse_group_links(data: JsonObject) -> GroupLinkChanges:
     """Return the links. `global` sets `everyone`; otherwise a connection to the group `everyone` does."""
     coming, going = parse_relation(data, "groups")
     connect = {each["id"]: each.get("writable") for each in coming}
@@ -69,20 +69,20 @@ def parse_links(data: Shape) -> GroupLinkChanges:
     )
 
 
-async def check_groups(call: Call, names: Sequence[str]) -> None:
+async def check_groups_exist(call: Call, names: Sequence[str]) -> None:
     """Check that all groups exist, before anything is changed."""
     known = {group.name for group in await call.services.groups.list(call.actor)}
     for name in names:
         if name not in known:
-            raise build_missing_error("Group", name)
+            raise build_plain_not_found_error("Group", name)
 
 
-async def apply_change(
+async def update_granted_object(
     call: Call,
     service: GrantService,
-    before: Granted,
+    before: GrantedObject,
     change: Callable[..., Any],
-    fields: Shape,
+    fields: JsonObject,
     links: GroupLinkChanges,
 ) -> None:
     """Change the fields, then one group after the other, so that concurrent changes are not lost; it is idempotent."""
@@ -93,16 +93,16 @@ async def apply_change(
     for group in links.connect:
         if group not in before.groups:
             await service.grant(call.actor, before.name, group)
-    await revoke_links(call, service, before, links)
+    await revoke_group_links(call, service, before, links)
 
 
-async def revoke_links(call: Call, service: GrantService, before: Granted, links: GroupLinkChanges) -> None:
+async def revoke_group_links(call: Call, service: GrantService, before: GrantedObject, links: GroupLinkChanges) -> None:
     for group in sorted(links.disconnect & set(before.groups)):
         with suppress(NotFound):  # another request was faster
             await service.revoke(call.actor, before.name, group)
 
 
-def check_name_unchanged(data: Shape, key: str, name: str) -> None:
+def check_name_unchanged(data: JsonObject, key: str, name: str) -> None:
     """Reject a changed name: names are IDs. Clients can send back the same name."""
     if data.get(key) not in (None, name):
-        raise PhError(f"The {key} of {name[:100]} cannot be changed")
+        raise PrimeHubError(f"The {key} of {name[:100]} cannot be changed")

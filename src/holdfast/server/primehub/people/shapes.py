@@ -9,14 +9,14 @@ from holdfast.core.records import Group, User
 
 from ..graphql.scalars import to_gigabytes, to_seconds
 
-Shape = dict[str, Any]
+JsonObject = dict[str, Any]
 
 EVERYONE = "everyone"
 EXTENSION_KEY = "primehub"  # fields that only PrimeHub has, in the extension of a user or group
 
 
-def user_to_json(user: User) -> Shape:
-    kept = get_kept_fields(user)
+def user_to_json(user: User) -> JsonObject:
+    kept = get_extension_fields(user)
     return {
         **user_name_to_json(user.name),
         "firstName": str(kept.get("firstName") or ""),
@@ -24,25 +24,25 @@ def user_to_json(user: User) -> Shape:
         "email": user.email,
         "enabled": not user.disabled,
         "isAdmin": user.admin,
-        "volumeCapacity": to_whole_number(kept.get("volumeCapacity")),
+        "volumeCapacity": to_graphql_int(kept.get("volumeCapacity")),
         "createdTimestamp": round(user.created_at.timestamp() * 1000),
         "_groups": tuple(user.groups),
     }
 
 
-def get_kept_fields(thing: User | Group) -> Shape:
+def get_extension_fields(thing: User | Group) -> JsonObject:
     kept = thing.extension.get(EXTENSION_KEY)
     return kept if isinstance(kept, dict) else {}
 
 
-def user_name_to_json(name: str) -> Shape:
+def user_name_to_json(name: str) -> JsonObject:
     """Return the fields that users without a common group can see."""
     return {"id": name, "username": name, "_groups": ()}
 
 
-def group_to_json(group: Group, *, merged: bool = False) -> Shape:
+def group_to_json(group: Group, *, merged: bool = False) -> JsonObject:
     """Return a group. `merged`: with the images, instance types and volumes of everyone."""
-    kept = get_kept_fields(group)
+    kept = get_extension_fields(group)
     return {
         "id": group.name,
         "name": group.name,
@@ -54,9 +54,9 @@ def group_to_json(group: Group, *, merged: bool = False) -> Shape:
         "projectQuotaCpu": group.quota.cpu,
         "projectQuotaGpu": group.quota.gpu,
         "projectQuotaMemory": to_gigabytes(group.quota.memory),
-        "userVolumeCapacity": to_whole_number(kept.get("userVolumeCapacity")),
+        "userVolumeCapacity": to_graphql_int(kept.get("userVolumeCapacity")),
         "enabledDeployment": kept.get("enabledDeployment") is True,
-        "maxDeploy": to_whole_number(kept.get("maxDeploy")) or 0,
+        "maxDeploy": to_graphql_int(kept.get("maxDeploy")) or 0,
         "deploymentsUsage": 0,
         "enabledSharedVolume": group.shared_volume,
         "sharedVolumeCapacity": group.volume_capacity,
@@ -68,10 +68,10 @@ def group_to_json(group: Group, *, merged: bool = False) -> Shape:
     }
 
 
-def to_whole_number(value: Any) -> int | None:
+def to_graphql_int(value: Any) -> int | None:
     """Return an integer, or None: the extension can contain any value."""
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**31 else None
 
 
-def everyone_to_json() -> Shape:
+def everyone_to_json() -> JsonObject:
     return {**group_to_json(Group(name=EVERYONE)), "_group": None}

@@ -23,33 +23,33 @@ from holdfast.engines.base import ExecCommand, ExecSession, Terminal
 
 from ...sockets import run_until_first_ends
 from ..routing import build_router
-from .flow_control import ControlMessage, FlowControl, is_number, parse_message
+from .flow_control import ControlMessage, FlowControl, is_integer_between, parse_control_message
 from .task_connections import TaskWebSocket, build_task_route
 
 QUIET_TIMEOUT = 0.3  # seconds without output after which the terminal of an ended command is closed
 FIRST_MESSAGE_TIMEOUT = 30.0  # seconds for the first message
 STDOUT, STDERR = b"\x01", b"\x02"
 MAX_TERMINAL_SIZE = 2000  # columns, rows
-MAX_SIGNAL = 31
+MAX_SIGNAL_NUMBER = 31
 MAX_ARGUMENTS = 4096
 MAX_VARIABLES = 64
 SESSION_SOURCE = "the API"  # name in the job's events
 
 _TERM_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
-_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
+_VARIABLE_NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 
 router = build_router()
 
 
 async def serve_exec(line: TaskWebSocket) -> None:
     command = parse_command(await _receive_command(line))
-    entrance = await line.find_task()
+    entrance = await line.find_target()
     session = await line.services.task_access.open_session(
         await line.get_actor(), line.job.id, entrance.task, command, way=SESSION_SOURCE
     )
     try:
         await line.send_welcome(entrance)
-        await _ExecSession(line, session, command.terminal is not None).run()
+        await _ExecRelay(line, session, command.terminal is not None).run()
     finally:
         session.close()
 
@@ -57,7 +57,7 @@ async def serve_exec(line: TaskWebSocket) -> None:
 async def _receive_command(line: TaskWebSocket) -> ControlMessage:
     try:
         async with asyncio.timeout(FIRST_MESSAGE_TIMEOUT):
-            return parse_message(await line.receive())
+            return parse_control_message(await line.receive())
     except TimeoutError:
         raise UserError(
             msg("Timed out after {timeout} s without a first message", timeout=f"{FIRST_MESSAGE_TIMEOUT:g}"),
@@ -65,34 +65,38 @@ async def _receive_command(line: TaskWebSocket) -> ControlMessage:
         ) from None
 
 
-class _ExecSession:
+class _ExecRelay:
     """One running command with its client."""
 
     def __init__(self, line: TaskWebSocket, session: ExecSession, terminal: bool) -> None:
-        self._line = line
+        self._socket = line
         self._session = session
         self._terminal = terminal
-        self._bytes = FlowControl(line)
-        self._moved = 0  # bytes of output
+        self._flow_control = FlowControl(line)
+        self._relayed_size = 0  # bytes of output
 
     async def run(self) -> None:
         for ended in await run_until_first_ends(
-            self._bytes.receive_messages(self._handle_message), self._relay_input(), self._relay_output()
+            self._flow_control.receive_messages(self._handle_message), self._relay_input(), self._relay_output()
         ):
             if isinstance(ended, Exception):
                 raise ended
 
     def _handle_message(self, words: ControlMessage) -> None:
         size, number = words.get("resize"), words.get("signal")
-        if isinstance(size, list) and len(size) == 2 and all(is_number(each, 1, MAX_TERMINAL_SIZE) for each in size):
+        if (
+            isinstance(size, list)
+            and len(size) == 2
+            and all(is_integer_between(each, 1, MAX_TERMINAL_SIZE) for each in size)
+        ):
             self._session.resize(*size)
-        if is_number(number, 1, MAX_SIGNAL):
+        if is_integer_between(number, 1, MAX_SIGNAL_NUMBER):
             self._session.send_signal(number)
 
     async def _relay_input(self) -> None:
-        while data := await self._bytes.receive_bytes():
+        while data := await self._flow_control.receive_bytes():
             await self._session.write(data)
-        self._session.end_input()
+        self._session.close_stdin()
         await asyncio.Event().wait()  # the command can continue without stdin
 
     async def _relay_output(self) -> None:
@@ -108,18 +112,18 @@ class _ExecSession:
                 pass
             for task in showing:
                 task.cancel()
-        await self._line.send({"exit": status})
+        await self._socket.send({"exit": status})
 
     async def _is_output_sent(self, showing: list[asyncio.Task[None]]) -> bool:
-        moved = self._moved
+        moved = self._relayed_size
         _, left = await asyncio.wait(showing, timeout=QUIET_TIMEOUT if self._terminal else None)
-        return not left or (moved == self._moved and self._bytes.is_clear)
+        return not left or (moved == self._relayed_size and self._flow_control.is_window_open)
 
     async def _relay_stream(self, read: Callable[[], Awaitable[bytes]], mark: bytes) -> None:
         with suppress(WebSocketDisconnect):  # the code that receives messages reports it
             while data := await read():
-                await self._bytes.send_bytes(data, mark)
-                self._moved += len(data)
+                await self._flow_control.send_bytes(data, mark)
+                self._relayed_size += len(data)
 
 
 # -- the first message
@@ -157,7 +161,7 @@ def _parse_env(given: Any) -> dict[str, str]:
             msg("env must be an object of at most {max_variables} variables", max_variables=MAX_VARIABLES),
             field="env",
         )
-    wrong = next((name for name in given or () if not _VARIABLE_NAME.fullmatch(name)), None)
+    wrong = next((name for name in given or () if not _VARIABLE_NAME_PATTERN.fullmatch(name)), None)
     if wrong is not None:
         raise UserError(msg("{name} is not a valid variable name", name=repr(wrong[:100])), field="env")
     return {name: _parse_text(value, "env") for name, value in (given or {}).items()}
@@ -167,7 +171,7 @@ def _parse_terminal(given: Any) -> Terminal:
     if not isinstance(given, dict):
         raise UserError(msg("terminal must be an object with columns and rows"), field="terminal")
     columns, rows, term = given.get("columns", 80), given.get("rows", 24), given.get("term", "")
-    if not is_number(columns, 1, MAX_TERMINAL_SIZE) or not is_number(rows, 1, MAX_TERMINAL_SIZE):
+    if not is_integer_between(columns, 1, MAX_TERMINAL_SIZE) or not is_integer_between(rows, 1, MAX_TERMINAL_SIZE):
         raise UserError(
             msg(
                 "Terminal columns and rows must be between 1 and {max_terminal_size}",

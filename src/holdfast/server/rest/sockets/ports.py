@@ -14,27 +14,29 @@ from typing import Any
 
 from holdfast.core.errors import NotFound, UserError
 from holdfast.core.messages import msg
-from holdfast.services.inside.service import ExecTarget, PortStream, build_open_limiter
+from holdfast.services.inside.service import ExecTarget, PortStream, build_connection_limiter
 
 from ...sockets import run_until_first_ends
 from ..routing import build_router
-from ..views import show_debugger
+from ..views import debugger_to_json
 from .flow_control import MAX_MESSAGE_SIZE, FlowControl
 from .task_connections import TaskWebSocket, build_task_route
 
 MAX_WAIT_TIME = 24 * 3600.0  # seconds
-MAX_WAITING = 20  # of one user, for a debugger: each checks for it at every change of state
+MAX_WAITING_PER_USER = 20  # of one user, for a debugger: each checks for it at every change of state
 MAX_WAITING_TOTAL = 1000
 
 router = build_router()
 
-_debugger_waits = build_open_limiter("WebSockets that wait for a debugger", MAX_WAITING, MAX_WAITING_TOTAL)
+_debugger_wait_limiter = build_connection_limiter(
+    msg("WebSockets that wait for a debugger"), MAX_WAITING_PER_USER, MAX_WAITING_TOTAL
+)
 
 
 async def serve_port(line: TaskWebSocket) -> None:
     async def connect_port() -> _PortConnection:
-        entrance = await line.find_task()
-        number = find_port(entrance, line.params["port"])
+        entrance = await line.find_target()
+        number = resolve_port(entrance, line.params["port"])
         stream = await line.services.task_access.connect_port(
             await line.get_actor(), line.job.id, entrance.task, number
         )
@@ -45,16 +47,16 @@ async def serve_port(line: TaskWebSocket) -> None:
 
 async def serve_debugger(line: TaskWebSocket) -> None:
     """Connect to a debugger. ?id= selects one of several; ?wait= is the time to wait for one, in seconds."""
-    wait = _parse_wait(line.query.get("wait", "0"))
+    wait = _parse_wait_seconds(line.query.get("wait", "0"))
     actor, asked = await line.get_actor(), line.query.get("id")
 
     async def attach_debugger() -> _PortConnection:
-        release = _debugger_waits.acquire_now(actor.name) if wait else lambda: None
+        release = _debugger_wait_limiter.acquire_nowait(actor.name) if wait else lambda: None
         try:
-            found = await line.services.debuggers.attach(actor, line.job.id, line.wanted, id=asked, wait=wait)
+            found = await line.services.debuggers.attach(actor, line.job.id, line.requested_task, id=asked, wait=wait)
         finally:
             release()
-        shown = show_debugger(found.target.task, found.debugger)
+        shown = debugger_to_json(found.target.task, found.debugger)
         return _PortConnection(found.stream, found.target, {"debugger": shown})
 
     await _PortRelay(line, attach_debugger).run()
@@ -63,28 +65,30 @@ async def serve_debugger(line: TaskWebSocket) -> None:
 @dataclass(frozen=True, slots=True)
 class _PortConnection:
     stream: PortStream
-    entrance: ExecTarget
-    told: dict[str, Any]
+    target: ExecTarget
+    welcome_fields: dict[str, Any]
 
 
 class _PortRelay:
     """Relays bytes until both directions have ended, or one side has disconnected."""
 
     def __init__(self, line: TaskWebSocket, opening: Callable[[], Awaitable[_PortConnection]]) -> None:
-        self._line = line
-        self._opening = opening
-        self._bytes = FlowControl(line)
+        self._socket = line
+        self._connect = opening
+        self._flow_control = FlowControl(line)
 
     async def run(self) -> None:
         """Messages are received from the start, so that a client that disconnects during the connect is noticed."""
-        for ended in await run_until_first_ends(self._bytes.receive_messages(lambda _: None), self._relay_both()):
+        for ended in await run_until_first_ends(
+            self._flow_control.receive_messages(lambda _: None), self._relay_both()
+        ):
             if isinstance(ended, Exception):
                 raise ended
 
     async def _relay_both(self) -> None:
-        found = await self._opening()
+        found = await self._connect()
         try:
-            await self._line.send_welcome(found.entrance, **found.told)
+            await self._socket.send_welcome(found.target, **found.welcome_fields)
             await asyncio.gather(self._relay_input(found.stream), self._relay_output(found.stream))
         finally:
             found.stream.close()
@@ -92,7 +96,7 @@ class _PortRelay:
     async def _relay_input(self, stream: PortStream) -> None:
         writer = stream.writer
         with suppress(OSError):
-            while data := await self._bytes.receive_bytes():
+            while data := await self._flow_control.receive_bytes():
                 writer.write(data)
                 await writer.drain()
             if writer.can_write_eof():
@@ -101,11 +105,11 @@ class _PortRelay:
     async def _relay_output(self, stream: PortStream) -> None:
         with suppress(OSError):
             while data := await stream.reader.read(MAX_MESSAGE_SIZE):
-                await self._bytes.send_bytes(data)
-        await self._line.send({"end": True})
+                await self._flow_control.send_bytes(data)
+        await self._socket.send({"end": True})
 
 
-def find_port(entrance: ExecTarget, asked: str) -> int:
+def resolve_port(entrance: ExecTarget, asked: str) -> int:
     """Return a port by number, or by its name in the job; of several with that name the first."""
     if asked.isascii() and asked.isdigit() and len(asked) <= 5:
         return int(asked)
@@ -118,7 +122,7 @@ def find_port(entrance: ExecTarget, asked: str) -> int:
     )
 
 
-def _parse_wait(text: str) -> float:
+def _parse_wait_seconds(text: str) -> float:
     try:
         found = float(text)
     except ValueError:

@@ -8,8 +8,8 @@ from alembic import op
 revision = "0001"
 down_revision = None
 
-serial = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-exact = sa.String().with_variant(sa.String(collation="C"), "postgresql")
+serial_integer = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+exact_string = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
@@ -19,17 +19,17 @@ def upgrade() -> None:
         sa.Column("value", sa.String, nullable=False),
         sa.PrimaryKeyConstraint("key", name="pk_meta"),
     )
-    create_jobs()
-    create_history()
-    create_people()
-    create_search()
+    create_job_tables()
+    create_history_tables()
+    create_user_tables()
+    create_search_index()
 
 
-def create_jobs() -> None:
+def create_job_tables() -> None:
     op.create_table(
         "jobs",
-        sa.Column("seq", serial, nullable=False),
-        sa.Column("id", exact, nullable=False),
+        sa.Column("seq", serial_integer, nullable=False),
+        sa.Column("id", exact_string, nullable=False),
         sa.Column("name", sa.Text, nullable=False),
         sa.Column("user_name", sa.Text, nullable=False),
         sa.Column("group_name", sa.Text, nullable=False),
@@ -58,7 +58,7 @@ def create_jobs() -> None:
         sa.Column("platform_retries", sa.Integer, nullable=False),
         sa.Column("retry_at", sa.BigInteger),
         sa.Column("version", sa.Integer, nullable=False),
-        sa.Column("search", exact, nullable=False),
+        sa.Column("search", exact_string, nullable=False),
         sa.PrimaryKeyConstraint("seq", name="pk_jobs"),
     )
     op.create_index("uq_jobs_id", "jobs", ["id"], unique=True)
@@ -79,7 +79,7 @@ def create_jobs() -> None:
     op.create_index("ix_jobs_user_group_state", "jobs", ["user_name", "group_name", "state", "seq"])
     op.create_table(
         "job_specs",
-        sa.Column("job_seq", serial, nullable=False, autoincrement=False),
+        sa.Column("job_seq", serial_integer, nullable=False, autoincrement=False),
         sa.Column("spec_json", sa.Text, nullable=False),
         sa.Column("source", sa.Text, nullable=False),
         sa.Column("secrets", sa.LargeBinary),
@@ -94,12 +94,12 @@ def create_jobs() -> None:
     )
 
 
-def create_history() -> None:
+def create_history_tables() -> None:
     op.create_table(
         "task_attempts",
-        sa.Column("job_seq", serial, nullable=False, autoincrement=False),
+        sa.Column("job_seq", serial_integer, nullable=False, autoincrement=False),
         sa.Column("attempt", sa.Integer, nullable=False, autoincrement=False),
-        sa.Column("role", exact, nullable=False),
+        sa.Column("role", exact_string, nullable=False),
         sa.Column("task_index", sa.Integer, nullable=False, autoincrement=False),
         sa.Column("number", sa.Integer, nullable=False, autoincrement=False),
         sa.Column("state", sa.String, nullable=False),
@@ -129,7 +129,7 @@ def create_history() -> None:
     )
     op.create_table(
         "events",
-        sa.Column("seq", serial, nullable=False),
+        sa.Column("seq", serial_integer, nullable=False),
         sa.Column("job_seq", sa.BigInteger, nullable=False),
         sa.Column("at", sa.BigInteger, nullable=False),
         sa.Column("kind", sa.String, nullable=False),
@@ -143,10 +143,10 @@ def create_history() -> None:
     op.create_index("ix_events_job_seq_seq", "events", ["job_seq", "seq"])
 
 
-def create_people() -> None:
+def create_user_tables() -> None:
     op.create_table(
         "users",
-        sa.Column("name", exact, nullable=False),
+        sa.Column("name", exact_string, nullable=False),
         sa.Column("admin", sa.Boolean, nullable=False),
         sa.Column("email", sa.String, nullable=False),
         sa.Column("password_hash", sa.String),
@@ -156,7 +156,7 @@ def create_people() -> None:
     )
     op.create_table(
         "groups",
-        sa.Column("name", exact, nullable=False),
+        sa.Column("name", exact_string, nullable=False),
         sa.Column("description", sa.Text, nullable=False),
         sa.Column("quota_cpu", sa.Double),
         sa.Column("quota_memory", sa.BigInteger),
@@ -169,8 +169,8 @@ def create_people() -> None:
     )
     op.create_table(
         "memberships",
-        sa.Column("user_name", exact, nullable=False),
-        sa.Column("group_name", exact, nullable=False),
+        sa.Column("user_name", exact_string, nullable=False),
+        sa.Column("group_name", exact_string, nullable=False),
         sa.Column("admin", sa.Boolean, nullable=False),
         sa.PrimaryKeyConstraint("user_name", "group_name", name="pk_memberships"),
         sa.ForeignKeyConstraint(["user_name"], ["users.name"], name="fk_memberships_user_name", ondelete="CASCADE"),
@@ -179,8 +179,8 @@ def create_people() -> None:
     op.create_index("ix_memberships_group_name", "memberships", ["group_name"])
     op.create_table(
         "tokens",
-        sa.Column("id", exact, nullable=False),
-        sa.Column("user_name", exact, nullable=False),
+        sa.Column("id", exact_string, nullable=False),
+        sa.Column("user_name", exact_string, nullable=False),
         sa.Column("name", sa.String, nullable=False),
         sa.Column("secret_hash", sa.String, nullable=False),
         sa.Column("created_at", sa.BigInteger, nullable=False),
@@ -193,7 +193,7 @@ def create_people() -> None:
     op.create_index("ix_tokens_user_name", "tokens", ["user_name"])
 
 
-def create_search() -> None:
+def create_search_index() -> None:
     """What finds parts of names and ids among a million jobs."""
     conn = op.get_bind()
     if conn.dialect.name == "sqlite":

@@ -12,10 +12,10 @@ from alembic import op
 revision = "0002"
 down_revision = "0001"
 
-BATCH = 2000  # jobs read and changed together
+BATCH_SIZE = 2000  # jobs read and changed together
 
-serial = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-exact = sa.String().with_variant(sa.String(collation="C"), "postgresql")
+serial_integer = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+exact_string = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
@@ -24,7 +24,7 @@ def upgrade() -> None:
     op.create_index("ix_jobs_user_job", "jobs", ["user_name", "name", "seq"])
     op.create_table(
         "job_attempts",
-        sa.Column("job_seq", serial, nullable=False, autoincrement=False),
+        sa.Column("job_seq", serial_integer, nullable=False, autoincrement=False),
         sa.Column("attempt", sa.Integer, nullable=False, autoincrement=False),
         sa.Column("started_at", sa.BigInteger),
         sa.Column("finished_at", sa.BigInteger, nullable=False),
@@ -35,30 +35,30 @@ def upgrade() -> None:
     )
     op.create_table(
         "job_tags",
-        sa.Column("tag", exact, nullable=False),
-        sa.Column("job_seq", serial, nullable=False, autoincrement=False),
+        sa.Column("tag", exact_string, nullable=False),
+        sa.Column("job_seq", serial_integer, nullable=False, autoincrement=False),
         sa.PrimaryKeyConstraint("tag", "job_seq", name="pk_job_tags"),
         sqlite_with_rowid=False,
     )
     op.create_index("ix_job_tags_job_seq", "job_tags", ["job_seq"])
     op.add_column("users", sa.Column("extension_json", sa.Text))
     op.add_column("groups", sa.Column("extension_json", sa.Text))
-    fill()
+    fill_role_counts_and_tags()
 
 
 # A job with one task has one role: most jobs are not even read.
-_JOBS = sa.text(
+_SELECT_JOBS = sa.text(
     "SELECT j.seq, j.tags_json, s.spec_json FROM jobs j JOIN job_specs s ON s.job_seq = j.seq"
     " WHERE j.seq > :after AND (j.task_count > 1 OR j.tags_json IS NOT NULL) ORDER BY j.seq LIMIT :batch"
 )
-_ROLES = sa.text("UPDATE jobs SET role_count = :count WHERE seq = :seq")
-_TAG = sa.text("INSERT INTO job_tags (tag, job_seq) VALUES (:tag, :seq) ON CONFLICT (tag, job_seq) DO NOTHING")
+_UPDATE_ROLE_COUNT = sa.text("UPDATE jobs SET role_count = :count WHERE seq = :seq")
+_INSERT_TAG = sa.text("INSERT INTO job_tags (tag, job_seq) VALUES (:tag, :seq) ON CONFLICT (tag, job_seq) DO NOTHING")
 
 
-def fill() -> None:
+def fill_role_counts_and_tags() -> None:
     """Read here and not by the database: PostgreSQL refuses whole texts for one character it does not like."""
     conn = op.get_bind()
-    for rows in batches(conn):
+    for rows in iter_job_batches(conn):
         counts = [{"seq": row.seq, "count": len(json.loads(row.spec_json)["roles"])} for row in rows]
         several = [values for values in counts if values["count"] != 1]
         tags = [
@@ -67,13 +67,13 @@ def fill() -> None:
             for tag in json.loads(row.tags_json or "[]")
         ]
         if several:
-            conn.execute(_ROLES, several)
+            conn.execute(_UPDATE_ROLE_COUNT, several)
         if tags:
-            conn.execute(_TAG, tags)
+            conn.execute(_INSERT_TAG, tags)
 
 
-def batches(conn: sa.Connection) -> Iterator[list[sa.Row[Any]]]:
+def iter_job_batches(conn: sa.Connection) -> Iterator[list[sa.Row[Any]]]:
     after = 0
-    while rows := list(conn.execute(_JOBS, {"after": after, "batch": BATCH})):
+    while rows := list(conn.execute(_SELECT_JOBS, {"after": after, "batch": BATCH_SIZE})):
         yield rows
         after = rows[-1].seq

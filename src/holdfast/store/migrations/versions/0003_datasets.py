@@ -8,13 +8,13 @@ from alembic import op
 revision = "0003"
 down_revision = "0002"
 
-exact = sa.String().with_variant(sa.String(collation="C"), "postgresql")
+exact_string = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
     op.create_table(
         "datasets",
-        sa.Column("name", exact, nullable=False),
+        sa.Column("name", exact_string, nullable=False),
         sa.Column("path", sa.Text, nullable=False),
         sa.Column("description", sa.Text, nullable=False),
         sa.Column("read_only", sa.Boolean, nullable=False),
@@ -27,8 +27,8 @@ def upgrade() -> None:
     )
     op.create_table(
         "dataset_groups",
-        sa.Column("dataset_name", exact, nullable=False),
-        sa.Column("group_name", exact, nullable=False),
+        sa.Column("dataset_name", exact_string, nullable=False),
+        sa.Column("group_name", exact_string, nullable=False),
         sa.PrimaryKeyConstraint("dataset_name", "group_name", name="pk_dataset_groups"),
         sa.ForeignKeyConstraint(
             ["dataset_name"], ["datasets.name"], name="fk_dataset_groups_dataset_name", ondelete="CASCADE"

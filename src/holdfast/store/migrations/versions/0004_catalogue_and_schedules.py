@@ -8,13 +8,13 @@ from alembic import op
 revision = "0004"
 down_revision = "0003"
 
-serial = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-exact = sa.String().with_variant(sa.String(collation="C"), "postgresql")
+serial_integer = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+exact_string = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
     extend_jobs()
-    index_tries()
+    create_try_indexes()
     extend_groups_and_datasets()
     create_instance_types()
     create_image_aliases()
@@ -23,7 +23,7 @@ def upgrade() -> None:
 
 
 def extend_jobs() -> None:
-    op.add_column("jobs", sa.Column("schedule_id", exact))
+    op.add_column("jobs", sa.Column("schedule_id", exact_string))
     scheduled = sa.text("schedule_id IS NOT NULL")
     op.create_index(
         "ix_jobs_schedule", "jobs", ["schedule_id", "seq"], sqlite_where=scheduled, postgresql_where=scheduled
@@ -32,7 +32,7 @@ def extend_jobs() -> None:
     op.create_index("ix_jobs_schedule_open", "jobs", ["schedule_id"], sqlite_where=going_on, postgresql_where=going_on)
 
 
-def index_tries() -> None:
+def create_try_indexes() -> None:
     """By when they ran."""
     for name, column, which in (
         ("started", "started_at", "started_at IS NOT NULL"),
@@ -59,7 +59,7 @@ def extend_groups_and_datasets() -> None:
 def create_instance_types() -> None:
     op.create_table(
         "instance_types",
-        sa.Column("name", exact, nullable=False),
+        sa.Column("name", exact_string, nullable=False),
         sa.Column("display_name", sa.Text, nullable=False),
         sa.Column("description", sa.Text, nullable=False),
         sa.Column("cpu", sa.Double, nullable=False),
@@ -74,33 +74,33 @@ def create_instance_types() -> None:
         sa.Column("brought", sa.Boolean, nullable=False),
         sa.PrimaryKeyConstraint("name", name="pk_instance_types"),
     )
-    create_links("instance_type_groups", "instance_type_name", "instance_types")
+    create_grant_table("instance_type_groups", "instance_type_name", "instance_types")
 
 
 def create_image_aliases() -> None:
     op.create_table(
         "image_aliases",
-        sa.Column("name", exact, nullable=False),
+        sa.Column("name", exact_string, nullable=False),
         sa.Column("display_name", sa.Text, nullable=False),
         sa.Column("description", sa.Text, nullable=False),
         sa.Column("kind", sa.String, nullable=False),
         sa.Column("url", sa.Text, nullable=False),
         sa.Column("gpu_url", sa.Text, nullable=False),
-        sa.Column("pull_secret", exact),
-        sa.Column("owner", exact),
+        sa.Column("pull_secret", exact_string),
+        sa.Column("owner", exact_string),
         sa.Column("everyone", sa.Boolean, nullable=False),
         sa.PrimaryKeyConstraint("name", name="pk_image_aliases"),
         sa.ForeignKeyConstraint(["owner"], ["groups.name"], name="fk_image_aliases_owner", ondelete="CASCADE"),
     )
-    create_links("image_alias_groups", "image_alias_name", "image_aliases")
+    create_grant_table("image_alias_groups", "image_alias_name", "image_aliases")
 
 
-def create_links(table: str, column: str, of: str) -> None:
+def create_grant_table(table: str, column: str, of: str) -> None:
     """Which groups may use what."""
     op.create_table(
         table,
-        sa.Column(column, exact, nullable=False),
-        sa.Column("group_name", exact, nullable=False),
+        sa.Column(column, exact_string, nullable=False),
+        sa.Column("group_name", exact_string, nullable=False),
         sa.PrimaryKeyConstraint(column, "group_name", name=f"pk_{table}"),
         sa.ForeignKeyConstraint([column], [f"{of}.name"], name=f"fk_{table}_{column}", ondelete="CASCADE"),
         sa.ForeignKeyConstraint(["group_name"], ["groups.name"], name=f"fk_{table}_group_name", ondelete="CASCADE"),
@@ -111,7 +111,7 @@ def create_links(table: str, column: str, of: str) -> None:
 def create_secrets() -> None:
     op.create_table(
         "secrets",
-        sa.Column("name", exact, nullable=False),
+        sa.Column("name", exact_string, nullable=False),
         sa.Column("display_name", sa.Text, nullable=False),
         sa.Column("kind", sa.String, nullable=False),
         sa.Column("registry_host", sa.String, nullable=False),
@@ -124,10 +124,10 @@ def create_secrets() -> None:
 def create_schedules() -> None:
     op.create_table(
         "schedules",
-        sa.Column("id", exact, nullable=False),
+        sa.Column("id", exact_string, nullable=False),
         sa.Column("name", sa.Text, nullable=False),
-        sa.Column("user_name", exact, nullable=False),
-        sa.Column("group_name", exact, nullable=False),
+        sa.Column("user_name", exact_string, nullable=False),
+        sa.Column("group_name", exact_string, nullable=False),
         sa.Column("spec_json", sa.Text, nullable=False),
         sa.Column("source", sa.Text, nullable=False),
         sa.Column("secrets", sa.LargeBinary),
@@ -155,12 +155,12 @@ def create_schedules() -> None:
     op.create_index("ix_schedules_user", "schedules", ["user_name"])
     op.create_table(
         "schedule_runs",
-        sa.Column("seq", serial, nullable=False),
-        sa.Column("schedule_id", exact, nullable=False),
+        sa.Column("seq", serial_integer, nullable=False),
+        sa.Column("schedule_id", exact_string, nullable=False),
         sa.Column("due_at", sa.BigInteger, nullable=False),
         sa.Column("at", sa.BigInteger, nullable=False),
         sa.Column("result", sa.String, nullable=False),
-        sa.Column("job_id", exact),
+        sa.Column("job_id", exact_string),
         sa.Column("message", sa.Text, nullable=False),
         sa.Column("actor", sa.String, nullable=False),
         sa.PrimaryKeyConstraint("seq", name="pk_schedule_runs"),

@@ -8,19 +8,19 @@ from alembic import op
 revision = "0005"
 down_revision = "0004"
 
-serial = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-exact = sa.String().with_variant(sa.String(collation="C"), "postgresql")
+serial_integer = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+exact_string = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
     op.create_table(
         "audit",
-        sa.Column("seq", serial, nullable=False),
+        sa.Column("seq", serial_integer, nullable=False),
         sa.Column("at", sa.BigInteger, nullable=False),
-        sa.Column("actor", exact, nullable=False),
+        sa.Column("actor", exact_string, nullable=False),
         sa.Column("kind", sa.String, nullable=False),
         sa.Column("act", sa.String, nullable=False),
-        sa.Column("subject", exact, nullable=False),
+        sa.Column("subject", exact_string, nullable=False),
         sa.Column("address", sa.String, nullable=False),
         sa.Column("detail_json", sa.Text),
         sa.PrimaryKeyConstraint("seq", name="pk_audit"),

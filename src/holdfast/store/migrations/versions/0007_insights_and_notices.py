@@ -8,8 +8,8 @@ from alembic import op
 revision = "0007"
 down_revision = "0006"
 
-serial = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-exact = sa.String().with_variant(sa.String(collation="C"), "postgresql")
+serial_integer = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+exact_string = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
@@ -24,8 +24,8 @@ def upgrade() -> None:
     )
     op.create_table(
         "notice_recipients",
-        sa.Column("id", exact, nullable=False),
-        sa.Column("user_name", exact, nullable=False),
+        sa.Column("id", exact_string, nullable=False),
+        sa.Column("user_name", exact_string, nullable=False),
         sa.Column("way", sa.String, nullable=False),
         sa.Column("address_sealed", sa.LargeBinary, nullable=False),
         sa.Column("events_json", sa.Text, nullable=False),
@@ -43,15 +43,15 @@ def upgrade() -> None:
     )
     op.create_table(
         "notices",
-        sa.Column("seq", serial, nullable=False),
-        sa.Column("id", exact, nullable=False),
-        sa.Column("user_name", exact, nullable=False),
+        sa.Column("seq", serial_integer, nullable=False),
+        sa.Column("id", exact_string, nullable=False),
+        sa.Column("user_name", exact_string, nullable=False),
         sa.Column("way", sa.String, nullable=False),
-        sa.Column("lane", exact, nullable=False),
+        sa.Column("lane", exact_string, nullable=False),
         sa.Column("address_sealed", sa.LargeBinary, nullable=False),
         sa.Column("event", sa.String, nullable=False),
-        sa.Column("happening", exact, nullable=False),
-        sa.Column("job_id", exact),
+        sa.Column("happening", exact_string, nullable=False),
+        sa.Column("job_id", exact_string),
         sa.Column("subject", sa.Text, nullable=False),
         sa.Column("body_json", sa.Text, nullable=False),
         sa.Column("created_at", sa.BigInteger, nullable=False),

@@ -12,11 +12,11 @@ from holdfast.services.datasets.kinds import ENV, FOLDER, GIT, NFS, VOLUME
 from ...fields import Field, Section, read_grants_field
 from ...form_values import format_variables, read_variables_field
 from ...forms import Form
-from ...kind_names import name_dataset_kinds
+from ...kind_names import get_dataset_kind_names
 from ...visit import Visit
 from .choices import build_grant_section, build_name_fields, list_secret_options
 
-KINDS = (FOLDER, NFS, VOLUME, GIT, ENV)
+DATASET_KINDS = (FOLDER, NFS, VOLUME, GIT, ENV)
 _DATA_FIELDS: dict[str, tuple[str, ...]] = {
     NFS: ("server", "path"),
     VOLUME: ("size",),
@@ -31,7 +31,7 @@ async def build_dataset_sections(visit: Visit, kind: str, *, new: bool) -> tuple
     more = () if kind == ENV else _build_mount_fields(visit, kind)
     return (
         Section("", build_name_fields(visit, name_help=help, new=new)),
-        Section(name_dataset_kinds(visit)[kind][0], source, note=name_dataset_kinds(visit)[kind][1]),
+        Section(get_dataset_kind_names(visit)[kind][0], source, note=get_dataset_kind_names(visit)[kind][1]),
         *((Section(_("Mount options"), more),) if more else ()),
         await build_grant_section(visit, "" if kind in (GIT, ENV) else _("can write")),
     )
@@ -102,7 +102,7 @@ def dataset_to_values(dataset: Dataset, variables: Mapping[str, str]) -> dict[st
     return values | {f"data.{key}": dataset.data.get(key, "") for key in _DATA_FIELDS.get(dataset.kind, ())}
 
 
-def read_dataset(form: Form, kind: str) -> dict[str, Any]:
+def read_dataset_arguments(form: Form, kind: str) -> dict[str, Any]:
     """Return the arguments for the service, without name, groups and variables."""
     data = {key: form.get_text(f"data.{key}") for key in _DATA_FIELDS.get(kind, ())}
     found: dict[str, Any] = {
@@ -123,7 +123,7 @@ def read_dataset_variables(form: Form, kind: str) -> dict[str, str] | None:
     return read_variables_field(form, "variables") if kind == ENV else None
 
 
-def read_writers(form: Form, kind: str) -> dict[str, bool]:
+def read_write_grants(form: Form, kind: str) -> dict[str, bool]:
     """Map each group to whether it can write."""
     grants = read_grants_field(form)
     return dict.fromkeys(grants, False) if kind in (GIT, ENV) else grants

@@ -17,22 +17,22 @@ from holdfast.services.datasets.service import DatasetChange, Datasets
 
 from ...fields import ConfirmPage, Field, FormPage, Link, Section
 from ...forms import Form
-from ...kind_names import name_dataset_kinds
-from ...listing import ListedPage, filter_and_paginate
+from ...kind_names import get_dataset_kind_names
+from ...listing import ListPage, filter_and_paginate
 from ...routes import build_form_route, build_page_route
 from ...translations import N_
 from ...visit import Visit
 from .dataset_forms import (
-    KINDS,
+    DATASET_KINDS,
     build_dataset_sections,
     dataset_to_values,
-    read_dataset,
+    read_dataset_arguments,
     read_dataset_variables,
-    read_writers,
+    read_write_grants,
 )
-from .record_forms import RecordForms, RecordTexts, build_edit_path, build_record_routes
+from .record_forms import RecordForms, RecordTexts, build_record_path, build_record_routes
 
-HOME = "/admin/datasets"
+DATASETS_PATH = "/admin/datasets"
 _MAIN_FIELDS = {FOLDER: "path", NFS: "data.server", VOLUME: "data.size", GIT: "data.url", ENV: "variables"}  # of `data`
 
 
@@ -45,12 +45,12 @@ class DatasetRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KindsPage:
+class DatasetKindsPage:
     kinds: tuple[tuple[str, str, str], ...]  # address, name, description
 
 
 async def show_datasets(visit: Visit) -> Response:
-    labels = name_dataset_kinds(visit)
+    labels = get_dataset_kind_names(visit)
     found = filter_and_paginate(
         visit,
         await visit.services.datasets.list(visit.current_actor),
@@ -61,16 +61,16 @@ async def show_datasets(visit: Visit) -> Response:
             dataset=each,
             kind=labels[each.kind][0],
             git=await visit.services.datasets.get_git_state(each),
-            sync=build_edit_path(HOME, each.name, "sync"),
+            sync=build_record_path(DATASETS_PATH, each.name, "sync"),
         )
         for each in found.items
     ]
-    shown = ListedPage(items=tuple(rows), text=found.text, total=found.total, previous=found.previous, next=found.next)
-    return await visit.respond("admin/datasets.html", shown)
+    shown = ListPage(items=tuple(rows), text=found.text, total=found.total, previous=found.previous, next=found.next)
+    return await visit.render_response("admin/datasets.html", shown)
 
 
 class DatasetForms(RecordForms[Dataset]):
-    path = HOME
+    path = DATASETS_PATH
     texts = RecordTexts(
         list=N_("Datasets"),
         add=N_("Add a dataset: {kind}"),
@@ -89,7 +89,7 @@ class DatasetForms(RecordForms[Dataset]):
     def requested_kind(self) -> str:
         """The kind of a new dataset."""
         kind = self.visit.query.get("kind", "")
-        if kind not in KINDS:
+        if kind not in DATASET_KINDS:
             raise NotFound(msg("Not found: no resource has this URL"))
         return kind
 
@@ -100,19 +100,19 @@ class DatasetForms(RecordForms[Dataset]):
     def get_field_aliases(self, record: Dataset | None) -> Mapping[str, str]:
         return {"data": _MAIN_FIELDS[record.kind if record else self.requested_kind]}
 
-    async def show_new(self) -> Response:
+    async def show_new_form(self) -> Response:
         if "kind" in self.visit.query:
-            return await super().show_new()
-        labels = name_dataset_kinds(self.visit)
-        page = KindsPage(kinds=tuple((_build_new_path(kind), *labels[kind]) for kind in KINDS))
-        return await self.visit.respond("admin/dataset_kinds.html", page)
+            return await super().show_new_form()
+        labels = get_dataset_kind_names(self.visit)
+        page = DatasetKindsPage(kinds=tuple((_build_new_path(kind), *labels[kind]) for kind in DATASET_KINDS))
+        return await self.visit.render_response("admin/dataset_kinds.html", page)
 
-    async def build_form(self, record: Dataset | None) -> FormPage:
-        _, page = self.visit.translate_text, await super().build_form(record)
+    async def build_form_page(self, record: Dataset | None) -> FormPage:
+        _, page = self.visit.translate_text, await super().build_form_page(record)
         if record is not None:
             return page
-        label = name_dataset_kinds(self.visit)[self.requested_kind][0]
-        return replace(page, title=_(self.texts.add, kind=label), back=Link(f"{HOME}/new", _("Dataset kinds")))
+        label = get_dataset_kind_names(self.visit)[self.requested_kind][0]
+        return replace(page, title=_(self.texts.add, kind=label), back=Link(f"{DATASETS_PATH}/new", _("Dataset kinds")))
 
     async def build_sections(self, record: Dataset | None) -> tuple[Section, ...]:
         kind = record.kind if record else self.requested_kind
@@ -124,9 +124,9 @@ class DatasetForms(RecordForms[Dataset]):
         variables = await self.service.get_variables(self.actor, record.name) if record.kind == ENV else {}
         return dataset_to_values(record, variables)
 
-    async def create(self, form: Form) -> Response:
+    async def create_record(self, form: Form) -> Response:
         kind = self.requested_kind
-        grants, fields = read_writers(form, kind), {"path": "", **read_dataset(form, kind)}
+        grants, fields = read_write_grants(form, kind), {"path": "", **read_dataset_arguments(form, kind)}
         writable = tuple(group for group, writes in grants.items() if writes)
         name = form.get_text("name")
         dataset = Dataset(name=name, kind=kind, groups=tuple(grants), writable_groups=writable, **fields)
@@ -134,15 +134,15 @@ class DatasetForms(RecordForms[Dataset]):
         await self.service.create(self.actor, dataset, variables=variables, adopt=form.is_checked("adopt"))
         return self.redirect_to_list(self.texts.added, name)
 
-    async def update(self, record: Dataset, form: Form) -> None:
-        fields = _drop_unchanged_fields(read_dataset(form, record.kind), record)
-        fields["grants"] = read_writers(form, record.kind)
+    async def update_record(self, record: Dataset, form: Form) -> None:
+        fields = _drop_unchanged_fields(read_dataset_arguments(form, record.kind), record)
+        fields["grants"] = read_write_grants(form, record.kind)
         variables = read_dataset_variables(form, record.kind)
         if variables is not None:
             fields["variables"] = variables
         await self.service.change(self.actor, record.name, DatasetChange(**fields))
 
-    async def delete(self, record: Dataset, form: Form) -> None:
+    async def delete_record(self, record: Dataset, form: Form) -> None:
         purge = record.kind == VOLUME and form.is_checked("purge")
         await self.service.delete(self.actor, record.name, purge=purge)
 
@@ -158,14 +158,14 @@ class DatasetForms(RecordForms[Dataset]):
             _("Jobs that are already submitted are not affected. New jobs cannot use it."),
         ]
 
-    async def build_removal(self, record: Dataset) -> ConfirmPage:
-        page, _ = await super().build_removal(record), self.visit.translate_text
+    async def build_removal_page(self, record: Dataset) -> ConfirmPage:
+        page, _ = await super().build_removal_page(record), self.visit.translate_text
         purge = Field("purge", _("Also delete its data. This cannot be undone."), kind="check")
         return replace(page, fields=(purge,)) if record.kind == VOLUME else page
 
 
 def _build_new_path(kind: str) -> str:
-    return f"{HOME}/new?kind={kind}"
+    return f"{DATASETS_PATH}/new?kind={kind}"
 
 
 def _drop_unchanged_fields(fields: dict[str, Any], dataset: Dataset) -> dict[str, Any]:
@@ -183,11 +183,11 @@ async def start_dataset_sync(visit: Visit, form: Form) -> Response:
         message = _("Syncing {name} failed: {why}", name=name, why=visit.translate_message(state.error))
     else:
         message = _("{name} is up to date.", name=name)
-    return visit.redirect(HOME, message)
+    return visit.redirect(DATASETS_PATH, message)
 
 
 routes = [
-    build_page_route(HOME, show_datasets, admin=True),
-    build_form_route(HOME + "/{name}/sync", start_dataset_sync, admin=True),
-    *build_record_routes(HOME, DatasetForms),
+    build_page_route(DATASETS_PATH, show_datasets, admin=True),
+    build_form_route(DATASETS_PATH + "/{name}/sync", start_dataset_sync, admin=True),
+    *build_record_routes(DATASETS_PATH, DatasetForms),
 ]

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.responses import Response
 
 from holdfast.core.records import Group
-from holdfast.core.scheduling.placement import Amount, Quota
+from holdfast.core.scheduling.placement import Quota, ResourceAmount
 from holdfast.services.people.groups import GroupChange, Groups
 
 from ...fields import Field, FormPage, Section
@@ -29,28 +29,28 @@ from .choices import build_name_fields
 from .leftovers import describe_schedules, describe_unfinished_jobs
 from .record_forms import RecordForms, RecordTexts, build_record_routes
 
-HOME = "/admin/groups"
+GROUPS_PATH = "/admin/groups"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRow:
     group: Group
-    used: Amount
+    used: ResourceAmount
 
 
 async def show_groups(visit: Visit) -> Response:
     capacity = await visit.services.installation.get_capacity(visit.current_actor)
     used = {use.group: use.used for use in capacity.groups}
     groups = await visit.services.groups.list(visit.current_actor)
-    rows = [GroupRow(group=group, used=used.get(group.name, Amount())) for group in groups]
+    rows = [GroupRow(group=group, used=used.get(group.name, ResourceAmount())) for group in groups]
     found = filter_and_paginate(
         visit, rows, lambda row: f"{row.group.name} {row.group.display_name} {row.group.description}"
     )
-    return await visit.respond("admin/groups.html", found)
+    return await visit.render_response("admin/groups.html", found)
 
 
 class GroupForms(RecordForms[Group]):
-    path = HOME
+    path = GROUPS_PATH
     texts = RecordTexts(
         list=N_("Groups and quotas"),
         add=N_("Add a group"),
@@ -64,8 +64,8 @@ class GroupForms(RecordForms[Group]):
     def service(self) -> Groups:
         return self.services.groups
 
-    async def build_form(self, record: Group | None) -> FormPage:
-        page = await super().build_form(record)
+    async def build_form_page(self, record: Group | None) -> FormPage:
+        page = await super().build_form_page(record)
         return replace(page, tabs=build_group_tabs(self.visit, record.name, "quotas")) if record else page
 
     async def build_sections(self, record: Group | None) -> tuple[Section, ...]:
@@ -74,12 +74,12 @@ class GroupForms(RecordForms[Group]):
     async def build_values(self, record: Group | None) -> dict[str, Any]:
         return _group_to_values(record or Group(name=""))
 
-    async def create(self, form: Form) -> Response:
+    async def create_record(self, form: Form) -> Response:
         group = await self.service.create(self.actor, Group(name=form.get_text("name"), **_read_group_form(form)))
         message = self.visit.translate_text(self.texts.added, name=group.name)
         return self.visit.redirect(build_group_path(group.name, "/settings"), message)
 
-    async def update(self, record: Group, form: Form) -> None:
+    async def update_record(self, record: Group, form: Form) -> None:
         await self.service.change(self.actor, record.name, GroupChange(**_read_group_form(form)))
 
     async def describe_removal(self, record: Group) -> list[str]:
@@ -220,4 +220,4 @@ def _read_quota(form: Form, prefix: str) -> Quota:
     )
 
 
-routes = [build_page_route(HOME, show_groups, admin=True), *build_record_routes(HOME, GroupForms)]
+routes = [build_page_route(GROUPS_PATH, show_groups, admin=True), *build_record_routes(GROUPS_PATH, GroupForms)]

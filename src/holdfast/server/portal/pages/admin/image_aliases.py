@@ -14,16 +14,16 @@ from holdfast.services.catalogue.image_aliases import ImageAliasChange, ImageAli
 
 from ...fields import Field, Link, Section, SelectOption, read_grants_field
 from ...forms import Form
-from ...kind_names import name_image_kind
+from ...kind_names import get_image_kind_name
 from ...translations import N_
 from ...visit import Visit
-from ..group_pages import build_group_path, require_manager
+from ..group_pages import build_group_path, require_group_manager
 from .choices import build_grant_section, build_name_fields, list_secret_options
 from .record_forms import RecordForms, RecordTexts, build_record_routes
 
-_HOME = "/admin/images"
-_PLATFORM_PATH = f"{_HOME}/aliases"
-_GROUP_PATH = "/groups/{group}/images"
+_IMAGES_PATH = "/admin/images"
+_PLATFORM_ALIASES_PATH = f"{_IMAGES_PATH}/aliases"
+_GROUP_ALIASES_PATH = "/groups/{group}/images"
 
 
 class ImageAliasForms(RecordForms[ImageAlias]):
@@ -42,8 +42,8 @@ class ImageAliasForms(RecordForms[ImageAlias]):
         super().__init__(visit)
         self.owner: str | None = visit.path_params.get("group")  # None on admin pages
         if self.owner is not None:
-            require_manager(visit, self.owner)
-        self.path = _PLATFORM_PATH if self.owner is None else build_group_path(self.owner, "/images")
+            require_group_manager(visit, self.owner)
+        self.path = _PLATFORM_ALIASES_PATH if self.owner is None else build_group_path(self.owner, "/images")
 
     @property
     def service(self) -> ImageAliases:
@@ -52,11 +52,11 @@ class ImageAliasForms(RecordForms[ImageAlias]):
     @property
     def list_link(self) -> Link:
         if self.owner is None:
-            return Link(_HOME, self.visit.translate_text(self.texts.list))
+            return Link(_IMAGES_PATH, self.visit.translate_text(self.texts.list))
         return Link(build_group_path(self.owner, "/settings"), self.owner)
 
-    async def load(self) -> ImageAlias:
-        alias = await super().load()
+    async def load_record(self) -> ImageAlias:
+        alias = await super().load_record()
         if self.owner is not None and alias.owner != self.owner:
             raise NotFound(msg("Image alias {name} of {owner} not found", owner=self.owner[:100], name=alias.name))
         return alias
@@ -74,12 +74,12 @@ class ImageAliasForms(RecordForms[ImageAlias]):
         url = self.visit.query.get("url", "")[:512]
         return _alias_to_values(record or ImageAlias(name="", url=url, everyone=self.owner is None))
 
-    async def create(self, form: Form) -> Response:
+    async def create_record(self, form: Form) -> Response:
         alias = ImageAlias(name=form.get_text("name"), owner=self.owner, **_read_alias_form(self.visit, form))
         await self.service.create(self.actor, alias)
         return self.redirect_to_list(self.texts.added, alias.name)
 
-    async def update(self, record: ImageAlias, form: Form) -> None:
+    async def update_record(self, record: ImageAlias, form: Form) -> None:
         await self.service.change(self.actor, record.name, ImageAliasChange(**_read_alias_form(self.visit, form)))
 
     async def describe_removal(self, record: ImageAlias) -> list[str]:
@@ -101,7 +101,7 @@ async def _build_image_fields(visit: Visit) -> tuple[Field, ...]:
             "kind",
             _("Hardware"),
             kind="select",
-            choices=tuple(SelectOption(kind.value, name_image_kind(visit, kind)) for kind in reversed(ImageKind)),
+            choices=tuple(SelectOption(kind.value, get_image_kind_name(visit, kind)) for kind in reversed(ImageKind)),
             help=_("Jobs without GPUs cannot use a GPU image."),
         ),
         Field("url", _("Image"), required=True, help=_("A name from the list of imported images.")),
@@ -146,6 +146,6 @@ def _parse_image_kind(text: str) -> ImageKind:
 
 
 routes = [
-    *build_record_routes(_PLATFORM_PATH, ImageAliasForms),
-    *build_record_routes(_GROUP_PATH, ImageAliasForms, admin=False),
+    *build_record_routes(_PLATFORM_ALIASES_PATH, ImageAliasForms),
+    *build_record_routes(_GROUP_ALIASES_PATH, ImageAliasForms, admin=False),
 ]

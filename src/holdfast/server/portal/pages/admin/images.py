@@ -11,21 +11,21 @@ from holdfast.core.catalogue import ImageAlias
 from holdfast.core.errors import NotFound
 from holdfast.core.job import HOST_IMAGE
 from holdfast.core.messages import msg
-from holdfast.engines.base import ImageInfo
+from holdfast.engines.base import ImageSummary
 
-from ...fields import ConfirmPage, Link, submit_confirmation
+from ...fields import ConfirmPage, Link, handle_confirmation
 from ...forms import Form
-from ...kind_names import name_image_kind
-from ...listing import ListedPage, filter_and_paginate
+from ...kind_names import get_image_kind_name
+from ...listing import ListPage, filter_and_paginate
 from ...routes import build_form_route, build_page_route
 from ...visit import Visit
 
-HOME = "/admin/images"
+IMAGES_PATH = "/admin/images"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageRow:
-    image: ImageInfo
+    image: ImageSummary
     remove: str  # address; empty: not removable
     name_it: str
 
@@ -40,7 +40,7 @@ class AliasRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImagesPage:
     images: tuple[ImageRow, ...]
-    aliases: ListedPage[AliasRow]
+    aliases: ListPage[AliasRow]
     most_bytes: int
 
 
@@ -56,22 +56,22 @@ async def show_images(visit: Visit) -> Response:
         ),
         most_bytes=visit.services.settings.server.max_image_bytes,
     )
-    return await visit.respond("admin/images.html", found)
+    return await visit.render_response("admin/images.html", found)
 
 
-def _build_image_row(image: ImageInfo) -> ImageRow:
+def _build_image_row(image: ImageSummary) -> ImageRow:
     name = quote(image.name, safe="")
     return ImageRow(
         image=image,
-        remove="" if image.name == HOST_IMAGE else f"{HOME}/remove?name={name}",
-        name_it=f"{HOME}/aliases/new?url={name}",
+        remove="" if image.name == HOST_IMAGE else f"{IMAGES_PATH}/remove?name={name}",
+        name_it=f"{IMAGES_PATH}/aliases/new?url={name}",
     )
 
 
 def _build_alias_row(visit: Visit, alias: ImageAlias, imported: set[str]) -> AliasRow:
     urls = dict.fromkeys(url for url in (alias.url, alias.gpu_url) if url)
     missing = tuple(url for url in urls if _strip_latest_tag(url) not in imported)
-    return AliasRow(alias=alias, kind=name_image_kind(visit, alias.kind), missing=missing)
+    return AliasRow(alias=alias, kind=get_image_kind_name(visit, alias.kind), missing=missing)
 
 
 def _strip_latest_tag(name: str) -> str:
@@ -83,7 +83,9 @@ def _strip_latest_tag(name: str) -> str:
 
 
 async def show_image_removal(visit: Visit) -> Response:
-    return await visit.respond("parts/confirm.html", await _build_image_removal(visit, visit.query.get("name", "")))
+    return await visit.render_response(
+        "parts/confirm.html", await _build_image_removal_page(visit, visit.query.get("name", ""))
+    )
 
 
 async def submit_image_removal(visit: Visit, form: Form) -> Response:
@@ -91,12 +93,12 @@ async def submit_image_removal(visit: Visit, form: Form) -> Response:
 
     async def delete_image() -> Response:
         await visit.services.images.remove(visit.current_actor, name)
-        return visit.redirect(HOME, visit.translate_text("Image alias {name} was deleted.", name=name))
+        return visit.redirect(IMAGES_PATH, visit.translate_text("Image alias {name} was deleted.", name=name))
 
-    return await submit_confirmation(visit, await _build_image_removal(visit, name), delete_image)
+    return await handle_confirmation(visit, await _build_image_removal_page(visit, name), delete_image)
 
 
-async def _build_image_removal(visit: Visit, name: str) -> ConfirmPage:
+async def _build_image_removal_page(visit: Visit, name: str) -> ConfirmPage:
     if name not in {image.name for image in await visit.services.images.list(visit.current_actor)}:
         raise NotFound(msg("Image {name} not found", name=name[:100]))
     _ = visit.translate_text
@@ -111,15 +113,15 @@ async def _build_image_removal(visit: Visit, name: str) -> ConfirmPage:
     return ConfirmPage(
         title=_("Delete the image {name}?", name=name),
         points=tuple(points),
-        action=f"{HOME}/remove",
+        action=f"{IMAGES_PATH}/remove",
         submit=_("Delete"),
-        back=Link(HOME, _("Images")),
+        back=Link(IMAGES_PATH, _("Images")),
         hidden={"name": name},
     )
 
 
 routes = [
-    build_page_route(HOME, show_images, admin=True),
-    build_page_route(f"{HOME}/remove", show_image_removal, admin=True),
-    build_form_route(f"{HOME}/remove", submit_image_removal, admin=True),
+    build_page_route(IMAGES_PATH, show_images, admin=True),
+    build_page_route(f"{IMAGES_PATH}/remove", show_image_removal, admin=True),
+    build_form_route(f"{IMAGES_PATH}/remove", submit_image_removal, admin=True),
 ]

@@ -30,17 +30,17 @@ from ...visit import Visit
 from .choices import build_grant_section, build_name_fields
 from .record_forms import RecordForms, RecordTexts, build_record_routes
 
-HOME = "/admin/instance-types"
+INSTANCE_TYPES_PATH = "/admin/instance-types"
 
 
 async def show_instance_types(visit: Visit) -> Response:
     types = await visit.services.instance_types.list(visit.current_actor)
     found = filter_and_paginate(visit, types, lambda type: f"{type.name} {type.display_name} {type.description}")
-    return await visit.respond("admin/instance_types.html", found)
+    return await visit.render_response("admin/instance_types.html", found)
 
 
 class InstanceTypeForms(RecordForms[InstanceType]):
-    path = HOME
+    path = INSTANCE_TYPES_PATH
     texts = RecordTexts(
         list=N_("Instance types"),
         add=N_("Add an instance type"),
@@ -62,18 +62,18 @@ class InstanceTypeForms(RecordForms[InstanceType]):
             Section("", build_name_fields(visit, name_help=help, new=record is None)),
             Section(_("Size"), _build_size_fields(visit)),
             await build_grant_section(visit),
-            Section(_("More"), _build_more_fields(visit), folded=True),
+            Section(_("More"), _build_advanced_fields(visit), folded=True),
         )
 
     async def build_values(self, record: InstanceType | None) -> dict[str, Any]:
         return _type_to_values(record or InstanceType(name="", memory=4 * GIB))
 
-    async def create(self, form: Form) -> Response:
+    async def create_record(self, form: Form) -> Response:
         type = InstanceType(name=form.get_text("name"), **_read_type_form(form))
         await self.service.create(self.actor, type)
         return self.redirect_to_list(self.texts.added, type.name)
 
-    async def update(self, record: InstanceType, form: Form) -> None:
+    async def update_record(self, record: InstanceType, form: Form) -> None:
         await self.service.change(self.actor, record.name, InstanceTypeChange(**_read_type_form(form)))
 
     async def describe_removal(self, record: InstanceType) -> list[str]:
@@ -96,7 +96,7 @@ def _build_size_fields(visit: Visit) -> tuple[Field, ...]:
     )
 
 
-def _build_more_fields(visit: Visit) -> tuple[Field, ...]:
+def _build_advanced_fields(visit: Visit) -> tuple[Field, ...]:
     _ = visit.translate_text
     request_help = _("Empty: the full amount. A lower value lets nodes run more tasks than they have resources for.")
     return (
@@ -180,4 +180,7 @@ def format_toleration(toleration: Mapping[str, Any]) -> str:
     return f"{toleration.get('key', '')}{f'={value}' if value else ''}{f':{effect}' if effect else ''}"
 
 
-routes = [build_page_route(HOME, show_instance_types, admin=True), *build_record_routes(HOME, InstanceTypeForms)]
+routes = [
+    build_page_route(INSTANCE_TYPES_PATH, show_instance_types, admin=True),
+    *build_record_routes(INSTANCE_TYPES_PATH, InstanceTypeForms),
+]

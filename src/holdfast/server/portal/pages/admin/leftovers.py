@@ -8,14 +8,14 @@ from holdfast.core.states import FINAL_STATES, JobState
 
 from ...visit import Visit
 
-_UNFINISHED = tuple(state for state in JobState if state not in FINAL_STATES)
-_MAX_COUNTED = 100  # jobs
+_UNFINISHED_STATES = tuple(state for state in JobState if state not in FINAL_STATES)
+_MAX_COUNTED_JOBS = 100  # jobs
 
 
 async def describe_unfinished_jobs(visit: Visit, *, user: str | None = None, group: str | None = None) -> str:
     """Describe them; empty if there are none."""
-    filter = JobFilter(user=user, groups=None if group is None else (group,), states=_UNFINISHED)
-    found = await visit.services.jobs.list(visit.current_actor, filter, limit=_MAX_COUNTED)
+    filter = JobFilter(user=user, groups=None if group is None else (group,), states=_UNFINISHED_STATES)
+    found = await visit.services.jobs.list(visit.current_actor, filter, limit=_MAX_COUNTED_JOBS)
     count = len(found.items)
     text = visit.words.translate_plural(
         "{count} job is not finished and must be stopped first.",

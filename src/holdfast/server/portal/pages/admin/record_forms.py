@@ -22,21 +22,21 @@ from ...fields import (
     Link,
     Section,
     compute_record_version,
+    handle_confirmation,
     handle_form,
-    submit_confirmation,
 )
 from ...forms import Form
 from ...routes import build_form_route, build_page_route
 from ...visit import Visit
 
 
-class Record(Protocol):
+class NamedRecord(Protocol):
     @property
     def name(self) -> str: ...
 
 
-R = TypeVar("R", bound=Record)
-R_co = TypeVar("R_co", bound=Record, covariant=True)
+R = TypeVar("R", bound=NamedRecord)
+R_co = TypeVar("R_co", bound=NamedRecord, covariant=True)
 
 
 class RecordService(Protocol[R_co]):
@@ -82,20 +82,20 @@ class RecordForms(ABC, Generic[R]):
         """Return the values of the form; None: of a new record."""
 
     @abstractmethod
-    async def create(self, form: Form) -> Response: ...
+    async def create_record(self, form: Form) -> Response: ...
 
     @abstractmethod
-    async def update(self, record: R, form: Form) -> None: ...
+    async def update_record(self, record: R, form: Form) -> None: ...
 
     @abstractmethod
     async def describe_removal(self, record: R) -> list[str]:
         """Return sentences about what else is removed; empty ones are left out."""
 
-    async def load(self) -> R:
+    async def load_record(self) -> R:
         """Load the record of the URL."""
         return await self.service.get(self.actor, self.visit.path_params["name"])
 
-    async def delete(self, record: R, form: Form) -> None:
+    async def delete_record(self, record: R, form: Form) -> None:
         await self.service.delete(self.actor, record.name)
 
     def get_field_aliases(self, record: R | None) -> Mapping[str, str]:
@@ -113,14 +113,14 @@ class RecordForms(ABC, Generic[R]):
         return f"{self.path}/new"
 
     def build_path(self, record: R, verb: str) -> str:
-        return build_edit_path(self.path, record.name, verb)
+        return build_record_path(self.path, record.name, verb)
 
     def redirect_to_list(self, text: str, name: str) -> Response:
         return self.visit.redirect(self.list_link.href, self.visit.translate_text(text, name=name))
 
     # -- pages
 
-    async def build_form(self, record: R | None) -> FormPage:
+    async def build_form_page(self, record: R | None) -> FormPage:
         _, values = self.visit.translate_text, await self.build_values(record)
         return FormPage(
             title=record.name if record else _(self.texts.add),
@@ -134,7 +134,7 @@ class RecordForms(ABC, Generic[R]):
             links=(Link(self.build_path(record, "delete"), _("Delete"), "danger"),) if record else (),
         )
 
-    async def build_removal(self, record: R) -> ConfirmPage:
+    async def build_removal_page(self, record: R) -> ConfirmPage:
         _ = self.visit.translate_text
         return ConfirmPage(
             title=_(self.texts.remove, name=record.name),
@@ -144,51 +144,53 @@ class RecordForms(ABC, Generic[R]):
             back=Link(self.build_path(record, "edit"), record.name),
         )
 
-    async def show_new(self) -> Response:
-        return await self.visit.respond(FORM_TEMPLATE, await self.build_form(None))
+    async def show_new_form(self) -> Response:
+        return await self.visit.render_response(FORM_TEMPLATE, await self.build_form_page(None))
 
-    async def submit_new(self, form: Form) -> Response:
-        page, aliases = await self.build_form(None), self.get_field_aliases(None)
-        return await handle_form(self.visit, page, form, lambda: self.create(form), aliases)
+    async def submit_new_form(self, form: Form) -> Response:
+        page, aliases = await self.build_form_page(None), self.get_field_aliases(None)
+        return await handle_form(self.visit, page, form, lambda: self.create_record(form), aliases)
 
-    async def show_edit(self) -> Response:
-        return await self.visit.respond(FORM_TEMPLATE, await self.build_form(await self.load()))
+    async def show_edit_form(self) -> Response:
+        return await self.visit.render_response(FORM_TEMPLATE, await self.build_form_page(await self.load_record()))
 
-    async def submit_edit(self, form: Form) -> Response:
-        record = await self.load()
+    async def submit_edit_form(self, form: Form) -> Response:
+        record = await self.load_record()
 
-        async def update_record() -> Response:
-            await self.update(record, form)
+        async def update_and_redirect() -> Response:
+            await self.update_record(record, form)
             return self.redirect_to_list(self.texts.changed, record.name)
 
-        page, aliases = await self.build_form(record), self.get_field_aliases(record)
-        return await handle_form(self.visit, page, form, update_record, aliases)
+        page, aliases = await self.build_form_page(record), self.get_field_aliases(record)
+        return await handle_form(self.visit, page, form, update_and_redirect, aliases)
 
     async def show_removal(self) -> Response:
-        return await self.visit.respond(CONFIRM_TEMPLATE, await self.build_removal(await self.load()))
+        return await self.visit.render_response(
+            CONFIRM_TEMPLATE, await self.build_removal_page(await self.load_record())
+        )
 
     async def submit_removal(self, form: Form) -> Response:
-        record = await self.load()
+        record = await self.load_record()
 
-        async def delete_record() -> Response:
-            await self.delete(record, form)
+        async def delete_and_redirect() -> Response:
+            await self.delete_record(record, form)
             return self.redirect_to_list(self.texts.removed, record.name)
 
-        return await submit_confirmation(self.visit, await self.build_removal(record), delete_record)
+        return await handle_confirmation(self.visit, await self.build_removal_page(record), delete_and_redirect)
 
 
 F = TypeVar("F", bound=RecordForms[Any])
 
 
-def build_edit_path(base: str, name: str, verb: str) -> str:
+def build_record_path(base: str, name: str, verb: str) -> str:
     return f"{base}/{quote(name, safe='')}/{verb}"
 
 
 def build_record_routes(base: str, forms: type[RecordForms[Any]], *, admin: bool = True) -> list[Route]:
     """Build the routes of the forms below `base`."""
     return [
-        *build_form_routes(f"{base}/new", forms, forms.show_new, forms.submit_new, admin),
-        *build_form_routes(base + "/{name}/edit", forms, forms.show_edit, forms.submit_edit, admin),
+        *build_form_routes(f"{base}/new", forms, forms.show_new_form, forms.submit_new_form, admin),
+        *build_form_routes(base + "/{name}/edit", forms, forms.show_edit_form, forms.submit_edit_form, admin),
         *build_form_routes(base + "/{name}/delete", forms, forms.show_removal, forms.submit_removal, admin),
     ]
 

@@ -20,7 +20,7 @@ from ...translations import N_
 from ...visit import Visit
 from .record_forms import RecordForms, RecordTexts, build_record_routes
 
-HOME = "/admin/secrets"
+SECRETS_PATH = "/admin/secrets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ async def show_secrets(visit: Visit) -> Response:
     found = filter_and_paginate(
         visit, rows, lambda row: f"{row.secret.name} {row.secret.display_name} {row.secret.registry_host}"
     )
-    return await visit.respond("admin/secrets.html", found)
+    return await visit.render_response("admin/secrets.html", found)
 
 
 async def _map_secret_users(visit: Visit) -> dict[str, list[str]]:
@@ -57,7 +57,7 @@ async def _map_secret_users(visit: Visit) -> dict[str, list[str]]:
 
 
 class SecretForms(RecordForms[Secret]):
-    path = HOME
+    path = SECRETS_PATH
     texts = RecordTexts(
         list=N_("Secrets"),
         add=N_("Add a secret for git"),
@@ -81,10 +81,10 @@ class SecretForms(RecordForms[Secret]):
 
     @property
     def new_path(self) -> str:
-        return f"{HOME}/new?kind={self.requested_kind.value}"
+        return f"{SECRETS_PATH}/new?kind={self.requested_kind.value}"
 
-    async def build_form(self, record: Secret | None) -> FormPage:
-        page = await super().build_form(record)
+    async def build_form_page(self, record: Secret | None) -> FormPage:
+        page = await super().build_form_page(record)
         if record is None and self.requested_kind is SecretKind.REGISTRY:
             return replace(page, title=self.visit.translate_text("Add a secret for a registry"))
         return page
@@ -125,13 +125,13 @@ class SecretForms(RecordForms[Secret]):
             "value": "",
         }
 
-    async def create(self, form: Form) -> Response:
+    async def create_record(self, form: Form) -> Response:
         texts = {field: form.get_text(field) for field in ("name", "display_name", "registry_host", "username")}
         secret = Secret(kind=self.requested_kind, **texts)
         await self.service.create(self.actor, secret, form.get_raw_text("value"))
         return self.redirect_to_list(self.texts.added, secret.name)
 
-    async def update(self, record: Secret, form: Form) -> None:
+    async def update_record(self, record: Secret, form: Form) -> None:
         changes = {"display_name": form.get_text("display_name"), "username": form.get_text("username")}
         if record.kind is SecretKind.REGISTRY:
             changes["registry_host"] = form.get_text("registry_host")
@@ -146,4 +146,4 @@ class SecretForms(RecordForms[Secret]):
         return [used if users else _("It is not in use."), _("Its value cannot be recovered.")]
 
 
-routes = [build_page_route(HOME, show_secrets, admin=True), *build_record_routes(HOME, SecretForms)]
+routes = [build_page_route(SECRETS_PATH, show_secrets, admin=True), *build_record_routes(SECRETS_PATH, SecretForms)]

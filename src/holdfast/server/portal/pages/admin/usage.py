@@ -17,8 +17,8 @@ from ...numbers import parse_integer
 from ...routes import build_page_route
 from ...visit import Visit
 
-HOME = "/admin/usage"
-HOURS = ("cpu_hours", "gpu_hours", "memory_gb_hours")
+USAGE_PATH = "/admin/usage"
+HOUR_FIELDS = ("cpu_hours", "gpu_hours", "memory_gb_hours")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class UsageRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupRows:
+class GroupUsageRows:
     group: str
     rows: tuple[UsageRow, ...]
     total: UsageRow
@@ -55,7 +55,7 @@ class Month:
 class UsagePage:
     months: tuple[Month, ...]
     shown: Month | None
-    groups: tuple[GroupRows, ...] = ()
+    groups: tuple[GroupUsageRows, ...] = ()
 
 
 async def show_newest_month(visit: Visit) -> Response:
@@ -73,7 +73,7 @@ async def show_month(visit: Visit) -> Response:
 async def _show_usage(visit: Visit, months: tuple[Month, ...], shown: Month | None) -> Response:
     summary = await visit.services.usage.render_summary(visit.current_actor, shown.year, shown.month) if shown else ""
     found = UsagePage(months=months, shown=shown, groups=tuple(_parse_group_rows(summary)))
-    return await visit.respond("admin/usage.html", found)
+    return await visit.render_response("admin/usage.html", found)
 
 
 async def _list_months(visit: Visit) -> tuple[Month, ...]:
@@ -81,25 +81,25 @@ async def _list_months(visit: Visit) -> tuple[Month, ...]:
     return tuple(Month(year=year, month=month) for year, month in months)
 
 
-def _parse_group_rows(summary: str) -> list[GroupRows]:
+def _parse_group_rows(summary: str) -> list[GroupUsageRows]:
     lines = sorted(csv.DictReader(io.StringIO(summary)), key=lambda line: (line["group"], line["user"]))
     found = []
     for group, group_lines in groupby(lines, lambda line: line["group"]):
         rows = tuple(_parse_usage_row(line) for line in group_lines)
-        found.append(GroupRows(group=group, rows=rows, total=_sum_usage(rows)))
+        found.append(GroupUsageRows(group=group, rows=rows, total=_sum_usage(rows)))
     return found
 
 
 def _parse_usage_row(line: dict[str, str]) -> UsageRow:
-    return UsageRow(user=line["user"], tasks=int(line["tasks"]), **{key: float(line[key]) for key in HOURS})
+    return UsageRow(user=line["user"], tasks=int(line["tasks"]), **{key: float(line[key]) for key in HOUR_FIELDS})
 
 
 def _sum_usage(rows: Sequence[UsageRow]) -> UsageRow:
-    hours = {key: sum(getattr(row, key) for row in rows) for key in HOURS}
+    hours = {key: sum(getattr(row, key) for row in rows) for key in HOUR_FIELDS}
     return UsageRow(user="", tasks=sum(row.tasks for row in rows), **hours)
 
 
 routes = [
-    build_page_route(HOME, show_newest_month, admin=True),
-    build_page_route(HOME + "/{year}/{month}", show_month, admin=True),
+    build_page_route(USAGE_PATH, show_newest_month, admin=True),
+    build_page_route(USAGE_PATH + "/{year}/{month}", show_month, admin=True),
 ]

@@ -12,8 +12,8 @@ from holdfast.core.messages import msg
 from holdfast.services.names import MAX_EMAIL_LENGTH, check_text, check_user_name
 from holdfast.services.people.passwords import check_password
 
-MAX_LINES = 500  # hashing each password takes time
-_COLUMNS = {
+MAX_USER_LINES = 500  # hashing each password takes time
+_FIELDS_BY_COLUMN = {
     "name": "name",
     "user": "name",
     "username": "name",
@@ -51,19 +51,19 @@ def parse_user_lines(text: str, users: Collection[str], groups: Collection[str])
     if not rows:
         raise UserError(msg("The input is empty"), field="text", hint=msg("Paste CSV lines or choose a file."))
     columns = _parse_columns(rows[0])
-    if len(rows) - 1 > MAX_LINES:
+    if len(rows) - 1 > MAX_USER_LINES:
         raise UserError(
-            msg("At most {max_lines} users can be imported at once", max_lines=MAX_LINES),
+            msg("At most {max_lines} users can be imported at once", max_lines=MAX_USER_LINES),
             field="text",
             hint=msg("Import the users in several batches."),
         )
-    return list(_check_lines(rows[1:], columns, {name.lower() for name in users}, set(groups)))
+    return list(_iter_user_lines(rows[1:], columns, {name.lower() for name in users}, set(groups)))
 
 
 def _parse_columns(first: list[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for number, title in enumerate(first):
-        name = _COLUMNS.get(title.strip().lower().lstrip("\ufeff"))
+        name = _FIELDS_BY_COLUMN.get(title.strip().lower().lstrip("\ufeff"))
         if name is None:
             hint = "name, email, password, admin, groups."
             raise UserError(
@@ -79,7 +79,7 @@ def _parse_columns(first: list[str]) -> dict[str, int]:
     return found
 
 
-def _check_lines(
+def _iter_user_lines(
     rows: list[list[str]], columns: dict[str, int], users: set[str], groups: set[str]
 ) -> Iterator[UserLine]:
     taken = set(users)

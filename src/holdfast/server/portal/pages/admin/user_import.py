@@ -14,15 +14,15 @@ from ...fields import FORM_TEMPLATE, Field, FormPage, Link, Section, handle_form
 from ...forms import Form
 from ...routes import build_form_route, build_page_route
 from ...visit import Visit
-from .user_csv import MAX_LINES, UserLine, parse_user_lines
-from .users import HOME, PasswordPage
+from .user_csv import MAX_USER_LINES, UserLine, parse_user_lines
+from .users import USERS_PATH, PasswordPage
 
-EXAMPLE = "name,email,admin,groups\nada,ada@example.org,false,research|default\n"
-_PATH = f"{HOME}/import"
+EXAMPLE_CSV = "name,email,admin,groups\nada,ada@example.org,false,research|default\n"
+_IMPORT_PATH = f"{USERS_PATH}/import"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PreviewPage:
+class UserImportPage:
     lines: tuple[UserLine, ...]
     text: str  # submitted again to create them
 
@@ -32,7 +32,7 @@ class PreviewPage:
 
 
 async def show_import(visit: Visit) -> Response:
-    return await visit.respond(FORM_TEMPLATE, _build_import_form(visit))
+    return await visit.render_response(FORM_TEMPLATE, _build_import_form(visit))
 
 
 def _build_import_form(visit: Visit) -> FormPage:
@@ -42,18 +42,18 @@ def _build_import_form(visit: Visit) -> FormPage:
         _("Users (CSV)"),
         kind="area",
         required=True,
-        example=EXAMPLE,
+        example=EXAMPLE_CSV,
         help=_(
             "The first line names the columns: name, and optionally email, password, admin and groups (separated "
             "by |). Missing passwords are generated. OpenPAI's username and vc columns are accepted. At most "
             "{limit} lines.",
-            limit=MAX_LINES,
+            limit=MAX_USER_LINES,
         ),
     )
     return FormPage(
         title=_("Import users"),
-        action=f"{_PATH}/preview",
-        back=Link(HOME, _("Users")),
+        action=f"{_IMPORT_PATH}/preview",
+        back=Link(USERS_PATH, _("Users")),
         submit=_("Preview"),
         sections=(Section("", (text,)),),
         script="js/textfile.js",
@@ -65,8 +65,8 @@ async def preview_import(visit: Visit, form: Form) -> Response:
 
     async def show_preview() -> Response:
         lines = await _read_user_lines(visit, form)
-        return await visit.respond(
-            "admin/user_import.html", PreviewPage(lines=tuple(lines), text=form.get_raw_text("text"))
+        return await visit.render_response(
+            "admin/user_import.html", UserImportPage(lines=tuple(lines), text=form.get_raw_text("text"))
         )
 
     return await handle_form(visit, _build_import_form(visit), form, show_preview)
@@ -100,9 +100,9 @@ async def create_users(visit: Visit, form: Form) -> Response:
         generated=tuple(generated),
         failed=tuple(failed),
         provided=provided,
-        back=Link(HOME, visit.translate_text("Users")),
+        back=Link(USERS_PATH, visit.translate_text("Users")),
     )
-    return await visit.respond("admin/passwords.html", page)
+    return await visit.render_response("admin/passwords.html", page)
 
 
 async def _create_user(visit: Visit, line: UserLine, password: str) -> None:
@@ -118,7 +118,7 @@ async def _create_user(visit: Visit, line: UserLine, password: str) -> None:
 
 
 routes = [
-    build_page_route(_PATH, show_import, admin=True),
-    build_form_route(f"{_PATH}/preview", preview_import, admin=True),
-    build_form_route(f"{_PATH}/create", create_users, admin=True),
+    build_page_route(_IMPORT_PATH, show_import, admin=True),
+    build_form_route(f"{_IMPORT_PATH}/preview", preview_import, admin=True),
+    build_form_route(f"{_IMPORT_PATH}/create", create_users, admin=True),
 ]

@@ -23,7 +23,7 @@ from .choices import list_group_options
 from .leftovers import describe_schedules, describe_unfinished_jobs
 from .record_forms import RecordForms, RecordTexts, build_form_routes, build_record_routes
 
-HOME = "/admin/users"
+USERS_PATH = "/admin/users"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +40,11 @@ class PasswordPage:
 async def show_users(visit: Visit) -> Response:
     users = await visit.services.users.list(visit.current_actor)
     found = filter_and_paginate(visit, users, lambda user: f"{user.name} {user.email} {' '.join(user.groups)}")
-    return await visit.respond("admin/users.html", found)
+    return await visit.render_response("admin/users.html", found)
 
 
 class UserForms(RecordForms[User]):
-    path = HOME
+    path = USERS_PATH
     texts = RecordTexts(
         list=N_("Users"),
         add=N_("Add a user"),
@@ -58,10 +58,10 @@ class UserForms(RecordForms[User]):
     def service(self) -> Users:
         return self.services.users
 
-    async def build_form(self, record: User | None) -> FormPage:
-        _, page = self.visit.translate_text, await super().build_form(record)
+    async def build_form_page(self, record: User | None) -> FormPage:
+        _, page = self.visit.translate_text, await super().build_form_page(record)
         if record is None:
-            return replace(page, links=(Link(f"{HOME}/import", _("Import users")),))
+            return replace(page, links=(Link(f"{USERS_PATH}/import", _("Import users")),))
         name = quote(record.name, safe="")
         links = (
             Link(f"/jobs?user={name}", _("Jobs")),
@@ -106,7 +106,7 @@ class UserForms(RecordForms[User]):
             "groups": dict(record.groups),
         }
 
-    async def create(self, form: Form) -> Response:
+    async def create_record(self, form: Form) -> Response:
         name, password = form.get_text("name"), form.get_raw_text("password") or generate_password()
         await self.service.create(
             self.actor,
@@ -120,14 +120,14 @@ class UserForms(RecordForms[User]):
             return self.redirect_to_list(self.texts.added, name)
         return await self._show_password(self.visit.translate_text("User {name} was added", name=name), name, password)
 
-    async def update(self, record: User, form: Form) -> None:
+    async def update_record(self, record: User, form: Form) -> None:
         change = UserChange(
             email=form.get_text("email"),
             admin=form.is_checked("admin"),
             disabled=not form.is_checked("enabled"),
             standing=read_grants_field(form),
         )
-        await self.service.update(self.actor, record.name, change)
+        await self.service.apply_change(self.actor, record.name, change)
 
     async def describe_removal(self, record: User) -> list[str]:
         _ = self.visit.translate_text
@@ -142,10 +142,10 @@ class UserForms(RecordForms[User]):
     # -- passwords
 
     async def show_password_form(self) -> Response:
-        return await self.visit.respond(FORM_TEMPLATE, self._build_password_form(await self.load()))
+        return await self.visit.render_response(FORM_TEMPLATE, self._build_password_form(await self.load_record()))
 
     async def submit_password_form(self, form: Form) -> Response:
-        user, _ = await self.load(), self.visit.translate_text
+        user, _ = await self.load_record(), self.visit.translate_text
 
         async def save_password() -> Response:
             password = form.get_raw_text("password") or generate_password()
@@ -170,7 +170,7 @@ class UserForms(RecordForms[User]):
 
     async def _show_password(self, title: str, user: str, password: str) -> Response:
         page = PasswordPage(title=title, generated=((user, password),), back=self.list_link)
-        return await self.visit.respond("admin/passwords.html", page)
+        return await self.visit.render_response("admin/passwords.html", page)
 
 
 def _build_password_field(visit: Visit, label: str) -> Field:
@@ -179,9 +179,9 @@ def _build_password_field(visit: Visit, label: str) -> Field:
 
 
 routes = [
-    build_page_route(HOME, show_users, admin=True),
+    build_page_route(USERS_PATH, show_users, admin=True),
     *build_form_routes(
-        HOME + "/{name}/password", UserForms, UserForms.show_password_form, UserForms.submit_password_form
+        USERS_PATH + "/{name}/password", UserForms, UserForms.show_password_form, UserForms.submit_password_form
     ),
-    *build_record_routes(HOME, UserForms),
+    *build_record_routes(USERS_PATH, UserForms),
 ]

@@ -7,19 +7,19 @@ from starlette.responses import Response
 from holdfast.core.errors import NotFound, UserError
 from holdfast.core.messages import msg
 
-from ...fields import ConfirmPage, Link, submit_confirmation
+from ...fields import ConfirmPage, Link, handle_confirmation
 from ...forms import Form
 from ...routes import build_form_route, build_page_route
 from ...visit import Visit
 from ..group_pages import build_group_path
 from .files import build_files_path, get_parent_path
 
-_PATH = "/groups/{name}/files/delete"
+_FILE_REMOVAL_PATH = "/groups/{name}/files/delete"
 
 
 async def show_file_removal(visit: Visit) -> Response:
     path = visit.query.get("path", "")
-    return await visit.respond("parts/confirm.html", await _build_file_removal(visit, path))
+    return await visit.render_response("parts/confirm.html", await _build_file_removal_page(visit, path))
 
 
 async def delete_files(visit: Visit, form: Form) -> Response:
@@ -33,12 +33,12 @@ async def delete_files(visit: Visit, form: Form) -> Response:
         message = visit.translate_plural("{count} file was deleted.", "{count} files were deleted.", count, count=count)
         return visit.redirect(build_files_path(group, get_parent_path(path)), message)
 
-    return await submit_confirmation(visit, await _build_file_removal(visit, path), delete_and_redirect)
+    return await handle_confirmation(visit, await _build_file_removal_page(visit, path), delete_and_redirect)
 
 
-async def _build_file_removal(visit: Visit, path: str) -> ConfirmPage:
+async def _build_file_removal_page(visit: Visit, path: str) -> ConfirmPage:
     _, group = visit.translate_text, visit.path_params["name"]
-    folder, count = await _count_files(visit, group, path)
+    folder, count = await _get_kind_and_file_count(visit, group, path)
     points = [_("It will be deleted for all members of {group}. This cannot be undone.", group=group)]
     if folder:
         text = visit.words.translate_plural("It contains {count} file.", "It contains {count} files.", count)
@@ -56,7 +56,7 @@ async def _build_file_removal(visit: Visit, path: str) -> ConfirmPage:
 _MAX_COUNTED_FILES = 1000
 
 
-async def _count_files(visit: Visit, group: str, path: str) -> tuple[bool, int]:
+async def _get_kind_and_file_count(visit: Visit, group: str, path: str) -> tuple[bool, int]:
     """Return whether the path is a folder, and the number of files in it."""
     try:
         found = await visit.services.files.list(
@@ -69,4 +69,4 @@ async def _count_files(visit: Visit, group: str, path: str) -> tuple[bool, int]:
         return False, 1
 
 
-routes = [build_page_route(_PATH, show_file_removal), build_form_route(_PATH, delete_files)]
+routes = [build_page_route(_FILE_REMOVAL_PATH, show_file_removal), build_form_route(_FILE_REMOVAL_PATH, delete_files)]

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from holdfast.core.errors import NotFound, UserError
 from holdfast.core.messages import msg
-from holdfast.services.files.folder_scan import Listing
+from holdfast.services.files.folder_scan import FileListing
 
 from ...fields import Tab
 from ...routes import build_page_route
@@ -72,17 +72,17 @@ async def show_files(visit: Visit) -> Response:
         upload=build_rest_path(group, f"{path}/" if path else ""),
         most_bytes=visit.services.settings.files.max_upload_bytes,
     )
-    return await visit.respond("groups/files.html", shown)
+    return await visit.render_response("groups/files.html", shown)
 
 
-async def _list_folder(visit: Visit, group: str, path: str, after: str) -> tuple[Listing, bool]:
+async def _list_folder(visit: Visit, group: str, path: str, after: str) -> tuple[FileListing, bool]:
     """List a folder; and whether it does not exist: the first file in it creates it."""
     files, actor = visit.services.files, visit.current_actor
     await files.get_tree(actor, group)  # for members only, even if all users see all groups
     try:
         return await files.list(actor, group, path, limit=MAX_FILE_ROWS, after=after), False
     except NotFound:
-        return Listing((), True, 0), True
+        return FileListing((), True, 0), True
 
 
 def build_files_path(group: str, path: str = "", *, after: str = "") -> str:
@@ -125,7 +125,7 @@ def get_parent_path(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-async def open_new_folder(visit: Visit) -> Response:
+async def redirect_to_new_folder(visit: Visit) -> Response:
     """Redirect to the page of a new folder, which its first file creates."""
     group = visit.path_params["name"]
     inside, name = (visit.query.get(key, "").strip() for key in ("path", "folder"))
@@ -136,5 +136,5 @@ async def open_new_folder(visit: Visit) -> Response:
 
 routes = [
     build_page_route("/groups/{name}/files", show_files),
-    build_page_route("/groups/{name}/files/new-folder", open_new_folder),
+    build_page_route("/groups/{name}/files/new-folder", redirect_to_new_folder),
 ]

@@ -10,11 +10,11 @@ from starlette.responses import Response
 
 from holdfast.core.catalogue import ImageAlias, InstanceType
 from holdfast.core.records import Dataset, Group
-from holdfast.core.scheduling.placement import Amount, GroupUsage
+from holdfast.core.scheduling.placement import GroupUsage, ResourceAmount
 
 from ...fields import Tab
 from ...form_values import format_duration_input
-from ...kind_names import name_dataset_kinds
+from ...kind_names import get_dataset_kind_names
 from ...listing import filter_and_paginate
 from ...routes import build_page_route
 from ...visit import Visit
@@ -24,7 +24,7 @@ from ..group_pages import build_group_tabs
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCard:
     group: Group
-    used: Amount
+    used: ResourceAmount
     member: bool
     admin: bool
 
@@ -35,7 +35,7 @@ class GroupPage:
     title: str
     tabs: tuple[Tab, ...]
     use: GroupUsage
-    mine: Amount  # the visitor's share of the usage
+    mine: ResourceAmount  # the visitor's share of the usage
     instance_types: tuple[InstanceType, ...]
     images: tuple[ImageAlias, ...]
     datasets: tuple[Dataset, ...]
@@ -51,7 +51,7 @@ async def show_groups(visit: Visit) -> Response:
     cards = [
         GroupCard(
             group=group,
-            used=used.get(group.name, Amount()),
+            used=used.get(group.name, ResourceAmount()),
             member=group.name in mine,
             admin=mine.get(group.name, False),
         )
@@ -59,7 +59,7 @@ async def show_groups(visit: Visit) -> Response:
     ]
     cards.sort(key=lambda card: not card.member)
     found = filter_and_paginate(visit, cards, lambda card: f"{card.group.name} {card.group.display_name}")
-    return await visit.respond("groups/list.html", found)
+    return await visit.render_response("groups/list.html", found)
 
 
 async def show_group(visit: Visit) -> Response:
@@ -71,16 +71,16 @@ async def show_group(visit: Visit) -> Response:
         title=group.display_name or group.name,
         tabs=build_group_tabs(visit, group.name, "overview"),
         use=use,
-        mine=use.users.get(actor.name, Amount()),
+        mine=use.users.get(actor.name, ResourceAmount()),
         instance_types=tuple(await services.instance_types.list_usable_types(actor, group.name)),
         images=tuple(await services.image_aliases.list_usable_aliases(actor, group.name)),
         datasets=tuple(await services.datasets.list_usable_datasets(actor, group.name)),
-        kinds={kind: label for kind, (label, _) in name_dataset_kinds(visit).items()},
+        kinds={kind: label for kind, (label, _) in get_dataset_kind_names(visit).items()},
         limit=_format_time_limit(group.time_limit, services.settings.jobs.time_limit),
         limit_is_own=group.time_limit is not None,
         mlflow=await _find_mlflow_address(visit, group),
     )
-    return await visit.respond("groups/overview.html", found)
+    return await visit.render_response("groups/overview.html", found)
 
 
 def _format_time_limit(own: timedelta | None, everywhere: float) -> str:

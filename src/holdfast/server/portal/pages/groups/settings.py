@@ -30,13 +30,13 @@ from ...form_values import format_duration_input, format_variables, read_duratio
 from ...forms import Form
 from ...routes import build_form_route, build_page_route
 from ...visit import Visit
-from ..group_pages import build_group_path, build_group_tabs, require_manager
+from ..group_pages import build_group_path, build_group_tabs, require_group_manager
 
-_PATH = "/groups/{name}/settings"
+_SETTINGS_PATH = "/groups/{name}/settings"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettingsPage:
+class GroupSettingsPage:
     group: Group
     tabs: tuple[Tab, ...]
     known_users: tuple[str, ...]  # suggestions, for those who see all users
@@ -49,20 +49,20 @@ class SettingsPage:
 
 
 async def show_group_settings(visit: Visit) -> Response:
-    return await visit.respond("groups/settings.html", await _build_settings_page(visit))
+    return await visit.render_response("groups/settings.html", await _build_settings_page(visit))
 
 
 async def _load_managed_group(visit: Visit) -> Group:
     group = await visit.services.groups.get(visit.current_actor, visit.path_params["name"])
-    require_manager(visit, group.name)
+    require_group_manager(visit, group.name)
     return group
 
 
-async def _build_settings_page(visit: Visit) -> SettingsPage:
+async def _build_settings_page(visit: Visit) -> GroupSettingsPage:
     group, services = await _load_managed_group(visit), visit.services
     users = [user.name for user in await services.users.list(visit.current_actor)]
     aliases = await services.image_aliases.list(visit.current_actor)
-    return SettingsPage(
+    return GroupSettingsPage(
         group=group,
         tabs=build_group_tabs(visit, group.name, "settings"),
         known_users=tuple(name for name in users if name not in group.members),
@@ -77,7 +77,7 @@ async def _build_settings_page(visit: Visit) -> SettingsPage:
 async def _show_settings_problem(visit: Visit, error: UserError, field: str, **typed: str) -> Response:
     """Show the page with the typed values and the problem."""
     shown = replace(await _build_settings_page(visit), problems={field: build_field_problem(visit, error)}, **typed)  # type: ignore[arg-type]
-    return await visit.respond("groups/settings.html", shown, 400)
+    return await visit.render_response("groups/settings.html", shown, 400)
 
 
 def _build_settings_path(group: Group) -> str:
@@ -130,7 +130,7 @@ async def set_time_limit(visit: Visit, form: Form) -> Response:
     return visit.redirect(_build_settings_path(group), message)
 
 
-async def set_hold(visit: Visit, form: Form) -> Response:
+async def set_default_hold(visit: Visit, form: Form) -> Response:
     group, text = await _load_managed_group(visit), form.get_text("hold")
     try:
         hold = parse_hold(text) if text else NO_HOLD
@@ -146,7 +146,7 @@ async def set_hold(visit: Visit, form: Form) -> Response:
 
 
 async def show_mlflow(visit: Visit) -> Response:
-    return await visit.respond(FORM_TEMPLATE, await _build_mlflow_form(visit, await _load_managed_group(visit)))
+    return await visit.render_response(FORM_TEMPLATE, await _build_mlflow_form(visit, await _load_managed_group(visit)))
 
 
 async def set_mlflow(visit: Visit, form: Form) -> Response:
@@ -201,12 +201,12 @@ async def _build_mlflow_form(visit: Visit, group: Group) -> FormPage:
 
 
 routes = [
-    build_page_route(_PATH, show_group_settings),
-    build_form_route(f"{_PATH}/members/add", add_group_member),
-    build_form_route(f"{_PATH}/members/change", change_group_member),
-    build_form_route(f"{_PATH}/time-limit", set_time_limit),
-    build_form_route(f"{_PATH}/hold", set_hold),
-    build_page_route(f"{_PATH}/mlflow", show_mlflow),
-    build_form_route(f"{_PATH}/mlflow", set_mlflow),
-    build_form_route(f"{_PATH}/mlflow/remove", remove_mlflow),
+    build_page_route(_SETTINGS_PATH, show_group_settings),
+    build_form_route(f"{_SETTINGS_PATH}/members/add", add_group_member),
+    build_form_route(f"{_SETTINGS_PATH}/members/change", change_group_member),
+    build_form_route(f"{_SETTINGS_PATH}/time-limit", set_time_limit),
+    build_form_route(f"{_SETTINGS_PATH}/hold", set_default_hold),
+    build_page_route(f"{_SETTINGS_PATH}/mlflow", show_mlflow),
+    build_form_route(f"{_SETTINGS_PATH}/mlflow", set_mlflow),
+    build_form_route(f"{_SETTINGS_PATH}/mlflow/remove", remove_mlflow),
 ]

@@ -11,12 +11,12 @@ from holdfast.core.messages import msg
 from holdfast.services.jobs.service import StopReport
 
 from ...forms import Form
-from ...jobs.filters import PAGE_SIZES, PATH
+from ...jobs.filters import JOBS_PATH, PAGE_SIZES
 from ...jobs.first_job import build_first_job
 from ...routes import build_form_route
 from ...visit import Visit
 
-MAX_STOPPED = PAGE_SIZES[-1]  # the largest page size
+MAX_STOPPED_JOBS = PAGE_SIZES[-1]  # the largest page size
 MAX_SHOWN_REASONS = 5  # reasons
 
 
@@ -32,12 +32,12 @@ async def stop_jobs(visit: Visit, form: Form) -> Response:
     ids = list(dict.fromkeys(filter(None, form.get_all("job"))))
     if not ids:
         raise UserError(msg("No job is selected"), hint=msg("Select the jobs to stop."))
-    if len(ids) > MAX_STOPPED:
-        raise UserError(msg("At most {max_stopped} jobs can be stopped at once", max_stopped=MAX_STOPPED))
+    if len(ids) > MAX_STOPPED_JOBS:
+        raise UserError(msg("At most {max_stopped} jobs can be stopped at once", max_stopped=MAX_STOPPED_JOBS))
     result = _build_stop_result(visit, await visit.services.jobs.stop_many(visit.current_actor, ids))
     if visit.wants_part:
-        return await visit.respond("jobs/_stopped.html", result)
-    return visit.redirect(form.get_text("back") or PATH, " ".join(filter(None, (result.done, *result.failed))))
+        return await visit.render_response("jobs/_stopped.html", result)
+    return visit.redirect(form.get_text("back") or JOBS_PATH, " ".join(filter(None, (result.done, *result.failed))))
 
 
 def _build_stop_result(visit: Visit, report: StopReport) -> StopResult:

@@ -8,8 +8,8 @@ from pathlib import PurePosixPath
 from urllib.parse import quote
 
 from holdfast.core.errors import NotFound
-from holdfast.core.records import ARTIFACTS_INCOMPLETE, ARTIFACTS_SAVED, Event
-from holdfast.services.files.folder_scan import FileItem
+from holdfast.core.records import ARTIFACTS_INCOMPLETE_EVENT, ARTIFACTS_SAVED_EVENT, Event
+from holdfast.services.files.folder_scan import FileEntry
 from holdfast.services.jobs.job_pages import JobHeader
 
 from ...visit import Visit
@@ -24,7 +24,7 @@ _PICTURE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArtifactRow:
-    item: FileItem
+    item: FileEntry
     download: str
     preview: str
 
@@ -42,7 +42,7 @@ class ArtifactPreview:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArtifactsData:
+class ArtifactsView:
     rows: tuple[ArtifactRow, ...]
     total: int
     bytes: int
@@ -54,14 +54,14 @@ class ArtifactsData:
     next: str = ""
 
 
-async def _load_artifacts(visit: Visit, job: JobHeader) -> ArtifactsData:
+async def _load_artifacts(visit: Visit, job: JobHeader) -> ArtifactsView:
     id = job.record.summary.id
     found = await visit.services.artifacts.list_job_artifacts(job.record.summary)
     number = visit.get_query_integer("page") or 1
     start = (number - 1) * ROWS_PER_PAGE
     file = visit.query.get("file", "")
     files = [item for item in found.items if not item.name.endswith("/")]
-    return ArtifactsData(
+    return ArtifactsView(
         rows=tuple(_build_artifact_row(id, item, number) for item in files[start : start + ROWS_PER_PAGE]),
         total=len(files),
         bytes=sum(item.size for item in files),
@@ -74,7 +74,7 @@ async def _load_artifacts(visit: Visit, job: JobHeader) -> ArtifactsData:
     )
 
 
-def _build_artifact_row(job_id: str, item: FileItem, number: int) -> ArtifactRow:
+def _build_artifact_row(job_id: str, item: FileEntry, number: int) -> ArtifactRow:
     page = number if number > 1 else None
     preview = build_job_address(job_id, section="artifacts", page=page, file=item.name) + "#preview"
     return ArtifactRow(item=item, download=_build_artifact_address(job_id, item.name), preview=preview)
@@ -88,12 +88,12 @@ async def _list_missing_artifacts(visit: Visit, job: JobHeader) -> tuple[str, ..
     """Return messages about the newest try of each task whose artifacts are incomplete."""
     newest: dict[str | None, Event] = {}
     for event in await visit.services.job_pages.list_events(job, limit=MAX_SCANNED_EVENTS):
-        if event.kind in (ARTIFACTS_SAVED, ARTIFACTS_INCOMPLETE):
+        if event.kind in (ARTIFACTS_SAVED_EVENT, ARTIFACTS_INCOMPLETE_EVENT):
             newest.setdefault(event.task, event)
     return tuple(
         f"{task}: {visit.translate_message(event.message)}" if task else visit.translate_message(event.message)
         for task, event in reversed(newest.items())
-        if event.kind == ARTIFACTS_INCOMPLETE
+        if event.kind == ARTIFACTS_INCOMPLETE_EVENT
     )
 
 

@@ -14,7 +14,7 @@ YAML, SOURCE = "yaml", "source"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigurationData:
+class ConfigurationView:
     shown: str  # yaml or source
     text: str
     cut: bool
@@ -23,11 +23,11 @@ class ConfigurationData:
     file_name: str
 
 
-async def _load_configuration(visit: Visit, job: JobHeader) -> ConfigurationData:
+async def _load_configuration(visit: Visit, job: JobHeader) -> ConfigurationView:
     id = job.record.summary.id
     shown = SOURCE if visit.query.get("as") == SOURCE else YAML
     text = job.record.source if shown == SOURCE else await visit.services.jobs.export_yaml(visit.current_actor, id)
-    return ConfigurationData(
+    return ConfigurationView(
         shown=shown,
         text=text[:MAX_SHOWN_LENGTH],
         cut=len(text) > MAX_SHOWN_LENGTH,

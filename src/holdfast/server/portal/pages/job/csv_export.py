@@ -14,7 +14,7 @@ from holdfast.core.exits.table import find_hint
 from holdfast.core.records import TaskRecord
 from holdfast.services.jobs.job_pages import JobHeader
 
-from ....access_guard import guard_request, require_job_access
+from ....access_guard import make_job_access_check, make_request_guard
 from ....streams import StreamedResponse
 from ...visit import Visit
 from .tasks import get_requested_attempt
@@ -32,7 +32,7 @@ async def export_tasks(visit: Visit) -> Response:
     attempt = get_requested_attempt(visit, job)
     name = f"{job.record.summary.id}-tasks.csv"
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
-    guard = guard_request(visit.services, visit.request, require_job_access(job.record.summary))
+    guard = make_request_guard(visit.services, visit.request, make_job_access_check(job.record.summary))
     return StreamedResponse(
         _iter_csv_chunks(visit, job, attempt), guard=guard, media_type="text/csv; charset=utf-8", headers=headers
     )
@@ -40,8 +40,8 @@ async def export_tasks(visit: Visit) -> Response:
 
 async def _iter_csv_chunks(visit: Visit, job: JobHeader, attempt: int) -> AsyncGenerator[bytes, None]:
     yield _format_csv([COLUMNS])
-    addresses = visit.services.job_pages.list_addresses()
-    async for records in visit.services.job_pages.iter_tasks(job, attempt):
+    addresses = visit.services.job_pages.get_node_addresses()
+    async for records in visit.services.job_pages.iter_task_batches(job, attempt):
         yield _format_csv([_build_cells(record, addresses) for record in records])
 
 
@@ -63,7 +63,7 @@ def _build_cells(record: TaskRecord, addresses: Mapping[str, str]) -> tuple[obje
         *(task.task, task.role, task.index, record.attempt, task.number, task.state.value),
         *(task.node or "", addresses.get(task.node or "", ""), ports, " ".join(map(str, task.gpus))),
         *(_format_time(task.placed_at), _format_time(task.started_at), _format_time(task.finished_at)),
-        _compute_seconds(task.started_at, task.worked_until),
+        _compute_elapsed_seconds(task.started_at, task.worked_until),
         *(("", "", "", "", "") if exit is None else (
             "" if exit.code is None else exit.code,
             *(exit.kind.value, exit.message, find_meaning(exit).reason, find_hint(exit)),
@@ -76,5 +76,5 @@ def _format_time(at: datetime | None) -> str:
     return "" if at is None else at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _compute_seconds(began: datetime | None, ended: datetime | None) -> object:
+def _compute_elapsed_seconds(began: datetime | None, ended: datetime | None) -> object:
     return "" if began is None or ended is None else round((ended - began).total_seconds(), 3)

@@ -14,7 +14,7 @@ from .view import Section, build_job_address
 
 EVENTS_PER_PAGE = 100
 
-_KINDS = {  # event kind -> label and tone
+_EVENT_KIND_LABELS = {  # event kind -> label and tone
     "submitted": (N_("Job submitted"), ""),
     "placed": (N_("Scheduled"), "run"),
     "started": (N_("Job started"), "run"),
@@ -53,7 +53,7 @@ class EventRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventsData:
+class EventsView:
     rows: tuple[EventRow, ...]
     older: str  # address of the older events; empty: none
     newest: str  # address of the newest events, if others are shown
@@ -65,17 +65,17 @@ def build_event_rows(visit: Visit, events: Sequence[Event]) -> tuple[EventRow, .
 
 
 def _build_event_row(visit: Visit, event: Event) -> EventRow:
-    label, tone = _KINDS.get(event.kind, (event.kind, ""))
+    label, tone = _EVENT_KIND_LABELS.get(event.kind, (event.kind, ""))
     text = visit.translate_message(event.message)
     return EventRow(event=event, label=visit.translate_text(label), tone=tone, text=text)
 
 
-async def _load_events(visit: Visit, job: JobHeader) -> EventsData:
+async def _load_events(visit: Visit, job: JobHeader) -> EventsView:
     before = visit.get_query_integer("before")
     found = await visit.services.job_pages.list_events(job, before=before, limit=EVENTS_PER_PAGE + 1)
     id = job.record.summary.id
     more = len(found) > EVENTS_PER_PAGE
-    return EventsData(
+    return EventsView(
         rows=build_event_rows(visit, found[:EVENTS_PER_PAGE]),
         older=build_job_address(id, section="events", before=found[EVENTS_PER_PAGE - 1].seq) if more else "",
         newest=build_job_address(id, section="events") if before is not None else "",

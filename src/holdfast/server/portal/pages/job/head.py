@@ -22,7 +22,7 @@ from .verdict import (
 )
 from .view import ExitDescription, describe_exit
 
-_TONES = {
+_STATE_TONES = {
     JobState.FAILED: "bad",
     JobState.CANCELLED: "warn",
     JobState.UNKNOWN: "warn",
@@ -67,8 +67,8 @@ async def explain_state(visit: Visit, job: JobHeader) -> StateExplanation:
     concluded = failure is not None and failure.known
     wait = build_wait_view(visit, reasons.waiting)
     return StateExplanation(
-        tone="warn" if summary.stopping else _TONES.get(summary.state, ""),
-        lines=_build_lines(visit, job, explained=concluded or bool(wait and wait.blockers)),
+        tone="warn" if summary.stopping else _STATE_TONES.get(summary.state, ""),
+        lines=_build_state_messages(visit, job, explained=concluded or bool(wait and wait.blockers)),
         exit=describe_exit(visit, record.exit or found) if failed and not concluded else None,
         task=outcome.task if outcome is not None and summary.task_count > 1 else None,
         log_task=(failure.task if failure and failure.known else None) or log_task,
@@ -84,7 +84,7 @@ async def explain_state(visit: Visit, job: JobHeader) -> StateExplanation:
     )
 
 
-def _build_lines(visit: Visit, job: JobHeader, *, explained: bool) -> tuple[str, ...]:
+def _build_state_messages(visit: Visit, job: JobHeader, *, explained: bool) -> tuple[str, ...]:
     """Return texts about the state; `explained`: the verdict below has the reason."""
     record = job.record
     message = visit.translate_message(record.summary.message)

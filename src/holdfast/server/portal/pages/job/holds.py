@@ -19,8 +19,8 @@ from ...visit import Visit
 from .inside import build_task_access
 from .view import build_job_address
 
-MAX_EXTENSION = "most"  # up to the limit that the admin set
-EXTENSIONS = {"1d": timedelta(days=1), "3d": timedelta(days=3)}
+MAX_EXTENSION_CHOICE = "most"  # up to the limit that the admin set
+EXTENSION_DURATIONS = {"1d": timedelta(days=1), "3d": timedelta(days=3)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,14 +43,14 @@ def build_hold_view(visit: Visit, job: JobHeader) -> HoldView | None:
     if not held:
         return None
     until, latest = max(each.held.until for each in held), max(each.latest for each in held)
-    allowed = tuple(name for name, length in EXTENSIONS.items() if until + length < latest)
+    allowed = tuple(name for name, length in EXTENSION_DURATIONS.items() if until + length < latest)
     return HoldView(
         tasks=tuple(each.task for each in held),
         until=until,
         latest=latest,
         whole=any(each.held.keep is HoldScope.ALL for each in held),
         can_act=job.can_act,
-        longer=(*allowed, MAX_EXTENSION) if until < latest else (),
+        longer=(*allowed, MAX_EXTENSION_CHOICE) if until < latest else (),
         terminal=_build_terminal_address(visit, job),
     )
 
@@ -62,7 +62,7 @@ def _build_terminal_address(visit: Visit, job: JobHeader) -> str:
 
 async def extend_hold(visit: Visit, form: Form) -> Response:
     ref, extension = visit.path_params["ref"], form.get_text("by")
-    if extension not in (*EXTENSIONS, MAX_EXTENSION):
+    if extension not in (*EXTENSION_DURATIONS, MAX_EXTENSION_CHOICE):
         raise UserError(msg("Choose the duration of the hold extension"), field="by")
     job = await visit.services.job_pages.get(visit.current_actor, ref)
     id = job.record.summary.id
@@ -77,7 +77,11 @@ async def extend_hold(visit: Visit, form: Form) -> Response:
 
 def _compute_hold_end(held: HeldTask, extension: str) -> datetime:
     """Return the new end, at most the limit of this task."""
-    return held.latest if extension == MAX_EXTENSION else min(held.latest, held.held.until + EXTENSIONS[extension])
+    return (
+        held.latest
+        if extension == MAX_EXTENSION_CHOICE
+        else min(held.latest, held.held.until + EXTENSION_DURATIONS[extension])
+    )
 
 
 async def release_hold(visit: Visit, form: Form) -> Response:

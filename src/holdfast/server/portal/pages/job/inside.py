@@ -38,7 +38,9 @@ class TaskAccess:
         return tuple(f"{line} --id {shell_quote(each.id)}" if several else line for each in self.debuggers)
 
 
-def list_task_access(visit: Visit, job: JobSummary, attempt_ids: Collection[str]) -> Mapping[str, TaskAccess]:
+def build_task_access_by_attempt(
+    visit: Visit, job: JobSummary, attempt_ids: Collection[str]
+) -> Mapping[str, TaskAccess]:
     """Map these task attempts to their access; empty if the user cannot connect."""
     waiting: dict[str, list[Debugger]] = {}
     for each in visit.services.debuggers.list_job_debuggers(job.id):

@@ -14,17 +14,24 @@ from holdfast.core.errors import NotFound, UserError
 from holdfast.core.messages import msg
 from holdfast.core.states import JobState
 from holdfast.services import Services
-from holdfast.services.name_suggestions import build_group_not_found
+from holdfast.services.name_suggestions import build_group_not_found_error
 from holdfast.timezones import find_machine_timezone, get_zone
 
 from ....errors import STATUS_CODES
-from ...jobs.filters import CUSTOM_RANGE, PAGE_SIZES, TIME_RANGES, JobListFilters, raise_filter_problem, read_filters
+from ...jobs.filters import (
+    CUSTOM_RANGE,
+    PAGE_SIZES,
+    TIME_RANGES,
+    JobListFilters,
+    check_filter_problems,
+    parse_job_filters,
+)
 from ...jobs.first_job import FirstJob, build_first_job
 from ...jobs.rows import render_rows
 from ...routes import build_page_route
 from ...visit import Visit
 
-TYPED_HEADER = "x-typed"  # the request is for a typed letter; more will follow
+LIVE_SEARCH_HEADER = "x-typed"  # the request is for a typed letter; more will follow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,23 +51,23 @@ class JobListPage:
 
 
 async def show_jobs(visit: Visit) -> Response:
-    filters, problems = read_filters(visit)
+    filters, problems = parse_job_filters(visit)
     if visit.wants_part:
-        raise_filter_problem(problems)
-        return await _show_part(visit, await _load_job_list(visit, filters))
+        check_filter_problems(problems)
+        return await _show_results(visit, await _load_job_list(visit, filters))
     if problems:
         return await _show_problems(visit, filters, problems, 400)
     try:
-        return await visit.respond("jobs/list.html", await _load_job_list(visit, filters))
+        return await visit.render_response("jobs/list.html", await _load_job_list(visit, filters))
     except UserError as error:
         texts = [visit.translate_message(error.message), visit.translate_message(error.hint or "")]
         return await _show_problems(visit, filters, filter(None, texts), STATUS_CODES.get(error.code, 400))
 
 
-async def _show_part(visit: Visit, found: JobListPage) -> Response:
+async def _show_results(visit: Visit, found: JobListPage) -> Response:
     """Show the list and update the address bar, without a history entry for each typed letter."""
-    response = await visit.respond("jobs/_results.html", found)
-    typed = TYPED_HEADER in visit.request.headers
+    response = await visit.render_response("jobs/_results.html", found)
+    typed = LIVE_SEARCH_HEADER in visit.request.headers
     response.headers["HX-Replace-Url" if typed else "HX-Push-Url"] = found.filters.address
     return response
 
@@ -68,7 +75,7 @@ async def _show_part(visit: Visit, found: JobListPage) -> Response:
 async def _show_problems(visit: Visit, filters: JobListFilters, problems: Iterable[str], status: int) -> Response:
     groups = await _list_visible_groups(visit.services, visit.current_actor)
     page = JobListPage(filters=filters, groups=groups, problems=tuple(problems), zone=_get_zone_name(visit))
-    return await visit.respond("jobs/list.html", page, status)
+    return await visit.render_response("jobs/list.html", page, status)
 
 
 async def _load_job_list(visit: Visit, filters: JobListFilters) -> JobListPage:
@@ -78,7 +85,7 @@ async def _load_job_list(visit: Visit, filters: JobListFilters) -> JobListPage:
     job_filter = filters.to_job_filter(visit.current_actor.name, datetime.now(UTC), get_zone(zone))
     jobs = visit.services.jobs
     found = await jobs.list(visit.current_actor, job_filter, limit=filters.limit, cursor=filters.cursor or None)
-    schedules = await visit.services.schedules.load_names(
+    schedules = await visit.services.schedules.load_schedule_names(
         visit.current_actor, {job.schedule for job in found.items if job.schedule}
     )
     nothing = not found.items and not filters.any and not filters.cursor
@@ -97,17 +104,17 @@ async def _load_job_list(visit: Visit, filters: JobListFilters) -> JobListPage:
 def _require_known_groups(filters: JobListFilters, choices: tuple[str, ...]) -> None:
     for group in filters.groups:
         if group not in choices:
-            raise _build_unknown_group(group, choices)
+            raise _build_unknown_group_error(group, choices)
 
 
-def _build_unknown_group(group: str, choices: tuple[str, ...]) -> NotFound:
-    known = build_group_not_found(group, choices, "group")
+def _build_unknown_group_error(group: str, choices: tuple[str, ...]) -> NotFound:
+    known = build_group_not_found_error(group, choices, "group")
     return NotFound(msg("Group {group} not found, or you are not a member", group=group[:100]), hint=known.hint)
 
 
 async def _list_visible_groups(services: Services, actor: Actor) -> tuple[str, ...]:
     """Return the groups whose jobs the user can see."""
-    if not (actor.admin or actor.reads_all):
+    if not (actor.admin or actor.can_read_all_jobs):
         return tuple(sorted(actor.groups))
     return tuple(sorted(group.name for group in await services.groups.list(actor)))
 

@@ -29,7 +29,7 @@ async def find_job_origin(visit: Visit, job: JobHeader, events: Sequence[Event])
     id = due or by_hand
     if id is None:
         return None
-    name = (await visit.services.schedules.load_names(visit.current_actor, [id])).get(id)
+    name = (await visit.services.schedules.load_schedule_names(visit.current_actor, [id])).get(id)
     if name is None and by_hand:  # the schedule was deleted
         return None
     return JobOrigin(schedule=id, name=name or id, by_hand=bool(by_hand))

@@ -14,7 +14,7 @@ from ...visit import Visit
 from ..log import LogView, load_log_view
 from .events import EventRow, build_event_rows
 from .origin import JobOrigin, find_job_origin
-from .tasks import RoleCounts, TaskRow, build_role_counts, build_task_rows, get_requested_attempt, should_offer_key
+from .tasks import RoleCounts, TaskRow, build_role_counts, build_task_rows, get_requested_attempt, should_offer_ssh_key
 from .view import Section
 
 MAX_SHOWN_TASKS = 10  # shown tasks
@@ -22,13 +22,13 @@ MAX_SCANNED_EVENTS = 50  # events scanned for warnings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HoldPolicyText:
+class HoldPolicyView:
     time: str
     files: bool  # only files are held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OverviewData:
+class JobOverview:
     attempt: int
     rows: tuple[TaskRow, ...]
     total: int
@@ -38,15 +38,15 @@ class OverviewData:
     time_limit: str
     log: LogView | None
     needs_key: bool = False
-    hold: HoldPolicyText | None = None  # its hold policy
+    hold: HoldPolicyView | None = None  # its hold policy
 
 
-async def _load_overview(visit: Visit, job: JobHeader) -> OverviewData:
+async def _load_overview(visit: Visit, job: JobHeader) -> JobOverview:
     attempt = get_requested_attempt(visit, job)
     page = await visit.services.job_pages.list_tasks(job, attempt, limit=MAX_SHOWN_TASKS)
     first = await visit.services.job_pages.list_first_events(job, MAX_SCANNED_EVENTS)
     rows = build_task_rows(visit, job, page)
-    return OverviewData(
+    return JobOverview(
         attempt=attempt,
         rows=rows,
         total=page.total,
@@ -56,16 +56,16 @@ async def _load_overview(visit: Visit, job: JobHeader) -> OverviewData:
         time_limit=format_duration_input(job.time_limit),
         # A script that reloads keeps the log, which is updated by its own WebSocket.
         log=None if visit.wants_part else await load_log_view(visit, job.record.summary.id),
-        needs_key=await should_offer_key(visit, rows),
-        hold=_describe_hold(visit, job.record.job.hold),
+        needs_key=await should_offer_ssh_key(visit, rows),
+        hold=_build_hold_policy_view(visit, job.record.job.hold),
     )
 
 
-def _describe_hold(visit: Visit, hold: Hold | None) -> HoldPolicyText | None:
+def _build_hold_policy_view(visit: Visit, hold: Hold | None) -> HoldPolicyView | None:
     if hold is None or hold.keep is HoldScope.NOTHING:
         return None
     default = timedelta(seconds=visit.services.settings.hold.duration)
-    return HoldPolicyText(time=format_duration_input(hold.duration or default), files=hold.keep is HoldScope.FILES)
+    return HoldPolicyView(time=format_duration_input(hold.duration or default), files=hold.keep is HoldScope.FILES)
 
 
 async def _list_warnings(visit: Visit, job: JobHeader, first: tuple[Event, ...]) -> tuple[Event, ...]:

@@ -56,13 +56,13 @@ async def show_job(visit: Visit) -> Response:
     if ref != id:
         return RedirectResponse(sanitize_path(build_job_address(id, visit.query)), 302)
     found = await _build_job_page(visit, job)
-    return await visit.respond("job/_page.html" if visit.wants_part else "job/detail.html", found)
+    return await visit.render_response("job/_page.html" if visit.wants_part else "job/detail.html", found)
 
 
 async def _build_job_page(visit: Visit, job: JobHeader, problem: str = "", typed: str = "") -> JobPage:
     known = [section for section in SECTIONS if section.available(job)]
     requested = visit.query.get("section", "")
-    shown = next((section for section in known if section.key == requested and not section.elsewhere), known[0])
+    shown = next((section for section in known if section.key == requested and not section.separate_path), known[0])
     return JobPage(
         job=job,
         why=await explain_state(visit, job),
@@ -84,7 +84,7 @@ def _build_tab(visit: Visit, job: JobHeader, section: Section) -> SectionTab:
     return SectionTab(
         key=section.key,
         title=section.title(visit),
-        address=f"/jobs/{id}{section.elsewhere}" if section.elsewhere else address,
+        address=f"/jobs/{id}{section.separate_path}" if section.separate_path else address,
     )
 
 
@@ -113,7 +113,7 @@ async def tag_job(visit: Visit, form: Form) -> Response:
         if error.field != "tag":
             raise
         job = await visit.services.job_pages.get(visit.current_actor, ref)
-        return await visit.respond(
+        return await visit.render_response(
             "job/detail.html", await _build_job_page(visit, job, visit.translate_message(error.message), tag[:300]), 400
         )
     return visit.redirect(build_job_address(summary.id))

@@ -13,14 +13,18 @@ async def _load_empty_section(visit: Visit, job: JobHeader) -> None:
     """Load no data: the section is a separate page."""
 
 
-LOG = Section(
-    key="log", title=lambda visit: visit.translate_text("Log"), template="", load=_load_empty_section, elsewhere="/log"
+LOG_SECTION = Section(
+    key="log",
+    title=lambda visit: visit.translate_text("Log"),
+    template="",
+    load=_load_empty_section,
+    separate_path="/log",
 )
 
 SECTIONS = (
     overview.SECTION,
     tasks.SECTION,
-    LOG,
+    LOG_SECTION,
     metrics.SECTION,
     events.SECTION,
     artifacts.SECTION,

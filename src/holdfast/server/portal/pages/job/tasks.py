@@ -14,12 +14,12 @@ from holdfast.core.task_filter import TaskFilter
 from holdfast.services.jobs.job_pages import JobHeader, StateCounts, TaskPage
 
 from ...visit import Visit
-from .inside import TaskAccess, list_task_access, needs_ssh_key
-from .view import ExitDescription, Section, build_job_address, describe_exit, list_exit_kind_labels
+from .inside import TaskAccess, build_task_access_by_attempt, needs_ssh_key
+from .view import ExitDescription, Section, build_exit_kind_labels, build_job_address, describe_exit
 
 TASKS_PER_PAGE = 100
 MAX_FILTER_LENGTH = 200  # characters of a filter
-MAX_PAGES = 10**6
+MAX_PAGE_NUMBER = 10**6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class AttemptRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TasksData:
+class TasksView:
     attempt: int
     attempts: tuple[AttemptRow, ...]
     counts: tuple[RoleCounts, ...]
@@ -80,9 +80,9 @@ def get_requested_attempt(visit: Visit, job: JobHeader) -> int:
     return asked if asked is not None and asked <= newest else newest
 
 
-async def _load_tasks(visit: Visit, job: JobHeader) -> TasksData:
+async def _load_tasks(visit: Visit, job: JobHeader) -> TasksView:
     attempt, filter = get_requested_attempt(visit, job), _parse_task_filter(visit)
-    number = visit.get_query_integer("page", MAX_PAGES) or 1
+    number = visit.get_query_integer("page", MAX_PAGE_NUMBER) or 1
     job_pages = visit.services.job_pages
     page = await job_pages.list_tasks(job, attempt, filter, offset=(number - 1) * TASKS_PER_PAGE, limit=TASKS_PER_PAGE)
     task = visit.query.get("task", "")[:300]
@@ -91,21 +91,21 @@ async def _load_tasks(visit: Visit, job: JobHeader) -> TasksData:
     id = job.record.summary.id
     more = page.total > number * TASKS_PER_PAGE
     rows = build_task_rows(visit, job, page)
-    return TasksData(
+    return TasksView(
         attempt=attempt,
-        attempts=await _list_attempts(visit, job, attempt),
+        attempts=await _list_attempt_rows(visit, job, attempt),
         counts=build_role_counts(page.counts),
         rows=rows,
         total=page.total,
         first=(number - 1) * TASKS_PER_PAGE + 1,
         filter=filter,
-        kinds=list_exit_kind_labels(visit),
+        kinds=build_exit_kind_labels(visit),
         nodes=tuple(page.addresses),
         previous=build_job_address(id, {**asked, "page": number - 1}) if number > 1 else "",
         next=build_job_address(id, {**asked, "page": number + 1}) if more else "",
         task=task,
         tries=_build_rows(visit, tries, page.addresses),
-        needs_key=await should_offer_key(visit, rows),
+        needs_key=await should_offer_ssh_key(visit, rows),
     )
 
 
@@ -124,11 +124,11 @@ def _parse_task_filter(visit: Visit) -> TaskFilter:
 
 
 def build_task_rows(visit: Visit, job: JobHeader, page: TaskPage) -> tuple[TaskRow, ...]:
-    access = list_task_access(visit, job.record.summary, {record.attempt_id for record in page.items})
+    access = build_task_access_by_attempt(visit, job.record.summary, {record.attempt_id for record in page.items})
     return _build_rows(visit, page.items, page.addresses, access)
 
 
-async def should_offer_key(visit: Visit, rows: Sequence[TaskRow]) -> bool:
+async def should_offer_ssh_key(visit: Visit, rows: Sequence[TaskRow]) -> bool:
     """Whether the visitor could use SSH for one of these tasks, but has no key."""
     return any(row.inside for row in rows) and await needs_ssh_key(visit)
 
@@ -180,7 +180,7 @@ def build_role_counts(counts: StateCounts) -> tuple[RoleCounts, ...]:
     )
 
 
-async def _list_attempts(visit: Visit, job: JobHeader, chosen: int) -> tuple[AttemptRow, ...]:
+async def _list_attempt_rows(visit: Visit, job: JobHeader, chosen: int) -> tuple[AttemptRow, ...]:
     """Return attempts, newest first; empty if there was only one."""
     summary = job.record.summary
     if not summary.attempt and summary.retry_at is None:
@@ -188,7 +188,7 @@ async def _list_attempts(visit: Visit, job: JobHeader, chosen: int) -> tuple[Att
     past = {each.number: each for each in await visit.services.job_pages.list_attempts(job)}
     rows = []
     if summary.attempt not in past:
-        rows.append(_build_newest_attempt(visit, job, chosen))
+        rows.append(_build_newest_attempt_row(visit, job, chosen))
     for number, each in past.items():
         rows.append(
             AttemptRow(
@@ -203,7 +203,7 @@ async def _list_attempts(visit: Visit, job: JobHeader, chosen: int) -> tuple[Att
     return tuple(rows)
 
 
-def _build_newest_attempt(visit: Visit, job: JobHeader, chosen: int) -> AttemptRow:
+def _build_newest_attempt_row(visit: Visit, job: JobHeader, chosen: int) -> AttemptRow:
     summary = job.record.summary
     return AttemptRow(
         number=summary.attempt,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from holdfast.core.scheduling.blockers import Blocker, JobAhead, ResourceHolder, WaitExplanation
-from holdfast.core.scheduling.placement import Amount, format_nonzero_amount
+from holdfast.core.scheduling.placement import ResourceAmount, format_nonzero_amount
 from holdfast.core.verdicts import (
     Confidence,
     Diagnosis,
@@ -103,7 +103,7 @@ def build_failure_view(visit: Visit, job_id: str, found: Diagnosis | None) -> Fa
         known=found.fault is not Fault.UNKNOWN,
         title=visit.translate_message(found.title),
         explanation=visit.translate_message(found.explanation),
-        confidence=_list_confidence_labels(visit)[found.confidence],
+        confidence=_build_confidence_labels(visit)[found.confidence],
         quotes=tuple(_build_quote(job_id, found, each) for each in found.evidence if each.kind is EvidenceKind.LOG),
         facts=tuple(visit.translate_message(text) for text in _list_facts(found)),
         remedies=tuple(map(visit.translate_message, found.remedies)),
@@ -119,7 +119,7 @@ def _list_facts(found: Diagnosis) -> list[str]:
     return [text for text in others if (text.partition(": ")[2] or text) not in found.title]
 
 
-def _list_confidence_labels(visit: Visit) -> Mapping[Confidence, str]:
+def _build_confidence_labels(visit: Visit) -> Mapping[Confidence, str]:
     return {
         Confidence.CERTAIN: visit.translate_text("certain"),
         Confidence.LIKELY: visit.translate_text("likely"),
@@ -151,16 +151,16 @@ def build_wait_view(visit: Visit, found: WaitExplanation | None) -> WaitView | N
 
 
 def _build_blocker_view(visit: Visit, blocker: Blocker) -> BlockerView:
-    holders = tuple(_build_holder(visit, each) for each in blocker.holders)
+    holders = tuple(_build_holder_job(visit, each) for each in blocker.holders)
     return BlockerView(text=visit.translate_message(blocker.text), holders=holders, more=blocker.more_holders)
 
 
-def _build_holder(visit: Visit, holder: ResourceHolder) -> RelatedJob:
+def _build_holder_job(visit: Visit, holder: ResourceHolder) -> RelatedJob:
     job = _build_related_job(visit, holder, holder.has)
     return replace(job, since=holder.since, until=holder.until, held=holder.held)
 
 
-def _build_related_job(visit: Visit, job: ResourceHolder | JobAhead, amount: Amount) -> RelatedJob:
+def _build_related_job(visit: Visit, job: ResourceHolder | JobAhead, amount: ResourceAmount) -> RelatedJob:
     return RelatedJob(
         id=job.job_id if job.name else "",
         name=job.name,
@@ -184,7 +184,7 @@ def build_finding_views(visit: Visit, found: Sequence[Finding]) -> tuple[Finding
 
 def build_efficiency_view(visit: Visit, found: Efficiency | None) -> EfficiencyView | None:
     """Build the view; None if nothing was measured."""
-    if found is None or not _is_measured(found.whole):
+    if found is None or not _has_measurements(found.whole):
         return None
     roles = found.roles if len(found.roles) > 1 else {}
     return EfficiencyView(
@@ -194,5 +194,5 @@ def build_efficiency_view(visit: Visit, found: Efficiency | None) -> EfficiencyV
     )
 
 
-def _is_measured(used: ResourceUsage) -> bool:
+def _has_measurements(used: ResourceUsage) -> bool:
     return used.cpu_used is not None or used.memory_peak is not None

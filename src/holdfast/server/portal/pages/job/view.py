@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from holdfast.core.exits.exit import Exit, ExitKind
 from holdfast.core.exits.meanings import find_meaning
 from holdfast.core.exits.table import find_hint
-from holdfast.core.planning.builder import NEVER_STARTED
+from holdfast.core.planning.builder import NEVER_STARTED_PREFIX
 from holdfast.services.jobs.job_pages import JobHeader
 
 from ...visit import Visit
@@ -27,7 +27,7 @@ class Section:
     template: str
     load: SectionLoader
     available: Callable[[JobHeader], bool] = lambda job: True
-    elsewhere: str = ""  # a separate page below the job's path, instead of template and load
+    separate_path: str = ""  # a separate page below the job's path, instead of template and load
 
 
 def build_job_address(job_id: str, query: Mapping[str, Any] | None = None, **more: Any) -> str:
@@ -59,7 +59,7 @@ def describe_exit(visit: Visit, exit: Exit | None) -> ExitDescription | None:
     explained = exit.kind not in (ExitKind.SUCCEEDED, ExitKind.ATTEMPT_OVER, ExitKind.CANCELLED)
     remedies = (hint,) if hint and hint != " ".join(known.solution) else known.solution
     return ExitDescription(
-        kind=_describe_exit_code(visit, exit),
+        kind=_get_exit_kind_label(visit, exit),
         code=exit.code,
         message=visit.translate_message(exit.message),
         meaning=visit.translate_message(known.reason) if explained else "",
@@ -67,13 +67,13 @@ def describe_exit(visit: Visit, exit: Exit | None) -> ExitDescription | None:
     )
 
 
-def _describe_exit_code(visit: Visit, exit: Exit) -> str:
-    if exit.kind is ExitKind.ATTEMPT_OVER and exit.message.startswith(NEVER_STARTED):
+def _get_exit_kind_label(visit: Visit, exit: Exit) -> str:
+    if exit.kind is ExitKind.ATTEMPT_OVER and exit.message.startswith(NEVER_STARTED_PREFIX):
         return visit.translate_text("Never started")
-    return list_exit_kind_labels(visit)[exit.kind]
+    return build_exit_kind_labels(visit)[exit.kind]
 
 
-def list_exit_kind_labels(visit: Visit) -> dict[ExitKind, str]:
+def build_exit_kind_labels(visit: Visit) -> dict[ExitKind, str]:
     return {
         ExitKind.SUCCEEDED: visit.translate_text("Succeeded"),
         ExitKind.USER_ERROR: visit.translate_text("Program failed"),

@@ -14,7 +14,7 @@ from ...visit import Visit
 from ..job.view import build_job_address
 
 CURRENT_USER = "@Me"  # the current user in its job list
-STATE_NAMES = {  # its state names -> ours
+STATES_BY_NAME = {  # its state names -> ours
     "waiting": (JobState.PENDING, JobState.PREPARING),
     "running": (JobState.RUNNING, JobState.HELD),
     "stopping": (JobState.RUNNING, JobState.HELD),
@@ -27,7 +27,7 @@ STATE_NAMES = {  # its state names -> ours
 async def redirect_job_list(visit: Visit) -> Response:
     query = visit.query
     states = [
-        state for name in query.get("status", "").split(",") for state in STATE_NAMES.get(name.strip().lower(), ())
+        state for name in query.get("status", "").split(",") for state in STATES_BY_NAME.get(name.strip().lower(), ())
     ]
     user = query.get("user", "").split(",")[0].strip()[:MAX_FILTER_LENGTH]
     mine = user in (CURRENT_USER, visit.current_actor.name)

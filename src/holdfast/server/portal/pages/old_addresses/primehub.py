@@ -11,7 +11,7 @@ from holdfast.core.errors import NotFound
 from holdfast.core.identity import format_group_path
 from holdfast.core.messages import msg
 
-from ....any_path import AnyPath  # noqa: F401 - {path:any}
+from ....any_path import AnyPathConvertor  # noqa: F401 - {path:any}
 from ...jobs.choices import list_submit_groups
 from ...jobs.filters import MAX_FILTER_LENGTH, JobListFilters
 from ...routes import build_page_route, build_redirect_route
@@ -105,25 +105,25 @@ async def _find_own_group(visit: Visit) -> str:
     return await visit.services.files.find_group_by_path(visit.current_actor, _get_group_path(visit))
 
 
-_GROUP_PATH = "/console/g/{group}"
+_GROUP_ROUTE_PREFIX = "/console/g/{group}"
 routes = [
     build_redirect_route("/console", "/"),
     build_redirect_route("/console/", "/"),
     build_page_route("/console/admin", redirect_admin, admin=True),
     build_page_route("/console/admin/{rest:any}", redirect_admin, admin=True),
-    build_redirect_route(_GROUP_PATH, "/"),
-    build_redirect_route(f"{_GROUP_PATH}/home", "/"),
-    build_redirect_route(f"{_GROUP_PATH}/api-token", "/me/tokens"),
-    build_page_route(f"{_GROUP_PATH}/job", redirect_group_jobs),
-    build_page_route(f"{_GROUP_PATH}/job/create", redirect_new_job),
-    build_page_route(_GROUP_PATH + "/job/{ref}", redirect_job),
-    build_page_route(f"{_GROUP_PATH}/recurringJob", redirect_schedule_list),
-    build_page_route(_GROUP_PATH + "/recurringJob/{id}", redirect_schedule),
-    build_page_route(f"{_GROUP_PATH}/browse", redirect_files),
-    build_page_route(_GROUP_PATH + "/browse/{path:any}", redirect_files),
-    build_page_route(f"{_GROUP_PATH}/datasets", redirect_datasets),
-    build_page_route(_GROUP_PATH + "/datasets/{rest:any}", redirect_datasets),
-    build_page_route(f"{_GROUP_PATH}/images", redirect_images),
-    build_page_route(_GROUP_PATH + "/images/{rest:any}", redirect_images),
-    build_page_route(f"{_GROUP_PATH}/settings", redirect_settings),
+    build_redirect_route(_GROUP_ROUTE_PREFIX, "/"),
+    build_redirect_route(f"{_GROUP_ROUTE_PREFIX}/home", "/"),
+    build_redirect_route(f"{_GROUP_ROUTE_PREFIX}/api-token", "/me/tokens"),
+    build_page_route(f"{_GROUP_ROUTE_PREFIX}/job", redirect_group_jobs),
+    build_page_route(f"{_GROUP_ROUTE_PREFIX}/job/create", redirect_new_job),
+    build_page_route(_GROUP_ROUTE_PREFIX + "/job/{ref}", redirect_job),
+    build_page_route(f"{_GROUP_ROUTE_PREFIX}/recurringJob", redirect_schedule_list),
+    build_page_route(_GROUP_ROUTE_PREFIX + "/recurringJob/{id}", redirect_schedule),
+    build_page_route(f"{_GROUP_ROUTE_PREFIX}/browse", redirect_files),
+    build_page_route(_GROUP_ROUTE_PREFIX + "/browse/{path:any}", redirect_files),
+    build_page_route(f"{_GROUP_ROUTE_PREFIX}/datasets", redirect_datasets),
+    build_page_route(_GROUP_ROUTE_PREFIX + "/datasets/{rest:any}", redirect_datasets),
+    build_page_route(f"{_GROUP_ROUTE_PREFIX}/images", redirect_images),
+    build_page_route(_GROUP_ROUTE_PREFIX + "/images/{rest:any}", redirect_images),
+    build_page_route(f"{_GROUP_ROUTE_PREFIX}/settings", redirect_settings),
 ]
