@@ -83,7 +83,7 @@ from holdfast.hang_guard import HangGuard, NotResponding
 
 async def go():
     try:
-        await HangGuard("test").run(threading.Event().wait, 0.01)
+        await HangGuard("test").run_with_timeout(threading.Event().wait, 0.01)
     except NotResponding:
         print("told")
 

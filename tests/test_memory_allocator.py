@@ -11,10 +11,10 @@ import pytest
 _PROGRAM = """
 import sys, threading
 from pathlib import Path
-from holdfast.memory_allocator import limit_allocator
+from holdfast.memory_allocator import configure_allocator
 
 if sys.argv[1] == "limited":
-    limit_allocator()
+    configure_allocator()
 
 def anonymous_bytes():
     fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())

@@ -194,7 +194,7 @@ async def start_components(
         metrics = MetricsRetention(
             store, services.metrics.database, controller, _convert_days(settings.metrics.keep_days)
         )
-        await disk_monitor.try_check_disk()  # before the first task starts
+        await disk_monitor.try_enforce_disk_thresholds()  # before the first task starts
         work = (
             controller.run,
             controller.attempts.run,

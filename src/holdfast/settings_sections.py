@@ -163,8 +163,8 @@ class DiskSettings(SettingsSection):
     task_files: int | None = Field(
         None,
         ge=0,
-        description="Maximum number of files and folders that a task can create there. A task that exceeds the "
-        "limit is stopped. If unset: half of the disk's inodes. 0: no limit.",
+        description="Maximum number of files and folders that a task can create on that disk. A task that exceeds "
+        "the limit is stopped. If unset: half of the disk's inodes. 0: no limit.",
     )
 
     def to_thresholds(self) -> DiskThresholds:
@@ -355,7 +355,10 @@ class HoldSettings(SettingsSection):
         "released, oldest first.",
     )
     min_free_percent: float = Field(
-        2, ge=0, le=90, description="The same minimum in percent of the disk. The larger of the two applies."
+        2,
+        ge=0,
+        le=90,
+        description="Minimum free space on that disk, in percent. The larger of the two minimums applies.",
     )
 
     @model_validator(mode="after")
@@ -387,7 +390,7 @@ class SshSettings(SettingsSection):
         description="Host in the `ssh` commands shown to users. If empty, the host name of the portal is used.",
     )
     public_port: int = Field(
-        0, ge=0, le=65535, description="Port in these commands if the public port differs. 0: the same port."
+        0, ge=0, le=65535, description="Port in the `ssh` commands shown to users. 0: the port of the SSH gateway."
     )
     sessions_per_user: int = Field(
         100, ge=1, le=1000, description="Maximum concurrent shells, commands and file transfers of a user."
@@ -443,7 +446,9 @@ class MailSettings(SettingsSection):
     )
     sender: str = Field("", description="Sender address of mails. Required to send mail.")
     user: str = Field("", description="User name for the SMTP server. If empty, no login is used.")
-    password: str = Field("", description="Password of that user. Prefer the environment variable or password_file.")
+    password: str = Field(
+        "", description="Password for the SMTP server. Prefer the environment variable or password_file."
+    )
     password_file: str = Field("", description="File with the password on its first line.")
     domains: list[str] = Field(
         [], description="Allowed recipient domains. If empty, all are allowed. example.org includes its subdomains."

@@ -171,7 +171,7 @@ class Scene:
 
     async def check(self, free: int, files: int = 500_000, *, urgent: bool = False) -> set[ConditionKind]:
         self.space = replace(DISK, free=free, free_files=files)
-        await self.monitor.check_disk(urgent=urgent)
+        await self.monitor.enforce_disk_thresholds(urgent=urgent)
         await asyncio.sleep(0)  # for what it does beside
         return set(self.told.conditions)
 

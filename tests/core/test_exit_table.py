@@ -236,6 +236,6 @@ def test_every_solution_that_is_shared_is_used() -> None:
 def test_nothing_is_read_before_it_is_needed() -> None:
     script = (
         "import holdfast.core.planning.plan, holdfast.core.exits.specs as specs\n"
-        "print(specs.load_data.cache_info().currsize)"
+        "print(specs.load_data_file.cache_info().currsize)"
     )
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout == b"0\n"

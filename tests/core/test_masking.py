@@ -10,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.codec import MASK
-from holdfast.core.masking import MAX_SEARCHED_FORMS, SecretMasker, iter_secret_values, iter_variable_values
+from holdfast.core.masking import (
+    MAX_SEARCHED_FORMS,
+    SecretMasker,
+    iter_maskable_secret_values,
+    iter_maskable_variable_values,
+)
 
 
 def test_text_gets_the_usual_mask_whatever_the_length() -> None:
@@ -128,8 +133,11 @@ def test_a_value_that_lost_its_beginning_or_end_is_hidden_too() -> None:
 
 
 def test_values_that_are_too_short_are_left_alone() -> None:
-    assert list(iter_secret_values({"a": "abc", "b": {"c": ["abcd", 12345, True, None, 7]}})) == ["abcd", "12345"]
-    assert list(iter_variable_values({"region": "eu-west", "key": "12345678"})) == ["12345678"]
+    assert list(iter_maskable_secret_values({"a": "abc", "b": {"c": ["abcd", 12345, True, None, 7]}})) == [
+        "abcd",
+        "12345",
+    ]
+    assert list(iter_maskable_variable_values({"region": "eu-west", "key": "12345678"})) == ["12345678"]
 
 
 def test_where_there_are_too_many_everything_is_hidden() -> None:

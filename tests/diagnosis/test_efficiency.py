@@ -10,7 +10,7 @@ import pytest
 from holdfast.core.job import GIB, MIB, Resources
 from holdfast.core.metrics.samples import GpuSummary, TaskSummary
 from holdfast.core.verdicts import ResourceUsage
-from holdfast.diagnosis.efficiency import round_up_size, summarise_efficiency
+from holdfast.diagnosis.efficiency import round_up_size, summarize_efficiency
 from holdfast.diagnosis.task_run import TaskRun
 
 ASKED = Resources(cpu=4, memory=16 * GIB)
@@ -35,11 +35,11 @@ def gpus(*percents: float, peak: int = GIB) -> tuple[GpuSummary, ...]:
 
 
 def test_nothing_that_ran_has_no_efficiency() -> None:
-    assert summarise_efficiency([]) is None
+    assert summarize_efficiency([]) is None
 
 
 def test_one_task() -> None:
-    found = summarise_efficiency([run_of()])
+    found = summarize_efficiency([run_of()])
     assert found is not None
     assert found.whole == ResourceUsage(
         tasks=1,
@@ -58,7 +58,7 @@ def test_one_task() -> None:
 def test_roles_and_the_whole() -> None:
     gpu = Resources(cpu=2, memory=8 * GIB, gpu=2)
     workers = [run_of(f"worker-{i}", asked=gpu, cores=1.5, memory_peak=6 * GIB, gpus=gpus(50, 60)) for i in range(2)]
-    found = summarise_efficiency([*workers, run_of("ps-0", seconds=50)])
+    found = summarize_efficiency([*workers, run_of("ps-0", seconds=50)])
     assert found is not None
     worker, ps = found.roles["worker"], found.roles["ps"]
     assert (worker.tasks, worker.seconds, worker.cpu_asked, worker.cpu_used) == (2, 200.0, 4, 3.0)
@@ -71,7 +71,7 @@ def test_roles_and_the_whole() -> None:
 
 def test_all_tries_of_a_task_count_by_their_time() -> None:
     """A first try that hung for long, and a second that worked: what both kept from others."""
-    found = summarise_efficiency([run_of(seconds=900, cores=0.0, memory_peak=GIB), run_of(seconds=100, cores=4.0)])
+    found = summarize_efficiency([run_of(seconds=900, cores=0.0, memory_peak=GIB), run_of(seconds=100, cores=4.0)])
     assert found is not None
     assert (found.whole.tasks, found.whole.seconds, found.whole.cpu_asked) == (1, 1000.0, 4)
     assert found.whole.cpu_used == pytest.approx(0.4)
@@ -80,7 +80,7 @@ def test_all_tries_of_a_task_count_by_their_time() -> None:
 
 def test_what_was_not_measured_is_left_out() -> None:
     unknown = replace(run_of("worker-1"), used=TaskSummary())
-    found = summarise_efficiency([run_of(), unknown])
+    found = summarize_efficiency([run_of(), unknown])
     assert found is not None
     assert (found.whole.tasks, found.whole.cpu_asked, found.whole.cpu_used) == (1, 4, 3.0)
 
@@ -88,18 +88,18 @@ def test_what_was_not_measured_is_left_out() -> None:
 def test_of_a_moment_no_mean_is_told() -> None:
     gpu = Resources(cpu=2, memory=16 * GIB, gpu=2)
     moment = run_of(asked=gpu, seconds=9.9, gpus=gpus(50, 60))
-    found = summarise_efficiency([moment])
+    found = summarize_efficiency([moment])
     assert found is not None
     assert (found.whole.cpu_used, found.whole.gpu_used) == (None, None)
     assert (found.whole.memory_peak, found.whole.gpu_memory_peak) == (12 * GIB, 2 * GIB)
-    found = summarise_efficiency([moment, run_of("worker-1", asked=gpu, seconds=10.0, gpus=gpus(50, 60))])
+    found = summarize_efficiency([moment, run_of("worker-1", asked=gpu, seconds=10.0, gpus=gpus(50, 60))])
     assert found is not None
     assert found.whole.cpu_used is not None
     assert found.whole.gpu_used is not None
 
 
 def test_without_any_figures_it_tells_what_was_asked_for() -> None:
-    found = summarise_efficiency([replace(run_of(), used=TaskSummary())])
+    found = summarize_efficiency([replace(run_of(), used=TaskSummary())])
     assert found is not None
     assert found.whole == ResourceUsage(
         tasks=1,
@@ -159,7 +159,7 @@ ADVICE = {
 @pytest.mark.parametrize("name", ADVICE)
 def test_advice(name: str) -> None:
     runs, expected = ADVICE[name]
-    found = summarise_efficiency(runs)
+    found = summarize_efficiency(runs)
     assert found is not None
     assert found.advice == expected
 

@@ -15,7 +15,7 @@ from holdfast.engines.embedded.lifecycle.join_warmup import JoinWarmup
 PROGRAM = """
 import os, sys
 from holdfast.engines.embedded.lifecycle import join_warmup
-from holdfast.engines.embedded.cgroups import find_own_procs
+from holdfast.engines.embedded.cgroups import find_own_procs_file
 
 def own_groups():
     return open("/proc/self/cgroup").read()
@@ -28,7 +28,7 @@ def warm_up(warmup):
     assert warmup._procs_file, "nothing was written"
     assert own_groups() == before, "it was moved"
 
-warmup = join_warmup.JoinWarmup(find_own_procs)
+warmup = join_warmup.JoinWarmup(find_own_procs_file)
 warm_up(warmup)
 with open(sys.argv[1] + "/cgroup.procs", "w") as file:
     file.write("0")

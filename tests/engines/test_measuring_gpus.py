@@ -21,7 +21,7 @@ from pathlib import Path
 from holdfast.core.metrics.samples import GpuReading, GpuState
 from holdfast.engines.embedded import EmbeddedEngine
 from holdfast.engines.embedded.sandbox import gpus
-from holdfast.engines.embedded.metrics.gpu_metrics import GpuMetrics
+from holdfast.engines.embedded.metrics.gpu_metrics import GpuMetricsReader
 from tests.contracts.engine_contract import Rig, read_all, sweep
 
 gpus._CONTROL_DEVICE = Path("/dev/null")  # the driver's own device, without which nobody would ask it
@@ -38,7 +38,7 @@ def whole(index, foreign_processes=None):
                     **known)
 
 async def machine():
-    asked = GpuMetrics(timeout=60)
+    asked = GpuMetricsReader(timeout=60)
     pids.write_text("7\\n8\\n")
     assert await asked.read_states() == ((whole(0), {7, 8}), (whole(1), set()))
     mode.write_text("unsupported")
@@ -64,7 +64,7 @@ async def others(rig):
     assert await rig.engine.read_gpu_states() == {node.name: (whole(0, 0), whole(1, 0))}
 
 async def figures():
-    asked = GpuMetrics(timeout=60)
+    asked = GpuMetricsReader(timeout=60)
     assert await asked.read_devices([0, 1]) == {0: fine(0), 1: fine(1)}
     assert await asked.read_devices([]) == {}
     mode.write_text("old")

@@ -27,7 +27,7 @@ from holdfast.engines.embedded.folder_content import (
 )
 from holdfast.engines.embedded.machine import build_node
 from holdfast.engines.embedded.options import EmbeddedOptions
-from holdfast.engines.embedded.sandbox.gpus import Gpu, make_device_binds, make_gpu_variables, parse_library_binds
+from holdfast.engines.embedded.sandbox.gpus import Gpu, make_gpu_binds, make_gpu_variables, parse_library_binds
 from holdfast.engines.embedded.sandbox.private_files import find_private_files
 from holdfast.engines.embedded.sandbox.render import (
     Bind,
@@ -315,7 +315,7 @@ def test_devices_count_from_zero_where_only_ones_own_are_seen() -> None:
 
 def test_only_given_devices_are_bound() -> None:
     gpus = [Gpu(index=0, node="/dev/null", name="a", memory=1), Gpu(index=1, node="/dev/zero", name="b", memory=1)]
-    assert [bind.source for bind in make_device_binds([1], gpus) if "nvidia" not in bind.source] == ["/dev/zero"]
+    assert [bind.source for bind in make_gpu_binds([1], gpus) if "nvidia" not in bind.source] == ["/dev/zero"]
 
 
 def test_driver_libraries_are_found_in_the_linkers_listing(tmp_path: Path) -> None:

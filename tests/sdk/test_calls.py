@@ -34,7 +34,9 @@ def test_filters_become_parameters(server: ScriptedServer, ask: Ask) -> None:
     assert server.asked[0].params == expected
 
 
-@pytest.mark.parametrize(("name", "args"), [("submit", ("name: x",)), ("plan", ("name: x",)), ("jobs", ())])
+@pytest.mark.parametrize(
+    ("name", "args"), [("submit_job", ("name: x",)), ("plan_job", ("name: x",)), ("list_jobs", ())]
+)
 def test_a_misspelled_option_is_refused(server: ScriptedServer, ask: Ask, name: str, args: tuple[str, ...]) -> None:
     with pytest.raises(TypeError, match="'grop'"):
         ask(name, *args, grop="a")

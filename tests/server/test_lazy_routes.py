@@ -54,7 +54,7 @@ async def test_both_parts_at_once(rig: Rig) -> None:
         nonlocal loads
         loads += 1
 
-    rig.app.state.lazy_routes.after_load = count
+    rig.app.state.lazy_routes.on_load = count
     replies = await asyncio.gather(rig.client.get("/login"), rig.get("/groups"), rig.client.get("/login"))
     assert [reply.status_code for reply in replies] == [200] * 3
     assert len(rig.app.router.routes) == before + len(list_routes()) + len(list_portal_routes())

@@ -86,7 +86,7 @@ VERBS: dict[str, tuple[Trying, tuple[AuditKind, AuditAction]]] = {
         lambda h, _: h.services.users.change(h.admin, "ann", admin=True),
         (AuditKind.USER, AuditAction.CHANGED),
     ),
-    "users.update": (
+    "users.apply_change": (
         lambda h, _: h.services.users.apply_change(h.admin, "ann", UserChange(groups=frozenset())),
         (AuditKind.USER, AuditAction.CHANGED),
     ),
@@ -136,7 +136,10 @@ VERBS: dict[str, tuple[Trying, tuple[AuditKind, AuditAction]]] = {
         (AuditKind.LOGIN, AuditAction.BEGUN),
     ),
     "tokens.create": (lambda h, _: _token(h), (AuditKind.TOKEN, AuditAction.CREATED)),
-    "tokens.end_logins": (lambda h, _: h.services.tokens.delete_logins(own(h)), (AuditKind.LOGIN, AuditAction.ENDED)),
+    "tokens.delete_logins": (
+        lambda h, _: h.services.tokens.delete_logins(own(h)),
+        (AuditKind.LOGIN, AuditAction.ENDED),
+    ),
     "keys.add": (lambda h, _: _key(h), (AuditKind.KEY, AuditAction.CREATED)),
     "codes.issue_login_code": (
         lambda h, _: h.services.codes.issue_login_code(h.admin),
@@ -219,7 +222,7 @@ async def _undo(house: House, verb: str) -> None:
         await services.notifications.remove_recipient(admin, await _recipient(house))
     elif verb == "notifications.set_events":
         await services.notifications.set_events(admin, await _recipient(house), ["failed"])
-    elif verb == "codes.log_in":
+    elif verb == "codes.redeem_login_code":
         await services.codes.redeem_login_code(await services.codes.issue_login_code(admin))
     elif verb == "codes.redeem_token_code":
         await services.codes.redeem_token_code(await services.codes.issue_token_code_for_actor(admin), name="x")
@@ -242,7 +245,7 @@ UNDOING: dict[str, tuple[AuditKind, AuditAction]] = {
     "keys.remove": (AuditKind.KEY, AuditAction.REMOVED),
     "notifications.remove_recipient": (AuditKind.RECIPIENT, AuditAction.REMOVED),
     "notifications.set_events": (AuditKind.RECIPIENT, AuditAction.CHANGED),
-    "codes.log_in": (AuditKind.LOGIN, AuditAction.BEGUN),
+    "codes.redeem_login_code": (AuditKind.LOGIN, AuditAction.BEGUN),
     "codes.redeem_token_code": (AuditKind.TOKEN, AuditAction.CREATED),
     "datasets.revoke": (AuditKind.DATASET, AuditAction.REVOKED),
     "instance_types.revoke": (AuditKind.INSTANCE_TYPE, AuditAction.REVOKED),

@@ -172,7 +172,7 @@ class DiskMonitor:
     async def run(self) -> None:
         """Run until cancelled."""
         while True:
-            await self.try_check_disk()
+            await self.try_enforce_disk_thresholds()
             await asyncio.sleep(FULL_CHECK_INTERVAL if self.level is DiskLevel.FULL else CHECK_INTERVAL)
 
     async def free_space_now(self) -> None:
@@ -181,7 +181,7 @@ class DiskMonitor:
             self._free_space_task = asyncio.ensure_future(self._free_space_until_usable())
         await asyncio.shield(self._free_space_task)
 
-    async def check_disk(self, *, urgent: bool = False) -> DiskState:
+    async def enforce_disk_thresholds(self, *, urgent: bool = False) -> DiskState:
         async with self._check_lock:
             state = await self._read_state_with_timeout()
             critical = urgent or is_critical(state, self._marks)
@@ -202,10 +202,10 @@ class DiskMonitor:
                 await self._hang_guard.run_with_timeout(self._reserve.fill_reserve, DISK_TIMEOUT)
             return state
 
-    async def try_check_disk(self, *, urgent: bool = False) -> DiskState | None:
+    async def try_enforce_disk_thresholds(self, *, urgent: bool = False) -> DiskState | None:
         """Check the disk; None if it does not respond."""
         try:
-            return await self.check_disk(urgent=urgent)
+            return await self.enforce_disk_thresholds(urgent=urgent)
         except (NotResponding, OSError) as error:
             log.warning("could not read the disk usage", extra={"event": "disk", "error": str(error)})
         except Exception:
@@ -216,10 +216,10 @@ class DiskMonitor:
         """Wait until stopped tasks are removed."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FREE_SPACE_TIMEOUT):
-                state = await self.try_check_disk(urgent=True)
+                state = await self.try_enforce_disk_thresholds(urgent=True)
                 while state is not None and is_critical(state, self._marks):
                     await asyncio.sleep(FREE_SPACE_CHECK_INTERVAL)
-                    state = await self.try_check_disk()
+                    state = await self.try_enforce_disk_thresholds()
 
     async def _read_state_with_timeout(self) -> DiskState:
         return await self._hang_guard.run_with_timeout(self._read_state, DISK_TIMEOUT)
@@ -254,7 +254,7 @@ class DiskMonitor:
         mark = self._marks.compute_full_threshold_bytes(state.space)
         shortage = mark + mark // 4 - state.free
         keep = max(MIN_KEPT_LOG_SIZE, mark // self._log_divisor)
-        freed = await self._cut_logs(self._engine, keep, shortage)
+        freed = await self._trim_logs(self._engine, keep, shortage)
         clock = asyncio.get_running_loop().time
         now = clock()
         if now < self._next_stop or (0 < shortage <= freed and not critical):
@@ -264,10 +264,10 @@ class DiskMonitor:
         self._next_stop = clock() + (STOP_INTERVAL if stopped else max(SEARCH_INTERVAL, clock() - now))
         if not stopped and now >= self._next_cut:
             self._next_cut = now + STOP_INTERVAL
-            await self._cut_logs(self._engine, keep, shortage, ended=True)
+            await self._trim_logs(self._engine, keep, shortage, ended=True)
             self._log_divisor *= 2  # keep less each time until it is enough
 
-    async def _cut_logs(self, engine: SupportsDiskLimits, keep: int, wanted: int, *, ended: bool = False) -> int:
+    async def _trim_logs(self, engine: SupportsDiskLimits, keep: int, wanted: int, *, ended: bool = False) -> int:
         freed = await engine.trim_logs(keep, wanted, ended=ended) if wanted > 0 else 0
         if freed:
             log.warning("truncated logs: the disk is full", extra={"event": "disk", "bytes": freed})

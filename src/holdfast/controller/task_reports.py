@@ -14,7 +14,7 @@ from datetime import datetime
 
 from holdfast.core.attempt import JobSnapshot, Observation
 from holdfast.core.attempt_id import AttemptId, parse_job_id
-from holdfast.core.masking import SecretMasker, iter_secret_values
+from holdfast.core.masking import SecretMasker, iter_maskable_secret_values
 from holdfast.core.messages import msg
 from holdfast.core.planning.steps import StartStep
 from holdfast.core.records import NewEvent
@@ -65,7 +65,7 @@ class TaskObservationHandler:
         live = self._find_job(observation.attempt_id)
         if live is None or not live.snapshot.job.secrets or not (observation.message or observation.warning):
             return observation
-        masker = SecretMasker(iter_secret_values(live.snapshot.job.secrets))
+        masker = SecretMasker(iter_maskable_secret_values(live.snapshot.job.secrets))
         message, warning = masker.mask_text(observation.message), masker.mask_text(observation.warning)
         return replace(observation, message=message, warning=warning)
 

@@ -112,19 +112,19 @@ def shorten_stars(text: str) -> str:
     return _STARS_PATTERN.sub(MASK, text)
 
 
-def iter_secret_values(secrets: Any) -> Iterator[str]:
+def iter_maskable_secret_values(secrets: Any) -> Iterator[str]:
     """Yield every value of a job's secrets that is long enough to be masked."""
     if isinstance(secrets, Mapping):
         for inner in secrets.values():
-            yield from iter_secret_values(inner)
+            yield from iter_maskable_secret_values(inner)
     elif isinstance(secrets, list | tuple):
         for inner in secrets:
-            yield from iter_secret_values(inner)
+            yield from iter_maskable_secret_values(inner)
     elif secrets is not None and not isinstance(secrets, bool) and len(str(secrets).strip()) >= MIN_SECRET_LENGTH:
         yield str(secrets)
 
 
-def iter_variable_values(variables: Mapping[str, str]) -> Iterator[str]:
+def iter_maskable_variable_values(variables: Mapping[str, str]) -> Iterator[str]:
     """Yield the values of variables that are long enough to be masked."""
     return (value for value in variables.values() if len(value.strip()) >= MIN_VARIABLE_LENGTH)
 

@@ -46,7 +46,7 @@ class _TaskUsage:
     gpu_memory_peak: int | None
 
 
-def summarise_efficiency(runs: Iterable[TaskRun], least: MinimumTimes | None = None) -> Efficiency | None:
+def summarize_efficiency(runs: Iterable[TaskRun], least: MinimumTimes | None = None) -> Efficiency | None:
     """Summarise all tries (`runs`) of one attempt; None if none ran. Advice is only for ended tasks."""
     tries: dict[str, list[TaskRun]] = {}
     for run in runs:
@@ -128,11 +128,11 @@ def _build_advice(role: str, tasks: Sequence[_TaskUsage]) -> list[str]:
     known = [task for task in tasks if task.advisable]
     if not known:
         return []
-    found = [text for text in (_advise_gpus(known), _advise_memory(known), _advise_cores(known)) if text]
+    found = [text for text in (_build_gpu_advice(known), _build_memory_advice(known), _build_cpu_advice(known)) if text]
     return [join_messages(": ", (role, text)) for text in found] if role else found
 
 
-def _advise_memory(tasks: Sequence[_TaskUsage]) -> str | None:
+def _build_memory_advice(tasks: Sequence[_TaskUsage]) -> str | None:
     asked, peak = tasks[0].asked.memory, max(task.memory_peak or 0 for task in tasks)
     enough = round_up_size(int(peak * MEMORY_MARGIN))
     if not peak or enough > MAX_ADVISED_SHARE * asked or asked - enough < MIN_MEMORY_SAVED:
@@ -145,7 +145,7 @@ def _advise_memory(tasks: Sequence[_TaskUsage]) -> str | None:
     )
 
 
-def _advise_cores(tasks: Sequence[_TaskUsage]) -> str | None:
+def _build_cpu_advice(tasks: Sequence[_TaskUsage]) -> str | None:
     asked, most = tasks[0].asked.cpu, max(task.cores or 0.0 for task in tasks)
     enough = max(1, math.ceil(round(most, 1)))
     if enough > MAX_ADVISED_SHARE * asked:
@@ -158,7 +158,7 @@ def _advise_cores(tasks: Sequence[_TaskUsage]) -> str | None:
     )
 
 
-def _advise_gpus(tasks: Sequence[_TaskUsage]) -> str | None:
+def _build_gpu_advice(tasks: Sequence[_TaskUsage]) -> str | None:
     asked = tasks[0].asked.gpu
     working = [task.gpus_working for task in tasks]
     if not asked or any(each is None for each in working):

@@ -119,7 +119,7 @@ def _build_role(
     as_written = ("instances", "ports", "mounts", "shell_options", "workdir")
     return Role(
         name=name,
-        commands=_get_commands(values, draft.at),
+        commands=_resolve_commands(values, draft.at),
         image=values.get("image", defaults.image),
         resources=override_resources(defaults.instance_types.get(size_name, defaults.resources), asked),
         instance_type=size_name,
@@ -146,7 +146,7 @@ def _merge_role_values(top: Mapping[str, Any], own: Mapping[str, Any]) -> dict[s
     return {**shared, **own}
 
 
-def _get_commands(values: Mapping[str, Any], at: FieldValue) -> tuple[str, ...]:
+def _resolve_commands(values: Mapping[str, Any], at: FieldValue) -> tuple[str, ...]:
     if "command" in values and "commands" in values:
         at.get_child("command", at.node).add_problem(
             msg("cannot be combined with commands"), msg("Remove one of the two."), rule="oneOf"

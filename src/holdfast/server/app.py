@@ -34,7 +34,7 @@ from .primehub.errors import render_unhandled_error as render_for_primehub
 from .primehub.http_files import FILES_PREFIX
 from .prometheus import build_metrics_routes
 from .prometheus_requests import RequestMetricsMiddleware
-from .request_middleware import GetBodyLimit, IsKnownSender, RequestMiddleware
+from .request_middleware import BodyLimitLookup, KnownSenderCheck, RequestMiddleware
 from .responses import respond_json, respond_text
 from .rest import account, holds, inside, installation, jobs, logs, people, stacks, why
 from .rest.routing import API_PREFIX
@@ -85,7 +85,7 @@ def create_app(services: Services) -> FastAPI:
     return app
 
 
-def build_body_limit(settings: Settings) -> GetBodyLimit:
+def build_body_limit(settings: Settings) -> BodyLimitLookup:
     """Return a function that gives the maximum body size for a method and path, in bytes."""
     job_paths = {f"{API_PREFIX}/jobs", f"{API_PREFIX}/jobs/plan"}
 
@@ -116,7 +116,7 @@ def _is_file_upload(method: str, path: str) -> bool:
     return method == "PUT" and path.startswith(f"{API_PREFIX}/groups/") and "/files/" in path
 
 
-def _build_sender_check(services: Services) -> IsKnownSender:
+def _build_sender_check(services: Services) -> KnownSenderCheck:
     async def is_known_sender(scope: Scope) -> bool:
         request = Request(scope)
         try:

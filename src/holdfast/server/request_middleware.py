@@ -42,10 +42,12 @@ _SECURITY_HEADERS: list[tuple[bytes, bytes]] = [
 ]
 _NO_STORE_HEADER = (b"cache-control", b"no-store")
 
-GetBodyLimit = Callable[[str, str], int]  # method, path -> maximum size of the body in bytes
-IsStreamed = Callable[[str, str], bool]  # method, path -> whether the handler guards access while the body arrives
-IsKnownSender = Callable[[Scope], Awaitable[bool]]  # whether the sender of the request is logged in
-RenderRefusal = Callable[[Scope, UserError | None, str], Response]  # request, error (None: unexpected), ID -> response
+BodyLimitLookup = Callable[[str, str], int]  # method, path -> maximum size of the body in bytes
+StreamedCheck = Callable[[str, str], bool]  # method, path -> whether the handler guards access while the body arrives
+KnownSenderCheck = Callable[[Scope], Awaitable[bool]]  # whether the sender of the request is logged in
+RefusalRenderer = Callable[
+    [Scope, UserError | None, str], Response
+]  # request, error (None: unexpected), ID -> response
 
 
 def _render_default_refusal(scope: Scope, error: UserError | None, request_id: str) -> Response:
@@ -69,10 +71,10 @@ class RequestMiddleware:
         self,
         app: ASGIApp,
         *,
-        limit: GetBodyLimit,
-        refuse: RenderRefusal = _render_default_refusal,
-        knows: IsKnownSender = _assume_known_sender,
-        is_streamed: IsStreamed = _assume_not_streamed,
+        limit: BodyLimitLookup,
+        refuse: RefusalRenderer = _render_default_refusal,
+        knows: KnownSenderCheck = _assume_known_sender,
+        is_streamed: StreamedCheck = _assume_not_streamed,
     ) -> None:
         self._app = app
         self._limit = limit
@@ -135,7 +137,7 @@ class _ReplayReceiver:
 
 class _RequestContext:
     def __init__(
-        self, scope: Scope, receive: Receive, send: Send, limit: int, refuse: RenderRefusal, knows: IsKnownSender
+        self, scope: Scope, receive: Receive, send: Send, limit: int, refuse: RefusalRenderer, knows: KnownSenderCheck
     ) -> None:
         self._scope = {**scope, "holdfast.head": scope["method"] == "HEAD"}
         self._receive, self._send = receive, send

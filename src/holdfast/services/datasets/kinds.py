@@ -140,7 +140,7 @@ def _check_folder_data(data: Mapping[str, str]) -> None:
 
 def _check_nfs_data(data: Mapping[str, str]) -> None:
     if set(data) != {"server", "path"} or not all(data.values()):
-        raise UserError(msg("data of a dataset of kind nfs must have server and path"), field="data")
+        raise UserError(msg("Datasets of kind nfs need `server` and `path` in data"), field="data")
     if "/" in data["server"] or data["server"] in (".", ".."):
         raise UserError(msg("{server} is not a valid server", server=repr(data["server"][:80])), field="data")
     if ".." in data["path"].split("/"):
@@ -149,14 +149,14 @@ def _check_nfs_data(data: Mapping[str, str]) -> None:
 
 def _check_volume_data(data: Mapping[str, str]) -> None:
     if set(data) - {"size"} or not all(value.isdecimal() and value.isascii() for value in data.values()):
-        raise UserError(msg("data of a dataset of kind volume can only have size, in GB"), field="data")
+        raise UserError(msg("Datasets of kind volume accept only `size` in data, a whole number of GB"), field="data")
 
 
 def _check_git_data(data: Mapping[str, str]) -> None:
     if not data.get("url") or set(data) - {"url", "branch", "secret"} or not all(data.values()):
         hint = msg("Set url, and optionally branch and secret.")
         raise UserError(
-            msg("data of a dataset of kind git must have url, and can have branch and secret"), field="data", hint=hint
+            msg("Datasets of kind git need `url` in data, and accept `branch` and `secret`"), field="data", hint=hint
         )
     check_git_url(data["url"])
     branch = data.get("branch", "")

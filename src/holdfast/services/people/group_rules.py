@@ -20,7 +20,7 @@ EVERYONE_GROUP = "everyone"  # for PrimeHub's clients, the group of all users
 MAX_VOLUME_GIGABYTES = 10**9
 MAX_ADDRESS_LENGTH = 2048
 MAX_VARIABLES = 100
-MAX_VARIABLES_SIZE = 64 * 1024  # of all variables in total
+MAX_VARIABLES_LENGTH = 64 * 1024  # of all variables in total
 _MAX_QUOTA: Mapping[str, float] = {"cpu": 1_000_000, "memory": 2**60, "gpu": 1_000_000}  # of a quota
 _VARIABLE_NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 
@@ -116,9 +116,11 @@ def _check_env_variables(variables: Mapping[str, str], field: str) -> None:
             msg("{field} can have at most {max_variables} variables", field=field, max_variables=MAX_VARIABLES),
             field=field,
         )
-    if sum(len(name) + len(value) for name, value in variables.items()) > MAX_VARIABLES_SIZE:
+    if sum(len(name) + len(value) for name, value in variables.items()) > MAX_VARIABLES_LENGTH:
         raise UserError(
-            msg("{field} can have at most {max_characters} characters", field=field, max_characters=MAX_VARIABLES_SIZE),
+            msg(
+                "{field} can have at most {max_characters} characters", field=field, max_characters=MAX_VARIABLES_LENGTH
+            ),
             field=field,
         )
     for name, value in variables.items():

@@ -15,7 +15,7 @@ from holdfast.core.job import Job
 from holdfast.core.metrics.samples import TaskSummary
 from holdfast.core.records import TaskRecord
 from holdfast.core.verdicts import Efficiency, Finding
-from holdfast.diagnosis.efficiency import MIN_SECONDS_FOR_MEANS, summarise_efficiency
+from holdfast.diagnosis.efficiency import MIN_SECONDS_FOR_MEANS, summarize_efficiency
 from holdfast.diagnosis.slowness import MinimumTimes, find_slowness
 from holdfast.diagnosis.task_run import TaskRun
 from holdfast.engines.base import Engine, LogStream
@@ -65,7 +65,7 @@ class EfficiencyReports:
         return await asyncio.to_thread(self._analyze_runs, newest, runs)
 
     def _analyze_runs(self, newest: Sequence[TaskRun], runs: Sequence[TaskRun]) -> EfficiencyResult:
-        return find_slowness(newest, self._minimum_times), summarise_efficiency(runs, self._minimum_times)
+        return find_slowness(newest, self._minimum_times), summarize_efficiency(runs, self._minimum_times)
 
     async def _add_first_output(self, newest: Mapping[str, tuple[TaskRecord, TaskRun]]) -> list[TaskRun]:
         """Add the time of the first output; None if the log cannot be read."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection
 
 from holdfast.core.job import Job
-from holdfast.core.masking import iter_secret_values, iter_variable_values
+from holdfast.core.masking import iter_maskable_secret_values, iter_maskable_variable_values
 
 from .. import datasets, people
 from .records import load_job
@@ -16,7 +16,7 @@ def list_job_secret_values(conn: Connection, job_id: str) -> list[str]:
     job = load_job(conn, job_id)
     if job is None:
         return []
-    return [*iter_secret_values(job.secrets), *_list_variable_values(conn, job)]
+    return [*iter_maskable_secret_values(job.secrets), *_list_variable_values(conn, job)]
 
 
 def _list_variable_values(conn: Connection, job: Job) -> list[str]:
@@ -30,4 +30,4 @@ def _list_variable_values(conn: Connection, job: Job) -> list[str]:
     mlflow = people.load_group_mlflow(conn, job.group)
     if mlflow is not None:
         given += [dict(mlflow.tracking_envs), dict(mlflow.artifact_envs)]
-    return [value for each in given for value in iter_variable_values(each)]
+    return [value for each in given for value in iter_maskable_variable_values(each)]

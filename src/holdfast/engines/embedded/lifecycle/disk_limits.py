@@ -52,12 +52,12 @@ class SupportsTaskLimits(Protocol):
     def build_kill_target(self, task: LiveTask) -> KillTarget: ...
 
 
-class RunInThread(Protocol):
+class ThreadRunner(Protocol):
     def __call__(self, call: Callable[[], T]) -> Awaitable[T]: ...
 
 
 class DiskLimits:
-    def __init__(self, host: SupportsTaskLimits, options: EmbeddedOptions, in_thread: RunInThread) -> None:
+    def __init__(self, host: SupportsTaskLimits, options: EmbeddedOptions, in_thread: ThreadRunner) -> None:
         self._host = host
         self._options = options
         self._limits = TaskDiskUsage(options.task_bytes, options.task_files)
@@ -130,7 +130,7 @@ class DiskLimits:
         for task in tasks:
             if freed >= wanted or not self._host.is_live(task):
                 break
-            freed += task.recorder.cut_streams(keep)
+            freed += task.recorder.trim_streams(keep)
         return freed
 
     async def stop_for_disk(self, attempt_id: str, use: TaskDiskUsage, free: int, grace: float, *, files: bool) -> None:
@@ -192,7 +192,7 @@ def trim_ended_logs(places: TaskFolders, keep: int, wanted: int) -> int:
             break
         recorder = LogRecorder(TaskFolder(path), MAX_OFFSET)
         recorder.record_sizes(final=True)
-        freed += recorder.cut_streams(keep)
+        freed += recorder.trim_streams(keep)
     return freed
 
 

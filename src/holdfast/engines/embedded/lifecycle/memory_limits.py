@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from holdfast.core.messages import msg
 
 from . import killing
-from .disk_limits import RunInThread, SupportsTaskLimits
+from .disk_limits import SupportsTaskLimits, ThreadRunner
 from .live_tasks import LiveTask
 
 logger = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ _MEMORY_INTERVAL = 1.0  # seconds
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
     host: SupportsTaskLimits
-    in_thread: RunInThread
+    in_thread: ThreadRunner
 
     async def run(self) -> None:
         """Check every second the tasks whose memory the kernel does not limit."""

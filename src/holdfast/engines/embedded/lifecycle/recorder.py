@@ -42,7 +42,7 @@ class LogRecorder:
                     int(time.time() * 1000), max(out, self._last_record.out), max(err, self._last_record.err)
                 )
             )
-            self._cut_streams_to(out, err, self._max_stream_size)
+            self._trim_streams_to(out, err, self._max_stream_size)
         self._save_first_offsets()
         return self._last_record
 
@@ -132,16 +132,16 @@ class LogRecorder:
             0, self._last_record.err - self.first_offsets[1]
         )
 
-    def cut_streams(self, keep: int) -> int:
+    def trim_streams(self, keep: int) -> int:
         """Keep the newest `keep` bytes of each stream, because the disk is full; return the bytes dropped."""
-        return self._cut_streams_to(self._read_stream_size("stdout"), self._read_stream_size("stderr"), keep)
+        return self._trim_streams_to(self._read_stream_size("stdout"), self._read_stream_size("stderr"), keep)
 
-    def _cut_streams_to(self, out: int, err: int, keep: int) -> int:
+    def _trim_streams_to(self, out: int, err: int, keep: int) -> int:
         """Cut both streams by their file sizes: on a full disk the timeline lags behind."""
         first_out, first_err = self.first_offsets
         self.first_offsets = (
-            self._cut_stream("stdout", out, first_out, keep),
-            self._cut_stream("stderr", err, first_err, keep),
+            self._trim_stream("stdout", out, first_out, keep),
+            self._trim_stream("stderr", err, first_err, keep),
         )
         self._save_first_offsets()
         return sum(self.first_offsets) - first_out - first_err
@@ -151,7 +151,7 @@ class LogRecorder:
         if self.first_offsets != self._saved_first_offsets and write_first_offsets(self._folder, *self.first_offsets):
             self._saved_first_offsets = self.first_offsets
 
-    def _cut_stream(self, stream: str, end: int, first: int, keep: int) -> int:
+    def _trim_stream(self, stream: str, end: int, first: int, keep: int) -> int:
         """Drop the oldest bytes of a stream above `keep`, in large steps."""
         if end - first <= keep + max(keep // 16, _BLOCK_SIZE):
             return first

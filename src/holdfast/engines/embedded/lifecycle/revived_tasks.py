@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.engines.base import LaunchSpec
 
 from ..sandbox.site import SandboxSite
-from .disk_limits import RunInThread
+from .disk_limits import ThreadRunner
 from .task_reviver import TaskReviver
 
 _SESSION_CHECK_INTERVAL = 60.0  # seconds between two checks for sessions in a revived task
@@ -19,7 +19,7 @@ class RevivedTasks:
     def __init__(
         self,
         has_session: Callable[[str], bool],
-        in_thread: RunInThread,
+        in_thread: ThreadRunner,
         run_background: Callable[[Coroutine[Any, Any, object]], None],
     ) -> None:
         self._has_session = has_session

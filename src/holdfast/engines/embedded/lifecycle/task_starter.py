@@ -28,7 +28,7 @@ from ..images.image_store import ImageStore
 from ..options import EmbeddedOptions
 from ..processes import COOKIE_VARIABLE, HAS_NAMESPACED_PROCESS_LIMIT
 from ..sandbox import roots
-from ..sandbox.gpus import LIBRARIES_FOLDER, PROGRAMS_FOLDER, make_device_binds, make_gpu_variables
+from ..sandbox.gpus import LIBRARIES_FOLDER, PROGRAMS_FOLDER, make_gpu_binds, make_gpu_variables
 from ..sandbox.guard import mask_sys_paths
 from ..sandbox.mounts import InvalidMount, is_within, make_mount_binds, open_mount_source
 from ..sandbox.render import (
@@ -220,7 +220,7 @@ class TaskStarter:
             cookie = self.folders.get_machine_wide_name(launch.attempt_id)
             return make_unsandboxed_spec(launch, folder, root, joins, cookie)
         variables = dict(make_gpu_variables(launch.gpus, renumbered=True))
-        binds = self._make_device_binds(launch, root, variables)
+        binds = self._prepare_host_binds(launch, root, variables)
         binds.append(Bind(source=create_notes_folder(folder), target=NOTES_PATH, read_only=False))
         if root.library:
             binds.append(Bind(source=root.library, target=LIBRARY_PATH))
@@ -261,11 +261,11 @@ class TaskStarter:
             return []
         return [Bind(source=source, target=target) for source, target in self.site.groups.list_binds(folders)]
 
-    def _make_device_binds(self, launch: LaunchSpec, root: SandboxRoot, variables: dict[str, str]) -> list[Bind]:
+    def _prepare_host_binds(self, launch: LaunchSpec, root: SandboxRoot, variables: dict[str, str]) -> list[Bind]:
         shown = self.options.host_show if root.env is None else ()  # an imported image is self-contained
         binds = [Bind(source=path, target=path) for path in shown if os.path.lexists(path)]
         if launch.gpus:
-            binds += make_device_binds(launch.gpus, self.site.gpus)
+            binds += make_gpu_binds(launch.gpus, self.site.gpus)
             if root.env is not None:  # it has no driver
                 binds += self.site.driver
                 variables["LD_LIBRARY_PATH"] = _append_path(root.env.get("LD_LIBRARY_PATH", ""), LIBRARIES_FOLDER)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import killing
-from .disk_limits import RunInThread, SupportsTaskLimits
+from .disk_limits import SupportsTaskLimits, ThreadRunner
 from .live_tasks import LiveTask
 
 _RETRY_INTERVAL = 0.02  # seconds between two attempts on a task that is still starting
@@ -18,7 +18,7 @@ _KILL_INTERVAL = 1.0  # seconds between two attempts to kill it
 @dataclass(frozen=True, slots=True)
 class TaskStopper:
     host: SupportsTaskLimits
-    run_in_thread: RunInThread
+    run_in_thread: ThreadRunner
     run_background: Callable[[Coroutine[Any, Any, object]], None]
 
     def stop_task(self, task: LiveTask, grace: float) -> None:

@@ -62,7 +62,7 @@ def _read_gpu(index: int) -> Gpu:
     )
 
 
-def make_device_binds(given: Sequence[int], gpus: Sequence[Gpu]) -> list[Bind]:
+def make_gpu_binds(given: Sequence[int], gpus: Sequence[Gpu]) -> list[Bind]:
     """Return the nodes of those devices, and those shared by all devices."""
     nodes = {gpu.index: gpu.node for gpu in gpus}
     paths = [nodes[index] for index in given] + [f"/dev/{name}" for name in _SHARED_DEVICES]

@@ -63,7 +63,7 @@ def find_private_files(
     found = PrivateFiles()
     queue: deque[str] = deque()
     for top in tops:
-        _add_listing(_list_top_folder(top), skip, found, queue)
+        _add_listing(_classify_top_folder(top), skip, found, queue)
     first = frozenset(queue)
     while queue and budget > 0:
         folder = queue.popleft()
@@ -98,7 +98,7 @@ def _add_listing(listing: FolderListing, skip: Collection[str], found: PrivateFi
     queue += [path for path in listing.folders if path not in skip]
 
 
-def _list_top_folder(top: str) -> FolderListing:
+def _classify_top_folder(top: str) -> FolderListing:
     try:
         status = os.lstat(top)
     except FileNotFoundError:

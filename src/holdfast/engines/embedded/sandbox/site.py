@@ -231,10 +231,10 @@ def make_host_root(site: SandboxSite, views: SandboxLayers, folder: TaskFolder) 
         root = roots.make_host_overlay_root(folder, views.prepare_host_layers(), on_disk=site.on_disk)
     else:
         root = replace(roots.make_host_bind_root(folder, site.shown, site.links), as_root=os.geteuid() == 0)
-    return replace(root, shell=site.host_shell, user=site.user, devices=_make_device_binds(site, folder))
+    return replace(root, shell=site.host_shell, user=site.user, devices=_make_own_device_binds(site, folder))
 
 
-def _make_device_binds(site: SandboxSite, folder: TaskFolder) -> tuple[Bind, ...]:
+def _make_own_device_binds(site: SandboxSite, folder: TaskFolder) -> tuple[Bind, ...]:
     return roots.make_own_device_binds(folder) if site.own_devices else ()
 
 
@@ -251,7 +251,7 @@ def make_image_root(site: SandboxSite, views: SandboxLayers, image: Image, folde
         workdir=(roots.resolve_path_inside(image.rootfs, image.workdir) or "") if image.workdir else "",
         as_root=not site.guard.privileged,
         lower_folders=(image.rootfs, views.prepare_skeleton()),
-        devices=_make_device_binds(site, folder),
+        devices=_make_own_device_binds(site, folder),
     )
 
 

@@ -79,7 +79,7 @@ class LogView:
         """Return the URL of this page with other options."""
         return f"{self.base_address}?{self._build_query(**other)}{'' if self.own_page else '#log'}"
 
-    def standalone_address(self, **other: Any) -> str:
+    def build_standalone_address(self, **other: Any) -> str:
         return f"/jobs/{self.job.id}/log?{self._build_query(**other)}"
 
     @property

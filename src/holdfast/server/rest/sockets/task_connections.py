@@ -73,10 +73,10 @@ class TaskWebSocket(WebSocketConnection):
 
 _session_limiter = build_connection_limiter(msg("WebSocket sessions"), MAX_SESSIONS_PER_USER, MAX_SESSIONS)
 
-ServeSession = Callable[[TaskWebSocket], Coroutine[Any, Any, None]]
+SessionHandler = Callable[[TaskWebSocket], Coroutine[Any, Any, None]]
 
 
-def build_task_route(path: str, serve: ServeSession) -> WebSocketRoute:
+def build_task_route(path: str, serve: SessionHandler) -> WebSocketRoute:
     """Return a route. `path`, below the API, contains {ref} and {task}."""
 
     async def endpoint(websocket: WebSocket) -> None:
@@ -95,7 +95,7 @@ def build_task_route(path: str, serve: ServeSession) -> WebSocketRoute:
     return WebSocketRoute(API_PREFIX + path, endpoint)
 
 
-async def _serve_session(line: TaskWebSocket, serve: ServeSession) -> BaseException | None:
+async def _serve_session(line: TaskWebSocket, serve: SessionHandler) -> BaseException | None:
     """Serve the session. Return its error, if any."""
     try:
         release = _session_limiter.acquire_nowait((await line.get_actor()).name)

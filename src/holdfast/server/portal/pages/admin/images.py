@@ -105,7 +105,7 @@ async def _build_image_removal_page(visit: Visit, name: str) -> ConfirmPage:
     aliases = await visit.services.image_aliases.list(visit.current_actor)
     bare = _strip_latest_tag(name)
     users = [alias.name for alias in aliases if bare in map(_strip_latest_tag, (alias.url, alias.gpu_url))]
-    points = [_("Its files will be deleted from this server. Tasks that use it keep running.")]
+    points = [_("This deletes its files from this server. Tasks that use it keep running.")]
     if users:
         points.append(
             _("Jobs that use these names will no longer be able to start: {names}", names=", ".join(users[:10]))
