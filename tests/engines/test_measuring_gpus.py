@@ -98,14 +98,14 @@ async def task(home):
     names = ["opens", "shared", "without"]
     await rig.engine.observe(names)
     rig.engine._task_metrics._gpus._timeout = 60
-    found = await rig.engine.measure(names)
+    found = await rig.engine.measure_tasks(names)
     assert found["opens"].gpus == (fine(1), fine(0)), found
     assert [found[name].gpu_opened for name in names] == [True, False, None], found
     assert found["without"].gpus == ()
     await others(rig)
     mode.write_text("hang")
     rig.engine._task_metrics._gpus._timeout = 0.3
-    found = await rig.engine.measure(names)
+    found = await rig.engine.measure_tasks(names)
     assert found["opens"].gpus == ()
     assert found["opens"].processes > 0
     mode.write_text("fine")
