@@ -125,8 +125,8 @@ def test_quitting_a_program_that_catches_everything_is_no_success(desk: Bench) -
 
 def test_quitting_does_not_wait_for_threads_that_never_end(desk: Bench) -> None:
     program = desk.debug(
-        "import threading, paipdb.ending\n"
-        "paipdb.ending.LAST_WORDS = 0.2\n"
+        "import threading, paipdb.shutdown\n"
+        "paipdb.shutdown.CLEANUP_TIMEOUT = 0.2\n"
         "threading.Thread(target=threading.Event().wait).start()\n"
         "x = 1\n"
     )

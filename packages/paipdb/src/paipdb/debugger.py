@@ -1,4 +1,4 @@
-"""pdb, with its prompt at the port."""
+"""pdb, with its prompt on the debug server's port."""
 
 import contextlib
 import linecache
@@ -10,20 +10,20 @@ import types
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from .console import Console, Interpreter
-from .ending import end, flush_output
-from .peers import peers_held
-from .port import Port, the_port
-from .prompt import Prompt
-from .task import DEFAULT_TIMEOUT, log, seconds_to_wait
+from .debug_server import DebugServer, get_or_create_server
+from .peers import pause_peers
+from .prompt import SupportsPrompt
+from .shutdown import exit_program, flush_output
+from .task_environment import DEFAULT_TIMEOUT, get_wait_timeout, write_log
 
-QUIT_CODE = 2  # of a program that was ended by `q`; 1 is that of a crash and of a wait in vain
+QUIT_CODE = 2  # exit code after `q`; after a crash or a timeout it is 1
 
 
-class Debugger(pdb.Pdb, Prompt):
-    """One for each thread that stops."""
+class Debugger(pdb.Pdb, SupportsPrompt):
+    """pdb for one thread. Each thread that stops has its own."""
 
-    on_timeout = "continue"  # or "exit", which is what `python -m paipdb` does
-    crashed = False  # there is nothing left that could go on
+    timeout_action = "continue"  # or "exit", under `python -m paipdb`
+    has_crashed = False  # the program cannot continue
 
     def __init__(self) -> None:
         self.console = Console(self)
@@ -31,130 +31,136 @@ class Debugger(pdb.Pdb, Prompt):
         is_main = threading.current_thread() is threading.main_thread()
         super().__init__(stdin=stream, stdout=stream, skip=["paipdb", "paipdb.*"], nosigint=True, readrc=is_main)
         self.prompt = "(Pdb) "
-        self.why = "breakpoint"
+        self.stop_reason = "breakpoint"
         self.timeout = DEFAULT_TIMEOUT
-        self.outcome = ""
+        self.outcome = ""  # of the last prompt: "quit", "timeout", or empty if the program continues
 
     # --- stopping
 
-    def interaction(self, frame: Optional[types.FrameType], trace: Any) -> None:
+    def interaction(self, frame: Optional[types.FrameType], tb_or_exc: Any) -> None:
         interact = super().interaction
-        self._stand(frame, trace, lambda: interact(frame, trace))
+        self._run_at_prompt(frame, tb_or_exc, lambda: interact(frame, tb_or_exc))
 
     def bp_commands(self, frame: types.FrameType) -> Any:
-        run = super().bp_commands
-        given = getattr(self, "currentbp", 0) in self.commands
-        if given and sys.version_info < (3, 14):  # which then runs a breakpoint's commands outside of an interaction
-            return self._stand(frame, None, lambda: run(frame))
-        return run(frame)
+        run_commands = super().bp_commands
+        has_commands = getattr(self, "currentbp", 0) in self.commands
+        if has_commands and sys.version_info < (3, 14):  # these versions run the commands outside of interaction()
+            return self._run_at_prompt(frame, None, lambda: run_commands(frame))
+        return run_commands(frame)
 
-    def _stand(self, frame: Optional[types.FrameType], trace: Any, act: Callable[[], Any]) -> Any:
-        """Has the prompt while `act` runs."""
-        port = the_port()
-        if port.holder == threading.get_ident():
-            return act()  # a command led here
-        if not port.door.is_open and not opened(port, None):  # in a forked child
+    def _run_at_prompt(self, frame: Optional[types.FrameType], tb_or_exc: Any, action: Callable[[], Any]) -> Any:
+        """Run `action` while this thread has the prompt."""
+        server = get_or_create_server()
+        if server.prompt_thread_id == threading.get_ident():
+            return action()  # called by a command
+        if not server.listener.is_open and not try_open_server(server, None):  # in a forked child
             self.set_continue()
             return None
-        port.take_turn()
+        server.acquire_prompt()
         self.outcome = ""
         result = None
         try:
-            if port.gave_up and port.client is None and self.why != "crash":
+            if server.has_timed_out and server.client is None and self.stop_reason != "crash":
                 self.set_continue()
             else:
-                with peers_held():  # first: whom the platform names as waiting must not be made to stand
-                    self._begin(port, frame, trace)
-                    result = act()
+                with pause_peers():  # first: a process that the note reports as waiting must not be paused
+                    self._begin_prompt(server, frame, tb_or_exc)
+                    result = action()
         finally:
-            port.give_turn(steps=self.outcome == "" and self.stoplineno != -1)
-            self.why = "breakpoint"
-        self._act_on_outcome(port)
+            server.release_prompt(is_stepping=self.outcome == "" and self.stoplineno != -1)
+            self.stop_reason = "breakpoint"
+        self._apply_outcome(server)
         return result
 
-    def _begin(self, port: Port, frame: Optional[types.FrameType], trace: Any) -> None:
-        flush_output()  # the log is read while the program stands
-        self.timeout = seconds_to_wait()
-        stack, index = self.get_stack(frame, getattr(trace, "__traceback__", trace))
-        self._note_place(port, *stack[index])
-        self.console.begin()
+    def _begin_prompt(self, server: DebugServer, frame: Optional[types.FrameType], tb_or_exc: Any) -> None:
+        flush_output()  # users read the log while the program is stopped
+        self.timeout = get_wait_timeout()
+        stack, index = self.get_stack(frame, getattr(tb_or_exc, "__traceback__", tb_or_exc))
+        self._report_location(server, *stack[index])
+        self.console.begin_prompt()
 
-    def _note_place(self, port: Port, frame: types.FrameType, line: Optional[int]) -> None:
-        port.stands(self.why, self.canonic(frame.f_code.co_filename), line or 0, frame.f_code.co_name)
+    def _report_location(self, server: DebugServer, frame: types.FrameType, line: Optional[int]) -> None:
+        server.set_location(self.stop_reason, self.canonic(frame.f_code.co_filename), line or 0, frame.f_code.co_name)
 
-    def _act_on_outcome(self, port: Port) -> None:
+    def _apply_outcome(self, server: DebugServer) -> None:
         if self.outcome == "quit":
-            end(1 if self.crashed else QUIT_CODE)
+            exit_program(1 if self.has_crashed else QUIT_CODE)
         elif self.outcome == "timeout":
-            port.gave_up = True
-            waited = f"No client connect to server in {self.timeout:g} seconds, "
-            if self.crashed or (os.environ.get("DEBUG_ON_TIMEOUT") or self.on_timeout) == "exit":
+            server.has_timed_out = True
+            message = f"No client connect to server in {self.timeout:g} seconds, "
+            if self.has_crashed or (os.environ.get("DEBUG_ON_TIMEOUT") or self.timeout_action) == "exit":
                 with contextlib.suppress(AttributeError, OSError, RuntimeError, ValueError):
-                    sys.stdout.write(waited + "exit\n")
+                    sys.stdout.write(message + "exit\n")
                     sys.stdout.flush()
-                end(1)
-            log(waited + "the program goes on without the debugger")
+                exit_program(1)
+            write_log(message + "the program goes on without the debugger")
 
-    def stop_at_once(self, frame: types.FrameType) -> None:
-        """From a signal's handler: the frame may be within a call that takes long, so do not wait for its next line."""
+    def stop_immediately(self, frame: types.FrameType) -> None:
+        """Stop in a signal handler. The frame may be in a long call, so do not wait for its next line."""
         self.reset()
-        above: Optional[types.FrameType] = frame
-        while above is not None:
-            above.f_trace = self.trace_dispatch
-            self.botframe = above
-            above = above.f_back
+        traced: Optional[types.FrameType] = frame
+        while traced is not None:
+            traced.f_trace = self.trace_dispatch
+            self.botframe = traced
+            traced = traced.f_back
         self.set_step()
         self.interaction(frame, None)
         if self.breaks or self.stoplineno != -1:
             sys.settrace(self.trace_dispatch)
 
-    def run_as_main(self, compiled: types.CodeType, names: Dict[str, Any]) -> None:
+    def run_as_main(self, compiled: types.CodeType, namespace: Dict[str, Any]) -> None:
+        """Run the program, and stop before its first line."""
         self.reset()
         self.mainpyfile = self.canonic(compiled.co_filename)
         self._wait_for_mainpyfile = True
-        self.why = "start"
+        self.stop_reason = "start"
         sys.settrace(self.trace_dispatch)
         try:
-            exec(compiled, names)  # noqa: S102  this is the program
+            exec(compiled, namespace)  # noqa: S102  this is the program
         finally:
             sys.settrace(None)
 
-    def get_stack(self, frame: Any, trace: Any) -> Tuple[List[Tuple[types.FrameType, int]], int]:
-        """Without the debugger's own frames."""
-        stack, index = super().get_stack(frame, trace)
-        while len(stack) > 1 and is_internal(stack[0][0]):
+    def get_stack(self, frame: Any, traceback: Any) -> Tuple[List[Tuple[types.FrameType, int]], int]:
+        """Return the stack without the debugger's own frames, and the index of the current frame."""
+        stack, index = super().get_stack(frame, traceback)
+        while len(stack) > 1 and is_internal_frame(stack[0][0]):
             del stack[0]
             index = max(0, index - 1)
         return stack, index
 
-    # --- telling
+    # --- location
 
     def show_prompt(self) -> None:
         self.console.write(self.prompt)
 
-    def show_place(self) -> None:
+    def show_location(self) -> None:
         if self.curframe is not None:
             self.print_stack_entry(self.stack[self.curindex])
 
-    def tell_place(self) -> None:
+    def send_location_event(self) -> None:
         if self.curframe is not None:
-            with contextlib.suppress(Exception):  # whatever files the program says its code is from
-                the_port().event(self._place())
+            with contextlib.suppress(Exception):  # code can name any file as its source
+                get_or_create_server().send_event(self._build_prompt_event())
 
-    def _place(self) -> Dict[str, Any]:
-        first = max(0, min(self.curindex - 10, len(self.stack) - 50))
-        frames = [_described(frame, line) for frame, line in self.stack[first : first + 50]]
+    def _build_prompt_event(self) -> Dict[str, Any]:
+        first_index = max(0, min(self.curindex - 10, len(self.stack) - 50))
+        frames = [_describe_frame(frame, line) for frame, line in self.stack[first_index : first_index + 50]]
         frame, line = self.stack[self.curindex]
-        lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
-        top = max(1, line - 15)
-        text = [each.rstrip("\n")[:300] for each in lines[top - 1 : line + 15]]
-        event = {"event": "prompt", "stack": frames, "index": self.curindex - first, "source": [top, text]}
-        return dict(event, **_described(frame, line))
+        file_lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
+        first_line = max(1, line - 15)
+        source = [text.rstrip("\n")[:300] for text in file_lines[first_line - 1 : line + 15]]
+        event = {
+            "event": "prompt",
+            "stack": frames,
+            "index": self.curindex - first_index,
+            "source": [first_line, source],
+        }
+        return dict(event, **_describe_frame(frame, line))
 
     # --- commands
 
     def onecmd(self, line: str) -> bool:
-        with self.console.as_standard(), the_port().command():
+        with self.console.redirect_standard_streams(), get_or_create_server().allow_abort():
             return bool(super().onecmd(line))
 
     def do_quit(self, arg: str) -> bool:
@@ -171,9 +177,9 @@ class Debugger(pdb.Pdb, Prompt):
     def do_EOF(self, arg: str) -> bool:
         """EOF
 
-        Nobody came in time.
+        End of input: no client connected before the timeout.
         """
-        if not self.console.timed_out:
+        if not self.console.has_timed_out:
             self.message("To leave the program where it is, close the connection. To end it, type q.")
             return False
         self.outcome = "timeout"
@@ -184,7 +190,7 @@ class Debugger(pdb.Pdb, Prompt):
         before = self.stack[self.curindex]
         super().do_jump(arg)
         if self.stack[self.curindex] != before:
-            self._note_place(the_port(), *self.stack[self.curindex])
+            self._report_location(get_or_create_server(), *self.stack[self.curindex])
 
     do_jump.__doc__ = pdb.Pdb.do_jump.__doc__
     do_j = do_jump
@@ -201,14 +207,14 @@ class Debugger(pdb.Pdb, Prompt):
     def do_interrupt(self, arg: str) -> None:
         """interrupt
 
-        While the program runs: stop it where it is. Ctrl-C, where a client sends it as a byte, is the same.
+        While the program runs: stop it where it is. Ctrl-C does the same, if the client sends it as a byte.
         """
         self.message("The program is already stopped.")
 
     def do_interact(self, arg: str) -> None:
         """interact
 
-        Start an interactive interpreter with all the names of the current scope. exit() leads back.
+        Start an interactive interpreter with all the names of the current scope. exit() returns to pdb.
         """
         frame = self.curframe
         assert frame is not None
@@ -218,74 +224,75 @@ class Debugger(pdb.Pdb, Prompt):
         self.message("*exit from pdb interact command*")
 
 
-def _described(frame: types.FrameType, line: int) -> Dict[str, Any]:
+def _describe_frame(frame: types.FrameType, line: int) -> Dict[str, Any]:
     return {"file": frame.f_code.co_filename[-400:], "line": line, "function": frame.f_code.co_name[:200]}
 
 
-def is_internal(frame: types.FrameType) -> bool:
-    """Whether it is of the debugger, or of what leads from it to the program."""
-    return frame.f_globals.get("__package__") == "paipdb" or frame.f_globals.get("__name__") in _INTERNALS
+def is_internal_frame(frame: types.FrameType) -> bool:
+    """Whether the frame belongs to the debugger or to the modules that it uses to run the program."""
+    return frame.f_globals.get("__package__") == "paipdb" or frame.f_globals.get("__name__") in _INTERNAL_MODULES
 
 
-_INTERNALS = ("bdb", "pdb", "cmd", "runpy", "contextlib", "threading", "importlib._bootstrap")
-_of_thread = threading.local()
+_INTERNAL_MODULES = ("bdb", "pdb", "cmd", "runpy", "contextlib", "threading", "importlib._bootstrap")
+_thread_local = threading.local()
 
 
-def the_debugger() -> Debugger:
-    """This thread's own, so that its breakpoints, aliases and displays last."""
-    if getattr(_of_thread, "debugger", None) is None:
-        _of_thread.debugger = Debugger()
-    found = _of_thread.debugger
-    assert isinstance(found, Debugger)
-    return found
+def get_or_create_debugger() -> Debugger:
+    """Return the debugger of this thread, which keeps its breakpoints, aliases and displays."""
+    if getattr(_thread_local, "debugger", None) is None:
+        _thread_local.debugger = Debugger()
+    debugger = _thread_local.debugger
+    assert isinstance(debugger, Debugger)
+    return debugger
 
 
-def opened(port: Port, number: Optional[int]) -> bool:
+def try_open_server(server: DebugServer, port: Optional[int]) -> bool:
+    """Start listening. Return False, and log the reason, if no port is available."""
     try:
-        port.open(number, stop_in_handler)
+        server.open(port, stop_from_signal_handler)
         return True
-    except OSError as problem:
-        log(f"paipdb: Failed to start the remote debug: {problem}")
+    except OSError as error:
+        write_log(f"paipdb: Failed to start the remote debug: {error}")
         return False
 
 
-def stop_in(frame: types.FrameType, number: Optional[int]) -> None:
-    """At this frame's next line; newer Pythons: at this one."""
-    tracing = sys.gettrace()
+def stop_at_frame(frame: types.FrameType, port: Optional[int]) -> None:
+    """Stop at the frame's next line, or at the current one in newer versions of Python."""
+    trace_function = sys.gettrace()
     sys.settrace(None)  # a debugger that is stepping would step into itself
-    port = the_port()
-    if port.holder == threading.get_ident():
-        port.write("(a breakpoint within a command is passed over)\n")
-    elif not (port.gave_up and port.client is None) and opened(port, number):
-        the_debugger().set_trace(frame)
+    server = get_or_create_server()
+    if server.prompt_thread_id == threading.get_ident():
+        server.write("(a breakpoint within a command is passed over)\n")
+    elif not (server.has_timed_out and server.client is None) and try_open_server(server, port):
+        get_or_create_debugger().set_trace(frame)
         return
-    sys.settrace(tracing)
+    sys.settrace(trace_function)
 
 
-def stop_in_handler(frame: Optional[types.FrameType]) -> None:
-    """At once, from the handler of a signal that came while the main thread was in this frame."""
-    tracing = sys.gettrace()
+def stop_from_signal_handler(frame: Optional[types.FrameType]) -> None:
+    """Stop immediately, in a signal handler. `frame` is the frame that the signal interrupted."""
+    trace_function = sys.gettrace()
     sys.settrace(None)
-    port = the_port()
-    while frame is not None and is_internal(frame):
+    server = get_or_create_server()
+    while frame is not None and is_internal_frame(frame):
         frame = frame.f_back
-    if frame is not None and port.holder != threading.get_ident() and opened(port, None):
-        the_debugger().stop_at_once(frame)
+    if frame is not None and server.prompt_thread_id != threading.get_ident() and try_open_server(server, None):
+        get_or_create_debugger().stop_immediately(frame)
     else:
-        sys.settrace(tracing)
+        sys.settrace(trace_function)
 
 
 def post_mortem(t: Union[types.TracebackType, BaseException, None] = None) -> None:
-    """Looks at a traceback or an exception, or at the exception that is being handled."""
+    """Inspect a traceback or an exception; by default the exception that is being handled."""
     t = t if t is not None else sys.exc_info()[2]
-    trace = getattr(t, "__traceback__", t)
-    if trace is None:
+    traceback = getattr(t, "__traceback__", t)
+    if traceback is None:
         raise ValueError("there is no exception to look at: pass one, or call post_mortem where one is being handled")
-    tracing = sys.gettrace()
+    trace_function = sys.gettrace()
     sys.settrace(None)
-    if opened(the_port(), None):
-        debugger = the_debugger()
+    if try_open_server(get_or_create_server(), None):
+        debugger = get_or_create_debugger()
         debugger.reset()
-        debugger.why = "crash"
-        debugger.interaction(None, t if isinstance(t, BaseException) and sys.version_info >= (3, 13) else trace)
-    sys.settrace(tracing)
+        debugger.stop_reason = "crash"
+        debugger.interaction(None, t if isinstance(t, BaseException) and sys.version_info >= (3, 13) else traceback)
+    sys.settrace(trace_function)

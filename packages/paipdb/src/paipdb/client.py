@@ -1,4 +1,4 @@
-"""A connection: lines come in, text goes out."""
+"""A client of the debugger: its TCP connection, read by lines."""
 
 import contextlib
 import socket
@@ -7,50 +7,51 @@ import threading
 import time
 from typing import Optional
 
-EVENTS = "#holdfast json"  # a client's first line, if it wants to be told where the program stands
-_LONGEST_LINE = 64 * 1024
+EVENTS_REQUEST = "#holdfast json"  # first line of a client that wants events about the program's location
+_MAX_LINE_SIZE = 64 * 1024  # bytes
 
 
 class Client:
-    """A connection: lines come in, text goes out."""
+    """A TCP connection that is read by lines and written as text."""
 
     def __init__(self, connection: socket.socket, name: str) -> None:
         self.connection = connection
         self.name = name
-        self.since = time.time()
+        self.connected_at = time.time()
         self.wants_events = False
-        self.leaving = False  # it will send no more, but may still read
-        self.fresh = True  # it has sent nothing but its token
+        self.is_input_closed = False  # it sends no more lines, but may still read
+        self.awaits_first_line = True  # nothing but the token was received
         self._received = b""
-        self._sending = threading.RLock()  # a signal may come while it is held
+        self._send_lock = threading.RLock()  # reentrant: a signal handler may send while it is held
         for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        # A client that does not read must not hold the program up for good.
+        # A client that does not read must not block the program forever.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 10, 0))
 
     def send(self, text: str) -> bool:
+        """Send the text. Return False if the connection is broken."""
         try:
-            with self._sending:
+            with self._send_lock:
                 self.connection.sendall(text.encode("utf-8", "replace"))
             return True
         except OSError:
             return False
 
-    def asks_for_events(self) -> bool:
-        """Whether it has sent the line already that asks for them; takes that line."""
-        if self._received.partition(b"\n")[0].strip() == EVENTS.encode() and b"\n" in self._received:
+    def consume_events_request(self) -> bool:
+        """Remove the request for events from the received lines. Return whether it was the first of them."""
+        if self._received.partition(b"\n")[0].strip() == EVENTS_REQUEST.encode() and b"\n" in self._received:
             self.read_line()
             return True
         return False
 
     def read_line(self) -> Optional[str]:
-        """The next line, or `\\x03` for Ctrl-C, which takes back what was typed before it; None: no more will come."""
+        """Return the next line, `\\x03` for Ctrl-C, or None at the end of input. Ctrl-C drops all input before it."""
         while b"\n" not in self._received and b"\x03" not in self._received:
             data = self._receive()
-            if not data or len(self._received) > _LONGEST_LINE:
-                rest, self._received = self._received, b""
-                return rest.decode("utf-8", "replace") if rest and not data else None
+            if not data or len(self._received) > _MAX_LINE_SIZE:
+                last_line, self._received = self._received, b""
+                return last_line.decode("utf-8", "replace") if last_line and not data else None
             self._received += data
         if b"\x03" in self._received:
             self._received = self._received.rpartition(b"\x03")[2].lstrip(b"\r\n")
@@ -64,11 +65,11 @@ class Client:
         except OSError:
             return b""
 
-    def hang_up(self) -> None:
-        """Also where a forked child has a copy of the connection. Whoever reads from it notices."""
+    def shut_down(self) -> None:
+        """End the connection, even if a forked child has a copy of the socket. A blocked reader returns."""
         with contextlib.suppress(OSError):
             self.connection.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        self.hang_up()
+        self.shut_down()
         self.connection.close()
