@@ -50,7 +50,7 @@ docs: ## write the generated reference pages anew
 
 words: ## bring the portal's catalogues of translations up to date with the source
 	@$(SETUP) dev
-	@$(BIN)/python scripts/words.py
+	@$(BIN)/python scripts/translations.py
 
 clean: ## remove build/ and caches (.venv and your jobs stay)
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

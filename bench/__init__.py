@@ -1,1 +1,1 @@
-"""Measures what the project promises, on this machine, with a real server: `python -m bench` or `make bench`."""
+"""Measures the performance goals of the project on this machine, with real servers: `python -m bench`, `make bench`."""

@@ -1,4 +1,4 @@
-"""The crash test, counted: how long the server is away after each SIGKILL, and what became of the jobs."""
+"""The crash test, measured: the downtime of the server after each SIGKILL, and lost, repeated or wrong jobs."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from tests.e2e import test_crash
 from tests.e2e.server import TIMEOUT, Server
 
 from .client import Connection
-from .harness import Options, end_tasks_below, folder, say
+from .harness import Options, create_bench_folder, kill_processes_below, print_progress
 from .rows import Row, at_most, below, percentile
 
 
 class CrashServer(Server):
-    """The test's server, asked by a lean client: preparing for TLS costs httpx more than our server needs to answer."""
+    """The server of the crash test with a faster client: httpx prepares TLS longer than the server needs to respond."""
 
     def wait_ready(self) -> float:
         assert self.process is not None
-        began = time.monotonic()
-        while not self._answers():
-            if self.process.poll() is not None or time.monotonic() - began > TIMEOUT:
+        started = time.monotonic()
+        while not self._is_healthy():
+            if self.process.poll() is not None or time.monotonic() - started > TIMEOUT:
                 raise RuntimeError(f"the server did not come back:\n{self.log()[-3000:]}")
             time.sleep(0.01)
-        took = time.monotonic() - began
+        seconds = time.monotonic() - started
         self.token = json.loads((self.home / "client.json").read_text())["token"]
-        return took
+        return seconds
 
     def client(self) -> httpx.Client:
         headers = {"Authorization": f"Bearer {self.token}"}
         return httpx.Client(base_url=f"{self.url}/api/v1", headers=headers, timeout=TIMEOUT, verify=False)
 
-    def _answers(self) -> bool:
+    def _is_healthy(self) -> bool:
         try:
             with Connection(self.port, "") as connection:
                 return connection.request("GET", "/api/v1/health")[0] == 200
@@ -44,63 +44,65 @@ class CrashServer(Server):
 
 
 def measure(options: Options) -> list[Row]:
-    kills, jobs = options.pick(30, 5), options.pick(210, 40)
-    say(f"crash: {kills} kills, {jobs} jobs")
-    with folder("crash", options) as place:
-        marks = place / "marks"
+    kills, jobs = options.pick_size(30, 5), options.pick_size(210, 40)
+    print_progress(f"crash: {kills} kills, {jobs} jobs")
+    with create_bench_folder("crash", options) as folder:
+        marks = folder / "marks"
         marks.mkdir()
-        running = CrashServer(place / "home")
-        running.start()
+        server = CrashServer(folder / "home")
+        server.start()
         try:
-            expected = [_job(number) for number in range(jobs)]
-            away = _kill_while_submitting(running, expected, marks, kills)
-            say("crash: looking at every job")
-            return _rows(running, expected, marks, away)
+            expected = [_make_expected_job(number) for number in range(jobs)]
+            downtimes = _kill_while_submitting(server, expected, marks, kills)
+            print_progress("crash: looking at every job")
+            return _make_rows(server, expected, marks, downtimes)
         finally:
-            running.stop()
-            end_tasks_below(place)
+            server.stop()
+            kill_processes_below(folder)
 
 
-def _job(number: int) -> test_crash.Expected:
+def _make_expected_job(number: int) -> test_crash.Expected:
     kind = "stopped" if number % 10 == 7 else "retried" if number % 7 == 3 else "plain"
     return test_crash.Expected(f"crash-{number}", kind, number % 5)
 
 
 def _kill_while_submitting(
-    running: CrashServer, expected: list[test_crash.Expected], marks: Path, kills: int
+    server: CrashServer, expected: list[test_crash.Expected], marks: Path, kills: int
 ) -> list[float]:
-    clients = threading.Thread(target=test_crash.submit_all, args=(running, expected, marks), daemon=True)
+    clients = threading.Thread(target=test_crash.submit_all, args=(server, expected, marks), daemon=True)
     clients.start()
-    chance = random.Random(7)
-    away = []
+    rng = random.Random(7)
+    downtimes = []
     for _ in range(kills):
-        time.sleep(chance.uniform(0.0, 0.5))
-        running.kill()
-        away.append(running.start())
+        time.sleep(rng.uniform(0.0, 0.5))
+        server.kill()
+        downtimes.append(server.start())
     clients.join(TIMEOUT * 3)
     if clients.is_alive():
         raise RuntimeError("the clients did not finish")
-    return away
+    return downtimes
 
 
-def _rows(running: CrashServer, expected: list[test_crash.Expected], marks: Path, away: list[float]) -> list[Row]:
-    lost = twice = wrong = 0
-    first = ""
+def _make_rows(
+    server: CrashServer, expected: list[test_crash.Expected], marks: Path, downtimes: list[float]
+) -> list[Row]:
+    lost = run_twice = wrong = 0
+    first_error = ""
     for job in expected:
         runs = test_crash.runs_of(job, marks)
-        twice += len(runs) != len(set(runs))
-        if not job.id or running.get(f"/jobs/{job.id}").status_code != 200:
+        run_twice += len(runs) != len(set(runs))
+        if not job.id or server.get(f"/jobs/{job.id}").status_code != 200:
             lost += 1
             continue
         try:
-            test_crash.check(running, job, marks)
+            test_crash.check(server, job, marks)
         except AssertionError as error:
             wrong += 1
-            first = first or " ".join(str(error).split())[:200]
-    note = f"{len(away)} kills, {len(expected)} jobs, median {percentile(away, 50):.2f} s"
+            first_error = first_error or " ".join(str(error).split())[:200]
+    note = f"{len(downtimes)} kills, {len(expected)} jobs, median {percentile(downtimes, 50):.2f} s"
     return [
-        Row("crash: worst time until the server answers", max(away), "s", below(2), note),
+        Row("crash: worst time until the server answers", max(downtimes), "s", below(2), note),
         Row("crash: jobs lost", lost, "jobs", at_most(0)),
-        Row("crash: jobs run twice", twice, "jobs", at_most(0)),
-        Row("crash: jobs with a wrong end, code or log", wrong, "jobs", at_most(0), first),
+        Row("crash: jobs run twice", run_twice, "jobs", at_most(0)),
+        Row("crash: jobs with a wrong end, code or log", wrong, "jobs", at_most(0), first_error),
     ]

@@ -1,4 +1,4 @@
-"""A newcomer's first command: a fresh clone, no environment yet, the packages already on this machine."""
+"""Time from `make up` in a new clone to the first job's log, without an environment but with a pip cache."""
 
 from __future__ import annotations
 
@@ -12,69 +12,79 @@ from pathlib import Path
 
 import psutil
 
-from .harness import ROOT, Options, clean_env, end_tasks_below, folder, free_port, say
+from .harness import (
+    ROOT,
+    Options,
+    build_clean_env,
+    create_bench_folder,
+    find_free_port,
+    kill_processes_below,
+    print_progress,
+)
 from .rows import Row, below
 
-LIMIT = 300  # seconds; then it is given up
-KNOWN_LINE = "Hello"  # what examples/hello.yaml prints
+TIMEOUT = 300  # seconds
+EXPECTED_LINE_START = "Hello"  # of the output of examples/hello.yaml
 
 
 def measure(options: Options) -> list[Row]:
-    with folder("first-job", options) as place:
-        clone, home = place / "holdfast", place / "home"
+    with create_bench_folder("first-job", options) as folder:
+        clone, home = folder / "holdfast", folder / "home"
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
-        env = _env(place, home)
-        say("first job: make up ARGS=--detach in a fresh clone")
+        env = _build_env(folder, home)
+        print_progress("first job: make up ARGS=--detach in a fresh clone")
         try:
-            seconds, output = _time_until_log(clone, env)
+            seconds, output = _measure_seconds_until_log(clone, env)
         finally:
-            _stop(home)
-            end_tasks_below(place)
+            _stop_server(home)
+            kill_processes_below(folder)
     if seconds is None:
         raise RuntimeError(f"make up did not show the first job's log:\n{output[-3000:]}")
     return [Row("first job's log after make up", seconds, "s", below(60), "fresh clone, warm package cache")]
 
 
-def _env(place: Path, home: Path) -> dict[str, str]:
-    """Nothing of this user's home, save the packages pip has fetched before."""
+def _build_env(folder: Path, home: Path) -> dict[str, str]:
+    """Return an environment with an empty home folder and this user's pip cache."""
     cache = subprocess.run(
         [sys.executable, "-m", "pip", "cache", "dir"], capture_output=True, text=True, check=True
     ).stdout.strip()
-    (place / "nobody").mkdir()
-    kept = {
-        name: value for name, value in clean_env().items() if name not in ("VIRTUAL_ENV", "PYTHONPATH", "MAKEFLAGS")
+    (folder / "nobody").mkdir()
+    env = {
+        name: value
+        for name, value in build_clean_env().items()
+        if name not in ("VIRTUAL_ENV", "PYTHONPATH", "MAKEFLAGS")
     }
-    return kept | {
-        "HOME": str(place / "nobody"),
+    return env | {
+        "HOME": str(folder / "nobody"),
         "PIP_CACHE_DIR": cache,
         "HOLDFAST_HOME": str(home),
-        "HOLDFAST_SERVER_PORT": str(free_port()),
+        "HOLDFAST_SERVER_PORT": str(find_free_port()),
     }
 
 
-def _time_until_log(clone: Path, env: dict[str, str]) -> tuple[float | None, str]:
-    began = time.monotonic()
-    shown, lines = None, []
-    out = clone.parent / "make.out"
-    with open(out, "wb") as sink:
-        make = subprocess.Popen(["make", "up", "ARGS=--detach"], cwd=clone, env=env, stdout=sink, stderr=sink)
-    while shown is None and time.monotonic() - began < LIMIT:
-        ended = make.poll() is not None
-        lines = out.read_text(errors="replace").splitlines()
-        if any(line.strip().startswith(KNOWN_LINE) for line in lines):
-            shown = time.monotonic() - began
-        elif ended:
+def _measure_seconds_until_log(clone: Path, env: dict[str, str]) -> tuple[float | None, str]:
+    started = time.monotonic()
+    seconds, lines = None, []
+    output_path = clone.parent / "make.out"
+    with open(output_path, "wb") as file:
+        make = subprocess.Popen(["make", "up", "ARGS=--detach"], cwd=clone, env=env, stdout=file, stderr=file)
+    while seconds is None and time.monotonic() - started < TIMEOUT:
+        has_ended = make.poll() is not None
+        lines = output_path.read_text(errors="replace").splitlines()
+        if any(line.strip().startswith(EXPECTED_LINE_START) for line in lines):
+            seconds = time.monotonic() - started
+        elif has_ended:
             break
         time.sleep(0.05)
     try:
         make.wait(30)
     except subprocess.TimeoutExpired:
         make.kill()
-    return shown, "\n".join(lines)
+    return seconds, "\n".join(lines)
 
 
-def _stop(home: Path) -> None:
-    """The server was detached; it says its process in its state folder."""
+def _stop_server(home: Path) -> None:
+    """Stop the detached server, whose process id is in its state folder."""
     try:
         server = psutil.Process(int(json.loads((home / "server.json").read_text())["pid"]))
         os.kill(server.pid, signal.SIGTERM)

@@ -1,8 +1,8 @@
-"""From the moment a program fails to a prompt inside its task, by one command: a shell in the container that is held,
-by ssh and by exec; the debugger at the crash.
+"""Time from the failure of a program to a prompt in its task, with one command: a shell in the held task, by ssh and by
+exec, and the debugger at the crash.
 
-The program prints the time as its last act. The command is started as soon as the server tells that the task is held,
-or that a debugger waits; it has a terminal, on which the prompt is waited for.
+The program prints the time before it fails. The command starts as soon as the server reports the hold or the waiting
+debugger. It has a terminal, and ends at its prompt.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import termios
 import time
 from collections.abc import Sequence
 
-from .harness import TIMEOUT, BenchServer, Options, clean_env, say, server
+from .harness import TIMEOUT, BenchServer, Options, build_clean_env, print_progress, start_server
 from .rows import Row, below, percentile
 
-WARM_UP = 1
-HELD = """\
+WARM_UP_JOBS = 1
+FAILING_JOB = """\
 name: fails
 command: echo "$EPOCHREALTIME"; exit 3
 hold: {for: 1h}
 resources: {cpu: 1, memory: 256Mi}
 """
-CRASHED = """\
+CRASHING_JOB = """\
 name: crashes
 command: python3 -c "$PROGRAM"
 env:
@@ -42,85 +42,90 @@ resources: {cpu: 1, memory: 256Mi}
 
 
 def measure(options: Options) -> list[Row]:
-    count = options.pick(10, 3)
-    with server("inside", options) as running:
-        shells = {way: [_shell(running, way) for _ in range(WARM_UP + count)][WARM_UP:] for way in ("ssh", "exec")}
-        say(f"inside: {count} shells by ssh, {count} by exec")
-        prompts = [_debugger(running) for _ in range(WARM_UP + count)][WARM_UP:]
-    rows = [_row(f"inside: p50 from failed to a shell, holdfast {way}", times) for way, times in shells.items()]
-    return [*rows, _row("inside: p50 from crashed to (Pdb), holdfast debug", prompts)]
+    count = options.pick_size(10, 3)
+    with start_server("inside", options) as server:
+        shells = {
+            command: [_measure_shell(server, command) for _ in range(WARM_UP_JOBS + count)][WARM_UP_JOBS:]
+            for command in ("ssh", "exec")
+        }
+        print_progress(f"inside: {count} shells by ssh, {count} by exec")
+        prompts = [_measure_debugger(server) for _ in range(WARM_UP_JOBS + count)][WARM_UP_JOBS:]
+    rows = [
+        _make_row(f"inside: p50 from failed to a shell, holdfast {command}", times) for command, times in shells.items()
+    ]
+    return [*rows, _make_row("inside: p50 from crashed to (Pdb), holdfast debug", prompts)]
 
 
-def _row(name: str, seconds: Sequence[float]) -> Row:
+def _make_row(name: str, seconds: Sequence[float]) -> Row:
     note = f"{len(seconds)} jobs, p95 {percentile(seconds, 95):.2f} s"
     return Row(name, percentile(seconds, 50), "s", below(1), note)
 
 
-def _shell(running: BenchServer, way: str) -> float:
-    job = running.submit(HELD)
-    running.wait_for_state(job, "Held")
-    seconds = _until_prompt(running, [way, job], b"# ") - _printed(running, job)
-    _stop(running, job)
+def _measure_shell(server: BenchServer, command: str) -> float:
+    job = server.submit_job(FAILING_JOB)
+    server.wait_for_state(job, "Held")
+    seconds = _run_until_prompt(server, [command, job], b"# ") - _read_failure_time(server, job)
+    _stop_job(server, job)
     return seconds
 
 
-def _debugger(running: BenchServer) -> float:
-    job = running.submit(CRASHED)
+def _measure_debugger(server: BenchServer) -> float:
+    job = server.submit_job(CRASHING_JOB)
     deadline = time.monotonic() + TIMEOUT
-    with running.connect() as connection:
-        while not connection.get(f"/jobs/{job}")["debuggers"]:
+    with server.connect() as connection:
+        while not connection.get_json(f"/jobs/{job}")["debuggers"]:
             if time.monotonic() > deadline:
                 raise RuntimeError("no debugger came to wait")
             time.sleep(0.02)
-    seconds = _until_prompt(running, ["debug", job], b"(Pdb) ") - _printed(running, job)
-    _stop(running, job)
+    seconds = _run_until_prompt(server, ["debug", job], b"(Pdb) ") - _read_failure_time(server, job)
+    _stop_job(server, job)
     return seconds
 
 
-def _printed(running: BenchServer, job: str) -> float:
-    """When the program failed."""
-    return float(running.log(job, stream="stdout").split(b"\n")[0])
+def _read_failure_time(server: BenchServer, job: str) -> float:
+    """Return the time that the program printed before it failed."""
+    return float(server.read_log(job, stream="stdout").split(b"\n")[0])
 
 
-def _stop(running: BenchServer, job: str) -> None:
-    with running.connect() as connection:
-        status, answer = connection.request("POST", f"/api/v1/jobs/{job}/stop")
+def _stop_job(server: BenchServer, job: str) -> None:
+    with server.connect() as connection:
+        status, response = connection.request("POST", f"/api/v1/jobs/{job}/stop")
     if status not in (200, 202):
-        raise RuntimeError(f"cannot stop {job}: {status} {answer[:300]!r}")
-    running.wait(job)
+        raise RuntimeError(f"cannot stop {job}: {status} {response[:300]!r}")
+    server.wait_for_end(job)
 
 
-def _until_prompt(running: BenchServer, words: list[str], prompt: bytes) -> float:
-    """When it was there; the command is ended then."""
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(ours, (30, 100))
-    env = clean_env() | {"HOLDFAST_HOME": str(running.home), "TERM": "xterm-256color", "NO_COLOR": "1"}
+def _run_until_prompt(server: BenchServer, arguments: list[str], prompt: bytes) -> float:
+    """Run a command on a terminal until its prompt. Return the time of the prompt."""
+    controller_end, terminal_end = pty.openpty()
+    termios.tcsetwinsize(controller_end, (30, 100))
+    env = build_clean_env() | {"HOLDFAST_HOME": str(server.home), "TERM": "xterm-256color", "NO_COLOR": "1"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "holdfast", *words],
+        [sys.executable, "-m", "holdfast", *arguments],
         env=env,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
+        stdin=terminal_end,
+        stdout=terminal_end,
+        stderr=terminal_end,
         start_new_session=True,
     )
-    os.close(theirs)
+    os.close(terminal_end)
     try:
-        return _read(ours, prompt)
+        return _wait_for_prompt(controller_end, prompt)
     finally:
         process.kill()
         process.wait()
-        os.close(ours)
+        os.close(controller_end)
 
 
-def _read(terminal: int, prompt: bytes) -> float:
-    seen, deadline = b"", time.monotonic() + TIMEOUT
-    while prompt not in seen:
+def _wait_for_prompt(terminal: int, prompt: bytes) -> float:
+    output, deadline = b"", time.monotonic() + TIMEOUT
+    while prompt not in output:
         ready, _, _ = select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))
         try:
-            piece = os.read(terminal, 65536) if ready else b""
+            chunk = os.read(terminal, 65536) if ready else b""
         except OSError:
-            piece = b""
-        if not piece:
-            raise RuntimeError(f"no prompt came: {seen!r}")
-        seen += piece
+            chunk = b""
+        if not chunk:
+            raise RuntimeError(f"no prompt came: {output!r}")
+        output += chunk
     return time.time()

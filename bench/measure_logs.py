@@ -1,4 +1,4 @@
-"""Reading logs: the end of a huge one, the delay of following, and whether a reader slows the job that writes."""
+"""Reading logs: the end of a huge log, the delay of following, and whether a reader slows down the job."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from statistics import median
 
-from .client import Connection, with_query
-from .harness import MB, BenchServer, Options, say, server
+from .client import Connection, build_path
+from .harness import MB, BenchServer, Options, print_progress, start_server
 from .rows import Row, at_least, below, percentile
 
-LINE = "the quick brown fox jumps over the lazy dog, and the log keeps every single step of its long way"
+LOG_LINE = "the quick brown fox jumps over the lazy dog, and the log keeps every single step of its long way"
 LAST_LINES = 2000
-TICKS_SKIPPED = 10  # printed while the follower still connects
-PACE = 200  # MB/s
-PIECE = 10  # MB
-SETTLE = 1  # seconds a writer waits, for its reader to connect
+SKIPPED_LINES = 10  # printed while the follower connects
+PACED_RATE = 200  # MB/s
+BLOCK_SIZE = 10  # MB that the writer copies at a time
+SETTLE_SECONDS = 1  # that a writer waits for its reader
 
-BIG = """\
+BIG_LOG_JOB = """\
 name: big-log
 resources: {{cpu: 1, memory: {memory}}}
 command: |
@@ -29,14 +29,14 @@ command: |
   echo
   seq 1 {last}
 """
-TICKS = """\
+CLOCK_JOB = """\
 name: ticks
 resources: {{cpu: 0.5, memory: 256Mi}}
 command: |
   for i in $(seq {count}); do echo "$EPOCHREALTIME"; sleep 0.02; done
 """
-# The writer is one process that copies from memory, so that it needs one core and no disk to read from.
-FULL_SPEED = """\
+# The writer copies from memory in one process, so that it needs one core and reads no disk.
+FULL_SPEED_JOB = """\
 name: full-speed
 resources: {{cpu: 1, memory: {memory}}}
 command: |
@@ -46,7 +46,7 @@ command: |
   cat {pieces}
   echo "$begin $EPOCHREALTIME" >&2
 """
-PACED = """\
+PACED_JOB = """\
 name: paced
 resources: {{cpu: 1, memory: {memory}}}
 command: |
@@ -64,51 +64,57 @@ command: |
 
 
 def measure(options: Options) -> list[Row]:
-    with server("logs", options) as running:
-        return [*_follow_delay(running, options), *_reader_slows(running, options), *_end_of_huge_log(running, options)]
+    with start_server("logs", options) as server:
+        return [
+            *_measure_follow_delay(server, options),
+            *_measure_reader_effect(server, options),
+            *_measure_end_of_log(server, options),
+        ]
 
 
 # -- the end of a huge log
 
 
-def _end_of_huge_log(running: BenchServer, options: Options) -> list[Row]:
-    size = options.pick(5_000_000_000, 500_000_000)
-    what = f"{size / 1e9:g} GB log"
-    say(f"logs: a job writes a {what}")
-    text = BIG.format(line=LINE, size=size, last=LAST_LINES, memory=_memory(running))
-    job = running.run(text)["id"]
-    before = running.rss()
-    peak = _reset_peak(running.pid)
+def _measure_end_of_log(server: BenchServer, options: Options) -> list[Row]:
+    size = options.pick_size(5_000_000_000, 500_000_000)
+    log_name = f"{size / 1e9:g} GB log"
+    print_progress(f"logs: a job writes a {log_name}")
+    text = BIG_LOG_JOB.format(line=LOG_LINE, size=size, last=LAST_LINES, memory=_choose_memory(server))
+    job = server.run_job(text)["id"]
+    memory_before = server.read_memory()
+    has_peak = _reset_peak_memory(server.pid)
     rows = []
     for name, query in {"last 2000 lines": {"lines": LAST_LINES}, "last 4096 bytes": {"bytes": 4096}}.items():
-        _check(running.log(job, **query), query)
-        took = [_time(running, job, stream=stream, **query) for stream in ("merged", "stdout") for _ in range(25)]
-        note = f"merged and stdout, p50 {percentile(took, 50):.1f} ms, worst {max(took):.1f} ms"
-        rows.append(Row(f"logs: {name} of a {what}, p95", percentile(took, 95), "ms", below(50), note))
-    extra = (_peak(running.pid) if peak else running.rss()) - before
-    note = "peak while answering" if peak else "after answering"
-    return [*rows, Row(f"logs: extra memory for the {what}", extra, "MB", below(50), note)]
+        _check_log_end(server.read_log(job, **query), query)
+        latencies = [
+            _measure_request(server, job, stream=stream, **query) for stream in ("merged", "stdout") for _ in range(25)
+        ]
+        note = f"merged and stdout, p50 {percentile(latencies, 50):.1f} ms, worst {max(latencies):.1f} ms"
+        rows.append(Row(f"logs: {name} of a {log_name}, p95", percentile(latencies, 95), "ms", below(50), note))
+    extra = (_read_peak_memory(server.pid) if has_peak else server.read_memory()) - memory_before
+    note = "peak while answering" if has_peak else "after answering"
+    return [*rows, Row(f"logs: extra memory for the {log_name}", extra, "MB", below(50), note)]
 
 
-def _check(answer: bytes, query: dict[str, int]) -> None:
-    """A fast wrong answer is worth nothing."""
-    full = "".join(f"{number}\n" for number in range(1, LAST_LINES + 1)).encode()
-    expected = full if "lines" in query else full[-query["bytes"] :]
-    if answer != expected:
-        raise RuntimeError(f"the end of the log is wrong: {answer[:100]!r} … {answer[-100:]!r}")
+def _check_log_end(response: bytes, query: dict[str, int]) -> None:
+    """Check that the response is the end of the log."""
+    all_lines = "".join(f"{number}\n" for number in range(1, LAST_LINES + 1)).encode()
+    expected = all_lines if "lines" in query else all_lines[-query["bytes"] :]
+    if response != expected:
+        raise RuntimeError(f"the end of the log is wrong: {response[:100]!r} … {response[-100:]!r}")
 
 
-def _time(running: BenchServer, job: str, **query: object) -> float:
-    with running.connect() as connection:
-        began = time.perf_counter()
-        status, _ = connection.request("GET", with_query(f"/jobs/{job}/log", query))
-        took = (time.perf_counter() - began) * 1000
+def _measure_request(server: BenchServer, job: str, **query: object) -> float:
+    with server.connect() as connection:
+        started = time.perf_counter()
+        status, _ = connection.request("GET", build_path(f"/jobs/{job}/log", query))
+        milliseconds = (time.perf_counter() - started) * 1000
     if status != 200:
         raise RuntimeError(f"the log answered {status}")
-    return took
+    return milliseconds
 
 
-def _reset_peak(pid: int) -> bool:
+def _reset_peak_memory(pid: int) -> bool:
     try:
         Path(f"/proc/{pid}/clear_refs").write_text("5")
     except OSError:
@@ -116,7 +122,7 @@ def _reset_peak(pid: int) -> bool:
     return True
 
 
-def _peak(pid: int) -> float:
+def _read_peak_memory(pid: int) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024 / MB
@@ -126,112 +132,127 @@ def _peak(pid: int) -> float:
 # -- following
 
 
-def _follow_delay(running: BenchServer, options: Options) -> list[Row]:
-    count = options.pick(300, 100)
-    say("logs: following a job that prints the time")
-    job = running.submit(TICKS.format(count=count))
+def _measure_follow_delay(server: BenchServer, options: Options) -> list[Row]:
+    count = options.pick_size(300, 100)
+    print_progress("logs: following a job that prints the time")
+    job = server.submit_job(CLOCK_JOB.format(count=count))
     delays = []
-    with running.connect() as connection:
-        for text, came in _events(connection, job):
-            delays += [(came - float(line)) * 1000 for line in text.splitlines() if line]
+    with server.connect() as connection:
+        for text, received_at in _read_events(connection, job):
+            delays += [(received_at - float(line)) * 1000 for line in text.splitlines() if line]
     if len(delays) != count:
         raise RuntimeError(f"{len(delays)} of {count} lines were followed")
-    counted = delays[TICKS_SKIPPED:]
-    note = f"p50 {percentile(counted, 50):.0f} ms, {len(counted)} lines, one each 20 ms"
-    return [Row("logs: follow delay, p95", percentile(counted, 95), "ms", below(200), note)]
+    counted_delays = delays[SKIPPED_LINES:]
+    note = f"p50 {percentile(counted_delays, 50):.0f} ms, {len(counted_delays)} lines, one each 20 ms"
+    return [Row("logs: follow delay, p95", percentile(counted_delays, 95), "ms", below(200), note)]
 
 
-def _events(connection: Connection, job: str) -> list[tuple[str, float]]:
-    """The text of each event with the moment it came."""
-    found, rest = [], b""
-    for piece in connection.stream(f"/jobs/{job}/log/follow"):
-        came = time.time()
-        *whole, rest = (rest + piece).replace(b"\r\n", b"\n").split(b"\n\n")
-        for event in whole:
-            lines = dict(line.split(b": ", 1) for line in event.split(b"\n") if b": " in line)
-            if lines.get(b"event") == b"log":
-                found.append((json.loads(lines[b"data"])["text"], came))
-            elif lines.get(b"event") == b"end":
-                return found
-    return found
+def _read_events(connection: Connection, job: str) -> list[tuple[str, float]]:
+    """Follow a log to its end. Return the text of each event, with the time of its arrival."""
+    events, incomplete = [], b""
+    for chunk in connection.iter_stream(f"/jobs/{job}/log/follow"):
+        received_at = time.time()
+        *complete, incomplete = (incomplete + chunk).replace(b"\r\n", b"\n").split(b"\n\n")
+        for event in complete:
+            fields = dict(line.split(b": ", 1) for line in event.split(b"\n") if b": " in line)
+            if fields.get(b"event") == b"log":
+                events.append((json.loads(fields[b"data"])["text"], received_at))
+            elif fields.get(b"event") == b"end":
+                return events
+    return events
 
 
-# -- a reader beside a writer
+# -- a reader while a job writes
 
 
-def _reader_slows(running: BenchServer, options: Options) -> list[Row]:
-    pairs, size = options.pick(3, 1), options.pick(1000, 300)
-    memory = _memory(running)
-    full = FULL_SPEED.format(
-        line=LINE, piece=PIECE, settle=SETTLE, pieces=" ".join(["/dev/shm/piece"] * (size // PIECE)), memory=memory
+def _measure_reader_effect(server: BenchServer, options: Options) -> list[Row]:
+    pairs, size = options.pick_size(3, 1), options.pick_size(1000, 300)
+    memory = _choose_memory(server)
+    full_speed_job = FULL_SPEED_JOB.format(
+        line=LOG_LINE,
+        piece=BLOCK_SIZE,
+        settle=SETTLE_SECONDS,
+        pieces=" ".join(["/dev/shm/piece"] * (size // BLOCK_SIZE)),
+        memory=memory,
     )
-    paced = PACED.format(
-        line=LINE, piece=PIECE, settle=SETTLE, count=size // PIECE, step=PIECE * 1_000_000 // PACE, memory=memory
+    paced_job = PACED_JOB.format(
+        line=LOG_LINE,
+        piece=BLOCK_SIZE,
+        settle=SETTLE_SECONDS,
+        count=size // BLOCK_SIZE,
+        step=BLOCK_SIZE * 1_000_000 // PACED_RATE,
+        memory=memory,
     )
-    say(f"logs: {size} MB at {PACE} MB/s, alone and followed")
-    pace_alone, _ = _rate(running, paced, size, reader=False)
-    pace, read = _rate(running, paced, size, reader=True)
-    note = f"alone {pace_alone:.0f}; the reader had {read / size * 100:.0f} % at its end"
-    row = Row(f"logs: job that prints {PACE} MB/s, with a reader", pace, "MB/s", at_least(PACE), note)
-    alone, followed = [], []
+    print_progress(f"logs: {size} MB at {PACED_RATE} MB/s, alone and followed")
+    rate_alone, _ = _measure_rate(server, paced_job, size, with_reader=False)
+    rate, megabytes_read = _measure_rate(server, paced_job, size, with_reader=True)
+    note = f"alone {rate_alone:.0f}; the reader had {megabytes_read / size * 100:.0f} % at its end"
+    row = Row(f"logs: job that prints {PACED_RATE} MB/s, with a reader", rate, "MB/s", at_least(PACED_RATE), note)
+    rates_alone, rates_followed = [], []
     for number in range(pairs):
-        say(f"logs: {size} MB at full speed, alone and followed, pair {number + 1} of {pairs}")
-        alone.append(_rate(running, full, size, reader=False)[0])
-        followed.append(_rate(running, full, size, reader=True)[0])
-    ratio = median(other / mine for mine, other in zip(alone, followed, strict=True))
+        print_progress(f"logs: {size} MB at full speed, alone and followed, pair {number + 1} of {pairs}")
+        rates_alone.append(_measure_rate(server, full_speed_job, size, with_reader=False)[0])
+        rates_followed.append(_measure_rate(server, full_speed_job, size, with_reader=True)[0])
+    ratio = median(followed / alone for alone, followed in zip(rates_alone, rates_followed, strict=True))
     cores = f"{os.cpu_count()} cores for writer, server and reader"
     return [
         row,
-        Row("logs: full-speed job with a reader", median(followed), "MB/s", at_least(PACE), f"median of {pairs}"),
+        Row(
+            "logs: full-speed job with a reader",
+            median(rates_followed),
+            "MB/s",
+            at_least(PACED_RATE),
+            f"median of {pairs}",
+        ),
         Row("logs: full-speed job with a reader, against alone", ratio, "×", None, cores),
     ]
 
 
-def _rate(running: BenchServer, text: str, size: int, *, reader: bool) -> tuple[float, float]:
-    """MB/s as the job itself measured it, and the MB a reader had got by then."""
-    os.sync()  # what an earlier job wrote must not be paid for by this one
-    job = running.submit(text)
-    follower = _Follower(running, job) if reader else None
+def _measure_rate(server: BenchServer, text: str, size: int, *, with_reader: bool) -> tuple[float, float]:
+    """Return the MB/s that the job measured, and the MB that the reader had at its end."""
+    os.sync()  # writes of an earlier job must not slow this one down
+    job = server.submit_job(text)
+    follower = _LogFollower(server, job) if with_reader else None
     try:
-        ended = running.wait(job)
-        read = follower.count() if follower else 0.0
+        record = server.wait_for_end(job)
+        megabytes_read = follower.get_megabytes() if follower else 0.0
     finally:
         if follower:
             follower.stop()
-    if ended["state"] != "Succeeded":
-        raise RuntimeError(f"{ended['name']} ended as {ended['state']}: {ended['message']}")
-    begin, end = map(float, running.log(job, stream="stderr").split())
-    return size / (end - begin), read
+    if record["state"] != "Succeeded":
+        raise RuntimeError(f"{record['name']} ended as {record['state']}: {record['message']}")
+    begin, end = map(float, server.read_log(job, stream="stderr").split())
+    return size / (end - begin), megabytes_read
 
 
-class _Follower:
-    """Reads a log as fast as it is given, in a process of its own."""
+class _LogFollower:
+    """A process that reads a log as fast as the server sends it."""
 
-    def __init__(self, running: BenchServer, job: str) -> None:
+    def __init__(self, server: BenchServer, job: str) -> None:
         context = multiprocessing.get_context("spawn")
-        self._count = context.Value("q", 0)
+        self._byte_count = context.Value("q", 0)
         self._process = context.Process(
-            target=_follow, args=(running.port, running.token, job, self._count), daemon=True
+            target=_follow_log, args=(server.port, server.token, job, self._byte_count), daemon=True
         )
         self._process.start()
 
-    def count(self) -> float:
-        """MB so far."""
-        return float(self._count.value) / MB
+    def get_megabytes(self) -> float:
+        """Return the MB read so far."""
+        return float(self._byte_count.value) / MB
 
     def stop(self) -> None:
         self._process.kill()
         self._process.join()
 
 
-def _follow(port: int, token: str, job: str, count: Synchronized[int]) -> None:
+def _follow_log(port: int, token: str, job: str, byte_count: Synchronized[int]) -> None:
     with Connection(port, token) as connection:
-        for piece in connection.stream(f"/jobs/{job}/log", follow="true"):
-            count.value += len(piece)
+        for chunk in connection.iter_stream(f"/jobs/{job}/log", follow="true"):
+            byte_count.value += len(chunk)
 
 
-def _memory(running: BenchServer) -> str:
-    """What a job writes is charged to it until it is on disk: give it room."""
-    with running.connect() as connection:
-        total = connection.get("/capacity")["nodes"][0]["memory"]
+def _choose_memory(server: BenchServer) -> str:
+    """Return a memory request that includes the page cache of a job's output, which counts until it is on disk."""
+    with server.connect() as connection:
+        total = connection.get_json("/capacity")["nodes"][0]["memory"]
     return f"{min(8 * 1024, int(total / 1024**2 * 0.6))}Mi"

@@ -1,54 +1,54 @@
-"""What metrics of 200 running tasks cost a whole server: sampling them, saving the samples, and answers."""
+"""Cost of the metrics of 200 running tasks for a whole server: sampling, saving the samples, and responses."""
 
 from __future__ import annotations
 
 import time
 
-from .harness import TIMEOUT, BenchServer, Options, say, server
+from .harness import TIMEOUT, BenchServer, Options, print_progress, start_server
 from .rows import Row, below, percentile
 
-COUNT = 200
-A_JOB = (
+TASK_COUNT = 200
+JOB_FILE = (
     "name: crowd\nroles: {{w: {{instances: {count}, command: sleep 3600, resources: {{cpu: 0.1, memory: 64Mi}}}}}}\n"
 )
-YOUNG = 65.0  # seconds after which tasks are looked at every 10
-SETTLE = 5.0  # seconds after the last start
+INITIAL_SAMPLING_SECONDS = 65.0  # then tasks are sampled every 10 seconds
+SETTLE_SECONDS = 5.0  # after the last start
 
 
 def measure(options: Options) -> list[Row]:
-    count, span, looks = options.pick(COUNT, 20), options.pick(60, 20), options.pick(40, 10)
-    with server("metrics", options, HOLDFAST_NODE_CPUS="64", HOLDFAST_NODE_MEMORY=str(64 * 2**30)) as running:
-        job = running.submit(A_JOB.format(count=count))
-        running.wait_for_state(job, "Running")
-        _until_all_were_seen(running, job, count)
-        time.sleep(SETTLE if options.quick else YOUNG)
-        say(f"metrics: {count} tasks, watching for {span} s")
-        before, began = running.cpu_seconds(), time.monotonic()
-        time.sleep(span)
-        share = (running.cpu_seconds() - before) / (time.monotonic() - began) * 100
-        size = sum(path.stat().st_size for path in running.home.glob("metrics.db*"))
-        rows = [Row("metrics: of one core", share, "%", below(5), f"{count} tasks, {size / 1000:.0f} KB so far")]
+    count, seconds, requests = options.pick_size(TASK_COUNT, 20), options.pick_size(60, 20), options.pick_size(40, 10)
+    with start_server("metrics", options, HOLDFAST_NODE_CPUS="64", HOLDFAST_NODE_MEMORY=str(64 * 2**30)) as server:
+        job = server.submit_job(JOB_FILE.format(count=count))
+        server.wait_for_state(job, "Running")
+        _wait_for_first_samples(server, job, count)
+        time.sleep(SETTLE_SECONDS if options.quick else INITIAL_SAMPLING_SECONDS)
+        print_progress(f"metrics: {count} tasks, watching for {seconds} s")
+        cpu_before, started = server.read_cpu_seconds(), time.monotonic()
+        time.sleep(seconds)
+        cpu_percent = (server.read_cpu_seconds() - cpu_before) / (time.monotonic() - started) * 100
+        size = sum(path.stat().st_size for path in server.home.glob("metrics.db*"))
+        rows = [Row("metrics: of one core", cpu_percent, "%", below(5), f"{count} tasks, {size / 1000:.0f} KB so far")]
         for ring in ("15m", "lifetime"):
-            times = [_ask(running, job, ring, count) for _ in range(looks)]
+            durations = [_measure_request(server, job, ring, count) for _ in range(requests)]
             note = f"mean over {count} tasks"
-            rows.append(Row(f"metrics: answer {ring} p95", 1000 * percentile(times, 95), "ms", None, note))
+            rows.append(Row(f"metrics: answer {ring} p95", 1000 * percentile(durations, 95), "ms", None, note))
         return rows
 
 
-def _until_all_were_seen(running: BenchServer, job: str, count: int) -> None:
+def _wait_for_first_samples(server: BenchServer, job: str, count: int) -> None:
     deadline = time.monotonic() + TIMEOUT
-    with running.connect() as connection:
-        while any(task["metrics"] is None for task in connection.get(f"/jobs/{job}/metrics/now")["tasks"]):
+    with server.connect() as connection:
+        while any(task["metrics"] is None for task in connection.get_json(f"/jobs/{job}/metrics/now")["tasks"]):
             if time.monotonic() > deadline:
                 raise RuntimeError(f"not all of the {count} tasks were looked at")
             time.sleep(1)
 
 
-def _ask(running: BenchServer, job: str, ring: str, count: int) -> float:
-    with running.connect() as connection:
-        began = time.monotonic()
-        found = connection.get(f"/jobs/{job}/metrics", ring=ring)
-        took = time.monotonic() - began
-    if found["averaged"] != count or not found["points"]:
-        raise RuntimeError(f"an answer tells of {found['averaged']} tasks and has {len(found['points'])} points")
-    return took
+def _measure_request(server: BenchServer, job: str, ring: str, count: int) -> float:
+    with server.connect() as connection:
+        started = time.monotonic()
+        metrics = connection.get_json(f"/jobs/{job}/metrics", ring=ring)
+        duration = time.monotonic() - started
+    if metrics["averaged"] != count or not metrics["points"]:
+        raise RuntimeError(f"an answer tells of {metrics['averaged']} tasks and has {len(metrics['points'])} points")
+    return duration

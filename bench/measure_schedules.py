@@ -1,6 +1,6 @@
-"""Many schedules that are due at one moment: how long until all their jobs exist, also when the server dies meanwhile.
+"""Many schedules that are due at the same time: how long until all their jobs exist, also if the server is killed.
 
-The jobs wait behind one that holds every core: nothing else happens.
+A job that uses every core keeps these jobs pending.
 """
 
 from __future__ import annotations
@@ -19,70 +19,78 @@ from holdfast.store import schedules
 from holdfast.store.database import Store
 from holdfast.store.vault import Vault
 
-from .harness import TIMEOUT, BenchServer, Options, end_tasks_below, folder, say
-from .measure_submit import hold_every_core
+from .harness import TIMEOUT, BenchServer, Options, create_bench_folder, kill_processes_below, print_progress
+from .measure_submit import occupy_every_core
 from .rows import Row, at_most, below, percentile
 
-LEAD = 4.0  # seconds from the server's start until the minute at which they are due
-LOOK_INTERVAL = 0.05
+START_SECONDS = 4.0  # for the server's start, before the schedules are due
+POLL_INTERVAL = 0.05  # seconds
 
 
 @dataclass(slots=True)
-class Outcome:
-    took: float  # seconds from the moment they were due until all jobs existed
+class RunResult:
+    seconds: float  # from the due time until all jobs existed
     lost: int
-    twice: int
-    answers: list[float]  # seconds that the server took to answer somebody else meanwhile
+    duplicates: int  # schedules with more than one job
+    response_times: list[float]  # of another client's requests meanwhile, in seconds
 
 
 def measure(options: Options) -> list[Row]:
-    count = options.pick(10_000, 1000)
+    count = options.pick_size(10_000, 1000)
     rows = []
-    for name, kill in (("", False), (", killed in the middle", True)):
-        say(f"schedules: {count} due at one moment{name}")
-        with folder("schedules", options) as place:
-            rows += _rows(name, count, _measure_one(place / "home", count, kill=kill))
+    for name, with_kill in (("", False), (", killed in the middle", True)):
+        print_progress(f"schedules: {count} due at one moment{name}")
+        with create_bench_folder("schedules", options) as folder:
+            rows += _make_rows(name, count, _measure_run(folder / "home", count, with_kill=with_kill))
     return rows
 
 
-def _rows(name: str, count: int, found: Outcome) -> list[Row]:
-    worst = max(found.answers, default=0.0) * 1000
-    note = f"others are answered in {percentile(found.answers, 50) * 1000:.0f} ms, worst {worst:.0f} ms"
+def _make_rows(name: str, count: int, result: RunResult) -> list[Row]:
+    worst = max(result.response_times, default=0.0) * 1000
+    note = f"others are answered in {percentile(result.response_times, 50) * 1000:.0f} ms, worst {worst:.0f} ms"
     return [
-        Row(f"schedules: until {count} jobs exist{name}", found.took, "s", below(60), note if found.answers else ""),
-        Row(f"schedules: jobs lost{name}", found.lost, "jobs", at_most(0)),
-        Row(f"schedules: jobs made twice{name}", found.twice, "jobs", at_most(0)),
+        Row(
+            f"schedules: until {count} jobs exist{name}",
+            result.seconds,
+            "s",
+            below(60),
+            note if result.response_times else "",
+        ),
+        Row(f"schedules: jobs lost{name}", result.lost, "jobs", at_most(0)),
+        Row(f"schedules: jobs made twice{name}", result.duplicates, "jobs", at_most(0)),
     ]
 
 
-def _measure_one(home: Path, count: int, *, kill: bool) -> Outcome:
-    running = BenchServer(home)
-    running.start()
+def _measure_run(home: Path, count: int, *, with_kill: bool) -> RunResult:
+    server = BenchServer(home)
+    server.start()
     try:
-        hold_every_core(running)
-        running.kill()
-        due_at = asyncio.run(_fill(home, count))
-        running.start()
-        return _watch(running, count, due_at, kill)
+        occupy_every_core(server)
+        server.kill()
+        due_at = asyncio.run(_create_schedules(home, count))
+        server.start()
+        return _watch_jobs(server, count, due_at, with_kill)
     finally:
-        running.kill()
-        end_tasks_below(home)
+        server.kill()
+        kill_processes_below(home)
 
 
-async def _fill(home: Path, count: int) -> datetime:
-    """All of them due at the next full minute, with a little time left to start a server."""
+async def _create_schedules(home: Path, count: int) -> datetime:
+    """Create schedules that are due at a full minute, late enough to start a server before it. Return that time."""
     store = Store.open(f"sqlite:///{home / 'holdfast.db'}", vault=Vault.open(home / "secret.key"))
     try:
         now = datetime.now(UTC)
-        due_at = (now + timedelta(seconds=60 + LEAD + count / 1000)).replace(second=0, microsecond=0)
-        made = [_schedule(n, due_at, now) for n in range(count)]
-        await asyncio.gather(*(store.write(schedules.create_schedule, schedule=one, job=one.job) for one in made))
+        due_at = (now + timedelta(seconds=60 + START_SECONDS + count / 1000)).replace(second=0, microsecond=0)
+        new_schedules = [_make_schedule(n, due_at, now) for n in range(count)]
+        await asyncio.gather(
+            *(store.write(schedules.create_schedule, schedule=schedule, job=schedule.job) for schedule in new_schedules)
+        )
     finally:
         await store.close()
     return due_at
 
 
-def _schedule(number: int, due_at: datetime, now: datetime) -> Schedule:
+def _make_schedule(number: int, due_at: datetime, now: datetime) -> Schedule:
     role = Role(name="main", commands=("true",), resources=Resources(cpu=1, memory=64 * 2**20))
     job = Job(name=f"due-{number}", group="default", roles=(role,))
     cron = f"{due_at.minute} {due_at.hour} * * *"
@@ -100,37 +108,37 @@ def _schedule(number: int, due_at: datetime, now: datetime) -> Schedule:
     )
 
 
-def _watch(running: BenchServer, count: int, due_at: datetime, kill: bool) -> Outcome:
-    answers: list[float] = []
+def _watch_jobs(server: BenchServer, count: int, due_at: datetime, with_kill: bool) -> RunResult:
+    response_times: list[float] = []
     while (wait := due_at.timestamp() - time.time()) > 0:
         time.sleep(min(wait, 1.0))
-    with closing(sqlite3.connect(f"file:{running.home / 'holdfast.db'}?mode=ro", uri=True)) as database:
-        while (made := _made(database)) < count:
-            if kill and made > count // 3:
-                kill = False
-                running.kill()
-                running.start()
+    with closing(sqlite3.connect(f"file:{server.home / 'holdfast.db'}?mode=ro", uri=True)) as database:
+        while (created := _count_schedules_with_job(database)) < count:
+            if with_kill and created > count // 3:
+                with_kill = False
+                server.kill()
+                server.start()
             if time.time() > due_at.timestamp() + TIMEOUT:
                 break
-            answers.append(_asked(running))
-            time.sleep(LOOK_INTERVAL)
-        took = time.time() - due_at.timestamp()
-        lost = count - made
-        twice = database.execute(
+            response_times.append(_measure_request(server))
+            time.sleep(POLL_INTERVAL)
+        seconds = time.time() - due_at.timestamp()
+        lost = count - created
+        duplicates = database.execute(
             "SELECT count(*) FROM (SELECT 1 FROM jobs WHERE schedule_id IS NOT NULL GROUP BY schedule_id"
             " HAVING count(*) > 1)"
         ).fetchone()[0]
-    return Outcome(took, lost, twice, answers)
+    return RunResult(seconds, lost, duplicates, response_times)
 
 
-def _made(database: sqlite3.Connection) -> int:
-    """Schedules that have a job."""
+def _count_schedules_with_job(database: sqlite3.Connection) -> int:
+    """Count the schedules that have a job."""
     query = "SELECT count(DISTINCT schedule_id) FROM jobs WHERE schedule_id IS NOT NULL"
     return int(database.execute(query).fetchone()[0])
 
 
-def _asked(running: BenchServer) -> float:
-    began = time.monotonic()
-    with running.connect() as connection:
-        connection.get("/jobs", limit=10)
-    return time.monotonic() - began
+def _measure_request(server: BenchServer) -> float:
+    started = time.monotonic()
+    with server.connect() as connection:
+        connection.get_json("/jobs", limit=10)
+    return time.monotonic() - started

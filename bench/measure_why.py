@@ -1,7 +1,7 @@
-"""What it costs the others to ask why a job waits: 50 machines, 2,000 jobs that run, 2,000 that wait.
+"""Load of explanations why a job waits: 50 nodes, 2,000 running jobs, 2,000 pending jobs.
 
-The controller's own part runs in this process, on a loop that has nothing else to do. Counted is the processor time of
-the loop's thread for each, and how late timers of that loop come while many of them are worked out.
+The controller's part runs in this process, on an otherwise idle event loop. Measured are the CPU time of the loop's
+thread for each request, and the delay of the loop's timers during parallel requests.
 """
 
 from __future__ import annotations
@@ -26,127 +26,129 @@ from holdfast.core.scheduling.placement import Assignment, Node, Quota
 from holdfast.core.scheduling.queue import Queue
 from holdfast.core.states import JobState, TaskState
 
-from .harness import Options, say
+from .harness import Options, print_progress
 from .rows import Row, below, percentile
 
-MACHINES = 50
-GROUPS = 10
-TIMEOUT = 60.0  # seconds for an answer
-REST = 1.0  # seconds before each question, so that none waits for its turn
-TICK = 0.01  # seconds of a timer
+NODE_COUNT = 50
+GROUP_COUNT = 10
+TIMEOUT = 60.0  # seconds for a response
+REQUEST_INTERVAL = 1.0  # seconds before each request, so that none waits for another
+TIMER_INTERVAL = 0.01  # seconds
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
-TICKS = 100_000.0  # the same on the clock of a loop
+LOOP_TIME = 100_000.0  # NOW on the loop's clock, in seconds
 
 
 def measure(options: Options) -> list[Row]:
-    jobs, asked = options.pick(2_000, 200), options.pick(10, 5)
-    place = _Crowd(jobs)
-    gc.freeze()  # collecting garbage falls to whichever thread comes along, and is not what is measured
-    say(f"why: {jobs} jobs run, {jobs} wait")
+    jobs, requests = options.pick_size(2_000, 200), options.pick_size(10, 5)
+    cluster = _FullCluster(jobs)
+    gc.freeze()  # garbage collection can run in any thread, and is not measured
+    print_progress(f"why: {jobs} jobs run, {jobs} wait")
     try:
-        return asyncio.run(_measure(place, jobs, asked))
+        return asyncio.run(_measure(cluster, jobs, requests))
     finally:
         gc.unfreeze()
 
 
-async def _measure(place: _Crowd, jobs: int, asked: int) -> list[Row]:
-    """Jobs from all over the queue, each asked about for the first time."""
-    chosen = [f"wait{number * jobs // asked}" for number in range(asked - 1)] + [f"wait{jobs - 1}"]
-    explanations = WaitExplainer(place.standing)
-    on_loop, took = [], []
-    for job_id in chosen:
-        await asyncio.sleep(REST)
-        began, spent = time.monotonic(), time.thread_time()
-        found = await explanations.explain_wait(job_id, lambda _: True, _usual, TIMEOUT)
-        on_loop.append(time.thread_time() - spent)
-        took.append(time.monotonic() - began)
-        if found is None or not found.blockers or found.estimate is None:
+async def _measure(cluster: _FullCluster, jobs: int, requests: int) -> list[Row]:
+    """Request explanations for jobs from all parts of the queue, each for the first time."""
+    job_ids = [f"wait{number * jobs // requests}" for number in range(requests - 1)] + [f"wait{jobs - 1}"]
+    explainer = WaitExplainer(cluster.make_scheduling_state)
+    cpu_times, durations = [], []
+    for job_id in job_ids:
+        await asyncio.sleep(REQUEST_INTERVAL)
+        started, cpu_started = time.monotonic(), time.thread_time()
+        explanation = await explainer.explain_wait(job_id, lambda _: True, _estimate_durations, TIMEOUT)
+        cpu_times.append(time.thread_time() - cpu_started)
+        durations.append(time.monotonic() - started)
+        if explanation is None or not explanation.blockers or explanation.estimate is None:
             raise RuntimeError("it was not explained")
-    late = await _lateness(
-        asyncio.gather(*(explanations.explain_wait(job_id, lambda _: True, _usual, TIMEOUT) for job_id in chosen))
+    delays = await _measure_timer_delays(
+        asyncio.gather(
+            *(explainer.explain_wait(job_id, lambda _: True, _estimate_durations, TIMEOUT) for job_id in job_ids)
+        )
     )
-    explanations.close()
-    note = f"{MACHINES} machines, {jobs} jobs run, {jobs} wait; worst of {asked}"
+    explainer.close()
+    note = f"{NODE_COUNT} machines, {jobs} jobs run, {jobs} wait; worst of {requests}"
     return [
-        Row("why: processor time of the loop", 1000 * max(on_loop), "ms", below(20), note),
+        Row("why: processor time of the loop", 1000 * max(cpu_times), "ms", below(20), note),
         Row(
             "why: the loop is late",
-            1000 * percentile(late, 99),
+            1000 * percentile(delays, 99),
             "ms",
             below(20),
             "99th percentile, while all are asked",
         ),
-        Row("why: answer", 1000 * percentile(took, 50), "ms", None, f"worst {1000 * max(took):.0f} ms"),
+        Row("why: answer", 1000 * percentile(durations, 50), "ms", None, f"worst {1000 * max(durations):.0f} ms"),
     ]
 
 
-async def _lateness(work: asyncio.Future[Any]) -> list[float]:
-    """How much later than it should a timer comes, each time until the work is done."""
-    late = []
+async def _measure_timer_delays(work: asyncio.Future[Any]) -> list[float]:
+    """Return the delay of each timer until the work is done, in seconds."""
+    delays = []
     while not work.done():
-        began = time.monotonic()
-        await asyncio.wait([work], timeout=TICK)
-        late.append(time.monotonic() - began - TICK)
+        started = time.monotonic()
+        await asyncio.wait([work], timeout=TIMER_INTERVAL)
+        delays.append(time.monotonic() - started - TIMER_INTERVAL)
     await work
-    return late
+    return delays
 
 
-async def _usual(jobs: Mapping[str, ActiveJob]) -> dict[str, float]:
+async def _estimate_durations(jobs: Mapping[str, ActiveJob]) -> dict[str, float]:
     return dict.fromkeys(jobs, 3000.0)
 
 
-class _Crowd:
-    """Everything is full; jobs of all sizes and groups, some without a time limit."""
+class _FullCluster:
+    """A full cluster with jobs of all sizes and groups, some without a time limit."""
 
     def __init__(self, jobs: int) -> None:
-        nodes = [Node(name=f"m{n}", cpu=96, memory=768 * GIB, gpus=tuple(range(8))) for n in range(MACHINES)]
-        self._ledger = Ledger(nodes, {f"g{n}": (Quota(gpu=8 * MACHINES), Quota()) for n in range(GROUPS)})
+        nodes = [Node(name=f"m{n}", cpu=96, memory=768 * GIB, gpus=tuple(range(8))) for n in range(NODE_COUNT)]
+        self._ledger = Ledger(nodes, {f"g{n}": (Quota(gpu=8 * NODE_COUNT), Quota()) for n in range(GROUP_COUNT)})
         self._queue = Queue()
         self._live: dict[str, LiveJob] = {}
         for number in range(jobs):
-            self._run(number, 96 * MACHINES / jobs)
+            self._add_running_job(number, 96 * NODE_COUNT / jobs)
         for number in range(jobs):
-            self._wait(number)
+            self._add_pending_job(number)
 
-    def standing(self) -> SchedulingState:
+    def make_scheduling_state(self) -> SchedulingState:
         return SchedulingState(
             queue=self._queue,
             ledger=self._ledger,
             live=self._live,
             policy=lambda job: JobPolicy(time_limit=job.time_limit or None, grace=timedelta(seconds=10)),
             now=NOW,
-            loop_time=TICKS,
+            loop_time=LOOP_TIME,
             backfill=False,
         )
 
-    def _run(self, number: int, cpu: float) -> None:
-        job = _job(number, f"run{number}", cpu=cpu, gpu=int(number % 5 == 0), tasks=1)
+    def _add_running_job(self, number: int, cpu: float) -> None:
+        job = _make_job(number, f"run{number}", cpu=cpu, gpu=int(number % 5 == 0), tasks=1)
         task = TaskAttempt(
-            role="main", index=0, state=TaskState.RUNNING, node=f"m{number % MACHINES}", placed_at=NOW, started_at=NOW
+            role="main", index=0, state=TaskState.RUNNING, node=f"m{number % NODE_COUNT}", placed_at=NOW, started_at=NOW
         )
         snapshot = JobSnapshot(
             id=f"run{number}", job=job, user=f"u{number % 40}", submitted_at=NOW, state=JobState.RUNNING, tasks=(task,)
         )
         assignment: Assignment = build_assignment(snapshot, task)
         self._ledger.add_assignment(assignment)
-        self._live[snapshot.id] = LiveJob(snapshot=snapshot, began=TICKS - number)
+        self._live[snapshot.id] = LiveJob(snapshot=snapshot, began=LOOP_TIME - number)
 
-    def _wait(self, number: int) -> None:
-        job = _job(number, f"wait{number}", cpu=1 + number % 32, gpu=number % 9, tasks=1 + number % 4)
-        at = NOW + timedelta(seconds=number)
-        snapshot = JobSnapshot(id=f"wait{number}", job=job, user=f"u{number % 40}", submitted_at=at)
-        entries = build_queue_entries(snapshot, at)
+    def _add_pending_job(self, number: int) -> None:
+        job = _make_job(number, f"wait{number}", cpu=1 + number % 32, gpu=number % 9, tasks=1 + number % 4)
+        submitted_at = NOW + timedelta(seconds=number)
+        snapshot = JobSnapshot(id=f"wait{number}", job=job, user=f"u{number % 40}", submitted_at=submitted_at)
+        entries = build_queue_entries(snapshot, submitted_at)
         for entry in entries:
             self._queue.add(entry)
         self._live[snapshot.id] = LiveJob(snapshot=snapshot, queue_entry_ids=tuple(entry.id for entry in entries))
 
 
-def _job(number: int, name: str, *, cpu: float, gpu: int, tasks: int) -> Job:
+def _make_job(number: int, name: str, *, cpu: float, gpu: int, tasks: int) -> Job:
     resources = Resources(cpu=cpu, memory=GIB, gpu=gpu)
     role = Role(name="main", instances=tasks, commands=("sleep 9",), resources=resources)
     return Job(
         name=name,
         roles=(role,),
-        group=f"g{number % GROUPS}",
+        group=f"g{number % GROUP_COUNT}",
         time_limit=timedelta(minutes=30 + number % 600) if number % 50 else timedelta(),
     )

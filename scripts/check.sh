@@ -1,5 +1,5 @@
 #!/bin/sh
-# All that can be said about the source without running it. Goes on after a failure and names every one at the end.
+# Runs all static checks. Continues after a failure, and lists the failed checks at the end.
 set -u
 
 cd "$(dirname "$0")/.."
@@ -8,7 +8,7 @@ mkdir -p build
 log=build/check.log
 failed=
 
-check() {
+run_check() {
     name=$1
     shift
     if "$@" >"$log" 2>&1; then
@@ -21,24 +21,24 @@ check() {
     fi
 }
 
-tracked() {
+list_tracked_files() {
     git ls-files -z -- "$@"
 }
 
-no_large_files() {
-    found=$(tracked | xargs -0 -I '{}' find '{}' -prune -type f -size +1024k 2>/dev/null)
+check_file_sizes() {
+    found=$(list_tracked_files | xargs -0 -I '{}' find '{}' -prune -type f -size +1024k 2>/dev/null)
     [ -z "$found" ] || { printf 'over 1 MB: %s\n' "$found"; return 1; }
 }
 
-# Installs take packages from wherever the machine is set up to; the source must not say where that is.
-no_registry_names() {
+# The machine's configuration decides where packages come from; the source must not name a registry.
+check_registry_names() {
     hosts='pypi[.]org|pythonhosted[.]org|npmjs[.](org|com)|yarnpkg[.]com|anaconda[.]org|npmmirror[.]com'
-    if tracked | xargs -0 grep -InE "$hosts"; then
+    if list_tracked_files | xargs -0 grep -InE "$hosts"; then
         return 1
     fi
 }
 
-shell_syntax() {
+check_shell_syntax() {
     for script in scripts/*.sh src/holdfast/runtime/*.sh; do
         sh -n "$script" || return 1
     done
@@ -46,17 +46,17 @@ shell_syntax() {
     ! command -v shellcheck >/dev/null 2>&1 || shellcheck scripts/*.sh src/holdfast/runtime/*.sh .ci/run
 }
 
-check "format (make format mends it)" "$bin/ruff" format --check .
-check "lint" "$bin/ruff" check --output-format concise .
-check "types" "$bin/mypy"
-check "imports point one way" "$bin/lint-imports"
-check "generated docs (make docs mends them)" "$bin/python" docs/generate.py --check
-check "translations (make words brings them up to date)" "$bin/python" scripts/words.py --check
-check "plain words" "$bin/python" scripts/plain_words.py
-check "shell scripts" shell_syntax
+run_check "format (make format mends it)" "$bin/ruff" format --check .
+run_check "lint" "$bin/ruff" check --output-format concise .
+run_check "types" "$bin/mypy"
+run_check "imports point one way" "$bin/lint-imports"
+run_check "generated docs (make docs mends them)" "$bin/python" docs/generate.py --check
+run_check "translations (make words brings them up to date)" "$bin/python" scripts/translations.py --check
+run_check "plain words" "$bin/python" scripts/banned_words.py
+run_check "shell scripts" check_shell_syntax
 if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
-    check "no file over 1 MB" no_large_files
-    check "no package registry named" no_registry_names
+    run_check "no file over 1 MB" check_file_sizes
+    run_check "no package registry named" check_registry_names
 else
     echo "skipped file sizes and registry names: this is not a git checkout"
 fi

@@ -1,57 +1,57 @@
 #!/bin/sh
-# Real components that some tests run against. As root on Debian or Ubuntu they are installed; otherwise this says what
-# is missing, and those tests are skipped with the same reason. Nothing here is needed to use Holdfast.
+# Installs the real components that some tests need, as root on Debian or Ubuntu. Otherwise it prints what is missing,
+# and those tests are skipped with the same reason. Holdfast itself needs none of them.
 set -eu
 
 cd "$(dirname "$0")/.."
 log=build/components.log
 
-have_postgresql() {
+has_postgresql() {
     command -v initdb >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1
 }
 
-have_openssh() {
+has_openssh() {
     [ -x /usr/sbin/sshd ] && command -v ssh >/dev/null 2>&1
 }
 
-have_netcat() {
+has_netcat() {
     command -v nc >/dev/null 2>&1
 }
 
-have_strace() {
+has_strace() {
     command -v strace >/dev/null 2>&1
 }
 
-have_git() {
+has_git() {
     command -v git >/dev/null 2>&1
 }
 
-have_prometheus() {
+has_prometheus() {
     command -v prometheus >/dev/null 2>&1 && command -v promtool >/dev/null 2>&1
 }
 
-have_nginx() {
+has_nginx() {
     [ -x /usr/sbin/nginx ] || command -v nginx >/dev/null 2>&1
 }
 
-have_caddy() {
+has_caddy() {
     command -v caddy >/dev/null 2>&1
 }
 
-have_chromium() {
+has_chromium() {
     for name in chromium-headless-shell chromium chromium-browser; do
         command -v "$name" >/dev/null 2>&1 && return 0
     done
     return 1
 }
 
-# Without windows it needs half the processor time; not every release has it so.
-chromium_package() {
+# The headless shell needs half the CPU time; not every release has it.
+print_chromium_package() {
     if apt-cache show chromium-headless-shell >/dev/null 2>&1; then echo chromium-headless-shell; else echo chromium; fi
 }
 
-# Where services are started for whoever is installed, a test should not open the machine to logins, nor to queries.
-may_install_services() {
+# With systemd, installed services are started; tests must not open the machine to logins or queries.
+can_install_services() {
     [ ! -d /run/systemd/system ]
 }
 
@@ -62,47 +62,47 @@ apt_install() {
     apt-get update >>"$log" 2>&1 && apt-get install -y --no-install-recommends "$@" >>"$log" 2>&1
 }
 
-# skipped NAME WHY PACKAGE...
-skipped() {
+# print_skipped NAME REASON PACKAGE...
+print_skipped() {
     printf '%s is not installed: its tests will be SKIPPED (%s).\n' "$1" "$2"
     shift 2
     printf '  To run them too:  sudo apt-get install -y %s\n' "$*"
 }
 
-# component NAME PACKAGE...: called once it is known to be missing
-component() {
+# install_component NAME PACKAGE...: installs a missing component, or prints why not
+install_component() {
     name=$1
     shift
     if [ "$(id -u)" != 0 ]; then
-        skipped "$name" "only root can install it" "$@"
+        print_skipped "$name" "only root can install it" "$@"
     elif ! command -v apt-get >/dev/null 2>&1; then
-        skipped "$name" "this system has no apt-get; install it your own way" "$@"
+        print_skipped "$name" "this system has no apt-get; install it your own way" "$@"
     else
         echo "Installing $name for the tests that run against it (once)"
         apt_install "$@" || {
             tail -n 5 "$log"
-            skipped "$name" "apt-get failed; all of its output is in $log" "$@"
+            print_skipped "$name" "apt-get failed; all of its output is in $log" "$@"
         }
     fi
 }
 
-# service NAME PACKAGE...: the same, of what would run as a service
-service() {
-    if may_install_services; then
-        component "$@"
+# install_service NAME PACKAGE...: the same for a component that would run as a service
+install_service() {
+    if can_install_services; then
+        install_component "$@"
     else
         name=$1
         shift
-        skipped "$name" "installing it would start a service here" "$@"
+        print_skipped "$name" "installing it would start a service here" "$@"
     fi
 }
 
-have_postgresql || component PostgreSQL postgresql
-have_git || component git git
-have_strace || component strace strace
-have_netcat || component netcat netcat-openbsd
-have_chromium || component Chromium "$(chromium_package)" fonts-noto-cjk
-have_openssh || service OpenSSH openssh-server openssh-client
-have_prometheus || service Prometheus prometheus
-have_nginx || service nginx nginx
-have_caddy || service Caddy caddy
+has_postgresql || install_component PostgreSQL postgresql
+has_git || install_component git git
+has_strace || install_component strace strace
+has_netcat || install_component netcat netcat-openbsd
+has_chromium || install_component Chromium "$(print_chromium_package)" fonts-noto-cjk
+has_openssh || install_service OpenSSH openssh-server openssh-client
+has_prometheus || install_service Prometheus prometheus
+has_nginx || install_service nginx nginx
+has_caddy || install_service Caddy caddy

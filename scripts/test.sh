@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the tests on two processes for each core: many of them wait. Arguments go to pytest and replace the default of
-# "everything". In the end it says where the time went.
+# Runs the tests in two processes per core, because many tests wait. Arguments are passed to pytest and replace the
+# default of all tests. Prints the duration of folders and files at the end.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -8,10 +8,10 @@ mkdir -p build
 report=build/tests.xml
 workers=$(($(getconf _NPROCESSORS_ONLN) * 2))
 
-# Each process reads every test first: that takes three times as long when nothing compiled may be kept.
+# Each process imports all tests first: without compiled files that takes three times as long.
 unset PYTHONDONTWRITEBYTECODE
 
-# In a fresh clone each process would compile all tests, at the same time as the others do.
+# In a new clone, each process would compile all tests at the same time.
 compile_tests() {
     .venv/bin/python -m pytest --collect-only -q tests/[a-r]*/ >/dev/null 2>&1 &
     .venv/bin/python -m pytest --collect-only -q tests/[s-z]*/ >/dev/null 2>&1 || true
@@ -19,7 +19,7 @@ compile_tests() {
 }
 [ "$#" -gt 0 ] || [ -d tests/__pycache__ ] || compile_tests
 
-# Which tests stay together on one process, and in which order they begin, is said in tests/scheduling.py.
+# tests/scheduling.py decides which tests share a process, and in which order they start.
 status=0
 .venv/bin/python -m pytest --durations 10 --durations-min 5 -n "$workers" --dist loadfile --no-loadscope-reorder \
     --junit-xml "$report" "$@" || status=$?

@@ -1,7 +1,7 @@
-"""Says where the time of a test run went: seconds per folder, and the slowest files.
+"""Prints the duration of a test run: seconds per folder, and the slowest files.
 
-Reads the JUnit file that `make test` leaves in build/. With --keep the seconds of files are written to
-tests/file_seconds.json, by which the next runs begin with what takes longest.
+Reads the JUnit file that `make test` writes to build/. With --keep, saves the seconds of each file in
+tests/file_seconds.json, so that later runs start the slowest files first.
 """
 
 from __future__ import annotations
@@ -13,51 +13,53 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-KEPT = ROOT / "tests" / "file_seconds.json"
-SLOWEST = 10
-MIN_KEPT = 1.0  # seconds
+SECONDS_FILE = ROOT / "tests" / "file_seconds.json"
+SLOWEST_COUNT = 10
+MIN_SAVED_SECONDS = 1.0
 
 
-def read_seconds(report: Path) -> Counter[str]:
-    """Of each file."""
+def read_file_seconds(report: Path) -> Counter[str]:
+    """Return the seconds of each test file."""
     seconds: Counter[str] = Counter()
-    for case in ElementTree.parse(report).iter("testcase"):  # noqa: S314 - our own file
-        if case.get("classname"):  # what stopped the run has none
-            seconds[file_of(case.get("classname", ""))] += float(case.get("time", 0))
+    for test_case in ElementTree.parse(report).iter("testcase"):  # noqa: S314 - our own file
+        if test_case.get("classname"):  # an error that stopped the run has none
+            seconds[get_test_file(test_case.get("classname", ""))] += float(test_case.get("time", 0))
     return seconds
 
 
-def file_of(dotted: str) -> str:
-    """tests.core.test_plan.TestHolds -> tests/core/test_plan.py"""
-    words = dotted.split(".")
-    last = next((i for i, word in enumerate(words) if word.startswith("test_")), len(words) - 1)
-    return "/".join(words[: last + 1]) + ".py"
+def get_test_file(dotted: str) -> str:
+    """Convert tests.core.test_plan.TestHolds to tests/core/test_plan.py."""
+    names = dotted.split(".")
+    last = next((i for i, name in enumerate(names) if name.startswith("test_")), len(names) - 1)
+    return "/".join(names[: last + 1]) + ".py"
 
 
-def folder_of(file: str) -> str:
-    parts = file.split("/")
-    return "/".join(parts[:2]) if len(parts) > 2 else parts[0]
+def get_test_folder(file: str) -> str:
+    names = file.split("/")
+    return "/".join(names[:2]) if len(names) > 2 else names[0]
 
 
-def show(seconds: Counter[str]) -> None:
+def print_seconds(seconds: Counter[str]) -> None:
     folders: Counter[str] = Counter()
-    for file, spent in seconds.items():
-        folders[folder_of(file)] += spent
+    for file, file_seconds in seconds.items():
+        folders[get_test_folder(file)] += file_seconds
     print(f"\nSeconds of tests, {sum(seconds.values()):.0f} in all, several at a time:")
-    for folder, spent in folders.most_common():
-        print(f"  {spent:7.1f}  {folder}")
+    for folder, folder_seconds in folders.most_common():
+        print(f"  {folder_seconds:7.1f}  {folder}")
     print("The slowest files:")
-    for file, spent in seconds.most_common(SLOWEST):
-        print(f"  {spent:7.1f}  {file}")
+    for file, file_seconds in seconds.most_common(SLOWEST_COUNT):
+        print(f"  {file_seconds:7.1f}  {file}")
 
 
-def keep(seconds: Counter[str]) -> None:
-    rows = {file: round(spent) for file, spent in sorted(seconds.items()) if spent >= MIN_KEPT}
-    KEPT.write_text(json.dumps(rows, indent=1) + "\n")
+def save_seconds(seconds: Counter[str]) -> None:
+    rows = {
+        file: round(file_seconds) for file, file_seconds in sorted(seconds.items()) if file_seconds >= MIN_SAVED_SECONDS
+    }
+    SECONDS_FILE.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    found = read_seconds(Path(sys.argv[1]))
-    show(found)
+    seconds_by_file = read_file_seconds(Path(sys.argv[1]))
+    print_seconds(seconds_by_file)
     if "--keep" in sys.argv:
-        keep(found)
+        save_seconds(seconds_by_file)

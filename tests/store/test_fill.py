@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
-from bench.fill import fill
+from bench.fill_store import fill_store
 
 from holdfast.core.records import JobFilter
 from holdfast.core.states import JobState
@@ -17,7 +17,7 @@ from .open_store import VAULT, Opened
 
 def test_a_filled_store_is_like_any_other(tmp_path: Path) -> None:
     path = tmp_path / "holdfast.db"
-    fill(path, 200, patterns=20, vault=VAULT)
+    fill_store(path, 200, template_count=20, vault=VAULT)
     opened = Opened(f"sqlite:///{path}")
     every = opened.pages(JobFilter(), 150)
     assert [job.seq for job in every] == list(range(200, 0, -1))

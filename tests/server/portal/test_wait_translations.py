@@ -32,7 +32,7 @@ def in_signs(text: str) -> str:
 @cache
 def ids() -> frozenset[str]:
     """Read when a test runs: every process of a parallel run collects this file."""
-    found = importlib.import_module("sentences").messages_in(Path(holdfast.__file__).parent)
+    found = importlib.import_module("message_ids").iter_messages(Path(holdfast.__file__).parent)
     return frozenset(text for _, text in found)
 
 

@@ -1,6 +1,6 @@
-"""What Python and the libraries that read files say within sentences of ours: mistakes in YAML, JSON and patterns."""
+"""Error messages of Python and of libraries that appear in Holdfast's messages: about YAML, JSON and patterns."""
 
-YAML = (
+YAML_MESSAGES = (
     "while parsing a block collection", "while parsing a block mapping", "while parsing a block node",
     "while parsing a flow mapping", "while parsing a flow node", "while parsing a flow sequence",
     "while parsing a node", "while parsing a quoted scalar", "while parsing a tag", "while scanning a block scalar",
@@ -17,13 +17,13 @@ YAML = (
     "found a tab character where an indentation space is expected", "mapping values are not allowed in this context",
     "mapping keys are not allowed in this context", "control characters are not allowed", "invalid leading UTF-8 octet",
 )  # fmt: skip
-JSON = (
+JSON_MESSAGES = (
     "Expecting value", "Expecting property name enclosed in double quotes", "Expecting ':' delimiter",
     "Expecting ',' delimiter", "Unterminated string starting at", "Invalid control character at", "Invalid \\escape",
     "Invalid \\uXXXX escape", "Extra data", "Illegal trailing comma before end of object",
     "Illegal trailing comma before end of array",
 )  # fmt: skip
-PATTERNS = (
+PATTERN_MESSAGES = (
     "nothing to repeat at position {at}", "multiple repeat at position {at}",
     "unbalanced parenthesis at position {at}", "bad character range {range} at position {at}",
     "unterminated character set at position {at}", "missing ), unterminated subpattern at position {at}",
@@ -32,4 +32,4 @@ PATTERNS = (
     "invalid group reference {number} at position {at}", "look-behind requires fixed-width pattern",
     "unexpected end of pattern at position {at}",
 )  # fmt: skip
-LIBRARY_WORDS = YAML + JSON + PATTERNS
+LIBRARY_MESSAGES = YAML_MESSAGES + JSON_MESSAGES + PATTERN_MESSAGES
