@@ -65,8 +65,7 @@ class DiskReserve:
         return max(0.0, seconds) if -_MAX_CLOCK_CORRECTION < seconds < _MAX_FULL_AGE else None
 
     def fill_reserve(self) -> bool:
-        """Fill it. False if there is no space; then its size is unchanged. A larger reserve of an earlier server is
-        reduced."""
+        """False if there is no space; then its size is unchanged. A larger reserve of an earlier server is reduced."""
         held = self.read_size()
         try:
             self._create_full_marker()

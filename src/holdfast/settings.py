@@ -108,7 +108,6 @@ def load_settings(home: Path, environ: Mapping[str, str], overrides: Mapping[str
 
 
 def get_setting_names_by_section() -> dict[str, list[str]]:
-    """Return the names of all settings by section."""
     found: dict[str, list[str]] = {}
     for section, field in _list_fields():
         found.setdefault(section, []).append(field)

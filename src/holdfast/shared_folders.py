@@ -16,8 +16,7 @@ class SharedFolders:
 
     @classmethod
     def from_setting(cls, folder: str, home: Path) -> SharedFolders:
-        """Create it from the setting files.folder; empty: in the state folder. By its real path, since a mount whose
-        path contains a link is refused."""
+        """`folder` empty: in `home`. By its real path, since a mount whose path contains a link is refused."""
         return cls(Path(os.path.realpath(folder or home / "shared")))
 
     def get_volume_folder(self, group: str) -> Path:
@@ -55,8 +54,7 @@ class SharedFolders:
         return self.root / "git" / name
 
     def archive_group(self, group: str) -> None:
-        """Move the data of an earlier group of this name away, since a new one must not see it: to
-        earlier/GROUP.NUMBER."""
+        """Move the data of an earlier group to earlier/GROUP.NUMBER: a new one of this name must not see it."""
         before = self.root / "groups" / group
         if not before.exists():
             return

@@ -56,7 +56,6 @@ def _find_debugger_paths() -> tuple[str, ...]:
 
 
 def build_platform_options(settings: Settings) -> PrimeHubSettings:
-    """Return the options for jobs in PrimeHub's format."""
     files = settings.files
     limits = ArtifactLimits(
         bytes=files.artifact_bytes, files=files.artifact_files, keep=timedelta(days=files.artifact_days)

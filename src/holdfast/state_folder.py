@@ -39,7 +39,6 @@ class RunningServer:
 
 
 def find_running_server(home: Path) -> RunningServer | None:
-    """Return the server that runs on this state folder, if any."""
     try:
         with open(home / "server.lock") as lock:
             if _try_lock(lock):

@@ -18,8 +18,7 @@ _BLOCK_SIZE = 512
 
 
 def measure_tree(folder: Path | str, deadline: float) -> int:
-    """Return its bytes on disk, counted until the deadline (monotonic). Unreadable or vanished entries are not
-    counted."""
+    """In bytes on disk, until the deadline (monotonic). Unreadable or vanished entries are not counted."""
     try:
         top = os.open(folder, OPEN_FOLDER_FLAGS)
     except OSError:

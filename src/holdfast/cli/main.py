@@ -110,7 +110,6 @@ def main() -> None:
 
 
 def run_command_line(args: Sequence[str]) -> int:
-    """Run one command line and return its exit code."""
     json = has_json_option(args)
     try:
         result = _build_command(args[0] if args else "")(list(args), prog_name="holdfast", standalone_mode=False)
@@ -134,8 +133,7 @@ def run_command_line(args: Sequence[str]) -> int:
 
 @functools.cache
 def _build_command(word: str) -> Any:
-    """Build only the branch of the command tree that `word` names: Typer reads every signature in the tree, which takes
-    longer than most commands."""
+    """Build only the branch of `word`: Typer reads every signature in the tree, which is slower than most commands."""
     return replace_type_names(skip_conversions(typer.main.get_command(_prune_app(word))))
 
 

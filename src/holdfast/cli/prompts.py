@@ -48,7 +48,6 @@ def read_stdin_line(what: str) -> str:
 
 
 def confirm_or_exit(question: str, yes: bool) -> None:
-    """Exit unless the user confirms."""
     if yes:
         return
     if not sys.stdin.isatty():

@@ -68,7 +68,6 @@ def format_span(start: datetime | None, end: datetime | None, now: datetime) -> 
 
 
 def format_local_time(at: datetime | None) -> str:
-    """Format in local time."""
     return "" if at is None else at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 

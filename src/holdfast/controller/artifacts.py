@@ -161,7 +161,7 @@ class _JobCollection:
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
-        self.saved_by_task: dict[str, ArtifactAmount] | None = None  # by task; None: not counted yet
+        self.saved_by_task: dict[str, ArtifactAmount] | None = None  # None: not counted yet
 
 
 def _compute_remaining_amount(limits: ArtifactLimits, kept: list[ArtifactAmount]) -> ArtifactAmount:

@@ -140,8 +140,7 @@ class AttemptTracker:
     # -- goals
 
     async def resume_attempts(self, attempt_ids: Iterable[str]) -> None:
-        """Track attempts that were started or planned, possibly by another server: report known ones and observe the
-        others."""
+        """Report known attempts and observe the others; another server may have started or planned them."""
         attempts = [self._track_attempt(attempt_id) for attempt_id in attempt_ids]
         for attempt in attempts:
             if attempt.finalized is not None:
@@ -275,8 +274,7 @@ class AttemptTracker:
             await self.remove_orphaned_attempts()
 
     async def remove_orphaned_attempts(self) -> list[asyncio.Task[None]]:
-        """Stop and remove attempts that no job owns; return the workers. A job has an attempt before it is started, so
-        a listed attempt that is not live belongs to no job."""
+        """Return the workers. A job has an attempt before it is started, so one listed but not live is orphaned."""
         self._next_orphan_check_at = asyncio.get_running_loop().time() + ORPHAN_CHECK_INTERVAL
         try:
             async with asyncio.timeout(CALL_TIMEOUT):

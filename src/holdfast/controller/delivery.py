@@ -29,7 +29,7 @@ from .event_wait import wait_until_set
 log = logging.getLogger(__name__)
 
 MAX_CONCURRENT_DELIVERIES = 32
-MAX_DELIVERIES_PER_HOST = 4  # to one host
+MAX_DELIVERIES_PER_HOST = 4
 MAX_DELIVERIES_PER_USER = 8
 MAX_SLEEP = 60.0  # seconds; the wall clock may be changed
 RETRY_INTERVAL = 5.0  # seconds after the store failed
@@ -63,7 +63,6 @@ class DeliveryRunner:
         self._users: Counter[str] = Counter()
 
     def wake(self) -> None:
-        """Wake up for new notifications."""
         self._wake_event.set()
 
     async def run(self) -> None:
@@ -102,8 +101,7 @@ class DeliveryRunner:
             await asyncio.wait(self._deliveries)
 
     async def _run_delivery_round(self) -> float:
-        """Start due deliveries and return the pause in seconds. A finished delivery ends the pause for those without a
-        slot."""
+        """Return the pause in seconds. A finished delivery ends it for those without a slot."""
         if await self.start_due_deliveries():
             return 0.0
         now = self._clock()
@@ -133,7 +131,6 @@ class DeliveryRunner:
         return len(self._deliveries) - before
 
     async def wait_until_idle(self) -> None:
-        """Wait until nothing is being sent."""
         while self._deliveries:
             await asyncio.wait(self._deliveries)
 

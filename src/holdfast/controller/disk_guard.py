@@ -90,7 +90,6 @@ class DiskGuard:
         self._hang_guard = HangGuard("disk-guard")
 
     async def run(self) -> None:
-        """Run until cancelled."""
         while True:
             try:
                 await self.release_hold_if_full()

@@ -170,7 +170,6 @@ class DiskMonitor:
         self.level = DiskLevel.OK
 
     async def run(self) -> None:
-        """Run until cancelled."""
         while True:
             await self.try_enforce_disk_thresholds()
             await asyncio.sleep(FULL_CHECK_INTERVAL if self.level is DiskLevel.FULL else CHECK_INTERVAL)
@@ -326,7 +325,6 @@ class FilesDiskMonitor:
         self._hang_guard = HangGuard("files-disk-monitor")
 
     async def run(self) -> None:
-        """Run until cancelled."""
         while True:
             with suppress(NotResponding, OSError):  # an unreachable file server is reported elsewhere
                 await self.check_disk()

@@ -92,7 +92,6 @@ class LaunchContextBuilder:
         return await self._build_holdfast_context(snapshot, same)
 
     async def _add_intra_job_ssh(self, snapshot: JobSnapshot, same: LaunchContext) -> LaunchContext:
-        """Add keys for SSH between the tasks of a job."""
         if self._derive is None or self._gateway is None:
             return same
         gateway = await self._gateway()

@@ -161,7 +161,6 @@ class Controller:
         self._mark_jobs(*self._live)
 
     async def run(self) -> None:
-        """Run until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -425,7 +424,6 @@ class Controller:
         return decisions
 
     def _rebuild_scheduler(self, rounds: dict[str, JobRound]) -> None:
-        """Rebuild queue and ledger from the jobs."""
         self._scheduler.reset(self.engine.list_nodes(), self._get_quotas_by_group())
         for live, snapshot in zip(self._live.values(), self._iter_snapshots(rounds), strict=True):
             self._scheduler.claim_job(snapshot)

@@ -36,7 +36,6 @@ class NotificationWatcher:
         self._wake_event.set()
 
     async def run(self) -> None:
-        """Run until cancelled."""
         begun = False
         while True:
             pause = MAX_SLEEP
@@ -59,7 +58,6 @@ class NotificationRetention:
         self._notifications = notifications
 
     async def run(self) -> None:
-        """Run until cancelled."""
         while True:
             try:
                 await self._notifications.delete_old_notifications()

@@ -44,7 +44,6 @@ class LogRetention:
         self.clock = clock
 
     async def run(self) -> None:
-        """Run until cancelled."""
         while self.keep is not None:
             try:
                 await self.delete_expired_logs()
@@ -72,7 +71,6 @@ class ArtifactRetention:
         self.artifacts = artifacts
 
     async def run(self) -> None:
-        """Run until cancelled."""
         while True:
             try:
                 await self.artifacts.run()
@@ -89,7 +87,6 @@ class AuditRetention:
         self.tokens = tokens
 
     async def run(self) -> None:
-        """Run until cancelled."""
         while True:
             try:
                 await self.audit.delete_expired()
@@ -116,10 +113,9 @@ class MetricsRetention:
         self.control = control
         self.keep = keep  # None: unlimited
         self.clock = clock
-        self._last_checked_job = ""  # the last job that was looked up
+        self._last_checked_job = ""
 
     async def run(self) -> None:
-        """Run until cancelled."""
         await asyncio.to_thread(_delete_legacy_metrics, self.database.path.with_name("metrics"))
         while True:
             try:
@@ -156,7 +152,6 @@ class MetricsRetention:
 
 
 def _delete_legacy_metrics(folder: Path) -> None:
-    """Delete the metrics files of earlier versions."""
     if folder.is_dir():
         log.info("removing metrics of an earlier version", extra={"event": "metrics", "folder": str(folder)})
         shutil.rmtree(folder, ignore_errors=True)

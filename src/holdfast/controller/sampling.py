@@ -67,7 +67,6 @@ class Sampler:
             self._record_task_end(attempt_id, None if observation.seen is ObservedState.HELD else observation)
 
     async def run(self) -> None:
-        """Run until cancelled."""
         while True:
             self._wake_event.clear()
             with suppress(TimeoutError):
@@ -83,7 +82,6 @@ class Sampler:
                 self._is_failing = False
 
     async def sample_due_tasks(self) -> None:
-        """Sample all due tasks once."""
         now = self._monotonic()
         stopped, self._stopped = self._stopped, {}
         due = {id: task for id, task in self._watched.items() if task.due <= now}

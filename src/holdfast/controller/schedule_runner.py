@@ -21,10 +21,9 @@ class ScheduleRunner:
     def __init__(self, due: DueRuns, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._due = due
         self._clock = clock
-        self._last_clock_reading = clock()  # last reading of the clock
+        self._last_clock_reading = clock()
 
     async def run(self) -> None:
-        """Run until cancelled."""
         await self._retry_until_done(self._due.recover_schedules)
         while True:
             await self._due.wait_for_wake(await self._run_due_schedules())

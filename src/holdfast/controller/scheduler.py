@@ -26,7 +26,6 @@ class Scheduler:
         self.ledger = Ledger(())
 
     def reset(self, nodes: Iterable[Node], quotas: Mapping[str, tuple[Quota, Quota]]) -> None:
-        """Reset to an empty queue and ledger."""
         self.queue, self.ledger = Queue(), Ledger(nodes, quotas)
 
     def place_jobs(self, estimates: TimeEstimates | None) -> Decisions:
@@ -34,7 +33,6 @@ class Scheduler:
         return place_jobs(self.queue, self.ledger, estimates)
 
     def claim_job(self, snapshot: JobSnapshot) -> None:
-        """Claim the resources of its tasks."""
         for task in snapshot.tasks:
             if task.occupies_node:
                 self.ledger.add_assignment(build_assignment(snapshot, task))
@@ -65,7 +63,6 @@ class Scheduler:
                     self.ledger.remove_assignment(assignment.attempt_id)
 
     def update_queue_entries(self, live: LiveJob, snapshot: JobSnapshot) -> None:
-        """Update the job's entries in the queue."""
         entries = build_queue_entries(snapshot, self._clock())
         waiting = {entry.id for entry in entries}
         for id in live.queue_entry_ids:

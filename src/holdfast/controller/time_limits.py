@@ -54,8 +54,7 @@ def build_time_estimates(
 def build_expected_estimates(
     jobs: LiveJobs, policy: Callable[[Job], JobPolicy], now: float, wall: datetime
 ) -> TimeEstimates:
-    """Build estimates for users: without future holds, and with current holds as long as planned. `wall` is the time of
-    `now`."""
+    """For users: without future holds, and with current holds as long as planned. `wall` is the time of `now`."""
 
     plain = build_time_estimates(jobs, policy, now, holds=False)
 

@@ -51,7 +51,6 @@ def job_to_json(job: Job, *, secrets: bool = False) -> dict[str, Any]:
 
 
 def job_from_json(data: Mapping[str, Any]) -> Job:
-    """Convert the output of `job_to_json` back to a job."""
     return _build_from_fields(
         Job,
         data,

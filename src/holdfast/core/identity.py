@@ -48,7 +48,6 @@ def build_framework_uid(job_id: str) -> str:
 
 
 def build_attempt_uid(job_id: str, attempt: int) -> str:
-    """Return the UID of one attempt of the job."""
     return _build_uid("attempt", job_id, str(attempt))
 
 

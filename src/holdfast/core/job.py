@@ -100,7 +100,6 @@ class Role:
 
     @property
     def engine_image(self) -> str:
-        """The image name that engines use."""
         return self.image_url or self.image
 
 

@@ -48,8 +48,7 @@ class SecretMasker:
         return self._hides_all or bool(self._forms)
 
     def mask_bytes(self, data: bytes, *, cut_start: bool = False, cut_end: bool = False) -> bytes:
-        """Replace each value by stars, keeping the number of bytes. `cut_start`, `cut_end`: the text was cut there, so
-        a value may be incomplete."""
+        """Replace each byte of a value by a star. `cut_start`, `cut_end`: the text was cut there, maybe in a value."""
         if self._hides_all:
             return _MASK_BYTE * len(data)
         masked = bytearray(self._mask_forms(data, cut_start, cut_end))

@@ -29,7 +29,6 @@ class NotificationEvent(StrEnum):
 SELECTABLE_EVENTS = tuple(
     event for event in NotificationEvent if event not in (NotificationEvent.TEST, NotificationEvent.DROPPED)
 )
-# Default events.
 DEFAULT_EVENTS = frozenset(SELECTABLE_EVENTS) - {
     NotificationEvent.STARTED,
     NotificationEvent.STOPPED,

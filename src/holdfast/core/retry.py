@@ -33,8 +33,7 @@ class NoRetry:
 def decide_retry(
     *, limit: int, user_retries: int, platform_retries: int, exit: Exit, chance: float
 ) -> RetryAfter | NoRetry:
-    """Decide whether to retry. `limit` is the retry count of the job or task; `chance` in [0, 1) picks the delay after
-    a conflict."""
+    """`limit` is the retry count of the job or task; `chance` in [0, 1) picks the delay after a conflict."""
     if exit.kind in (ExitKind.CANCELLED, ExitKind.ATTEMPT_OVER):
         return NoRetry(msg("a stop was requested"))
     if limit == RETRY_ALWAYS:

@@ -12,7 +12,6 @@ from holdfast.core.job import Job, Role
 
 
 def never_expires() -> bool:
-    """Return False: there is no deadline."""
     return False
 
 

@@ -26,7 +26,7 @@ MEMORY_MARGIN = 1.25
 MIN_MEMORY_SAVED = 512 * MIB
 MAX_ADVISED_SHARE = 0.5  # of the request
 # Over a shorter time, a mean shows only the start of the program.
-MIN_SECONDS_FOR_MEANS = 10.0  # seconds
+MIN_SECONDS_FOR_MEANS = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from .stragglers import find_stragglers
 from .task_run import TaskRun, format_run_time
 
 # Samples are taken every 5 s: at least four are needed for a pattern.
-MIN_ENDED_SECONDS = 20.0  # seconds
+MIN_ENDED_SECONDS = 20.0
 # A running task may still be starting: importing, reading its data, building its model.
 MIN_RUNNING_SECONDS = 60.0
 

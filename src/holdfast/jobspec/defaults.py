@@ -13,6 +13,6 @@ class Defaults:
     resources: Resources = field(default_factory=Resources)
     image: str = HOST_IMAGE
     group: str = DEFAULT_GROUP
-    instance_types: Mapping[str, Resources] = field(default_factory=dict)  # instance types by name
+    instance_types: Mapping[str, Resources] = field(default_factory=dict)  # by name
     user: str | None = None  # submitting user, for $PAI_USER_NAME in OpenPAI v1 paths; None: not replaced
     file_system: str = ""  # for $PAI_DEFAULT_FS_URI in OpenPAI v1 paths

@@ -175,7 +175,6 @@ class Fields:
         return {name: value for name, value in values.items() if value is not _ABSENT}
 
     def report_unknown_keys(self, tolerated: Collection[str] = ()) -> None:
-        """Report every unknown key."""
         known = set(self._known)
         for name, at in self._entries.items():
             if name not in known and name not in tolerated:
@@ -202,7 +201,6 @@ def _format_guess_hint(word: str) -> str:
 def build_similar_name_hint(
     name: str, known: Iterable[str], ask: Callable[[str], str] = _format_guess_hint
 ) -> str | None:
-    """Return a hint with the most similar name, if there is one."""
     if len(name) > MAX_GUESS_LENGTH:
         return None
     short = (word for word in known if len(word) <= MAX_GUESS_LENGTH)
@@ -217,7 +215,6 @@ def build_name_hint(name: str, known: Collection[str]) -> str | None:
 
 
 def format_known_names(names: Iterable[str]) -> str:
-    """Return a hint with the valid names."""
     listed = [clip_text(name, 40) for name in islice(names, 41)]
     return msg(
         "Valid names: {listed}{ending}", listed=", ".join(listed[:40]), ending=", …" if len(listed) > 40 else "."
@@ -250,7 +247,6 @@ def _get_one_line_text(node: DocumentNode) -> str | None:
 
 
 def describe_node(node: DocumentNode) -> str:
-    """Describe a value briefly, for messages."""
     value = node.value
     if isinstance(value, dict):
         return msg("a mapping")

@@ -182,7 +182,6 @@ def make_map_kind(
 
 
 def check_name(at: FieldValue, key: str, kind: FieldKind[str]) -> None:
-    """Validate the key of an entry."""
     node = type(at.node)(key, at.node.line)
     FieldValue(node, at.path, at.report).read_as_kind(kind, key)
 

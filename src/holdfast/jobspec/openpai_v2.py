@@ -48,7 +48,7 @@ from .paths import clip_text
 from .templates import TemplateFiller, has_secrets
 
 SHELL_OPTIONS = ("errexit", "nounset", "pipefail")
-DEFAULT_SHM_MIB = 512  # MiB
+DEFAULT_SHM_MIB = 512
 
 _WORD_KIND = make_text_kind(
     most=63,

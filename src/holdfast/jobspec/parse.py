@@ -45,7 +45,6 @@ def parse_job(text: str | bytes, *, dialect: JobFormat | None = None, defaults: 
 
 
 def detect_format(document: Mapping[str, Any]) -> JobFormat:
-    """Detect the file format by its keys."""
     roles = document.get("taskRoles")
     roles = roles.value if isinstance(roles, DocumentNode) else roles
     if "protocolVersion" in document:

@@ -202,7 +202,6 @@ def _read_secrets(at: FieldValue) -> dict[str, Any]:
 
 
 def _iter_masked_paths(value: Any, path: str = "") -> Iterator[str]:
-    """Yield the paths of values that are still masked."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _iter_masked_paths(inner, join_path(path, key))
@@ -235,7 +234,6 @@ def report_job_too_large(root: FieldValue) -> None:
 
 
 def check_job(job: Job, root: FieldValue, roles: Mapping[str, FieldValue]) -> None:
-    """Check rules that concern the whole job."""
     if job.task_count > MAX_TASKS:
         message = msg(
             "The job requests {task_count} tasks; the limit is {max_tasks}",

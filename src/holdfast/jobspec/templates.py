@@ -87,7 +87,6 @@ def fill_secrets(text: str, secrets: Mapping[str, Any]) -> str:
 
 
 def format_secret_reference(*steps: str) -> str:
-    """Return the reference to a secret."""
     return f"<% $secrets.{'.'.join(steps)} %>"
 
 

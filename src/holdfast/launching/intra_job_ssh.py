@@ -62,8 +62,7 @@ def render_ssh_setup(
 
 
 def render_ssh_hosts(job_id: str, job: Job, gateway: GatewayAddress, *, written: bool = False) -> str:
-    """Render the ssh hosts of every task of the job. As a loop, since a role may have thousands; or all `written` out,
-    which is much faster to run."""
+    """As a loop, since a role may have thousands of tasks; or all `written` out, which is much faster to run."""
     plain = build_unique_role_names(role.name for role in job.roles)
     roles = [
         (plain[role.name], role.name if role.name != plain[role.name] else "", role.instances) for role in job.roles

@@ -62,7 +62,6 @@ def is_public_key(line: str) -> bool:
 
 
 def count_invalid_keys(written: Iterable[str]) -> int:
-    """Return the number of lines that are dropped as invalid keys."""
     lines = (line.strip() for text in written for line in text.splitlines())
     return sum(not is_public_key(line) for line in lines if line and not line.startswith("#"))
 

@@ -23,8 +23,7 @@ def add_volume(launch: LaunchSpec, source: str) -> LaunchSpec:
 
 
 def add_shared_files(launch: LaunchSpec, source: str, *, isolated: bool) -> LaunchSpec:
-    """Return the launch with its group's shared files. A variable contains the path: without isolation it is another
-    one."""
+    """A variable contains the path: without isolation it is another one."""
     launch = replace(launch, env={"HOLDFAST_FILES": SHARED_FILES_PATH if isolated else source, **launch.env})
     return _add_mount(launch, Mount(source=source, target=SHARED_FILES_PATH, read_only=False)) if isolated else launch
 

@@ -42,7 +42,6 @@ class BoundService:
 
     @property
     def listening_sockets(self) -> list[socket.socket]:
-        """Sockets that accept connections."""
         return [each.socket for each in self.bound if each.endpoint.serves]
 
     def close(self) -> None:

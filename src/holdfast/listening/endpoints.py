@@ -44,8 +44,7 @@ class Endpoint:
 
 
 def list_endpoints(service: str, host: str, port: int) -> list[Endpoint]:
-    """Return the endpoints of a service on `host`, first those that only reserve an address. Raises OSError if the host
-    name is not found."""
+    """Those that only reserve an address come first. Raises OSError if the host name is not found."""
     if host in ("", "::") and _has_ipv6():
         return [Endpoint(service, "::", port, dual_stack=True)]
     if host in ("", "::", "0.0.0.0"):

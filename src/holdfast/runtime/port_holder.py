@@ -216,7 +216,6 @@ def answer_connection(held: socket, reply: bytes) -> None:
 
 
 def open_pidfd(pid: int) -> int | None:
-    """Return a pidfd of a running process."""
     try:
         found = os.pidfd_open(pid)
     except OSError:

@@ -62,7 +62,8 @@ class Reply:
 
 
 # Steps that a generator yields, and what it receives:
-#   Request -> Reply; Open -> Reply without its body; Take -> bytes, empty at the end; Pause -> None; Give -> None.
+#   Request -> Reply; OpenStream -> Reply without its body; ReadChunk -> bytes, empty at the end;
+#   Pause -> None; StreamItem -> None.
 @dataclass(frozen=True, slots=True)
 class OpenStream:
     request: Request

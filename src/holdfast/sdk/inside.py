@@ -269,8 +269,7 @@ def _open_proven_socket(address: Address) -> socket.socket:
 
 
 def _make_connection_class() -> type[ClientConnection]:
-    """Return a connection class that follows no redirects, which could leak input, and supports concurrent reads and
-    writes over TLS."""
+    """It follows no redirects, which could leak input, and supports concurrent reads and writes over TLS."""
     import ssl
 
     from websockets.exceptions import InvalidStatus
@@ -293,7 +292,6 @@ def _make_connection_class() -> type[ClientConnection]:
 
 
 def _parse_handshake_error(response: Response) -> ApiError | UnexpectedReply:
-    """Return the error of a rejected WebSocket handshake."""
     found = parse_error(Reply(response.status_code, {}, bytes(response.body or b"")))
     if isinstance(found, ApiError):
         return found

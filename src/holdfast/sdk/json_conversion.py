@@ -34,7 +34,7 @@ def from_json(kind: type[T], data: object) -> T:
 
 
 def to_json(value: object) -> Any:
-    """Convert a dataclass to JSON values; the inverse of `read`."""
+    """Convert a dataclass to JSON values; the inverse of `from_json`."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):

@@ -199,8 +199,7 @@ def _pin_try(chosen: LogSelection) -> Steps[LogSelection]:
 
 
 def _is_log_complete(chosen: LogSelection, at: int, held: bool) -> Steps[bool]:
-    """Check whether the whole log was read: a stream also ends when the server stops. `held`: the log of a held task is
-    complete."""
+    """A stream also ends when the server stops. `held`: the log of a held task is complete."""
     try:
         reply: Reply = check_reply((yield _build_log_request(chosen, {"start": at, "count": 1}, _FollowMode())))
     except ApiError as error:

@@ -100,7 +100,6 @@ class AuditLog:
         return await self._store.read(audit_rows.list_audit_entries, query)
 
     async def delete_expired(self) -> int:
-        """Delete expired entries. Return their number."""
         removed = 0
         while self._retention is not None:
             done = await self._store.write(audit_rows.delete_audit_entries, self._clock() - self._retention, BATCH_SIZE)

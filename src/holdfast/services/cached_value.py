@@ -30,11 +30,8 @@ class CachedValue(Generic[T]):
         self._generation += 1
 
     async def invalidate_after(self, write: Awaitable[U]) -> U:
-        """Run a write, invalidate the value, and return the result.
-
-        Also invalidates after a failed or cancelled write, which may still be saved. It does so when the write ends:
-        earlier, a concurrent read could cache the old value.
-        """
+        """Also invalidates after a failed or cancelled write, which may still be saved. It does so when the write ends:
+        earlier, a concurrent read could cache the old value."""
         writing = asyncio.ensure_future(write)
         writing.add_done_callback(lambda _: self.invalidate())
         return await asyncio.shield(writing)

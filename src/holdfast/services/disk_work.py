@@ -43,8 +43,7 @@ class DiskExecutor:
                 raise _build_not_responding_error() from None
 
     async def run_long(self, work: Callable[[threading.Event], T], group: str = "") -> T:
-        """Run work on many files. It must check the event regularly and stop when it is set. `group`: the owner of the
-        files."""
+        """Run work on many files. It must check the event regularly, and stop if set. `group`: owner of the files."""
         stop = threading.Event()
         async with self._long_limiter.use_slot(group):
             working = self._hang_guard.start_call(lambda: work(stop))
@@ -67,8 +66,7 @@ def _build_not_responding_error(_by_key: bool = False) -> Unavailable:
 
 
 async def run_to_end(work: Callable[[], T], on_cancel: Callable[[], None] = lambda: None) -> T:
-    """Run work in a thread and wait for its end even if cancelled, so that its resources are not released before it
-    has ended."""
+    """Run work in a thread, and wait for its end even if cancelled: it uses its resources until then."""
     working = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(working)

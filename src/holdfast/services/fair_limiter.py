@@ -170,6 +170,5 @@ class _KeyQueue:
 
 
 def make_idempotent(act: Callable[[], None]) -> Callable[[], None]:
-    """Return a function that calls `act` only the first time."""
     left = [act]
     return lambda: left.pop()() if left else None

@@ -70,7 +70,6 @@ class JobChanges:
         return ChangeSet(self.mark, jobs, waiting=len(jobs) < len(changes))
 
     async def wait_for_changes(self, mark: str) -> ChangeSet:
-        """Wait for changes after `mark` and return them."""
         while not (news := self.get_changes_since(mark)):
             await self._changed.wait()
         return news

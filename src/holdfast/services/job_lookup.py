@@ -31,8 +31,7 @@ async def find_job(store: Store, actor: Actor, ref: str) -> JobSummary:
 
 
 async def find_modifiable_job(store: Store, actor: Actor, ref: str) -> JobSummary:
-    """Find a job that the actor can change, in preference to a read-only job of the same name. Forbidden if there are
-    only read-only ones."""
+    """Prefer a modifiable job to a read-only one of the same name; Forbidden if there are only read-only ones."""
     try:
         found = await find_job(store, replace(actor, can_read_all_jobs=False), ref)
     except NotFound:

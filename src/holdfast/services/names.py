@@ -64,7 +64,6 @@ def check_text(text: str, field: str, *, longest: int = MAX_TEXT_LENGTH) -> None
 
 
 def check_multiline_text(text: str, field: str) -> None:
-    """Check free text on several lines."""
     _check_length(text, field, MAX_TEXT_LENGTH)
     check_text(text.replace("\r\n", "").replace("\n", "").replace("\t", ""), field)
 

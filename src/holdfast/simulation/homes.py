@@ -15,7 +15,7 @@ from holdfast.engines.embedded.tree_removal import remove_tree
 
 SIMULATIONS_FOLDER = "simulations"
 _MAX_CREATE_ATTEMPTS = 20  # another simulation can remove the parent folder at any time
-_BACKEND_FILE = "stage"  # file with the name of the backend
+_BACKEND_FILE = "stage"
 
 
 class SimulationHome:

@@ -15,7 +15,7 @@ from .task_output import SecretMask
 
 @dataclass(slots=True)
 class ProbeResult:
-    missing_programs: list[str] = field(default_factory=list)  # missing
+    missing_programs: list[str] = field(default_factory=list)
     missing_files: list[str] = field(default_factory=list)
     missing_folders: list[str] = field(default_factory=list)
     variables: list[str] = field(default_factory=list)  # defined

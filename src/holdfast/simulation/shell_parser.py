@@ -63,8 +63,8 @@ class _ScriptParser:
         self.opened: list[str] = []  # open if, case and loops
         self.heredocs: list[tuple[str, bool]] = []
         self.after_or = False  # the next command may not run
-        self.last_was_test = False  # the last command was a test
-        self.at_case_pattern = False  # at the pattern of a case
+        self.last_was_test = False
+        self.at_case_pattern = False
 
     def parse(self) -> None:
         while self.at < len(self.text):

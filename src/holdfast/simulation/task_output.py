@@ -43,7 +43,7 @@ class TaskOutput:
         self._size = 0
         self._beginning = bytearray()
         self._end = bytearray()
-        self._partial_line = bytearray()  # an incomplete line
+        self._partial_line = bytearray()
 
     def feed(self, data: bytes) -> None:
         self._buffer_output(data)

@@ -162,7 +162,6 @@ class TaskRunner:
 async def run_probe_task(
     backend: Backend, events: asyncio.Queue[SimulationEvent], launch: LaunchSpec, timeout: float
 ) -> tuple[Observation, bytes]:
-    """Run one short task and return its output."""
     seen = await backend.start(launch)
     if seen.seen is ObservedState.REFUSED:
         return seen, b""

@@ -23,7 +23,7 @@ from .task_output import SecretMask
 from .task_runner import SimulationResult
 
 _MIN_PORT_SAMPLES = 4  # samples before an unseen port counts as unused
-_MAX_EVIDENCE_LINES = 5  # lines
+_MAX_EVIDENCE_LINES = 5
 _GPU_FAULTS = (Fault.GPU_MISSING, Fault.GPU_DRIVER, Fault.GPU_OUT_OF_MEMORY)
 _GPU_PATTERN = re.compile(r"nvidia|cuda|\bgpu", re.IGNORECASE)
 
@@ -92,7 +92,6 @@ def _is_failure_allowed(result: SimulationResult, role: str, failed: list[TaskAt
 
 
 def _find_role(found: Diagnosis | None, roles: Iterable[str]) -> str | None:
-    """Return the role of the diagnosed task."""
     return found.task.rpartition("-")[0] if found and found.task else next(iter(roles), None)
 
 

@@ -23,7 +23,6 @@ class Grants:
         return tuple(sorted(conn.scalars(select(self._group).where(self._name == name))))
 
     def load_groups_by_name(self, conn: Connection) -> dict[str, list[str]]:
-        """Map each object name to its groups."""
         found: dict[str, list[str]] = {}
         for name, group in conn.execute(select(self._table).order_by(self._group)):
             found.setdefault(name, []).append(group)

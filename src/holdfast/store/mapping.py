@@ -68,7 +68,6 @@ def record_to_row(record: Any, table: Table, **others: Any) -> dict[str, Any]:
 
 
 def record_to_json(record: Any) -> dict[str, Any]:
-    """Return its fields as plain JSON values."""
     values = {}
     for field in _list_fields(record.__class__, nested=True):
         value = getattr(record, field.name)

@@ -128,7 +128,6 @@ def count_user_schedules(conn: Connection, user: str) -> int:
 
 
 def has_schedules(conn: Connection, *, user: str | None = None, group: str | None = None) -> bool:
-    """Whether this user or group has a schedule."""
     column, name = (schedules.c.group_name, group) if user is None else (schedules.c.user_name, user)
     return conn.scalar(select(schedules.c.id).where(column == make_storable(name or "")).limit(1)) is not None
 

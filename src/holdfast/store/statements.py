@@ -47,5 +47,4 @@ def get_position_function(conn: Connection) -> str:
 
 
 def list_distinct_storable_values(values: Sequence[str]) -> list[str]:
-    """Return the distinct values that a row can have."""
     return [value for value in dict.fromkeys(values) if make_storable(value) == value]

@@ -48,7 +48,6 @@ def delete_token(conn: Connection, token_id: str) -> bool:
 
 
 def delete_user_tokens(conn: Connection, user: str) -> int:
-    """Delete all tokens of a user; return how many."""
     return conn.execute(delete(tokens).where(tokens.c.user_name == make_storable(user))).rowcount
 
 
@@ -83,7 +82,6 @@ def _build_prefix_condition(user: str, begins: str) -> ColumnElement[bool]:
 
 
 def delete_expired_tokens(conn: Connection, before: datetime, user: str | None = None) -> int:
-    """Delete expired tokens of all users, or of one; return how many."""
     ended = delete(tokens).where(tokens.c.expires_at < to_micros(before))
     return conn.execute(ended if user is None else ended.where(tokens.c.user_name == make_storable(user))).rowcount
 

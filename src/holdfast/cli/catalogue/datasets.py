@@ -274,7 +274,6 @@ def remove_dataset(
 
 
 def _describe_remaining_data(kind: str, purge: bool) -> str:
-    """Describe what happens to the data of a removed dataset."""
     if kind == "env":
         return "Its variables are deleted."
     if kind == "git":

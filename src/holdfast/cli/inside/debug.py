@@ -81,8 +81,6 @@ def _describe_breakpoint(entered: SessionTarget) -> str:
     return f"{output.escape(entered.task)} of {entered.job}: {file}:{found.get('line', 0)} ({why})"
 
 
-# -- any process, with pdb
-
 _ATTACH_SCRIPT = """
 exe=$(readlink /proc/{pid}/exe) || {{ echo "Process {pid} not found in this task, or access denied" >&2; exit 1; }}
 "$exe" -c 'import sys; sys.exit(sys.version_info < (3, 14))' 2>/dev/null || {{
@@ -134,7 +132,6 @@ def build_launch_configuration(job: str, task: str, port: int, folder: str) -> d
 
 
 def _find_working_folder(job: str, task: str) -> str:
-    """Return the working folder of commands in the task."""
     from holdfast.sdk.inside import open_exec
 
     written = b""

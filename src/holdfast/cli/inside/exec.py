@@ -192,7 +192,6 @@ def _exit_on_signal(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def _set_raw_mode(fd: int) -> Iterator[None]:
-    """Set the terminal to raw mode, and restore it afterwards."""
     import termios
     import tty
 

@@ -33,7 +33,6 @@ COMMANDS = (
     "enable", "exceptions", "help", "ignore", "interact", "interrupt", "jump", "list", "longlist", "next", "pp",
     "quit", "return", "source", "step", "tbreak", "unalias", "undisplay", "until", "up", "whatis", "where",
 )  # fmt: skip
-# Commands that let the program run.
 RESUME_COMMANDS = ("c", "cont", "continue", "n", "next", "r", "return", "s", "step", "unt", "until")
 
 
@@ -80,8 +79,7 @@ class DebuggerConsole:
     # -- output of the debugger
 
     def _print_until_prompt(self) -> bool:
-        """Print output up to the next prompt; return False at the end. EOFError if the program runs and piped input has
-        ended."""
+        """Return False at the end. EOFError if the program runs and piped input has ended."""
         while not PROMPT_PATTERN.search(self._partial):
             leaves = self._piped is not None and self._piped.is_exhausted and self._command in RESUME_COMMANDS
             try:

@@ -28,7 +28,6 @@ class PipedLineReader:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether all lines were read."""
         return self._ended and self._lines.qsize() <= 1
 
     def _read_stdin(self) -> None:

@@ -45,7 +45,6 @@ def _print_stacks(found: StackDump) -> None:
 
 
 def _has_waiting_debugger(found: StackDump) -> bool:
-    """Check whether a debugger in the task waits for a user."""
     with suppress(HoldfastError), open_client() as client:  # optional: the stacks are already shown
         return any(each.task == found.task for each in list_unattached_debuggers(client.get_job(found.job).debuggers))
     return False

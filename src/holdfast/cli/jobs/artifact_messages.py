@@ -43,6 +43,5 @@ def shorten_lines(lines: Sequence[str], job_id: str) -> list[str]:
 
 
 def warn_about_unsaved_artifacts(client: Client, job_id: str) -> None:
-    """Warn on stderr about files that were not kept."""
     for line in shorten_lines(format_artifact_lines(list_all_events(client, job_id), trouble=True), job_id):
         output.print_warning(line)

@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 ACTIVE_STATES = ("Running", "Preparing", "Held", "Pending", "Unknown")
 BAR_WIDTH = 16  # characters
-MIN_BAR_COLUMNS = 110  # minimum columns to show bars
-NO_METRICS_TEXT = "–"  # no metrics
+MIN_BAR_COLUMNS = 110
+NO_METRICS_TEXT = "–"
 USAGE_COLUMNS = ("CPU NOW", "MEMORY NOW", "GPU NOW")
 
 JobOrAllArgument = Annotated[

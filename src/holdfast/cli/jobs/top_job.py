@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from holdfast.api.metrics import GpuMetrics, JobUsage, TaskMetrics, TaskUsage
 
-NO_METRICS_TEXT = "–"  # no metrics
+NO_METRICS_TEXT = "–"
 BASE_COLUMNS = ("TASK", "STATE", "CPU", "CORES", "MEMORY", "LIMIT")
 GPU_COLUMNS = ("GPU", "GPU MEMORY")
 RATE_COLUMNS = ("IN/s", "OUT/s", "READ/s", "WRITE/s")

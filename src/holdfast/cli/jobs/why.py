@@ -33,7 +33,7 @@ LabelledLine = tuple[str, str]  # label and text
 MAX_LINES = 12  # of one log excerpt
 LOG_EVIDENCE_KIND = "log"
 UTC_TIME_PATTERN = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC")
-SCHEDULE_ID_PREFIX = "recurrence-"  # prefix of schedule ids
+SCHEDULE_ID_PREFIX = "recurrence-"
 
 END_STATE_PHRASES = {
     "Succeeded": "succeeded",
@@ -256,9 +256,6 @@ def iter_usage_lines(found: Efficiency) -> Iterator[str]:
         yield f"{format_size(used.memory_peak)} of {format_size(used.memory_asked)} at peak"
     if used.gpu_asked and used.gpu_used is not None:
         yield f"{used.gpu_used:.2g} of {format_count(used.gpu_asked, 'GPU')} on average"
-
-
-# -- next commands
 
 
 def _suggest_commands(found: JobExplanation) -> list[str]:

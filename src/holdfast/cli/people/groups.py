@@ -195,7 +195,6 @@ def remove_member(group: GroupNameArgument, user: UserNameArgument, json: JsonOp
 
 
 def _merge_quota(before: Quota, cpu: str | None, memory: str | None, gpu: str | None) -> Quota:
-    """Return the current quota with the given changes."""
     from holdfast.api.resources import Quota
 
     return Quota(

@@ -110,8 +110,7 @@ def check_namespaces(proc: Path = Path("/proc"), run: Callable[[Sequence[str]], 
 
 
 def _test_namespaces(ok: str, run: Callable[[Sequence[str]], str]) -> CheckResult:
-    """Create namespaces as for a job: containers, seccomp and security modules can forbid what the kernel settings
-    allow."""
+    """Test as for a job: containers, seccomp and security modules can forbid what the kernel settings allow."""
     bwrap = _find_bubblewrap()
     if bwrap is None:
         return CheckResult("namespaces", "warn", "not tested: bubblewrap is missing", "Install the package bubblewrap.")
@@ -264,8 +263,7 @@ ISOLATION_LEVELS = {
 
 
 def check_engine(health: Health | None, conditions: Sequence[ReportedCondition] = ()) -> list[CheckResult]:
-    """Check isolation and limits as tested by the engine; skipped if the sandbox is unavailable, which is reported as a
-    condition."""
+    """Report what the engine tested; skip it if the sandbox is unavailable, which is reported as a condition."""
     if any(each.kind == "sandbox" for each in conditions):
         return []
     if health is None:

@@ -269,7 +269,6 @@ def _describe_isolation(level: str, conditions: Sequence[ReportedCondition]) -> 
 
 
 def _show_conditions(conditions: Sequence[Sequence[str]]) -> None:
-    """Print each condition with its error and hint."""
     for message, *more in conditions:
         output.emit_styled(f"  PROBLEM    {output.escape(message)}", "bold red")
         for line in filter(None, more):

@@ -49,7 +49,6 @@ class CauseSpec:
 
 @cache
 def load_specs() -> Mapping[int, ExitSpec]:
-    """Load all exits by code."""
     return {spec.code: spec for family in (*EXIT_FAMILIES, LEGACY_FAMILY) for spec in load_family_specs(family)}
 
 

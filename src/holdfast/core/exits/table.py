@@ -77,8 +77,7 @@ def add_cause(exit: Exit, cause: str) -> Exit:
 
 
 def find_hint(exit: Exit) -> str:
-    """Return a hint for a failure with a known cause or one that a retry does not fix; empty if there is no useful
-    hint."""
+    """Return a hint for a failure with a known cause or one that a retry does not fix; empty if there is none."""
     if exit.kind not in _KINDS_WITH_HINT:
         return ""
     spec, cause = find_spec(exit), load_cause_specs().get(exit.cause)

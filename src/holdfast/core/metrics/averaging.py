@@ -35,8 +35,7 @@ def build_points(samples: Iterable[Sample]) -> list[MetricsPoint]:
 
 
 def average_samples(lines: Sequence[Sequence[Sample]], length: float) -> list[MetricsPoint]:
-    """Average over tasks. They are sampled at different times, so samples are assigned to intervals of `length`
-    seconds, weighted by their overlap."""
+    """Average over tasks, sampled at different times: in intervals of `length` seconds, weighted by overlap."""
     found: dict[int, _SampleSum] = {}
     for number, line in enumerate(lines):
         for sample in line:

@@ -46,11 +46,7 @@ def plan_job(
     elapsed: timedelta | None = None,
     chance: float = 0.0,
 ) -> Plan:
-    """Plan the next state and steps of a job.
-
-    `elapsed`: run time of the attempt, monotonic. `chance` in [0, 1) is for retry delays. `requests`: hold requests of
-    users.
-    """
+    """`elapsed`: run time of the attempt, monotonic. `chance` in [0, 1) is for retry delays. `requests`: of users."""
     if snapshot.state.final:
         return Plan(after=snapshot)
     work = PlanBuilder(snapshot, now, policy, chance)

@@ -13,7 +13,6 @@ from ..states import TaskState
 
 
 def build_queue_entries(snapshot: JobSnapshot, now: datetime) -> tuple[QueueEntry, ...]:
-    """Return the queue entries of a job."""
     if snapshot.state.final or snapshot.stop or snapshot.outcome or snapshot.retry_at:
         return ()
     tasks = snapshot.tasks or build_task_attempts(snapshot.job)
@@ -41,7 +40,6 @@ def build_assignment(snapshot: JobSnapshot, task: TaskAttempt) -> Assignment:
 
 
 def get_role_limits(role: Role) -> ResourceAmount:
-    """Return the resource limits of a task of this role."""
     return ResourceAmount(cpu=role.resources.cpu, memory=role.resources.memory, gpu=role.resources.gpu)
 
 

@@ -36,8 +36,7 @@ def estimate_start(
     find_job: ActiveJobLookup = lambda _: None,
     usual: Mapping[str, float] | None = None,
 ) -> Estimate:
-    """Estimate the start, with every job using its full time limit. `name`: formats a job id. `usual`: seconds that
-    such jobs took before."""
+    """Every job uses its full time limit. `name`: formats a job id. `usual`: seconds that such jobs took before."""
     latest = _estimate_latest(waiting, queue, ledger, estimates, now, name)
     if not usual:
         return latest

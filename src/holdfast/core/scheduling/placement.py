@@ -28,7 +28,6 @@ class Node:
 
     @property
     def port_count(self) -> int:
-        """The number of ports for tasks."""
         reserved = sum(self.port_start <= port < self.port_end for port in self.reserved_ports)
         return self.port_end - self.port_start - reserved
 
@@ -72,13 +71,11 @@ class ResourceAmount:
         return self.cpu <= room.cpu + EPSILON and self.memory <= room.memory and self.gpu <= room.gpu
 
     def elementwise_max(self, other: ResourceAmount) -> ResourceAmount:
-        """Return the larger value of each resource."""
         return ResourceAmount(
             cpu=max(self.cpu, other.cpu), memory=max(self.memory, other.memory), gpu=max(self.gpu, other.gpu)
         )
 
     def elementwise_min(self, other: ResourceAmount) -> ResourceAmount:
-        """Return the smaller value of each resource."""
         return ResourceAmount(
             cpu=min(self.cpu, other.cpu), memory=min(self.memory, other.memory), gpu=min(self.gpu, other.gpu)
         )

@@ -34,7 +34,6 @@ class Queue:
         return queue
 
     def list_groups(self) -> list[str]:
-        """Return the groups with waiting entries."""
         return list(self._groups)
 
     def get(self, id: str) -> QueueEntry | None:
@@ -94,5 +93,4 @@ class Queue:
         return sum(bisect_left(group, (waiting.key, waiting.id)) for group in self._groups.values())
 
     def count_entries_ahead_in_group(self, waiting: QueueEntry) -> int:
-        """Count the entries of its group ahead of it."""
         return bisect_left(self._groups.get(waiting.group, []), (waiting.key, waiting.id))

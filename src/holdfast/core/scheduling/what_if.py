@@ -38,8 +38,7 @@ class CheckBudget:
 def scan_queue_up_to(
     waiting: QueueEntry, queue: Queue, room: ClusterUsage, effort: CheckBudget, *, without: Collection[str] = ()
 ) -> QueueScan | None:
-    """Scan the queue up to `waiting`. `room` changes: pass a copy. `without`: ids of jobs to skip. None if too many
-    jobs are ahead."""
+    """`room` changes: pass a copy. `without`: ids of jobs to skip. None if too many jobs are ahead."""
     walk = QueueScan(room)
     key = (waiting.key, waiting.id)
     for other in queue.iter_entries(walk.closed_groups):
@@ -82,7 +81,6 @@ def list_blocked_entries_ahead(waiting: QueueEntry, queue: Queue, ledger: Ledger
 
 
 def build_job_removal(ledger: Ledger, jobs: Iterable[str]) -> Callable[[ClusterUsage], None]:
-    """Return a change that removes these jobs."""
     gone = set(jobs)
 
     def remove_jobs(room: ClusterUsage) -> None:

@@ -162,7 +162,6 @@ def find_own_procs_file(
 
 
 def has_oom_kill(folders: Iterable[str]) -> bool:
-    """Return whether the kernel killed a process of the group for its memory."""
     for folder in folders:
         for file in ("memory.events", "memory.oom_control"):
             if _read_counter(f"{folder}/{file}", "oom_kill") > 0:

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 
 @contextmanager
 def closing_fd(fd: int) -> Iterator[int]:
-    """Close it when the block ends."""
     try:
         yield fd
     finally:

@@ -49,8 +49,7 @@ def _unescape_field(field: bytes) -> str:
 
 
 def is_folder_mount(mount: Mount) -> bool | None:
-    """Return whether a folder is mounted there; None if the mount has disappeared. Assume so where a check might block
-    for ever."""
+    """None if the mount has disappeared. Assumes a folder where a check might block for ever."""
     if mount.kind not in _LOCAL_FILESYSTEMS:
         return True
     try:

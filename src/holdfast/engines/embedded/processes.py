@@ -28,8 +28,7 @@ def read_boot_id() -> str:
 
 
 def read_start_ticks(pid: int) -> int | None:
-    """Return the start time of a process in ticks after boot; None if it does not exist, or is a zombie. Cheap enough
-    for the event loop."""
+    """In ticks after boot; None if it does not exist, or is a zombie. Cheap enough for the event loop."""
     stat = read_process_stat(pid)
     return None if stat is None or stat.is_zombie else stat.started
 
@@ -69,7 +68,6 @@ def is_in_pid_namespace(pid: int, namespace: int) -> bool:
 
 
 def list_all_pids() -> list[int]:
-    """Return every process of this machine."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 

@@ -81,7 +81,6 @@ class TaskFolder:
             os.symlink(excess.to_text(), self["full"])
 
     def read_disk_excess(self) -> DiskExcess | None:
-        """Return the excess it was stopped for, or None."""
         try:
             return parse_excess(os.readlink(self["full"]))
         except OSError:

@@ -37,7 +37,7 @@ class EntryScript:
     shell_options: tuple[str, ...]
     steps: tuple[PluginStep, ...] = ()
     notes: tuple[str, ...] = ()  # logged before anything runs
-    ssh_setup: str = ""  # commands that configure ssh; see prepare_neighbours
+    ssh_setup: str = ""  # commands that configure ssh
 
 
 def render_entry_script(entry: EntryScript) -> str:

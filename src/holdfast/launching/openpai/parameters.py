@@ -22,7 +22,7 @@ def get_text(parameters: Mapping[str, Any], key: str) -> str:
 
 
 def get_lines(parameters: Mapping[str, Any], key: str) -> list[str]:
-    """Return a list of texts; numbers and booleans become text. None if it is missing."""
+    """Return a list of texts; numbers and booleans become text."""
     value = parameters.get(key)
     if value is None:
         return []

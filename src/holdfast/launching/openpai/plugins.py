@@ -33,8 +33,7 @@ _STEP_MAKERS: Mapping[str, Callable[[TaskContext, LaunchContext, Mapping[str, An
 
 
 def make_plugin_steps(scene: TaskContext, context: LaunchContext) -> tuple[PluginStep, ...]:
-    """Return the steps of this task's role: its prerequisites in their order, then the others in the order of the
-    file."""
+    """Return the role's prerequisites in their order, then the others in the order of the file."""
     job, role = scene.snapshot.job, scene.task.role
     calls = _list_role_calls(job, role)
     if len(calls) > MAX_PLUGIN_CALLS:

@@ -30,7 +30,6 @@ class ParameterFiller:
         self._remaining_chars = MAX_JOB_CHARS
 
     def fill_parameters(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return one plugin's parameters with every reference resolved."""
         self._remaining_chars -= _measure_filled_text(parameters, self._filler)
         if self._remaining_chars < 0:
             limit = f"the limit for all plugins of a task ({MAX_JOB_CHARS} characters)"

@@ -69,7 +69,6 @@ def _render_skipped_keys_warning(count: int) -> str:
 
 
 def _format_no_sshd_hint(gateway: GatewayAddress | None) -> str:
-    """Render the warning of a task without sshd."""
     return "Use the SSH gateway instead." if gateway else "SSH logins are not possible."
 
 

@@ -77,7 +77,6 @@ def get_first_port(task: TaskAttempt, label: str) -> str:
 
 
 def make_own_variables(scene: TaskContext) -> dict[str, str]:
-    """Return the variables of this task."""
     own = {
         **_make_current_task_variables(scene),
         **_make_port_variables(scene),

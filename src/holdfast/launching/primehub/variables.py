@@ -57,8 +57,7 @@ def _make_artifact_variables(job_id: str, limits: ArtifactLimits) -> dict[str, s
 
 
 def split_valid_variables(variables: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return the valid variables, and a sentence for each of the others: admins set them, and the job must not fail for
-    it."""
+    """Return a sentence for each invalid one: admins set them, and the job must not fail for it."""
     kept: dict[str, str] = {}
     left_out = []
     room = MAX_ENV_SIZE

@@ -12,7 +12,6 @@ from .forms import parse_form
 
 
 async def read_body_text(request: Request) -> str:
-    """Return the body as text."""
     try:
         return (await request.body()).decode("utf-8")
     except UnicodeDecodeError:

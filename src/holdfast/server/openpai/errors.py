@@ -50,7 +50,6 @@ def translate_errors(*cases: tuple[type[UserError], int, str, str | None]) -> It
 
 
 def error_to_line(error: UserError) -> str:
-    """Return one of our errors as one line."""
     return error.message if not error.hint else f"{error.message}. {error.hint}"
 
 

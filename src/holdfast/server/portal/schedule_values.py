@@ -50,7 +50,6 @@ def parse_schedule_times(visit: Visit, typed: ScheduleFormValues) -> ScheduleTim
 
 
 def _parse_local_time(text: str, zone: tzinfo) -> datetime | None:
-    """Parse a time in the time zone of the schedule."""
     if not text:
         return None
     try:

@@ -56,7 +56,6 @@ class Assets:
 
 @cache
 def load_assets() -> Assets:
-    """Return all files, read on first use."""
     found = {
         str(path.relative_to(STATIC_FOLDER)): path.read_bytes()
         for path in sorted(STATIC_FOLDER.rglob("*"))

@@ -96,8 +96,7 @@ class Translations:
         return found or id
 
     def render_message(self, text: str, stop: bool = False) -> Markup:
-        """Translate a message for a page, where English text gets a `lang` for screen readers. `stop`: add a full stop,
-        because a hint follows."""
+        """Translate for a page; English text gets a `lang` for screen readers. `stop`: a hint follows."""
         shown = self.translate_message(text)
         made = render_code_spans(self.end_sentence(shown) if stop else shown)
         known = (
@@ -114,7 +113,6 @@ class Translations:
 
 @cache
 def get_translations(code: str) -> Translations:
-    """Return the texts of a language, loaded on first use."""
     return (
         Translations(DEFAULT_LANGUAGE)
         if code not in LANGUAGE_NAMES or code == DEFAULT_LANGUAGE

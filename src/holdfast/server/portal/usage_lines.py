@@ -29,7 +29,6 @@ class UsageBars:
 
 
 def build_quota_lines(visit: Visit, used: ResourceAmount, quota: Quota) -> tuple[UsageLine, ...]:
-    """Build lines of usage and quota."""
     _ = visit.translate_text
     rows = (
         (_("CPU"), used.cpu, quota.cpu, _format_cores(used.cpu), _format_limit(quota.cpu)),

@@ -73,7 +73,6 @@ class Visit:
         return message.format(**names) if names else message
 
     def translate_plural(self, one: str, many: str, number: int, /, **names: Any) -> str:
-        """Translate a counted text of the portal."""
         return self.words.translate_plural(one, many, number).format(**names)
 
     def translate_message(self, text: str) -> str:

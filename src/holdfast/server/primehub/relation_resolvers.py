@@ -26,7 +26,6 @@ BINDABLES = (group_type, user_type, *linked_types)
 
 
 async def load_visible_groups(call: Call) -> Mapping[str, Group]:
-    """Return the groups that the caller can see, by name."""
     found = await call.load_once("groups", lambda: call.services.groups.list(call.actor))
     return {group.name: group for group in found}
 

@@ -314,7 +314,6 @@ def _decode_job_text(body: bytes) -> str:
 
 
 def _parse_submit_query(query: bytes) -> dict[str, Any]:
-    """Return the arguments of `submit` from the query."""
     if not query:
         return {}
     found = {name: values[-1] for name, values in parse_qs(query.decode("ascii", "replace")).items()}

@@ -178,7 +178,6 @@ class SshConnection(asyncssh.SSHServer):
         return session, inside.target.describe_owner(inside.actor)
 
     async def _find_target(self) -> _ConnectionTarget:
-        """Return the current actor and task."""
         async with self._target_lock:
             actors = await self._credential.list_actors() if self._credential is not None else ()
             if actors and self._target is None:

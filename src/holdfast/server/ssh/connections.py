@@ -63,7 +63,6 @@ class ConnectionRegistry:
         oldest.abort_connection()
 
     def mark_logged_in(self, connection: Connection) -> None:
-        """Mark the connection as logged in."""
         address = self._unauthenticated.pop(connection, None)
         if address is not None:
             self._unauthenticated_counts[address] -= 1

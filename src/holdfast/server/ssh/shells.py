@@ -148,7 +148,6 @@ class ShellSession(BufferedSession, asyncssh.SSHServerSession[bytes]):
 
 
 def _replace_control_characters(text: str) -> str:
-    """Return text without terminal control characters."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 

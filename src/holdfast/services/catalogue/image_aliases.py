@@ -134,7 +134,6 @@ def can_see_alias(actor: Actor, alias: ImageAlias) -> bool:
 
 
 def can_manage_aliases(actor: Actor, owner: str | None) -> bool:
-    """Return whether the actor can create and change aliases of this owner."""
     return has_permission(actor, Permission.MANAGE_INSTALLATION if owner is None else Permission.MANAGE_GROUP, owner)
 
 
@@ -160,7 +159,6 @@ def _check_sharing(actor: Actor, alias: ImageAlias) -> None:
 
 
 def _normalize_alias(alias: ImageAlias) -> ImageAlias:
-    """Normalize equivalent values."""
     same = alias.kind is not ImageKind.BOTH or alias.gpu_url == alias.url
     owners = () if alias.owner is None else (alias.owner,)
     return replace(

@@ -57,7 +57,6 @@ def compute_sku_capacity(sku: Sku, nodes: Sequence[Node], quota: Quota = _NO_QUO
 
 
 def count_needed_skus(resources: Resources, sku: Sku) -> int:
-    """Return how many SKUs one task needs."""
     return max(
         math.ceil(resources.cpu / sku.cpu - EPSILON),
         -(-resources.memory // sku.memory),

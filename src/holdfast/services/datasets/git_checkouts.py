@@ -26,7 +26,7 @@ from ..files.folder_removal import remove_folder
 START_MARGIN = timedelta(minutes=10)  # between opening a checkout and recording the start of the job
 _libc = ctypes.CDLL(None, use_errno=True)
 _RENAME_EXCHANGE = 2
-_AT_FDCWD = -100  # AT_FDCWD
+_AT_FDCWD = -100
 _STATE_FILE = ".sync.json"
 
 

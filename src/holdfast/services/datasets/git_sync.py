@@ -39,7 +39,7 @@ from .kinds import GIT
 
 log = logging.getLogger(__name__)
 
-MAX_CONCURRENT_UPDATES = 8  # updates
+MAX_CONCURRENT_UPDATES = 8
 LS_REMOTE_TIMEOUT = 60.0  # seconds to wait for the git server to report the commit of a branch
 READY_TIMEOUT = 30.0  # seconds that a submitted job waits for the first checkout
 RETRY_INTERVAL = 10.0  # seconds after a failure without retries by submitted jobs

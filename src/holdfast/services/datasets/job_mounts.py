@@ -97,7 +97,6 @@ class DatasetMounter:
         return MountedJob(_add_mounts(job, [mount for _, mount in mounts]))
 
     async def create_user_folders(self, job: Job, actor: Actor) -> None:
-        """Create the per-user folders that the job's mounts need."""
         names = {mount.dataset for role in job.roles for mount in role.mounts if mount.dataset is not None}
         for name in sorted(names):
             dataset = await self._datasets.get(actor, name)
@@ -152,8 +151,6 @@ class DatasetMounter:
             return error.message
         return ""
 
-    # -- datasets that a job names
-
     async def _check_folder(self, dataset: Dataset) -> None:
         """Raise Unavailable if its folder is missing."""
         await self._datasets.wait_until_ready(dataset)
@@ -179,7 +176,6 @@ def _add_mounts(job: Job, mounts: list[Mount]) -> Job:
 
 
 def remove_dataset_mounts(job: Job) -> Job:
-    """Return the job without mounts of datasets."""
     if not any(mount.dataset is not None for role in job.roles for mount in role.mounts):
         return job
     roles = (replace(role, mounts=tuple(mount for mount in role.mounts if mount.dataset is None)) for role in job.roles)
@@ -302,7 +298,6 @@ def _suggest_dataset(name: str, granted: Mapping[str, Dataset]) -> str:
 
 
 def _check_role_overlaps(job: Job, mounts: list[tuple[DatasetRequest, Mount]]) -> None:
-    """Reject overlapping mounts within a role."""
     problems = [
         Problem(
             request.field,

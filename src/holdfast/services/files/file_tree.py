@@ -144,8 +144,7 @@ class FileTree:
         return True
 
     def remove_matching_files(self, parts: tuple[str, ...], starts: str, stop: threading.Event) -> int:
-        """Delete everything in a folder whose name starts with `starts`. Return the number of files. Reserved names are
-        kept, unless `starts` is empty."""
+        """Delete all names that start with `starts`; reserved ones only if it is empty. Return the number of files."""
         try:
             fd = self.open_folder(parts)
         except (FileNotFoundError, NotADirectoryError):
@@ -174,8 +173,7 @@ class FileTree:
 
     @contextmanager
     def _create_trash_folder(self) -> Iterator[int]:
-        """Open a new trash folder. Leftovers are deleted by `clear_removed`. If the disk is full, use the common trash,
-        so that users can still free space."""
+        """If the disk is full, use the common trash, so that users can still free space. Leftovers: `empty_trash`."""
         above = self._shared.create_folder(self._shared.get_removed_folder(self._group))
         trash = above / secrets.token_hex(16)
         _ACTIVE_TRASH_NAMES.add(trash.name)
@@ -200,8 +198,7 @@ def _try_mkdir(folder: Path) -> Path | None:
 
 
 def delete_partial_uploads(shared: SharedFolders) -> None:
-    """Delete partial uploads of a server that was killed. Call before the first request. Errors are logged, so that the
-    server can start on a read-only disk."""
+    """For a killed server, before the first request. Errors are logged, so that it can start on a read-only disk."""
     try:
         left = [path for group in list_groups_with_files(shared) for path in shared.get_uploads_folder(group).glob("*")]
     except OSError as error:
@@ -215,8 +212,7 @@ def delete_partial_uploads(shared: SharedFolders) -> None:
 
 
 def empty_trash(shared: SharedFolders, stop: threading.Event) -> None:
-    """Empty the trash, such as after a crash. A job with an open folder there can fill it while it is emptied, so each
-    group has a timeout."""
+    """A job with an open folder there can fill it while it is emptied, so each group has a timeout."""
     for group in list_groups_with_files(shared):
         with (
             suppress(OSError, WorkCancelled),

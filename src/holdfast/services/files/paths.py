@@ -34,7 +34,6 @@ def parse_folder_path(path: str, field: str = "path") -> tuple[str, ...]:
 
 
 def is_valid_path(path: str) -> bool:
-    """Return whether a file can have this path."""
     return _find_path_error(path, tuple(path.split("/"))) is None
 
 

@@ -53,8 +53,7 @@ class Files:
     async def list(
         self, actor: Actor, group: str, folder: str = "", *, recursive: bool = False, limit: int = 1000, after: str = ""
     ) -> FileListing:
-        """List a folder, with names relative to it. Recursive: only files, at any depth. `after`: continue after this
-        name."""
+        """Names are relative to the folder. Recursive: only files, at any depth. `after`: continue after this name."""
         tree = await self.get_tree(actor, group)
         parts = parse_folder_path(folder)
         path = "".join(f"{part}/" for part in parts)
@@ -188,8 +187,7 @@ class Files:
         return await _run_removal(self._work.run_long(delete_path, group))
 
     async def delete_objects(self, actor: Actor, group: str, prefix: str, *, recursive: bool = False) -> int:
-        """Delete like an object store: the file with exactly this path, or if `recursive` all that start with it.
-        Return their number."""
+        """Delete like an object store: the file with exactly this path, or if `recursive` all that start with it."""
         tree = await self.get_tree(actor, group)
         prefix = prefix.lstrip("/")
         place = _split_prefix(prefix)
@@ -260,7 +258,6 @@ def _clamp_limit(limit: int) -> int:
 
 
 def _make_names_relative(listing: FileListing, path: str) -> FileListing:
-    """Make names relative to `path`."""
     cut = len(path)
     return replace(listing, items=tuple(replace(item, name=item.name[cut:]) for item in listing.items))
 

@@ -47,7 +47,6 @@ class Holds:
         self._clock = clock
 
     async def get(self, actor: Actor, ref: str) -> HeldJob:
-        """Return a job with its tasks on hold."""
         job = await find_job(self._store, actor, ref)
         return HeldJob(add_held_until(job, self._control), self.list_held_tasks(job.id))
 
@@ -64,8 +63,7 @@ class Holds:
         until: datetime | None = None,
         task: str | None = None,
     ) -> HeldJob:
-        """Extend a hold `by` a duration or `until` a time. Default: the default duration, up to the maximum. UserError,
-        without any change, if it exceeds the maximum."""
+        """Default: the default duration, up to the maximum. UserError, without any change, if it is exceeded."""
         if by is not None and until is not None:
             raise UserError(msg("Set either `for` or `until`, not both"), field="until")
         job, tasks = await self._require_held_tasks(actor, ref, task)
@@ -193,7 +191,6 @@ def get_held_until(control: Control, job_id: str) -> datetime | None:
 
 
 def add_held_until(job: JobSummary, control: Control) -> JobSummary:
-    """Return the job with the time when its hold expires."""
     return replace(job, held_until=get_held_until(control, job.id)) if job.state is JobState.HELD else job
 
 

@@ -183,8 +183,7 @@ class TaskAccess:
         return self._session_limiter.acquire_nowait(actor.name)
 
     async def connect_port(self, actor: Actor, ref: str, task: str | None, port: int, *, way: str = "") -> PortStream:
-        """Connect to a port of a task. The caller closes the stream. If `way` is set, the connection is recorded in the
-        job's events."""
+        """The caller closes the stream. If `way` is set, the connection is recorded in the job's events."""
         if not 0 < port < 65536:
             raise UserError(
                 msg("{port} is not a valid port", port=port), field="port", hint=msg("Use a port from 1 to 65535.")

@@ -184,7 +184,6 @@ class Pruning:
         return PrunedStorage(kind=StorageKind.METRICS, count=count, bytes=0)
 
     async def _iter_expired_metric_jobs(self, before: datetime) -> AsyncIterator[list[str]]:
-        """Yield pages of jobs whose metrics can be deleted."""
         after = ""
         while ids := await self._metrics.run_in_thread(self._metrics.list_job_ids, after, BATCH_SIZE):
             ended = await self._store.read(finish_times.load_finish_times, ids)

@@ -128,7 +128,6 @@ def _is_expired(job_id: str, ended: dict[str, datetime | None], before: datetime
 def list_jobs_with_old_artifacts(
     shared: SharedFolders, group: str, before: datetime, stop: threading.Event
 ) -> list[str]:
-    """Return jobs whose artifacts were stored before then."""
     found: list[str] = []
     with (
         suppress(FileNotFoundError, NotADirectoryError),

@@ -102,7 +102,6 @@ class JobPages:
         return TaskPage(items=items, total=total, counts=counts, addresses=addresses)
 
     async def iter_task_batches(self, job: JobHeader, attempt: int) -> AsyncGenerator[tuple[TaskRecord, ...], None]:
-        """Yield all tasks of an attempt in batches."""
         offset = 0
         while items := await self._load_batch(job.record, attempt, offset):
             yield items

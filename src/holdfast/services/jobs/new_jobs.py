@@ -54,7 +54,6 @@ def build_new_job(
 
 
 def add_job_to_controller(control: Control, inserted: job_rows.InsertedJob, new: job_rows.NewJob) -> None:
-    """Tell the controller about a stored job."""
     summary = inserted.summary
     control.add_job(JobSnapshot(id=summary.id, job=new.job, user=new.user, submitted_at=summary.submitted_at))
 

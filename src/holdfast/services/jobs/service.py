@@ -136,10 +136,8 @@ class Jobs:
         unique: bool = False,
         **overrides: Unpack[JobOverrides],
     ) -> SubmitResult:
-        """Store a job durably. A request with the same `key` returns the same job.
-
-        With `unique`, raise NameTaken if this user ever had a job of that name.
-        """
+        """Store a job durably. A request with the same `key` returns the same job. With `unique`, raise NameTaken if
+        this user ever had a job of that name."""
         _validate_idempotency_key(key)
         # Report a name in use first. But a repeated key has to find its job.
         early = unique and key is None

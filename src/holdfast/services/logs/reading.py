@@ -59,7 +59,6 @@ def _find_nth_last_break(chunk: bytes, upto: int, n: int) -> int:
 
 
 async def find_first_lines_end(source: LogSource, span: LogSpan, lines: int) -> int:
-    """Return where the first `lines` lines of `span` end."""
     position = span.start
     while position < span.end:
         chunk = await source.read(position, min(TAIL_CHUNK_SIZE, span.end - position))
@@ -92,8 +91,7 @@ async def iter_span_chunks(source: LogSource, span: LogSpan) -> AsyncGenerator[b
 
 
 async def follow_source(source: LogSource, start: int) -> AsyncGenerator[tuple[int, bytes], None]:
-    """Yield (offset, bytes) as they arrive, until the stream is complete. Yield empty bytes once a second while there
-    is no output, as a keepalive."""
+    """Yield (offset, bytes) until the stream is complete; without output, empty bytes once a second as a keepalive."""
     position = max(start, await source.find_first_offset())
     while True:
         done = await source.is_complete()  # before reading, so that no output before the end is missed

@@ -111,8 +111,7 @@ class Logs:
         return self._find_live_try(job.id, selection) or await self._store.read(_load_stored_try, job.id, selection)
 
     def create_link(self, record: TaskRecord, token_id: str) -> str:
-        """Create a short-lived link to the log of this try that needs no login. It is valid only while the login with
-        this token can read the job."""
+        """The link is short-lived and needs no login; valid only while the login with this token can read the job."""
         task = record.task
         return self._links.create_link(LinkTarget(record.job_id, record.attempt, task.task, task.number, token_id))
 
@@ -226,7 +225,6 @@ class Logs:
         return live is not None and live.task.state is TaskState.HELD
 
     def _is_try_active(self, chosen: TaskLog) -> bool:
-        """Return whether this try has not ended yet."""
         task = _find_current_record(self._control.get_active_job(chosen.job.id), chosen.record)
         return task is not None and not task.task.state.ended
 

@@ -24,7 +24,6 @@ def choose_default_task(conn: Connection, job_id: str, attempt: int | None) -> s
 
 
 def get_deciding_task(outcome: Outcome | None) -> str | None:
-    """Return the task that decided the outcome; None if there is none."""
     return None if outcome is None or outcome.role is None else f"{outcome.role}-{outcome.index}"
 
 

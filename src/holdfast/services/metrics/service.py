@@ -167,7 +167,6 @@ class Metrics:
         return CurrentJobMetrics(job=found, tasks=shown, total=len(tasks))
 
     def get_current_totals(self, actor: Actor) -> CurrentUsageTotals:
-        """Return the current usage by job, group and node."""
         groups = list_readable_groups(actor)
         jobs: dict[str, CurrentUsage] = {}
         by_group: dict[str, CurrentUsage] = {}
@@ -199,8 +198,7 @@ class Metrics:
         return await self.database.run_in_thread(self._read_found_summaries, tuple(attempt_ids))
 
     async def load_first_task_series(self, job_id: str, attempt: int, job: Job) -> MetricSeries | None:
-        """Return all series of the first task of the job's first role in its newest try, for clients with single-task
-        jobs. No permission check."""
+        """Of the first role's first task, in its newest try; for clients with single-task jobs. No permission check."""
         rows = await self._store.read(job_rows.list_job_tries, job_id, attempt)
         first = [each.attempt_id for each in rows if (each.task.role, each.task.index) == (job.roles[0].name, 0)]
         return await self.database.run_in_thread(self.database.read_series, first[-1]) if first else None

@@ -48,8 +48,7 @@ class NotificationSender:
         return await self._send_webhook(notification, claim, anywhere)
 
     def derive_signing_secret(self, user: str, address: str) -> str:
-        """Return the signing secret, one for each user and address, so that a receiver cannot forge notifications to
-        others."""
+        """One for each user and address, so that a receiver cannot forge notifications to others."""
         return self._derive(b"notices\0" + user.encode() + b"\0" + address.encode()).hex()
 
     async def _send_mail(self, notification: NewNotification, claim: ClaimCallback) -> DeliveryAttempt:

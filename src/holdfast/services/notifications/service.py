@@ -78,7 +78,7 @@ class Notifications:
         self._per_hour = per_hour
         self._retention = keep
         self._clock = clock
-        self._testing_users: set[str] = set()  # users with a test in progress
+        self._testing_users: set[str] = set()
 
     # -- recipients
 
@@ -104,7 +104,6 @@ class Notifications:
         return added
 
     async def set_events(self, actor: Actor, id: str, events: Iterable[str]) -> StoredRecipient:
-        """Set the events of a recipient of the actor."""
         known, chosen = await self._require_recipient(actor, id), _parse_events(list(events))
         changed = replace(known, recipient=replace(known.recipient, events=chosen))
         entry = _build_recipient_entry(actor, AuditAction.CHANGED, changed)
@@ -135,17 +134,13 @@ class Notifications:
             hint = msg("Ask an admin to set mail.host and mail.sender.")
             raise UserError(msg("Mail is disabled on this server"), field="way", hint=hint)
 
-    # -- signing secrets
-
     def get_webhook_secret(self, actor: Actor, address: str) -> str:
-        """Return the signing secret for the actor's notifications to this address."""
         _check_address(Channel.WEBHOOK, address)
         return self.sender.derive_signing_secret(actor.name, address)
 
     # -- tests
 
     async def send_test(self, actor: Actor, id: str) -> DeliveryAttempt:
-        """Send one test notification now and return the result."""
         known = await self._require_recipient(actor, id)
         if not known.readable:
             raise Conflict(UNREADABLE_ADDRESS_MESSAGE, hint=UNREADABLE_HINT)
@@ -194,7 +189,6 @@ class Notifications:
         return NotificationPage(shown, shown[-1].seq if len(found) > limit else None)
 
     async def delete_old_notifications(self) -> int:
-        """Delete old notifications and return how many."""
         removed, done = 0, BATCH_SIZE
         while done == BATCH_SIZE:
             done = await self._store.write_unaudited(

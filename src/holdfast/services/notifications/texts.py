@@ -214,7 +214,6 @@ def _job_to_json(
 
 
 def _get_run_time(occurrence: NotifiableEvent, event: NotificationEvent) -> timedelta | None:
-    """Return how long an ended job ran."""
     ends = event in (NotificationEvent.SUCCEEDED, NotificationEvent.FAILED, NotificationEvent.STOPPED)
     if not ends or occurrence.started_at is None or occurrence.finished_at is None:
         return None

@@ -21,7 +21,7 @@ from holdfast.core.messages import msg
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-MAX_CONCURRENT_LOOKUPS = 4  # at a time
+MAX_CONCURRENT_LOOKUPS = 4
 LOOKUP_TIMEOUT = 10.0
 # In addition to loopback, link-local, unspecified, multicast and reserved ones: metadata services of clouds.
 _BLOCKED_NETWORKS: tuple[IpNetwork, ...] = tuple(
@@ -122,7 +122,6 @@ def _get_own_addresses() -> set[str]:
 
 
 def _split_hosts_and_networks(written: Iterable[str]) -> tuple[frozenset[str], tuple[IpNetwork, ...]]:
-    """Split the entries into host names and networks."""
     hosts, networks = set(), []
     for text in written:
         try:

@@ -29,7 +29,7 @@ from holdfast.store.errors import StoreError
 log = logging.getLogger(__name__)
 
 CACHE_TTL = 30.0  # seconds
-MAX_CACHED_TOKENS = 4096  # tokens
+MAX_CACHED_TOKENS = 4096
 RECORD_USE_INTERVAL = timedelta(minutes=10)
 EXPIRY_MARGIN = 0.05  # seconds; a timer may fire slightly early
 

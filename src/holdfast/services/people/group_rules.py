@@ -21,7 +21,7 @@ MAX_VOLUME_GIGABYTES = 10**9
 MAX_ADDRESS_LENGTH = 2048
 MAX_VARIABLES = 100
 MAX_VARIABLES_LENGTH = 64 * 1024  # of all variables in total
-_MAX_QUOTA: Mapping[str, float] = {"cpu": 1_000_000, "memory": 2**60, "gpu": 1_000_000}  # of a quota
+_MAX_QUOTA: Mapping[str, float] = {"cpu": 1_000_000, "memory": 2**60, "gpu": 1_000_000}
 _VARIABLE_NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 
 

@@ -122,7 +122,6 @@ class Groups:
     async def update_extension(
         self, actor: Actor, name: str, changes: Mapping[str, Any], *, replace: bool = False
     ) -> Group:
-        """Merge or replace the extension of a group."""
         return await self.change(actor, name, GroupChange(extension=changes, replace_extension=replace))
 
     async def get_mlflow(self, actor: Actor, name: str) -> Mlflow | None:

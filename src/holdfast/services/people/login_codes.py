@@ -53,12 +53,10 @@ class LoginCodes:
         )
 
     async def issue_token_code_for_actor(self, actor: Actor) -> str:
-        """Create a token code for a logged-in user."""
         return await self._create_code(actor.name, CodePurpose.TOKEN)
 
     async def issue_login_code(self, actor: Actor) -> str:
-        """Create a code that logs a browser in as the actor. Not for API tokens, which have fewer permissions than a
-        login."""
+        """For a browser. Not for API tokens, which have fewer permissions than a login."""
         if actor.application:
             raise Forbidden(
                 msg("An API token cannot be used to log in with a browser"), hint=msg("Log in first: `holdfast login`.")
@@ -96,7 +94,6 @@ class LoginCodes:
         return found.user
 
     async def redeem_login_code(self, code: str) -> NewToken:
-        """Exchange a code for a login."""
         found = await self._consume_code(code, CodePurpose.LOGIN)
         return await self._tokens.login_authenticated_user(found.user, msg("one-time link"))
 

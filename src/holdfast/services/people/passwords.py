@@ -24,7 +24,7 @@ _COMMON_PASSWORDS = {
     "abcdefgh", "abcd1234", "abc12345", "11223344", "12341234", "iloveyou", "changeme", "letmein1", "welcome1",
     "admin123", "admin1234", "administrator", "holdfast", "holdfast1",
 }  # fmt: skip
-MAX_CONCURRENT_CHECKS = 2  # at a time; each check costs a core and HASH_MEMORY_KIB
+MAX_CONCURRENT_CHECKS = 2  # each check costs a core and HASH_MEMORY_KIB
 MAX_WAITING_CHECKS = 5  # of one user and client
 WAIT_TIMEOUT = 10.0  # seconds
 _UNKNOWN_USER = ""  # the key of all users that do not exist; not a valid user name
@@ -86,7 +86,6 @@ def generate_password() -> str:
 
 
 def check_password(password: str, field: str = "password", *, user: str = "") -> None:
-    """Reject a weak or invalid password."""
     if len(password) < MIN_PASSWORD_LENGTH:
         raise UserError(
             msg("A password must have at least {min_length} characters", min_length=MIN_PASSWORD_LENGTH), field=field

@@ -96,8 +96,7 @@ def list_key_blobs(extension: Mapping[str, Any]) -> list[bytes]:
 def check_key_owners(
     conn: Connection, user: str, extension: Mapping[str, Any], before: Mapping[str, Any], field: str
 ) -> None:
-    """Raise Conflict if a new key in `extension` belongs to another user. Public keys are not secret, so anyone could
-    claim them."""
+    """Raise Conflict if a new key belongs to another user: public keys are not secret, so anyone could claim them."""
     new = set(list_key_blobs(extension)).difference(list_key_blobs(before))
     if not new:
         return

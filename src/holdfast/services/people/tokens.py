@@ -78,7 +78,6 @@ class Tokens:
         self._failures = FailedLogins(store, monotonic)
 
     async def resolve_actor(self, text: str) -> Actor:
-        """Return the owner of this token."""
         return await self._access.resolve_actor(text)
 
     async def prove_token(self, token_id: str, nonce: str) -> str:
@@ -104,7 +103,6 @@ class Tokens:
         await self._access.wait_for_change(mark, timeout)
 
     async def get_token(self, text: str) -> Token:
-        """Return the token with this text."""
         return (await self._access.resolve_token(text)).token
 
     async def has_user(self, user: str) -> bool:
@@ -130,8 +128,7 @@ class Tokens:
         return await self._create_token(entry, TokenKind.LOGIN, user, "login", lifetime)
 
     async def verify_password(self, user: str, password: str, address: str, *, device: str = "") -> str:
-        """Return the user's name if the password is correct; else raise NotLoggedIn, or TooManyRequests after many
-        failures of this client."""
+        """Return the user's name; raise NotLoggedIn, or TooManyRequests after many failures of this client."""
         found = hashed = None
         if len(user) <= 200 and "\0" not in user and len(password) <= MAX_PASSWORD_SIZE:
             found, hashed = await self._store.read(_load_user_and_hash, user)
@@ -166,8 +163,7 @@ class Tokens:
         self._access.invalidate()
 
     async def delete_logins(self, actor: Actor, *, keep: str | None = None) -> int:
-        """Delete all logins of the actor except the one with the text `keep`, and return how many. API tokens are
-        kept."""
+        """Return how many. `keep`: the text of a login to keep. API tokens are kept."""
         kept = (await self._access.resolve_token(keep)).token.id if keep else ""
         entry = AuditEntry(actor.name, AuditKind.LOGIN, AuditAction.ENDED, actor.name, {"all": True})
         ended = await self._store.write(

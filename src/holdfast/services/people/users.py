@@ -75,8 +75,6 @@ class Users:
         self._clock = clock
         self._throttle = LoginThrottle(monotonic)
 
-    # -- the first start
-
     async def ensure_first_admin(self) -> str | None:
         """On an empty database, create the user `admin` and return the password; else None."""
         if await self._store.read(people.list_users):
@@ -108,7 +106,6 @@ class Users:
         return await self._store.read(people.load_user_preferences, actor.name)
 
     async def update_preferences(self, actor: Actor, changes: Mapping[str, str]) -> None:
-        """Merge the changes into the stored preferences."""
         for key, value in changes.items():
             check_text(f"{key}{value}", "preferences", longest=MAX_PREFERENCE_LENGTH)
         await self._store.write_unaudited(_merge_preferences, actor.name, changes)
@@ -193,7 +190,6 @@ class Users:
     async def update_extension(
         self, actor: Actor, name: str, changes: Mapping[str, Any], *, replace: bool = False
     ) -> User:
-        """Merge or replace the extension of a user."""
         return await self.apply_change(actor, name, UserChange(extension=changes, replace_extension=replace))
 
     async def delete(self, actor: Actor, name: str) -> None:
@@ -211,9 +207,7 @@ class Users:
     async def change_own_password(
         self, actor: Actor, old: str, new: str, address: str, also: UserChange = NO_CHANGE
     ) -> None:
-        """Change the actor's password and delete all their logins, unless the password is the same. `also`: other
-        changes to apply atomically.
-        """
+        """Delete all logins, unless the password is the same. `also`: other changes to apply atomically."""
         _check_change(actor, actor.name, also)
         attempt = self._throttle.admit_attempt(actor.name, address)
         hashed = await self._store.read(people.load_password_hash, actor.name)

@@ -52,7 +52,6 @@ def advance_schedule(schedule: Schedule, after: datetime, timing: RecurrenceTime
 
 
 def set_next_run(schedule: Schedule, after: datetime, timing: RecurrenceTimes) -> Schedule:
-    """Set the next run after `after`, if there is one."""
     if schedule.paused:
         return replace(schedule, next_run_at=None)
     try:

@@ -76,8 +76,7 @@ class DueRuns:
             self._wake_event.set()
 
     async def recover_schedules(self) -> None:
-        """Recover at startup: time zone rules may have changed, jobs may have ended, and superseded jobs may not have
-        been stopped."""
+        """At startup: time zone rules may have changed, jobs may have ended, and superseded jobs may still run."""
         last, now = "", self._clock()
         while page := await self._store.read(schedule_rows.list_schedules_after, last, BATCH_SIZE):
             last = page[-1].id
@@ -146,7 +145,6 @@ class DueRuns:
             return ScheduleCheckResult(invalid=InvalidReason.OTHER, message=msg("Internal error; see the server log"))
 
     async def _start_queued_runs(self, ids: Sequence[str]) -> None:
-        """Start runs that were queued behind an earlier job."""
         now, checks = self._clock(), self._get_checks()
         waiting = await self._store.read(schedule_rows.list_queued_schedules, ids)
         busy = await self._store.read(schedule_rows.load_open_jobs_by_schedule, ids)

@@ -246,7 +246,6 @@ class RecurrenceTimes:
         return next(self.iter_times(recurrence, after, until), None)
 
     def iter_times(self, recurrence: Recurrence, after: datetime, until: datetime | None = None) -> Iterator[datetime]:
-        """Yield all times after `after`."""
         here = self.resolve_zone(recurrence)
         if recurrence.kind is RecurrenceKind.INACTIVE:
             return
@@ -268,8 +267,7 @@ class RecurrenceTimes:
 
 @lru_cache(2048)  # thousands of schedules are due at the same few times
 def find_next_cron_time(cron: str, here: ZoneInfo, after: datetime) -> datetime | None:
-    """Return the first time after `after` that matches a parsed cron expression, in UTC. None: none within fifty years
-    or before the calendar ends."""
+    """`cron`: parsed. The result is in UTC; None: none within fifty years or before the calendar ends."""
     try:
         start = after.astimezone(here)
         sim = CronSim(cron, start.replace(tzinfo=None))

@@ -128,7 +128,6 @@ class Schedules:
         return await self._store.read(schedule_rows.list_runs, stored.schedule.id, before, min(limit, MAX_LISTED_RUNS))
 
     async def load_newest_runs(self, actor: Actor, shown: Sequence[Schedule]) -> Mapping[str, ScheduleRun]:
-        """Return schedule id -> newest run, for the schedules of a list."""
         ids = [schedule.id for schedule in shown if has_permission(actor, Permission.SEE_JOB, schedule.group)]
         return await self._store.read(schedule_rows.load_newest_runs, ids)
 
@@ -390,7 +389,6 @@ class Schedules:
         return found
 
     async def _load_changeable_schedule(self, actor: Actor, id: str) -> StoredSchedule:
-        """Load a schedule that the actor can change."""
         found = await self._load_schedule(actor, id)
         schedule = found.schedule
         if not can_act_on(actor, schedule.group, schedule.user):
@@ -438,7 +436,6 @@ def _summarize_change(change: ScheduleChange) -> dict[str, Any]:
 
 
 def _build_dropped_run(before: Schedule, after: Schedule, now: datetime) -> NewScheduleRun | None:
-    """Return the record of a queued run that was dropped."""
     if before.queued_at is None or after.queued_at is not None:
         return None
     return NewScheduleRun(

@@ -61,8 +61,7 @@ class JobExplanations:
         )
 
     async def explain_record(self, actor: Actor, record: JobDetail, timeout: float = PAGE_TIMEOUT) -> JobExplanation:
-        """Explain a loaded job. The caller has checked permissions. `timeout`: seconds for the full list of blockers;
-        after that a short one is returned."""
+        """The caller has checked permissions. `timeout`: seconds for the full list of blockers; then a short one."""
         record = replace(record, summary=add_held_until(record.summary, self._control))
         insight = await self._insights.load_insight(record)
         return JobExplanation(

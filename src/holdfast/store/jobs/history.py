@@ -42,7 +42,6 @@ _EXISTING_JOBS = text("SELECT id FROM jobs WHERE id IN :ids").bindparams(bindpar
 
 
 def filter_existing_jobs(conn: Connection, job_ids: Sequence[str]) -> set[str]:
-    """Return the jobs that exist."""
     return {row.id for row in conn.execute(_EXISTING_JOBS, {"ids": [make_storable(id) for id in job_ids]})}
 
 

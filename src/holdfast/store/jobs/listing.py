@@ -290,7 +290,6 @@ def _search_by_index(conn: Connection, query: ListQuery, span: SeqRange, limit: 
 
 
 def _filter_hits(conn: Connection, query: ListQuery, span: SeqRange, hits: Sequence[int], limit: int) -> list[int]:
-    """Return the hits that match the filter."""
     conditions, values = _build_conditions(conn, query, span)
     choices = {column: list({wanted[column] for wanted in query.ranges}) for column in query.ranges[0]}
     lists: dict[str, Sequence[Any]] = {"seq": hits, **choices}
@@ -298,9 +297,6 @@ def _filter_hits(conn: Connection, query: ListQuery, span: SeqRange, hits: Seque
     sql = f"SELECT seq FROM jobs WHERE {conditions} AND {fits} ORDER BY seq DESC LIMIT {{}}"  # noqa: S608
     values += [to_list_value(conn, wanted) for wanted in lists.values()]
     return list(conn.exec_driver_sql(format_placeholders(conn, sql), (*values, limit)).scalars())
-
-
-# -- counting
 
 
 def count_jobs_by_state(conn: Connection, groups: Sequence[str] | None = None) -> dict[JobState, int]:

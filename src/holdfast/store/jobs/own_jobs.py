@@ -18,8 +18,7 @@ _SELECT_FIRST_SEQ_SINCE = text("SELECT min(first_seq) FROM job_hours WHERE hour 
 def count_user_jobs_by_state(
     conn: Connection, user: str, groups: Sequence[str] | None, since: datetime, most: int
 ) -> dict[JobState, int]:
-    """Count jobs that are not final, and final ones submitted since the hour of `since`, of these groups or of all.
-    Counts end at `most`."""
+    """Final jobs only if submitted since the hour of `since`. `groups` None: all. Counts end at `most`."""
     low = conn.scalar(_SELECT_FIRST_SEQ_SINCE, {"hour": to_micros(since) // MICROS_PER_HOUR})
     recent = MAX_INT if low is None else low
     return {

@@ -405,7 +405,6 @@ def save_job_changes(conn: Connection, changes: Sequence[JobChange]) -> None:
 
 
 def _expire_old_logs(conn: Connection, tries: Sequence[dict[str, Any]], attempts: Sequence[dict[str, Any]]) -> None:
-    """Mark the logs of old tries as expired."""
     for rows, key, expire in ((attempts, "attempt", _EXPIRE_ATTEMPT_LOGS), (tries, "number", _EXPIRE_TRY_LOGS)):
         old = [{**each, key: each[key] - MAX_KEPT_TRIES} for each in rows if each[key] >= MAX_KEPT_TRIES]
         if old:

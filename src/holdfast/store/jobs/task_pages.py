@@ -53,7 +53,6 @@ def list_task_page(
 
 
 def count_matching_tasks(conn: Connection, job_id: str, attempt: int, filter: TaskFilter) -> int:
-    """Count the matching tasks on all pages."""
     fitting = (*_build_attempt_conditions(job_id, attempt), *_build_filter_conditions(filter))
     return int(conn.scalar(select(func.count()).select_from(task_attempts).where(*fitting)) or 0)
 

@@ -50,7 +50,6 @@ class TaskUsagePage:
 
 
 def find_first_task_start(conn: Connection) -> datetime | None:
-    """Return when the first task ever started."""
     return from_optional_micros(
         conn.scalar(text("SELECT min(started_at) FROM task_attempts WHERE started_at IS NOT NULL"))
     )

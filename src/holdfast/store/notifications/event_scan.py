@@ -107,7 +107,6 @@ def stop_event_scan(conn: Connection) -> None:
 
 
 def load_event_batch(conn: Connection, kinds: Iterable[str], limit: int) -> EventBatch:
-    """Return the next events and runs of these kinds."""
     before = _load_scan_position(conn)
     newest = conn.execute(_SELECT_NEWEST_POSITION).one()
     rows = conn.execute(_SELECT_EVENTS, {"after": before.event, "kinds": list(kinds), "limit": limit}).all()

@@ -65,9 +65,6 @@ class DeliveryOutcome:
     next_at: datetime | None = None
 
 
-# -- creating
-
-
 def insert_notification(
     conn: Connection,
     notification: NewNotification,
@@ -116,7 +113,6 @@ def list_due_notifications(
 
 
 def find_next_due_time(conn: Connection, after: datetime) -> datetime | None:
-    """Return when the next notification after `after` is due."""
     return from_optional_micros(
         conn.scalar(select(func.min(notifications.c.next_at)).where(notifications.c.next_at > to_micros(after)))
     )

@@ -150,7 +150,6 @@ class InputStream:
             self._waiting.set_result(None)
 
     def close_after_write(self) -> None:
-        """Close after the current write."""
         self._ending = True
         if not self._writers:
             self.close()

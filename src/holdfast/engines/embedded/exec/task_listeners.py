@@ -29,8 +29,7 @@ def list_listener_hosts(listeners: Sequence[TcpListener], pids: Iterable[int]) -
 
 
 def _list_connect_hosts(listener: TcpListener, listeners: Sequence[TcpListener]) -> list[str]:
-    """Return the addresses to connect to; of a wildcard listener, the loopback addresses without a listener of their
-    own."""
+    """Of a wildcard listener, return the loopback addresses without a listener of their own."""
     others = {each.address for each in listeners if each.inode != listener.inode}
     hosts = _WILDCARD_HOSTS.get(listener.address)
     if hosts is None:
@@ -39,5 +38,4 @@ def _list_connect_hosts(listener: TcpListener, listeners: Sequence[TcpListener])
 
 
 def list_namespace_pids(namespace: int) -> list[int]:
-    """Return all processes of a PID namespace."""
     return [pid for pid in list_all_pids() if is_in_pid_namespace(pid, namespace)]

@@ -82,8 +82,7 @@ class DiskLimits:
         return task.note is not None and (has_home_limit(task) or self._limits != TaskDiskUsage())
 
     async def _enforce_limits(self, task: LiveTask) -> float:
-        """Stop it if it exceeds its limits; return the seconds that measuring took. The excess stays recorded, also for
-        a later server."""
+        """Return the seconds that measuring took. The excess stays recorded, also for a later server."""
         excess, took = task.folder.read_disk_excess(), 0.0
         if excess is None:
             excess, task.disk_usage, took = await self._in_thread(

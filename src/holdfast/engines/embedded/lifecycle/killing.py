@@ -130,8 +130,7 @@ def _mark_killed(target: KillTarget) -> None:
 
 
 def list_unsandboxed_pids(target: KillTarget) -> list[int]:
-    """Return the processes without a namespace: children, cgroup members, sessions, and those with the attempt's
-    cookie."""
+    """Return children, cgroup members, sessions, and processes with the attempt's cookie."""
     found = dict.fromkeys(list_descendants(target.runner) if target.runner else ())
     found.update(dict.fromkeys(cgroups.list_pids(target.groups)))
     found.update(dict.fromkeys(list_pids_by_cookie(target.cookie)))

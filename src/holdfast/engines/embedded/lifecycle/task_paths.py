@@ -35,8 +35,7 @@ class TaskFiles:
         self._mounts = {_split_path(target): source for target, source in folder.read_mounts()}
 
     def open_folder(self, path: str) -> int | None:
-        """Return a descriptor to read the folder; None if it does not exist. ArtifactsUnavailable if it is not a
-        folder, or not among the task's own files."""
+        """None if it does not exist. ArtifactsUnavailable if it is not a folder, or not among the task's own files."""
         place, links = self._resolve_links(_split_path(path))
         found = self._open_path(place)
         if found is None and not links:

@@ -89,7 +89,6 @@ class TaskReviver(TaskStarter):
         _wait_until_started(revived)
 
     def _delete_earlier_revival(self, attempt_id: str, revived: TaskFolder, claim: int) -> None:
-        """Remove the files of an earlier revival."""
         self._reap_runner(attempt_id)
         old = revived.read_start_note()
         if old is not None:

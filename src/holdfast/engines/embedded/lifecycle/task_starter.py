@@ -294,7 +294,6 @@ def _append_path(paths: str, more: str) -> str:
 def make_unsandboxed_spec(
     launch: LaunchSpec, folder: TaskFolder, root: SandboxRoot, joins: list[str], cookie: str
 ) -> RunnerSpec:
-    """Order a process tree without a sandbox."""
     scratch = folder["scratch"]
     os.makedirs(scratch, mode=0o700, exist_ok=True)
     notes = create_notes_folder(folder)

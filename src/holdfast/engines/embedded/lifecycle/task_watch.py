@@ -117,7 +117,6 @@ class TaskWatcher:
     # --- logs -----------------------------------------------------------------------------------------------------
 
     def follow_logs(self, task: LiveTask) -> None:
-        """Watch the growth of its logs."""
         if task.watch is not None or self._live.get(task.attempt_id) is not task:
             return
         if task.watch_timer is not None:

@@ -60,7 +60,6 @@ class Timeline:
         return low
 
     def iter_records(self, index: int, batch: int = 512) -> Iterator[TimelineRecord]:
-        """Yield the records from `index` on."""
         while index < self.count:
             data = os.pread(self._fd, batch * RECORD_FORMAT.size, index * RECORD_FORMAT.size)
             whole = len(data) - len(data) % RECORD_FORMAT.size

@@ -51,8 +51,7 @@ class _TaskDisk:
         self._size = _read_filesystem_size(folder)
 
     def contains_file(self, path: str, status: os.stat_result) -> bool:
-        """Return whether the file is on this disk. In an overlay its device number is virtual, but its filesystem has
-        the size of the underlying disk."""
+        """In an overlay a file's device number is virtual, but its filesystem has the size of the underlying disk."""
         if not stat.S_ISREG(status.st_mode):
             return False
         if status.st_dev == self._device:

@@ -76,8 +76,7 @@ def read_disk_counters(pid: int) -> DiskCounters:
 
 
 def read_anonymous_memory(pid: int) -> int:
-    """Return its anonymous memory in bytes. Pages shared with other processes count in full; /dev/shm does not
-    count."""
+    """In bytes. Pages shared with other processes count in full; /dev/shm does not count."""
     words = read_kernel_file(f"/proc/{pid}/statm").split()
     return max(0, int(words[1]) - int(words[2])) * _PAGE_SIZE if len(words) > 2 else 0
 
@@ -117,8 +116,7 @@ def _sum_memory(pids: Iterable[int], sizes: Mapping[int, int]) -> tuple[int, int
 
 
 def iter_descriptor_targets(pids: Iterable[int], most: float = math.inf) -> Iterator[str]:
-    """Yield the targets of these processes' descriptors. Raises TooManyDescriptors above `most`, PermissionError if
-    access is denied."""
+    """Raises TooManyDescriptors above `most`, PermissionError if access is denied."""
     count = 0
     for pid in pids:
         try:

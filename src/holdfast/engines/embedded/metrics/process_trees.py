@@ -91,7 +91,6 @@ class ProcessTrees:
 
 
 def _list_descendants(roots: Iterable[int], below: dict[int, list[int]]) -> list[int]:
-    """Return all descendants of these."""
     ahead = list(roots)
     tree: dict[int, None] = {}
     while ahead:

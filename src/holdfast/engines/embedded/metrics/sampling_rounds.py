@@ -185,8 +185,6 @@ class MetricsSampler:
             self.closed_sockets.read_events()
             self._traffic.add_closed_sockets(self.closed_sockets.pop_sockets(most))
 
-    # --- foreign processes --------------------------------------------------------------------------------------------
-
     def classify_processes(self, subjects: Sequence[MeasuredTask], pids: Iterable[int]) -> dict[int, bool | None]:
         """Return for each process whether it belongs to none of these tasks; None if unknown."""
         with self._lock_round():
@@ -287,8 +285,7 @@ def _add_traffic_counters(reading: Reading, flow: TrafficCounters | None) -> Rea
 
 
 def _measure_memory(track: TaskSamplingState, pids: Iterable[int], spare: TimeBudget) -> int:
-    """Sum the memory of the processes, corrected by what they share. The correction is expensive, so it is only renewed
-    when there is time."""
+    """The correction for shared pages is expensive, so it is only renewed when there is time."""
     sizes = {pid: process_figures.read_anonymous_memory(pid) for pid in pids}
     full = sum(sizes.values())
     if spare.seconds > 0 and full:

@@ -31,7 +31,6 @@ _HARMLESS_FILESYSTEMS = frozenset({"fuse.lxcfs"})  # shows a container its own p
 
 
 def build_guard(*, privileged: bool) -> SandboxGuard:
-    """The masks for this machine."""
     guard = SandboxGuard(
         privileged=privileged, read_only=tuple(path for path in _READ_ONLY_PATHS if os.path.exists(path))
     )
@@ -57,7 +56,6 @@ def mask_sys_paths(guard: SandboxGuard, mounts: Iterable[Mount], groups: Iterabl
 
 
 def _find_outermost_paths(paths: Iterable[str]) -> list[str]:
-    """Return those that are below none of the others."""
     found: list[str] = []
     for path in sorted(paths, key=lambda path: path.split("/")):
         if not found or not path.startswith(f"{found[-1]}/"):

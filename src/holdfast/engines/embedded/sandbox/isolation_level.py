@@ -30,7 +30,6 @@ class IsolationLevel:
     own_devices: bool = False  # tasks of root have their own device files
 
     def describe_missing(self, required: IsolationLevel) -> list[str]:
-        """Describe what this level lacks of the required one."""
         return list(self._iter_missing_features(required))
 
     def _iter_missing_features(self, required: IsolationLevel) -> Iterator[str]:
@@ -84,8 +83,7 @@ def read_recorded_level(home: Path) -> IsolationLevel:
 
 
 def raise_recorded_level(home: Path, level: IsolationLevel) -> None:
-    """Raise the record to this level; never lower it. A link instead of a file: it is written atomically, and needs no
-    block on a full disk."""
+    """Never lower it. A link instead of a file: it is written atomically, and needs no block on a full disk."""
     known = read_recorded_level(home)
     wanted = known.merge(level) if level.isolation is not Isolation.NONE else known
     if wanted == known:

@@ -65,7 +65,6 @@ class PackageScanner:
         return known
 
     def wait_for_scan(self) -> None:
-        """Wait until no scan runs in the background."""
         background = self._background
         if background is not None:
             background.join()

@@ -125,7 +125,6 @@ _CHANGE_FOLDER_SCRIPT = '[ -d "$0" ] || mkdir -p -- "$0" || exit 1; cd -- "$0" |
 
 
 def render_workdir_command(launch: LaunchSpec, root: SandboxRoot, command: list[str]) -> list[str]:
-    """Return the command, run in the job's working folder."""
     return [root.shell, "-c", _CHANGE_FOLDER_SCRIPT, launch.workdir, *command] if launch.workdir else command
 
 

@@ -54,7 +54,6 @@ def make_host_bind_root(folder: TaskFolder, shown: tuple[Bind, ...], links: tupl
 
 
 def make_image_overlay_root(folder: TaskFolder, rootfs: str, skeleton: str, *, on_disk: bool) -> SandboxRoot:
-    """Return an imported image, copy-on-write."""
     overlay = _make_overlay(folder, "/", (rootfs, skeleton), on_disk)
     return SandboxRoot(overlays=(overlay,), binds=() if on_disk else _make_writable_binds(folder), lower=rootfs)
 
@@ -118,8 +117,7 @@ def _read_device_numbers() -> Mapping[str, int]:
 
 
 def supports_device_files(home: Path) -> bool | None:
-    """Return whether device files work there; not on filesystems mounted nodev, and in many containers. None: unknown
-    now, such as on a full disk."""
+    """False on filesystems mounted nodev, and in many containers. None: unknown now, such as on a full disk."""
     probe = str(home / f"device-{os.getpid()}")
     try:
         _create_device(probe, os.stat("/dev/null").st_rdev)

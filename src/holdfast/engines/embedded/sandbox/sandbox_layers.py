@@ -85,7 +85,6 @@ class SandboxLayers:
         return replace(view, files=(*view.files, *self._library.list_files(DEBUG_TOOLS_FOLDER)))
 
     def read_mounts(self) -> Sequence[Mount]:
-        """Return the machine's current mount table."""
         return self._mounts.read_mounts()
 
     def prepare_skeleton(self) -> str:

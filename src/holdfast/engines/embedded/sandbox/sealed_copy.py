@@ -45,8 +45,7 @@ class SealedCopy:
 
 
 def create_sealed_copy(path: str) -> int:
-    """Return a descriptor of a new copy, for the caller to close; above the descriptor numbers of our child
-    processes."""
+    """The caller closes the descriptor, which is above the descriptor numbers of our child processes."""
     with closing_fd(_create_memory_file(os.path.basename(path))) as writer:
         with closing_fd(os.open(path, os.O_RDONLY | os.O_CLOEXEC)) as reader:
             while os.sendfile(writer, reader, None, 1 << 30):

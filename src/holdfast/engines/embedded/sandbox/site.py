@@ -267,8 +267,7 @@ def _run_host_trial(site: SandboxSite, views: SandboxLayers, base: Path) -> Sand
 
 
 def _add_disk_support(site: SandboxSite, views: SandboxLayers, home: Path) -> SandboxSite:
-    """Check what the disk of the tasks' folders supports. A full one counts as capable: a task that finds it full is
-    not started."""
+    """A full disk counts as capable: a task that finds it full is not started."""
     if os.geteuid() != 0:
         return site
     holds = roots.supports_device_files(home)

@@ -69,8 +69,7 @@ def spawn_runner(folder: TaskFolder, claim: int, order: RunnerSpec) -> int:
 
 
 def _make_bwrap_command(bwrap: Bwrap, sources: dict[int, int]) -> list[str]:
-    """Return how to execute it. Its report uses a synchronisation descriptor that it closes before the task's
-    command."""
+    """Its report uses a synchronisation descriptor that it closes before the task's command."""
     copy = bwrap.open_copy()
     if copy is None:
         return [bwrap.path]

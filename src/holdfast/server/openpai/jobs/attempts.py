@@ -46,7 +46,6 @@ async def get_attempt(call: Call) -> Response:
 
 
 def attempt_to_json(shown: ShownAttempt) -> dict[str, Any]:
-    """Return one attempt of a job."""
     summary, exits = shown.summary, build_exit_fields(shown)
     return {
         "jobName": summary.name,

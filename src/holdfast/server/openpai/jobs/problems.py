@@ -51,7 +51,6 @@ _PARENT_RULES = ("required", "additionalProperties")
 
 
 def build_problem_body(invalid: InvalidJob) -> dict[str, Any]:
-    """Return the response body."""
     shown = [problem_to_json(problem) for problem in invalid.problems]
     return {"code": "InvalidProtocolError", "message": _build_message(invalid.problems, shown), "problems": shown}
 

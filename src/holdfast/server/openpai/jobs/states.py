@@ -106,7 +106,6 @@ def get_job_exit_code(summary: JobSummary) -> int | None:
 
 
 def get_attempt_end_state(exit: Exit) -> str:
-    """Return the state of an ended attempt."""
     return get_attempt_state("AttemptCompleted", find_spec(exit).code)
 
 

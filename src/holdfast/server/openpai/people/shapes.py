@@ -36,8 +36,7 @@ def _is_dataset_granted(dataset: Dataset, user: User) -> bool:
 
 
 def _filter_extension(user: User, to: Actor) -> dict[str, Any]:
-    """Return the extension of a user: everything for the user; others see public keys, and admins everything but known
-    secrets."""
+    """Return everything to the user, everything but known secrets to admins, and public keys to others."""
     if to.name == user.name:
         return dict(user.extension)
     shown = {key: value for key, value in user.extension.items() if to.admin and key not in _SECRET_FIELDS}

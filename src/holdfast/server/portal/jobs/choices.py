@@ -50,7 +50,6 @@ class JobChoices:
 
 
 async def list_submit_groups(visit: Visit) -> list[Group]:
-    """Return the groups that the user can submit to."""
     listed = await visit.services.groups.list(visit.current_actor)
     return [group for group in listed if has_permission(visit.current_actor, Permission.SUBMIT_JOB, group.name)]
 

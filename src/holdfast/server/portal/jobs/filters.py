@@ -41,7 +41,6 @@ class JobListFilters:
 
     @property
     def any(self) -> bool:
-        """Whether any filter is set."""
         return bool(self.groups or self.mine or self.user or self.states or self.text or self.span)
 
     def iter_query_pairs(self) -> Iterator[tuple[str, str]]:

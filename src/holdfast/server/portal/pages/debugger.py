@@ -28,7 +28,6 @@ class DebuggerPage:
 
     @property
     def websocket_path(self) -> str:
-        """The path of the WebSocket."""
         line = f"/api/v1/jobs/{self.job.id}/tasks/{quote(self.task, safe='')}/debugger"
         return f"{line}?id={quote(self.id, safe='')}" if self.id else line
 

@@ -13,7 +13,6 @@ from ..visit import Visit
 
 
 def build_group_path(name: str, rest: str = "") -> str:
-    """Return the path of a page of the group."""
     return f"/groups/{quote(name, safe='')}{rest}"
 
 

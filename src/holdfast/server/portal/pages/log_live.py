@@ -95,7 +95,6 @@ class LogFollower:
         return source is not None and await source.get_size() - self._position > MAX_BACKLOG_SIZE
 
     async def _skip_to_newest(self) -> None:
-        """Skip to the newest lines."""
         source = self._logs.find_source(self._chosen)
         if source is None:
             return

@@ -25,7 +25,6 @@ class TerminalPage:
 
     @property
     def websocket_path(self) -> str:
-        """The path of the WebSocket."""
         return f"/api/v1/jobs/{self.job.id}/tasks/{quote(self.task, safe='')}/exec"
 
 

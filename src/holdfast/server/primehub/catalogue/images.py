@@ -84,7 +84,6 @@ async def delete_image(_: Any, info: Info, where: JsonObject) -> JsonObject:
 
 
 async def _load_manageable_image(call: Call, name: str) -> ImageAlias:
-    """Return an image that the caller can change."""
     with translate_not_found("images", name):
         found = await call.services.image_aliases.get(call.actor, name)
     _require_owner_admin(call, found.owner)

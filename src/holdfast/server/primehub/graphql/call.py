@@ -82,8 +82,7 @@ class Call:
         return (self.services.jobs.list_wait_reasons(detail) or ()) if self._explained <= MAX_EXPLAINED_JOBS else ()
 
     async def load_once(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
-        """Cache a lookup for all fields of this request. After many lookups they run one by one, so that other requests
-        get a turn."""
+        """Cache a lookup of this request. After many, they run one by one, so that other requests get a turn."""
         self._spend_budget(LOOKUP_COST)
         if self.is_long_response:
             await self._wait_for_turn()

@@ -27,7 +27,6 @@ def has_cursor(args: Mapping[str, Any]) -> bool:
 
 
 def get_cursor_page_size(args: Mapping[str, Any]) -> int:
-    """Return the number of rows around a cursor."""
     asked = args.get("first") if args.get("first") is not None else args.get("last")
     if asked is None:
         return DEFAULT_PAGE_SIZE

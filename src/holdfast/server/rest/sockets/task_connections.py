@@ -96,7 +96,6 @@ def build_task_route(path: str, serve: SessionHandler) -> WebSocketRoute:
 
 
 async def _serve_session(line: TaskWebSocket, serve: SessionHandler) -> BaseException | None:
-    """Serve the session. Return its error, if any."""
     try:
         release = _session_limiter.acquire_nowait((await line.get_actor()).name)
     except (UserError, StoreError) as error:

@@ -187,7 +187,6 @@ def build_record_path(base: str, name: str, verb: str) -> str:
 
 
 def build_record_routes(base: str, forms: type[RecordForms[Any]], *, admin: bool = True) -> list[Route]:
-    """Build the routes of the forms below `base`."""
     return [
         *build_form_routes(f"{base}/new", forms, forms.show_new_form, forms.submit_new_form, admin),
         *build_form_routes(base + "/{name}/edit", forms, forms.show_edit_form, forms.submit_edit_form, admin),
@@ -202,8 +201,6 @@ def build_form_routes(
     submit: Callable[[F, Form], Awaitable[Response]],
     admin: bool = True,
 ) -> tuple[Route, Route]:
-    """Build the routes to show and to submit a form."""
-
     async def show_page(visit: Visit) -> Response:
         return await show(forms(visit))
 

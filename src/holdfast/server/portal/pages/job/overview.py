@@ -38,7 +38,7 @@ class JobOverview:
     time_limit: str
     log: LogView | None
     needs_key: bool = False
-    hold: HoldPolicyView | None = None  # its hold policy
+    hold: HoldPolicyView | None = None
 
 
 async def _load_overview(visit: Visit, job: JobHeader) -> JobOverview:
