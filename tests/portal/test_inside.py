@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 
 import pytest
@@ -41,6 +42,18 @@ def wait_for_screen(page: Page, text: str) -> None:
     expect(page.locator(".xterm-rows")).to_contain_text(text)
 
 
+def wait_for_size(page: Page) -> None:
+    """Wait until the task's terminal has as many rows as the page shows: the page may be laid out in several steps."""
+    deadline = time.monotonic() + 60
+    rows = None
+    while rows != page.locator(".xterm-rows > div").count():
+        assert time.monotonic() < deadline, screen(page)
+        page.keyboard.type("clear; echo $(stty size) now\n")
+        expect(page.locator(".xterm-rows")).to_have_text(re.compile(r"\d+ \d+ now"))
+        found = re.search(r"(\d+) \d+ now", screen(page))
+        rows = int(found[1]) if found else None
+
+
 def test_a_terminal_is_typed_into(open_window: Callable[..., Window], submit: Callable[[str, str], str]) -> None:
     job = submit("ada", f"name: inside-shell\ninstances: 2\n{LIGHT}command: sleep 600\n")
     window = open_window(permissions=["clipboard-read", "clipboard-write"])
@@ -55,9 +68,7 @@ def test_a_terminal_is_typed_into(open_window: Callable[..., Window], submit: Ca
     before = screen(page)
     page.set_viewport_size({"width": 900, "height": 600})
     expect(page.locator(".xterm-rows > div")).not_to_have_count(len(before.splitlines()))
-    page.keyboard.type("clear; echo $(stty size) now\n")
-    rows = page.locator(".xterm-rows > div").count()
-    expect(page.locator(".xterm-rows")).to_have_text(re.compile(rf"{rows} \d+ now"))
+    wait_for_size(page)
     page.evaluate("navigator.clipboard.writeText('echo pas' + '\\'\\'ted')")
     page.keyboard.press("Control+Shift+V")
     page.keyboard.press("Enter")
