@@ -136,7 +136,7 @@ class Filled(FakeEngine):
         self.logs, self.ended_logs = (self.logs, 0) if ended else (0, self.ended_logs)
         return cut
 
-    async def stop_for_disk(
+    async def stop_task_for_full_disk(
         self, attempt_id: str, use: TaskDiskUsage, free: int, grace: float, *, files: bool = False
     ) -> None:
         self.stopped.append((attempt_id, grace))

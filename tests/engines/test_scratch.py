@@ -276,7 +276,7 @@ def test_a_task_that_fills_the_servers_disk_is_told_so(tmp_path: Path) -> None:
         await rig.start_and_wait_for(b"up", "a", f"{FILL} seq 100000; echo up; sleep 600")
         uses = await rig.engine.measure_disk()  # type: ignore[attr-defined]
         assert uses["a"].grown_bytes == uses["a"].bytes >= 3 * MIB
-        await rig.engine.stop_for_disk("a", uses["a"], 4096, 0)  # type: ignore[attr-defined]
+        await rig.engine.stop_task_for_full_disk("a", uses["a"], 4096, 0)  # type: ignore[attr-defined]
         seen = await rig.end_of("a")
         assert seen.cause == Cause.SERVER_DISK_FULL
         assert seen.message.startswith(

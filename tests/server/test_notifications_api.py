@@ -90,7 +90,7 @@ async def test_jobs_ask_by_query(rig: Rig) -> None:
     made = await rig.post("/jobs", content=text, params={"notify": "failed,held"})
     assert made.status_code == 201
     again = await rig.post(f"/jobs/{made.json()['id']}/rerun", params={"notify": "started"})
-    record = await rig.house.services.jobs.load_record(rig.house.admin, again.json()["id"])
+    record = await rig.house.services.jobs.load_detail(rig.house.admin, again.json()["id"])
     assert [len(each.events) for each in record.job.notify] == [3]
     error_of(await rig.post("/jobs", content=text, params={"notify": "nonsense"}), 400)
     planned = (await rig.post("/jobs/plan", content=text, params={"notify": "failed"})).json()

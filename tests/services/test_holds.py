@@ -43,7 +43,7 @@ async def held(house: House, text: str = HELD, actor: Actor | None = None) -> Jo
 
 
 async def spec(house: House, ref: str) -> Job:
-    return (await house.services.jobs.load_record(house.admin, ref)).job
+    return (await house.services.jobs.load_detail(house.admin, ref)).job
 
 
 def now(house: House) -> datetime:

@@ -708,13 +708,13 @@ async def test_jobs_of_one_shape_are_each_their_own(house: House) -> None:
         schedule = await add(house, text)
         submitted = await house.submit(text)
         job = (await house.store.read(job_rows.load_snapshot, submitted.id)).job
-        expected[schedule.id] = (job, (await house.services.jobs.load_record(house.admin, submitted.id)).source)
+        expected[schedule.id] = (job, (await house.services.jobs.load_detail(house.admin, submitted.id)).source)
     await at(house, hour(13))
     made = [job for job in await jobs(house) if job.schedule]
     assert len(made) == 2
     for summary in made:
         snapshot = await house.store.read(job_rows.load_snapshot, summary.id)
-        record = await house.services.jobs.load_record(house.admin, summary.id)
+        record = await house.services.jobs.load_detail(house.admin, summary.id)
         assert (snapshot.job, record.source) == expected[summary.schedule or ""]
 
 

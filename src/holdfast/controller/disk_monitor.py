@@ -280,7 +280,7 @@ class DiskMonitor:
             details = {"event": "disk", "attempt": attempt_id, "bytes": use.bytes, "files": use.files}
             log.warning("stopped a task: the disk is full", extra=details)
             free = max(0, state.free_files if files else state.free)
-            await engine.stop_for_disk(attempt_id, use, free, 0.0 if critical else STOP_GRACE, files=files)
+            await engine.stop_task_for_full_disk(attempt_id, use, free, 0.0 if critical else STOP_GRACE, files=files)
         return bool(victims)
 
     async def _try_release_holds(self) -> None:

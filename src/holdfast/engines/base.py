@@ -294,7 +294,7 @@ class SupportsDiskLimits(Protocol):
         the number of bytes freed."""
         ...
 
-    async def stop_for_disk(
+    async def stop_task_for_full_disk(
         self, attempt_id: str, use: TaskDiskUsage, free: int, grace: float, *, files: bool = False
     ) -> None:
         """Stop a task because the disk is nearly full, with SERVER_DISK_FULL; `free` bytes were left. `files`: the disk

@@ -288,7 +288,7 @@ async def test_a_group_beside_the_file_counts_for_every_dialect(rig: Rig) -> Non
             answer = await desk.post("/jobs/new", {"text": text, "group": "red"})
             assert answer.status_code == 303, answer.text
             ref = answer.headers["location"].removeprefix("/jobs/")
-            assert (await rig.house.services.jobs.load_record(rig.house.admin, ref)).summary.group == "red"
+            assert (await rig.house.services.jobs.load_detail(rig.house.admin, ref)).summary.group == "red"
 
 
 async def test_a_form_of_elsewhere_submits_nothing(rig: Rig) -> None:

@@ -114,7 +114,7 @@ class EmbeddedEngine:
         self._mounts = MountCheck()
         self._cleaner = TaskCleaner(self._task_folders, self._images, self._sandbox_layers, self._options.log_cap)
         disable_descriptor_inheritance()
-        await self._run_in_thread(self._set_up_home)
+        await self._run_in_thread(self._set_up_site)
         self._watch = TaskWatcher(self._handle_end, lambda task: self._on_change(observe_running(task)))
         for attempt_id in await self._run_in_thread(self._revived.list_revived_tasks):
             self._revived.schedule_session_check(attempt_id)
@@ -122,7 +122,7 @@ class EmbeddedEngine:
         self._background.start(run_supervised("memory", self._memory_limits.run))
         self._background.start(run_supervised("disk-limits", self._disk_limits.run))
 
-    def _set_up_home(self) -> None:
+    def _set_up_site(self) -> None:
         """Find out what this machine supports, and clean up after a server that died."""
         self._task_folders.create_folders()
         self._site = site = find_site(self._task_folders.home, self._options, self._sandbox_layers)
@@ -336,10 +336,10 @@ class EmbeddedEngine:
             return await self._run_in_thread(lambda: trim_ended_logs(self._task_folders, keep, wanted))
         return await self._disk_limits.trim_logs(keep, wanted)
 
-    async def stop_for_disk(
+    async def stop_task_for_full_disk(
         self, attempt_id: str, use: TaskDiskUsage, free: int, grace: float, *, files: bool = False
     ) -> None:
-        await self._disk_limits.stop_for_disk(attempt_id, use, free, grace, files=files)
+        await self._disk_limits.stop_task_for_full_disk(attempt_id, use, free, grace, files=files)
 
     def record_disk_full(self, seconds_ago: float = 0.0) -> None:
         self._disk_limits.full_at = read_uptime() - seconds_ago

@@ -168,7 +168,7 @@ class StackDumps:
 
 
 class _StackDumpError(Exception):
-    """Its text is shown to users."""
+    """A failed stack dump; its text is shown to users."""
 
 
 async def _read_limited_output(read: Callable[[], Awaitable[bytes]]) -> bytes:

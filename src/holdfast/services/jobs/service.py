@@ -262,7 +262,7 @@ class Jobs:
             isolation=self._engine.get_health().isolation,
         )
 
-    async def load_record(self, actor: Actor, ref: str) -> job_rows.JobDetail:
+    async def load_detail(self, actor: Actor, ref: str) -> job_rows.JobDetail:
         found = await find_job(self._store, actor, ref)
         return await self._store.read(job_rows.load_job_detail, found.id)
 
@@ -276,11 +276,11 @@ class Jobs:
 
     async def load_source(self, actor: Actor, ref: str) -> str:
         """Return the submitted file, secrets masked."""
-        return (await self.load_record(actor, ref)).source
+        return (await self.load_detail(actor, ref)).source
 
     async def export_yaml(self, actor: Actor, ref: str) -> str:
         """Return a file to edit and submit again, secrets masked: in OpenPAI's format for its jobs, else in ours."""
-        return await self._validator.render_clone((await self.load_record(actor, ref)).job)
+        return await self._validator.render_clone((await self.load_detail(actor, ref)).job)
 
     async def list_events(self, actor: Actor, ref: str, *, after: int = 0, limit: int = 200) -> Sequence[Event]:
         found = await find_job(self._store, actor, ref)

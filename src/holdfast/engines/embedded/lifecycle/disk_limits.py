@@ -132,7 +132,9 @@ class DiskLimits:
             freed += task.recorder.trim_streams(keep)
         return freed
 
-    async def stop_for_disk(self, attempt_id: str, use: TaskDiskUsage, free: int, grace: float, *, files: bool) -> None:
+    async def stop_task_for_full_disk(
+        self, attempt_id: str, use: TaskDiskUsage, free: int, grace: float, *, files: bool
+    ) -> None:
         kind = ExcessKind.SERVER_FILES if files else ExcessKind.SERVER
         excess = DiskExcess(kind, use.files if files else use.bytes, free)
         for task in self._host.list_live_tasks():

@@ -24,7 +24,7 @@ from .lookup import find_job_by_framework
 )
 async def get_config(call: Call) -> Response:
     found = await find_job_by_framework(call, call.get_path_text("framework"))
-    job = (await call.services.jobs.load_record(call.actor, found.id)).job
+    job = (await call.services.jobs.load_detail(call.actor, found.id)).job
     text = await asyncio.to_thread(config_to_text, job)
     return Response(text.encode(), media_type="text/yaml")
 

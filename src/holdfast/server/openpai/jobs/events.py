@@ -45,7 +45,7 @@ async def list_job_events(call: Call) -> Response:
     found = await find_job_by_framework(call, call.get_path_text("framework"))
     await call.wait_for_slots(large=True)  # a job with unlimited retries has ever more of them
     jobs = call.services.jobs
-    record = await jobs.load_record(call.actor, found.id)
+    record = await jobs.load_detail(call.actor, found.id)
     name, roles = build_debug_id(found.user, found.name), map_role_keys(record.job)
     history = _EventHistory(record.summary, record.exit, name, roles, wanted_type=call.get_query_text("type") or None)
     after = 0

@@ -30,7 +30,7 @@ NO_LOG_MESSAGE = "Log of task is not found."
 )
 async def list_task_logs(call: Call) -> Response:
     summary = await find_job_by_framework(call, call.get_path_text("framework"))
-    job = (await call.services.jobs.load_record(call.actor, summary.id)).job
+    job = (await call.services.jobs.load_detail(call.actor, summary.id)).job
     role = find_role(job, call.get_path_text("role"))
     if role is None:
         raise build_no_log_error()

@@ -116,7 +116,7 @@ def _task_to_json(call: Call, shown: ShownAttempt, tries: list[TaskRecord], make
 )
 async def get_config(call: Call) -> Response:
     found = await _find_job(call)
-    job = (await call.services.jobs.load_record(call.actor, found.id)).job
+    job = (await call.services.jobs.load_detail(call.actor, found.id)).job
     config = await asyncio.to_thread(_config_to_json, job)
     if "yaml" not in call.request.headers.get("accept", "").lower():
         return respond_json(config)

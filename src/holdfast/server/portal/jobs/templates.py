@@ -53,7 +53,7 @@ def choose_group(visit: Visit, wanted: str = "") -> tuple[str, bool]:
 
 async def build_draft_from_job(visit: Visit, ref: str, *, rename: bool) -> JobDraft:
     """Build a draft from a job, secrets masked. NotFound if the visitor cannot see the job."""
-    record = await visit.services.jobs.load_record(visit.current_actor, ref)
+    record = await visit.services.jobs.load_detail(visit.current_actor, ref)
     text = await _find_original_text(visit, record.job, record.source) or await visit.services.jobs.export_yaml(
         visit.current_actor, ref
     )

@@ -27,7 +27,7 @@ class AttentionPage:
 
 
 async def show_attention(visit: Visit) -> Response:
-    job = (await visit.services.jobs.load_record(visit.current_actor, visit.path_params["ref"])).summary
+    job = (await visit.services.jobs.load_detail(visit.current_actor, visit.path_params["ref"])).summary
     held = visit.services.holds.list_held_tasks(job.id)[:1]
     debuggers = list_waiting_debuggers(visit.services, visit.current_actor, job)
     waiting = [each for each in debuggers if not each.attached][:1]

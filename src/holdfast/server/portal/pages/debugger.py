@@ -36,7 +36,7 @@ async def show_debugger(visit: Visit) -> Response:
     """Show the page. A script that reloads gets only the state of the job: an open WebSocket is kept."""
     ref, task = visit.path_params["ref"], visit.query.get("task", "")[:MAX_NAME_LENGTH]
     id = visit.query.get("id", "")[:MAX_NAME_LENGTH]
-    job = (await visit.services.jobs.load_record(visit.current_actor, ref)).summary
+    job = (await visit.services.jobs.load_detail(visit.current_actor, ref)).summary
     if visit.wants_part:
         head = DebuggerPage(job=job, task=task, tasks=_list_debugger_tasks(visit, job, task))
         return await visit.render_response("debugger/_head.html", head)

@@ -119,7 +119,7 @@ async def load_log_view(visit: Visit, ref: str) -> LogView | None:
     try:
         return await _load_selected_view(visit, LogSelection(ref=ref, **parse_log_options(visit.query)))
     except NotFound:
-        await visit.services.jobs.load_record(visit.current_actor, ref)
+        await visit.services.jobs.load_detail(visit.current_actor, ref)
         return None
 
 
@@ -128,7 +128,7 @@ async def _load_selected_view(
 ) -> LogView:
     """Build the view of the newest lines, or of those from `start` or up to `end`."""
     logs = visit.services.logs
-    record = await visit.services.jobs.load_record(visit.current_actor, selection.ref)
+    record = await visit.services.jobs.load_detail(visit.current_actor, selection.ref)
     bare = LogView(job=record.summary, stream=selection.stream, own_page=own_page)
     try:
         chosen = await logs.select_log(visit.current_actor, replace(selection, ref=record.summary.id))
@@ -210,7 +210,7 @@ async def show_log(visit: Visit) -> Response:
     query = visit.query
     selection = LogSelection(ref=visit.path_params["ref"], **parse_log_options(query))
     if visit.wants_part:
-        job = (await visit.services.jobs.load_record(visit.current_actor, selection.ref)).summary
+        job = (await visit.services.jobs.load_detail(visit.current_actor, selection.ref)).summary
         return await visit.render_response("log/_head.html", LogPage(log=LogView(job=job, stream=selection.stream)))
     start, end = parse_query_number(query, "start"), parse_query_number(query, "end")
     view = await _load_selected_view(visit, selection, start, end, own_page=True)

@@ -65,7 +65,7 @@ async def show_new_schedule(visit: Visit) -> Response:
     if source:
         text = await visit.services.jobs.export_yaml(visit.current_actor, source)
         typed = replace(
-            typed, text=text, group=(await visit.services.jobs.load_record(visit.current_actor, source)).summary.group
+            typed, text=text, group=(await visit.services.jobs.load_detail(visit.current_actor, source)).summary.group
         )
     return await _show_form(visit, None, typed)
 
@@ -101,7 +101,7 @@ async def _redirect_to_schedule(
             messages.append(visit.translate_text("It also runs now as job {job}.", job=done.summary.id))
             link = f"/jobs/{done.summary.id}"
         except UserError as error:
-            messages += [visit.translate_text("It could not be started now."), visit.translate_message(error.message)]
+            messages += [visit.translate_text("It cannot run now."), visit.translate_message(error.message)]
     messages += [visit.translate_message(warning) for warning in warnings]
     return visit.redirect(f"/schedules/{quote(schedule.id, safe='')}", " ".join(messages), link=link)
 

@@ -32,7 +32,7 @@ async def show_terminal(visit: Visit) -> Response:
     """Show the page. A script that reloads gets only the state of the job: an open WebSocket is kept."""
     ref, task = visit.path_params["ref"], visit.query.get("task", "")[:MAX_TASK_NAME_LENGTH]
     if visit.wants_part:
-        job = (await visit.services.jobs.load_record(visit.current_actor, ref)).summary
+        job = (await visit.services.jobs.load_detail(visit.current_actor, ref)).summary
         found = TerminalPage(job=job, task=task, tasks=_list_task_names(visit, job, task))
         return await visit.render_response("terminal/_head.html", found)
     target = await visit.services.task_access.find_target(visit.current_actor, ref, task or None)

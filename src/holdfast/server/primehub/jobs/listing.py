@@ -69,7 +69,7 @@ class JobList:
 
     async def _find_cursor_seq(self, cursor: str) -> int:
         try:
-            found = await self._call.services.jobs.load_record(self._call.actor, cursor)
+            found = await self._call.services.jobs.load_detail(self._call.actor, cursor)
         except NotFound:
             found = None
         if found is None or found.summary.id != cursor:

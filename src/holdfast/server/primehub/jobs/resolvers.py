@@ -70,7 +70,7 @@ async def connect_jobs(
 async def load_job_detail(call: Call, id: str) -> JobDetail:
     """Find a job by its full ID. A job that the caller cannot see is not found."""
     with translate_not_found("phjobs", id):
-        found = await call.services.jobs.load_record(call.actor, id)
+        found = await call.services.jobs.load_detail(call.actor, id)
     if found.summary.id != id:
         raise build_resource_not_found_error("phjobs", id)
     return found
@@ -196,5 +196,5 @@ def format_job_form(data: JsonObject) -> str:
 
 async def new_job_to_json(call: Call, made: SubmitResult) -> JsonObject:
     """Return the job as submitted, without its progress since then."""
-    detail = await call.services.jobs.load_record(call.actor, made.summary.id)
+    detail = await call.services.jobs.load_detail(call.actor, made.summary.id)
     return job_to_json(call, replace(detail, summary=made.summary), waiting=())
