@@ -362,7 +362,7 @@ def test_any_order_of_events_starts_nothing_twice_and_ends(of: Job, data: st.Dat
     stop_at = data.draw(st.none() | st.integers(0, 10))
     for turn in range(12):
         world.tick(stop=turn == stop_at)
-    world.tick(stop=True)  # the owner loses timeout: from here on it must end, whatever was seen before
+    world.tick(stop=True)  # the owner gives up: from here on it must end, whatever was seen before
     for _ in range(6):
         everything = {id: Observation(attempt_id=id, seen=ObservedState.EXITED, code=0) for id in world.running}
         world.ended |= everything

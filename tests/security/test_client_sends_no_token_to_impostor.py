@@ -121,7 +121,7 @@ def plain(url: str) -> None:
 
 def streaming(url: str) -> None:
     with Client(url, TOKEN, timeout=SILENCE) as client:
-        list(client.stream_log("job-1", timeout=0))
+        list(client.stream_log("job-1", retry_timeout=0))
 
 
 def line(url: str) -> None:

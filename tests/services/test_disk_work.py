@@ -15,7 +15,7 @@ from holdfast.shared_folders import SharedFolders
 
 pytestmark = pytest.mark.anyio
 
-SOON = 0.05  # seconds of timeout
+SOON = 0.05  # seconds
 
 
 async def test_work_is_done_and_its_errors_are_told() -> None:
