@@ -2,11 +2,11 @@
 
 HoldfastError
 └── ClientError
-    ├── ApiError         the server rejected the request; has its code, message, hint and request id
-    ├── CannotConnect    no response: connection refused or lost
-    ├── UnexpectedReply  the response is not from a compatible Holdfast server
-    ├── UnprovenServer   the server did not issue the token
-    └── InvalidClientConfig an address or a token that cannot be used
+    ├── ApiError             the server rejected the request; has its code, message, hint and request id
+    ├── CannotConnect        no response: connection refused or lost
+    ├── UnexpectedReply      the response is not from a compatible Holdfast server
+    ├── UnprovenServer       the server did not issue the token
+    └── InvalidClientConfig  an address or a token that cannot be used
 """
 
 from __future__ import annotations
