@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from contextlib import suppress
@@ -21,6 +22,7 @@ from holdfast.engines.embedded.lifecycle.disk_usage import MeasureSchedule, meas
 from holdfast.engines.embedded.lifecycle.live_tasks import LiveTask
 from holdfast.engines.embedded.lifecycle.task_folders import TaskFolders
 from holdfast.engines.embedded.lifecycle.unlinked_files import measure_unlinked_files
+from holdfast.engines.embedded.task_folder import TaskFolder
 from holdfast.engines.embedded.tree_removal import remove_tree
 from holdfast.tree_size import MAX_OPEN_LEVELS
 from tests.contracts.engine_contract import Rig, collect
@@ -234,10 +236,38 @@ def test_slow_looks_are_rare_and_many_tasks_share_the_time() -> None:
     pace.record_measurement(second, took=2.0)
     now = 20.0
     assert pace.list_due_tasks(tasks) == [first]
-    now = 409.0
-    assert second not in pace.list_due_tasks(tasks)
-    now = 410.0  # two tasks, so each has half of a hundredth
-    assert second in pace.list_due_tasks(tasks)
+    pace.record_measurement(first, took=0.001)
+    now = 210.0  # both together take 2.001 seconds, a hundredth of the time until then
+    assert pace.list_due_tasks(tasks) == []
+    now = 211.0
+    assert pace.list_due_tasks(tasks) == [second]
+
+
+def test_a_task_whose_files_take_long_to_count_is_not_left_alone_for_the_number_of_the_others() -> None:
+    now = 0.0
+    pace = MeasureSchedule(10.0, lambda: now)
+    large, *_ = tasks = [_live(1) for _ in range(30)]
+    pace.list_due_tasks(tasks)
+    now = 10.0
+    for task in pace.list_due_tasks(tasks):
+        pace.record_measurement(task, took=0.1 if task is large else 0.0)
+    now = 21.0
+    assert pace.list_due_tasks(tasks)[:1] == [large]
+
+
+def test_a_full_disk_cannot_hide_why_the_task_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even the note of it could be written."""
+
+    async def scenario(rig: Rig) -> None:
+        seen = await rig.run("a", f"{FILL}sleep 600", scratch=MIB)
+        assert seen.cause == Cause.SCRATCH_FULL
+        assert not os.path.lexists(folder_of(tmp_path, "a")["full"])
+
+    def fail(folder: TaskFolder, excess: DiskExcess) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(TaskFolder, "write_disk_excess", fail)
+    play(tmp_path, scenario, QUICK)
 
 
 @pytest.mark.parametrize("isolation", ["auto", "off"])

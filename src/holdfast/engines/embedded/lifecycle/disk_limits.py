@@ -63,10 +63,15 @@ class DiskLimits:
         self._limits = TaskDiskUsage(options.task_bytes, options.task_files)
         self._in_thread = in_thread
         self.full_at = float("-inf")  # seconds after boot of the last failed write
+        self._unsaved_excesses: dict[str, DiskExcess] = {}  # by attempt id: the full disk had no space for them
 
     def was_disk_full(self, home: Path, ended: float) -> bool:
         """Return whether the disk was full when a task ended, in seconds after boot. Blocking."""
         return ended < self.full_at + DISK_FULL_MARGIN or _is_disk_critical(home, self._options.marks)
+
+    def get_excess(self, attempt_id: str, folder: TaskFolder) -> DiskExcess | None:
+        """Return why the task was stopped, if it used too much of the disk. Blocking."""
+        return folder.read_disk_excess() or self._unsaved_excesses.get(attempt_id)
 
     async def run(self) -> None:
         """Stop each task that exceeds its limits. Runs until cancelled."""
@@ -83,7 +88,7 @@ class DiskLimits:
 
     async def _enforce_limits(self, task: LiveTask) -> float:
         """Return the seconds that measuring took. The excess stays recorded, also for a later server."""
-        excess, took = task.folder.read_disk_excess(), 0.0
+        excess, took = self.get_excess(task.attempt_id, task.folder), 0.0
         if excess is None:
             excess, task.disk_usage, took = await self._in_thread(
                 functools.partial(self._find_excess, task, self._host.build_kill_target(task))
@@ -111,8 +116,10 @@ class DiskLimits:
         return excess, use, time.thread_time() - began
 
     async def _stop_task(self, task: LiveTask, excess: DiskExcess, grace: float) -> None:
-        with suppress(OSError):  # the disk itself may be full: stop it anyway
+        try:
             task.folder.write_disk_excess(excess)
+        except OSError:  # the disk itself may be full: stop it anyway
+            self._unsaved_excesses[task.attempt_id] = excess
         await self._host.stop(task.attempt_id, grace)
 
     # --- for the disk monitor

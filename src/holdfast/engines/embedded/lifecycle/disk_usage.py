@@ -29,19 +29,21 @@ class MeasureSchedule:
         self._every = every
         self._clock = clock
         self._is_limited = is_limited or has_home_limit
-        self._watched = 0
+        self._round_cpu_time = 0.0  # seconds to measure every limited task once
 
     def list_due_tasks(self, tasks: Iterable[LiveTask]) -> list[LiveTask]:
         now = self._clock()
-        watched = [task for task in tasks if self._is_limited(task)]
-        self._watched = len(watched)
-        for task in watched:
+        limited = [task for task in tasks if self._is_limited(task)]
+        self._round_cpu_time = sum(task.measure_cpu_time for task in limited)
+        for task in limited:
             if task.next_measure_at is None:
                 task.next_measure_at = now + self._every
-        return [task for task in watched if task.next_measure_at is not None and task.next_measure_at <= now]
+        return [task for task in limited if task.next_measure_at is not None and task.next_measure_at <= now]
 
     def record_measurement(self, task: LiveTask, took: float) -> None:
-        task.next_measure_at = self._clock() + max(self._every, took * self._watched / MAX_CPU_SHARE)
+        self._round_cpu_time += took - task.measure_cpu_time
+        task.measure_cpu_time = took
+        task.next_measure_at = self._clock() + max(self._every, self._round_cpu_time / MAX_CPU_SHARE)
 
 
 def has_home_limit(task: LiveTask) -> bool:

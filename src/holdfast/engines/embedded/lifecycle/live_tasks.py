@@ -30,6 +30,7 @@ class LiveTask:
     notes_watch: int | None = None  # inotify watch of its notes
     notes: TaskNotes = field(default_factory=TaskNotes)  # as last read
     next_measure_at: float | None = None  # next time to measure its home, in the event loop's time
+    measure_cpu_time: float = 0.0  # seconds that the last measurement took
     disk_usage: TaskDiskUsage = field(default_factory=TaskDiskUsage)  # as last measured
     kill_at: float | None = None  # set by stop, in the event loop's time
     kill_timer: asyncio.TimerHandle | None = None

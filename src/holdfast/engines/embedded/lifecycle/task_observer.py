@@ -70,7 +70,7 @@ class TaskObserver:
             oom=oom,
             complaint=complaint,
             killed=claim.command_code is None and folder.has_file(KILLED_FILE),
-            excess=folder.read_disk_excess() if note is not None else None,
+            excess=self.disk_limits.get_excess(attempt_id, folder) if note is not None else None,
             artifacts=artifacts.may_have_artifacts(folder, note),
         )
         failed_by_itself = seen.seen is ObservedState.EXITED and seen.code and not (seen.cause or seen.oom)
