@@ -150,11 +150,12 @@ def _run_server(folder: Path, settings: Settings, job: FirstJob | None, ready_fd
         reported.append(started)
         if ready_fd is not None:
             _report_to_parent(ready_fd, {"started": _server_to_json(started)})
-        elif json:
-            output.emit_json({"server": started, "first_job": None})
-        else:
-            _print_banner(started, how_to_stop="Ctrl-C")
         shown = ready_fd is None and not json
+        with suppress(OSError, output.OutputClosed):  # a full disk or a closed pipe must not stop the server
+            if shown:
+                _print_banner(started, how_to_stop="Ctrl-C")
+            elif ready_fd is None:
+                output.emit_json({"server": started, "first_job": None})
         # In a thread: the job and the link use HTTP, which needs the event loop of this server.
         threading.Thread(
             target=_run_first_job, args=(job, started if shown else None), name="first-job", daemon=True
@@ -177,7 +178,7 @@ def _run_first_job(job: FirstJob | None, started: StartedServer | None) -> None:
     if job is not None:
         job.run_in_server()
     if started is not None:
-        with suppress(output.OutputClosed):
+        with suppress(OSError, output.OutputClosed):
             _print_next_steps(started)
 
 
