@@ -15,7 +15,6 @@ from .calls import (
     format_time,
     ignore_body,
     make_list_parser,
-    make_reply_parser,
 )
 
 
@@ -28,9 +27,7 @@ class AccountCalls:
     @endpoint
     def add_key(self, value: str, *, title: str | None = None) -> Call[api.people.SshKey]:
         """Add a public key, as in ~/.ssh/id_ed25519.pub. Default title: its comment."""
-        return build_call(
-            "POST", "/me/keys", make_reply_parser(api.people.SshKey), body=drop_none(value=value, title=title)
-        )
+        return build_call("POST", "/me/keys", api.people.SshKey, body=drop_none(value=value, title=title))
 
     @endpoint
     def remove_key(self, id: str) -> Call[None]:
@@ -45,7 +42,7 @@ class AccountCalls:
     @endpoint
     def create_login_code(self) -> Call[api.people.LoginCode]:
         """Create a link that logs a browser in as this user. Valid once, for ten minutes."""
-        return build_call("POST", "/login-codes", make_reply_parser(api.people.LoginCode))
+        return build_call("POST", "/login-codes", api.people.LoginCode)
 
     @endpoint
     def list_audit_entries(
@@ -69,4 +66,4 @@ class AccountCalls:
             before=before,
             limit=limit,
         )
-        return build_call("GET", "/audit", make_reply_parser(api.people.AuditPage), params=params)
+        return build_call("GET", "/audit", api.people.AuditPage, params=params)

@@ -149,7 +149,7 @@ def is_temporary_error(error: ApiError) -> bool:
 def build_call(
     method: str,
     path: str,
-    reader: Callable[[Reply], T],
+    reply: type[T] | Callable[[Reply], T],
     *,
     params: Mapping[str, object] | None = None,
     body: Mapping[str, object] | None = None,
@@ -159,7 +159,8 @@ def build_call(
     timeout: float | None = None,
     repeatable: bool | None = None,
 ) -> Call[T]:
-    """Build a call of the native API. Parameters of None are omitted; GET and PUT are repeatable by default."""
+    """Build a call of the native API. `reply`: the class of the JSON reply, or a function that parses it. Parameters of
+    None are omitted; GET and PUT are repeatable by default."""
     sent = dict(headers or {})
     if body is not None:
         content, content_type = json.dumps(to_json(body)).encode(), "application/json"
@@ -173,7 +174,8 @@ def build_call(
         content=content,
         timeout=timeout,
     )
-    return Call(request, reader, method in ("GET", "PUT") if repeatable is None else repeatable)
+    parse = _make_parser(reply) if isinstance(reply, type) else reply
+    return Call(request, parse, method in ("GET", "PUT") if repeatable is None else repeatable)
 
 
 def drop_none(**values: object) -> dict[str, object]:
@@ -214,7 +216,7 @@ def to_query_params(params: Mapping[str, object]) -> dict[str, str]:
 # Parsers of replies.
 
 
-def make_reply_parser(kind: type[T]) -> Callable[[Reply], T]:
+def _make_parser(kind: type[T]) -> Callable[[Reply], T]:
     return lambda reply: from_json(kind, parse_json(reply))
 
 

@@ -6,7 +6,7 @@ from typing import Unpack
 
 from holdfast import api
 
-from .calls import Call, build_call, build_path, drop_none, endpoint, ignore_body, make_list_parser, make_reply_parser
+from .calls import Call, build_call, build_path, drop_none, endpoint, ignore_body, make_list_parser
 
 
 class CatalogueCalls:
@@ -19,7 +19,7 @@ class CatalogueCalls:
 
     @endpoint
     def get_instance_type(self, name: str) -> Call[api.catalogue.InstanceType]:
-        return build_call("GET", build_path("instance-types", name), make_reply_parser(api.catalogue.InstanceType))
+        return build_call("GET", build_path("instance-types", name), api.catalogue.InstanceType)
 
     @endpoint
     def add_instance_type(
@@ -30,7 +30,7 @@ class CatalogueCalls:
         return build_call(
             "POST",
             "/instance-types",
-            make_reply_parser(api.catalogue.InstanceType),
+            api.catalogue.InstanceType,
             body=drop_none(name=name, memory=memory, **fields),
         )
 
@@ -42,7 +42,7 @@ class CatalogueCalls:
         return build_call(
             "PATCH",
             build_path("instance-types", name),
-            make_reply_parser(api.catalogue.InstanceType),
+            api.catalogue.InstanceType,
             body=fields,
             repeatable=True,
         )
@@ -55,9 +55,7 @@ class CatalogueCalls:
     @endpoint
     def grant_instance_type(self, name: str, group: str) -> Call[api.catalogue.InstanceType]:
         """Grant a group access to an instance type."""
-        return build_call(
-            "PUT", build_path("instance-types", name, "groups", group), make_reply_parser(api.catalogue.InstanceType)
-        )
+        return build_call("PUT", build_path("instance-types", name, "groups", group), api.catalogue.InstanceType)
 
     @endpoint
     def revoke_instance_type(self, name: str, group: str) -> Call[None]:
@@ -72,7 +70,7 @@ class CatalogueCalls:
 
     @endpoint
     def get_image_alias(self, name: str) -> Call[api.catalogue.ImageAlias]:
-        return build_call("GET", build_path("image-aliases", name), make_reply_parser(api.catalogue.ImageAlias))
+        return build_call("GET", build_path("image-aliases", name), api.catalogue.ImageAlias)
 
     @endpoint
     def add_image_alias(
@@ -82,7 +80,7 @@ class CatalogueCalls:
         return build_call(
             "POST",
             "/image-aliases",
-            make_reply_parser(api.catalogue.ImageAlias),
+            api.catalogue.ImageAlias,
             body=drop_none(name=name, url=url, **fields),
         )
 
@@ -94,7 +92,7 @@ class CatalogueCalls:
         return build_call(
             "PATCH",
             build_path("image-aliases", name),
-            make_reply_parser(api.catalogue.ImageAlias),
+            api.catalogue.ImageAlias,
             body=fields,
             repeatable=True,
         )
@@ -107,9 +105,7 @@ class CatalogueCalls:
     @endpoint
     def grant_image_alias(self, name: str, group: str) -> Call[api.catalogue.ImageAlias]:
         """Grant a group access to an image alias."""
-        return build_call(
-            "PUT", build_path("image-aliases", name, "groups", group), make_reply_parser(api.catalogue.ImageAlias)
-        )
+        return build_call("PUT", build_path("image-aliases", name, "groups", group), api.catalogue.ImageAlias)
 
     @endpoint
     def revoke_image_alias(self, name: str, group: str) -> Call[None]:

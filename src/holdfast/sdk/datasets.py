@@ -6,7 +6,7 @@ from typing import Unpack
 
 from holdfast import api
 
-from .calls import Call, build_call, build_path, drop_none, endpoint, ignore_body, make_list_parser, make_reply_parser
+from .calls import Call, build_call, build_path, drop_none, endpoint, ignore_body, make_list_parser
 
 SYNC_TIMEOUT = 90.0  # seconds; the server responds sooner
 
@@ -19,23 +19,19 @@ class DatasetCalls:
 
     @endpoint
     def get_dataset(self, name: str) -> Call[api.datasets.Dataset]:
-        return build_call("GET", build_path("datasets", name), make_reply_parser(api.datasets.Dataset))
+        return build_call("GET", build_path("datasets", name), api.datasets.Dataset)
 
     @endpoint
     def add_dataset(
         self, name: str, path: str | None = None, **fields: Unpack[api.datasets.NewDatasetFields]
     ) -> Call[api.datasets.Dataset]:
         """Add a dataset, read-only by default. Only admins can use it until it is granted to everyone or to groups."""
-        return build_call(
-            "POST", "/datasets", make_reply_parser(api.datasets.Dataset), body=drop_none(name=name, path=path, **fields)
-        )
+        return build_call("POST", "/datasets", api.datasets.Dataset, body=drop_none(name=name, path=path, **fields))
 
     @endpoint
     def change_dataset(self, name: str, **fields: Unpack[api.datasets.DatasetChange]) -> Call[api.datasets.Dataset]:
         """Change the given fields. Submitted jobs are not affected."""
-        return build_call(
-            "PATCH", build_path("datasets", name), make_reply_parser(api.datasets.Dataset), body=fields, repeatable=True
-        )
+        return build_call("PATCH", build_path("datasets", name), api.datasets.Dataset, body=fields, repeatable=True)
 
     @endpoint
     def remove_dataset(self, name: str, *, purge: bool = False) -> Call[None]:
@@ -45,9 +41,7 @@ class DatasetCalls:
     @endpoint
     def get_dataset_variables(self, name: str) -> Call[api.datasets.DatasetVariables]:
         """Return the variables of an env dataset with their values; admins only."""
-        return build_call(
-            "GET", build_path("datasets", name, "variables"), make_reply_parser(api.datasets.DatasetVariables)
-        )
+        return build_call("GET", build_path("datasets", name, "variables"), api.datasets.DatasetVariables)
 
     @endpoint
     def sync_dataset(self, name: str) -> Call[api.datasets.GitState]:
@@ -55,7 +49,7 @@ class DatasetCalls:
         return build_call(
             "POST",
             build_path("datasets", name, "sync"),
-            make_reply_parser(api.datasets.GitState),
+            api.datasets.GitState,
             timeout=SYNC_TIMEOUT,
             repeatable=True,
         )
@@ -67,7 +61,7 @@ class DatasetCalls:
         return build_call(
             "PUT",
             build_path("datasets", name, "groups", group),
-            make_reply_parser(api.datasets.Dataset),
+            api.datasets.Dataset,
             params=params,
         )
 

@@ -20,7 +20,6 @@ from .calls import (
     check_reply,
     endpoint,
     make_list_parser,
-    make_reply_parser,
     parse_text,
     quote_segment,
     stream_method,
@@ -79,7 +78,7 @@ class FileCalls:
         return build_call(
             "PUT",
             _build_file_path(group, path),
-            make_reply_parser(api.files.File),
+            api.files.File,
             content=upload,
             timeout=IDLE_TIMEOUT,
         )
@@ -88,16 +87,12 @@ class FileCalls:
     def remove_files(self, group: str, path: str = "", *, recursive: bool = False) -> Call[api.files.FileRemovalResult]:
         """Delete a file, or with `recursive` a folder and its content; without a path, everything."""
         params, files = {"path": path or None, "recursive": recursive}, build_path("groups", group, "files")
-        return build_call(
-            "DELETE", files, make_reply_parser(api.files.FileRemovalResult), params=params, timeout=IDLE_TIMEOUT
-        )
+        return build_call("DELETE", files, api.files.FileRemovalResult, params=params, timeout=IDLE_TIMEOUT)
 
     @endpoint
     def list_artifacts(self, ref: str) -> Call[api.files.ArtifactList]:
         """List the artifacts of a job."""
-        return build_call(
-            "GET", build_path("jobs", ref, "artifacts"), make_reply_parser(api.files.ArtifactList), timeout=IDLE_TIMEOUT
-        )
+        return build_call("GET", build_path("jobs", ref, "artifacts"), api.files.ArtifactList, timeout=IDLE_TIMEOUT)
 
     @stream_method
     def stream_artifact(self, ref: str, path: str) -> Flow[bytes]:
@@ -124,7 +119,7 @@ def _build_list_files_call(
 ) -> Call[api.files.FileList]:
     params = {"path": path or None, "recursive": recursive, "limit": limit, "after": after}
     files = build_path("groups", group, "files")
-    return build_call("GET", files, make_reply_parser(api.files.FileList), params=params, timeout=IDLE_TIMEOUT)
+    return build_call("GET", files, api.files.FileList, params=params, timeout=IDLE_TIMEOUT)
 
 
 def _stream_response(path: str) -> Flow[bytes]:

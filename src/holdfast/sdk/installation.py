@@ -15,7 +15,6 @@ from .calls import (
     endpoint,
     ignore_body,
     make_list_parser,
-    make_reply_parser,
     parse_json,
     quote_segment,
 )
@@ -27,20 +26,20 @@ class ServerCalls:
     @endpoint
     def get_health(self) -> Call[api.server.Health]:
         """Return the health of the server; needs no login."""
-        return build_call("GET", "/health", make_reply_parser(api.server.Health))
+        return build_call("GET", "/health", api.server.Health)
 
     @endpoint
     def get_version(self) -> Call[api.server.Version]:
-        return build_call("GET", "/version", make_reply_parser(api.server.Version))
+        return build_call("GET", "/version", api.server.Version)
 
     @endpoint
     def get_status(self) -> Call[api.server.Status]:
-        return build_call("GET", "/status", make_reply_parser(api.server.Status))
+        return build_call("GET", "/status", api.server.Status)
 
     @endpoint
     def get_capacity(self) -> Call[api.server.Capacity]:
         """Return nodes with their free resources, and quota usage of each group."""
-        return build_call("GET", "/capacity", make_reply_parser(api.server.Capacity))
+        return build_call("GET", "/capacity", api.server.Capacity)
 
     @endpoint
     def get_openapi(self) -> Call[dict[str, Any]]:
@@ -56,7 +55,7 @@ class ServerCalls:
     ) -> Call[api.catalogue.Image]:
         """Upload an image archive (docker save, OCI layout or root filesystem tar); `progress` gets each chunk size."""
         params, upload = {"name": name}, Upload.from_file(file, progress)
-        read = make_reply_parser(api.catalogue.Image)
+        read = api.catalogue.Image
         return build_call("POST", "/images", read, params=params, content=upload, timeout=UPLOAD_TIMEOUT)
 
     @endpoint

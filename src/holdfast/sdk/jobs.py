@@ -23,7 +23,6 @@ from .calls import (
     endpoint,
     format_time,
     make_list_parser,
-    make_reply_parser,
     multi_call,
     parse_text,
     stream_method,
@@ -66,7 +65,7 @@ class JobCalls:
         return build_call(
             "POST",
             "/jobs/plan",
-            make_reply_parser(api.jobs.Plan),
+            api.jobs.Plan,
             params=params,
             repeatable=True,
             **_build_body_arguments(job),
@@ -82,7 +81,7 @@ class JobCalls:
         return build_call(
             "POST",
             "/jobs",
-            make_reply_parser(api.jobs.SubmittedJob),
+            api.jobs.SubmittedJob,
             params=_check_option_names(options, SubmitOptions),
             headers=_build_key_header(key),
             repeatable=True,
@@ -99,20 +98,18 @@ class JobCalls:
     @endpoint
     def get_job(self, ref: str) -> Call[api.jobs.JobDetail]:
         """Return a job by id, by a unique part of it, or the newest with that name."""
-        return build_call("GET", build_path("jobs", ref), make_reply_parser(api.jobs.JobDetail))
+        return build_call("GET", build_path("jobs", ref), api.jobs.JobDetail)
 
     @endpoint
     def stop_job(self, ref: str) -> Call[api.jobs.JobSummary]:
         """Stop a job; no change if it has ended."""
-        return build_call(
-            "POST", build_path("jobs", ref, "stop"), make_reply_parser(api.jobs.JobSummary), repeatable=True
-        )
+        return build_call("POST", build_path("jobs", ref, "stop"), api.jobs.JobSummary, repeatable=True)
 
     @endpoint
     def stop_jobs(self, refs: Iterable[str]) -> Call[api.jobs.StopReport]:
         """Stop several jobs; the report lists those that failed."""
         body = api.jobs.StopJobsRequest(jobs=list(refs))
-        return build_call("POST", "/jobs/stop", make_reply_parser(api.jobs.StopReport), body=body, repeatable=True)
+        return build_call("POST", "/jobs/stop", api.jobs.StopReport, body=body, repeatable=True)
 
     @endpoint
     def rerun_job(
@@ -122,7 +119,7 @@ class JobCalls:
         return build_call(
             "POST",
             build_path("jobs", ref, "rerun"),
-            make_reply_parser(api.jobs.SubmittedJob),
+            api.jobs.SubmittedJob,
             params={"hold": hold, "notify": notify},
             headers=_build_key_header(key),
             repeatable=True,
@@ -131,7 +128,7 @@ class JobCalls:
     @endpoint
     def get_holds(self, ref: str) -> Call[api.jobs.Holds]:
         """Return the held tasks of a job."""
-        return build_call("GET", build_path("jobs", ref, "hold"), make_reply_parser(api.jobs.Holds))
+        return build_call("GET", build_path("jobs", ref, "hold"), api.jobs.Holds)
 
     @endpoint
     def extend_hold(
@@ -147,23 +144,21 @@ class JobCalls:
         `files_only`: end their processes and hold only the files."""
         keep = "files" if files_only else None
         body = drop_none(**{"for": longer}, until=format_time(until), keep=keep, task=task)
-        return build_call("POST", build_path("jobs", ref, "hold"), make_reply_parser(api.jobs.Holds), body=body)
+        return build_call("POST", build_path("jobs", ref, "hold"), api.jobs.Holds, body=body)
 
     @endpoint
     def release_hold(self, ref: str, task: str | None = None) -> Call[api.jobs.ReleasedJob]:
         """Release held tasks, all of the job or one; they end as failed."""
-        return build_call(
-            "DELETE", build_path("jobs", ref, "hold"), make_reply_parser(api.jobs.ReleasedJob), params={"task": task}
-        )
+        return build_call("DELETE", build_path("jobs", ref, "hold"), api.jobs.ReleasedJob, params={"task": task})
 
     @endpoint
     def add_tag(self, ref: str, tag: str) -> Call[api.jobs.JobSummary]:
         """Add a tag to a job; idempotent."""
-        return build_call("PUT", build_path("jobs", ref, "tags", tag), make_reply_parser(api.jobs.JobSummary))
+        return build_call("PUT", build_path("jobs", ref, "tags", tag), api.jobs.JobSummary)
 
     @endpoint
     def remove_tag(self, ref: str, tag: str) -> Call[api.jobs.JobSummary]:
-        return build_call("DELETE", build_path("jobs", ref, "tags", tag), make_reply_parser(api.jobs.JobSummary))
+        return build_call("DELETE", build_path("jobs", ref, "tags", tag), api.jobs.JobSummary)
 
     @endpoint
     def get_job_yaml(self, ref: str) -> Call[str]:
@@ -260,7 +255,7 @@ def _build_list_jobs_call(
         "limit": limit,
         "cursor": cursor,
     }
-    return build_call("GET", "/jobs", make_reply_parser(api.pages.Page[api.jobs.ListedJob]), params=params)
+    return build_call("GET", "/jobs", api.pages.Page[api.jobs.ListedJob], params=params)
 
 
 def _check_option_names(options: Mapping[str, Any], known: type) -> Mapping[str, Any]:
@@ -272,13 +267,13 @@ def _check_option_names(options: Mapping[str, Any], known: type) -> Mapping[str,
 
 def _build_list_events_call(ref: str, after: int | None, limit: int | None = None) -> Call[api.jobs.EventPage]:
     params = {"after": after, "limit": limit}
-    return build_call("GET", build_path("jobs", ref, "events"), make_reply_parser(api.jobs.EventPage), params=params)
+    return build_call("GET", build_path("jobs", ref, "events"), api.jobs.EventPage, params=params)
 
 
 def _build_wait_call(ref: str, seconds: float, *, held: bool = False) -> Call[api.jobs.JobSummary]:
     params = {"timeout": f"{seconds:g}", "held": held or None}
     path = build_path("jobs", ref, "wait")
-    return build_call("GET", path, make_reply_parser(api.jobs.JobSummary), params=params, timeout=seconds + 15)
+    return build_call("GET", path, api.jobs.JobSummary, params=params, timeout=seconds + 15)
 
 
 def _build_key_header(key: str | None) -> dict[str, str]:

@@ -25,7 +25,6 @@ from .calls import (
     check_reply,
     endpoint,
     is_temporary_error,
-    make_reply_parser,
     stream_method,
     to_query_params,
 )
@@ -131,9 +130,7 @@ class LogCalls:
         """Search a log for `text`; continue at `next` of the result."""
         chosen = LogSelection(ref=ref, **options)
         search = {"q": text, "regex": regex, "ignore_case": ignore_case, "start": start, "limit": limit}
-        return build_call(
-            "GET", f"{chosen.path}/search", make_reply_parser(api.logs.LogHits), params=chosen.build_params(**search)
-        )
+        return build_call("GET", f"{chosen.path}/search", api.logs.LogHits, params=chosen.build_params(**search))
 
 
 IDENTITY_HEADERS = {"Accept-Encoding": "identity"}  # no compression, which would delay output
@@ -182,7 +179,7 @@ def _stream_log(chosen: LogSelection, part: Mapping[str, object], follow: _Follo
 
 def _pin_try(chosen: LogSelection) -> Steps[LogSelection]:
     """Pin the newest try: a later one would have different offsets."""
-    job_call = build_call("GET", build_path("jobs", chosen.ref), make_reply_parser(api.jobs.JobDetail))
+    job_call = build_call("GET", build_path("jobs", chosen.ref), api.jobs.JobDetail)
     try:
         job = job_call.parse_reply(check_reply((yield job_call.request)))
     except CannotConnect as error:

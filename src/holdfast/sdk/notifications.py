@@ -14,7 +14,6 @@ from .calls import (
     endpoint,
     ignore_body,
     make_list_parser,
-    make_reply_parser,
     quote_segment,
 )
 
@@ -31,7 +30,7 @@ class NotificationCalls:
         return build_call(
             "GET",
             f"{whose}/notifications",
-            make_reply_parser(api.notifications.NotificationPage),
+            api.notifications.NotificationPage,
             params=drop_none(before=before, limit=limit),
         )
 
@@ -47,7 +46,7 @@ class NotificationCalls:
     ) -> Call[api.notifications.Recipient]:
         """Add a recipient. `way`: webhook, slack or mail. Default events: all except started, stopped and retried."""
         body = api.notifications.NewRecipient(way=way, address=address, events=None if events is None else list(events))
-        return build_call("POST", _RECIPIENTS_PATH, make_reply_parser(api.notifications.Recipient), body=body)
+        return build_call("POST", _RECIPIENTS_PATH, api.notifications.Recipient, body=body)
 
     @endpoint
     def set_recipient_events(self, id: str, events: Iterable[str]) -> Call[api.notifications.Recipient]:
@@ -55,7 +54,7 @@ class NotificationCalls:
         return build_call(
             "PATCH",
             _build_recipient_path(id),
-            make_reply_parser(api.notifications.Recipient),
+            api.notifications.Recipient,
             body=api.notifications.RecipientChange(events=list(events)),
         )
 
@@ -66,9 +65,7 @@ class NotificationCalls:
     @endpoint
     def test_recipient(self, id: str) -> Call[api.notifications.NotificationTestResult]:
         """Send a test notification and return the response."""
-        return build_call(
-            "POST", f"{_build_recipient_path(id)}/test", make_reply_parser(api.notifications.NotificationTestResult)
-        )
+        return build_call("POST", f"{_build_recipient_path(id)}/test", api.notifications.NotificationTestResult)
 
     @endpoint
     def get_notification_secret(self, address: str) -> Call[api.notifications.NotificationSecret]:
@@ -76,7 +73,7 @@ class NotificationCalls:
         return build_call(
             "POST",
             "/me/notifications/secret",
-            make_reply_parser(api.notifications.NotificationSecret),
+            api.notifications.NotificationSecret,
             body=api.notifications.NotificationAddress(address=address),
         )
 

@@ -15,9 +15,9 @@ from .calls import (
     endpoint,
     ignore_body,
     make_list_parser,
-    make_reply_parser,
     parse_json,
 )
+from .json_conversion import from_json
 
 
 class PeopleCalls:
@@ -26,7 +26,7 @@ class PeopleCalls:
         """Return a token for a user and password. It is not saved: create a client with it. `device`: from an earlier
         login of this client, so that failed logins of other clients do not block it."""
         body = api.people.Credentials(user=user, password=password, device=device)
-        return build_call("POST", "/login", make_reply_parser(api.people.Login), body=body, repeatable=True)
+        return build_call("POST", "/login", api.people.Login, body=body, repeatable=True)
 
     @endpoint
     def logout(self) -> Call[None]:
@@ -36,7 +36,7 @@ class PeopleCalls:
     @endpoint
     def get_current_user(self) -> Call[api.people.Me]:
         """Return the user of this client."""
-        return build_call("GET", "/me", make_reply_parser(api.people.Me))
+        return build_call("GET", "/me", api.people.Me)
 
     @endpoint
     def change_my_password(self, old: str, new: str) -> Call[None]:
@@ -50,7 +50,7 @@ class PeopleCalls:
 
     @endpoint
     def get_user(self, name: str) -> Call[api.people.User]:
-        return build_call("GET", build_path("users", name), make_reply_parser(api.people.User))
+        return build_call("GET", build_path("users", name), api.people.User)
 
     @endpoint
     def add_user(
@@ -58,15 +58,11 @@ class PeopleCalls:
     ) -> Call[api.people.User]:
         """Add a user. `groups` maps groups to whether the user is an admin; default: the group `default`. Without a
         password, only tokens work."""
-        return build_call(
-            "POST", "/users", make_reply_parser(api.people.User), body=drop_none(name=name, password=password, **fields)
-        )
+        return build_call("POST", "/users", api.people.User, body=drop_none(name=name, password=password, **fields))
 
     @endpoint
     def change_user(self, name: str, **fields: Unpack[api.people.UserChange]) -> Call[api.people.User]:
-        return build_call(
-            "PATCH", build_path("users", name), make_reply_parser(api.people.User), body=fields, repeatable=True
-        )
+        return build_call("PATCH", build_path("users", name), api.people.User, body=fields, repeatable=True)
 
     @endpoint
     def remove_user(self, name: str) -> Call[None]:
@@ -86,9 +82,7 @@ class PeopleCalls:
     @endpoint
     def add_token(self, name: str, **fields: Unpack[api.people.TokenFields]) -> Call[api.people.CreatedToken]:
         """Create an API token that expires in `expires_in` seconds, or never. It is returned only once."""
-        return build_call(
-            "POST", "/tokens", make_reply_parser(api.people.CreatedToken), body=drop_none(name=name, **fields)
-        )
+        return build_call("POST", "/tokens", api.people.CreatedToken, body=drop_none(name=name, **fields))
 
     @endpoint
     def remove_token(self, id: str) -> Call[None]:
@@ -100,19 +94,17 @@ class PeopleCalls:
 
     @endpoint
     def get_group(self, name: str) -> Call[api.groups.Group]:
-        return build_call("GET", build_path("groups", name), make_reply_parser(api.groups.Group))
+        return build_call("GET", build_path("groups", name), api.groups.Group)
 
     @endpoint
     def add_group(self, name: str, **fields: Unpack[api.groups.GroupFields]) -> Call[api.groups.Group]:
-        return build_call("POST", "/groups", make_reply_parser(api.groups.Group), body=drop_none(name=name, **fields))
+        return build_call("POST", "/groups", api.groups.Group, body=drop_none(name=name, **fields))
 
     @endpoint
     def change_group(self, name: str, **fields: Unpack[api.groups.GroupFields]) -> Call[api.groups.Group]:
         """Change the given fields. A quota is replaced as a whole. `time_limit=None`: the server's default.
         `hold=None`: no default hold."""
-        return build_call(
-            "PATCH", build_path("groups", name), make_reply_parser(api.groups.Group), body=fields, repeatable=True
-        )
+        return build_call("PATCH", build_path("groups", name), api.groups.Group, body=fields, repeatable=True)
 
     @endpoint
     def get_mlflow(self, group: str) -> Call[api.groups.Mlflow | None]:
@@ -149,4 +141,5 @@ class PeopleCalls:
 
 
 def _parse_mlflow(reply: Reply) -> api.groups.Mlflow | None:
-    return None if parse_json(reply) is None else make_reply_parser(api.groups.Mlflow)(reply)
+    found = parse_json(reply)
+    return None if found is None else from_json(api.groups.Mlflow, found)

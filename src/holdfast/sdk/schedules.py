@@ -18,7 +18,6 @@ from .calls import (
     format_time,
     ignore_body,
     make_list_parser,
-    make_reply_parser,
 )
 from .jobs import JobInput
 
@@ -50,11 +49,11 @@ class ScheduleCalls:
             "offset": offset,
             "limit": limit,
         }
-        return build_call("GET", "/schedules", make_reply_parser(api.schedules.SchedulePage), params=params)
+        return build_call("GET", "/schedules", api.schedules.SchedulePage, params=params)
 
     @endpoint
     def get_schedule(self, id: str) -> Call[api.schedules.ScheduleDetail]:
-        return build_call("GET", build_path("schedules", id), make_reply_parser(api.schedules.ScheduleDetail))
+        return build_call("GET", build_path("schedules", id), api.schedules.ScheduleDetail)
 
     @endpoint
     def add_schedule(
@@ -73,7 +72,7 @@ class ScheduleCalls:
         """
         recurrence = _build_recurrence(cron, kind, timezone)
         body = drop_none(job=_encode_job(job), recurrence=recurrence, ends_at=format_time(ends_at), **fields)
-        return build_call("POST", "/schedules", make_reply_parser(api.schedules.ScheduleDetail), body=body)
+        return build_call("POST", "/schedules", api.schedules.ScheduleDetail, body=body)
 
     @endpoint
     def change_schedule(
@@ -114,7 +113,7 @@ class ScheduleCalls:
     @endpoint
     def run_schedule(self, id: str) -> Call[api.jobs.SubmittedJob]:
         """Submit the job of a schedule now, as the user's job."""
-        return build_call("POST", build_path("schedules", id, "run"), make_reply_parser(api.jobs.SubmittedJob))
+        return build_call("POST", build_path("schedules", id, "run"), api.jobs.SubmittedJob)
 
     @endpoint
     def list_schedule_runs(
@@ -138,14 +137,12 @@ class ScheduleCalls:
     ) -> Call[api.schedules.SchedulePreview]:
         """Return the next run times of a recurrence."""
         body = drop_none(recurrence=_build_recurrence(cron, kind, timezone), count=count, ends_at=format_time(ends_at))
-        return build_call(
-            "POST", "/schedules/preview", make_reply_parser(api.schedules.SchedulePreview), body=body, repeatable=True
-        )
+        return build_call("POST", "/schedules/preview", api.schedules.SchedulePreview, body=body, repeatable=True)
 
 
 def _build_change_schedule_call(id: str, body: Mapping[str, object]) -> Call[api.schedules.ScheduleDetail]:
     path = build_path("schedules", id)
-    return build_call("PATCH", path, make_reply_parser(api.schedules.ScheduleDetail), body=body, repeatable=True)
+    return build_call("PATCH", path, api.schedules.ScheduleDetail, body=body, repeatable=True)
 
 
 def _build_recurrence(cron: str | None, kind: str | None, timezone: str | None) -> api.schedules.Recurrence:

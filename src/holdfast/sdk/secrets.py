@@ -6,7 +6,7 @@ from typing import Unpack
 
 from holdfast import api
 
-from .calls import Call, build_call, build_path, drop_none, endpoint, ignore_body, make_list_parser, make_reply_parser
+from .calls import Call, build_call, build_path, drop_none, endpoint, ignore_body, make_list_parser
 
 
 class SecretCalls:
@@ -17,7 +17,7 @@ class SecretCalls:
 
     @endpoint
     def get_secret(self, name: str) -> Call[api.catalogue.Secret]:
-        return build_call("GET", build_path("secrets", name), make_reply_parser(api.catalogue.Secret))
+        return build_call("GET", build_path("secrets", name), api.catalogue.Secret)
 
     @endpoint
     def add_secret(
@@ -27,16 +27,14 @@ class SecretCalls:
         return build_call(
             "POST",
             "/secrets",
-            make_reply_parser(api.catalogue.Secret),
+            api.catalogue.Secret,
             body=drop_none(name=name, value=value, **fields),
         )
 
     @endpoint
     def change_secret(self, name: str, **fields: Unpack[api.catalogue.SecretChange]) -> Call[api.catalogue.Secret]:
         """Change the given fields."""
-        return build_call(
-            "PATCH", build_path("secrets", name), make_reply_parser(api.catalogue.Secret), body=fields, repeatable=True
-        )
+        return build_call("PATCH", build_path("secrets", name), api.catalogue.Secret, body=fields, repeatable=True)
 
     @endpoint
     def remove_secret(self, name: str) -> Call[None]:

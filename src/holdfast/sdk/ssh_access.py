@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from holdfast import api
 
-from .calls import Call, build_call, build_path, endpoint, make_reply_parser
+from .calls import Call, build_call, build_path, endpoint
 
 
 class TaskAccessCalls:
     @endpoint
     def list_ssh_commands(self, ref: str) -> Call[api.inside.SshCommandList]:
         """Return the ssh commands of running and held tasks, or the reason why there are none."""
-        return build_call("GET", build_path("jobs", ref, "ssh"), make_reply_parser(api.inside.SshCommandList))
+        return build_call("GET", build_path("jobs", ref, "ssh"), api.inside.SshCommandList)
 
     @endpoint
     def add_short_key(self, public_key: str) -> Call[api.inside.TemporaryKey]:
@@ -19,7 +19,7 @@ class TaskAccessCalls:
         return build_call(
             "POST",
             "/ssh/keys",
-            make_reply_parser(api.inside.TemporaryKey),
+            api.inside.TemporaryKey,
             body=api.inside.NewTemporaryKey(public_key=public_key),
             repeatable=True,
         )
@@ -27,13 +27,9 @@ class TaskAccessCalls:
     @endpoint
     def create_ticket(self, ref: str) -> Call[api.inside.Ticket]:
         """Create a ticket for one WebSocket session with a job; fails if shell access is denied."""
-        return build_call(
-            "POST", build_path("jobs", ref, "tickets"), make_reply_parser(api.inside.Ticket), repeatable=True
-        )
+        return build_call("POST", build_path("jobs", ref, "tickets"), api.inside.Ticket, repeatable=True)
 
     @endpoint
     def get_stack_traces(self, ref: str, task: str | None = None) -> Call[api.inside.StackDump]:
         """Return the Python stack traces of a task's processes. Default task: a held one, else the first running."""
-        return build_call(
-            "GET", build_path("jobs", ref, "tasks", task or "-", "stacks"), make_reply_parser(api.inside.StackDump)
-        )
+        return build_call("GET", build_path("jobs", ref, "tasks", task or "-", "stacks"), api.inside.StackDump)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from holdfast import api
 
-from .calls import Call, build_call, endpoint, make_reply_parser
+from .calls import Call, build_call, endpoint
 
 SCAN_TIMEOUT = 180.0  # seconds; the server counts every file first
 
@@ -15,7 +15,7 @@ class StorageCalls:
     @endpoint
     def get_storage(self) -> Call[api.storage.Storage]:
         """Return the disk usage by kind and by user; admins only."""
-        return build_call("GET", "/storage", make_reply_parser(api.storage.Storage), timeout=SCAN_TIMEOUT)
+        return build_call("GET", "/storage", api.storage.Storage, timeout=SCAN_TIMEOUT)
 
     @endpoint
     def prune_storage(
@@ -28,7 +28,7 @@ class StorageCalls:
         return build_call(
             "POST",
             "/storage/prune",
-            make_reply_parser(api.storage.PruneResult),
+            api.storage.PruneResult,
             body=body,
             timeout=SCAN_TIMEOUT,
             repeatable=True,
