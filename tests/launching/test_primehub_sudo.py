@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.engines.base import Isolation
 from holdfast.launching import PrimeHubSettings
-from holdfast.launching.primehub.sudo import SUDO_SCRIPT
+from holdfast.launching.primehub.entry import SUDO_SCRIPT
 from tests.engines.scenarios import need
 
 from .primehub_scene import Place

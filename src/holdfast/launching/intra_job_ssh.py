@@ -17,7 +17,7 @@ from holdfast.engines.base import POSIX_SHELL_OPTIONS, LaunchSpec
 
 from .context import GatewayAddress, LaunchContext
 from .keys import make_job_key_pair
-from .shell import render_write_file
+from .shell import fill_script, read_script, render_write_file
 
 MAX_WRITTEN_HOSTS = 2000  # tasks of a job whose names are written out in a script
 NO_CLIENT_MESSAGE = "This task cannot reach the others by ssh: openssh-client is not in the image."
@@ -51,7 +51,8 @@ def render_ssh_setup(
     trouble = gateway.unavailable_reason if context.isolated else "Jobs are not isolated on this machine."
     if seed is None or trouble:
         return say(f"SSH between the tasks of this job is not available. {trouble}".rstrip()) if say else ""
-    return _SETUP_SCRIPT.format(
+    return fill_script(
+        _SETUP_SCRIPT,
         find=FIND_SSH_SCRIPT,
         key=render_write_file("$own/id_ed25519", make_job_key_pair(seed).private),
         hosts=render_ssh_hosts(job_id, job, gateway, written=once and job.task_count <= MAX_WRITTEN_HOSTS),
@@ -71,9 +72,9 @@ def render_ssh_hosts(job_id: str, job: Job, gateway: GatewayAddress, *, written:
         hosts = f"printf %s {quote(''.join(_render_host_lines(job_id, *role) for role in roles))}\n"
     else:
         calls = (f"hosts {quote(name)} {quote(other)} {count}\n" for name, other, count in roles)
-        hosts = _HOSTS_FUNCTION.format(job=quote(job_id)) + "".join(calls)
+        hosts = fill_script(_HOSTS_FUNCTION, job=quote(job_id)) + "".join(calls)
     known = render_write_file("$own/gateway", f"* {gateway.host_key}\n")
-    way = _GATEWAY_SCRIPT.format(job=job_id, host=gateway.host, port=gateway.port)
+    way = fill_script(_GATEWAY_SCRIPT, job=job_id, host=gateway.host, port=gateway.port)
     return hosts + way + known
 
 
@@ -98,98 +99,11 @@ def _render_options(options: Iterable[str]) -> str:
     return "".join(f" -o {quote(option)}" for option in options)
 
 
-# ssh reads the home folder from the image's user list, not from HOME.
-FIND_SSH_SCRIPT = """\
-client=$(ssh -V 2>&1) || :
-case $client in
-OpenSSH_*) ;;
-*) client= ;;
-esac
-ssh=$(eval "echo ~$(id -un 2>/dev/null)" 2>/dev/null)/.ssh
-case $ssh in
-/*) mkdir -p "$ssh" 2>/dev/null || ssh=$HOME/.ssh ;;
-*) ssh=$HOME/.ssh ;;
-esac
-"""
-
-# The folder may be a user's own, mounted, and other jobs may use it at the same time: they keep their own config,
-# included by one common line. Only clients from before 2016 do not support that. The file is replaced atomically, so
-# that no reader gets half of it.
-INCLUDE_CONFIG_SCRIPT = """\
-config=$ssh/config
-[ ! -L "$config" ] || config=$(readlink -f "$config")
-case $client in
-OpenSSH_[1-6].* | OpenSSH_7.[0-2]*) include= ;;
-*) include="Include \\"$own/config\\"" ;;
-esac
-if [ -z "$include" ] || ! grep -qsxF "$include" "$config"; then
-    fresh=$config.$HOLDFAST_ATTEMPT
-    {
-        echo '# job-ssh begins'
-        if [ -n "$include" ]; then
-            echo "$include"
-        else
-            cat "$own/config"
-            echo 'Host *'
-        fi
-        echo '# job-ssh ends'
-        [ ! -f "$config" ] || sed '/^# job-ssh begins/,/^# job-ssh ends/d' "$config"
-    } >"$fresh"
-    mv -f "$fresh" "$config" 2>/dev/null || { cat "$fresh" >"$config" && rm -f "$fresh"; }
-fi
-"""
-
-# Written ten at a time: one system call for each would dominate the cost.
-_HOSTS_FUNCTION = """\
-hosts() {{
-    number=0
-    told=
-    while [ "$number" -lt "$3" ]; do
-        told="${{told}}Host $1-$number${{2:+ $2-$number}}
-    User "{job}".$1-$number
-"
-        number=$((number + 1))
-        case $number in
-        *0) printf %s "$told" && told= ;;
-        esac
-    done
-    printf %s "$told"
-}}
-"""
-
-# The settings common to all tasks, for the name of the gateway.
-_GATEWAY_SCRIPT = """\
-cat <<__
-Match user {job}.*
-    HostName {host}
-    Port {port}
-    IdentityFile "$own/id_ed25519"
-    IdentitiesOnly yes
-    PreferredAuthentications publickey
-    StrictHostKeyChecking yes
-    UserKnownHostsFile "$own/gateway"
-    GlobalKnownHostsFile /dev/null
-    LogLevel ERROR
-__
-"""
-
-# Options for bash in the environment are for the command.
-_SETUP_SCRIPT = """\
-(
-set +eu
-umask 077
-{find}own=/run/holdfast/ssh
-(
-set -e
-mkdir -p "$own"
-{key}{{
-{hosts}}} >"$own/config"
-{tell}) 2>/dev/null
-if [ $? != 0 ]; then
-{not_written}elif [ -z "$client" ]; then
-{no_client}fi
-)
-"""
+FIND_SSH_SCRIPT = read_script(__file__, "find_ssh.sh")
+INCLUDE_CONFIG_SCRIPT = read_script(__file__, "include_config.sh")
+_HOSTS_FUNCTION = read_script(__file__, "hosts_function.sh")
+_GATEWAY_SCRIPT = read_script(__file__, "gateway.sh")
+_SETUP_SCRIPT = read_script(__file__, "setup.sh")
 
 _RUN_SCRIPT = """\
 if [ -n "${{BASH_VERSION-}}" ]; then

@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from shlex import quote
+
+_PLACEHOLDER_PATTERN = re.compile("@([a-z_]+)@")
+
+
+def read_script(module_file: str, name: str) -> str:
+    """Read a script of a module: `scripts/NAME` beside it. Call it at import: an upgrade may replace the files under a
+    running server."""
+    return (Path(module_file).parent / "scripts" / name).read_text()
+
+
+def fill_script(script: str, /, **values: object) -> str:
+    """Replace each `@name@` by its value, which is not quoted."""
+    return _PLACEHOLDER_PATTERN.sub(lambda found: str(values[found[1]]), script)
 
 
 def render_exports(variables: Mapping[str, str]) -> str:

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field, replace
 from shlex import quote
 
 from holdfast.engines.base import LaunchSpec
+from holdfast.launching.shell import fill_script, read_script
 
 from .image_requirements import ImageRequirements
 from .report import Remarks, RemarkTopic
 from .task_output import SecretMask
+
+_PROBE_SCRIPT = read_script(__file__, "probe.sh")
 
 
 @dataclass(slots=True)
@@ -36,7 +39,8 @@ def build_probe_launch(launch: LaunchSpec, needs: ImageRequirements) -> LaunchSp
 
 
 def _render_probe_script(commands: str, needs: ImageRequirements) -> str:
-    return _PROBE_SCRIPT.format(
+    return fill_script(
+        _PROBE_SCRIPT,
         programs=_quote_words(needs.programs),
         files=_quote_words(needs.files),
         folders=_quote_words(needs.folders),
@@ -46,33 +50,6 @@ def _render_probe_script(commands: str, needs: ImageRequirements) -> str:
 
 def _quote_words(words: Iterable[str]) -> str:
     return " ".join(map(quote, words)) or "''"
-
-
-_PROBE_SCRIPT = """\
-for word in {programs}; do
-    [ -z "$word" ] || command -v -- "$word" >/dev/null 2>&1 || command -v "$word" >/dev/null 2>&1 ||
-        printf 'program %s\\n' "$word"
-done
-for path in {files}; do
-    [ -z "$path" ] || [ -e "$path" ] || printf 'file %s\\n' "$path"
-done
-for path in {folders}; do
-    [ -z "$path" ] || [ -d "$path" ] || printf 'folder %s\\n' "$path"
-done
-export -p | while IFS= read -r line; do
-    line=${{line#declare -x }}
-    line=${{line#export }}
-    line=${{line%%=*}}
-    case $line in
-    *[!A-Za-z0-9_]* | '') ;;
-    *) printf 'variable %s\\n' "$line" ;;
-    esac
-done
-printf %s {commands} | "${{BASH:-/bin/sh}}" -n 2>&1 | while IFS= read -r line; do
-    printf 'syntax %s\\n' "$line"
-done
-echo whole
-"""
 
 
 def parse_probe_output(output: bytes) -> ProbeResult:

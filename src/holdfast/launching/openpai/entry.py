@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from shlex import quote
 
-from ..shell import render_write_file
+from ..shell import fill_script, read_script, render_write_file
 from .log_messages import SAY_FUNCTION
 
 SYSTEM_FOLDER = "/usr/local/pai"  # as in OpenPAI
@@ -46,8 +46,11 @@ def render_entry_script(entry: EntryScript) -> str:
         _HOME_SCRIPT if entry.own_home else "",
         SAY_FUNCTION,
         # Written out rather than copied: no program is needed for it.
-        _FIND_FOLDER_SCRIPT.format(
-            places=" ".join(_list_runtime_folders(entry)), container=entry.container, script=quote(entry.script)
+        fill_script(
+            _FIND_FOLDER_SCRIPT,
+            places=" ".join(_list_runtime_folders(entry)),
+            container=entry.container,
+            script=quote(entry.script),
         ),
         'if [ -n "$PAI_RUNTIME_DIR" ]; then\n',
         render_write_file("$PAI_RUNTIME_DIR/runtime_env.sh", *entry.exports),
@@ -60,7 +63,8 @@ def render_entry_script(entry: EntryScript) -> str:
         *(f"say WARN {quote(note)}\n" for note in entry.notes),
         entry.ssh_setup,
         *_render_steps(enumerate(entry.steps), "before"),
-        _USER_SCRIPT.format(
+        fill_script(
+            _USER_SCRIPT,
             options=_render_options(entry.shell_options),
             posix=_render_options(option for option in entry.shell_options if option != "pipefail"),
         ),
@@ -88,55 +92,14 @@ def _render_steps(steps: Iterable[tuple[int, PluginStep]], when: str) -> Iterabl
             yield f'__step "{path}" {quote(step.plugin)} {"ignore" if step.ignore else "fail"}\n'
 
 
-# A job may export options for bash; the entry has none. A termination signal goes to every process of the task: the
-# entry waits for its child, so that the child's traps can run, and starts nothing more.
-_HEAD_SCRIPT = """\
-set +eu
-__script=$1
-__ended=
-trap '__ended=143' TERM
-trap '__ended=130' INT
-trap '__ended=129' HUP
-__shell=${BASH:-/bin/sh}
-"""
-
-# The image's own home: .bashrc, programs, models. Only bash finds it without HOME.
-_HOME_SCRIPT = """\
-__given=$HOME
-unset HOME
-__own=~
-HOME=$__given
-case $__own in
-/?*) [ ! -d "$__own" ] || [ ! -w "$__own" ] || HOME=$__own ;;
-esac
-export HOME
-"""
-
-_FIND_FOLDER_SCRIPT = """\
-PAI_WORK_DIR=$PWD
-PAI_RUNTIME_DIR=
-for __place in {places}; do
-    if mkdir -p "$__place/runtime.d" "$__place/logs/{container}" &&
-        printf %s {script} >"$__place/runtime.d/user.sh"; then
-        PAI_RUNTIME_DIR=$__place
-        __script=$__place/runtime.d/user.sh
-        break
-    fi 2>/dev/null
-done
-export PAI_RUNTIME_DIR PAI_WORK_DIR
-"""
+_HEAD_SCRIPT = read_script(__file__, "head.sh")
+_HOME_SCRIPT = read_script(__file__, "home.sh")
+_FIND_FOLDER_SCRIPT = read_script(__file__, "find_folder.sh")
 
 # A full disk, or an image without mkdir.
 _NO_FOLDER_SCRIPT = "say WARN 'The files of the runtime are missing: no folder for them is writable.'\n"
 
-# Paths with a quote in them are skipped: the environment has them anyway.
-_EXPORT_FOLDERS_SCRIPT = """\
-case $PWD$PAI_RUNTIME_DIR in
-*\\'*) ;;
-*) printf "export %s='%s'\\n" PAI_WORK_DIR "$PWD" PAI_RUNTIME_DIR "$PAI_RUNTIME_DIR" \\
-    >>"$PAI_RUNTIME_DIR/runtime_env.sh" ;;
-esac
-"""
+_EXPORT_FOLDERS_SCRIPT = read_script(__file__, "export_folders.sh")
 
 # A shell reports on stderr when a signal ended its child; the log is for the commands only.
 _RUN_FUNCTION = """\
@@ -145,33 +108,5 @@ __run() {
 }
 """
 
-_STEP_FUNCTION = """\
-__step() {
-    [ -z "$__ended" ] || exit "$__ended"
-    if [ "$3" = ignore ]; then
-        __run "$1"
-    else
-        __run -o errexit "$1"
-    fi
-    __code=$?
-    [ -z "$__ended" ] || exit "$__ended"
-    [ "$__code" != 0 ] || return 0
-    if [ "$3" = ignore ]; then
-        say WARN "The runtime plugin $2 failed with code $__code; the job ignores it (failurePolicy)."
-    else
-        say ERROR "The runtime plugin $2 failed with code $__code."
-        exit "$__code"
-    fi
-}
-"""
-
-_USER_SCRIPT = """\
-[ -z "$__ended" ] || exit "$__ended"
-if [ -n "${{BASH_VERSION-}}" ]; then
-    __run{options} "$__script"
-else
-    __run{posix} "$__script"
-fi
-__code=$?
-[ "$__code$__ended" = 0 ] || exit "$__code"
-"""
+_STEP_FUNCTION = read_script(__file__, "step_function.sh")
+_USER_SCRIPT = read_script(__file__, "run_user_script.sh")

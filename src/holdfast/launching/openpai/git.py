@@ -7,6 +7,7 @@ from shlex import quote, split
 from typing import Any
 
 from ..context import LaunchContext
+from ..shell import fill_script, read_script
 from .entry import PluginStep
 from .log_messages import SAY_FUNCTION
 from .parameters import get_lines, get_text
@@ -18,7 +19,8 @@ MAX_RETRY_INTERVAL = 30  # seconds; starts at 1 and doubles
 
 def make_git_step(scene: TaskContext, context: LaunchContext, parameters: Mapping[str, Any]) -> PluginStep:
     options = [word for option in get_lines(parameters, "options") for word in _split_option(option)]
-    script = _CLONE_SCRIPT.format(
+    script = fill_script(
+        _CLONE_SCRIPT,
         options="".join(f" {quote(word)}" for word in options),
         repository=quote(get_text(parameters, "repo_uri")),
         target=quote(get_text(parameters, "clone_dir")) if parameters.get("clone_dir") else "$code",
@@ -36,38 +38,4 @@ def _split_option(option: str) -> list[str]:
         return [option]
 
 
-_CLONE_SCRIPT = """\
-code=$PAI_RUNTIME_DIR/code
-target={target}
-case $target in
-"~" | "~/"*) target=$HOME${{target#"~"}} ;;
-esac
-if ! command -v git >/dev/null; then
-    say ERROR 'The runtime plugin git needs git, which is not in the image.'
-    exit 1
-fi
-if [ -e "$target" ] && {{ [ ! -d "$target" ] || [ -n "$(ls -A "$target")" ]; }}; then
-    say ERROR "The runtime plugin git cannot clone to $target: it already exists."
-    exit 1
-fi
-export GIT_TERMINAL_PROMPT=0
-try=1
-pause=1
-while :; do
-    rm -rf "$code"
-    ! git clone{options} -- {repository} "$code" >&2 || break
-    if [ "$try" -ge {tries} ]; then
-        say ERROR 'Cannot clone the repository; no retries are left.'
-        exit 1
-    fi
-    say WARN "Cannot clone the repository; retrying in $pause seconds."
-    sleep "$pause"
-    try=$((try + 1))
-    pause=$((pause * 2 < {longest} ? pause * 2 : {longest}))
-done
-if [ "$target" != "$code" ]; then
-    mkdir -p "$target"
-    rmdir "$target"
-    mv "$code" "$target"
-fi
-"""
+_CLONE_SCRIPT = read_script(__file__, "clone.sh")

@@ -2,16 +2,9 @@
 
 from shlex import quote
 
-# One line of the runtime, on stderr, so that stdout is the task's own. `say LEVEL WORDS`
-SAY_FUNCTION = """\
-say() {
-    if [ -n "${BASH_VERSION-}" ]; then
-        printf '[%(%Y-%m-%dT%H:%M:%S%z)T] [openpai-runtime] [%s] %s\\n' -1 "$1" "$2" >&2
-    else
-        printf '[%s] [openpai-runtime] [%s] %s\\n' "$(date +%Y-%m-%dT%H:%M:%S%z 2>/dev/null)" "$1" "$2" >&2
-    fi
-}
-"""
+from ..shell import read_script
+
+SAY_FUNCTION = read_script(__file__, "say_function.sh")
 
 
 def render_warning(sentence: str) -> str:

@@ -11,7 +11,7 @@ from holdfast.core.attempt import TaskAttempt
 from ..context import GatewayAddress, LaunchContext, is_true, list_plugin_calls
 from ..intra_job_ssh import FIND_SSH_SCRIPT, INCLUDE_CONFIG_SCRIPT, NO_CLIENT_MESSAGE, render_ssh_hosts
 from ..keys import count_invalid_keys, filter_public_keys, make_job_key_pair
-from ..shell import render_write_file
+from ..shell import fill_script, read_script, render_write_file
 from .entry import PluginStep
 from .log_messages import SAY_FUNCTION
 from .parameters import get_number
@@ -38,10 +38,10 @@ def make_ssh_step(scene: TaskContext, context: LaunchContext, parameters: Mappin
     if seed is not None:
         pair = make_job_key_pair(seed)
         keys = [pair.public, *keys]
-        parts.append(_KEY_PAIR_SCRIPT.format(private=quote(pair.private), public=quote(pair.public + "\n")))
+        parts.append(fill_script(_KEY_PAIR_SCRIPT, private=quote(pair.private), public=quote(pair.public + "\n")))
         parts.append(render_write_file("$own/known_hosts", f"* {pair.public}\n"))
     parts.append(render_write_file("$own/authorized_keys", "".join(f"{key}\n" for key in keys)))
-    parts.append(_SSHD_SCRIPT.replace("<without>", quote(_format_no_sshd_hint(gateway))))
+    parts.append(fill_script(_SSHD_SCRIPT, without=quote(_format_no_sshd_hint(gateway))))
     if seed is not None:
         parts.append(_render_ssh_config(scene, gateway))
         if is_true(parameters.get("sshbarrier")):
@@ -127,7 +127,7 @@ def _render_barrier(scene: TaskContext, parameters: Mapping[str, Any], gateway: 
         return ""
     parts = [
         _GATEWAY_BARRIER_CHECK_SCRIPT if gateway else _BARRIER_CHECK_SCRIPT,
-        _BARRIER_FUNCTIONS.format(others=" ".join(others), seconds=minutes * 60),
+        fill_script(_BARRIER_FUNCTIONS, others=" ".join(others), seconds=minutes * 60),
         _render_leader_barrier(tasks[0], me) if gateway and _has_uniform_sshd(scene, roles) else "reach true\n",
         _BARRIER_PASSED_SCRIPT,
     ]
@@ -179,16 +179,7 @@ umask 077
 mkdir -p "$ssh" "$own"
 """
 
-# Under both names: OpenPAI's keys were RSA, and scripts name the file. The folder may be a user's own, mounted: an
-# existing key stays, and the config names ours.
-_KEY_PAIR_SCRIPT = """\
-for name in id_ed25519 id_rsa; do
-    rm -f "$own/$name" "$own/$name.pub"
-    printf %s {private} >"$own/$name"
-    printf %s {public} >"$own/$name.pub"
-    [ -e "$ssh/$name" ] || cp "$own/$name" "$own/$name.pub" "$ssh/"
-done
-"""
+_KEY_PAIR_SCRIPT = read_script(__file__, "key_pair.sh")
 
 _CONFIG_SCRIPT = """\
 {{
@@ -199,45 +190,7 @@ _NO_CLIENT_WARNING = f"""\
 [ -n "$client" ] || say WARN {quote(NO_CLIENT_MESSAGE)}
 """
 
-_SSHD_SCRIPT = """\
-reachable=no
-sshd=$(PATH=$PATH:/usr/sbin:/usr/local/sbin command -v sshd || :)
-if [ -z "$sshd" ] || ! command -v ssh-keygen >/dev/null; then
-    say WARN 'This task has no sshd: openssh-server is not in the image. '<without>
-elif [ "$(id -u)" != 0 ]; then
-    say WARN 'This task has no sshd: it does not run as root. '<without>
-else
-    # Tasks authenticate each other by the key of the job: another program on a freed port does not have it.
-    key=$own/id_ed25519
-    if [ ! -e "$key" ]; then
-        key=$own/host_key
-        rm -f "$key"
-        ssh-keygen -q -t ed25519 -N '' -f "$key"
-    fi
-    [ -d /run/sshd ] || mkdir -p -m 0755 /run/sshd
-    env | grep '^[A-Za-z_][A-Za-z0-9_]*=' | grep -v '^\\(PWD\\|OLDPWD\\|SHLVL\\|_\\)=' >"$ssh/environment"
-    {
-        echo "Port $PAI_CONTAINER_SSH_PORT"
-        echo "HostKey $key"
-        echo "AuthorizedKeysFile $own/authorized_keys .ssh/authorized_keys"
-        echo "PidFile $own/sshd.pid"
-        echo 'PasswordAuthentication no'
-        echo 'KbdInteractiveAuthentication no'
-        echo 'PermitRootLogin prohibit-password'
-        echo 'PermitUserEnvironment yes'
-        echo 'UsePAM no'
-        echo 'StrictModes no'
-        echo 'Subsystem sftp internal-sftp'
-    } >"$own/sshd_config"
-    if "$sshd" -f "$own/sshd_config" -E "$own/sshd.log"; then
-        reachable=yes
-        say INFO "sshd listens on port $PAI_CONTAINER_SSH_PORT."
-    else
-        say ERROR "sshd does not start: $(tail -n 1 "$own/sshd.log" 2>/dev/null)"
-        exit 1
-    fi
-fi
-"""
+_SSHD_SCRIPT = read_script(__file__, "sshd.sh")
 
 _BARRIER_CHECK_SCRIPT = """\
 if [ "$reachable" = no ] || [ -z "$client" ]; then
@@ -253,26 +206,7 @@ if [ -z "$client" ]; then
 fi
 """
 
-_BARRIER_FUNCTIONS = """\
-waited=0
-pause=1
-rest() {{
-    if [ "$waited" -ge {seconds} ]; then
-        say ERROR "SSH barrier reaches max retry count: $1 did not respond within {seconds} seconds."
-        exit 249
-    fi
-    sleep "$pause"
-    waited=$((waited + pause))
-    pause=$((pause < 10 ? pause + 1 : 10))
-}}
-reach() {{
-    for host in {others}; do
-        until ssh -o BatchMode=yes -o ConnectTimeout=10 "$host" "$1" </dev/null 2>/dev/null; do
-            rest "$host"
-        done
-    done
-}}
-"""
+_BARRIER_FUNCTIONS = read_script(__file__, "barrier_functions.sh")
 
 _LEADER_SCRIPT = f"""\
     reach true

@@ -7,6 +7,7 @@ from shlex import quote
 from typing import Any
 
 from ..context import LaunchContext
+from ..shell import fill_script, read_script
 from .entry import PluginStep
 from .log_messages import SAY_FUNCTION
 from .parameters import InvalidParameters, get_number
@@ -20,7 +21,8 @@ def make_tensorboard_step(
         return None
     port = get_number(parameters, "port", least=1, most=65535)
     folders = _parse_folders(parameters.get("logdir"))
-    script = _START_SCRIPT.format(
+    script = fill_script(
+        _START_SCRIPT,
         folders=" ".join(quote(path) for path in folders.values()),
         logdir=quote(_render_logdir_option(folders)),
         port=port,
@@ -43,16 +45,4 @@ def _render_logdir_option(folders: Mapping[str, str]) -> str:
     return "--logdir_spec=" + ",".join(f"{label}:{path}" for label, path in folders.items())
 
 
-_START_SCRIPT = """\
-mkdir -p {folders} || :
-if ! command -v tensorboard >/dev/null; then
-    say INFO 'tensorboard is not in the image; installing it with pip.'
-    pip=$(command -v pip3 || command -v pip || :)
-    if [ -z "$pip" ] || ! "$pip" install tensorboard >&2; then
-        say ERROR 'The runtime plugin tensorboard needs tensorboard in the image, or pip and network access.'
-        exit 1
-    fi
-fi
-nohup tensorboard {logdir} --port={port} --bind_all >"$PAI_RUNTIME_DIR/logs/tensorboard.log" 2>&1 &
-say INFO 'Starting TensorBoard on port {port}.'
-"""
+_START_SCRIPT = read_script(__file__, "tensorboard.sh")

@@ -12,10 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from shlex import quote
 
+from ..shell import fill_script, read_script
 from ..volumes import VOLUMES_FOLDER
-from .sudo import SUDO_SCRIPT
-
-DATASETS_FOLDER = "/datasets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +68,7 @@ def _render_links(wanted: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 def _render_sudo(entry: EntryScript) -> Iterator[str]:
     if entry.sudo:
-        yield _GRANT_SUDO_SCRIPT.format(script=quote(SUDO_SCRIPT)) if entry.isolated else ""
+        yield fill_script(_GRANT_SUDO_SCRIPT, script=quote(SUDO_SCRIPT)) if entry.isolated else ""
         yield _REPORT_SUDO_SCRIPT
 
 
@@ -78,52 +76,12 @@ def _render_profile(entry: EntryScript) -> Iterator[str]:
     if entry.volume:
         if not entry.isolated:
             yield 'export PRIMEHUB_PHFS_PATH="$__home/phfs"\n'
-        yield _PROFILE_SCRIPT.format(path=quote(f"{entry.volume}/.primehub/profile"))
+        yield fill_script(_PROFILE_SCRIPT, path=quote(f"{entry.volume}/.primehub/profile"))
 
 
-# Options for bash in the environment are for the command.
-_HEAD_SCRIPT = """\
-set +eu
-__script=$1
-__shell=${BASH:-/bin/sh}
-__home=$PWD
-__uid=${EUID:-$(id -u 2>/dev/null)}
-__say() {
-    printf '[primehub] %s\\n' "$1" >&2
-}
-# An empty folder, or a link, makes way; anything else was put there by the image, and stays.
-__link() {
-    [ ! -L "$2" ] || rm -f "$2" 2>/dev/null
-    [ ! -d "$2" ] || rmdir "$2" 2>/dev/null
-    if [ -e "$2" ] || [ -L "$2" ]; then
-        __why='it already exists'
-    elif ! command -v ln >/dev/null; then
-        __why='ln is not in the image'
-    elif ! ln -s "$1" "$2" 2>/dev/null; then
-        __why='the folder is not writable'
-    else
-        return
-    fi
-    __say "Cannot link $2 to $1: $__why."
-}
-"""
-
-# If the root filesystem is read-only, the links are in the home.
-_FIND_FOLDER_SCRIPT = f"""\
-__datasets={DATASETS_FOLDER}
-if {{ [ -d {DATASETS_FOLDER} ] || mkdir -p {DATASETS_FOLDER} 2>/dev/null; }} && [ -w {DATASETS_FOLDER} ]; then
-    __link {DATASETS_FOLDER} "$__home/datasets"
-else
-    __datasets=$__home/datasets
-    if mkdir -p "$__datasets" 2>/dev/null; then
-        __say '{DATASETS_FOLDER} is not writable; use the folder datasets in your home instead.'
-    else
-        __why='the folder is not writable'
-        command -v mkdir >/dev/null || __why='mkdir is not in the image'
-        __say "Cannot create {DATASETS_FOLDER} or the folder datasets in your home: $__why."
-    fi
-fi
-"""
+SUDO_SCRIPT = read_script(__file__, "sudo.sh")
+_HEAD_SCRIPT = read_script(__file__, "head.sh")
+_FIND_FOLDER_SCRIPT = read_script(__file__, "find_datasets_folder.sh")
 
 _HOME_FOLDER_SCRIPT = """\
 __datasets=$__home/datasets
@@ -135,17 +93,7 @@ _LDCONFIG_SCRIPT = """\
 PATH=$PATH:/sbin:/usr/sbin ldconfig 2>/dev/null
 """
 
-_GRANT_SUDO_SCRIPT = """\
-if [ "$__uid" = 0 ] && ! command -v sudo >/dev/null && command -v chmod >/dev/null; then
-    for __place in /usr/bin /usr/local/bin /run/primehub; do
-        [ -d "$__place" ] || mkdir -p "$__place" 2>/dev/null
-        if printf %s {script} >"$__place/sudo" && chmod 0755 "$__place/sudo"; then
-            command -v sudo >/dev/null || PATH=$PATH:$__place
-            break
-        fi 2>/dev/null
-    done
-fi
-"""
+_GRANT_SUDO_SCRIPT = read_script(__file__, "grant_sudo.sh")
 
 # Only root can become root: otherwise it would not work. Some shells find files that are not executable.
 _REPORT_SUDO_SCRIPT = """\
@@ -154,14 +102,7 @@ if [ "$__uid" != 0 ] || [ ! -x "$(command -v sudo)" ]; then
 fi
 """
 
-_PROFILE_SCRIPT = """\
-if [ -f {path} ]; then
-    __say 'group profile: '{path}
-    . {path}
-else
-    echo 'group profile not found' >&2
-fi
-"""
+_PROFILE_SCRIPT = read_script(__file__, "profile.sh")
 
 _RUN_SCRIPT = """\
 cd "$__home" || exit 1

@@ -7,18 +7,9 @@ from dataclasses import dataclass
 from holdfast.core.access import Actor
 from holdfast.core.job import DEFAULT_GROUP
 
-FIRST_JOB_TEXT = """\
-name: hello
-command: |
-  echo "Hello from $(hostname)"
-  for step in 1 2 3 4 5; do
-    echo "step $step of 5"
-    sleep 1
-  done
-  echo "Done. All that a job prints is in its log."
-resources: {cpu: 0.5, memory: 128Mi}
-time_limit: 1m
-"""
+from .examples import read_example
+
+FIRST_JOB_TEXT = read_example("first_job")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from holdfast.services.why.feasibility import get_image_name_variants
 
 from ..visit import Visit
 from .choices import JobChoices
+from .examples import read_example
 
 MAX_NAME_LENGTH = 255
 _CLONE_SUFFIX_PATTERN = re.compile(r"_[0-9a-f]{8}\Z")
@@ -126,52 +127,21 @@ def list_examples(visit: Visit) -> list[ExampleJob]:
         ExampleJob(
             title=visit.translate_text("Hello"),
             about=visit.translate_text("The smallest job: a name and a command."),
-            text='name: hello\ncommand: |\n  echo "Hello from $HOLDFAST_JOB_NAME"\n  sleep 5\n  echo done\n',
+            text=read_example("hello"),
         ),
         ExampleJob(
             title=visit.translate_text("Two roles"),
             about=visit.translate_text("A server and two workers; the job ends when the workers end."),
-            text=_ROLES_EXAMPLE,
+            text=read_example("roles"),
         ),
         ExampleJob(
             title=visit.translate_text("GPU"),
             about=visit.translate_text("One GPU and a time limit."),
-            text=_GPU_EXAMPLE,
+            text=read_example("gpu"),
         ),
         ExampleJob(
             title=visit.translate_text("Retries and artifacts"),
             about=visit.translate_text("The job is retried after a failure. Files in artifacts are kept with it."),
-            text=_RETRY_EXAMPLE,
+            text=read_example("retry"),
         ),
     ]
-
-
-_ROLES_EXAMPLE = """name: server-and-workers
-resources: {cpu: 0.2, memory: 128Mi}
-roles:
-  server:
-    ports: [rpc]
-    command: |
-      echo "serving on port $HOLDFAST_PORT_RPC"
-      sleep 600
-  worker:
-    instances: 2
-    completion: {min_succeeded: 2}   # the job is done when both workers are
-    command: |
-      echo "worker $HOLDFAST_TASK_INDEX of $HOLDFAST_TASK_COUNT"
-      sleep 5
-time_limit: 10m
-"""
-_GPU_EXAMPLE = """name: gpu-check
-command: nvidia-smi
-resources: {cpu: 1, memory: 2Gi, gpu: 1}
-time_limit: 10m
-"""
-_RETRY_EXAMPLE = """name: try-again
-retry: 2   # twice more after a failure
-command: |
-  mkdir -p ~/artifacts
-  date > ~/artifacts/when.txt
-  echo "try $HOLDFAST_JOB_ATTEMPT"
-time_limit: 10m
-"""

@@ -1,6 +1,3 @@
-"""A `sudo` for images without one. A task is already root in its sandbox."""
-
-SUDO_SCRIPT = """\
 #!/bin/sh
 # Runs a command as root, as the whole job does, or as another user of the image.
 usage() {
@@ -82,4 +79,3 @@ if [ -n "$background" ]; then
     exit 0
 fi
 exec "$@"
-"""

@@ -1,0 +1,6 @@
+if [ -f @path@ ]; then
+    __say 'group profile: '@path@
+    . @path@
+else
+    echo 'group profile not found' >&2
+fi
