@@ -161,12 +161,7 @@ async def _save_step(store: Store, after: JobSnapshot, task: TaskAttempt, at: da
 _TIME_COLUMNS = ("at", "submitted_at", "placed_at", "started_at", "finished_at", "job_finished_at")
 # Columns of a copy c that differ from its template p, besides times.
 _COPY_EXPRESSIONS = {
-    "jobs": {
-        "seq": "c.seq",
-        "id": "c.id",
-        "user_name": "c.user_name",
-        "search": "replace(p.search, p.id, c.id)",
-    },
+    "jobs": {"seq": "c.seq", "id": "c.id", "user_name": "c.user_name", "search": "replace(p.search, p.id, c.id)"},
     "job_specs": {"job_seq": "c.seq"},
     "task_attempts": {"job_seq": "c.seq"},
     "events": {"job_seq": "c.seq", "seq": "NULL"},

@@ -98,11 +98,7 @@ def test_small_disks_have_smaller_marks(total: int, full: int, low: int, reserve
         marks.compute_full_threshold_bytes(space),
         marks.compute_low_threshold_bytes(space),
         marks.compute_reserve_bytes(space),
-    ) == (
-        full,
-        low,
-        reserve,
-    )
+    ) == (full, low, reserve)
     assert marks.compute_full_threshold_files(space) == 0
 
 

@@ -41,10 +41,7 @@ class ServerSettings(SettingsSection):
     max_image_bytes: int = Field(50 * GIB, ge=MIB, description="Maximum size of an image upload, in bytes.")
     login_days: float = Field(7, gt=0, le=MAX_DAYS, description="Lifetime of a password login, in days.")
     audit_days: float = Field(
-        365,
-        ge=0,
-        le=MAX_DAYS,
-        description="Days after which audit entries are deleted. 0: never.",
+        365, ge=0, le=MAX_DAYS, description="Days after which audit entries are deleted. 0: never."
     )
 
     @field_validator("public_url")

@@ -114,11 +114,7 @@ def test_lines_of_a_job_that_waits() -> None:
         holders=(holder, ResourceHolder(has=ResourceAmount(gpu=1))),
     )
     wait = WaitExplanation(
-        blockers=(
-            lacking,
-            replace(lacking, text="Quota."),
-            Blocker(kind="queue", text="Others."),
-        ),
+        blockers=(lacking, replace(lacking, text="Quota."), Blocker(kind="queue", text="Others.")),
         ahead=(
             JobAhead(job="job-3", name="first", user="ann", group="blue", asks=ResourceAmount(cpu=4)),
             JobAhead(asks=ResourceAmount(memory=GIB)),

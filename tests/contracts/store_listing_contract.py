@@ -37,12 +37,7 @@ class ListingContract:
         spans = ((None, None), (later(hours=2), None), (later(hours=2), later(hours=5)))
         for user, chosen, state, text, (after, before) in product(users, groups, states, texts, spans):
             filter = JobFilter(
-                user=user,
-                groups=chosen,
-                states=state,
-                text=text,
-                submitted_after=after,
-                submitted_before=before,
+                user=user, groups=chosen, states=state, text=text, submitted_after=after, submitted_before=before
             )
             page = opened.read(jobs.list_job_page, filter, 100)
             assert [job.id for job in page.items] == [job.id for job in made if self._fits(job, filter)], filter

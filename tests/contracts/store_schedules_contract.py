@@ -221,9 +221,6 @@ class SchedulesContract:
         take(opened, a_turn(idle))
         take(opened, a_turn(replace(idle, version=1), job=False))
         found = opened.read(schedules.load_newest_runs, [ran.id, idle.id, never.id, "nobody"])
-        assert {id: run.result for id, run in found.items()} == {
-            ran.id: RunResult.STARTED,
-            idle.id: RunResult.SKIPPED,
-        }
+        assert {id: run.result for id, run in found.items()} == {ran.id: RunResult.STARTED, idle.id: RunResult.SKIPPED}
         assert (found[ran.id].job_id, found[ran.id].job_state) == (taken.inserted.summary.id, JobState.PENDING)
         assert opened.read(schedules.load_newest_runs, []) == {}

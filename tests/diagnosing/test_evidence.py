@@ -61,10 +61,7 @@ class Hanging:
         return 0
 
 
-async def test_all_logs_of_a_job_are_read_within_one_limit(
-    house: House,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_all_logs_of_a_job_are_read_within_one_limit(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     job = await house.submit("{name: a, roles: {w: {instances: 8, command: sleep 600}}, resources: {cpu: 0.1}}")
     await house.until(job.id, JobState.RUNNING)
     for id in sorted(house.engine.list_running()):

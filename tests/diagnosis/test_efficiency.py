@@ -116,10 +116,7 @@ def test_without_any_figures_it_tells_what_was_asked_for() -> None:
 
 GPUS = Resources(cpu=4, memory=16 * GIB, gpu=4)
 ADVICE = {
-    "memory": (
-        [run_of(memory_peak=int(1.4 * GIB))],
-        ("2 GiB of memory would be enough (peak 1.4 GiB of 16 GiB).",),
-    ),
+    "memory": ([run_of(memory_peak=int(1.4 * GIB))], ("2 GiB of memory would be enough (peak 1.4 GiB of 16 GiB).",)),
     "memory of the largest": (
         [run_of(memory_peak=GIB), run_of("worker-1", memory_peak=5 * GIB)],
         ("8 GiB of memory would be enough (peak 5 GiB of 16 GiB).",),
@@ -130,10 +127,7 @@ ADVICE = {
     "two cores": ([run_of(cores=1.2)], ("2 cores would be enough (average usage 1.2 of 4 cores).",)),
     "cores, hardly less": ([run_of(cores=2.2)], ()),
     "one core, idle": ([run_of(asked=Resources(cpu=1, memory=16 * GIB), cores=0.0)], ()),
-    "no GPU": (
-        [run_of(asked=GPUS, gpus=gpus(0, 0, 0, 1))],
-        ("No GPU is needed (4 GPUs stayed idle).",),
-    ),
+    "no GPU": ([run_of(asked=GPUS, gpus=gpus(0, 0, 0, 1))], ("No GPU is needed (4 GPUs stayed idle).",)),
     "fewer GPUs": (
         [run_of(asked=GPUS, gpus=gpus(90, 0, 88, 1))],
         ("2 GPUs would be enough (2 of 4 GPUs stayed idle).",),

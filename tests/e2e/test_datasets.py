@@ -11,10 +11,7 @@ import pytest
 
 from .server import Server
 
-ROLE = {
-    "dockerImage": "img",
-    "resourcePerInstance": {"cpu": 1, "memoryMB": 64, "gpu": 0},
-}
+ROLE = {"dockerImage": "img", "resourcePerInstance": {"cpu": 1, "memoryMB": 64, "gpu": 0}}
 
 
 @pytest.fixture(scope="module")

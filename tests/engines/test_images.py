@@ -295,10 +295,7 @@ LINKED = b"#!/lib/no-such-loader\n"
 
 @pytest.mark.parametrize(
     ("shell", "mode", "why"),
-    [
-        (OTHER_ARCHITECTURE, 0o755, "Exec format error"),
-        (LINKED, 0o755, "No such file or directory"),
-    ],
+    [(OTHER_ARCHITECTURE, 0o755, "Exec format error"), (LINKED, 0o755, "No such file or directory")],
     ids=["for another architecture", "without its loader"],
 )
 def test_an_image_whose_shell_cannot_start_is_its_users_fault(

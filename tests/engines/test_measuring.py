@@ -575,13 +575,7 @@ def test_files_of_version_2(tmp_path: Path) -> None:
     (tmp_path / "a/memory.swap.current").write_text("4096\n")
     files = find_cgroup_files([folder])
     assert read_cgroup_metrics(files) == CgroupMetrics(
-        cpu=2.5,
-        throttled=0.75,
-        memory=700000,
-        memory_peak=1200000,
-        memory_limit=None,
-        swap=4096,
-        disk_wait=1.25,
+        cpu=2.5, throttled=0.75, memory=700000, memory_peak=1200000, memory_limit=None, swap=4096, disk_wait=1.25
     )
     assert read_cgroup_pids(files) == [17, 4]
     assert files.cgroup_id == Path(folder).stat().st_ino

@@ -14,10 +14,7 @@ GOLDEN = Path(__file__).parent / "golden"
 EXPECTED = ".expected.json"
 
 SITE = Defaults(
-    instance_types={
-        "cpu-1": Resources(cpu=1, memory=2 * GIB),
-        "gpu-1": Resources(cpu=2, memory=7 * GIB, gpu=1),
-    },
+    instance_types={"cpu-1": Resources(cpu=1, memory=2 * GIB), "gpu-1": Resources(cpu=2, memory=7 * GIB, gpu=1)},
     user="ada",
     file_system="hdfs://store:9000",
 )

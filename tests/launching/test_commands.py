@@ -62,10 +62,7 @@ def test_commands_of_the_first_age_go_on_after_a_failure(tmp_path: Path, command
 
 def test_deployment_commands_are_part_of_one_script(tmp_path: Path) -> None:
     around = {"preCommands": ["cd /tmp", "x=1"], "postCommands": ["echo after $x $PWD"]}
-    more = {
-        "deployments": [{"name": "d", "taskRoles": {"worker": around}}],
-        "defaults": {"deployment": "d"},
-    }
+    more = {"deployments": [{"name": "d", "taskRoles": {"worker": around}}], "defaults": {"deployment": "d"}}
     assert run(tmp_path / "a", v2_job(["echo $PWD"], **more)).out == "/tmp\nafter 1 /tmp\n"
     failed = run(tmp_path / "b", v2_job(["false"], **more))
     assert (failed.code, failed.out) == (1, "")
@@ -161,10 +158,7 @@ def test_a_jobs_own_variables_do_not_disturb_the_runtime(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("secrets", "out"),
-    [
-        ({"a": "<&>'\"$HOME`x`"}, "[<&>'\"$HOME`x`][]\n"),
-        (None, "[<% $secrets.a %>][<% $nowhere %>]\n"),
-    ],
+    [({"a": "<&>'\"$HOME`x`"}, "[<&>'\"$HOME`x`][]\n"), (None, "[<% $secrets.a %>][<% $nowhere %>]\n")],
 )
 def test_secrets_are_put_in_as_they_are(tmp_path: Path, secrets: dict[str, str] | None, out: str) -> None:
     commands = ["cat <<'EOT'\n[<% $secrets.a %>][<% $nowhere %>]\nEOT"]

@@ -79,11 +79,7 @@ def test_what_is_sent_while_it_is_read_arrives(pair: Pair) -> None:
             pair.client.sendall(up[at : at + PIECE])
 
     with ThreadPoolExecutor(3) as pool:
-        served, sent, received = (
-            pool.submit(serve),
-            pool.submit(send),
-            pool.submit(receive, pair.client, AMOUNT),
-        )
+        served, sent, received = (pool.submit(serve), pool.submit(send), pool.submit(receive, pair.client, AMOUNT))
         try:
             sent.result(TIMEOUT)
             assert received.result(TIMEOUT) == down

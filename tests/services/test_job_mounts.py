@@ -41,11 +41,7 @@ async def add(house: House, name: str, path: Path, **more: Any) -> None:
 
 
 def openpai(storages: Any = None, *, roles: int = 1, **more: Any) -> str:
-    role = {
-        "dockerImage": "img",
-        "resourcePerInstance": {"cpu": 1, "memoryMB": 64, "gpu": 0},
-        "commands": ["sleep 60"],
-    }
+    role = {"dockerImage": "img", "resourcePerInstance": {"cpu": 1, "memoryMB": 64, "gpu": 0}, "commands": ["sleep 60"]}
     job = {
         "protocolVersion": 2,
         "name": "j",

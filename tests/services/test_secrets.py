@@ -8,12 +8,7 @@ from dataclasses import asdict
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-)
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
 from sqlalchemy import text
 
 from holdfast.core.catalogue import ImageAlias, Secret, SecretKind

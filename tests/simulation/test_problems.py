@@ -193,9 +193,7 @@ def test_a_bad_exit_is_judged(place: Place, command: str, fault: Fault, says: st
         taken.bind(("", 0))
         taken.listen()
         made = job(
-            command,
-            env={"TAKEN": str(taken.getsockname()[1])},
-            mounts=[{"source": "/usr/share", "target": "/data"}],
+            command, env={"TAKEN": str(taken.getsockname()[1])}, mounts=[{"source": "/usr/share", "target": "/data"}]
         )
         found = place.run(made).report
     assert found.has_problems

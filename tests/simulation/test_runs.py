@@ -43,7 +43,7 @@ def test_our_own_with_roles_ports_and_secrets(place: Place) -> None:
                     "completion": {"min_succeeded": 3},
                 },
             },
-        },
+        }
     )
     assert found.alarms == []
     assert "client-0 | client-0 of 1 says ******" in found.lines

@@ -59,8 +59,7 @@ class MetricSeries:
     points: Annotated[tuple[MetricPoint, ...], "Oldest first; intervals without samples are missing."] = ()
     tasks: Annotated[int, "Number of selected tasks that ran."] = 0
     averaged: Annotated[
-        int,
-        "Number of tasks averaged; lower than `tasks` if some have no data, or if there are too many.",
+        int, "Number of tasks averaged; lower than `tasks` if some have no data, or if there are too many."
     ] = 0
     limits: MetricLimits = field(default_factory=MetricLimits)
     measured: Annotated[bool, "False: metrics are disabled on this server."] = True

@@ -143,8 +143,7 @@ class JobExplanation:
     message: str = ""
     message_data: Annotated[MessageData | None, "Id and arguments of `message`; null: not translatable."] = None
     verdict: Annotated[
-        Literal["waiting", "failed", "debugger", "slow", "fine"],
-        "Most important part; fine: no problems found.",
+        Literal["waiting", "failed", "debugger", "slow", "fine"], "Most important part; fine: no problems found."
     ] = "fine"
     waiting: Annotated[WaitExplanation | None, "Null: not pending."] = None
     failure: Annotated[Failure | None, "Null: it did not fail. Fault unknown: no cause was found."] = None

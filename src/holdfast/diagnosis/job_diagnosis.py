@@ -126,9 +126,7 @@ def _add_other_tasks(cause: TaskDiagnosis, opinions: Sequence[TaskDiagnosis], ca
             _fill_count(len(followers), verdict_texts.ONE_SECONDARY_FAILURE, verdict_texts.SECONDARY_FAILURES)
         )
     return replace(
-        diagnosis,
-        explanation=join_messages(" ", filter(None, sentences)),
-        followers=tuple(followers[:MAX_FOLLOWERS]),
+        diagnosis, explanation=join_messages(" ", filter(None, sentences)), followers=tuple(followers[:MAX_FOLLOWERS])
     )
 
 

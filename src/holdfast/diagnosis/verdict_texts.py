@@ -159,10 +159,7 @@ DISK_WAS_FULL = VerdictText(
 BAD_IMAGE = VerdictText(
     "The image {image} cannot be used: {message}",
     "The task could not be started from this image.",
-    (
-        "List the images with `holdfast image ls`, and correct the name in the job.",
-        "Ask an admin to import it.",
-    ),
+    ("List the images with `holdfast image ls`, and correct the name in the job.", "Ask an admin to import it."),
 )
 NOT_MOUNTED = VerdictText(
     "A required folder was not found: {message}",
@@ -206,9 +203,7 @@ EXCEPTION = VerdictText(
     ),
 )
 EARLIER_EXCEPTION = VerdictText(
-    "{error}",
-    "The program logged this exception and continued to write output.",
-    EXCEPTION.remedies,
+    "{error}", "The program logged this exception and continued to write output.", EXCEPTION.remedies
 )
 EXCEPTION_AT = "Raised in {file}, line {line}."
 EXCEPTION_IN = "Raised in {file}, line {line}, in {function}."

@@ -118,12 +118,7 @@ class _OpenpaiConverter:
     def build_folder_prerequisites(self) -> list[dict[str, Any]]:
         """v1's dataDir, outputDir and codeDir."""
         return [
-            {
-                "protocolVersion": 2,
-                "name": DEFAULT_NAME,
-                "type": kind,
-                "uri": [path] if kind == "data" else path,
-            }
+            {"protocolVersion": 2, "name": DEFAULT_NAME, "type": kind, "uri": [path] if kind == "data" else path}
             for kind, path in self.get_paths_by_type().items()
         ]
 

@@ -223,10 +223,7 @@ SECRETS_KIND = FieldKind(_read_secrets, {"type": "object"})
 
 def report_job_too_large(root: FieldValue) -> None:
     root.add_problem(
-        msg(
-            "The job is too large: its resolved commands and variables exceed {limit} MiB",
-            limit=MAX_JOB_CHARS // MIB,
-        ),
+        msg("The job is too large: its resolved commands and variables exceed {limit} MiB", limit=MAX_JOB_CHARS // MIB),
         msg("Move programs and data to files that the job reads."),
         rule="maxLength",
         expected=MAX_JOB_CHARS,

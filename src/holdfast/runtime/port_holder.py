@@ -26,16 +26,7 @@ import os
 import select
 import struct
 import sys
-from _socket import (
-    AF_UNIX,
-    CMSG_SPACE,
-    SCM_RIGHTS,
-    SO_PEERCRED,
-    SOCK_CLOEXEC,
-    SOCK_SEQPACKET,
-    SOL_SOCKET,
-    socket,
-)
+from _socket import AF_UNIX, CMSG_SPACE, SCM_RIGHTS, SO_PEERCRED, SOCK_CLOEXEC, SOCK_SEQPACKET, SOL_SOCKET, socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,16 +6,7 @@ from datetime import datetime
 
 from holdfast import api
 
-from .calls import (
-    Call,
-    build_call,
-    build_path,
-    drop_none,
-    endpoint,
-    format_time,
-    ignore_body,
-    make_list_parser,
-)
+from .calls import Call, build_call, build_path, drop_none, endpoint, format_time, ignore_body, make_list_parser
 
 
 class AccountCalls:

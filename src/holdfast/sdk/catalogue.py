@@ -28,10 +28,7 @@ class CatalogueCalls:
         """Add an instance type for everyone or for groups. Requests lower than the limits allow a node to run more
         tasks than fit at peak usage."""
         return build_call(
-            "POST",
-            "/instance-types",
-            api.catalogue.InstanceType,
-            body=drop_none(name=name, memory=memory, **fields),
+            "POST", "/instance-types", api.catalogue.InstanceType, body=drop_none(name=name, memory=memory, **fields)
         )
 
     @endpoint
@@ -40,11 +37,7 @@ class CatalogueCalls:
     ) -> Call[api.catalogue.InstanceType]:
         """Change the given fields; a request of None equals the limit. Submitted jobs are not affected."""
         return build_call(
-            "PATCH",
-            build_path("instance-types", name),
-            api.catalogue.InstanceType,
-            body=fields,
-            repeatable=True,
+            "PATCH", build_path("instance-types", name), api.catalogue.InstanceType, body=fields, repeatable=True
         )
 
     @endpoint
@@ -78,10 +71,7 @@ class CatalogueCalls:
     ) -> Call[api.catalogue.ImageAlias]:
         """Add an image alias for everyone, for groups, or for its owner: a group whose admins manage it."""
         return build_call(
-            "POST",
-            "/image-aliases",
-            api.catalogue.ImageAlias,
-            body=drop_none(name=name, url=url, **fields),
+            "POST", "/image-aliases", api.catalogue.ImageAlias, body=drop_none(name=name, url=url, **fields)
         )
 
     @endpoint
@@ -90,11 +80,7 @@ class CatalogueCalls:
     ) -> Call[api.catalogue.ImageAlias]:
         """Change the given fields. Submitted jobs are not affected."""
         return build_call(
-            "PATCH",
-            build_path("image-aliases", name),
-            api.catalogue.ImageAlias,
-            body=fields,
-            repeatable=True,
+            "PATCH", build_path("image-aliases", name), api.catalogue.ImageAlias, body=fields, repeatable=True
         )
 
     @endpoint

@@ -12,19 +12,7 @@ import httpx
 
 from .account import AccountCalls
 from .address import Address, find_address
-from .calls import (
-    AsyncRunner,
-    Flow,
-    OpenStream,
-    Pause,
-    ReadChunk,
-    Reply,
-    Request,
-    Step,
-    Steps,
-    StreamItem,
-    SyncRunner,
-)
+from .calls import AsyncRunner, Flow, OpenStream, Pause, ReadChunk, Reply, Request, Step, Steps, StreamItem, SyncRunner
 from .catalogue import CatalogueCalls
 from .datasets import DatasetCalls
 from .errors import CannotConnect

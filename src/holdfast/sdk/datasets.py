@@ -47,23 +47,14 @@ class DatasetCalls:
     def sync_dataset(self, name: str) -> Call[api.datasets.GitState]:
         """Update a git dataset. Returns when done, or after a minute with `busy` set."""
         return build_call(
-            "POST",
-            build_path("datasets", name, "sync"),
-            api.datasets.GitState,
-            timeout=SYNC_TIMEOUT,
-            repeatable=True,
+            "POST", build_path("datasets", name, "sync"), api.datasets.GitState, timeout=SYNC_TIMEOUT, repeatable=True
         )
 
     @endpoint
     def grant_dataset(self, name: str, group: str, *, writable: bool = False) -> Call[api.datasets.Dataset]:
         """Grant a group access; `writable`: also write access, regardless of `read_only`."""
         params = {"writable": writable}
-        return build_call(
-            "PUT",
-            build_path("datasets", name, "groups", group),
-            api.datasets.Dataset,
-            params=params,
-        )
+        return build_call("PUT", build_path("datasets", name, "groups", group), api.datasets.Dataset, params=params)
 
     @endpoint
     def revoke_dataset(self, name: str, group: str) -> Call[None]:

@@ -34,13 +34,7 @@ PAGE_SIZE = 1000
 class FileCalls:
     @endpoint
     def list_files(
-        self,
-        group: str,
-        path: str = "",
-        *,
-        recursive: bool = False,
-        limit: int | None = None,
-        after: str | None = None,
+        self, group: str, path: str = "", *, recursive: bool = False, limit: int | None = None, after: str | None = None
     ) -> Call[api.files.FileList]:
         """List a shared folder of a group; `recursive`: all files below it. `after` is the `next` of the last page."""
         return _build_list_files_call(group, path, recursive, limit, after)
@@ -65,23 +59,12 @@ class FileCalls:
 
     @endpoint
     def upload_file(
-        self,
-        group: str,
-        path: str,
-        file: str | os.PathLike[str],
-        *,
-        progress: Callable[[int], None] | None = None,
+        self, group: str, path: str, file: str | os.PathLike[str], *, progress: Callable[[int], None] | None = None
     ) -> Call[api.files.File]:
         """Upload a file to a group's shared files; `progress` gets the size of each chunk. Missing folders are
         created; an existing file is replaced atomically."""
         upload = Upload.from_file(file, progress)
-        return build_call(
-            "PUT",
-            _build_file_path(group, path),
-            api.files.File,
-            content=upload,
-            timeout=IDLE_TIMEOUT,
-        )
+        return build_call("PUT", _build_file_path(group, path), api.files.File, content=upload, timeout=IDLE_TIMEOUT)
 
     @endpoint
     def remove_files(self, group: str, path: str = "", *, recursive: bool = False) -> Call[api.files.FileRemovalResult]:

@@ -8,16 +8,7 @@ from typing import Any
 
 from holdfast import api
 
-from .calls import (
-    Call,
-    Upload,
-    build_call,
-    endpoint,
-    ignore_body,
-    make_list_parser,
-    parse_json,
-    quote_segment,
-)
+from .calls import Call, Upload, build_call, endpoint, ignore_body, make_list_parser, parse_json, quote_segment
 
 UPLOAD_TIMEOUT = 3600.0  # seconds; the server unpacks the image before it responds
 

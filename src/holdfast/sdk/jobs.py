@@ -63,12 +63,7 @@ class JobCalls:
         """Return what would happen if the job were submitted now."""
         params = _check_option_names(options, SubmitOptions)
         return build_call(
-            "POST",
-            "/jobs/plan",
-            api.jobs.Plan,
-            params=params,
-            repeatable=True,
-            **_build_body_arguments(job),
+            "POST", "/jobs/plan", api.jobs.Plan, params=params, repeatable=True, **_build_body_arguments(job)
         )
 
     @endpoint

@@ -6,16 +6,7 @@ from collections.abc import Iterable
 
 from holdfast import api
 
-from .calls import (
-    Call,
-    build_call,
-    build_path,
-    drop_none,
-    endpoint,
-    ignore_body,
-    make_list_parser,
-    quote_segment,
-)
+from .calls import Call, build_call, build_path, drop_none, endpoint, ignore_body, make_list_parser, quote_segment
 
 _RECIPIENTS_PATH = "/me/notifications/recipients"
 

@@ -6,17 +6,7 @@ from typing import Unpack
 
 from holdfast import api
 
-from .calls import (
-    Call,
-    Reply,
-    build_call,
-    build_path,
-    drop_none,
-    endpoint,
-    ignore_body,
-    make_list_parser,
-    parse_json,
-)
+from .calls import Call, Reply, build_call, build_path, drop_none, endpoint, ignore_body, make_list_parser, parse_json
 from .json_conversion import from_json
 
 
@@ -129,10 +119,7 @@ class PeopleCalls:
     def set_member(self, group: str, user: str, *, admin: bool = False) -> Call[None]:
         """Add a member to a group, or change their admin role."""
         return build_call(
-            "PUT",
-            build_path("groups", group, "members", user),
-            ignore_body,
-            body=api.groups.Membership(admin=admin),
+            "PUT", build_path("groups", group, "members", user), ignore_body, body=api.groups.Membership(admin=admin)
         )
 
     @endpoint

@@ -9,16 +9,7 @@ from typing import Any, Unpack
 
 from holdfast import api
 
-from .calls import (
-    Call,
-    build_call,
-    build_path,
-    drop_none,
-    endpoint,
-    format_time,
-    ignore_body,
-    make_list_parser,
-)
+from .calls import Call, build_call, build_path, drop_none, endpoint, format_time, ignore_body, make_list_parser
 from .jobs import JobInput
 
 UNCHANGED: Any = object()  # keeps ends_at unchanged; None removes it

@@ -24,12 +24,7 @@ class SecretCalls:
         self, name: str, value: str, **fields: Unpack[api.catalogue.NewSecretFields]
     ) -> Call[api.catalogue.Secret]:
         """Add an SSH key or password for Git; with the kind registry, a pull secret."""
-        return build_call(
-            "POST",
-            "/secrets",
-            api.catalogue.Secret,
-            body=drop_none(name=name, value=value, **fields),
-        )
+        return build_call("POST", "/secrets", api.catalogue.Secret, body=drop_none(name=name, value=value, **fields))
 
     @endpoint
     def change_secret(self, name: str, **fields: Unpack[api.catalogue.SecretChange]) -> Call[api.catalogue.Secret]:

@@ -26,10 +26,5 @@ class StorageCalls:
         the call while the result has `more` set."""
         body = api.storage.PruneRequest(kinds=kinds, images=images, older_than=older_than, dry_run=dry_run)
         return build_call(
-            "POST",
-            "/storage/prune",
-            api.storage.PruneResult,
-            body=body,
-            timeout=SCAN_TIMEOUT,
-            repeatable=True,
+            "POST", "/storage/prune", api.storage.PruneResult, body=body, timeout=SCAN_TIMEOUT, repeatable=True
         )

@@ -180,12 +180,7 @@ def build_services(
     cursors = CursorCodec(derive(b"cursors") if derive else None)
     jobs = Jobs(store, engine, control, intake, prospects, blockers, cursors, clock=clock)
     entering = TaskAccess(
-        store,
-        engine,
-        control,
-        sessions_per_user=settings.ssh.sessions_per_user,
-        clock=clock,
-        monotonic=monotonic,
+        store, engine, control, sessions_per_user=settings.ssh.sessions_per_user, clock=clock, monotonic=monotonic
     )
     debuggers = Debuggers(control, entering)
     metrics = Metrics(store, MetricsDatabase(home), control, enabled=settings.metrics.enabled)

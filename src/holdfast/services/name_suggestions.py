@@ -21,9 +21,7 @@ def suggest_name(name: str, known: Collection[str], command: str = "") -> str:
 
 def build_group_not_found_error(name: str, known: Collection[str], field: str | None = None) -> NotFound:
     return NotFound(
-        msg("Group {name} not found", name=name[:100]),
-        field=field,
-        hint=suggest_name(name, known, "holdfast group ls"),
+        msg("Group {name} not found", name=name[:100]), field=field, hint=suggest_name(name, known, "holdfast group ls")
     )
 
 

@@ -20,8 +20,7 @@ class TimedOutcome:
 def remove_failure_rules(job: Job) -> Job:
     """Remove the rules that end a job after a failure, so that every role runs to its end."""
     return replace(
-        job,
-        roles=tuple(replace(role, completion=replace(role.completion, min_failed=None)) for role in job.roles),
+        job, roles=tuple(replace(role, completion=replace(role.completion, min_failed=None)) for role in job.roles)
     )
 
 

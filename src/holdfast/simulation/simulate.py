@@ -193,12 +193,7 @@ class _Simulation:
 
     def _build_context(self, job: Job, node: Node, platform: PrimeHubSettings) -> LaunchContext:
         return build_launch_context(
-            job,
-            node,
-            isolated=self.backend.isolated,
-            stand_ins=self.stand_ins,
-            platform=platform,
-            remarks=self.remarks,
+            job, node, isolated=self.backend.isolated, stand_ins=self.stand_ins, platform=platform, remarks=self.remarks
         )
 
     # -- placement

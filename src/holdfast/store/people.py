@@ -64,12 +64,7 @@ def list_users(conn: Connection) -> list[User]:
 
 
 def update_user(
-    conn: Connection,
-    name: str,
-    *,
-    admin: bool | None = None,
-    email: str | None = None,
-    disabled: bool | None = None,
+    conn: Connection, name: str, *, admin: bool | None = None, email: str | None = None, disabled: bool | None = None
 ) -> User:
     """Update the fields that are not None."""
     values = {"admin": admin, "email": email, "disabled": disabled}

@@ -62,12 +62,7 @@ def _complete_indexes(target: MetaData, connection: Connection, **_: Any) -> Non
         index.dialect_kwargs["postgresql_where"] = text(index.info["where"])
 
 
-meta = Table(
-    "meta",
-    metadata,
-    Column("key", String, primary_key=True),
-    Column("value", String, nullable=False),
-)
+meta = Table("meta", metadata, Column("key", String, primary_key=True), Column("value", String, nullable=False))
 
 jobs = Table(
     "jobs",
@@ -108,11 +103,7 @@ jobs = Table(
     Column("schedule_id", ExactString),  # of the schedule that submitted it
     Index("uq_jobs_id", "id", unique=True),
     _build_partial_index(
-        "uq_jobs_idempotency_key",
-        "user_name",
-        "idempotency_key",
-        unique=True,
-        where="idempotency_key IS NOT NULL",
+        "uq_jobs_idempotency_key", "user_name", "idempotency_key", unique=True, where="idempotency_key IS NOT NULL"
     ),
     Index("ix_jobs_name", "name", "seq"),
     # One for each filter, each ending in the paging key: the list is a merge of ranges of one of these.
@@ -173,9 +164,7 @@ task_attempts = Table(
     Column("logs_removed_at", Micros),
     Column("hold_json", Text),  # of the current or last hold
     _build_partial_index(
-        "ix_task_attempts_logs_due",
-        "job_finished_at",
-        where="job_finished_at IS NOT NULL AND logs_removed_at IS NULL",
+        "ix_task_attempts_logs_due", "job_finished_at", where="job_finished_at IS NOT NULL AND logs_removed_at IS NULL"
     ),
     # Tries in a time range: those that started in it or shortly before, and the few long ones.
     _build_partial_index("ix_task_attempts_started", "started_at", where="started_at IS NOT NULL"),
@@ -452,11 +441,7 @@ notification_recipients = Table(
 )
 
 # Jobs that request notifications: few, so this avoids reading every job.
-notifying_jobs = Table(
-    "notice_jobs",
-    metadata,
-    Column("job_seq", BigInteger, primary_key=True, autoincrement=False),
-)
+notifying_jobs = Table("notice_jobs", metadata, Column("job_seq", BigInteger, primary_key=True, autoincrement=False))
 
 # Notifications and the results of their delivery; deleted after a time.
 notifications = Table(

@@ -461,11 +461,7 @@ async def test_history_of_attempts(pai: Pai) -> None:
     first = every[1]
     assert first["uid"] == every[0]["uid"]  # the job's
     assert (first["userName"], first["jobName"], first["state"]) == ("alice", "train", "FAILED")
-    assert (first["exitCode"], first["exitPhrase"], first["exitType"]) == (
-        255,
-        "PAIRuntimeUnknownFailed",
-        "Failed",
-    )
+    assert (first["exitCode"], first["exitPhrase"], first["exitType"]) == (255, "PAIRuntimeUnknownFailed", "Failed")
     assert first["exitDiagnostics"]["runtime"]["originUserExitCode"] == 3
     assert first["exitDiagnostics"]["launcher"] == first["exitDiagnostics"]["diagnosticsSummary"]  # always a text
     assert set(first["taskRoles"]["worker"]["taskStatuses"][0]) == {

@@ -80,8 +80,7 @@ async def test_the_task_that_decided_is_named(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
-    [("exit 0", "Succeeded"), ("kill -9 $$", "killed by SIGKILL"), ("exit 3", "Exit code 3")],
+    ("text", "words"), [("exit 0", "Succeeded"), ("kill -9 $$", "killed by SIGKILL"), ("exit 3", "Exit code 3")]
 )
 async def test_every_end_is_told(rig: Rig, text: str, words: str) -> None:
     job = await rig.house.run(f"name: job\ncommand: {text}\n")
@@ -128,11 +127,7 @@ async def test_another_groups_job_is_not_there(rig: Rig) -> None:
     await rig.house.user("eve", "others", password=PASSWORD)
     job = await rig.house.run("name: secret-plans\ncommand: echo hi\n")
     async with open_desk(rig, "eve") as desk:
-        for path in (
-            f"/jobs/{job.id}",
-            f"/jobs/{job.id}?section=events",
-            f"/jobs/{job.id}/tasks.csv",
-        ):
+        for path in (f"/jobs/{job.id}", f"/jobs/{job.id}?section=events", f"/jobs/{job.id}/tasks.csv"):
             answer = await desk.get(path)
             assert answer.status_code == 404
             assert "secret-plans" not in answer.text

@@ -32,12 +32,7 @@ async def test_pages_of_users_are_numbered_from_0_and_end(hub: Hub) -> None:
     pages = [await hub.admin.data(query, after=str(number), first=10) for number in range(3)]
     assert [len(page["edges"]) for page in pages] == [10, 5, 0]
     assert ids(pages[0]) + ids(pages[1]) == ["admin", "ann", "bob", *(f"u{number:02}" for number in range(12))]
-    assert pages[0]["pageInfo"] == {
-        "hasNextPage": True,
-        "hasPreviousPage": False,
-        "startCursor": "0",
-        "endCursor": "1",
-    }
+    assert pages[0]["pageInfo"] == {"hasNextPage": True, "hasPreviousPage": False, "startCursor": "0", "endCursor": "1"}
     assert await hub.admin.data(query, after=pages[0]["pageInfo"]["endCursor"], first=10) == pages[1]
     assert pages[1]["pageInfo"]["hasNextPage"] is False
     assert ids(await hub.admin.data(query, first=2)) == ["admin", "ann"]

@@ -17,10 +17,7 @@ from .sdk_documents import sdk_documents
 
 DOCUMENTS = sdk_documents()
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "primehub-api.md"
-UNTOLD = (
-    "/api/share/",
-    "/api/graphql/",
-)  # where there is nothing
+UNTOLD = ("/api/share/", "/api/graphql/")  # where there is nothing
 
 
 def test_all_operations_of_the_sdk_were_found() -> None:

@@ -10,14 +10,7 @@ from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
 import paipdb
 
 from .debug_server import DebugServer, get_or_create_server
-from .debugger import (
-    Debugger,
-    get_or_create_debugger,
-    is_internal_frame,
-    post_mortem,
-    stop_at_frame,
-    try_open_server,
-)
+from .debugger import Debugger, get_or_create_debugger, is_internal_frame, post_mortem, stop_at_frame, try_open_server
 from .listener import THREAD_NAME
 from .shutdown import requested_exit_codes
 

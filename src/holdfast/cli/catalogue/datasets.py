@@ -46,8 +46,7 @@ DatasetNameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="Dataset name.", autocompletion=complete_dataset)
 ]
 NewPathArgument = Annotated[
-    str | None,
-    typer.Argument(metavar="[PATH]", help="Folder on the node; only for the kinds folder and nfs."),
+    str | None, typer.Argument(metavar="[PATH]", help="Folder on the node; only for the kinds folder and nfs.")
 ]
 KindOption = Annotated[
     str | None,

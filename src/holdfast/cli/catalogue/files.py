@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 files_app = typer.Typer(help="Manage the shared files of a group.", no_args_is_help=True)
 
 GroupOption = Annotated[
-    str | None,
-    typer.Option("--group", "-g", metavar="GROUP", help="Group of the files. Default: your only group."),
+    str | None, typer.Option("--group", "-g", metavar="GROUP", help="Group of the files. Default: your only group.")
 ]
 PathArgument = Annotated[str, typer.Argument(metavar="PATH", help="Shared file or folder.")]
 FolderArgument = Annotated[str, typer.Argument(metavar="PATH", help="Shared folder. Default: the root folder.")]

@@ -23,8 +23,7 @@ DEBUGPY_PORT = "5678"  # its default port
 def debug(
     job: JobRefArgument,
     task: Annotated[
-        str | None,
-        typer.Argument(metavar="TASK", help="Task: worker-0. Default: the task whose debugger waits."),
+        str | None, typer.Argument(metavar="TASK", help="Task: worker-0. Default: the task whose debugger waits.")
     ] = None,
     wait: Annotated[str, typer.Option(help="Maximum time to wait for a debugger: 10m.")] = "0",
     id: Annotated[str | None, typer.Option("--id", help="Debugger id, if a task has several.")] = None,

@@ -138,8 +138,7 @@ class Tunnel:
                 continue  # the server may come back; each connection reports the error
             if find_accessible_task(job, self.task) is None:
                 raise UserError(
-                    f"{self.task} of {self.job} has ended; forwarding stopped",
-                    hint=f"Run `holdfast show {self.job}`.",
+                    f"{self.task} of {self.job} has ended; forwarding stopped", hint=f"Run `holdfast show {self.job}`."
                 )
 
     def _accept_connections(self) -> None:

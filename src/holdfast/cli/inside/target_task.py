@@ -22,8 +22,7 @@ MAX_OWNER_LENGTH = 500
 _TASK_NAME_PATTERN = re.compile(r"[A-Za-z0-9_.-]+-\d+")  # worker-0
 
 TaskNameArgument = Annotated[
-    str | None,
-    typer.Argument(metavar="TASK", help="Task: worker-0. Default: a held task, else the first running one."),
+    str | None, typer.Argument(metavar="TASK", help="Task: worker-0. Default: a held task, else the first running one.")
 ]
 
 

@@ -56,14 +56,7 @@ def logs(
         if task is None:
             task = _choose_task(client, job, attempt)
         pieces = client.stream_log(
-            job,
-            follow=follow,
-            task=task,
-            attempt=attempt,
-            number=number,
-            stream=stream,
-            lines=tail,
-            since=start,
+            job, follow=follow, task=task, attempt=attempt, number=number, stream=stream, lines=tail, since=start
         )
         with ExitStack() as notifications:
             if follow:

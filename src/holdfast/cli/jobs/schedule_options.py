@@ -59,8 +59,7 @@ NewFileOption = Annotated[
 ]
 GroupOption = Annotated[str | None, typer.Option("--group", "-g", help="Group of its jobs.")]
 CronOption = Annotated[
-    str | None,
-    typer.Option(metavar="TEXT", help='Cron expression with five fields: "30 4 * * MON-FRI".'),
+    str | None, typer.Option(metavar="TEXT", help='Cron expression with five fields: "30 4 * * MON-FRI".')
 ]
 EveryOption = Annotated[
     Frequency | None, typer.Option("--every", help="Run at 4:00: daily, on Sundays, or on the 1st.")

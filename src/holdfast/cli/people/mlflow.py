@@ -51,8 +51,7 @@ def set_mlflow(
         ),
     ] = None,
     artifact_env: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME[=VALUE]", help="Variable for the artifact store. Repeatable."),
+        list[str] | None, typer.Option(metavar="NAME[=VALUE]", help="Variable for the artifact store. Repeatable.")
     ] = None,
     json: JsonOption = False,
 ) -> None:

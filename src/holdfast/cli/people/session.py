@@ -102,10 +102,7 @@ class Shell(StrEnum):
     FISH = "fish"
 
 
-def completion(
-    shell: Annotated[Shell, typer.Argument(help="Shell.")],
-    json: JsonOption = False,
-) -> None:
+def completion(shell: Annotated[Shell, typer.Argument(help="Shell.")], json: JsonOption = False) -> None:
     """Print the completion script of a shell.
 
     bash and zsh: source <(holdfast completion bash); fish: holdfast completion fish | source

@@ -74,8 +74,7 @@ def add_user(
     admin: Annotated[bool, typer.Option("--admin", help="Make the user a system admin.")] = False,
     email: Annotated[str | None, typer.Option(help="Email address.")] = None,
     group: Annotated[
-        list[str] | None,
-        typer.Option("--group", "-g", metavar="GROUP[:admin]", help="Group of the user. Repeatable."),
+        list[str] | None, typer.Option("--group", "-g", metavar="GROUP[:admin]", help="Group of the user. Repeatable.")
     ] = None,
     password_stdin: PasswordStdinOption = False,
     no_password: Annotated[bool, typer.Option("--no-password", help="Set no password: only tokens work.")] = False,

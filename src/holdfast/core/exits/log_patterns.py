@@ -40,10 +40,7 @@ LOG_PATTERNS: tuple[tuple[Cause, str], ...] = (
         r"dropout supported only in cudnn v|dropout[^\n]{0,100}requires cudnn|cudnn[^\n]{0,100}\bdropout\b"
         r"|Loaded runtime CuDNN library: [^\n]{0,40}but source was compiled with",
     ),
-    (
-        Cause.CUDA_OOM,
-        r"cuda runtime error \(2\)|CUDA out of memory|CUDA error: out of memory|CUDA_ERROR_OUT_OF_MEMORY",
-    ),
+    (Cause.CUDA_OOM, r"cuda runtime error \(2\)|CUDA out of memory|CUDA error: out of memory|CUDA_ERROR_OUT_OF_MEMORY"),
     (
         Cause.BAD_ARGUMENT,
         r"unknown option|unrecognized option|unrecognized arguments?:|invalid argument:|bad argument #2 to ",

@@ -100,12 +100,7 @@ class PlanBuilder:
     def change_state(self, change: StateChange, kind: str, text: str, actor: str = "holdfast") -> None:
         self.after = replace(self.after, state=apply_state_change(self.after.state, change), message=text)
         event = NewEvent(
-            kind=kind,
-            message=text,
-            at=self.now,
-            actor=actor,
-            attempt=self.after.attempt,
-            state=self.after.state,
+            kind=kind, message=text, at=self.now, actor=actor, attempt=self.after.attempt, state=self.after.state
         )
         self.events.append(event)
 

@@ -43,11 +43,7 @@ def warn_before_expiry(work: PlanBuilder) -> None:
             work.update_task(i, replace(task, held=replace(held, warned=True)))
             work.add_event(
                 "hold-ending",
-                msg(
-                    "The hold on {task} expires at {until} UTC",
-                    task=task.task,
-                    until=f"{held.until:%Y-%m-%d %H:%M}",
-                ),
+                msg("The hold on {task} expires at {until} UTC", task=task.task, until=f"{held.until:%Y-%m-%d %H:%M}"),
                 task,
             )
 

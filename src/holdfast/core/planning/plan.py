@@ -196,9 +196,7 @@ def _mark_started(work: PlanBuilder, i: int, task: TaskAttempt, observation: Obs
     at = observation.started_at or work.now
     task = work.update_task(i, replace(task, state=TaskState.RUNNING, started_at=at))
     work.after = replace(
-        work.after,
-        started_at=work.after.started_at or at,
-        attempt_started_at=work.after.attempt_started_at or at,
+        work.after, started_at=work.after.started_at or at, attempt_started_at=work.after.attempt_started_at or at
     )
     if work.after.state in (JobState.PREPARING, JobState.UNKNOWN):
         work.change_state(StateChange.START, "started", "Running")

@@ -82,11 +82,7 @@ def explain_wait(entries: Sequence[QueueEntry], scene: WaitContext) -> WaitExpla
         return wait
     if not wait.blockers:
         return replace(wait, estimate=Estimate(at=scene.now, basis=RESOURCES_FREE_BASIS))
-    return replace(
-        wait,
-        helps=_list_suggestions(first, scene),
-        estimate=_estimate_start(first, scene),
-    )
+    return replace(wait, helps=_list_suggestions(first, scene), estimate=_estimate_start(first, scene))
 
 
 def _list_suggestions(waiting: QueueEntry, scene: WaitContext) -> tuple[str, ...]:

@@ -229,8 +229,7 @@ def build_ended_observation(
         )
         return replace(seen, seen=ObservedState.REFUSED, message=text, cause=Cause.NO_SHELL)
     text = msg(
-        "The sandbox failed to start: {output}",
-        output=complaint.strip() or msg("exit code {code}", code=claim.code),
+        "The sandbox failed to start: {output}", output=complaint.strip() or msg("exit code {code}", code=claim.code)
     )
     return replace(seen, seen=ObservedState.LOST, message=text, cause=Cause.SANDBOX_FAILED)
 
@@ -254,9 +253,7 @@ def build_dead_observation(attempt_id: str, note: StartNote | None, claim: Claim
 def _describe_excess(note: StartNote, excess: DiskExcess) -> str:
     if excess.kind is ExcessKind.FILES:
         return msg(
-            "The task wrote {held} files; the limit is {limit}",
-            held=f"{excess.held:,}",
-            limit=f"{excess.limit:,}",
+            "The task wrote {held} files; the limit is {limit}", held=f"{excess.held:,}", limit=f"{excess.limit:,}"
         )
     if excess.kind is ExcessKind.BYTES:
         return msg(

@@ -57,10 +57,7 @@ def _node_to_json(use: NodeUsage) -> dict[str, Any]:
         "status": {
             "capacity": has,
             "allocatable": has,
-            "addresses": [
-                {"type": "InternalIP", "address": node.address},
-                {"type": "Hostname", "address": node.name},
-            ],
+            "addresses": [{"type": "InternalIP", "address": node.address}, {"type": "Hostname", "address": node.name}],
             "conditions": [{"type": "Ready", "status": "True"}],
         },
     }

@@ -93,12 +93,7 @@ def _is_mountable(dataset: Dataset) -> bool:
 
 
 def _storage_to_json(dataset: Dataset) -> dict[str, Any]:
-    return {
-        "name": dataset.name,
-        "share": not dataset.per_user,
-        "volumeName": dataset.name,
-        "default": dataset.default,
-    }
+    return {"name": dataset.name, "share": not dataset.per_user, "volumeName": dataset.name, "default": dataset.default}
 
 
 def _config_to_json(dataset: Dataset) -> dict[str, Any]:

@@ -38,10 +38,7 @@ JOB_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "description": "A job file in any format: Holdfast YAML, OpenPAI v2 YAML, OpenPAI v1 JSON, PrimeHub's form.",
-        "content": {
-            "text/yaml": {"schema": {"type": "string"}},
-            "application/json": {"schema": {"type": "object"}},
-        },
+        "content": {"text/yaml": {"schema": {"type": "string"}}, "application/json": {"schema": {"type": "object"}}},
     }
 }
 _GROUP_DESCRIPTION = "Submit to this group; overrides the file."

@@ -266,8 +266,4 @@ def _format_refusal(error: UserError) -> bytes:
 
 
 def _end_state_to_json(ended: EndState) -> dict[str, Any]:
-    return {
-        "state": ended.job_state.value,
-        "exit_code": ended.exit_code,
-        "task_state": ended.task_state.value,
-    }
+    return {"state": ended.job_state.value, "exit_code": ended.exit_code, "task_state": ended.task_state.value}

@@ -10,13 +10,7 @@ from starlette.responses import Response
 from holdfast.api import schedules as api
 from holdfast.api.jobs import SubmittedJob
 from holdfast.api.pages import ItemList
-from holdfast.core.schedule import (
-    Recurrence,
-    RecurrenceKind,
-    Schedule,
-    ScheduleOrder,
-    ScheduleQuery,
-)
+from holdfast.core.schedule import Recurrence, RecurrenceKind, Schedule, ScheduleOrder, ScheduleQuery
 from holdfast.services import Services
 from holdfast.services.schedules.recurrence import InvalidRecurrence
 from holdfast.services.schedules.service import ScheduleChange

@@ -46,11 +46,7 @@ async def show_storage(actor: Caller, services: ServicesDep) -> Response:
                 for item in report.items
             ],
             "users": [
-                {
-                    "user": user,
-                    "logs": sizes.get(StorageKind.LOGS, 0),
-                    "artifacts": sizes.get(StorageKind.ARTIFACTS, 0),
-                }
+                {"user": user, "logs": sizes.get(StorageKind.LOGS, 0), "artifacts": sizes.get(StorageKind.ARTIFACTS, 0)}
                 for user, sizes in report.users.items()
             ],
             "complete": report.complete,

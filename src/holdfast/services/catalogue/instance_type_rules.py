@@ -93,10 +93,7 @@ def _iter_request_problems(type: InstanceType) -> Iterator[tuple[str, str]]:
             yield (
                 f"{name}_request",
                 msg(
-                    "{name}_request ({requested}) exceeds the limit of {limit}",
-                    name=name,
-                    requested=asked,
-                    limit=most,
+                    "{name}_request ({requested}) exceeds the limit of {limit}", name=name, requested=asked, limit=most
                 ),
             )
 

@@ -139,12 +139,7 @@ class Datasets:
         return await self._git.sync_dataset(dataset, SYNC_TIMEOUT)
 
     async def create(
-        self,
-        actor: Actor,
-        dataset: Dataset,
-        *,
-        variables: Mapping[str, str] | None = None,
-        adopt: bool = False,
+        self, actor: Actor, dataset: Dataset, *, variables: Mapping[str, str] | None = None, adopt: bool = False
     ) -> Dataset:
         """Create a dataset. An admin's folder must exist and is stored by its real path; a volume's folder is created.
         Data of an earlier volume of this name is only reused with `adopt`."""

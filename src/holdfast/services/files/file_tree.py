@@ -398,10 +398,7 @@ def _build_is_folder_error(parts: tuple[str, ...]) -> Conflict:
 def build_write_error(parts: tuple[str, ...], error: OSError) -> Unavailable:
     if error.errno in _DISK_FULL_ERRNOS:
         return Unavailable(
-            msg(
-                "{path} was not saved: the disk for shared files is full",
-                path=format_path(parts),
-            ),
+            msg("{path} was not saved: the disk for shared files is full", path=format_path(parts)),
             hint=msg("Delete files you no longer need, or ask an admin for a larger disk (files.folder)."),
         )
     return Unavailable(msg("{path} was not saved: {error}", path=format_path(parts), error=error.strerror))

@@ -43,10 +43,7 @@ async def enforce_chunk_timeout(chunks: AsyncIterator[bytes]) -> AsyncIterator[b
                 chunk = await anext(chunks, None)
         except TimeoutError:
             raise UserError(
-                msg(
-                    "The upload timed out: no data arrived for {timeout} seconds",
-                    timeout=f"{CHUNK_TIMEOUT:g}",
-                ),
+                msg("The upload timed out: no data arrived for {timeout} seconds", timeout=f"{CHUNK_TIMEOUT:g}"),
                 hint=msg("Upload the file again."),
             ) from None
         if chunk is None:

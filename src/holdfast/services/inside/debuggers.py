@@ -109,11 +109,7 @@ class Debuggers:
         free = [each for each in found if not each.debugger.attached]
         if found and not free:
             raise Conflict(
-                msg(
-                    "The debugger in {task} at {location} is in use",
-                    task=found[0].task,
-                    location=found[0].location,
-                ),
+                msg("The debugger in {task} at {location} is in use", task=found[0].task, location=found[0].location),
                 hint=msg("Try again after the other session has ended."),
             )
         return free[0] if free else None
@@ -132,8 +128,7 @@ class Debuggers:
         )
         if entrance.held:
             hint = msg(
-                "Open a shell with `holdfast ssh {id}`, then run the program again with `python3 -m paipdb`.",
-                id=job.id,
+                "Open a shell with `holdfast ssh {id}`, then run the program again with `python3 -m paipdb`.", id=job.id
             )
         return Conflict(msg("No debugger is waiting in {id}", id=job.id), hint=hint)
 

@@ -88,14 +88,7 @@ class ServerDetails:
 
 class Installation:
     def __init__(
-        self,
-        store: Store,
-        engine: Engine,
-        control: Control,
-        home: Path,
-        *,
-        shared: Path,
-        clock: Callable[[], datetime],
+        self, store: Store, engine: Engine, control: Control, home: Path, *, shared: Path, clock: Callable[[], datetime]
     ) -> None:
         self._shared = shared
         self._hang_guard = HangGuard("disks")

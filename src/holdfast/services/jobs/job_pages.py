@@ -80,13 +80,7 @@ class JobPages:
         return get_held_until(self._control, job_id)
 
     async def list_tasks(
-        self,
-        job: JobHeader,
-        attempt: int,
-        filter: TaskFilter | None = None,
-        *,
-        offset: int = 0,
-        limit: int = 100,
+        self, job: JobHeader, attempt: int, filter: TaskFilter | None = None, *, offset: int = 0, limit: int = 100
     ) -> TaskPage:
         """Return the newest try of each task of an attempt, in the order of the job's roles."""
         filter, limit = filter or TaskFilter(), min(limit, MAX_TASKS)

@@ -27,10 +27,7 @@ class ServerMetrics:
         self._registry = CollectorRegistry()
         self._lag = self._create_histogram("holdfast_event_loop_lag_seconds", "Lag of timers in the event loop.")
         self._requests = Counter(
-            "holdfast_http_requests_total",
-            "HTTP requests.",
-            ["surface", "method", "status"],
-            registry=self._registry,
+            "holdfast_http_requests_total", "HTTP requests.", ["surface", "method", "status"], registry=self._registry
         )
         self._request_seconds = Histogram(
             "holdfast_http_request_duration_seconds",

@@ -102,11 +102,7 @@ class Groups:
             self._shared.archive_group(name)
         except OSError as error:
             raise Unavailable(
-                msg(
-                    "The files of a deleted group {name} could not be moved: {error}",
-                    name=name,
-                    error=error.strerror,
-                ),
+                msg("The files of a deleted group {name} could not be moved: {error}", name=name, error=error.strerror),
                 hint=msg("Move them manually."),
             ) from error
 

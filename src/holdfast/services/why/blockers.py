@@ -103,10 +103,7 @@ class Blockers:
                     "imported first.",
                     image=image,
                 ),
-                msg(
-                    "Ask an admin to import the image: `holdfast image import {image} FILE`.",
-                    image=image,
-                ),
+                msg("Ask an admin to import the image: `holdfast image import {image} FILE`.", image=image),
             )
             for image in await self._feasibility.list_missing_images(job)
         ]
@@ -177,9 +174,7 @@ def _load_missing_datasets(conn: Connection, user: str, group: str, names: Itera
                 user=user,
             )
             help = msg(
-                "Ask an admin to grant access again: `holdfast dataset grant {name} {group}`.",
-                name=name,
-                group=group,
+                "Ask an admin to grant access again: `holdfast dataset grant {name} {group}`.", name=name, group=group
             )
             found.append(_MissingResource(BlockerKind.DATASET, text, help))
     return found

@@ -61,12 +61,7 @@ class ListQuery:
 
 
 def list_job_page(
-    conn: Connection,
-    filter: JobFilter,
-    limit: int = 50,
-    cursor: str | None = None,
-    *,
-    timeout: float = 0.06,
+    conn: Connection, filter: JobFilter, limit: int = 50, cursor: str | None = None, *, timeout: float = 0.06
 ) -> Page[JobSummary]:
     """Return matching jobs, newest first. `submitted_after` is inclusive, `submitted_before` is not.
 

@@ -28,14 +28,7 @@ from holdfast.core.states import FINAL_STATES, JobState
 from ..connections import get_vault
 from ..errors import NameInUse, StaleVersion
 from ..mapping import record_from_row
-from ..rows import (
-    MICROS_PER_HOUR,
-    build_search_text,
-    make_storable,
-    to_json,
-    to_micros,
-    to_optional_micros,
-)
+from ..rows import MICROS_PER_HOUR, build_search_text, make_storable, to_json, to_micros, to_optional_micros
 from ..statements import build_upsert
 from ..tables import job_attempts, task_attempts
 from .events import insert_events

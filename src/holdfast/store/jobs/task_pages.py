@@ -34,14 +34,7 @@ _SELECT_NEWEST_ATTEMPTS = text(f"{PAST_ATTEMPTS_SQL} ORDER BY a.attempt DESC LIM
 
 
 def list_task_page(
-    conn: Connection,
-    job_id: str,
-    attempt: int,
-    filter: TaskFilter,
-    *,
-    roles: Sequence[str],
-    offset: int,
-    limit: int,
+    conn: Connection, job_id: str, attempt: int, filter: TaskFilter, *, roles: Sequence[str], offset: int, limit: int
 ) -> list[TaskRecord]:
     """Return the newest try of each matching task, in the order of `roles`."""
     ordered = 1 < len(roles) <= MAX_ORDERED_ROLES  # tasks of one role are already in order

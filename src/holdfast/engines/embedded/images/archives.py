@@ -86,10 +86,7 @@ def _detect_kind(outer: tarfile.TarFile) -> str:
     for count, entry in enumerate(outer):
         if count > _MAX_ENTRIES:
             raise BadArchive(
-                msg(
-                    "The archive has more than {max_parts} entries, but no image manifest.",
-                    max_parts=_MAX_ENTRIES,
-                )
+                msg("The archive has more than {max_parts} entries, but no image manifest.", max_parts=_MAX_ENTRIES)
             )
         name = entry.name.removeprefix("./").strip("/")
         if name == "manifest.json":

@@ -196,9 +196,7 @@ class TaskStarter:
         if self.site.isolation is Isolation.NONE:
             why = msg("jobs are not isolated on this machine")
             text = msg(
-                "The image {image} is not supported: {why}. Use the image `host`.",
-                image=repr(launch.image),
-                why=why,
+                "The image {image} is not supported: {why}. Use the image `host`.", image=repr(launch.image), why=why
             )
             raise StartRefused(text, cause=Cause.NOT_ALLOWED)
         if image.shell is None:

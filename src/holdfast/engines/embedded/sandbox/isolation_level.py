@@ -35,9 +35,7 @@ class IsolationLevel:
     def _iter_missing_features(self, required: IsolationLevel) -> Iterator[str]:
         if _ISOLATION_RANKS[self.isolation] < _ISOLATION_RANKS[required.isolation]:
             yield msg(
-                "isolation {isolation} (available: {available})",
-                isolation=required.isolation,
-                available=self.isolation,
+                "isolation {isolation} (available: {available})", isolation=required.isolation, available=self.isolation
             )
         if required.seccomp and not self.seccomp:
             yield msg("the system call filter")

@@ -75,10 +75,7 @@ _JOB_SUB_STATES = {
     JobState.FAILED: "Completed",
     JobState.CANCELLED: "Completed",
 }
-_STOPPING_SUB_STATES = {
-    JobState.PENDING: "AttemptDeletionPending",
-    JobState.PREPARING: "AttemptDeletionRequested",
-}
+_STOPPING_SUB_STATES = {JobState.PENDING: "AttemptDeletionPending", JobState.PREPARING: "AttemptDeletionRequested"}
 
 
 def get_job_sub_state(summary: JobSummary) -> str:

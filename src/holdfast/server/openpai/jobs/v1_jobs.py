@@ -129,13 +129,7 @@ def _config_to_json(job: Job) -> dict[str, Any]:
     return dict(written) if isinstance(written, dict) else build_openpai_config(job)
 
 
-@endpoint(
-    "GET",
-    f"{_USER_JOB_PATH}/ssh",
-    f"{_FRAMEWORK_PATH}/ssh",
-    who=AccessLevel.READER,
-    note="as in protocol v2",
-)
+@endpoint("GET", f"{_USER_JOB_PATH}/ssh", f"{_FRAMEWORK_PATH}/ssh", who=AccessLevel.READER, note="as in protocol v2")
 async def get_ssh_info(call: Call) -> Response:
     return await respond_ssh_info(call, await _find_job(call))
 

@@ -17,10 +17,7 @@ def metrics_to_json(series: MetricSeries, job: Job) -> JsonObject:
     """Return the metrics of one task: PrimeHub's jobs have only one."""
     reading = series.reading
     limit = job.roles[0].resources.memory if reading.memory_limit is None else reading.memory_limit
-    spec = {
-        "mem_total": limit,
-        "GPU": [{"index": gpu.index, "mem_total": gpu.memory_total} for gpu in reading.gpus],
-    }
+    spec = {"mem_total": limit, "GPU": [{"index": gpu.index, "mem_total": gpu.memory_total} for gpu in reading.gpus]}
     datasets = {
         ring.name: [_sample_to_json(sample) for sample in series.rings[ring.name]] for ring in RING_BUFFER_SPECS
     }

@@ -9,14 +9,7 @@ from typing import Any
 from ariadne import MutationType, ObjectType, QueryType
 
 from holdfast.core.job import JobFormat
-from holdfast.core.schedule import (
-    InvalidReason,
-    Recurrence,
-    RecurrenceKind,
-    Schedule,
-    ScheduleOrder,
-    ScheduleQuery,
-)
+from holdfast.core.schedule import InvalidReason, Recurrence, RecurrenceKind, Schedule, ScheduleOrder, ScheduleQuery
 from holdfast.services.schedules.service import ScheduleChange
 
 from ..catalogue.instance_type_shapes import get_instance_type_name, load_job_instance_type

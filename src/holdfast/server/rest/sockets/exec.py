@@ -158,8 +158,7 @@ def _parse_text(given: Any, field: str) -> str:
 def _parse_env(given: Any) -> dict[str, str]:
     if not isinstance(given or {}, dict) or len(given or ()) > MAX_VARIABLES:
         raise UserError(
-            msg("env must be an object of at most {max_variables} variables", max_variables=MAX_VARIABLES),
-            field="env",
+            msg("env must be an object of at most {max_variables} variables", max_variables=MAX_VARIABLES), field="env"
         )
     wrong = next((name for name in given or () if not _VARIABLE_NAME_PATTERN.fullmatch(name)), None)
     if wrong is not None:

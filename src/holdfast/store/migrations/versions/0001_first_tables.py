@@ -121,11 +121,7 @@ def create_history_tables() -> None:
     )
     due = sa.text("job_finished_at IS NOT NULL AND logs_removed_at IS NULL")
     op.create_index(
-        "ix_task_attempts_logs_due",
-        "task_attempts",
-        ["job_finished_at"],
-        sqlite_where=due,
-        postgresql_where=due,
+        "ix_task_attempts_logs_due", "task_attempts", ["job_finished_at"], sqlite_where=due, postgresql_where=due
     )
     op.create_table(
         "events",

@@ -30,8 +30,6 @@ async def describe_schedules(visit: Visit, *, user: str | None = None, group: st
     query = ScheduleQuery(user=user, groups=None if group is None else (group,), limit=1)
     count = (await visit.services.schedules.list(visit.current_actor, query)).total
     text = visit.words.translate_plural(
-        "{count} schedule is kept but no longer runs.",
-        "{count} schedules are kept but no longer run.",
-        count,
+        "{count} schedule is kept but no longer runs.", "{count} schedules are kept but no longer run.", count
     )
     return text.format(count=count) if count else ""
