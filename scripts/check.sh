@@ -42,6 +42,9 @@ check_shell_syntax() {
     for script in scripts/*.sh src/holdfast/runtime/*.sh; do
         sh -n "$script" || return 1
     done
+    for script in $(git ls-files 'src/holdfast/**/scripts/*.sh'); do  # with placeholders
+        sed 's/@[a-z_]*@/:/g' "$script" | sh -n || { echo "$script"; return 1; }
+    done
     bash -n .ci/run || return 1
     ! command -v shellcheck >/dev/null 2>&1 || shellcheck scripts/*.sh src/holdfast/runtime/*.sh .ci/run
 }

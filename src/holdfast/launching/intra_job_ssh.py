@@ -53,12 +53,12 @@ def render_ssh_setup(
         return say(f"SSH between the tasks of this job is not available. {trouble}".rstrip()) if say else ""
     return fill_script(
         _SETUP_SCRIPT,
-        find=FIND_SSH_SCRIPT,
-        key=render_write_file("$own/id_ed25519", make_job_key_pair(seed).private),
+        find_ssh=FIND_SSH_SCRIPT,
+        write_key=render_write_file("$own/id_ed25519", make_job_key_pair(seed).private),
         hosts=render_ssh_hosts(job_id, job, gateway, written=once and job.task_count <= MAX_WRITTEN_HOSTS),
-        tell=INCLUDE_CONFIG_SCRIPT,
-        not_written=say(_NOT_WRITABLE_MESSAGE) if say else ":\n",
-        no_client=say(NO_CLIENT_MESSAGE) if say else ":\n",
+        include_config=INCLUDE_CONFIG_SCRIPT,
+        not_writable=say(_NOT_WRITABLE_MESSAGE) if say else ":",
+        no_client=say(NO_CLIENT_MESSAGE) if say else ":",
     )
 
 
@@ -99,11 +99,11 @@ def _render_options(options: Iterable[str]) -> str:
     return "".join(f" -o {quote(option)}" for option in options)
 
 
-FIND_SSH_SCRIPT = read_script(__file__, "find_ssh.sh")
-INCLUDE_CONFIG_SCRIPT = read_script(__file__, "include_config.sh")
-_HOSTS_FUNCTION = read_script(__file__, "hosts_function.sh")
-_GATEWAY_SCRIPT = read_script(__file__, "gateway.sh")
-_SETUP_SCRIPT = read_script(__file__, "setup.sh")
+FIND_SSH_SCRIPT = read_script(__package__, "find_ssh.sh")
+INCLUDE_CONFIG_SCRIPT = read_script(__package__, "include_config.sh")
+_HOSTS_FUNCTION = read_script(__package__, "hosts_function.sh")
+_GATEWAY_SCRIPT = read_script(__package__, "gateway.sh")
+_SETUP_SCRIPT = read_script(__package__, "setup.sh")
 
 _RUN_SCRIPT = """\
 if [ -n "${{BASH_VERSION-}}" ]; then

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
+from pkgutil import get_data
 from shlex import quote
 
 _PLACEHOLDER_PATTERN = re.compile("@([a-z_]+)@")
 
 
-def read_script(module_file: str, name: str) -> str:
-    """Read a script of a module: `scripts/NAME` beside it. Call it at import: an upgrade may replace the files under a
-    running server."""
-    return (Path(module_file).parent / "scripts" / name).read_text()
+def read_script(package: str, name: str) -> str:
+    """Read a script of a package. Call it at import: an upgrade may replace the files under a running server."""
+    script = get_data(package, f"scripts/{name}")
+    assert script is not None  # no loader of ours lacks it
+    return script.decode()
 
 
 def fill_script(script: str, /, **values: object) -> str:

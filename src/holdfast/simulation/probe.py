@@ -13,7 +13,7 @@ from .image_requirements import ImageRequirements
 from .report import Remarks, RemarkTopic
 from .task_output import SecretMask
 
-_PROBE_SCRIPT = read_script(__file__, "probe.sh")
+_PROBE_SCRIPT = read_script(__package__, "probe.sh")
 
 
 @dataclass(slots=True)

@@ -92,14 +92,14 @@ def _render_steps(steps: Iterable[tuple[int, PluginStep]], when: str) -> Iterabl
             yield f'__step "{path}" {quote(step.plugin)} {"ignore" if step.ignore else "fail"}\n'
 
 
-_HEAD_SCRIPT = read_script(__file__, "head.sh")
-_HOME_SCRIPT = read_script(__file__, "home.sh")
-_FIND_FOLDER_SCRIPT = read_script(__file__, "find_folder.sh")
+_HEAD_SCRIPT = read_script(__package__, "head.sh")
+_HOME_SCRIPT = read_script(__package__, "home.sh")
+_FIND_FOLDER_SCRIPT = read_script(__package__, "find_folder.sh")
 
 # A full disk, or an image without mkdir.
 _NO_FOLDER_SCRIPT = "say WARN 'The files of the runtime are missing: no folder for them is writable.'\n"
 
-_EXPORT_FOLDERS_SCRIPT = read_script(__file__, "export_folders.sh")
+_EXPORT_FOLDERS_SCRIPT = read_script(__package__, "export_folders.sh")
 
 # A shell reports on stderr when a signal ended its child; the log is for the commands only.
 _RUN_FUNCTION = """\
@@ -108,5 +108,5 @@ __run() {
 }
 """
 
-_STEP_FUNCTION = read_script(__file__, "step_function.sh")
-_USER_SCRIPT = read_script(__file__, "run_user_script.sh")
+_STEP_FUNCTION = read_script(__package__, "step_function.sh")
+_USER_SCRIPT = read_script(__package__, "run_user_script.sh")

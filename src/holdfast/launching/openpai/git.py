@@ -38,4 +38,4 @@ def _split_option(option: str) -> list[str]:
         return [option]
 
 
-_CLONE_SCRIPT = read_script(__file__, "clone.sh")
+_CLONE_SCRIPT = read_script(__package__, "clone.sh")

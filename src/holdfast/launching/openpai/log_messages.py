@@ -4,7 +4,7 @@ from shlex import quote
 
 from ..shell import read_script
 
-SAY_FUNCTION = read_script(__file__, "say_function.sh")
+SAY_FUNCTION = read_script(__package__, "say_function.sh")
 
 
 def render_warning(sentence: str) -> str:

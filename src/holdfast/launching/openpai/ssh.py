@@ -179,7 +179,7 @@ umask 077
 mkdir -p "$ssh" "$own"
 """
 
-_KEY_PAIR_SCRIPT = read_script(__file__, "key_pair.sh")
+_KEY_PAIR_SCRIPT = read_script(__package__, "key_pair.sh")
 
 _CONFIG_SCRIPT = """\
 {{
@@ -190,7 +190,7 @@ _NO_CLIENT_WARNING = f"""\
 [ -n "$client" ] || say WARN {quote(NO_CLIENT_MESSAGE)}
 """
 
-_SSHD_SCRIPT = read_script(__file__, "sshd.sh")
+_SSHD_SCRIPT = read_script(__package__, "sshd.sh")
 
 _BARRIER_CHECK_SCRIPT = """\
 if [ "$reachable" = no ] || [ -z "$client" ]; then
@@ -206,7 +206,7 @@ if [ -z "$client" ]; then
 fi
 """
 
-_BARRIER_FUNCTIONS = read_script(__file__, "barrier_functions.sh")
+_BARRIER_FUNCTIONS = read_script(__package__, "barrier_functions.sh")
 
 _LEADER_SCRIPT = f"""\
     reach true

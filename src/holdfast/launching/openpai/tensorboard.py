@@ -45,4 +45,4 @@ def _render_logdir_option(folders: Mapping[str, str]) -> str:
     return "--logdir_spec=" + ",".join(f"{label}:{path}" for label, path in folders.items())
 
 
-_START_SCRIPT = read_script(__file__, "tensorboard.sh")
+_START_SCRIPT = read_script(__package__, "tensorboard.sh")

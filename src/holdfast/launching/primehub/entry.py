@@ -79,9 +79,9 @@ def _render_profile(entry: EntryScript) -> Iterator[str]:
         yield fill_script(_PROFILE_SCRIPT, path=quote(f"{entry.volume}/.primehub/profile"))
 
 
-SUDO_SCRIPT = read_script(__file__, "sudo.sh")
-_HEAD_SCRIPT = read_script(__file__, "head.sh")
-_FIND_FOLDER_SCRIPT = read_script(__file__, "find_datasets_folder.sh")
+SUDO_SCRIPT = read_script(__package__, "sudo.sh")
+_HEAD_SCRIPT = read_script(__package__, "head.sh")
+_FIND_FOLDER_SCRIPT = read_script(__package__, "find_datasets_folder.sh")
 
 _HOME_FOLDER_SCRIPT = """\
 __datasets=$__home/datasets
@@ -93,7 +93,7 @@ _LDCONFIG_SCRIPT = """\
 PATH=$PATH:/sbin:/usr/sbin ldconfig 2>/dev/null
 """
 
-_GRANT_SUDO_SCRIPT = read_script(__file__, "grant_sudo.sh")
+_GRANT_SUDO_SCRIPT = read_script(__package__, "grant_sudo.sh")
 
 # Only root can become root: otherwise it would not work. Some shells find files that are not executable.
 _REPORT_SUDO_SCRIPT = """\
@@ -102,7 +102,7 @@ if [ "$__uid" != 0 ] || [ ! -x "$(command -v sudo)" ]; then
 fi
 """
 
-_PROFILE_SCRIPT = read_script(__file__, "profile.sh")
+_PROFILE_SCRIPT = read_script(__package__, "profile.sh")
 
 _RUN_SCRIPT = """\
 cd "$__home" || exit 1

@@ -2,14 +2,20 @@
 (
 set +eu
 umask 077
-@find@own=/run/holdfast/ssh
+@find_ssh@
+own=/run/holdfast/ssh
 (
 set -e
 mkdir -p "$own"
-@key@{
-{hosts}} >"$own/config"
-@tell@) 2>/dev/null
+@write_key@
+{
+@hosts@
+} >"$own/config"
+@include_config@
+) 2>/dev/null
 if [ $? != 0 ]; then
-@not_written@elif [ -z "$client" ]; then
-@no_client@fi
+@not_writable@
+elif [ -z "$client" ]; then
+@no_client@
+fi
 )
