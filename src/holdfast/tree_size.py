@@ -14,7 +14,7 @@ OPEN_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK
 MAX_OPEN_LEVELS = 200  # nested folders that are open at the same time
 _MAX_PENDING_FOLDERS = 200_000  # names of folders remembered for later
 _MAX_LINKED_FILES = 100_000  # files with several names, remembered to be counted once
-_BLOCK_SIZE = 512
+_BLOCK_SIZE = 512  # bytes
 
 
 def measure_tree(folder: Path | str, deadline: float) -> int:

@@ -247,7 +247,7 @@ def round_of_a_job(server: SmallServer, what: str, command: str) -> list[str]:
                 client.post(f"/jobs/{filler}/stop").raise_for_status()
         ended = server.wait(filler)
         if ended["state"] != "Cancelled":
-            assert "disk" in ended["message"] or "written" in ended["message"], ended["message"]
+            assert "disk" in ended["message"] or "wrote" in ended["message"], ended["message"]
     assert not others.problems, others.problems[:3]
     wait_until(lambda: not is_full(server), "there is room again")
     return others.jobs

@@ -16,7 +16,7 @@ from holdfast.engines.base import SkipReason
 
 MAX_PATH_LENGTH = 2000  # bytes of a path
 MAX_FILE_NAME_LENGTH = 255
-_BLOCK_SIZE = 1 << 20
+_BLOCK_SIZE = 1 << 20  # bytes
 _MAX_SKIPPED_NAMES = 3
 _DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 MAX_SLEEP = 60.0  # seconds between two checks without a wake-up
 RETRY_INTERVAL = 5.0  # seconds after the store failed
-SWEEP_INTERVAL = 3600.0
+SWEEP_INTERVAL = 3600.0  # seconds
 
 
 class NotificationWatcher:

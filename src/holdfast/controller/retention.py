@@ -22,9 +22,9 @@ from holdfast.store.metrics.database import EndedTask, MetricsDatabase
 log = logging.getLogger(__name__)
 
 LOG_SWEEP_INTERVAL = 600.0  # seconds
-ARTIFACT_SWEEP_INTERVAL = 3600.0
-AUDIT_SWEEP_INTERVAL = 3600.0
-METRICS_SWEEP_INTERVAL = 300.0
+ARTIFACT_SWEEP_INTERVAL = 3600.0  # seconds
+AUDIT_SWEEP_INTERVAL = 3600.0  # seconds
+METRICS_SWEEP_INTERVAL = 300.0  # seconds
 MAX_UNUSED_METRICS_SHARE = 0.5  # share of the metrics database that may be unused
 BATCH_SIZE = 200
 

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 INITIAL_SAMPLE_INTERVAL = 5.0  # seconds between two samples in the first minute
 LATER_FACTOR = 2  # factor of the interval after it
-INITIAL_SAMPLE_PERIOD = 60.0
+INITIAL_SAMPLE_PERIOD = 60.0  # seconds
 MIN_AGE_SHARE = 0.2  # share of the interval; before that a rate is meaningless
 MEASURE_TIMEOUT = 30.0  # seconds for the engine to respond
 

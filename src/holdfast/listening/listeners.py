@@ -17,7 +17,7 @@ from .holder import HolderSupervisor, receive_held_sockets
 from .port_owner import list_port_owners
 
 RELEASE_TIMEOUT = 1.0  # seconds for an exiting holder to close its sockets
-RELEASE_INTERVAL = 0.02
+RELEASE_INTERVAL = 0.02  # seconds
 
 TaskDescriber = Callable[[int], str | None]  # process ID -> "task main-0 of job x", if it belongs to one
 

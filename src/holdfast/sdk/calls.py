@@ -26,8 +26,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LOST_CONNECTION_TIMEOUT = 10.0  # seconds to retry an idempotent call after a lost connection, even with retry_timeout 0
-MIN_RETRY_DELAY = 0.05
-MAX_RETRY_DELAY = 1.0
+MIN_RETRY_DELAY = 0.05  # seconds
+MAX_RETRY_DELAY = 1.0  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

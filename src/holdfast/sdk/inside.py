@@ -33,7 +33,7 @@ ANY_TASK = "-"  # a held task, else the first running one
 OPEN_TIMEOUT = 10.0  # seconds
 WINDOW_SIZE = 256 * 1024  # unacknowledged bytes in flight
 MAX_MESSAGE_SIZE = 64 * 1024  # bytes of one message
-ACK_THRESHOLD_SIZE = 32 * 1024
+ACK_THRESHOLD_SIZE = 32 * 1024  # bytes
 CLOSE_CODE_BASE = 4000  # our WebSocket close codes: this plus an HTTP status
 
 

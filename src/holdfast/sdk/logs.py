@@ -31,7 +31,7 @@ from .calls import (
 from .errors import ApiError, CannotConnect
 
 IDLE_TIMEOUT = 60.0  # seconds without data after which a follower reconnects, in case the connection is dead
-RESTART_TIMEOUT = 60.0
+RESTART_TIMEOUT = 60.0  # seconds
 RECONNECT_INTERVAL = 0.1  # seconds before reconnecting to a log whose stream ended early
 
 

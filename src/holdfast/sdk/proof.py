@@ -28,7 +28,7 @@ IDENTITY_PATH = "/api/v1/identity"
 HMAC_CONTEXT = b"holdfast server proof\0"  # domain separation of the HMAC
 NONCE_SIZE = 32  # bytes
 MAX_REPLY_SIZE = 64 * 1024  # bytes
-READ_SIZE = 16 * 1024
+READ_SIZE = 16 * 1024  # bytes
 SERVER_STOPPED_CODE = "server_stopped"  # error code of the port holder while the server is stopped
 
 

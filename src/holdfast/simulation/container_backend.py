@@ -32,7 +32,7 @@ from holdfast.start_options import build_engine_options
 CONTAINER_LABEL = "holdfast.simulation"
 _SCRIPT_FOLDER = "/.holdfast"  # folder of the script in a container
 _DEFAULT_SHM_SIZE = 64 * MIB
-_CHUNK_SIZE = 1 << 16
+_CHUNK_SIZE = 1 << 16  # bytes
 _OUTPUT_TIMEOUT = 5.0  # seconds for the output of an ended container to arrive
 
 

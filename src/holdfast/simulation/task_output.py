@@ -10,7 +10,7 @@ from holdfast.diagnosis.case import LogExcerpt
 from holdfast.jobspec import MASK
 
 _HEAD_SIZE = 64 * 1024  # bytes kept
-_TAIL_SIZE = 256 * 1024
+_TAIL_SIZE = 256 * 1024  # bytes
 _MAX_LINE_LENGTH = 64 * 1024
 _MIN_SECRET_LENGTH = 3  # characters; shorter ones would mask half of every line
 _LINE_BREAK_PATTERN = re.compile(rb"[\r\n]")

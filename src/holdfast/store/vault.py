@@ -17,8 +17,8 @@ from holdfast.core.messages import msg
 
 log = logging.getLogger(__name__)
 
-_KEY_SIZE = 32
-_NONCE_SIZE = 12
+_KEY_SIZE = 32  # bytes
+_NONCE_SIZE = 12  # bytes
 _VERSION = b"\x01"  # first byte of sealed data, so that the scheme can change
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CHECK_INTERVAL = 3.0  # seconds between checks whether the task still runs
 MAX_CONNECTIONS = 256
-CHUNK_SIZE = 64 * 1024
+CHUNK_SIZE = 64 * 1024  # bytes
 LISTEN_HOST = "127.0.0.1"
 ACCESSIBLE_STATES = ("Running", "Held")
 

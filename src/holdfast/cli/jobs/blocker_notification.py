@@ -11,7 +11,7 @@ from ..background_thread import run_in_background
 from ..options import open_client
 
 FIRST_CHECK_DELAY = 2.0  # seconds; most jobs have started by then
-CHECK_INTERVAL = 30.0
+CHECK_INTERVAL = 30.0  # seconds
 
 
 def print_blockers_in_background(ref: str) -> AbstractContextManager[None]:

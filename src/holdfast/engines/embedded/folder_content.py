@@ -18,7 +18,7 @@ from holdfast.core.scheduling.placement import format_bytes
 from .sandbox_paths import HOME_PATH
 
 TICKS_PER_SECOND = 100  # USER_HZ: the unit of start times in /proc, on every Linux
-_MAX_CLAIM_SIZE = 16 * 1024
+_MAX_CLAIM_SIZE = 16 * 1024  # bytes
 # A retry would fail the same way: a shell for another architecture, without its loader, or not executable.
 _SHELL_FAILURE_PATTERN = re.compile(
     r"bwrap: execvp (?P<shell>[^ :]+): (?P<why>Exec format error|No such file or directory|Permission denied"

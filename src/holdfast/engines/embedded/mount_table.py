@@ -16,7 +16,7 @@ MOUNTINFO_PATH = "/proc/self/mountinfo"
 DISK_FILESYSTEMS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "overlay", "squashfs", "erofs"})
 _LOCAL_FILESYSTEMS = DISK_FILESYSTEMS | {"tmpfs", "ramfs"}  # no remote server that could be down
 _ESCAPE_PATTERN = re.compile(rb"\\([0-7]{3})")
-_READ_SIZE = 1 << 16
+_READ_SIZE = 1 << 16  # bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from .log_messages import SAY_FUNCTION
 from .parameters import get_number
 from .variables import TaskContext, get_first_port
 
-DEFAULT_BARRIER_TIMEOUT = 30
+DEFAULT_BARRIER_TIMEOUT = 30  # minutes
 _MAX_BARRIER_TIMEOUT = 60 * 24 * 7  # minutes
 
 

@@ -22,7 +22,7 @@ NOT_FOUND_EXIT_CODE = 127
 NOT_RUNNABLE_EXIT_CODE = 126
 
 _ENV_TIMEOUT = 0.5  # seconds after which a command without our variable in its environment has removed it on purpose
-_MAX_ENV_SIZE = 2 * 1024 * 1024
+_MAX_ENV_SIZE = 2 * 1024 * 1024  # bytes
 _MAX_FD = 4096  # we begin with five descriptors and open a few more
 _SIGNAL_NUMBERS = range(1, 65)
 _PTMX_DEVICE = os.makedev(5, 2)

@@ -10,8 +10,7 @@ from holdfast.core.identity import format_group_path
 
 from .graphql.call import Call, Info, get_call
 from .graphql.scalars import format_exact_time
-
-JsonObject = dict[str, Any]
+from .json_object import JsonObject
 
 query, mutation = QueryType(), MutationType()
 BINDABLES = (query, mutation)

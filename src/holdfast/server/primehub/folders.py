@@ -16,8 +16,7 @@ from .files import resolve_group_name
 from .graphql.call import Info, get_call
 from .graphql.paging import DEFAULT_PAGE_SIZE, build_numbered_page, clamp_page_number, has_cursor
 from .graphql.scalars import format_exact_time
-
-JsonObject = dict[str, Any]
+from .json_object import JsonObject
 
 query, mutation = QueryType(), MutationType()
 BINDABLES = (query, mutation)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ariadne import ObjectType
 
@@ -14,10 +14,10 @@ from holdfast.core.records import Group
 from .catalogue.instance_type_shapes import instance_type_to_json
 from .catalogue.shapes import image_to_json, volume_to_json
 from .graphql.call import Call, Info, get_call
+from .json_object import JsonObject
 from .people.relations import GrantedObject
 from .people.shapes import EVERYONE, everyone_to_json, group_to_json
 
-JsonObject = dict[str, Any]
 T = TypeVar("T", bound=GrantedObject)
 
 group_type, user_type = ObjectType("Group"), ObjectType("User")

@@ -11,7 +11,7 @@ import asyncssh
 
 MAX_BUFFERED_SIZE = 256 * 1024  # unread bytes; then reading pauses
 WINDOW_SIZE = 1024 * 1024  # bytes a client can send ahead on one channel
-MAX_PACKET_SIZE = 32 * 1024
+MAX_PACKET_SIZE = 32 * 1024  # bytes
 MIN_PACKET_SIZE = 4096  # smallest packet we send, even if a client asks for less: single bytes cost too much CPU
 MAX_ENV_VARIABLES = 32
 

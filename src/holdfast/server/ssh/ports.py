@@ -15,7 +15,7 @@ from .flow_control import BufferedSession, PortChannel, WriteGate
 
 log = logging.getLogger(__name__)
 
-CHUNK_SIZE = 64 * 1024
+CHUNK_SIZE = 64 * 1024  # bytes
 MIN_PORT = 1024  # lowest port to listen on for a client
 LISTEN_ADDRESSES = {"localhost": "127.0.0.1", "127.0.0.1": "127.0.0.1", "::1": "::1"}
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from holdfast.engines.base import LogSource
 
 CHUNK_SIZE = 256 * 1024  # bytes read and sent at a time
-TAIL_CHUNK_SIZE = 64 * 1024
+TAIL_CHUNK_SIZE = 64 * 1024  # bytes
 MAX_TAIL_SIZE = 256 * 1024 * 1024  # bytes searched for the last lines
 FOLLOW_INTERVAL = 1.0  # seconds between checks whether a quiet log is complete
 

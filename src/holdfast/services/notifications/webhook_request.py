@@ -17,7 +17,7 @@ from holdfast.core.messages import msg
 from .delivery import ClaimCallback, DeliveryAttempt, DeliveryResult, WebhookRequest
 from .webhook_targets import WebhookHost
 
-CONNECT_TIMEOUT = 10.0
+CONNECT_TIMEOUT = 10.0  # seconds
 MAX_RETRY_AFTER = timedelta(hours=6)  # upper limit for a receiver's Retry-After
 RETRY_STATUSES = frozenset({408, 425, 429})
 MAX_HEAD_LENGTH = 16 * 1024  # bytes of a response head

@@ -22,7 +22,7 @@ IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 MAX_CONCURRENT_LOOKUPS = 4
-LOOKUP_TIMEOUT = 10.0
+LOOKUP_TIMEOUT = 10.0  # seconds
 # In addition to loopback, link-local, unspecified, multicast and reserved ones: metadata services of clouds.
 _BLOCKED_NETWORKS: tuple[IpNetwork, ...] = tuple(
     ipaddress.ip_network(text) for text in ("0.0.0.0/8", "100.100.100.200/32", "168.63.129.16/32", "fd00:ec2::254/128")

@@ -52,7 +52,7 @@ _RETRY_INTERVAL = 0.02  # seconds between two attempts on a task that is still s
 _CONNECT_TIMEOUT = 10.0  # seconds
 _LARGE_PIPE_SIZE = 256 * 1024  # bytes; the kernel limits the total of a user's pipes
 _MAX_ARGUMENT_SIZE = 128 * 1024 - 1  # the kernel's limit for one argument or variable
-_MAX_ARGUMENTS_SIZE = 1024 * 1024
+_MAX_ARGUMENTS_SIZE = 1024 * 1024  # bytes
 _CAPABILITY_NUMBERS = {
     name: number
     for number, name in enumerate(

@@ -12,7 +12,7 @@ from ..descriptors import closing_fd
 
 _MAX_PROCESS_COUNT = 2000  # processes
 _MAX_COMMAND_LENGTH = 4096  # bytes
-_MAX_FILE_SIZE = 16 * 1024
+_MAX_FILE_SIZE = 16 * 1024  # bytes
 
 
 def list_task_processes(pids: Iterable[int]) -> list[TaskProcess]:

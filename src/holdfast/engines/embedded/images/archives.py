@@ -19,7 +19,7 @@ from .tars import BadArchive, ImageTar
 from .unpacking import Unpacker
 
 _DIGEST_PATTERN = re.compile(r"sha256:[0-9a-f]{64}")
-_MAX_JSON_SIZE = 16 * 1024 * 1024
+_MAX_JSON_SIZE = 16 * 1024 * 1024  # bytes
 _MAX_ENTRIES = 100_000  # files in an archive of layers
 _ROOTFS_FOLDERS = frozenset({"bin", "etc", "lib", "usr", "sbin", "var", "home", "root", "opt", "dev", "proc", "sys"})
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"

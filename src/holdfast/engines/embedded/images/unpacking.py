@@ -23,7 +23,7 @@ from .tars import BadArchive, ImageTar
 _WHITEOUT_PREFIX = ".wh."
 _OPAQUE_WHITEOUT = ".wh..wh..opq"
 _MAX_ENTRIES = 5_000_000
-_CHUNK_SIZE = 1024 * 1024
+_CHUNK_SIZE = 1024 * 1024  # bytes
 _SPACE_CHECK_SIZE = 16 * 1024 * 1024  # bytes written between two checks of the free space
 _MIN_ENTRY_SIZE = 4096  # min bytes of a file on disk, even if empty
 

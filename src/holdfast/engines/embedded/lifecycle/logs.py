@@ -28,7 +28,7 @@ from .timeline import (
 
 T = TypeVar("T")
 
-_MAX_READ_SIZE = 8 * 1024 * 1024
+_MAX_READ_SIZE = 8 * 1024 * 1024  # bytes
 _UNWATCHED_INTERVAL = 0.02  # seconds between two checks of a task that is not watched yet
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_TIMESTAMP_MS = 250_000_000_000_000  # ms: the machine's clock may be wrong, but years have four digits

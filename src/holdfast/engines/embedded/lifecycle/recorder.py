@@ -14,7 +14,7 @@ from .timeline import MAX_OFFSET, RECORD_FORMAT, ZERO_RECORD, Timeline, Timeline
 
 _MAX_LINE_SEARCH_SIZE = 4096  # max bytes to search back for a line end
 _PARTIAL_LINE_TIMEOUT = 0.1  # seconds an unfinished line is held back from the merged stream
-_BLOCK_SIZE = 4096
+_BLOCK_SIZE = 4096  # bytes
 
 
 class LogRecorder:

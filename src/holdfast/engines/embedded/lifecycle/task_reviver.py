@@ -41,7 +41,7 @@ _MAX_RESOURCES = Resources(cpu=1.0, memory=2 * GIB)
 _MIN_MEMORY = 256 * MIB  # bytes; for a shell and common tools
 _SETUP_TIMEOUT = 30.0  # seconds
 _END_TIMEOUT = 10.0  # seconds for its last processes to exit
-_POLL_INTERVAL = 0.005
+_POLL_INTERVAL = 0.005  # seconds
 _REDIRECT_XATTRS = ("trusted.overlay.redirect", "user.overlay.redirect")
 
 

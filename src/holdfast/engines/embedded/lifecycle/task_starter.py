@@ -58,7 +58,7 @@ HOLD_SCRIPT = (Path(__file__).parents[3] / "runtime" / "hold.sh").read_text()
 SETSID_PATH = shutil.which("setsid", path=SEARCH_PATH)
 _MAX_VARIABLES = 2000  # bubblewrap accepts 9000 arguments, three for each
 _MAX_VARIABLE_SIZE = 128 * 1024 - 1  # the kernel's limit for one variable with its name
-_MAX_ENV_SIZE = 1024 * 1024
+_MAX_ENV_SIZE = 1024 * 1024  # bytes
 _MAX_SCRIPT_LENGTH = 16 * 1024 * 1024  # characters of script and entry: they use memory outside the task's limit
 
 

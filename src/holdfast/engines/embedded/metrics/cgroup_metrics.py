@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from ..descriptors import closing_fd
 
 _UNLIMITED_MEMORY = 1 << 60  # version 1 expresses it by a number
-_MAX_SMALL_FILE_SIZE = 16 * 1024
-_MAX_LARGE_FILE_SIZE = 1 << 20
+_MAX_SMALL_FILE_SIZE = 16 * 1024  # bytes
+_MAX_LARGE_FILE_SIZE = 1 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

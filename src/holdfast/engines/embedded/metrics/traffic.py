@@ -30,7 +30,7 @@ _INET_DIAG_INFO, _INET_DIAG_CGROUP_ID = 2, 21  # INET_DIAG_INFO, INET_DIAG_CGROU
 _BYTE_COUNTERS_FORMAT = struct.Struct("=QQ")  # of tcp_info: bytes acked by the other side, bytes received
 _BYTE_COUNTERS_OFFSET = 120
 _TCP_STATES_MASK = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11  # those in which bytes were or can be sent
-_BUFFER_SIZE = 8 << 20
+_BUFFER_SIZE = 8 << 20  # bytes
 _SO_RCVBUFFORCE = 33  # SO_RCVBUFFORCE
 _NETLINK_TIMEOUT = 2.0  # seconds
 _MAX_SOCKETS = 50_000  # of the machine in one sample

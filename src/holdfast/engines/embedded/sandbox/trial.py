@@ -33,7 +33,7 @@ _POLL_INTERVAL = 0.001  # seconds
 _TRIAL_PREFIX = "holdfast-trial-"
 _MEMORY_FOLDERS = ("/dev/shm", "/run")
 _MIN_LEFTOVER_AGE = 3600.0  # seconds after which a folder counts as left by a server that died
-_SHM_SIZE = 1 << 20
+_SHM_SIZE = 1 << 20  # bytes
 
 _TEMPORARY_ERROR_TEXTS = tuple(os.strerror(number) for number in TEMPORARY_ERRORS)
 _NAMESPACE_LIMIT_TEXT = msg("max_*_namespaces exceeded")  # bubblewrap's text for an ENOSPC of clone or unshare

@@ -13,7 +13,7 @@ from ..routes import build_page_route
 from ..visit import Visit
 
 MIN_FREE_DISK_SHARE = 0.05  # free share of a disk; less is shown as low
-MIN_FREE_DISK_SIZE = 1 << 30
+MIN_FREE_DISK_SIZE = 1 << 30  # bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

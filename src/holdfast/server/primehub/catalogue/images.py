@@ -13,10 +13,9 @@ from holdfast.services.catalogue.image_aliases import ImageAliasChange, can_mana
 from ..errors import NOT_AUTH_CODE, PrimeHubError, build_plain_not_found_error, translate_conflict, translate_not_found
 from ..graphql.call import Call, Info, get_call
 from ..graphql.lists import bind_list_queries
+from ..json_object import JsonObject
 from ..people.relations import check_groups_exist, check_name_unchanged, parse_group_links, update_granted_object
 from .shapes import image_to_json, parse_secret_id
-
-JsonObject = dict[str, Any]
 
 query, mutation = QueryType(), MutationType()
 BINDABLES = (query, mutation)

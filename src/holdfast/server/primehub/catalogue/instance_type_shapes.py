@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from holdfast.core.catalogue import InstanceType
 from holdfast.core.job import Job, Resources
 
 from ..graphql.call import Call
 from ..graphql.scalars import to_gigabytes
-
-JsonObject = dict[str, Any]
+from ..json_object import JsonObject
 
 CUSTOM_TYPE = "custom"  # of jobs with their own resource request
 

@@ -16,6 +16,7 @@ from ..errors import PrimeHubError, translate_conflict, translate_not_found
 from ..graphql.call import Call, Info, get_call
 from ..graphql.lists import bind_list_queries
 from ..graphql.scalars import gigabytes_to_bytes
+from ..json_object import JsonObject
 from ..people.relations import (
     check_groups_exist,
     check_name_unchanged,
@@ -24,8 +25,6 @@ from ..people.relations import (
     update_granted_object,
 )
 from .instance_type_shapes import instance_type_to_json
-
-JsonObject = dict[str, Any]
 
 query, mutation = QueryType(), MutationType()
 BINDABLES = (query, mutation)

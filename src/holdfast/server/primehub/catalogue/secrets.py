@@ -15,10 +15,9 @@ from ..errors import PrimeHubError, build_plain_not_found_error, translate_confl
 from ..graphql.call import Call, Info, get_call
 from ..graphql.lists import paginate_filtered_nodes
 from ..graphql.paging import build_numbered_page, has_cursor
+from ..json_object import JsonObject
 from ..people.relations import require_admin
 from .shapes import SECRET_TYPES, parse_secret_id, secret_to_json
-
-JsonObject = dict[str, Any]
 
 query, mutation = QueryType(), MutationType()
 BINDABLES = (query, mutation)

@@ -3,12 +3,10 @@ names, except that the IDs of secrets have a prefix for their purpose."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from holdfast.core.catalogue import ImageAlias, ImageKind, Secret, SecretKind
 from holdfast.core.records import Dataset
 
-JsonObject = dict[str, Any]
+from ..json_object import JsonObject
 
 VOLUME_TYPES = {"folder": "hostPath", "nfs": "nfs", "volume": "pv", "git": "git", "env": "env"}
 SECRET_PREFIXES = {SecretKind.OPAQUE: "gitsync-secret-", SecretKind.REGISTRY: "image-"}

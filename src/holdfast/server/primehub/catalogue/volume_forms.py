@@ -12,10 +12,9 @@ from holdfast.services.datasets import kinds
 from holdfast.services.datasets.service import DatasetChange
 
 from ..errors import PrimeHubError, build_plain_not_found_error
+from ..json_object import JsonObject
 from ..people.relations import GroupLinkChanges
 from .shapes import VOLUME_TYPES, parse_secret_id
-
-JsonObject = dict[str, Any]
 
 VOLUME_KINDS = {type: kind for kind, type in VOLUME_TYPES.items()}
 MOUNT_ROOT = "/datasets"

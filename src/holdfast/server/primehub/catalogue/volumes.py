@@ -14,6 +14,7 @@ from holdfast.services.datasets.service import DatasetChange
 from ..errors import build_conflict_error, translate_not_found
 from ..graphql.call import Call, Info, get_call
 from ..graphql.lists import bind_list_queries
+from ..json_object import JsonObject
 from ..people.relations import (
     GroupLinkChanges,
     check_groups_exist,
@@ -24,8 +25,6 @@ from ..people.relations import (
 )
 from .shapes import volume_to_json
 from .volume_forms import build_no_upload_server_error, parse_variables, parse_volume, parse_volume_change
-
-JsonObject = dict[str, Any]
 
 query, mutation, volume_type = QueryType(), MutationType(), ObjectType("Dataset")
 BINDABLES = (query, mutation, volume_type)

@@ -7,10 +7,10 @@ from typing import Any
 
 from ariadne import QueryType
 
+from ..json_object import JsonObject
 from .call import Call, Info, get_call
 from .paging import Node, filter_nodes, paginate_nodes, sort_nodes
 
-JsonObject = dict[str, Any]
 NodeLoader = Callable[[Call, JsonObject], Awaitable[Sequence[Node]]]  # with further arguments of the query
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from holdfast.core.job import Job
 from holdfast.core.metrics.samples import RING_BUFFER_SPECS, Sample
 from holdfast.store.metrics.database import MetricSeries
 
 from ..graphql.scalars import to_whole_numbers
-
-JsonObject = dict[str, Any]
+from ..json_object import JsonObject
 
 
 def metrics_to_json(series: MetricSeries, job: Job) -> JsonObject:

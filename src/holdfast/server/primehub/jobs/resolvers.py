@@ -19,11 +19,10 @@ from ..errors import PrimeHubError, build_not_auth_error, build_resource_not_fou
 from ..graphql.call import Call, Info, get_call
 from ..graphql.paging import build_cursor_page, build_numbered_page, paginate_nodes
 from ..graphql.scalars import format_exact_time, format_time, get_deadline_seconds
+from ..json_object import JsonObject
 from .listing import JobList
 from .monitoring import metrics_to_json
 from .states import get_job_status
-
-JsonObject = dict[str, Any]
 
 query, mutation, job_type = QueryType(), MutationType(), ObjectType("PhJob")
 BINDABLES = (query, mutation, job_type)

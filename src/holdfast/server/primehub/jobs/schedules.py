@@ -25,9 +25,8 @@ from ..graphql.paging import (
     parse_order,
 )
 from ..graphql.scalars import format_time, get_deadline_seconds
+from ..json_object import JsonObject
 from .resolvers import format_job_form, get_command, new_job_to_json
-
-JsonObject = dict[str, Any]
 
 query, mutation, schedule_type = QueryType(), MutationType(), ObjectType("PhSchedule")
 BINDABLES = (query, mutation, schedule_type)

@@ -13,12 +13,11 @@ from holdfast.core.records import Group
 from ..errors import PrimeHubError, format_error_line
 from ..graphql.call import Call, Info, get_call
 from ..graphql.lists import bind_list_queries
+from ..json_object import JsonObject
 from .group_forms import parse_group
 from .groups import check_users_exist, plan_member_changes, require_group
 from .relations import require_admin
 from .shapes import group_to_json
-
-JsonObject = dict[str, Any]
 
 query, mutation = QueryType(), MutationType()
 BINDABLES = (query, mutation)

@@ -15,10 +15,9 @@ from ..errors import USER_NOT_EXIST_CODE, PrimeHubError, format_error_line
 from ..graphql.call import Call, Info, get_call
 from ..graphql.lists import list_nodes, paginate_filtered_nodes
 from ..graphql.paging import Node, filter_nodes, get_cursor_page_size, sort_nodes
+from ..json_object import JsonObject
 from .relations import check_groups_exist, check_name_unchanged, parse_relation, require_admin
 from .shapes import EVERYONE, EXTENSION_KEY, get_extension_fields, user_to_json
-
-JsonObject = dict[str, Any]
 
 query, mutation = QueryType(), MutationType()
 BINDABLES = (query, mutation)

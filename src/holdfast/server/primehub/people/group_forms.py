@@ -13,9 +13,8 @@ from holdfast.services.people.groups import GroupChange
 
 from ..errors import PrimeHubError
 from ..graphql.scalars import gigabytes_to_bytes
+from ..json_object import JsonObject
 from .shapes import EXTENSION_KEY, get_extension_fields
-
-JsonObject = dict[str, Any]
 
 MAX_QUOTA = 1_000_000  # cores, GPUs, GB of a quota
 EXTENSION_FIELDS = ("enabledDeployment", "maxDeploy", "userVolumeCapacity")

@@ -18,11 +18,10 @@ from holdfast.services.people.groups import GroupChange
 from ..errors import PrimeHubError, build_not_auth_error, build_plain_not_found_error
 from ..graphql.call import Call, Info, get_call
 from ..graphql.scalars import to_gigabytes
+from ..json_object import JsonObject
 from .group_forms import parse_group_change
 from .relations import check_name_unchanged, parse_relation
 from .shapes import EVERYONE, everyone_to_json, group_to_json
-
-JsonObject = dict[str, Any]
 
 query, mutation, group_type = QueryType(), MutationType(), ObjectType("Group")
 BINDABLES = (query, mutation, group_type)

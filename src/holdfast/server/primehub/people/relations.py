@@ -15,9 +15,8 @@ from holdfast.core.records import Dataset
 
 from ..errors import PrimeHubError, build_not_auth_error, build_plain_not_found_error
 from ..graphql.call import Call
+from ..json_object import JsonObject
 from .shapes import EVERYONE
-
-JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,7 @@ from typing import Any
 from holdfast.core.records import Group, User
 
 from ..graphql.scalars import to_gigabytes, to_seconds
-
-JsonObject = dict[str, Any]
+from ..json_object import JsonObject
 
 EVERYONE = "everyone"
 EXTENSION_KEY = "primehub"  # fields that only PrimeHub has, in the extension of a user or group

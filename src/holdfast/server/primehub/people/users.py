@@ -10,9 +10,8 @@ from holdfast.core.errors import NotFound
 
 from ..errors import USER_NOT_EXIST_CODE, PrimeHubError, format_error_line
 from ..graphql.call import Call, Info, get_call
+from ..json_object import JsonObject
 from .shapes import user_name_to_json, user_to_json
-
-JsonObject = dict[str, Any]
 
 query, group_type = QueryType(), ObjectType("Group")
 BINDABLES = (query, group_type)

@@ -18,7 +18,7 @@ from .view import Section, build_job_address
 ROWS_PER_PAGE = 200
 MAX_SCANNED_EVENTS = 200  # scanned for missing artifacts
 MAX_TEXT_SIZE = 64 * 1024  # bytes
-MAX_PICTURE_SIZE = 20 * 1024 * 1024
+MAX_PICTURE_SIZE = 20 * 1024 * 1024  # bytes
 _PICTURE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp"})
 
 

@@ -1,0 +1,5 @@
+"""The type of objects in requests and responses."""
+
+from typing import Any
+
+JsonObject = dict[str, Any]
