@@ -106,4 +106,4 @@ class DatasetsContract:
         assert opened.read(datasets.get_dataset, "a") == replace(made, writable_groups=("blue",))
 
     def test_nothing_runs_in_a_new_database(self, opened: Opened) -> None:
-        assert opened.read(datasets.find_oldest_running_start) is None
+        assert opened.read(datasets.find_oldest_started_job_time) is None

@@ -10,22 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.controller.disk_guard import (
-    DiskGuard,
-    FreeSpace,
-    MinFreeSpace,
-    choose_hold_to_release,
-    list_files_only_holds,
-)
+from holdfast.controller.disk_guard import DiskGuard, MinFreeSpace, choose_hold_to_release, list_files_only_holds
 from holdfast.core.attempt import JobSnapshot, TaskAttempt, TaskHold
 from holdfast.core.exits.exit import classify_exit
 from holdfast.core.holds import HoldAction
 from holdfast.core.job import GIB, HoldScope
 from holdfast.core.states import JobState, TaskState
+from holdfast.disk_space import DiskSpace
 from tests.core.jobs import NOON, job
 from tests.services.house import TIMEOUT, House, open_house
 
-FULL, ROOMY = FreeSpace(free=3 * GIB, total=100 * GIB), FreeSpace(free=50 * GIB, total=100 * GIB)
+FULL, ROOMY = DiskSpace(free=3 * GIB, total=100 * GIB), DiskSpace(free=50 * GIB, total=100 * GIB)
 MIN_COUNT = MinFreeSpace(bytes=5 * GIB, percent=1)
 
 
@@ -75,7 +70,7 @@ def test_the_larger_of_bytes_and_percent_is_wanted(least: MinFreeSpace, goes: bo
 
 
 def test_what_is_kept_whole_is_never_let_go_for_room() -> None:
-    assert choose_hold_to_release([held("a", 1, HoldScope.ALL)], FreeSpace(free=0, total=GIB), MIN_COUNT, NOON) is None
+    assert choose_hold_to_release([held("a", 1, HoldScope.ALL)], DiskSpace(free=0, total=GIB), MIN_COUNT, NOON) is None
 
 
 @pytest.fixture
@@ -105,7 +100,7 @@ async def test_one_at_a_time_until_there_is_room(house: House) -> None:
     looks: list[Path] = []
     room = [FULL, FULL, ROOMY]
 
-    def look(folder: Path) -> FreeSpace:
+    def look(folder: Path) -> DiskSpace:
         looks.append(folder)
         return room.pop(0)
 

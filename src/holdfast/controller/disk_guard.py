@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from holdfast.core.holds import HoldAction, HoldRequest
 from holdfast.core.job import HoldScope
 from holdfast.core.messages import msg
 from holdfast.core.scheduling.placement import format_bytes
+from holdfast.disk_space import DiskSpace, read_disk_space
 from holdfast.hang_guard import HangGuard
 from holdfast.services.control import Control
 
@@ -24,14 +24,6 @@ CHECK_INTERVAL = 30.0  # seconds; released files are deleted by then
 DISK_TIMEOUT = 10.0  # seconds for a disk to respond
 
 HeldTasks = Sequence[tuple[JobSnapshot, TaskAttempt]]
-
-
-@dataclass(frozen=True, slots=True)
-class FreeSpace:
-    """Space on the disk of the state folder, in bytes."""
-
-    free: int
-    total: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +48,7 @@ def list_files_only_holds(held: HeldTasks) -> list[tuple[JobSnapshot, TaskAttemp
 
 
 def choose_hold_to_release(
-    held: HeldTasks, room: FreeSpace, least: MinFreeSpace, now: datetime
+    held: HeldTasks, room: DiskSpace, least: MinFreeSpace, now: datetime
 ) -> tuple[str, HoldRequest] | None:
     """Choose which hold to release; None: enough is free, or nothing can be released."""
     wanted, oldest = least.compute_required_space(room.total), list_files_only_holds(held)[:1]
@@ -80,13 +72,13 @@ class DiskGuard:
         least: MinFreeSpace,
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        look: Callable[[Path], FreeSpace] | None = None,
+        look: Callable[[Path], DiskSpace] | None = None,
     ) -> None:
         self._control = control
         self._folder = folder
         self._min_free = least
         self._clock = clock
-        self._read_space = look or _read_free_space
+        self._read_space = look or read_disk_space
         self._hang_guard = HangGuard("disk-guard")
 
     async def run(self) -> None:
@@ -112,8 +104,3 @@ class DiskGuard:
         )
         await self._control.request_hold_change(job_id, request)
         return job_id
-
-
-def _read_free_space(folder: Path) -> FreeSpace:
-    usage = shutil.disk_usage(folder)
-    return FreeSpace(free=usage.free, total=usage.total)

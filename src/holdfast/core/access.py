@@ -55,7 +55,7 @@ PERMISSION_RULES: dict[Permission, tuple[Grantee, str]] = {
     Permission.MOUNT_ANY_PATH: (Grantee.ADMIN, msg("mount a host folder that the settings do not allow for all users")),
     Permission.MANAGE_GROUP: (
         Grantee.GROUP_ADMIN,
-        msg("manage the group's members, image aliases, MLflow, time limit and hold"),
+        msg("manage the group's members, image aliases, MLflow settings, time limit and hold settings"),
     ),
     Permission.MANAGE_INSTALLATION: (
         Grantee.ADMIN,

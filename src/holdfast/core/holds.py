@@ -67,7 +67,7 @@ def compute_warning_time(since: datetime, until: datetime) -> datetime | None:
 
 def render_hold_banner(code: int, policy: HoldPolicy) -> str:
     """Render the end of a held task's log, as OpenPAI's users know it."""
-    kept = msg("it will be reserved") if policy.keep is HoldScope.ALL else msg("its files will be kept")
+    kept = msg("it will be reserved") if policy.keep is HoldScope.ALL else msg("its files are kept")
     lines = [
         msg(
             "The job container failed, so {kept} for {duration}",

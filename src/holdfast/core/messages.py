@@ -16,7 +16,7 @@ from typing import Any, Self, TypeGuard, TypeVar, cast
 
 T = TypeVar("T")
 Argument = str | int | float
-TemplateFiller = Callable[[str, Mapping[str, Argument]], str]
+MessageFormatter = Callable[[str, Mapping[str, Argument]], str]
 MAX_MESSAGE_DEPTH = 8  # of nested messages, when decoding
 PACKED_PREFIX = "\x1e"  # prefix of a message encoded as JSON
 _PLACEHOLDER_PATTERN = re.compile(r"\{\{|\}\}|\{([a-z_][a-z_0-9]*)\}")
@@ -139,7 +139,7 @@ def fill_template(template: str, arguments: Mapping[str, Argument]) -> str:
     )
 
 
-def translate_message(text: str, look_up: Callable[[str], str], fill: TemplateFiller = fill_template) -> str:
+def translate_message(text: str, look_up: Callable[[str], str], fill: MessageFormatter = fill_template) -> str:
     """Translate with `look_up`, which returns its argument if there is no translation."""
     if not isinstance(text, Message):
         return look_up(text)

@@ -138,7 +138,7 @@ def _build_memory_advice(tasks: Sequence[_TaskUsage]) -> str | None:
     if not peak or enough > MAX_ADVISED_SHARE * asked or asked - enough < MIN_MEMORY_SAVED:
         return None
     return msg(
-        "{amount} of memory would be enough (peak {peak} of {requested}).",
+        "Request {amount} of memory (peak {peak} of {requested}).",
         amount=format_bytes(enough),
         peak=format_bytes(peak),
         requested=format_bytes(asked),
@@ -151,7 +151,7 @@ def _build_cpu_advice(tasks: Sequence[_TaskUsage]) -> str | None:
     if enough > MAX_ADVISED_SHARE * asked:
         return None
     return msg(
-        "{amount} would be enough (average usage {limit} of {requested}).",
+        "Request {amount} (average usage {limit} of {requested}).",
         amount=format_cores(enough),
         limit=f"{most:.1f}",
         requested=format_cores(asked),
@@ -167,9 +167,9 @@ def _build_gpu_advice(tasks: Sequence[_TaskUsage]) -> str | None:
     if enough >= asked:
         return None
     if enough == 0:
-        return msg("No GPU is needed ({requested} stayed idle).", requested=format_gpus(asked))
+        return msg("Request no GPU ({requested} stayed idle).", requested=format_gpus(asked))
     return msg(
-        "{amount} would be enough ({idle} of {requested} stayed idle).",
+        "Request {amount} ({idle} of {requested} stayed idle).",
         amount=format_gpus(enough),
         idle=asked - enough,
         requested=format_gpus(asked),

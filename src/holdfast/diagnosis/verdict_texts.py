@@ -125,7 +125,7 @@ HOME_FULL = VerdictText(
     "Size limit of the home folder exceeded: {message}",
     "The files in its home folder exceeded the limit of this server, so the task was stopped.",
     (
-        "Write large files to a mounted volume or dataset, or to /tmp.",
+        "Write large files to a dataset or another mounted folder, or to /tmp.",
         "Remove checkpoints and caches that are no longer needed while it runs.",
     ),
 )
@@ -133,7 +133,7 @@ DISK_LIMIT = VerdictText(
     "Disk limit of the task exceeded: {message}",
     "The files that it wrote outside mounted folders exceeded the limit, so the task was stopped.",
     (
-        "Write large files to a mounted volume or dataset.",
+        "Write large files to a dataset or another mounted folder.",
         "Remove checkpoints and caches that are no longer needed while it runs.",
         "Ask an admin to increase disk.task_bytes or disk.task_files.",
     ),
@@ -236,12 +236,12 @@ SHELL_WITH_HOLD = "To open a shell where it failed, submit the job again with `h
 UNKNOWN_ERROR = VerdictText(
     "Exit code {code}, and no known error in its log",
     "The program exited with code {code}. Its last lines are below; no rule matches them.",
-    ("Read the end of its log.", "@inside"),
+    ("Read the end of its log: `holdfast logs {job}`.", "@inside"),
 )
 LAST_ERROR = VerdictText(
     "Last error of the program: {error}",
     "The program wrote this error last and exited with code {code}. No rule matches it.",
-    ("Read the end of its log.", "@inside"),
+    ("Read the end of its log: `holdfast logs {job}`.", "@inside"),
 )
 NO_OUTPUT = VerdictText(
     "Exit code {code} without output",

@@ -34,7 +34,7 @@ def _read_version(at: FieldValue) -> str | float:
     value = at.node.value
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InvalidValue(
-            msg("must be text or a number, not {node}", node=describe_node(at.node)),
+            msg("must be a string or a number, not {node}", node=describe_node(at.node)),
             rule="type",
             expected="string,number",
         )
@@ -180,7 +180,7 @@ def warn_unknown_plugin(at: FieldValue, name: Any) -> None:
     """Warn that its tasks will fail, as with OpenPAI, unless the file ignores it."""
     if isinstance(name, str) and name not in SUPPORTED_PLUGINS:
         message = msg(
-            "uses the runtime plugin {name}, which is not available: its tasks will fail", name=repr(clip_text(name))
+            "uses the runtime plugin {name}, which is not available: its tasks fail", name=repr(clip_text(name))
         )
         at.add_warning(
             msg("{detail} unless failurePolicy is ignore", detail=message),

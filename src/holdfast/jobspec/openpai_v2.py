@@ -341,7 +341,7 @@ def _build_script(role: str, fields: Fields, scope: _RoleScope) -> tuple[str, ..
     if own is None:
         fields.report_missing_key("commands")
     commands = own.read_as_kind(rules.COMMANDS_KIND, ()) if own else ()
-    filler = TemplateFiller(_collect_references(role, fields, scope))
+    filler = TemplateFiller(_collect_template_values(role, fields, scope))
     around = scope.deployment.get(role, {})
     parts = (around.get("preCommands"), own, around.get("postCommands"))
     script = tuple(_fill_templates(line, filler, scope) for part in parts if part for line in _list_valid_items(part))
@@ -356,7 +356,7 @@ def _list_valid_items(at: FieldValue) -> list[FieldValue]:
     return [item for item in items if isinstance(item.node.value, str) or item.node.source_text is not None]
 
 
-def _collect_references(role: str, fields: Fields, scope: _RoleScope) -> dict[str, Any]:
+def _collect_template_values(role: str, fields: Fields, scope: _RoleScope) -> dict[str, Any]:
     values: dict[str, Any] = {"parameters": scope.parameters}
     for kind in ("script", "output", "data"):
         at = fields.get_field(kind)

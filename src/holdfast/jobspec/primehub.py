@@ -28,7 +28,7 @@ _SERVER_FIELDS = frozenset(
         "ttlSecondsAfterFinished", "requeueLimit", "user", "invalid", "nextRunTime", "updateTime",
     }
 )  # fmt: skip
-_RESOURCE_KINDS = ("PhJob", "PhSchedule")  # PrimeHub's Kubernetes resources: the form is in spec
+_CUSTOM_RESOURCE_KINDS = ("PhJob", "PhSchedule")  # PrimeHub's Kubernetes resources: the form is in spec
 _DEADLINE_KIND = make_integer_kind(least=0, most=int(MAX_DURATION.total_seconds()))  # 0: no limit
 
 
@@ -45,7 +45,7 @@ _RECURRENCE_KIND = FieldKind(_read_recurrence, {"type": "string"})
 
 def is_kubernetes_resource(document: Mapping[str, Any]) -> bool:
     kind, spec = (getattr(document.get(key), "value", document.get(key)) for key in ("kind", "spec"))
-    return kind in _RESOURCE_KINDS and isinstance(spec, dict)
+    return kind in _CUSTOM_RESOURCE_KINDS and isinstance(spec, dict)
 
 
 def read_primehub_job(root: FieldValue, defaults: Defaults) -> Job:

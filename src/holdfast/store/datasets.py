@@ -97,8 +97,8 @@ def delete_dataset_grant(conn: Connection, name: str, group: str) -> bool:
     return bool(conn.execute(delete(dataset_groups).where(here)).rowcount)
 
 
-def find_oldest_running_start(conn: Connection) -> datetime | None:
-    """Return the start time of the oldest running job; None if no job is running."""
+def find_oldest_started_job_time(conn: Connection) -> datetime | None:
+    """Return the start time of the oldest job that has started and not ended; None if there is none."""
     began = func.coalesce(jobs.c.attempt_started_at, jobs.c.started_at, jobs.c.submitted_at)
     return from_optional_micros(conn.scalar(select(func.min(began)).where(jobs.c.state.in_(_STATES_WITH_TASKS))))
 

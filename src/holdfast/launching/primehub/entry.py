@@ -45,7 +45,7 @@ def render_entry_script(entry: EntryScript) -> str:
 
 
 def _render_datasets(entry: EntryScript) -> Iterator[str]:
-    yield _FIND_FOLDER_SCRIPT if entry.isolated else _HOME_FOLDER_SCRIPT
+    yield _FIND_FOLDER_SCRIPT if entry.isolated else _CREATE_DATASETS_FOLDER_SCRIPT
     yield from _render_links((place, f'"$__datasets"/{quote(name)}') for name, place in entry.datasets)
 
 
@@ -83,7 +83,7 @@ SUDO_SCRIPT = read_script(__package__, "sudo.sh")
 _HEAD_SCRIPT = read_script(__package__, "head.sh")
 _FIND_FOLDER_SCRIPT = read_script(__package__, "find_datasets_folder.sh")
 
-_HOME_FOLDER_SCRIPT = """\
+_CREATE_DATASETS_FOLDER_SCRIPT = """\
 __datasets=$__home/datasets
 mkdir -p "$__datasets"
 """

@@ -19,7 +19,7 @@ from .flow_control import BufferedSession, SessionChannel, WriteGate
 log = logging.getLogger(__name__)
 
 REFUSED_STATUS = 255  # exit status; ssh uses the same when it cannot connect
-INTERNAL_ERROR_MESSAGE = "Internal server error; check the server log"
+INTERNAL_ERROR_MESSAGE = "Internal server error; ask an admin to check the server log"
 MAX_TERMINAL_SIZE = 2000  # columns, rows
 MAX_VARIABLE_LENGTH = 200
 

@@ -23,7 +23,7 @@ GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
 TOLERATION_OPERATORS = ("Equal", "Exists")
 TOLERATION_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 ANY_EFFECT = "None"  # as PrimeHub's form writes it
-_TOLERATION_KEYS = {"operator", "key", "value", "effect"}
+_TOLERATION_FIELDS = {"operator", "key", "value", "effect"}
 
 
 def normalize_instance_type(type: InstanceType) -> InstanceType:
@@ -131,9 +131,9 @@ def _iter_toleration_problems(type: InstanceType) -> Iterator[tuple[str, str]]:
 
 
 def _iter_toleration_messages(toleration: Mapping[str, Any]) -> Iterator[str]:
-    if strange := sorted(set(toleration) - _TOLERATION_KEYS):
+    if strange := sorted(set(toleration) - _TOLERATION_FIELDS):
         yield msg("has the unknown key {key}; use operator, key, value and effect", key=repr(str(strange[0])[:50]))
-    for key in sorted(_TOLERATION_KEYS & set(toleration)):
+    for key in sorted(_TOLERATION_FIELDS & set(toleration)):
         value = toleration[key]
         if not isinstance(value, str) or len(value) > 253 or not value.isprintable():
             yield msg("has an invalid {key}: it must be one line of at most 253 characters", key=key)

@@ -193,7 +193,7 @@ class GitSync:
         olds = await asyncio.to_thread(git_trees.list_old_checkouts, self._root)
         if olds:
             now = self._clock()
-            oldest = await self._store.read(dataset_rows.find_oldest_running_start)
+            oldest = await self._store.read(dataset_rows.find_oldest_started_job_time)
             before = now if oldest is None else min(now, oldest)
             await asyncio.to_thread(git_trees.remove_old_checkouts, olds, before, self._stop_event)
 

@@ -142,9 +142,11 @@ def _check_nfs_data(data: Mapping[str, str]) -> None:
     if set(data) != {"server", "path"} or not all(data.values()):
         raise UserError(msg("Datasets of kind nfs need `server` and `path` in data"), field="data")
     if "/" in data["server"] or data["server"] in (".", ".."):
-        raise UserError(msg("{server} is not a valid server", server=repr(data["server"][:80])), field="data")
+        raise UserError(
+            msg("{server} is not a valid address of an NFS server", server=repr(data["server"][:80])), field="data"
+        )
     if ".." in data["path"].split("/"):
-        raise UserError(msg("The path on the server must not contain '..'"), field="data")
+        raise UserError(msg("The path on the NFS server must not contain '..'"), field="data")
 
 
 def _check_volume_data(data: Mapping[str, str]) -> None:

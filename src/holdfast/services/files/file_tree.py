@@ -384,7 +384,7 @@ def build_not_folder_error(parts: tuple[str, ...], error: OSError) -> Conflict |
             field="path",
             hint=msg("Choose another path, or delete that file first."),
         )
-    return Unavailable(msg("{path} cannot be used: {error}", path=format_path(parts), error=error.strerror))
+    return Unavailable(msg("Cannot open the folder {path}: {error}", path=format_path(parts), error=error.strerror))
 
 
 def _build_is_folder_error(parts: tuple[str, ...]) -> Conflict:

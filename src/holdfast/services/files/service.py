@@ -162,7 +162,9 @@ class Files:
             return await self._work.run_short(work)
         except OSError as error:
             if error.errno == errno.EXDEV:
-                raise Unavailable(msg("The group's files and its upload folder are on different disks")) from error
+                raise Unavailable(
+                    msg("Cannot save the upload: the group's files and its upload folder are on different filesystems")
+                ) from error
             raise build_write_error(parts, error) from error
 
     async def delete(self, actor: Actor, group: str, path: str, *, recursive: bool = False) -> int:

@@ -37,7 +37,7 @@ def _replace_control_characters(text: str) -> str:
     return (
         _CONTROL_CHARACTER_PATTERN.sub(_format_character_name, text)
         if odd is None
-        else _CONTROL_CHARACTER_RUN_PATTERN.sub(_replace_with_placeholders, text)
+        else _CONTROL_CHARACTER_RUN_PATTERN.sub(_build_replacement_characters, text)
     )
 
 
@@ -72,5 +72,5 @@ def _format_character_name(found: re.Match[str]) -> str:
     return f"⟨U+{ord(found[0]):04X}⟩"
 
 
-def _replace_with_placeholders(found: re.Match[str]) -> str:
+def _build_replacement_characters(found: re.Match[str]) -> str:
     return "\ufffd" * len(found[0])

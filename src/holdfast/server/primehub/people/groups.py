@@ -126,7 +126,7 @@ async def update_group(_: Any, info: Info, data: JsonObject, where: JsonObject) 
     check_name_unchanged(data, "name", name)
     change, (members, gone) = parse_group_change(group, data), plan_member_changes(group, data)
     await check_users_exist(call, group, members)
-    mlflow = await _parse_mlflow(call, name, data)
+    mlflow = await _merge_mlflow_settings(call, name, data)
     if change != GroupChange():
         await call.services.groups.change(call.actor, name, change)
     for user, admin in members.items():
@@ -171,8 +171,8 @@ def _parse_admins(group: Group, text: str | None) -> set[str]:
     return {name.strip() for name in text.split(",") if name.strip()}
 
 
-async def _parse_mlflow(call: Call, group: str, data: JsonObject) -> Mlflow | None:
-    """Return the MLflow settings; None without a tracking server URL."""
+async def _merge_mlflow_settings(call: Call, group: str, data: JsonObject) -> Mlflow | None:
+    """Return the stored settings with the given fields changed; None if no field or no tracking server URL is given."""
     if not any(key in data for key in MLFLOW_FIELDS):
         return None
     now = await call.services.groups.get_mlflow(call.actor, group)

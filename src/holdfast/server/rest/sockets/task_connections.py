@@ -150,6 +150,6 @@ def _convert_error(error: BaseException) -> tuple[UserError, int]:
     if isinstance(error, UserError):
         return error, FIRST_APPLICATION_CODE + STATUS_CODES.get(error.code, 400)
     log.error("a WebSocket session failed", extra={"event": "internal-error", "error": repr(error)}, exc_info=error)
-    failure = UserError(msg("Internal server error; check the server log"))
+    failure = UserError(msg("Internal server error; ask an admin to check the server log"))
     failure.code = "internal"
     return failure, FAILED_CODE

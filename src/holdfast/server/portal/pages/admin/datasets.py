@@ -149,8 +149,8 @@ class DatasetForms(RecordForms[Dataset]):
     async def describe_removal(self, record: Dataset) -> list[str]:
         _ = self.visit.translate_text
         data_texts = {
-            GIT: _("Its checkout will be deleted."),
-            ENV: _("Its variables will be deleted."),
+            GIT: _("This deletes its checkout."),
+            ENV: _("This deletes its variables."),
             VOLUME: _("Its data is kept at {path} unless you delete it as well.", path=record.path),
         }
         return [

@@ -87,10 +87,7 @@ class GroupForms(RecordForms[Group]):
         return [
             await describe_unfinished_jobs(visit, group=record.name),
             visit.translate_plural(
-                "{count} member will be removed from it.",
-                "{count} members will be removed from it.",
-                members,
-                count=members,
+                "{count} member is removed from it.", "{count} members are removed from it.", members, count=members
             ),
             await describe_schedules(visit, group=record.name),
             await _describe_grants(visit, record.name),
@@ -111,7 +108,7 @@ async def _describe_grants(visit: Visit, group: str) -> str:
     if not names:
         return ""
     shown = ", ".join(names[:10]) + (" …" if len(names) > 10 else "")
-    return visit.translate_text("It will lose access to: {things}", things=shown)
+    return visit.translate_text("It loses access to: {things}", things=shown)
 
 
 # -- fields

@@ -29,7 +29,7 @@ _GROUP_ALIASES_PATH = "/groups/{group}/images"
 class ImageAliasForms(RecordForms[ImageAlias]):
     texts = RecordTexts(
         list=N_("Images"),
-        add=N_("Add an image"),
+        add=N_("Add an image alias"),
         added=N_("Image alias {name} was added."),
         changed=N_("Image alias {name} was changed."),
         remove=N_("Delete the image alias {name}?"),

@@ -107,9 +107,7 @@ async def _build_image_removal_page(visit: Visit, name: str) -> ConfirmPage:
     users = [alias.name for alias in aliases if bare in map(_strip_latest_tag, (alias.url, alias.gpu_url))]
     points = [_("This deletes its files from this server. Tasks that use it keep running.")]
     if users:
-        points.append(
-            _("Jobs that use these names will no longer be able to start: {names}", names=", ".join(users[:10]))
-        )
+        points.append(_("Jobs that use these names can no longer start: {names}", names=", ".join(users[:10])))
     return ConfirmPage(
         title=_("Delete the image {name}?", name=name),
         points=tuple(points),

@@ -80,7 +80,7 @@ class InstanceTypeForms(RecordForms[InstanceType]):
         _ = self.visit.translate_text
         return [
             _("Jobs that are already submitted are not affected, but cannot be rerun."),
-            _("Schedules that use it will no longer run."),
+            _("Schedules that use it no longer run."),
         ]
 
 

@@ -135,7 +135,7 @@ class UserForms(RecordForms[User]):
             await describe_unfinished_jobs(self.visit, user=record.name),
             _("Finished jobs are kept under this name, with their logs and artifacts."),
             await describe_schedules(self.visit, user=record.name),
-            _("Logins and tokens will stop working immediately."),
+            _("Logins and tokens stop working immediately."),
             _("To block access without deleting anything, disable the user instead."),
         ]
 

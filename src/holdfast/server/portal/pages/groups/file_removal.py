@@ -39,7 +39,7 @@ async def delete_files(visit: Visit, form: Form) -> Response:
 async def _build_file_removal_page(visit: Visit, path: str) -> ConfirmPage:
     _, group = visit.translate_text, visit.path_params["name"]
     folder, count = await _get_kind_and_file_count(visit, group, path)
-    points = [_("It will be deleted for all members of {group}. This cannot be undone.", group=group)]
+    points = [_("This deletes it for all members of {group} and cannot be undone.", group=group)]
     if folder:
         text = visit.words.translate_plural("It contains {count} file.", "It contains {count} files.", count)
         points.insert(0, text.format(count=f"{count}+" if count >= _MAX_COUNTED_FILES else count))
