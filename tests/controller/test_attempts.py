@@ -161,7 +161,9 @@ def test_a_stop_that_did_nothing_is_asked_for_again(tmp_path: Path) -> None:
                 await stop(attempt_id, 0)
 
         place.engine.stop = forget  # type: ignore[method-assign]
-        place.controller.limits = replace(place.controller.limits, grace=place.controller.limits.grace * 0)
+        place.controller.planner.limits = replace(
+            place.controller.planner.limits, grace=place.controller.planner.limits.grace * 0
+        )
         assert await place.controller.stop_job(id, "ann")
         await place.until(id, JobState.CANCELLED)
         assert not forgotten

@@ -158,7 +158,7 @@ def test_only_so_many_are_held(tmp_path: Path) -> None:
     async def story() -> None:
         limits = replace(LIMITS, hold=HoldLimits(per_user=2, total=3))
         async with running(tmp_path) as place:
-            place.controller.limits = limits
+            place.controller.planner.limits = limits
             many = await held(place, instances=3)  # of one job, at the same time
             while "Running" in (states := [task.state for task in (await place.until(many, JobState.HELD)).tasks]):
                 await asyncio.sleep(0.001)
@@ -174,7 +174,7 @@ def test_only_so_many_are_held(tmp_path: Path) -> None:
 def test_an_admin_can_switch_it_off(tmp_path: Path) -> None:
     async def story() -> None:
         async with running(tmp_path) as place:
-            place.controller.limits = replace(LIMITS, hold=HoldLimits(enabled=False))
+            place.controller.planner.limits = replace(LIMITS, hold=HoldLimits(enabled=False))
             id = await held(place)
             assert code_of(await place.until(id, JobState.FAILED)) == 2
 

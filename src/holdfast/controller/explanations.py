@@ -43,7 +43,7 @@ class WaitExplainer:
         """Explain why a job waits; None if it does not. After `timeout` seconds, return its blockers only."""
         standing = self._build_state()
         if not standing.is_queued(job_id):
-            return standing.explain_retry(job_id)
+            return standing.explain_unqueued(job_id)
         key = (job_id, frozenset(group for group in standing.get_active_groups() if sees(group)))
         task = self._queued_tasks.get(key)
         if task is None:

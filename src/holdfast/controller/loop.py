@@ -49,6 +49,8 @@ from .attempts import ORPHAN_STOP_TIMEOUT, AttemptTracker
 from .conditions import Conditions
 from .explanations import WaitExplainer
 from .holds import list_held_tasks
+from .image_credentials import RegistryCredentialsLoader
+from .image_pulls import ImagePulls
 from .launch_context import LaunchContextBuilder
 from .launches import LaunchBuilder
 from .live_jobs import JobLimits, JobRound, LiveJob, acknowledge_requests, list_live_attempt_ids
@@ -88,6 +90,7 @@ class Controller:
         platform: PrimeHubSettings | None = None,
         gateway: Callable[[], Awaitable[GatewayAddress]] | None = None,
         collecting: ArtifactCollector | None = None,
+        pulls_images: bool = False,
     ) -> None:
         """`derive` returns the secret bytes of a purpose (Vault.derive); without it no job has SSH keys. Without
         `folders` no group has a volume, without `collecting` no artifacts are saved."""
@@ -101,13 +104,21 @@ class Controller:
         self._marked: set[str] = set()
         self._wake = asyncio.Event()
         self._conditions = Conditions(engine, self._handle_condition_change)
-        self._scheduler = Scheduler(self._get_time)
-        self._planner = Planner(self._live, limits, self._get_time)
-        self._planner.groups = self.groups
+        self.images = ImagePulls(
+            engine if pulls_images else None,
+            RegistryCredentialsLoader(store).load_credentials,
+            self._live,
+            clock=self._get_time,
+            mark=self._mark_jobs,
+            tell=self.changes.publish_wait_reasons,
+        )
+        self._scheduler = Scheduler(self._get_time, self.images.is_ready)
+        self.planner = Planner(self._live, limits, self._get_time)
+        self.planner.groups = self.groups
         surroundings = LaunchContextBuilder(
             store, engine, derive, groups=lambda: self.groups, folders=folders, platform=platform, gateway=gateway
         )
-        self._launches = LaunchBuilder(surroundings, self._planner.build_policy)
+        self._launches = LaunchBuilder(surroundings, self.planner.build_policy)
         self._reports = TaskObservationHandler(
             self._live,
             engine,
@@ -125,14 +136,6 @@ class Controller:
 
     def _get_time(self) -> datetime:
         return self.clock()
-
-    @property
-    def limits(self) -> JobLimits:
-        return self._planner.limits
-
-    @limits.setter
-    def limits(self, limits: JobLimits) -> None:
-        self._planner.limits = limits
 
     @property
     def queue(self) -> Queue:
@@ -193,6 +196,7 @@ class Controller:
         for live in self._live.values():
             if live.timer:
                 live.timer.cancel()
+        await self.images.close()
         await self.attempts.close()
         self._launches.close()
         self._explanations.close()
@@ -214,33 +218,29 @@ class Controller:
         live = self._live.get(job_id)
         if live is None:
             return False
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         live.stop = live.stop or StopRequest(actor=actor, at=self.clock(), why=why)
-        live.acknowledgements.append(done)
-        self._mark_jobs(job_id)
-        await done
+        await self._plan_and_save(live)
         return True
 
     async def request_hold_change(self, job_id: str, request: HoldRequest) -> bool:
         live = self._live.get(job_id)
         if live is None:
             return False
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         live.requests.append(request)
-        live.acknowledgements.append(done)
-        self._mark_jobs(job_id)
-        await done
+        await self._plan_and_save(live)
         return True
+
+    async def _plan_and_save(self, live: LiveJob) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        live.acknowledgements.append(done)
+        self._mark_jobs(live.snapshot.id)
+        await done
 
     async def revive_task(self, job_id: str, task: str) -> None:
         live = self._live.get(job_id)
-        found = next((each for each in live.snapshot.tasks if each.task == task), None) if live else None
-        if (
-            live is None
-            or found is None
-            or found.state is not TaskState.HELD
-            or not isinstance(self.engine, SupportsExec)
-        ):
+        tasks = live.snapshot.tasks if live else ()
+        found = next((each for each in tasks if each.task == task and each.state is TaskState.HELD), None)
+        if live is None or found is None or not isinstance(self.engine, SupportsExec):
             raise NotFound(msg("{task} is no longer on hold", task=task))
         await self.engine.revive_task(await self._launches.build_launch(AttemptLaunchBuilder(live.snapshot), found))
 
@@ -296,11 +296,12 @@ class Controller:
             queue=self.queue,
             ledger=self.ledger,
             live=self._live,
-            policy=self._planner.build_policy,
+            policy=self.planner.build_policy,
             now=self.clock(),
             loop_time=asyncio.get_running_loop().time(),
             backfill=self.backfill,
             blocking=tuple(list_blocking_conditions(self.list_conditions())),
+            explain_images=self.images.explain_wait,
         )
 
     def get_usage(self) -> tuple[list[NodeUsage], list[GroupUsage]]:
@@ -310,10 +311,7 @@ class Controller:
         return collect_job_usage(self.ledger, self._live)
 
     def count_jobs_by_state(self) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for live in self._live.values():
-            found[live.snapshot.state] = found.get(live.snapshot.state, 0) + 1
-        return found
+        return dict(Counter(live.snapshot.state for live in self._live.values()))
 
     def list_snapshots(self) -> list[JobSnapshot]:
         return [live.snapshot for live in self._live.values()]
@@ -336,7 +334,7 @@ class Controller:
         self._wake.set()
 
     def update_groups(self, groups: list[Group]) -> None:
-        self.groups = self._planner.groups = {group.name: group for group in groups}
+        self.groups = self.planner.groups = {group.name: group for group in groups}
         self.ledger.quotas = self._get_quotas_by_group()
         self.queue.mark_all_unchecked()
         self.changes.publish_wait_reasons()
@@ -350,6 +348,8 @@ class Controller:
         try:
             for job_id in list(rounds):
                 self._try_plan_job(job_id, rounds)
+                if job_id in rounds and (refusal := self.images.find_refusal(rounds[job_id].after)):
+                    self._try_plan_job(job_id, rounds, refusal)
             decisions += self._place_waiting_jobs(rounds)
             saved = {job_id: work.build_job_change() for job_id, work in rounds.items() if work.has_changes}
             if saved:
@@ -388,7 +388,7 @@ class Controller:
     ) -> None:
         """Plan one job; if that fails, which is a bug, the others continue."""
         try:
-            self._planner.plan_job(rounds[job_id], decision, lambda: self._iter_snapshots(rounds))
+            self.planner.plan_job(rounds[job_id], decision, lambda: self._iter_snapshots(rounds))
             self._scheduler.update_queue_entries(rounds[job_id].live, rounds[job_id].after)
         except Exception:
             log.exception("could not plan a job", extra={"event": "plan", "job": job_id})
@@ -409,7 +409,7 @@ class Controller:
         if list_blocking_conditions(self.list_conditions()):
             return []
         try:
-            decisions = self._scheduler.place_jobs(self._planner.estimate_times() if self.backfill else None)
+            decisions = self._scheduler.place_jobs(self.planner.estimate_times() if self.backfill else None)
         except Exception:  # a bug: its claims are unknown, and other jobs must continue
             log.exception("could not place jobs", extra={"event": "place"})
             self._rebuild_scheduler(rounds)
@@ -469,6 +469,8 @@ class Controller:
             live.state_changed.set()
             live.state_changed = asyncio.Event()
         live.set_timer(work.plans[-1].wake_in if work.plans else None, self._mark_jobs)
+        if after.state is not JobState.PENDING:
+            self.images.forget_job(after.id)
         if after.state.final:
             self._remove_job(live)
         self.attempts.apply_steps(AttemptLaunchBuilder(after), (step for result in work.plans for step in result.steps))
@@ -490,7 +492,7 @@ class Controller:
         self._wake.set()
 
     def get_time_limit(self, job: Job) -> timedelta | None:
-        return self._planner.find_time_limit(job)
+        return self.planner.find_time_limit(job)
 
     def _get_quotas_by_group(self) -> dict[str, tuple[Quota, Quota]]:
         return {name: (group.quota, group.user_quota) for name, group in self.groups.items()}

@@ -20,8 +20,9 @@ Decisions = list[Placement | PlacementRefusal]
 
 
 class Scheduler:
-    def __init__(self, clock: Callable[[], datetime]) -> None:
+    def __init__(self, clock: Callable[[], datetime], has_images: Callable[[JobSnapshot], bool]) -> None:
         self._clock = clock
+        self._has_images = has_images
         self.queue = Queue()
         self.ledger = Ledger(())
 
@@ -63,7 +64,10 @@ class Scheduler:
                     self.ledger.remove_assignment(assignment.attempt_id)
 
     def update_queue_entries(self, live: LiveJob, snapshot: JobSnapshot) -> None:
+        """Update them. A job whose images are missing is not in the queue."""
         entries = build_queue_entries(snapshot, self._clock())
+        if entries and not self._has_images(snapshot):
+            entries = ()
         waiting = {entry.id for entry in entries}
         for id in live.queue_entry_ids:
             if id not in waiting:

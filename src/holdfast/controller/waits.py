@@ -44,6 +44,7 @@ class SchedulingState:
     loop_time: float  # the same time on the loop's clock
     backfill: bool
     blocking: tuple[Condition, ...] = ()  # no job starts while there are any
+    explain_images: Callable[[str], WaitExplanation | None] = lambda _: None  # the wait of a job for its images
     estimates: TimeEstimates = field(init=False)
 
     def __post_init__(self) -> None:
@@ -65,10 +66,10 @@ class SchedulingState:
         """Whether it has entries in the queue and can start."""
         return self._find_active_job(job_id) is not None and bool(self._list_entries(job_id))
 
-    def explain_retry(self, job_id: str) -> WaitExplanation | None:
-        """Explain the wait for a retry; None if it does not wait for one."""
+    def explain_unqueued(self, job_id: str) -> WaitExplanation | None:
+        """Explain the wait for images or for a retry; None if it waits for neither."""
         snapshot = self._find_active_job(job_id)
-        return _explain_retry(snapshot) if snapshot else None
+        return (self.explain_images(job_id) or _explain_retry(snapshot)) if snapshot else None
 
     def _find_active_job(self, job_id: str) -> JobSnapshot | None:
         live = self.live.get(job_id)
@@ -77,7 +78,7 @@ class SchedulingState:
     def summarize_wait(self, job_id: str) -> WaitExplanation | None:
         """Return its blockers only, without delay; None if it does not wait."""
         if not self.is_queued(job_id):
-            return self.explain_retry(job_id)
+            return self.explain_unqueued(job_id)
         if self.blocking:
             return self._explain_blocked_job()
         found = (
@@ -90,7 +91,9 @@ class SchedulingState:
     def list_wait_reasons(self, job_id: str) -> tuple[str, ...]:
         """Return the reasons why it waits; none if it does not."""
         entries = self._list_entries(job_id)
-        return (*self._list_blocking_messages(entries), *self._explain_entries(entries))
+        images = self.explain_images(job_id)
+        waits_for_images = tuple(blocker.text for blocker in images.blockers) if images else ()
+        return (*waits_for_images, *self._list_blocking_messages(entries), *self._explain_entries(entries))
 
     def _list_blocking_messages(self, entries: Sequence[QueueEntry]) -> tuple[str, ...]:
         return tuple(condition.message for condition in self.blocking) if entries else ()
@@ -115,7 +118,7 @@ class SchedulingState:
         """Explain the wait to a user who sees the jobs of some groups. `usual`: seconds that such jobs took before."""
         entries = self._list_entries(job_id)
         if not entries or self._find_active_job(job_id) is None:
-            return self.explain_retry(job_id)
+            return self.explain_unqueued(job_id)
         if self.blocking:
             return self._explain_blocked_job()
         return explain_wait(

@@ -16,6 +16,7 @@ from typing import BinaryIO, NamedTuple, Protocol, runtime_checkable
 
 from holdfast.core.attempt import Observation
 from holdfast.core.conditions import Condition
+from holdfast.core.errors import UserError
 from holdfast.core.job import Mount, Resources
 from holdfast.core.messages import msg
 from holdfast.core.metrics.samples import GpuState, Reading
@@ -73,6 +74,76 @@ class ImageSummary:
     size: int | None  # bytes on disk; None for the host image
     created_at: datetime | None
     source: str  # its origin, for display
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryCredentials:
+    username: str
+    password: str = field(repr=False)
+
+
+class PullPhase(StrEnum):
+    RESOLVING = "resolving"  # asking the registry for the manifest
+    DOWNLOADING = "downloading"
+    UNPACKING = "unpacking"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullProgress:
+    phase: PullPhase = PullPhase.RESOLVING
+    done: int = 0  # bytes of layers
+    total: int = 0  # bytes of layers that are not here yet; 0: unknown
+
+
+class PullFailure(StrEnum):
+    NOT_FOUND = "not-found"
+    DENIED = "denied"
+    RATE_LIMITED = "rate-limited"
+    NO_SPACE = "no-space"
+    WRONG_ARCHITECTURE = "wrong-architecture"
+    UNREACHABLE = "unreachable"
+    INVALID = "invalid"  # a name, manifest or layer that cannot be used
+    NO_SHELL = "no-shell"
+
+
+class PullError(UserError):
+    """An image that cannot be pulled; the text says why, to the user."""
+
+    code = "image_pull_failed"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: PullFailure,
+        hint: str | None = None,
+        is_transient: bool = False,
+        retry_at: datetime | None = None,
+    ) -> None:
+        super().__init__(message, field="image", hint=hint)
+        self.kind = kind
+        self.is_transient = is_transient  # a later try may work
+        self.retry_at = retry_at  # not before
+
+
+@runtime_checkable
+class SupportsImagePulls(Protocol):
+    """An engine that gets images from registries by their names."""
+
+    def has_image(self, name: str) -> bool:
+        """Return whether any job can use the image without a pull. It does not block. False for an image that was
+        pulled with credentials: `pull_image` checks whether others have access to it, too."""
+        ...
+
+    async def pull_image(
+        self,
+        name: str,
+        credentials: RegistryCredentials | None = None,
+        on_progress: Callable[[PullProgress], None] | None = None,
+    ) -> ImageSummary:
+        """Pull the image unless it is there and these credentials give access to it. Raises PullError. `on_progress` is
+        called on the event loop. Cancelled, or after a crash, the next call continues where this one stopped."""
+        ...
 
 
 class LogStream(StrEnum):

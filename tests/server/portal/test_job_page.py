@@ -305,7 +305,7 @@ async def test_warnings_are_shown_first(rig: Rig) -> None:
 async def test_a_job_that_may_not_be_held_says_why(tmp_path: Path) -> None:
     text = "name: first\nhold: true\ncommand: exit 3\n"
     async with open_house(tmp_path / "home") as house, open_rig(house) as rig:
-        house.controller.limits = replace(house.controller.limits, hold=HoldLimits(per_user=1))
+        house.controller.planner.limits = replace(house.controller.planner.limits, hold=HoldLimits(per_user=1))
         first = await house.submit(text)
         await house.until(first.id, JobState.HELD)
         second = await house.run("name: one\nhold: true\ncommand: exit 3\n")

@@ -233,7 +233,7 @@ def _place_task(work: PlanBuilder, i: int, task: TaskAttempt, place: Assignment)
 
 def _refuse_job(work: PlanBuilder, decision: PlacementRefusal) -> None:
     text = msg("System Error: {reasons}", reasons=join_messages("; ", decision.reasons))
-    reason = build_refused_exit(text, Cause.TOO_LARGE)
+    reason = build_refused_exit(text, decision.cause)
     work.after = replace(work.after, outcome=Outcome(result=OutcomeResult.FAILED, message=text, exit=reason))
     work.stop_tasks(Exit(kind=ExitKind.ATTEMPT_OVER, message=msg("The job was rejected")))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from ..exits.exit import Cause
 from ..messages import join_messages, msg
 
 EPSILON = 1e-9  # cores are fractions, and 0.1 ten times must still fit in 1
@@ -149,10 +150,11 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class PlacementRefusal:
-    """A job that no node can ever run."""
+    """A job that can never start."""
 
     waiting: QueueEntry
     reasons: tuple[str, ...]
+    cause: Cause = Cause.TOO_LARGE
 
 
 @dataclass(frozen=True, slots=True)
