@@ -160,6 +160,7 @@ async def start_components(
             platform=build_platform_options(settings),
             gateway=GatewayAddressProvider(lambda: services.ssh_gateway),
             collecting=_build_collector(engine, settings, home),
+            pulls_images=settings.images.unknown == "pull",
         )
         least = MinFreeSpace(bytes=settings.hold.min_free_bytes, percent=settings.hold.min_free_percent)
         disk_guard = DiskGuard(controller, home, least)
@@ -172,6 +173,7 @@ async def start_components(
         )
         stack.callback(services.metrics.database.close)  # last: tasks may end until the controller is closed
         stack.push_async_callback(controller.close)
+        stack.push_async_callback(services.image_pulls.close)
         if has_job_data(home) and not await store.read(people.list_users):
             raise UserError(
                 f"The database is empty, but {home} contains tasks or logs of earlier jobs",

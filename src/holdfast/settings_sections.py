@@ -204,10 +204,21 @@ class NodeSettings(SettingsSection):
 
 
 class ImageSettings(SettingsSection):
-    unknown: Literal["fail", "host"] = Field(
-        "fail",
-        description="Handling of a job whose image is not found. fail: the job fails. host: it runs on the image "
-        "`host` with a warning.",
+    unknown: Literal["pull", "fail", "host"] = Field(
+        "pull",
+        description="Handling of a job whose image is not on this server. pull: the image is pulled from its registry "
+        "before the job starts. fail: the job fails. host: it runs on the image `host` with a warning.",
+    )
+    registries: list[str] = Field(
+        [], description="Registries that images can be pulled from, such as docker.io or ghcr.io. If empty: all."
+    )
+    mirrors: list[str] = Field(
+        [],
+        description="Mirrors that are tried before a registry, each as REGISTRY=MIRROR, such as "
+        "docker.io=mirror.example.com:5000.",
+    )
+    insecure_registries: list[str] = Field(
+        [], description="Registries and mirrors that are reached without TLS, or whose certificate is not verified."
     )
     host_show: list[str] = Field([], description="Additional host folders that jobs on the image `host` can read.")
 

@@ -46,9 +46,11 @@ def a_job(script: str = "sleep 100", **fields: object) -> Job:
 class Place:
     """One server's worth of parts on one folder."""
 
-    def __init__(self, home: Path, machine: FakeMachine, **options: object) -> None:
+    def __init__(
+        self, home: Path, machine: FakeMachine, engine: type[FakeEngine] = FakeEngine, **options: object
+    ) -> None:
         self.store = Store.open(f"sqlite:///{home / 'test.db'}", vault=Vault.open(home / "key"))
-        self.engine = FakeEngine(machine)
+        self.engine = engine(machine)
         self.controller = Controller(self.store, self.engine, LIMITS, **options)  # type: ignore[arg-type]
 
     async def submit(self, job: Job, user: str = "ann") -> str:

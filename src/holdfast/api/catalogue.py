@@ -54,6 +54,17 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImagePull:
+    """The status of a pull."""
+
+    name: str
+    phase: Annotated[str, "resolving, downloading or unpacking."]
+    done: Annotated[int, "Bytes of its layers that were downloaded."] = 0
+    total: Annotated[int, "Bytes of the layers that were missing; 0: unknown."] = 0
+    image: Annotated[Image | None, "The image, once it is there."] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Secret:
     """A secret without its value, which is never shown."""
 

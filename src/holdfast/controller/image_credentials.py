@@ -7,21 +7,18 @@ own must not get the password of another one.
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit
 
 from sqlalchemy import Connection
 
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.catalogue import ImageAlias, Secret
-from holdfast.core.image_names import DOCKER_HUB, get_registry_host
+from holdfast.core.image_names import get_registry_host, normalize_registry
 from holdfast.core.job import Job
 from holdfast.engines.base import RegistryCredentials
 from holdfast.jobspec.templates import fill_secrets
 from holdfast.store import image_aliases as alias_rows
 from holdfast.store import secrets as secret_rows
 from holdfast.store.database import Store
-
-_DOCKER_HUB_HOSTS = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io", "hub.docker.com"})
 
 
 class RegistryCredentialsLoader:
@@ -63,9 +60,3 @@ def _find_openpai_credentials(job: Job, image: str, host: str) -> RegistryCreden
             password = fill_secrets(auth.get("password", ""), job.secrets)
             return RegistryCredentials(username=fill_secrets(auth["username"], job.secrets), password=password)
     return None
-
-
-def normalize_registry(address: str) -> str:
-    """Return the host of a registry that is given as a host or a URL."""
-    host = urlsplit(address if "//" in address else f"//{address}").netloc.lower().rpartition("@")[2]
-    return DOCKER_HUB if not host or host in _DOCKER_HUB_HOSTS else host

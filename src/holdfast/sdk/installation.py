@@ -8,7 +8,17 @@ from typing import Any
 
 from holdfast import api
 
-from .calls import Call, Upload, build_call, endpoint, ignore_body, make_list_parser, parse_json, quote_segment
+from .calls import (
+    Call,
+    Upload,
+    build_call,
+    drop_none,
+    endpoint,
+    ignore_body,
+    make_list_parser,
+    parse_json,
+    quote_segment,
+)
 
 UPLOAD_TIMEOUT = 3600.0  # seconds; the server unpacks the image before it responds
 
@@ -48,6 +58,12 @@ class ServerCalls:
         params, upload = {"name": name}, Upload.from_file(file, progress)
         read = api.catalogue.Image
         return build_call("POST", "/images", read, params=params, content=upload, timeout=UPLOAD_TIMEOUT)
+
+    @endpoint
+    def pull_image(self, name: str, *, secret: str | None = None) -> Call[api.catalogue.ImagePull]:
+        """Start to pull an image, or join a pull; repeat it until `image` is set. `secret`: for its registry."""
+        params = drop_none(name=name, secret=secret)
+        return build_call("POST", "/images/pull", api.catalogue.ImagePull, params=params, repeatable=True)
 
     @endpoint
     def remove_image(self, name: str) -> Call[None]:

@@ -17,6 +17,7 @@ from holdfast.timezones import find_machine_timezone, get_zone
 
 from .audit import AuditedStore, AuditLog
 from .catalogue.image_aliases import ImageAliases
+from .catalogue.image_pulls import ImagePullRequests
 from .catalogue.images import Images
 from .catalogue.instance_types import InstanceTypes
 from .catalogue.resolution import CatalogueResolver
@@ -100,6 +101,7 @@ class Services:
     tokens: Tokens
     devices: LoginDevices
     images: Images
+    image_pulls: ImagePullRequests
     image_aliases: ImageAliases
     instance_types: InstanceTypes
     datasets: Datasets
@@ -171,6 +173,7 @@ def build_services(
     )
     prospects = Feasibility(engine, control, unknown_image=settings.images.unknown)
     images = Images(audited, engine, home, marks)
+    secrets = Secrets(audited)
     images.delete_partial_uploads()
     files = Files(store, folders, work, max_bytes=settings.files.max_upload_bytes, marks=marks)
     files.delete_partial_uploads()
@@ -224,11 +227,12 @@ def build_services(
         ssh_logins=SshLogins(audited, access, derive, clock=clock, monotonic=monotonic),
         ssh_gateway=SshGateway(settings.ssh, derive, own_ports | {settings.server.port, settings.ssh.port}),
         images=images,
+        image_pulls=ImagePullRequests(audited, engine, secrets),
         image_aliases=image_aliases,
         instance_types=instance_types,
         datasets=datasets,
         git_sync=git_sync,
-        secrets=Secrets(audited),
+        secrets=secrets,
         shared=folders,
         files=files,
         folders=TaggedFolders(files, work, clock=clock),

@@ -30,7 +30,7 @@ def list_images(json: JsonOption = False) -> None:
         return
     rows = [[image.name, format_size(image.size), format_local_time(image.created_at), image.source] for image in found]
     output.emit_table(("IMAGE", "SIZE", "IMPORTED", "FROM"), rows, cut=("FROM",))
-    output.print_hint("holdfast image import NAME FILE", "holdfast submit --image NAME -- command")
+    output.print_hint("holdfast image pull NAME", "holdfast submit --image NAME -- command")
 
 
 @image_app.command("import")
@@ -50,6 +50,28 @@ def import_image(
         raise UserError(f"Cannot read {file}: {error.strerror}", hint="Check the path.") from None
     output.emit_result(
         image, f"Imported {output.escape(image.name)}{f' ({format_size(image.size)})' if image.size else ''}.", json
+    )
+    output.print_hint(f"holdfast submit --image {name} -- command")
+
+
+@image_app.command("pull")
+def pull_image(
+    name: ImageNameArgument,
+    secret: Annotated[str | None, typer.Option(help="Secret for its registry: see `holdfast secret add`.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Pull an image from its registry. Jobs do so by themselves; this saves the first one the wait."""
+    with open_client() as client:
+        status = client.pull_image(name, secret=secret)
+        with show_progress_bar(name, status.total or None) as progress:
+            shown = 0
+            while status.image is None:
+                progress(status.done - shown)
+                shown = status.done
+                status = client.pull_image(name, secret=secret)
+    image = status.image
+    output.emit_result(
+        image, f"Pulled {output.escape(image.name)}{f' ({format_size(image.size)})' if image.size else ''}.", json
     )
     output.print_hint(f"holdfast submit --image {name} -- command")
 

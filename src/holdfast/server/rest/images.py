@@ -42,6 +42,18 @@ async def add_image(
     return respond_record(api.Image, added, 201)
 
 
+@router.post("/images/pull", response_model=api.ImagePull)
+async def pull_image(
+    actor: Caller,
+    services: ServicesDep,
+    name: Annotated[str, Query(max_length=255)],
+    secret: Annotated[str | None, Query(max_length=255)] = None,
+) -> Response:
+    """Admins only. Starts to pull an image, or joins a pull, and returns its status after two seconds, or when it ends.
+    Repeat it until `image` is set."""
+    return respond_record(api.ImagePull, await services.image_pulls.pull(actor, name, secret))
+
+
 @router.delete("/images/{name:path}", status_code=204)
 async def remove_image(name: str, actor: Caller, services: ServicesDep) -> Response:
     """Admins only."""

@@ -15,7 +15,7 @@ from holdfast.core.holds import format_duration_in_words
 from holdfast.core.job import HOST_IMAGE, SHARED_FILES_PATH, Hold, HoldScope, Job, JobFormat, Resources
 from holdfast.core.messages import join_messages, msg
 from holdfast.core.notifications import Channel, NotifySpec
-from holdfast.engines.base import Engine, Isolation
+from holdfast.engines.base import Engine, Isolation, SupportsImagePulls
 from holdfast.jobspec import Defaults, ParsedJob, parse_job, render_openpai_yaml, render_primehub_yaml, render_yaml
 from holdfast.jobspec.notify import add_notify
 from holdfast.jobspec.problem_lines import add_problem_lines
@@ -274,6 +274,8 @@ class JobValidator:
         ]
 
     def _format_unknown_image(self, image: str) -> str:
+        if self._settings.images.unknown == "pull" and isinstance(self._engine, SupportsImagePulls):
+            return msg("image {image} is not on this server; it is pulled before the job starts", image=image)
         if self._settings.images.unknown == "host":
             return msg(
                 "image {image} is not on this server; the job uses image {host_image} instead",

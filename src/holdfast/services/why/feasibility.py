@@ -9,7 +9,7 @@ from dataclasses import replace
 from holdfast.core.job import HOST_IMAGE, Job, JobFormat, Role
 from holdfast.core.messages import msg
 from holdfast.core.scheduling.placement import StartPrediction
-from holdfast.engines.base import Engine, Isolation
+from holdfast.engines.base import Engine, Isolation, SupportsImagePulls
 
 from ..control import Control
 from ..name_suggestions import suggest_name
@@ -19,11 +19,14 @@ class Feasibility:
     def __init__(self, engine: Engine, control: Control, *, unknown_image: str) -> None:
         self._engine = engine
         self._control = control
-        self._unknown_image = unknown_image  # "host": an unknown image is replaced, so it blocks no job
+        # An unknown image fails the job only with "fail", or if this engine cannot pull it.
+        pulls = unknown_image == "pull" and isinstance(engine, SupportsImagePulls)
+        self._pulls_images = pulls
+        self._replaces_images = unknown_image == "host"
 
     async def predict_start(self, job: Job, user: str) -> StartPrediction:
         """Predict what happens if the job is submitted now, with every reason."""
-        verdict = self._control.predict_start(job, user)
+        verdict = self._add_pulls(self._control.predict_start(job, user), await self.list_pulled_images(job))
         refused = (*await self._format_missing_images(job), *await self._list_isolation_problems(job))
         if not refused:
             return verdict
@@ -38,11 +41,22 @@ class Feasibility:
 
     async def list_missing_images(self, job: Job) -> list[str]:
         """Return the unknown images that would make the job fail."""
+        return [] if self._pulls_images or self._replaces_images else await self._list_unknown_images(job)
+
+    async def list_pulled_images(self, job: Job) -> list[str]:
+        """Return the images that are pulled before the job starts."""
+        return await self._list_unknown_images(job) if self._pulls_images else []
+
+    async def _list_unknown_images(self, job: Job) -> list[str]:
         wanted = _list_images(job)
-        if not wanted or self._unknown_image == "host":
-            return []
-        known = await self._get_known_image_names()
+        known = await self._get_known_image_names() if wanted else set()
         return [image for image in wanted if not known & get_image_name_variants(image)]
+
+    def _add_pulls(self, verdict: StartPrediction, images: list[str]) -> StartPrediction:
+        if not images or verdict.answer == "never":
+            return verdict
+        reasons = (msg("the image {image} is pulled first", image=image) for image in images)
+        return StartPrediction("wait", (*reasons, *verdict.reasons))
 
     async def _format_missing_images(self, job: Job) -> list[str]:
         missing = await self.list_missing_images(job)

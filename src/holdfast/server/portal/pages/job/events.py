@@ -16,6 +16,7 @@ EVENTS_PER_PAGE = 100
 
 _EVENT_KIND_LABELS = {  # event kind -> label and tone
     "submitted": (N_("Job submitted"), ""),
+    "image": (N_("Image"), ""),
     "placed": (N_("Scheduled"), "run"),
     "started": (N_("Job started"), "run"),
     "task-started": (N_("Task started"), "run"),
