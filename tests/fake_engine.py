@@ -96,6 +96,7 @@ class FakeEngine:
     ) -> None:
         self.machine = machine or FakeMachine()
         self.refuse: Callable[[LaunchSpec], Observation | None] = lambda _: None  # set it to refuse starts
+        self.queues = ""  # why tasks wait in the engine's own queue; empty: they run at once
         self.measured = 0  # how often usage was requested
         self.faults = faults or Faults()
         self._nodes = tuple(nodes)
@@ -117,6 +118,17 @@ class FakeEngine:
     def lose_task(self, attempt_id: str, message: str = "The process that runs the task was killed") -> None:
         """Lose it: its exit is unknown."""
         self._end_task(attempt_id, seen=ObservedState.LOST, message=message, cause=Cause.LOST)
+
+    def prepare_task(self, attempt_id: str, message: str) -> None:
+        """Take a queued task from the queue, and begin to prepare it."""
+        task = self.machine.tasks[attempt_id]
+        self._report_task(task, replace(task.seen, seen=ObservedState.STARTING, message=message, since=self._now()))
+
+    def run_task(self, attempt_id: str) -> None:
+        """Run a task that is queued or prepared."""
+        task = self.machine.tasks[attempt_id]
+        self._report_task(task, self._observe_start(task.launch))
+        self._run_script(task)
 
     def write_log(self, attempt_id: str, data: bytes, stream: LogStream = LogStream.STDOUT) -> None:
         self.machine.tasks[attempt_id].written.append((self._now(), stream, data))
@@ -186,12 +198,20 @@ class FakeEngine:
         refusal = self._find_refusal(launch)
         if refusal is not None:
             return refusal
-        seen = Observation(
+        if self.queues:
+            seen = Observation(
+                attempt_id=launch.attempt_id, seen=ObservedState.QUEUED, message=self.queues, since=self._now()
+            )
+            self.machine.tasks[launch.attempt_id] = FakeTask(launch=launch, seen=seen)
+            return seen
+        self.machine.tasks[launch.attempt_id] = task = FakeTask(launch=launch, seen=self._observe_start(launch))
+        asyncio.get_running_loop().call_soon(self._run_script, task)
+        return task.seen
+
+    def _observe_start(self, launch: LaunchSpec) -> Observation:
+        return Observation(
             attempt_id=launch.attempt_id, seen=ObservedState.RUNNING, started_at=self._now(), elapsed=0.0
         )
-        self.machine.tasks[launch.attempt_id] = task = FakeTask(launch=launch, seen=seen)
-        asyncio.get_running_loop().call_soon(self._run_script, task)
-        return seen
 
     async def observe(self, attempt_ids: Collection[str]) -> dict[str, Observation]:
         await asyncio.sleep(0)
@@ -349,7 +369,7 @@ class FakeEngine:
 
 
 def _is_running(task: FakeTask) -> bool:
-    return task.seen.seen in (ObservedState.RUNNING, ObservedState.HELD)
+    return task.seen.seen.alive
 
 
 def _make_refusal(launch: LaunchSpec, message: str, cause: Cause) -> Observation:

@@ -274,3 +274,71 @@ def test_one_attempt_that_cannot_be_observed_does_not_hide_the_others(tmp_path: 
         await place.until(ids[1], JobState.SUCCEEDED)
 
     story(tmp_path, tell, faults)
+
+
+def test_a_job_that_cannot_be_observed_is_unknown_and_never_retried_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "UNREACHABLE_TIMEOUT", 0.05)
+
+    async def tell(place: Place) -> None:
+        id = await place.submit(a_job(max_retries=3))
+        await place.until(id, JobState.RUNNING)
+        place.engine.faults = Failing("observe", 1000, after=False)
+        unknown = await place.until(id, JobState.UNKNOWN)
+        assert unknown.message == "Its tasks cannot be observed: observe failed"
+        place.engine.faults = Deaf()
+        await place.until(id, JobState.RUNNING)
+        place.engine.finish_task(f"{id}.0.main-0.0", 0)
+        await place.until(id, JobState.SUCCEEDED)
+        assert list(place.engine.machine.tasks) == [f"{id}.0.main-0.0"]
+        assert await place.kinds(id) == ["submitted", "placed", "started", "unreachable", "reachable", "succeeded"]
+
+    story(tmp_path, tell, Deaf())
+
+
+def test_a_job_that_cannot_be_observed_can_be_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts, "UNREACHABLE_TIMEOUT", 0.05)
+
+    async def tell(place: Place) -> None:
+        id = await place.submit(a_job())
+        await place.until(id, JobState.RUNNING)
+        place.engine.faults = Failing("observe", 1000, after=False)
+        await place.until(id, JobState.UNKNOWN)
+        await place.controller.stop_job(id, "ann")
+        await place.until(id, JobState.CANCELLED)
+
+    story(tmp_path, tell, Deaf())
+
+
+def test_what_an_accepted_task_waits_for_is_shown(tmp_path: Path) -> None:
+    async def tell(place: Place) -> None:
+        place.engine.queues = "Queued: Priority"
+        id = await place.submit(a_job("exit 0"))
+        attempt = f"{id}.0.main-0.0"
+        await until(lambda: attempt in place.engine.machine.tasks)
+        await shows(place, id, "Queued: Priority")
+        place.engine.prepare_task(attempt, "Pulling the image")
+        await shows(place, id, "Pulling the image")
+        place.engine.run_task(attempt)
+        await place.until(id, JobState.SUCCEEDED)
+        kinds = await place.kinds(id)
+        assert kinds == ["submitted", "placed", "starting", "starting", "started", "succeeded"]
+
+    story(tmp_path, tell, Faults())
+
+
+def test_a_task_that_waits_in_the_engine_can_be_stopped(tmp_path: Path) -> None:
+    async def tell(place: Place) -> None:
+        place.engine.queues = "Queued: Priority"
+        await stop_when(JobState.PREPARING, place)
+
+    story(tmp_path, tell, Faults())
+
+
+async def shows(place: Place, id: str, message: str) -> None:
+    def is_shown() -> bool:
+        snapshot = place.controller.get_active_job(id)
+        return snapshot is not None and (snapshot.state, snapshot.message) == (JobState.PREPARING, message)
+
+    await until(is_shown)

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from typing import Protocol
 
@@ -34,11 +35,9 @@ STOP_MARGIN = 5.0  # seconds after its grace until an attempt that still runs is
 FREE_DISK_TIMEOUT = 5.0  # seconds to free space on a full disk
 MIN_RETRY_DELAY, MAX_RETRY_DELAY = 0.5, 60.0  # seconds until a failed call is retried
 CLOSE_TIMEOUT = 5.0  # seconds that calls get when the server stops
+UNREACHABLE_TIMEOUT = 60.0  # seconds of failed observations after which the job's state is unknown
 OBSERVE_BATCH_SIZE = 500  # attempts in one call
 MAX_STARTS, MAX_REMOVALS = 16, 4  # calls at the same time
-
-ALIVE_STATES = (ObservedState.RUNNING, ObservedState.HELD)
-FINAL_STATES = (ObservedState.EXITED, ObservedState.LOST, ObservedState.REFUSED)
 
 
 class AttemptGoal(IntEnum):
@@ -96,6 +95,7 @@ class TrackedAttempt:
     reported: Observation | None = None  # the last one that was reported
     finalized: Observation | None = None  # the same, as it was reported
     last_observed_at: float = 0.0  # loop time
+    unreachable_since: float | None = None  # loop time of the first of the failed observations
     changes: int = 0  # incremented to detect outdated observations
     is_finalizing: bool = False
     is_owned: bool = True  # by a job
@@ -106,6 +106,10 @@ class TrackedAttempt:
     @property
     def observed_state(self) -> ObservedState | None:
         return self.newest.seen if self.newest else None
+
+    @property
+    def is_ended(self) -> bool:
+        return self.newest is not None and self.newest.seen.final
 
     @property
     def has_unreported_observation(self) -> bool:
@@ -168,11 +172,7 @@ class AttemptTracker:
 
     def _report_end_again(self, attempt: TrackedAttempt) -> None:
         """Report its end again: a plan that stops it does not know of it."""
-        if (
-            attempt.observed_state in FINAL_STATES
-            and attempt.finalized is not None
-            and not attempt.has_unreported_observation
-        ):
+        if attempt.is_ended and attempt.finalized is not None and not attempt.has_unreported_observation:
             self._handler.report_observation(attempt.finalized)
 
     async def free_disk(self, attempt_ids: Iterable[str]) -> None:
@@ -202,7 +202,7 @@ class AttemptTracker:
         """Handle a hint from the engine: it may be late, duplicated, out of order, or missing."""
         attempt = self._attempts.get(observation.attempt_id)
         if attempt is None:
-            if observation.seen in ALIVE_STATES:
+            if observation.seen.alive:
                 self._next_orphan_check_at = 0.0
         elif observation.seen is not ObservedState.ABSENT:  # only an observation without concurrent calls is reliable
             self._accept_observation(attempt, observation)
@@ -210,6 +210,7 @@ class AttemptTracker:
 
     def _accept_observation(self, attempt: TrackedAttempt, observation: Observation) -> None:
         self._mark_observed(attempt)
+        attempt.unreachable_since = None
         observation = self._handler.mask_secrets(observation)
         if attempt.newest is not None and not _is_newer_observation(observation, attempt.newest):
             return
@@ -217,13 +218,13 @@ class AttemptTracker:
         attempt.newest = observation
         if attempt.goal is AttemptGoal.START and observation.seen is not ObservedState.ABSENT:
             attempt.goal, attempt.start = AttemptGoal.WATCH, None
-        if observation.seen in FINAL_STATES:
+        if observation.seen.final:
             self._by_age.pop(attempt.id, None)
         self._handler.record_observation(observation)
 
     def _mark_observed(self, attempt: TrackedAttempt) -> None:
         attempt.last_observed_at = asyncio.get_running_loop().time()
-        if attempt.observed_state not in FINAL_STATES:
+        if not attempt.is_ended:
             self._by_age.pop(attempt.id, None)
             self._by_age[attempt.id] = attempt
 
@@ -246,12 +247,31 @@ class AttemptTracker:
             else:
                 details = {"event": "observe", "attempt": attempts[0].id, "error": repr(error)}
                 log.warning("could not observe tasks; retrying", extra=details)
+                for attempt in attempts:
+                    self._handle_unreachable(attempt, str(error) or msg("The engine did not respond"))
             return
         for observation in found.values():
             seen = self._attempts.get(observation.attempt_id)
-            if seen is not None and seen.changes == changes.get(seen.id):
+            if seen is None or seen.changes != changes.get(seen.id):
+                continue
+            if observation.seen is ObservedState.UNREACHABLE:
+                self._handle_unreachable(seen, observation.message)
+            else:
                 self._accept_observation(seen, observation)
                 self._ensure_worker(seen)
+
+    def _handle_unreachable(self, attempt: TrackedAttempt, why: str) -> None:
+        """Report an attempt that could not be observed for a while. Nothing else follows from it."""
+        now = asyncio.get_running_loop().time()
+        if attempt.unreachable_since is None:
+            attempt.unreachable_since = now
+        seconds = now - attempt.unreachable_since
+        if attempt.observed_state not in (None, ObservedState.RUNNING) or seconds < UNREACHABLE_TIMEOUT:
+            return
+        since = datetime.now(UTC) - timedelta(seconds=seconds)
+        state = ObservedState.UNREACHABLE
+        attempt.newest = Observation(attempt_id=attempt.id, seen=state, message=why, since=since)
+        self._ensure_worker(attempt)
 
     # -- periodic work
 
@@ -350,16 +370,17 @@ class AttemptTracker:
             return None
         if attempt.goal is AttemptGoal.START and seen in (None, ObservedState.ABSENT):
             return self._start_attempt
-        if seen in ALIVE_STATES and attempt.announcements:
+        if seen in (ObservedState.RUNNING, ObservedState.HELD) and attempt.announcements:
             return self._write_next_announcement
-        if attempt.goal is AttemptGoal.REMOVE and seen is not None and seen not in ALIVE_STATES:
+        if attempt.goal is AttemptGoal.REMOVE and (attempt.is_ended or seen is ObservedState.ABSENT):
             return self._remove_attempt
         if attempt.goal not in (AttemptGoal.STOP, AttemptGoal.REMOVE):
             return None
         if seen is None:
             return self._observe_attempt
         due = asyncio.get_running_loop().time() >= attempt.stop_again_at
-        return self._stop_attempt if seen in ALIVE_STATES and due else None
+        is_stoppable = seen.alive or seen is ObservedState.UNREACHABLE
+        return self._stop_attempt if is_stoppable and due else None
 
     async def _finalize_newest_observation(self, attempt: TrackedAttempt) -> None:
         observation = attempt.newest
@@ -438,6 +459,6 @@ class AttemptTracker:
 
 def _is_newer_observation(new: Observation, old: Observation) -> bool:
     """Whether it contains something new. An attempt that ended, or is on hold, never runs again."""
-    if old.seen in FINAL_STATES or (old.seen is ObservedState.HELD and new.seen is ObservedState.RUNNING):
+    if old.seen.final or (old.seen is ObservedState.HELD and new.seen is ObservedState.RUNNING):
         return False
     return replace(new, elapsed=old.elapsed) != old

@@ -62,7 +62,9 @@ class Sampler:
         elif observation.seen is ObservedState.HELD and attempt_id in self._watched:
             self._stopped[attempt_id] = self._watched.pop(attempt_id)
             self._wake_event.set()
-        elif observation.seen is not ObservedState.ABSENT:  # also one that was held while the server was down
+        elif (
+            observation.seen.final or observation.seen is ObservedState.HELD
+        ):  # also one that was held while the server was down
             self._watched.pop(attempt_id, None)
             self._record_task_end(attempt_id, None if observation.seen is ObservedState.HELD else observation)
 

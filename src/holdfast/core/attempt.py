@@ -137,11 +137,23 @@ class JobSnapshot:
 
 class ObservedState(StrEnum):
     ABSENT = "absent"  # never ran; starting it is safe
+    QUEUED = "queued"  # the engine has accepted it, and it waits in a queue there
+    STARTING = "starting"  # the engine prepares it: pulls its image, mounts a volume
     RUNNING = "running"
     HELD = "held"  # its command failed, and its other processes still run
     EXITED = "exited"
-    LOST = "lost"  # it ran, and its end is unknown
+    LOST = "lost"  # it ran, it certainly does not run any more, and its end is unknown
     REFUSED = "refused"  # could not start, and a retry would not help
+    UNREACHABLE = "unreachable"  # the engine cannot look: nothing is known, and nothing follows from it
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be stopped."""
+        return self in (ObservedState.QUEUED, ObservedState.STARTING, ObservedState.RUNNING, ObservedState.HELD)
+
+    @property
+    def final(self) -> bool:
+        return self in (ObservedState.EXITED, ObservedState.LOST, ObservedState.REFUSED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +186,9 @@ class Observation:
     elapsed: float | None = None  # seconds it has run, monotonic
     code: int | None = None  # with EXITED and HELD
     oom: bool = False
-    message: str = ""  # with LOST and REFUSED, and with EXITED for what the engine did: why
+    # Why: with QUEUED, STARTING, LOST, REFUSED and UNREACHABLE, and with EXITED for what the engine did.
+    message: str = ""
+    since: datetime | None = None  # with QUEUED, STARTING and UNREACHABLE
     transient: bool = False  # with REFUSED: a retry may work
     cause: str = ""  # with EXITED, LOST and REFUSED: a value of exits.Cause
     artifacts: bool = False  # with EXITED: it may have left artifacts, which can be collected

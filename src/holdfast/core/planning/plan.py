@@ -184,10 +184,34 @@ def _apply_observation(work: PlanBuilder, i: int, task: TaskAttempt, observation
         _apply_exit(work, i, _mark_started(work, i, task, observation), observation)
     elif seen is ObservedState.HELD:
         hold_or_stop_failed_task(work, i, _mark_started(work, i, task, observation), observation)
+    elif seen is ObservedState.UNREACHABLE:
+        _apply_unreachable(work, observation)
+    elif seen in (ObservedState.QUEUED, ObservedState.STARTING):
+        _report_start_progress(work, task, observation)
     elif seen is ObservedState.RUNNING:
         task = _mark_started(work, i, task, observation)
-        if task.stop is not None:
-            work.steps.append(StopStep(work.after.build_attempt_id(task), work.policy.grace))
+        _mark_reachable(work)
+    if seen.alive and task.stop is not None and task.held is None and seen is not ObservedState.HELD:
+        work.steps.append(StopStep(work.after.build_attempt_id(task), work.policy.grace))
+
+
+def _apply_unreachable(work: PlanBuilder, observation: Observation) -> None:
+    """Show that nothing is known of the job. It is never retried for it: its tasks may run on."""
+    if work.after.state is JobState.RUNNING:
+        text = msg("Its tasks cannot be observed: {why}", why=observation.message)
+        work.change_state(StateChange.LOSE, "unreachable", text)
+
+
+def _mark_reachable(work: PlanBuilder) -> None:
+    if work.after.state is JobState.UNKNOWN:
+        work.change_state(StateChange.START, "reachable", "Running")
+
+
+def _report_start_progress(work: PlanBuilder, task: TaskAttempt, observation: Observation) -> None:
+    """Show what the engine does with an accepted task, or what it waits for there."""
+    if observation.message and work.after.state is JobState.PREPARING and work.after.message != observation.message:
+        work.after = replace(work.after, message=observation.message)
+        work.add_event("starting", observation.message, task)
 
 
 def _mark_started(work: PlanBuilder, i: int, task: TaskAttempt, observation: Observation) -> TaskAttempt:
