@@ -119,6 +119,7 @@ async def start_components(
     from holdfast.controller.disk_guard import DiskGuard, MinFreeSpace
     from holdfast.controller.disk_monitor import DiskMonitor, FilesDiskMonitor
     from holdfast.controller.gateway import GatewayAddressProvider
+    from holdfast.controller.image_cleanup import ImageCleanup
     from holdfast.controller.live_jobs import JobLimits
     from holdfast.controller.loop import Controller
     from holdfast.controller.retention import ArtifactRetention, AuditRetention, LogRetention, MetricsRetention
@@ -164,8 +165,15 @@ async def start_components(
         )
         least = MinFreeSpace(bytes=settings.hold.min_free_bytes, percent=settings.hold.min_free_percent)
         disk_guard = DiskGuard(controller, home, least)
+        image_cleanup = ImageCleanup(controller, engine, _convert_days(settings.images.keep_days))
         disk_monitor = DiskMonitor(
-            controller, engine, home, marks, reserve, release_held=disk_guard.release_hold_if_full
+            controller,
+            engine,
+            home,
+            marks,
+            reserve,
+            release_held=disk_guard.release_hold_if_full,
+            remove_image=image_cleanup.remove_least_used_image,
         )
         store.set_disk_full_handler(disk_monitor.free_space_now)
         services = build_services(
@@ -203,6 +211,7 @@ async def start_components(
             disk_monitor.run,
             *_build_files_disk_work(FilesDiskMonitor(controller, services.shared.root, marks), home, services),
             disk_guard.run,
+            image_cleanup.run,
             retention.run,
             artifacts.run,
             audit.run,

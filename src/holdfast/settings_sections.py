@@ -220,6 +220,13 @@ class ImageSettings(SettingsSection):
     insecure_registries: list[str] = Field(
         [], description="Registries and mirrors that are reached without TLS, or whose certificate is not verified."
     )
+    keep_days: float = Field(
+        30,
+        ge=0,
+        le=MAX_DAYS,
+        description="Days until a pulled image that no job uses is removed. When the disk is nearly full, it is "
+        "removed earlier. 0: never by age.",
+    )
     host_show: list[str] = Field([], description="Additional host folders that jobs on the image `host` can read.")
 
 

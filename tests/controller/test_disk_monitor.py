@@ -155,6 +155,7 @@ class Scene:
     def __init__(self, tmp_path: Path, marks: DiskThresholds = MARKS) -> None:
         self.told, self.engine, self.space = Told(), Filled(), DISK
         self.released = 0
+        self.unused_images = 0
         self.reserve = DiskReserve(tmp_path / "reserve", 8 * MIB)
         self.monitor = DiskMonitor(
             self.told,
@@ -163,17 +164,34 @@ class Scene:
             marks,
             self.reserve,
             release_held=self.release_held,
+            remove_image=self.remove_image,
             read=lambda _: self.space,
         )
 
     async def release_held(self) -> None:
         self.released += 1
 
+    async def remove_image(self) -> bool:
+        self.unused_images -= 1
+        return self.unused_images >= 0
+
     async def check(self, free: int, files: int = 500_000, *, urgent: bool = False) -> set[ConditionKind]:
         self.space = replace(DISK, free=free, free_files=files)
         await self.monitor.enforce_disk_thresholds(urgent=urgent)
         await asyncio.sleep(0)  # for what it does beside
         return set(self.told.conditions)
+
+
+def test_unused_images_are_removed_first_and_already_when_space_is_low(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.unused_images = 2
+        assert await scene.check(3 * GIB) == {ConditionKind.DISK_LOW}
+        await scene.check(GIB // 2)
+        assert (scene.unused_images, scene.released) == (0, 0)
+        await scene.check(GIB // 2)
+        assert scene.released == 1
+
+    play(tmp_path, scenario)
 
 
 def play(tmp_path: Path, scenario: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:

@@ -54,6 +54,9 @@ class PullingEngine(FakeEngine):
         self._images = (*self._images, name)
         return ImageSummary(name=name, size=1 << 20, created_at=None, source=name)
 
+    async def remove_image(self, name: str) -> bool:
+        return False
+
     async def wait_for_pull(self, count: int = 1) -> asyncio.Future[None]:
         async with asyncio.timeout(20):
             while len(self.pulls) < count or self.end is None or self.end.done():

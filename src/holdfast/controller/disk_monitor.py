@@ -150,15 +150,17 @@ class DiskMonitor:
         reserve: DiskReserve,
         *,
         release_held: Callable[[], Awaitable[object]],
+        remove_image: Callable[[], Awaitable[bool]],
         read: Callable[[Path], DiskSpace] = read_disk_space,
     ) -> None:
-        """`release_held`: releases the files of one held task, if that helps."""
+        """`release_held` releases the files of one held task, if that helps; `remove_image` removes an unused image."""
         self._conditions = conditions
         self._engine = engine
         self._home = home
         self._marks = marks
         self._reserve = reserve
         self._release_held = release_held
+        self._remove_image = remove_image
         self._read = read
         self._hang_guard = HangGuard("disk-monitor")
         self._check_lock = asyncio.Lock()
@@ -192,6 +194,8 @@ class DiskMonitor:
                 state = await self._read_state_with_timeout()
             self.level = assess_disk_level(state, self._marks, self.level)
             self._report_level(state)
+            if self.level is not DiskLevel.OK:
+                self._start_release()
             if self.level is DiskLevel.FULL:
                 await self._free_space(state, critical=critical)
                 return state
@@ -246,8 +250,6 @@ class DiskMonitor:
             self._conditions.resolve_condition(ConditionKind.DISK_LOW)
 
     async def _free_space(self, state: DiskState, *, critical: bool) -> None:
-        if self._release_task is None or self._release_task.done():
-            self._release_task = asyncio.ensure_future(self._try_release_holds())  # it waits for the database
         if not isinstance(self._engine, SupportsDiskLimits):
             return
         mark = self._marks.compute_full_threshold_bytes(state.space)
@@ -283,11 +285,17 @@ class DiskMonitor:
             await engine.stop_task_for_full_disk(attempt_id, use, free, 0.0 if critical else STOP_GRACE, files=files)
         return bool(victims)
 
-    async def _try_release_holds(self) -> None:
+    def _start_release(self) -> None:
+        """Release what nobody uses now, in the background: it waits for the database."""
+        if self._release_task is None or self._release_task.done():
+            self._release_task = asyncio.ensure_future(self._try_release())
+
+    async def _try_release(self) -> None:
         try:
-            await self._release_held()
+            if not await self._remove_image() and self.level is DiskLevel.FULL:
+                await self._release_held()
         except Exception:
-            log.exception("could not release held files", extra={"event": "disk"})
+            log.exception("could not release images or held files", extra={"event": "disk"})
 
 
 def build_full_condition(state: DiskState, marks: DiskThresholds) -> Condition:

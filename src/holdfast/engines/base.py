@@ -74,6 +74,8 @@ class ImageSummary:
     size: int | None  # bytes on disk; None for the host image
     created_at: datetime | None
     source: str  # its origin, for display
+    pulled: bool = False  # from a registry: it can be pulled again
+    used_at: datetime | None = None  # last start of a task on it, or its pull; only of pulled images
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +145,10 @@ class SupportsImagePulls(Protocol):
     ) -> ImageSummary:
         """Pull the image unless it is there and these credentials give access to it. Raises PullError. `on_progress` is
         called on the event loop. Cancelled, or after a crash, the next call continues where this one stopped."""
+        ...
+
+    async def remove_image(self, name: str) -> bool:
+        """Return False if there was none. Running tasks keep it."""
         ...
 
 

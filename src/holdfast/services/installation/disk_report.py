@@ -168,10 +168,9 @@ class DiskReports:
     async def list_unused_images(self, before: datetime) -> list[ImageSummary]:
         """Return images imported before `before` that no unfinished job uses."""
         used = {
-            _strip_latest_tag(role.image)
+            _strip_latest_tag(role.engine_image)
             for snapshot in self._control.list_snapshots()
             for role in snapshot.job.roles
-            if role.image
         }
         return [
             image
