@@ -38,6 +38,10 @@ has_caddy() {
     command -v caddy >/dev/null 2>&1
 }
 
+has_docker_registry() {
+    command -v docker-registry >/dev/null 2>&1
+}
+
 has_chromium() {
     for name in chromium-headless-shell chromium chromium-browser; do
         command -v "$name" >/dev/null 2>&1 && return 0
@@ -106,3 +110,4 @@ has_openssh || install_service OpenSSH openssh-server openssh-client
 has_prometheus || install_service Prometheus prometheus
 has_nginx || install_service nginx nginx
 has_caddy || install_service Caddy caddy
+has_docker_registry || install_service docker-registry docker-registry

@@ -1,4 +1,4 @@
-"""An imported image."""
+"""An imported or pulled image."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ class Image:
     source: str
     env: dict[str, str] = field(default_factory=dict)
     workdir: str = ""
+    user: str = ""  # the image's own user and commands; tasks have theirs
+    entrypoint: tuple[str, ...] = ()
+    cmd: tuple[str, ...] = ()
+    digest: str = ""  # of its manifest in the registry; empty: imported
+    layers: tuple[str, ...] = ()  # digests of the stored layers that its root filesystem links to
 
     @property
     def summary(self) -> ImageSummary:

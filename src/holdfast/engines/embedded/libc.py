@@ -1,4 +1,4 @@
-"""Calls of the C library that Python lacks: holes in files, inotify, spawning without blocking."""
+"""Calls of the C library that Python lacks: holes in files, syncfs, inotify, spawning without blocking."""
 
 from __future__ import annotations
 
@@ -34,6 +34,17 @@ def punch_hole(path: str, end: int) -> bool:
         return bool(
             fallocate(fd, _FALLOC_FL_PUNCH_HOLE | _FALLOC_FL_KEEP_SIZE, ctypes.c_int64(0), ctypes.c_int64(end)) == 0
         )
+
+
+def sync_filesystem(path: str) -> None:
+    """Write everything on the filesystem of `path` to disk. Blocking."""
+    with closing_fd(os.open(path, os.O_RDONLY | os.O_CLOEXEC)) as fd:
+        syncfs = getattr(_libc, "syncfs", None)
+        if syncfs is None:
+            os.sync()
+        elif syncfs(fd) != 0:
+            error = ctypes.get_errno()
+            raise OSError(error, os.strerror(error))
 
 
 # --- spawning; os.posix_spawn would block every other thread until the child executes its program ---------------------

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
-import lzma
-import platform
 import re
 import tarfile
-import zlib
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 from holdfast.core.messages import msg
 
+from .image_config import ImageConfig, get_architecture, parse_image_config, select_manifest
+from .layer_streams import COMPRESSION_ERRORS, ZSTD_MAGIC, open_zstd
 from .tars import BadArchive, ImageTar
 from .unpacking import Unpacker
 
@@ -22,18 +21,7 @@ _DIGEST_PATTERN = re.compile(r"sha256:[0-9a-f]{64}")
 _MAX_JSON_SIZE = 16 * 1024 * 1024  # bytes
 _MAX_ENTRIES = 100_000  # files in an archive of layers
 _ROOTFS_FOLDERS = frozenset({"bin", "etc", "lib", "usr", "sbin", "var", "home", "root", "opt", "dev", "proc", "sys"})
-_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-_ARCHITECTURES_BY_MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}
 _SUPPORTED_KINDS = msg("a `docker save` archive, an OCI layout, or a tar archive of a root filesystem")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageConfig:
-    """The configuration of an image. Entrypoint, command and user are ignored: tasks have their own commands."""
-
-    env: dict[str, str] = field(default_factory=dict)
-    workdir: str = ""
-    kind: str = msg("root filesystem archive")
 
 
 class FileBundle(Protocol):
@@ -47,9 +35,7 @@ def unpack_image(file: Path, unpacker: Unpacker) -> ImageConfig:
     if file.is_dir():
         return _unpack_layout(_FolderBundle(file), unpacker)
     try:
-        with open(file, "rb") as stream:
-            _check_compression(stream.read(4))
-        with _open_tar(file) as outer:
+        with open(file, "rb") as stream, _open_tar(stream) as outer:
             kind = _detect_kind(outer)
             if kind == "docker":
                 return _unpack_docker(_TarBundle(outer), unpacker)
@@ -57,27 +43,25 @@ def unpack_image(file: Path, unpacker: Unpacker) -> ImageConfig:
                 return _unpack_layout(_TarBundle(outer), unpacker)
         with open(file, "rb") as stream:
             unpacker.add_layer(stream, whiteouts=False)
-    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, RecursionError) as error:
+    except (tarfile.TarError, *COMPRESSION_ERRORS, gzip.BadGzipFile, RecursionError) as error:
         raise BadArchive(
             msg("The file is not an image: {error}", error=error), hint=msg("Use {kinds}.", kinds=_SUPPORTED_KINDS)
         ) from error
     return ImageConfig()
 
 
-def _open_tar(file: Path) -> ImageTar:
+def _open_tar(stream: IO[bytes]) -> ImageTar:
     """Open a tar. Python's own error for other files is a long list of all formats it tried."""
     try:
-        return ImageTar.open(file, "r:*")
+        if stream.read(len(ZSTD_MAGIC)) == ZSTD_MAGIC:
+            stream.seek(0)
+            return ImageTar.open(fileobj=open_zstd(stream), mode="r:")
+        stream.seek(0)
+        return ImageTar.open(fileobj=stream, mode="r:*")
     except tarfile.ReadError as error:
         raise BadArchive(
             msg("The file is not an image: it is not a tar archive."), hint=msg("Use {kinds}.", kinds=_SUPPORTED_KINDS)
         ) from error
-
-
-def _check_compression(head: bytes) -> None:
-    if head == _ZSTD_MAGIC:
-        hint = msg("Save the image with gzip or without compression.")
-        raise BadArchive(msg("zstd compression is not supported for images."), hint=hint)
 
 
 def _detect_kind(outer: tarfile.TarFile) -> str:
@@ -153,25 +137,16 @@ def _unpack_layout(bundle: FileBundle, unpacker: Unpacker) -> ImageConfig:
 def _find_manifest(bundle: FileBundle, index: Any, depth: int) -> Any:
     """Return the manifest for this machine; an index may point to another index."""
     try:
-        entries = [entry for entry in index["manifests"] if _is_for_this_machine(entry)]
-        digest = entries[0]["digest"]
+        entry = select_manifest(index["manifests"])
+        digest = entry["digest"] if entry is not None else None
     except (LookupError, TypeError) as error:
         raise BadArchive(
-            msg("The OCI layout has no image for this machine ({architecture}).", architecture=_get_architecture())
+            msg("The OCI layout has no image for this machine ({architecture}).", architecture=get_architecture())
         ) from error
     document = _read_json(bundle, _get_blob_path(digest))
     if isinstance(document, dict) and "manifests" in document and depth < 3:
         return _find_manifest(bundle, document, depth + 1)
     return document
-
-
-def _is_for_this_machine(entry: Any) -> bool:
-    kind = entry.get("platform", {}).get("architecture", _get_architecture())
-    return kind in (_get_architecture(), "") and "attestation" not in str(entry.get("annotations", ""))
-
-
-def _get_architecture() -> str:
-    return _ARCHITECTURES_BY_MACHINE.get(platform.machine(), platform.machine())
 
 
 def _get_blob_path(digest: Any) -> str:
@@ -196,28 +171,15 @@ def _unpack_layers(bundle: FileBundle, layers: list[str], config: str, unpacker:
     if not isinstance(settings, dict) or not layers:
         raise BadArchive(msg("The image in this archive has no layers or no configuration."))
     built_for = settings.get("architecture")
-    if built_for not in (None, "", _get_architecture()):
+    if built_for not in (None, "", get_architecture()):
         raise BadArchive(
             msg(
                 "The image is built for {built_for}, but this machine is {architecture}.",
                 built_for=built_for,
-                architecture=_get_architecture(),
+                architecture=get_architecture(),
             )
         )
     for layer in layers:
         with bundle.open(layer) as stream:
-            _check_compression(stream.read(4))
-            stream.seek(0)
             unpacker.add_layer(stream)
-    return _parse_config(settings)
-
-
-def _parse_config(settings: dict[str, Any]) -> ImageConfig:
-    config = settings.get("config")
-    if not isinstance(config, dict):
-        return ImageConfig()
-    pairs = [str(line).partition("=") for line in config.get("Env") or [] if "=" in str(line)]
-    env = {name: value for name, _, value in pairs if name and "\0" not in name + value}
-    workdir = config.get("WorkingDir")
-    usable = isinstance(workdir, str) and workdir.startswith("/") and "\0" not in workdir and workdir != "/"
-    return ImageConfig(env=env, workdir=str(workdir) if usable else "")
+    return parse_image_config(settings)

@@ -28,6 +28,14 @@ class BadArchive(UserError):
     code = "bad_image"
 
 
+class NoDiskSpace(BadArchive):
+    """The disk has no room for the image."""
+
+
+class NoShell(BadArchive):
+    """Jobs cannot run their commands in the image."""
+
+
 def _refuse_sparse(*_: Any) -> NoReturn:
     raise BadArchive(
         msg("The archive contains a sparse file, which is not supported."),

@@ -6,11 +6,13 @@ other process writes to the folder, so checking before creating is safe.
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 import tarfile
+import threading
 from contextlib import suppress
-from typing import IO
+from typing import IO, cast
 
 from holdfast.core.messages import msg
 from holdfast.disk_space import DiskThresholds, read_disk_space, require_space
@@ -18,10 +20,11 @@ from holdfast.disk_space import DiskThresholds, read_disk_space, require_space
 from ..descriptors import closing_fd, open_below
 from ..sandbox.roots import find_path_inside
 from ..tree_removal import remove_tree
-from .tars import BadArchive, ImageTar
+from .layer_streams import COMPRESSION_ERRORS, Hash, LayerReader
+from .tars import BadArchive, ImageTar, NoDiskSpace
 
-_WHITEOUT_PREFIX = ".wh."
-_OPAQUE_WHITEOUT = ".wh..wh..opq"
+WHITEOUT_PREFIX = ".wh."
+OPAQUE_WHITEOUT = ".wh..wh..opq"
 _MAX_ENTRIES = 5_000_000
 _CHUNK_SIZE = 1024 * 1024  # bytes
 _SPACE_CHECK_SIZE = 16 * 1024 * 1024  # bytes written between two checks of the free space
@@ -41,14 +44,24 @@ class Unpacker:
         self._is_root = os.geteuid() == 0
         self.size = 0
 
-    def add_layer(self, stream: IO[bytes], *, whiteouts: bool = True) -> None:
+    def add_layer(
+        self,
+        stream: IO[bytes],
+        *,
+        whiteouts: bool = True,
+        digest: Hash | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> None:
+        """Add a layer, compressed or not. `digest` gets all of its uncompressed bytes."""
         fresh: set[str] = set()  # added by this layer; its whiteouts only apply to lower layers
+        reader = LayerReader(stream, digest=digest, cancelled=cancelled)
         try:
-            with ImageTar.open(fileobj=stream, mode="r|*") as archive:
+            with ImageTar.open(fileobj=cast(IO[bytes], reader), mode="r:") as archive:
                 while (entry := archive.next()) is not None:
                     archive.drop_entries()
-                    self._add_entry(archive, entry, fresh, whiteouts)
-        except (tarfile.TarError, EOFError, ValueError, UnicodeError, RecursionError) as error:
+                    self._add_entry(reader, entry, fresh, whiteouts)
+            reader.drain()
+        except (tarfile.TarError, *COMPRESSION_ERRORS, ValueError, UnicodeError, RecursionError) as error:
             raise BadArchive(msg("The archive is damaged: {error}", error=error)) from error
 
     def set_folder_modes(self) -> None:
@@ -62,18 +75,18 @@ class Unpacker:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         return open_below(os.open(self._root, flags), path.removeprefix(self._root + "/").split("/"), flags)
 
-    def _add_entry(self, archive: tarfile.TarFile, entry: tarfile.TarInfo, fresh: set[str], whiteouts: bool) -> None:
+    def _add_entry(self, reader: LayerReader, entry: tarfile.TarInfo, fresh: set[str], whiteouts: bool) -> None:
         self._check_entry_count()
         parts = _split_path(entry.name)
         if not parts:
             return  # the root folder itself
         name = parts[-1]
         folder = self._create_parent(parts[:-1])
-        if whiteouts and name.startswith(_WHITEOUT_PREFIX):
+        if whiteouts and name.startswith(WHITEOUT_PREFIX):
             self._apply_whiteout(folder, name, fresh)
             return
         target = f"{folder}/{name}"
-        self._create_entry(archive, entry, target)
+        self._create_entry(reader, entry, target)
         fresh.add(target)
 
     def _check_entry_count(self) -> None:
@@ -105,7 +118,7 @@ class Unpacker:
         return place
 
     def _apply_whiteout(self, folder: str, name: str, fresh: set[str]) -> None:
-        names = os.listdir(folder) if name == _OPAQUE_WHITEOUT else [name.removeprefix(_WHITEOUT_PREFIX)]
+        names = os.listdir(folder) if name == OPAQUE_WHITEOUT else [name.removeprefix(WHITEOUT_PREFIX)]
         for gone in names:
             path = f"{folder}/{gone}"
             contains_fresh = any(other.startswith(path + "/") for other in fresh)
@@ -113,11 +126,11 @@ class Unpacker:
                 remove_tree(path)
         self._parents.clear()
 
-    def _create_entry(self, archive: tarfile.TarFile, entry: tarfile.TarInfo, target: str) -> None:
+    def _create_entry(self, reader: LayerReader, entry: tarfile.TarInfo, target: str) -> None:
         if entry.isdir():
             self._create_folder(entry, target)
         elif entry.isreg():
-            self._create_file(archive, entry, target)
+            self._create_file(reader, entry, target)
         elif entry.issym():
             self._remove_target(target)
             os.symlink(entry.linkname, target)
@@ -142,16 +155,20 @@ class Unpacker:
         self._modes.pop(path, None)
         os.mkdir(path, 0o755)
 
-    def _create_file(self, archive: tarfile.TarFile, entry: tarfile.TarInfo, target: str) -> None:
+    def _create_file(self, reader: LayerReader, entry: tarfile.TarInfo, target: str) -> None:
         self._check_size(entry)
         self._remove_target(target)
-        source = archive.extractfile(entry)
+        reader.seek(entry.offset_data)
         fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with open(fd, "wb", buffering=0) as file:
-            while source is not None and (chunk := source.read(_CHUNK_SIZE)):
+        with io.FileIO(fd, "wb") as file:
+            for start in range(0, entry.size, _CHUNK_SIZE):
+                wanted = min(_CHUNK_SIZE, entry.size - start)
+                chunk = reader.read(wanted)
+                if len(chunk) < wanted:
+                    raise EOFError("unexpected end of data")
                 self.size += len(chunk)
                 self._check_space(len(chunk))
-                file.write(chunk)
+                _write_all(file, chunk)
         self._set_metadata(entry, target)
 
     def _create_hard_link(self, entry: tarfile.TarInfo, target: str) -> None:
@@ -213,11 +230,18 @@ class Unpacker:
             raise make_disk_space_error() from error
 
 
-def make_disk_space_error() -> BadArchive:
-    return BadArchive(
+def make_disk_space_error() -> NoDiskSpace:
+    return NoDiskSpace(
         msg("The server does not have enough disk space to unpack the image."),
         hint=msg("Free disk space first: run `holdfast prune` to see what uses it."),
     )
+
+
+def _write_all(file: io.FileIO, data: bytes) -> None:
+    """Write all of it: on a disk that becomes full, a single write may be short."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
 
 
 def _split_path(name: str) -> list[str]:

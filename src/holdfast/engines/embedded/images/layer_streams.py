@@ -1,0 +1,172 @@
+"""Layers as streams of uncompressed bytes: gzip, zstd, xz, bzip2 or none. Blocking: call it from a thread."""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import sys
+import threading
+import zlib
+from collections.abc import Iterator
+from typing import IO, Any, Protocol, cast
+
+from holdfast.core.messages import msg
+
+from .tars import BadArchive
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+COMPRESSION_ERRORS = (EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError)
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_INPUT_SIZE = 256 * 1024  # bytes decompressed at once; large enough to release the interpreter's lock
+_OUTPUT_SIZE = 1024 * 1024  # max bytes of output per step, however well the input is compressed
+_MAX_XZ_MEMORY = 256 * 1024 * 1024  # bytes
+_MAX_TRAILER_SIZE = 64 * 1024 * 1024  # bytes after the end of a tar; writers pad to at most 1 MiB
+
+
+class PullCancelled(Exception):
+    """The work was cancelled while a thread was busy with it."""
+
+
+class Hash(Protocol):
+    def update(self, data: bytes, /) -> None: ...
+
+
+class _Decoder(Protocol):
+    """One compressed member or frame, as `bz2.BZ2Decompressor`."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def needs_input(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
+
+
+class _GzipDecoder:
+    """zlib's decompressor with the interface of the others."""
+
+    def __init__(self) -> None:
+        self._decoder = zlib.decompressobj(wbits=31)
+        self.needs_input = True
+
+    @property
+    def eof(self) -> bool:
+        return self._decoder.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._decoder.unused_data
+
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
+        produced = self._decoder.decompress(self._decoder.unconsumed_tail + data, max_length)
+        self.needs_input = not self._decoder.unconsumed_tail and len(produced) < max_length
+        return produced
+
+
+def _make_decoder(head: bytes) -> _Decoder | None:
+    """Return the decoder for data that starts with `head`; None: it is not compressed."""
+    if head.startswith(b"\x1f\x8b"):
+        return _GzipDecoder()
+    if head.startswith(ZSTD_MAGIC):
+        return zstd.ZstdDecompressor()
+    if head.startswith(b"\xfd7zXZ\0"):
+        return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MAX_XZ_MEMORY)
+    if head.startswith(b"BZh"):
+        return bz2.BZ2Decompressor()
+    return None
+
+
+def _iter_decompressed(file: IO[bytes]) -> Iterator[bytes]:
+    data = file.read(_INPUT_SIZE)
+    if _make_decoder(data) is None:
+        while data:
+            yield data
+            data = file.read(_OUTPUT_SIZE)
+        return
+    while data:
+        decoder = _make_decoder(data)
+        if decoder is None:
+            raise EOFError("other data follows the compressed data")
+        while not decoder.eof:
+            if not data and decoder.needs_input and not (data := file.read(_INPUT_SIZE)):
+                raise EOFError("the compressed data ends too early")
+            yield decoder.decompress(data, _OUTPUT_SIZE)
+            data = b""
+        data = decoder.unused_data.lstrip(b"\0") or file.read(_INPUT_SIZE).lstrip(b"\0")  # zeros may follow
+
+
+class LayerReader:
+    """Reads a layer forward, for tarfile: `seek` can only skip. Hashes what passes, and ends once it is cancelled."""
+
+    def __init__(
+        self, file: IO[bytes], *, digest: Hash | None = None, cancelled: threading.Event | None = None
+    ) -> None:
+        self._chunks = _iter_decompressed(file)
+        self._digest = digest
+        self._cancelled = cancelled
+        self._chunk = b""
+        self._start = 0  # of the unread part of the chunk
+        self._position = 0
+
+    def tell(self) -> int:
+        return self._position
+
+    def seekable(self) -> bool:
+        return False
+
+    def read(self, size: int = -1) -> bytes:
+        if size < 0:
+            raise ValueError("a layer is not read at once")
+        pieces = []
+        while size and self._fill():
+            piece = self._chunk[self._start : self._start + size]
+            self._start += len(piece)
+            self._position += len(piece)
+            size -= len(piece)
+            pieces.append(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Skip forward. A seek beyond the end stops there."""
+        if whence or offset < self._position:
+            raise ValueError("a layer is read forward only")
+        while self._position < offset and self._fill():
+            step = min(offset - self._position, len(self._chunk) - self._start)
+            self._start += step
+            self._position += step
+        return self._position
+
+    def drain(self) -> None:
+        """Read to the end, so that the hash covers the padding after the tar."""
+        end = self._position + _MAX_TRAILER_SIZE
+        self.seek(end)
+        if self._position == end and self._fill():
+            raise BadArchive(msg("The archive is damaged: data follows its end."))
+
+    def read_all(self) -> None:
+        """Read the whole layer for its hash."""
+        while self._fill():
+            self._start = len(self._chunk)
+
+    def _fill(self) -> bool:
+        """Make sure that there is an unread byte. False at the end."""
+        while self._start == len(self._chunk):
+            if self._cancelled is not None and self._cancelled.is_set():
+                raise PullCancelled
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return False
+            if self._digest is not None:
+                self._digest.update(chunk)
+            self._chunk, self._start = chunk, 0
+        return True
+
+
+def open_zstd(file: Any) -> IO[bytes]:
+    """Open a file compressed with zstd, with seeking."""
+    return cast(IO[bytes], zstd.open(file, "rb"))
