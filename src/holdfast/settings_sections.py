@@ -217,6 +217,16 @@ class ImageSettings(SettingsSection):
         description="Mirrors that are tried before a registry, each as REGISTRY=MIRROR, such as "
         "docker.io=mirror.example.com:5000.",
     )
+
+    @field_validator("mirrors")
+    @classmethod
+    def _check_mirrors(cls, given: list[str]) -> list[str]:
+        for line in given:
+            registry, _, mirror = line.partition("=")
+            if not registry.strip() or not mirror.strip() or "://" in line:
+                raise ValueError(f"{line!r} is not REGISTRY=MIRROR, such as docker.io=mirror.example.com:5000")
+        return given
+
     insecure_registries: list[str] = Field(
         [], description="Registries and mirrors that are reached without TLS, or whose certificate is not verified."
     )

@@ -7,10 +7,13 @@ import socket
 from datetime import timedelta
 from pathlib import Path
 
+from holdfast.core.image_names import normalize_registry
+from holdfast.engines.embedded.images.registry_options import RegistryOptions
 from holdfast.engines.embedded.options import EmbeddedOptions
 from holdfast.full_disk import compute_task_limits
 from holdfast.launching import ArtifactLimits, PrimeHubSettings
 from holdfast.settings import Settings
+from holdfast.settings_sections import ImageSettings
 from holdfast.timezones import find_machine_timezone
 
 
@@ -32,6 +35,7 @@ def build_engine_options(
         task_files=task_files,
         marks=settings.disk.to_thresholds(),
         unknown_image=images.unknown,
+        registries=_build_registry_options(images),
         isolation=settings.sandbox.isolation,
         multi_user=several_users,
         host_show=tuple(images.host_show),
@@ -40,6 +44,19 @@ def build_engine_options(
         node_name=node.name or socket.gethostname(),
         address=node.address,
         scratch_grace=settings.jobs.grace,
+    )
+
+
+def _build_registry_options(images: ImageSettings) -> RegistryOptions:
+    mirrors: dict[str, tuple[str, ...]] = {}
+    for line in images.mirrors:
+        registry, _, mirror = line.partition("=")
+        name = normalize_registry(registry)
+        mirrors[name] = (*mirrors.get(name, ()), mirror.strip())
+    return RegistryOptions(
+        mirrors=mirrors,
+        insecure=frozenset(map(normalize_registry, images.insecure_registries)),
+        allowed=frozenset(map(normalize_registry, images.registries)),
     )
 
 

@@ -77,7 +77,7 @@ def job_on(image: str = IMAGE, script: str = "exit 0", **fields: object) -> Job:
 
 
 def make_error(kind: PullFailure, **fields: object) -> PullError:
-    return PullError("The image is out of reach", kind=kind, hint="Wait.", **fields)  # type: ignore[arg-type]
+    return PullError(kind, "The image is out of reach", hint="Wait.", **fields)  # type: ignore[arg-type]
 
 
 @pytest.fixture(autouse=True)
@@ -157,7 +157,7 @@ def test_a_pull_that_fails_for_a_while_is_retried(tmp_path: Path) -> None:
     async def story() -> None:
         async with pulling(tmp_path) as (place, engine):
             id = await place.submit(job_on())
-            (await engine.wait_for_pull()).set_exception(make_error(PullFailure.UNREACHABLE, is_transient=True))
+            (await engine.wait_for_pull()).set_exception(make_error(PullFailure.UNREACHABLE))
             (await engine.wait_for_pull(2)).set_result(None)
             await place.until(id, JobState.SUCCEEDED)
 
@@ -169,7 +169,7 @@ def test_a_rate_limit_is_waited_for(tmp_path: Path) -> None:
         async with pulling(tmp_path) as (place, engine):
             at = datetime.now(UTC) + timedelta(hours=1)
             id = await place.submit(job_on())
-            error = make_error(PullFailure.RATE_LIMITED, is_transient=True, retry_at=at)
+            error = make_error(PullFailure.RATE_LIMITED, retry_at=at)
             (await engine.wait_for_pull()).set_exception(error)
             async with asyncio.timeout(20):
                 while "The next try is at" not in (await place.reasons(id))[0]:

@@ -231,7 +231,7 @@ class Reply:
     stream: AsyncIterator[bytes] | None = None  # instead of the body; the headers are sent as they are
 
 
-Hook = Callable[[Request], "Reply | None | Awaitable[Reply | None]"]
+Hook = Callable[[Request], "Reply | Awaitable[Reply | None] | None"]
 
 
 class FakeRegistry:

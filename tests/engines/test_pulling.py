@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdfast.engines.base import RegistryCredentials
 from holdfast.engines.embedded.image import Image
 from holdfast.engines.embedded.images.image_store import ImageStore
-from holdfast.engines.embedded.images.pull_errors import PullError, PullFailure
-from holdfast.engines.embedded.images.pulling import ImagePuller, PullPhase, PullProgress
-from holdfast.engines.embedded.images.registry_http import RegistryCredentials, RegistryOptions
+from holdfast.engines.embedded.images.pulling import ImagePuller
+from holdfast.engines.embedded.images.registry_options import RegistryOptions
 
-from .archives import ARCHITECTURE, entry, folder, hard_link, link, tar
+from .archives import entry, folder, tar
 from .registries import (
-    DOCKER_LIST_TYPE,
     DOCKER_MANIFEST_TYPE,
-    INDEX_TYPE,
     MANIFEST_TYPE,
     PASSWORD,
     USERNAME,
-    FakeRegistry,
     RealRegistry,
-    Reply,
-    Request,
     build_image,
-    build_index,
     start_registry,
 )
 

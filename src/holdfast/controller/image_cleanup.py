@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+from holdfast.core.image_names import list_name_variants
 from holdfast.engines.base import Engine, ImageSummary, SupportsImagePulls
 from holdfast.services.control import Control
 
@@ -60,7 +61,8 @@ class ImageCleanup:
         """Return pulled images that no active job uses, the longest unused first."""
         if self._pulls is None:
             return []
-        needed = {image for snapshot in self._control.list_snapshots() for image in list_images(snapshot.job)}
+        jobs = (snapshot.job for snapshot in self._control.list_snapshots())
+        needed = {name for job in jobs for image in list_images(job) for name in list_name_variants(image)}
         before = self._clock() - at_least
         found = [
             (image.used_at, image.name, image)

@@ -167,7 +167,7 @@ class ImagePulls:
         except Exception as error:
             log.exception("could not pull an image", extra={"event": "pull", "image": pull.image})
             text = msg("The image {image} cannot be pulled: {error}", image=pull.image, error=error)
-            pull.error = PullError(text, kind=PullFailure.UNREACHABLE, is_transient=True)
+            pull.error = PullError(PullFailure.UNREACHABLE, text)
         else:
             self._record_success(known, pull, found.size or 0)
             return True
@@ -219,7 +219,7 @@ def list_images(job: Job) -> list[str]:
 def describe_pull(pull: ImagePull) -> str:
     if pull.error is not None and pull.retry_at is not None:
         at = format_utc_time(pull.retry_at)
-        return msg("{error}. The next try is at {at}.", error=pull.error.message, at=at)
+        return msg("{error}. The next try is at {at}.", error=pull.error.message.removesuffix("."), at=at)
     if pull.progress.phase is PullPhase.UNPACKING:
         return msg("Its image {image} is being unpacked.", image=pull.image)
     if not pull.progress.total:

@@ -108,24 +108,21 @@ class PullFailure(StrEnum):
     NO_SHELL = "no-shell"
 
 
+_TRANSIENT_FAILURES = frozenset({PullFailure.RATE_LIMITED, PullFailure.UNREACHABLE, PullFailure.NO_SPACE})
+
+
 class PullError(UserError):
     """An image that cannot be pulled; the text says why, to the user."""
 
     code = "image_pull_failed"
 
     def __init__(
-        self,
-        message: str,
-        *,
-        kind: PullFailure,
-        hint: str | None = None,
-        is_transient: bool = False,
-        retry_at: datetime | None = None,
+        self, kind: PullFailure, message: str, *, hint: str | None = None, retry_at: datetime | None = None
     ) -> None:
         super().__init__(message, field="image", hint=hint)
         self.kind = kind
-        self.is_transient = is_transient  # a later try may work
-        self.retry_at = retry_at  # not before
+        self.is_transient = kind in _TRANSIENT_FAILURES  # a later try may work
+        self.retry_at = retry_at  # when the registry accepts requests again, if it says so
 
 
 @runtime_checkable

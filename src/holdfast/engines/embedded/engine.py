@@ -7,11 +7,12 @@ any two lines. docs/explanation/sandbox.md describes the whole protocol.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.errors import EngineError
@@ -29,6 +30,8 @@ from holdfast.engines.base import (
     LogSource,
     LogStream,
     LogUsage,
+    PullProgress,
+    RegistryCredentials,
     TaskDiskUsage,
     TaskProcess,
     ignore_health_change,
@@ -66,6 +69,9 @@ from .sandbox.spawning import disable_descriptor_inheritance
 from .task_folder import TaskFolder, is_safe_id
 from .threads import start_thread_pool
 
+if TYPE_CHECKING:
+    from .images.pulling import ImagePuller
+
 T = TypeVar("T")
 
 _THREAD_COUNT = 8
@@ -79,6 +85,7 @@ class EmbeddedEngine:
         self._options = options or EmbeddedOptions()
         self._task_folders = TaskFolders(home)
         self._images = ImageStore(home / "images", self._options.marks)
+        self._puller: ImagePuller | None = None
         self._sandbox_layers = SandboxLayers(home, self._options)
         self._starter: TaskStarter | None = None
         self._exec_sessions_or_none: ExecSessions | None = None
@@ -125,6 +132,7 @@ class EmbeddedEngine:
     def _set_up_site(self) -> None:
         """Find out what this machine supports, and clean up after a server that died."""
         self._task_folders.create_folders()
+        self._images.list_names()  # reads them, so that later calls do not block
         self._site = site = find_site(self._task_folders.home, self._options, self._sandbox_layers)
         self._starter = TaskStarter(
             self._options, site, self._sandbox_layers, self._images, self._task_folders, self._unsettled
@@ -163,6 +171,9 @@ class EmbeddedEngine:
         self._exec_sessions.use_site(site)
 
     async def close(self) -> None:
+        if self._puller is not None:
+            await self._puller.close()
+            self._puller = None
         if self._watch is not None:
             self._watch.close()
             self._watch = None
@@ -194,6 +205,27 @@ class EmbeddedEngine:
         info = await self._run_in_thread(lambda: self._images.add(name, file, needs_shell=True))
         self._cleaner.schedule_shared_cleanup()
         return info
+
+    def has_image(self, name: str) -> bool:
+        image = self._images.find_image(name)
+        return image is not None and not image.private
+
+    async def pull_image(
+        self,
+        name: str,
+        credentials: RegistryCredentials | None = None,
+        on_progress: Callable[[PullProgress], None] | None = None,
+    ) -> ImageSummary:
+        found = await (await self._get_puller()).pull_image(name, credentials, on_progress)
+        self._cleaner.schedule_shared_cleanup()
+        return found
+
+    async def _get_puller(self) -> ImagePuller:
+        """Most servers pull rarely: the HTTP client is only loaded for the first pull."""
+        if self._puller is None:
+            pulling = await self._run_in_thread(lambda: importlib.import_module(".images.pulling", __package__))
+            self._puller = self._puller or pulling.ImagePuller(self._images, self._options.registries)
+        return self._puller
 
     async def remove_image(self, name: str) -> bool:
         """Return False if there was none. Running tasks keep it."""

@@ -22,8 +22,15 @@ class Image:
     entrypoint: tuple[str, ...] = ()
     cmd: tuple[str, ...] = ()
     digest: str = ""  # of its manifest in the registry; empty: imported
+    private: bool = False  # pulled with credentials: others must prove that they have access, too
     layers: tuple[str, ...] = ()  # digests of the stored layers that its root filesystem links to
 
-    @property
-    def summary(self) -> ImageSummary:
-        return ImageSummary(name=self.name, size=self.size, created_at=self.created_at, source=self.source)
+    def summarize(self, used_at: datetime | None = None) -> ImageSummary:
+        return ImageSummary(
+            name=self.name,
+            size=self.size,
+            created_at=self.created_at,
+            source=self.source,
+            pulled=bool(self.digest),
+            used_at=used_at,
+        )

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from holdfast.core.job import GIB, MIB
 from holdfast.disk_space import DiskThresholds
 
+from .images.registry_options import RegistryOptions
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedOptions:
@@ -20,6 +22,7 @@ class EmbeddedOptions:
     log_cap: int = 10 * GIB  # bytes kept of each stream
     pids_max: int = 8192  # processes and threads of one task
     unknown_image: str = "fail"  # or "host": use the machine's own image
+    registries: RegistryOptions = field(default_factory=RegistryOptions)  # where images are pulled from
     isolation: str = "auto"  # the minimum level: "full", "read-only", or "off" for no sandbox; see isolation_level
     multi_user: bool = False  # tasks of different users must not see each other's files
     sandbox_retry: float = 5.0  # seconds between two attempts to create a sandbox

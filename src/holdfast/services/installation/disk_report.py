@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from holdfast.core.access import Actor
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
+from holdfast.core.image_names import list_name_variants
 from holdfast.core.job import HoldScope
 from holdfast.core.messages import msg
 from holdfast.disk_space import DiskSpace, DiskThresholds, read_disk_space
@@ -168,14 +169,15 @@ class DiskReports:
     async def list_unused_images(self, before: datetime) -> list[ImageSummary]:
         """Return images imported before `before` that no unfinished job uses."""
         used = {
-            _strip_latest_tag(role.engine_image)
+            name
             for snapshot in self._control.list_snapshots()
             for role in snapshot.job.roles
+            for name in list_name_variants(role.engine_image)
         }
         return [
             image
             for image in await self._engine.list_images()
-            if image.created_at is not None and image.created_at <= before and _strip_latest_tag(image.name) not in used
+            if image.created_at is not None and image.created_at <= before and image.name not in used
         ]
 
     async def _select_ended_jobs(self, uses: Mapping[str, LogUsage]) -> dict[str, JobStorage]:
@@ -243,7 +245,3 @@ def _measure_file(path: Path) -> int:
         return path.stat().st_blocks * 512
     except FileNotFoundError:  # removed since it was listed
         return 0
-
-
-def _strip_latest_tag(image: str) -> str:
-    return image.removesuffix(":latest")

@@ -12,6 +12,7 @@ from typing import TypedDict
 from holdfast.core.access import Actor, Permission, choose_default_group, has_permission
 from holdfast.core.errors import InvalidJob, Problem, UserError
 from holdfast.core.holds import format_duration_in_words
+from holdfast.core.image_names import list_name_variants
 from holdfast.core.job import HOST_IMAGE, SHARED_FILES_PATH, Hold, HoldScope, Job, JobFormat, Resources
 from holdfast.core.messages import join_messages, msg
 from holdfast.core.notifications import Channel, NotifySpec
@@ -30,7 +31,7 @@ from ..datasets.job_mounts import DatasetMounter, DatasetRequests, parse_dataset
 from ..datasets.mount_rules import MountRules
 from ..errors import InstanceTypeNotFound, NotInGroup, Unavailable, build_name_taken_error
 from ..name_suggestions import build_group_not_found_error, suggest_name
-from ..why.feasibility import format_image_suggestion, format_missing_image, get_image_name_variants
+from ..why.feasibility import format_image_suggestion, format_missing_image
 from .hold_defaults import GroupHoldDefaults
 
 MAX_INLINE_LENGTH = 16 * 1024  # characters; parsing fewer takes less time than starting a thread
@@ -245,8 +246,8 @@ class JobValidator:
         requested = {role.engine_image for role in job.roles} - {HOST_IMAGE}
         if requested:
             names = [image.name for image in await self._engine.list_images()]
-            known = {name for image in names for name in get_image_name_variants(image)}
-            missing = [image for image in sorted(requested) if not known & get_image_name_variants(image)]
+            known = {name for image in names for name in list_name_variants(image)}
+            missing = [image for image in sorted(requested) if not known & list_name_variants(image)]
             names += await self._catalogue.list_image_names(job.group) if missing else ()
             found += [self._format_unknown_image(image) + format_image_suggestion(image, names) for image in missing]
         return found

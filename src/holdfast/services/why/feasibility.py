@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
+from holdfast.core.image_names import list_name_variants
 from holdfast.core.job import HOST_IMAGE, Job, JobFormat, Role
 from holdfast.core.messages import msg
 from holdfast.core.scheduling.placement import StartPrediction
@@ -50,7 +51,7 @@ class Feasibility:
     async def _list_unknown_images(self, job: Job) -> list[str]:
         wanted = _list_images(job)
         known = await self._get_known_image_names() if wanted else set()
-        return [image for image in wanted if not known & get_image_name_variants(image)]
+        return [image for image in wanted if not known & list_name_variants(image)]
 
     def _add_pulls(self, verdict: StartPrediction, images: list[str]) -> StartPrediction:
         if not images or verdict.answer == "never":
@@ -85,12 +86,12 @@ class Feasibility:
             found += [
                 msg("the image {image} cannot be used: {why}", image=image, why=why)
                 for image in wanted
-                if known & get_image_name_variants(image)
+                if known & list_name_variants(image)
             ]
         return list(dict.fromkeys(found))
 
     async def _get_known_image_names(self) -> set[str]:
-        return {name for image in await self._engine.list_images() for name in get_image_name_variants(image.name)}
+        return {name for image in await self._engine.list_images() for name in list_name_variants(image.name)}
 
 
 def _reduce_instances(job: Job) -> Job:
@@ -113,12 +114,6 @@ def format_image_suggestion(image: str, known: Collection[str]) -> str:
     """Return a suffix that suggests a similar image; empty if there is none."""
     near = suggest_name(image, known)
     return f". {near}" if near else ""
-
-
-def get_image_name_variants(image: str) -> set[str]:
-    """Return both spellings of an image name: no tag means `latest`."""
-    bare = image.removesuffix(":latest")
-    return {bare, f"{bare}:latest"}
 
 
 def _iter_moved_mount_problems(role: Role, *, linked: bool) -> Iterator[str]:

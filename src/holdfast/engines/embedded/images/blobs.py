@@ -13,8 +13,9 @@ from typing import Any
 import httpx
 
 from holdfast.core.messages import msg
+from holdfast.engines.base import PullError
 
-from .pull_errors import PullError, make_invalid_error, make_unreachable_error
+from .pull_errors import make_invalid_error, make_unreachable_error
 from .registry import RepositoryClient
 from .registry_http import REQUEST_ERRORS, describe_request_error
 

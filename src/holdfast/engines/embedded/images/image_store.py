@@ -8,9 +8,11 @@ its full name, such as `docker.io/library/debian:12`, and consists of hard links
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import threading
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +20,7 @@ from typing import Any
 from urllib.parse import quote
 
 from holdfast.core.errors import UserError
+from holdfast.core.image_names import DOCKER_HUB, parse_reference
 from holdfast.core.job import HOST_IMAGE
 from holdfast.core.messages import msg
 from holdfast.disk_space import DiskThresholds, is_disk_full_error
@@ -31,7 +34,6 @@ from .archives import unpack_image
 from .files import write_file_safely
 from .image_config import ImageConfig
 from .layers import DRAFT_PREFIX, Layer, LayerStore
-from .reference import DOCKER_HUB, parse_reference
 from .root_builder import RootBuilder
 from .tars import BadArchive, NoShell
 from .unpacking import Unpacker, make_disk_space_error
@@ -50,26 +52,47 @@ class ImageStore:
         self._roots = folder / "roots"
         self._lock = threading.Lock()
         self.layers = LayerStore(folder, self.marks, self._lock)
+        self._images: dict[str, Image] | None = None  # by name, as in the files; None: not read yet
 
     def find_image(self, name: str) -> Image | None:
-        """Find it by its name; a missing tag means `latest`. Imported images come before pulled ones."""
+        """Find it by its name; a missing tag means `latest`. Imported images come before pulled ones. It only blocks at
+        its first call."""
+        images = self._load_images()
         bare = name.removesuffix(":latest")
-        pulled = parse_reference(name, self._default_registry)
-        for candidate in dict.fromkeys((name, f"{name}:latest", bare, str(pulled or name))):
-            path = self._get_index_file(candidate)
-            if path is not None and (image := self._read_image(path)) is not None:
-                return image
-        return None
+        found = images.get(name) or images.get(f"{name}:latest") or images.get(bare)
+        if found is None and (reference := parse_reference(name, self._default_registry)) is not None:
+            found = images.get(str(reference))
+        return found
+
+    def record_use(self, image: Image) -> None:
+        """Record that a task starts on it."""
+        path = self._get_index_file(image.name)
+        if path is not None and image.digest:
+            with suppress(OSError):
+                os.utime(path)
+
+    def _load_images(self) -> dict[str, Image]:
+        if self._images is None:
+            self._images = {image.name: image for image in self._list_images()}
+        return self._images
 
     def is_valid_name(self, name: str) -> bool:
         return self._get_index_file(name) is not None
 
     def list_names(self) -> list[str]:
-        return [HOST_IMAGE, *sorted(image.name for image in self._list_images())]
+        return [HOST_IMAGE, *sorted(self._load_images())]
 
     def list_image_summaries(self) -> list[ImageSummary]:
         host = ImageSummary(name=HOST_IMAGE, size=None, created_at=None, source=msg("this machine"))
-        return [host, *sorted((image.summary for image in self._list_images()), key=lambda info: info.name)]
+        images = sorted(self._load_images().values(), key=lambda image: image.name)
+        return [host, *(image.summarize(self._read_use_time(image)) for image in images)]
+
+    def _read_use_time(self, image: Image) -> datetime | None:
+        path = self._get_index_file(image.name)
+        try:
+            return datetime.fromtimestamp(path.stat().st_mtime, UTC) if path and image.digest else None
+        except OSError:
+            return None
 
     def add(self, name: str, file: Path, *, needs_shell: bool = False) -> ImageSummary:
         """Import an archive."""
@@ -77,7 +100,7 @@ class ImageStore:
         def build(folder: Path) -> Image:
             return self._unpack_image(name, file, folder)
 
-        return self._add_image(name, build, needs_shell=needs_shell).summary
+        return self._add_image(name, build, needs_shell=needs_shell).summarize()
 
     def add_from_layers(
         self, name: str, layers: Sequence[Layer], fields: Image, cancelled: threading.Event | None = None
@@ -109,6 +132,7 @@ class ImageStore:
             with self._lock:
                 folder.rename(final)
                 self._write_image(index, image)
+                self._load_images()[name] = image
         except OSError as error:
             remove_tree(str(folder))
             if is_disk_full_error(error):
@@ -124,10 +148,19 @@ class ImageStore:
         try:
             if path is not None:
                 path.unlink()
+                self._load_images().pop(name, None)
                 return True
         except FileNotFoundError:
             pass
         return False
+
+    def make_public(self, image: Image) -> None:
+        """Record that everybody has access to a pulled image."""
+        path = self._get_index_file(image.name)
+        with self._lock:
+            if path is not None and image.private and self._load_images().get(image.name) is image:
+                self._images = {**self._load_images(), image.name: replace(image, private=False)}
+                self._write_image(path, self._images[image.name])
 
     def remove_unused_folders(self, in_use: Collection[str]) -> None:
         """Remove folders that no image points to and no task in `in_use` uses, and layers without an image or pull."""

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.core.image_names import ImageReference, is_digest
 from holdfast.core.messages import msg
 
 from .image_config import ImageConfig, get_architecture, list_architectures, parse_image_config, select_manifest
 from .pull_errors import make_architecture_error, make_invalid_error
-from .reference import ImageReference, is_digest
 from .registry import MANIFEST_TYPES, RepositoryClient, compute_digest
 
 _MAX_CONFIG_SIZE = 16 * 1024 * 1024  # bytes

@@ -15,22 +15,22 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+from holdfast.core.image_names import ImageReference, parse_reference
 from holdfast.disk_space import is_disk_full_error, require_space
-from holdfast.engines.base import ImageSummary
+from holdfast.engines.base import ImageSummary, PullPhase, PullProgress, RegistryCredentials
 
 from ..image import Image
 from .blobs import BlobDownload
 from .image_store import ImageStore, get_config_fields
 from .layer_streams import PullCancelled
 from .manifests import RemoteImage, RemoteLayer, fetch_remote_image, list_distinct_layers
-from .pull_errors import make_name_error, make_space_error, translate_archive_error
-from .reference import ImageReference, parse_reference
+from .pull_errors import make_name_error, make_registry_error, make_space_error, translate_archive_error
 from .registry import RepositoryClient
-from .registry_http import RegistryCredentials, RegistryHttp, RegistryOptions
+from .registry_http import RegistryHttp
+from .registry_options import RegistryOptions
 from .tars import BadArchive
 
 T = TypeVar("T")
@@ -39,20 +39,6 @@ _MAX_DOWNLOADS = 4  # layers of one pull at the same time
 _MAX_CHECKS = 8  # requests of one pull about stored layers at the same time
 _WRITE_THREADS = 4
 _UNPACK_THREADS = 2  # of all pulls; more would slow down the rest of the server
-
-
-class PullPhase(StrEnum):
-    RESOLVING = "resolving"
-    DOWNLOADING = "downloading"
-    UNPACKING = "unpacking"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PullProgress:
-    image: str
-    phase: PullPhase
-    done: int = 0  # bytes of layers that have arrived
-    total: int = 0  # bytes of layers to fetch
 
 
 ProgressCallback = Callable[[PullProgress], None]
@@ -64,6 +50,7 @@ class _Pull:
 
     reference: ImageReference
     client: RepositoryClient
+    has_credentials: bool
     callbacks: list[ProgressCallback] = field(default_factory=list)
     waiting: int = 0
     task: asyncio.Task[ImageSummary] | None = None
@@ -84,7 +71,7 @@ class _Pull:
     def report(self, count: int) -> None:
         """Tell the callers that `count` more bytes have arrived."""
         self.done += count
-        progress = PullProgress(image=self.name, phase=self.phase, done=self.done, total=self.total)
+        progress = PullProgress(phase=self.phase, done=self.done, total=self.total)
         for callback in self.callbacks:
             callback(progress)
 
@@ -110,7 +97,7 @@ class ImagePuller:
         pull = self._pulls.get(key)
         if pull is None:
             client = RepositoryClient(self._http, self._options, reference, credentials)
-            pull = self._pulls[key] = _Pull(reference=reference, client=client)
+            pull = self._pulls[key] = _Pull(reference=reference, client=client, has_credentials=credentials is not None)
             pull.task = asyncio.create_task(self._run_pull(pull))
             pull.task.add_done_callback(lambda _: self._pulls.pop(key, None))
         return await self._join_pull(pull, on_progress)
@@ -134,6 +121,8 @@ class ImagePuller:
         reference = parse_reference(name, self._options.default_registry)
         if reference is None or not self._store.is_valid_name(str(reference)):
             raise make_name_error(name)
+        if self._options.allowed and reference.registry not in self._options.allowed:
+            raise make_registry_error(reference.registry, self._options.allowed)
         return reference
 
     async def _join_pull(self, pull: _Pull, on_progress: ProgressCallback | None) -> ImageSummary:
@@ -157,7 +146,9 @@ class ImagePuller:
             remote = await fetch_remote_image(pull.client, pull.reference)
             stored = await asyncio.to_thread(self._store.find_image, pull.name)
             if stored is not None and stored.name == pull.name and stored.digest == remote.digest:
-                return stored.summary
+                if not pull.has_credentials:
+                    await asyncio.to_thread(self._store.make_public, stored)
+                return stored.summarize()
             async with self._reserve_layers(remote):
                 await self._fetch_layers(pull, remote)
                 pull.enter_phase(PullPhase.UNPACKING)
@@ -245,6 +236,7 @@ class ImagePuller:
             created_at=datetime.now(UTC),
             source=f"{pull.reference.registry}/{pull.reference.repository}@{remote.digest}",
             digest=remote.digest,
+            private=pull.has_credentials,
             layers=tuple(layer.digest for layer in remote.layers),
             **get_config_fields(remote.config),
         )
@@ -253,7 +245,7 @@ class ImagePuller:
             layers = [self._layers.get_layer(layer.digest) for layer in remote.layers]
             return self._store.add_from_layers(pull.name, layers, fields, cancelled)
 
-        return (await self._run_in_unpacker(build)).summary
+        return (await self._run_in_unpacker(build)).summarize()
 
     # -- threads
 

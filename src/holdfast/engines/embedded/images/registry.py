@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 
 import httpx
 
+from holdfast.core.image_names import ImageReference, get_registry_address, is_digest
 from holdfast.core.messages import msg
+from holdfast.engines.base import PullError, PullFailure, RegistryCredentials
 
 from .pull_errors import (
-    PullError,
-    PullFailure,
     make_denied_error,
     make_invalid_error,
     make_not_found_error,
@@ -25,17 +25,9 @@ from .pull_errors import (
     make_response_error,
     make_unreachable_error,
 )
-from .reference import ImageReference, get_registry_address, is_digest
 from .registry_auth import RegistryAuthorizer
-from .registry_http import (
-    REQUEST_ERRORS,
-    RegistryCredentials,
-    RegistryHttp,
-    RegistryOptions,
-    describe_request_error,
-    parse_retry_time,
-    read_body,
-)
+from .registry_http import REQUEST_ERRORS, RegistryHttp, describe_request_error, parse_retry_time, read_body
+from .registry_options import RegistryOptions
 
 logger = logging.getLogger(__name__)
 

@@ -13,9 +13,10 @@ from typing import Any
 import httpx
 
 from holdfast.core.messages import msg
+from holdfast.engines.base import RegistryCredentials
 
 from .pull_errors import make_denied_error, make_invalid_error, make_rate_limit_error, make_response_error
-from .registry_http import RegistryCredentials, RegistryHttp, is_same_origin, parse_retry_time, read_body
+from .registry_http import RegistryHttp, is_same_origin, parse_retry_time, read_body
 
 _MAX_HEADER_LENGTH = 8192  # characters of one WWW-Authenticate header
 _MAX_TOKEN_SIZE = 1024 * 1024  # bytes of a response with a token

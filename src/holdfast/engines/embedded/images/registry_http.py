@@ -11,7 +11,6 @@ import socket
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -21,7 +20,7 @@ import httpx
 from holdfast.core.messages import msg
 
 from .pull_errors import make_invalid_error, make_unreachable_error
-from .reference import DOCKER_HUB
+from .registry_options import RegistryOptions
 
 REQUEST_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, TimeoutError)
 _CONNECT_TIMEOUT = 15.0  # seconds
@@ -32,19 +31,6 @@ _MAX_CONNECTIONS = 64
 _MAX_RETRY_AFTER = timedelta(hours=24)
 _REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 _MIN_EPOCH = 1_000_000_000  # seconds; a smaller reset time is a duration
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistryOptions:
-    mirrors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # registry -> HOST or HOST/PREFIX, tried first
-    insecure: frozenset[str] = frozenset()  # hosts, with ports, reached by plain HTTP or with unverified certificates
-    default_registry: str = DOCKER_HUB
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistryCredentials:
-    username: str
-    password: str = field(repr=False)
 
 
 class RegistryHttp:

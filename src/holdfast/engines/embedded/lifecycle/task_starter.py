@@ -202,6 +202,7 @@ class TaskStarter:
         if image.shell is None:
             text = msg("The image {image} has no shell: it contains neither bash nor sh.", image=repr(launch.image))
             raise StartRefused(text, cause=Cause.NO_SHELL)
+        self.images.record_use(image)
         return make_image_root(self.site, self.layers, image, folder)
 
     def _add_library(self, root: SandboxRoot) -> SandboxRoot:

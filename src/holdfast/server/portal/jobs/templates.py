@@ -9,9 +9,9 @@ from typing import Any
 
 from holdfast.core.access import can_rerun
 from holdfast.core.errors import UserError
+from holdfast.core.image_names import list_name_variants
 from holdfast.core.job import Job, JobFormat
 from holdfast.jobspec.render import dump_yaml
-from holdfast.services.why.feasibility import get_image_name_variants
 
 from ..visit import Visit
 from .choices import JobChoices
@@ -92,8 +92,8 @@ def list_missing_reference_notes(visit: Visit, job: Job, choices: JobChoices) ->
     types = {choice.name for choice in choices.types}
     gone = sorted({role.instance_type for role in job.roles if role.instance_type and role.instance_type not in types})
     notes = [_describe_missing_type(visit, name, job) for name in gone]
-    images = {name for choice in choices.images for name in get_image_name_variants(choice.name)}
-    missing = sorted({role.image for role in job.roles if not get_image_name_variants(role.image) & images})
+    images = {name for choice in choices.images for name in list_name_variants(choice.name)}
+    missing = sorted({role.image for role in job.roles if not list_name_variants(role.image) & images})
     return notes + [visit.translate_text("The image {name} no longer exists.", name=name) for name in missing]
 
 
