@@ -44,6 +44,7 @@ class Server:
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
         env = {key: value for key, value in inherited.items() if key != "PYTHONDONTWRITEBYTECODE"}  # slow starts
         env |= {"HOLDFAST_HOME": str(self.home), "HOLDFAST_SERVER_PORT": str(self.port), "HOLDFAST_SSH_PORT": "0"}
+        env |= {"HOLDFAST_IMAGES_UNKNOWN": "fail"}  # no test reaches a registry by accident
         env |= {"HOLDFAST_DISK_RESERVE_BYTES": "1048576"}  # many servers' folders are kept until the tests end
         env |= self.settings
         self.home.mkdir(parents=True, exist_ok=True)
