@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,9 +45,18 @@ class Place:
     def __init__(self, state: Path) -> None:
         self.state = state
 
-    def run(self, job: str | dict[str, Any], *, view: ServerView = NO_SERVER, **options: Any) -> Simulated:
+    def run(
+        self,
+        job: str | dict[str, Any],
+        *,
+        view: ServerView = NO_SERVER,
+        environment: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> Simulated:
+        """`environment`: settings; by default no image is pulled."""
         text = job if isinstance(job, str) else json.dumps(job)
-        settings, remarks, lines = load_settings(self.state, {}), Remarks(), []
+        settings = load_settings(self.state, environment or {"HOLDFAST_IMAGES_UNKNOWN": "fail"})
+        remarks, lines = Remarks(), list[str]()
         read = parse_job_file(text.encode(), settings, remarks, user=view.user or None)
         report = run_simulation(
             read,

@@ -12,6 +12,8 @@ from holdfast.core.errors import UserError
 from holdfast.core.job import Job, Resources, Role
 from holdfast.simulation import RemarkLevel, RemarkTopic, ServerView
 
+from ..engines.archives import shell_entries, tar
+from ..engines.registries import build_image, start_registry
 from .simulations import Place
 
 ROOT = Path(__file__).parents[2]
@@ -134,3 +136,16 @@ def test_no_job_file_upsets_the_simulator(place: Place, path: Path) -> None:
     images = found.remarks(RemarkTopic.IMAGE, RemarkLevel.PROBLEM)
     assert found.report.has_problems == (path.name in fails or bool(images) or path.parent.name == "openpai-v2")
     json.dumps([each.text for each in found.report.remarks])
+
+
+def test_an_image_of_a_registry_is_pulled_and_removed(place: Place, tmp_path: Path) -> None:
+    with start_registry(tmp_path / "registry") as registry:
+        registry.push_image("team/tiny:1", build_image([tar(shell_entries())]))
+        settings = {"HOLDFAST_IMAGES_INSECURE_REGISTRIES": registry.host}
+        images = {"good": f"{registry.host}/team/tiny:1", "typo": f"{registry.host}/team/tiny:2"}
+        roles = {name: {"command": "cat /etc/issue", "image": image} for name, image in images.items()}
+        found = place.run({"name": "pulled", "roles": roles}, environment=settings)
+    assert "good-0 | tiny image" in found.lines
+    (problem,) = found.remarks(RemarkTopic.IMAGE, RemarkLevel.PROBLEM)
+    assert problem.text.startswith(f"Image {registry.host}/team/tiny:2 was not found")
+    assert len(list(place.state.glob("images/roots/*"))) == 1  # tiny, which was there before

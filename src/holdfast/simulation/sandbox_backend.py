@@ -11,9 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from holdfast.core.attempt import Observation
+from holdfast.core.image_names import list_name_variants
 from holdfast.core.job import HOST_IMAGE
 from holdfast.core.scheduling.placement import Node
-from holdfast.engines.base import ExecRefused, Isolation, LaunchSpec, LogStream
+from holdfast.engines.base import ExecRefused, Isolation, LaunchSpec, LogStream, PullError
 from holdfast.engines.embedded import cgroups
 from holdfast.engines.embedded.engine import EmbeddedEngine
 from holdfast.services.name_suggestions import suggest_name
@@ -64,10 +65,17 @@ class SandboxBackend:
         return self._engine.get_health().notes
 
     async def find_image_problem(self, image: str) -> tuple[str, str] | None:
+        """Pull the image as a server would; it is removed with the simulation."""
         names = [each.name for each in await self._engine.list_images()]
-        known = {name.removesuffix(":latest") for name in names}
-        if image == HOST_IMAGE or image.removesuffix(":latest") in known or self._unknown_image_policy == "host":
+        known = list_name_variants(image) & {name for each in names for name in list_name_variants(each)}
+        if image == HOST_IMAGE or known or self._unknown_image_policy == "host":
             return None
+        if self._unknown_image_policy == "pull" and self.isolated:
+            try:
+                await self._engine.pull_image(image)
+                return None
+            except PullError as error:
+                return error.message.removesuffix("."), error.hint or ""
         near = suggest_name(image, [name for name in names if name != HOST_IMAGE])
         how = f"Import it: `docker save {image} -o image.tar`, then `holdfast image import {image} image.tar`."
         other = "Or use the image of Docker or Podman: --with docker."
