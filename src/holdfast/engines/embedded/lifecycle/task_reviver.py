@@ -46,7 +46,7 @@ _REDIRECT_XATTRS = ("trusted.overlay.redirect", "user.overlay.redirect")
 
 
 def get_revived_folder(folder: TaskFolder) -> TaskFolder:
-    return TaskFolder(folder[REVIVED_FOLDER])
+    return replace(folder, path=folder[REVIVED_FOLDER])
 
 
 @dataclass(eq=False)
