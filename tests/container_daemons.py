@@ -26,6 +26,7 @@ default_ulimits = ["nofile=20000:20000", "nproc=20000:20000"]
 [engine]
 cgroup_manager = "cgroupfs"
 events_logger = "file"
+runtime = "runc"
 """
 
 

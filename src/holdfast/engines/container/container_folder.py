@@ -21,6 +21,9 @@ _MAX_REPORT_SIZE = 16 * 1024  # bytes
 
 @dataclass(frozen=True, slots=True)
 class ContainerFolder(TaskFolder):
+    def create(self) -> None:
+        os.makedirs(self.path, mode=0o700, exist_ok=True)
+
     def is_alive(self) -> bool:
         """Return whether the recorded first process of the container runs."""
         claim = self.read_claim()

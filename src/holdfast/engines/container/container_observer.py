@@ -10,13 +10,22 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.exits.exit import Cause
 from holdfast.core.messages import msg
 from holdfast.engines.embedded.cgroups import find_process_cgroups
-from holdfast.engines.embedded.folder_content import Claim, StartNote, build_dead_observation
+from holdfast.engines.embedded.folder_content import (
+    Claim,
+    StartNote,
+    add_notes,
+    build_dead_observation,
+    build_running_observation,
+)
 from holdfast.engines.embedded.lifecycle.disk_limits import ThreadRunner
+from holdfast.engines.embedded.lifecycle.notes import read_notes
+from holdfast.engines.embedded.lifecycle.recorder import LogRecorder
 from holdfast.engines.embedded.lifecycle.task_folders import TaskFolders, was_out_of_memory
 from holdfast.engines.embedded.lifecycle.task_observer import TaskObserver
 from holdfast.engines.embedded.metrics.cgroup_metrics import read_kernel_file
@@ -66,7 +75,7 @@ class ContainerObserver:
         if claim.code is not None:
             return self.observer.observe_end(attempt_id, folder, note, claim)
         if note is not None and note.boot == self.boot and folder.is_alive():
-            return self.observer.observe_attempt(attempt_id)
+            return _observe_running(attempt_id, folder, note)
         if claim.pid is not None and (note is None or note.boot == self.boot):
             return self._observe_dead_process(attempt_id, folder, note)
         return None
@@ -105,7 +114,7 @@ class ContainerObserver:
         note, report, claim = folder.read_start_note(), folder.read_report(), folder.read_claim()
         if container is not None and container.is_running:
             if note is not None and self.record_start(folder, note, container):
-                return self.observer.observe_attempt(attempt_id)
+                return _observe_running(attempt_id, folder, note)
             return Observation(attempt_id=attempt_id, seen=ObservedState.RUNNING)
         if note is not None and note.boot != self.boot and report.code is None:
             return build_dead_observation(attempt_id, note, Claim(), self.boot)
@@ -137,12 +146,19 @@ class ContainerObserver:
             if end.oom:
                 with suppress(OSError):
                     folder.mark_out_of_memory()
+            LogRecorder(folder, self.observer.options.log_cap).record_sizes(final=True)  # it may have ended unwatched
             folder.record_end(end.code, min(report.ended or read_uptime(), read_uptime()))
             return self.observer.observe_end(attempt_id, folder, note, folder.read_claim())
         if end.kind is EndKind.ABSENT:
             return Observation(attempt_id=attempt_id, seen=ObservedState.ABSENT)
         folder.record_loss(f"{end.kind} {end.code}")
         return _make_lost_observation(attempt_id, note, f"{end.kind} {end.code}")
+
+
+def _observe_running(attempt_id: str, folder: ContainerFolder, note: StartNote) -> Observation:
+    """Return the observation of a task that ran a moment ago. Should it have ended since, its watcher reports that."""
+    running = build_running_observation(attempt_id, note, folder.read_claim(), read_uptime())
+    return add_notes(running, note, read_notes(folder), partial(was_out_of_memory, folder, note))
 
 
 def _is_in_container(container: ContainerState) -> bool:

@@ -23,13 +23,13 @@ from holdfast.engines.embedded.lifecycle.task_starter import StartRefused, check
 from holdfast.engines.embedded.task_folder import is_safe_id, try_lock
 from holdfast.engines.embedded.tree_removal import remove_tree
 
-from .container_folder import ContainerFolder
+from .container_folder import HOME_FOLDER, ContainerFolder
 from .daemon import ContainerImage, Daemon, DaemonError
 from .mount_staging import MountStaging
 from .names import ContainerNames
 from .options import ContainerOptions
 from .render import ContainerLimits, ContainerMount, render_create_body
-from .task_files import create_task_files, list_own_mounts, make_start_note
+from .task_files import create_task_files, has_own_home, list_own_mounts, make_start_note
 
 _LOCK_TIMEOUT = 150.0  # seconds to wait for another server that starts the same task
 _LOCK_INTERVAL = 0.02  # seconds between two attempts to lock
@@ -69,7 +69,7 @@ class ContainerStarter:
     def _create_folder(self, attempt_id: str) -> ContainerFolder:
         folder = self.folders.get_folder(attempt_id)
         assert isinstance(folder, ContainerFolder)
-        os.makedirs(folder.path, mode=0o700, exist_ok=True)
+        folder.create()
         return folder
 
     @asynccontextmanager
@@ -96,13 +96,21 @@ class ContainerStarter:
         name = self.names.make_name(launch.attempt_id)
         if folder.read_start_note() is not None and await self._is_started_container(name):
             return  # by a server that died before it recorded that
+        self.unwatched_attempts.add(launch.attempt_id)  # before a log exists that could be taken for a complete one
+        await self.run_container(name, launch, folder, folder)
+
+    async def run_container(
+        self, name: str, launch: LaunchSpec, folder: ContainerFolder, home_folder: ContainerFolder
+    ) -> None:
+        """Create and start a container with the files of `folder`, and the home in `home_folder`."""
         image = await self.daemon.find_image(launch.image)
         if image is None:
             raise await self._make_missing_image_refusal(launch.image)
         mounts = await self.run_in_thread(lambda: self._write_files(launch, folder, image))
+        home = home_folder[HOME_FOLDER] if has_own_home(launch) else ""
         try:
             staged = await self.run_in_thread(lambda: self.staging.stage_mounts(name, mounts))
-            own = list_own_mounts(folder, launch, self.library)
+            own = list_own_mounts(folder, home, self.library)
             await self._create_container(name, launch, image, [*own, *staged])
             await self._start_container(name, launch.image)
         finally:
@@ -117,7 +125,6 @@ class ContainerStarter:
         mounts = self.staging.resolve_mounts(launch.mounts)
         if mounts:
             folder.write_mounts([(mount.target, mount.source) for mount in mounts])
-        self.unwatched_attempts.add(launch.attempt_id)  # before a log exists that could be taken for a complete one
         create_task_files(folder, launch, image, self.library)
         folder.write_start_note(make_start_note(launch, self.boot))
         return mounts
@@ -190,7 +197,7 @@ def _try_lock_claim(folder: ContainerFolder) -> int | None:
     try:
         claim = folder.open_claim()
     except FileNotFoundError:
-        os.makedirs(folder.path, mode=0o700, exist_ok=True)
+        folder.create()
         return None
     if try_lock(claim) and _is_same_file(claim, folder["claim"]):
         return claim

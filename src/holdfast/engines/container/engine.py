@@ -47,6 +47,7 @@ from .daemon import Daemon
 from .mount_staging import MountStaging
 from .names import ContainerNames
 from .options import ContainerOptions
+from .revived_containers import RevivedContainers
 from .task_files import write_library
 
 logger = logging.getLogger(__name__)
@@ -66,6 +67,7 @@ class ContainerEngine(FolderEngine):
         self._daemon = Daemon(self._options.socket, self._names)
         self._staging = MountStaging(self._task_folders.tag, (str(home), self._options.socket, *self._options.hidden))
         self._starter: ContainerStarter | None = None
+        self._revived: RevivedContainers | None = None
         self._stopped: set[str] = set()  # attempts that this server has signalled
         self._unreported: set[str] = set()  # ended attempts whose end is unknown until the daemon responds
         self._condition: Condition | None = None
@@ -91,6 +93,8 @@ class ContainerEngine(FolderEngine):
         disable_descriptor_inheritance()
         await self._run_in_thread(self._set_up_folders)
         self._watch = TaskWatcher(self._handle_end, lambda task: self._on_change(observe_running(task)))
+        for attempt_id in await self._run_in_thread(self._get_revived().find_revived_attempts):
+            self._get_revived().schedule_session_check(attempt_id)
         await self._check_daemon()
         self._background.start(run_supervised("container-daemon", self._watch_daemon))
         self._background.start(run_supervised("disk-limits", self._disk_limits.run))
@@ -112,6 +116,13 @@ class ContainerEngine(FolderEngine):
         seccomp = build_seccomp_filter(platform.machine()) or b""
         site = SandboxSite(isolation=Isolation.FULL, boot=self._boot, seccomp=seccomp)
         self._exec_sessions_or_none = ExecSessions(self._task_folders, site, self._run_in_thread)
+        self._revived = RevivedContainers(
+            self._starter,
+            self._container_observer,
+            lambda attempt_id: bool(self._exec_sessions.list_helper_pids(attempt_id)),
+            self._run_in_thread,
+            self._background.start,
+        )
         self._nodes = (machine.build_node(self._options, list_gpus()),)
         self._staging.clean_up()
         self._cleaner.submit(delete_trash, tuple(self._task_folders.list_trash()))
@@ -121,6 +132,7 @@ class ContainerEngine(FolderEngine):
             self._watch.close()
             self._watch = None
             self._exec_sessions.close()
+            self._get_revived().close()
             self._background.cancel()
             await self._daemon.close()
             await asyncio.to_thread(self._threads.shutdown)
@@ -221,6 +233,8 @@ class ContainerEngine(FolderEngine):
         if task is not None:
             self._stopped.add(attempt_id)
             self._stopper.stop_task(task, grace)
+        else:
+            await self._get_revived().end(attempt_id)
 
     def build_kill_target(self, task: LiveTask) -> KillTarget:
         return super().build_kill_target(task)._replace(records_kill=True)
@@ -236,6 +250,7 @@ class ContainerEngine(FolderEngine):
         seen = (await self.observe([attempt_id]))[attempt_id]  # records its end, which the daemon then forgets
         if seen.seen in (ObservedState.RUNNING, ObservedState.HELD):
             return
+        await self._get_revived().end(attempt_id)
         started = seen.seen is not ObservedState.ABSENT  # one that another server may be starting is never forced
         await self._daemon.remove(self._names.make_name(attempt_id), force=started)
         await self._run_in_thread(lambda: self._cleaner.archive_folder(attempt_id))
@@ -252,4 +267,14 @@ class ContainerEngine(FolderEngine):
         return found
 
     async def revive_task(self, launch: LaunchSpec) -> None:
-        raise ExecRefused(msg("This engine cannot open a shell in the files of an ended task."))
+        try:
+            await self._mounts.check_mounts(launch)
+        except StartRefused as refusal:
+            raise ExecRefused(refusal.message) from refusal
+        await self.wait_until_gone(launch.attempt_id)  # so that only its files are kept
+        await self._get_revived().revive(launch)
+
+    def _get_revived(self) -> RevivedContainers:
+        if self._revived is None:
+            raise EngineError(msg("the engine is not running"))
+        return self._revived

@@ -49,8 +49,9 @@ def create_task_files(folder: ContainerFolder, launch: LaunchSpec, image: Contai
         _create_empty_file(folder[name])
 
 
-def list_own_mounts(folder: ContainerFolder, launch: LaunchSpec, library: str) -> list[ContainerMount]:
-    """Return the mounts of the task's own files. Its claim, start note and timeline are not among them."""
+def list_own_mounts(folder: ContainerFolder, home: str, library: str) -> list[ContainerMount]:
+    """Return the mounts of the task's own files. Its claim, start note and timeline are not among them. `home`: the
+    source of its home; empty: a mount of the job is there."""
     mounts = [
         ContainerMount(source=folder[INSIDE_FOLDER], target=HOLDFAST_PATH),
         ContainerMount(source=folder["notes"], target=NOTES_PATH, read_only=False),
@@ -60,8 +61,8 @@ def list_own_mounts(folder: ContainerFolder, launch: LaunchSpec, library: str) -
     ]
     if library:
         mounts.append(ContainerMount(source=library, target=LIBRARY_PATH))
-    if has_own_home(launch):
-        mounts.append(ContainerMount(source=folder[HOME_FOLDER], target=HOME_PATH, read_only=False))
+    if home:
+        mounts.append(ContainerMount(source=home, target=HOME_PATH, read_only=False))
     return mounts
 
 
