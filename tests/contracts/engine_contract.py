@@ -43,8 +43,9 @@ def launch(attempt_id: str, script: str, **more: Any) -> LaunchSpec:
 class Rig:
     """An open engine, and everything it has told."""
 
-    def __init__(self, make: Callable[[], Engine]) -> None:
+    def __init__(self, make: Callable[[], Engine], image: str = "host") -> None:
         self._make = make
+        self.image = image
         self.engine: Engine
         self.told: list[Observation] = []
         self._news = asyncio.Condition()
@@ -91,14 +92,17 @@ class Rig:
             await self._news.wait_for(ends)
         return ends()[0]
 
+    def launch(self, attempt_id: str, script: str, **more: Any) -> LaunchSpec:
+        return launch(attempt_id, script, **{"image": self.image, **more})
+
     async def run(self, attempt_id: str, script: str, **more: Any) -> Observation:
         """Start it and wait for its end."""
-        seen = await self.engine.start(launch(attempt_id, script, **more))
+        seen = await self.engine.start(self.launch(attempt_id, script, **more))
         return await self.end_of(attempt_id) if seen.seen is ObservedState.RUNNING else seen
 
     async def start_and_wait_for(self, word: bytes, attempt_id: str, script: str, **more: Any) -> None:
         """Start it and wait until it has printed that."""
-        seen = await self.engine.start(launch(attempt_id, script, **more))
+        seen = await self.engine.start(self.launch(attempt_id, script, **more))
         assert seen.seen is ObservedState.RUNNING, seen
         log = self.log(attempt_id)
         size = 0
@@ -165,6 +169,8 @@ async def sweep(engine: Engine, known: Collection[str] = ()) -> list[str]:
 
 
 class EngineContract:
+    image = "host"  # one that this engine has
+
     def make(self) -> Engine:
         """A new engine at this test's one place."""
         raise NotImplementedError
@@ -174,7 +180,7 @@ class EngineContract:
 
     def play(self, scenario: Callable[[Rig], Awaitable[None]]) -> None:
         async def go() -> None:
-            rig = Rig(self.make)
+            rig = Rig(self.make, self.image)
             await rig.open()
             try:
                 await asyncio.wait_for(_as_coroutine(scenario(rig)), TIMEOUT)
@@ -206,7 +212,7 @@ class EngineContract:
     def test_times_are_told_and_stay_the_same(self) -> None:
         async def scenario(rig: Rig) -> None:
             before = datetime.now(UTC) - timedelta(milliseconds=1)
-            started = await rig.engine.start(launch("a", "echo up\nsleep 600"))
+            started = await rig.engine.start(rig.launch("a", "echo up\nsleep 600"))
             assert started.started_at is not None
             assert before <= started.started_at <= datetime.now(UTC)
             await rig.start_and_wait_for(b"up", "a", "echo up\nsleep 600")  # it is not started again
@@ -268,10 +274,10 @@ class EngineContract:
 
     def test_an_unknown_image_is_refused_and_leaves_nothing(self) -> None:
         async def scenario(rig: Rig) -> None:
-            seen = await rig.engine.start(launch("a", "exit 0", image="no/such:image"))
+            seen = await rig.engine.start(rig.launch("a", "exit 0", image="no/such:image"))
             assert (seen.seen, seen.transient, seen.cause) == (ObservedState.REFUSED, False, "image-missing")
             assert "no/such:image" in seen.message
-            assert "host" in seen.message
+            assert rig.image in seen.message
             assert (await rig.look("a")).seen is ObservedState.ABSENT
             assert rig.engine.open_log("a", LogStream.STDOUT) is None
             assert (await rig.run("a", "exit 0")).code == 0  # the same id may be used once it can run
@@ -282,7 +288,7 @@ class EngineContract:
     @pytest.mark.parametrize("name", ["../a", "a/b", "", ".", "..", "a\0b", "a\nb", "x" * 300, "-rf"])
     def test_names_that_are_no_file_names_are_refused(self, name: str) -> None:
         async def scenario(rig: Rig) -> None:
-            assert (await rig.engine.start(launch(name, "exit 0"))).seen is ObservedState.REFUSED
+            assert (await rig.engine.start(rig.launch(name, "exit 0"))).seen is ObservedState.REFUSED
             assert (await rig.look(name)).seen is ObservedState.ABSENT
             assert rig.engine.open_log(name, LogStream.STDOUT) is None
             await rig.engine.stop(name, 0)
@@ -304,7 +310,7 @@ class EngineContract:
         async def scenario(rig: Rig) -> None:
             await rig.run("a", "echo once\nexit 5")
             for _ in range(2):
-                again = await rig.engine.start(launch("a", "echo once\nexit 5"))
+                again = await rig.engine.start(rig.launch("a", "echo once\nexit 5"))
                 assert (again.seen, again.code) == (ObservedState.EXITED, 5)
                 await rig.engine.remove("a")  # not even after it was removed
             assert await read_all(rig.log("a")) == b"once\n"
@@ -314,7 +320,7 @@ class EngineContract:
     def test_starting_what_runs_answers_that_it_runs(self) -> None:
         async def scenario(rig: Rig) -> None:
             await rig.start_and_wait_for(b"up", "a", "echo up\nsleep 600")
-            assert (await rig.engine.start(launch("a", "echo up\nsleep 600"))).seen is ObservedState.RUNNING
+            assert (await rig.engine.start(rig.launch("a", "echo up\nsleep 600"))).seen is ObservedState.RUNNING
             assert await read_all(rig.log("a")) == b"up\n"
 
         self.play(scenario)
@@ -323,7 +329,7 @@ class EngineContract:
         async def scenario(rig: Rig) -> None:
             other = await rig.another()
             for number in range(10):
-                work = launch(f"a{number}", "echo once\nsleep 600")
+                work = rig.launch(f"a{number}", "echo once\nsleep 600")
                 seen = await asyncio.gather(rig.engine.start(work), other.start(work))
                 assert {each.seen for each in seen} == {ObservedState.RUNNING}
             for number in range(10):
@@ -375,7 +381,7 @@ class EngineContract:
     def test_a_task_can_be_stopped_the_moment_it_starts(self) -> None:
         async def scenario(rig: Rig) -> None:
             for number in range(5):
-                await rig.engine.start(launch(f"a{number}", "sleep 600"))
+                await rig.engine.start(rig.launch(f"a{number}", "sleep 600"))
                 await rig.engine.stop(f"a{number}", TIMEOUT if number % 2 else 0)
             for number in range(5):
                 assert (await rig.end_of(f"a{number}")).seen in (ObservedState.EXITED, ObservedState.LOST)
@@ -428,7 +434,7 @@ class EngineContract:
     def test_a_new_server_learns_how_things_ended_meanwhile(self) -> None:
         async def scenario(rig: Rig) -> None:
             for number in range(5):
-                await rig.engine.start(launch(f"a{number}", f"echo {number}\nexit {number}"))
+                await rig.engine.start(rig.launch(f"a{number}", f"echo {number}\nexit {number}"))
             await rig.reopen()
             for number in range(5):
                 seen = await rig.look(f"a{number}")
@@ -478,7 +484,7 @@ class EngineContract:
     @pytest.mark.parametrize("stream", list(LogStream))
     def test_a_reader_is_woken_when_a_log_grows(self, stream: LogStream) -> None:
         async def scenario(rig: Rig) -> None:
-            await rig.engine.start(launch("a", "echo up\necho up >&2\nsleep 600"))
+            await rig.engine.start(rig.launch("a", "echo up\necho up >&2\nsleep 600"))
             log = rig.log("a", stream)
             assert await log.wait_for_growth(0, TIMEOUT)
             size = await log.get_size()
@@ -495,7 +501,7 @@ class EngineContract:
     def test_one_who_follows_a_log_from_its_first_moment_misses_nothing(self, stream: LogStream) -> None:
         async def scenario(rig: Rig) -> None:
             for attempt_id in ("a", "b", "c"):
-                starting = asyncio.create_task(rig.engine.start(launch(attempt_id, "echo hello")))
+                starting = asyncio.create_task(rig.engine.start(rig.launch(attempt_id, "echo hello")))
                 while (log := rig.engine.open_log(attempt_id, stream)) is None:
                     await asyncio.sleep(0)
                 assert b"".join([data async for _, data in follow_source(log, 0)]) == b"hello\n"
@@ -629,7 +635,7 @@ class EngineContract:
             nodes = rig.engine.list_nodes()
             assert nodes
             assert all(node.cpu > 0 and node.memory > 0 and node.port_start < node.port_end for node in nodes)
-            assert "host" in {image.name for image in await rig.engine.list_images()}
+            assert rig.image in {image.name for image in await rig.engine.list_images()}
 
         self.play(scenario)
 

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 class ConditionKind(StrEnum):
     SANDBOX = "sandbox"  # tasks cannot be isolated as they must be
+    ENGINE = "engine"  # the daemon that runs the tasks does not respond
     DATABASE = "database"  # it does not respond, or changes cannot be saved
     DISK_FULL = "disk-full"  # the reserve is reached: nothing new is written for jobs
     DISK_LOW = "disk-low"  # it will be reached soon

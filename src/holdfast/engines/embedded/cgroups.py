@@ -158,6 +158,21 @@ def find_own_procs_file(
     return None
 
 
+def find_process_cgroups(pid: int, mounts: Path = Path("/proc/self/mountinfo")) -> tuple[str, ...]:
+    """Return the folders of a process's groups; the first ones limit its resources. Empty if it has exited."""
+    try:
+        mounted, paths = (
+            _map_controller_mounts(parse_mounts(mounts.read_bytes())),
+            _parse_own_paths(Path(f"/proc/{pid}/cgroup").read_text()),
+        )
+    except OSError:
+        return ()
+    wanted = [name for name in (*_CONTROLLERS, "", _CPU_ACCOUNTING_CONTROLLER) if name in mounted and name in paths]
+    found = [str(_find_own_folder(mounted, paths, name)) for name in wanted]
+    points = {point for point, _ in mounted.values()}
+    return tuple(dict.fromkeys(folder for folder in found if folder not in points))  # never the root of all groups
+
+
 # --- reading and killing a group, by the folders in the task's start note ---------------------------------------------
 
 

@@ -86,6 +86,7 @@ class Claim:
     command_code: int | None = None  # from bubblewrap: exit code of the command
     code: int | None = None  # from the runner: exit code of its child
     ended: float | None = None  # seconds after boot
+    lost: str = ""  # from the server: why its end is unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +153,8 @@ def _parse_claim_line(line: bytes) -> dict[str, Any]:
     if line.startswith(b"end "):
         code, ended_at = line[4:].split()
         return {"code": int(code), "ended": float(ended_at)}
+    if line.startswith(b"lost "):
+        return {"lost": line[5:].decode("ascii", "replace")}
     if line == b"ready":
         return {"ready": True}
     return _parse_report(json.loads(line)) if line.startswith(b"{") else {}

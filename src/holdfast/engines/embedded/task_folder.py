@@ -10,7 +10,6 @@ import struct
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from .descriptors import closing_fd
 from .folder_content import Claim, DiskExcess, StartNote, parse_claim, parse_excess, parse_start_note
@@ -54,8 +53,11 @@ class TaskFolder:
         try:
             os.symlink(note.to_json(), self["start"])
         except FileExistsError:
-            Path(self["start"]).unlink()
-            os.symlink(note.to_json(), self["start"])
+            draft = self["start.draft"]
+            with suppress(FileNotFoundError):
+                os.unlink(draft)
+            os.symlink(note.to_json(), draft)
+            os.rename(draft, self["start"])
 
     def read_claim(self) -> Claim:
         return parse_claim(self.read_head("claim", 16 * 1024))

@@ -34,6 +34,7 @@ class KillTarget(NamedTuple):
     note: StartNote | None
     runner: int  # 0 when it has ended
     helpers: tuple[int, ...] = ()  # of sessions: outside the task, with children inside
+    records_kill: bool = False  # nothing outside the sandbox reports that it was killed: record it before
 
     @property
     def is_sandboxed(self) -> bool:
@@ -118,6 +119,8 @@ def _kill_sandbox(target: KillTarget) -> None:
     fd = open_namespace_init_pidfd(*found)
     if fd is None:
         return
+    if target.records_kill:
+        _mark_killed(target)
     with suppress(OSError):
         signal.pidfd_send_signal(fd, signal.SIGKILL)
     os.close(fd)

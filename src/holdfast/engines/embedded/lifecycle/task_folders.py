@@ -22,8 +22,9 @@ REVIVED_FOLDER = "revived"  # in a task's folder: for the sandbox over its files
 
 
 class TaskFolders:
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, folder_type: type[TaskFolder] = TaskFolder) -> None:
         self.home = home
+        self._make_folder = folder_type
         self.tag = hashlib.sha256(os.fsencode(os.path.realpath(home))).hexdigest()[:12]
         self._tasks = str(home / "tasks")
         self._logs = str(home / "logs")
@@ -35,9 +36,9 @@ class TaskFolders:
 
     def get_folder(self, attempt_id: str) -> TaskFolder:
         """Return the folder of a task, archived or not."""
-        folder = TaskFolder(f"{self._tasks}/{attempt_id}")
+        folder = self._make_folder(f"{self._tasks}/{attempt_id}")
         if not folder.exists():
-            shelved = TaskFolder(self._get_archive_path(attempt_id))
+            shelved = self._make_folder(self._get_archive_path(attempt_id))
             if shelved.exists():
                 return shelved
         return folder
@@ -65,7 +66,7 @@ class TaskFolders:
     def archive_task(self, attempt_id: str) -> list[str] | None:
         """Move the logs of an ended task to the archive and the rest to the trash; return what to delete, or None if
         there is nothing to archive. Fast, whatever the size."""
-        folder = TaskFolder(f"{self._tasks}/{attempt_id}")
+        folder = self._make_folder(f"{self._tasks}/{attempt_id}")
         if not folder.exists() or folder.is_alive():
             return None
         note = folder.read_start_note()
@@ -96,7 +97,7 @@ class TaskFolders:
         for shard in shards:
             with suppress(OSError):
                 for name in os.listdir(f"{self._logs}/{shard}"):
-                    yield TaskFolder(f"{self._logs}/{shard}/{name}")
+                    yield self._make_folder(f"{self._logs}/{shard}/{name}")
 
     def list_trash(self) -> list[str]:
         """Return what a server that died left."""

@@ -34,7 +34,7 @@ from .live_tasks import get_sandbox_pids
 from .task_folders import REVIVED_FOLDER
 from .task_starter import StartRefused, TaskStarter
 
-_IDLE_SCRIPT = """trap 'exit 0' TERM INT HUP
+IDLE_SCRIPT = """trap 'exit 0' TERM INT HUP
 while :; do kill -STOP "$$"; done
 """
 _MAX_RESOURCES = Resources(cpu=1.0, memory=2 * GIB)
@@ -46,7 +46,7 @@ _REDIRECT_XATTRS = ("trusted.overlay.redirect", "user.overlay.redirect")
 
 
 def get_revived_folder(folder: TaskFolder) -> TaskFolder:
-    return TaskFolder(folder[REVIVED_FOLDER])
+    return replace(folder, path=folder[REVIVED_FOLDER])
 
 
 @dataclass(eq=False)
@@ -77,7 +77,7 @@ class TaskReviver(TaskStarter):
         try:
             if try_lock(claim):
                 self._delete_earlier_revival(launch.attempt_id, revived, claim)
-                self._start_revived_task(replace(launch, entry=_IDLE_SCRIPT, hold=False, gpus=()), note, folder, claim)
+                self._start_revived_task(replace(launch, entry=IDLE_SCRIPT, hold=False, gpus=()), note, folder, claim)
         except StartRefused as refusal:
             raise ExecRefused(refusal.message) from refusal
         except OSError as error:
@@ -102,12 +102,12 @@ class TaskReviver(TaskStarter):
         revived = get_revived_folder(folder)
         root = self._add_library(self._rebuild_root(launch, note, folder))  # its folders were created at its start
         groups = self._create_cgroups(
-            f"{self.folders.get_machine_wide_name(launch.attempt_id)}~{REVIVED_FOLDER}", _limit_resources(launch)
+            f"{self.folders.get_machine_wide_name(launch.attempt_id)}~{REVIVED_FOLDER}", limit_resources(launch)
         )
         try:
             with ExitStack() as opened:
                 order = self._make_runner_spec(
-                    replace(launch, resources=_limit_resources(launch)), folder, root, groups, opened
+                    replace(launch, resources=limit_resources(launch)), folder, root, groups, opened
                 )
                 _check_mount_targets(order.args, folder, root)
                 revived.write_start_note(replace(self._make_start_note(launch, root, groups), scratch=0))
@@ -169,7 +169,7 @@ class TaskReviver(TaskStarter):
             self._runners.pop(attempt_id, None)
 
 
-def _limit_resources(launch: LaunchSpec) -> Resources:
+def limit_resources(launch: LaunchSpec) -> Resources:
     """Limit it to at most the task's resources, since its usage counts for no quota."""
     asked = launch.resources
     memory = min(max(asked.memory, _MIN_MEMORY), _MAX_RESOURCES.memory)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ class TaskStopper:
     host: SupportsTaskLimits
     run_in_thread: ThreadRunner
     run_background: Callable[[Coroutine[Any, Any, object]], None]
+    kill_otherwise: Callable[[LiveTask], Awaitable[None]] | None = None  # used when signals did not end it
 
     def stop_task(self, task: LiveTask, grace: float) -> None:
         loop = asyncio.get_running_loop()
@@ -44,6 +45,8 @@ class TaskStopper:
 
     async def _kill_task(self, task: LiveTask, again: bool) -> None:
         await self.run_in_thread(lambda: killing.kill_task(self.host.build_kill_target(task), again=again))
+        if again and self.kill_otherwise is not None:
+            await self.kill_otherwise(task)
 
     def _kill_when_due(self, task: LiveTask, again: bool) -> None:
         if self.host.is_live(task):

@@ -1,0 +1,189 @@
+"""Calls of Docker's API, with a timeout for each, over the daemon's Unix socket. Podman's service answers them too.
+
+No answer never means that something does not exist: such a call raises DaemonUnavailable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import aiodocker
+import aiohttp
+
+from holdfast.core.errors import EngineError
+from holdfast.core.messages import msg
+from holdfast.engines.base import ImageSummary
+
+from .names import ATTEMPT_LABEL, INSTALLATION_LABEL, ContainerNames
+from .task_end import ContainerState
+
+T = TypeVar("T")
+
+_CALL_TIMEOUT = 10.0  # seconds
+_START_TIMEOUT = 120.0  # seconds to create, start or remove a container: slow disks and large images
+_CONNECTION_ERROR = 900  # status of aiodocker when there is no connection
+_NEVER = "0001-01-01"  # beginning of StartedAt before the first start
+_IMAGE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/-]{0,254}\Z")
+
+
+class DaemonUnavailable(EngineError):
+    """The daemon did not answer: nothing is known."""
+
+
+class DaemonError(EngineError):
+    """The daemon answered with an error."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerImage:
+    env: Mapping[str, str] = field(default_factory=dict)
+    workdir: str = ""
+
+
+class Daemon:
+    def __init__(self, socket: str, names: ContainerNames) -> None:
+        self._socket = socket
+        self._names = names
+        self._docker: aiodocker.Docker | None = None
+
+    async def close(self) -> None:
+        docker, self._docker = self._docker, None
+        if docker is not None:
+            await docker.close()
+
+    async def check(self) -> None:
+        """Return if it responds."""
+        await self._call(lambda docker: docker.version())
+
+    async def inspect(self, name: str) -> ContainerState | None:
+        """Return None if there is no such container."""
+        data = await self._call_or_none(lambda docker: docker.containers.container(name).show())
+        return None if data is None else self._parse_state(data)
+
+    def _parse_state(self, data: Mapping[str, Any]) -> ContainerState:
+        state = data["State"]
+        return ContainerState(
+            id=str(data["Id"]),
+            status=str(state["Status"]),
+            pid=int(state.get("Pid") or 0),
+            code=int(state.get("ExitCode") or 0),
+            oom=bool(state.get("OOMKilled")),
+            started=not str(state.get("StartedAt") or _NEVER).startswith(_NEVER),
+            error=str(state.get("Error") or ""),
+            own=self._names.is_own(data["Config"].get("Labels") or {}),
+        )
+
+    async def create(self, name: str, body: Mapping[str, Any]) -> None:
+        await self._call(lambda docker: docker.containers.create(dict(body), name=name), _START_TIMEOUT)
+
+    async def start(self, name: str) -> None:
+        await self._call(lambda docker: docker.containers.container(name).start(), _START_TIMEOUT)
+
+    async def kill(self, name: str) -> None:
+        """Kill it, also if it is paused; harmless if it does not run."""
+        for call in (
+            lambda docker: docker.containers.container(name).kill(signal="KILL"),
+            lambda docker: docker.containers.container(name).unpause(),
+        ):
+            try:
+                await self._call(call)
+            except DaemonError:
+                continue  # it does not run, or is not paused
+
+    async def remove(self, name: str, *, force: bool) -> None:
+        """Remove a container, if it exists and is ours. Without `force` a running one is an error."""
+        state = await self.inspect(name)
+        if state is None or not state.own:
+            return
+        try:
+            await self._call_or_none(
+                lambda docker: docker.containers.container(name).delete(force=force, v=True), _START_TIMEOUT
+            )
+        except DaemonError:
+            if await self.inspect(name) is not None:  # else it was already being removed
+                raise
+
+    async def list_attempt_ids(self) -> list[str]:
+        """Return the attempts of all containers of this installation."""
+        filters = json.dumps({"label": [f"{INSTALLATION_LABEL}={self._names.installation_id}"]})
+        found = await self._call(lambda docker: docker.containers.list(all=1, filters=filters))
+        labels = [each["Labels"] or {} for each in found]
+        return [label[ATTEMPT_LABEL] for label in labels if ATTEMPT_LABEL in label]
+
+    # --- images -------------------------------------------------------------------------------------------------------
+
+    async def find_image(self, name: str) -> ContainerImage | None:
+        """Return None if there is no such image on this machine."""
+        if not _IMAGE_PATTERN.match(name) or ".." in name:
+            return None
+        data = await self._call_or_none(lambda docker: docker.images.inspect(name))
+        if data is None:
+            return None
+        config = data.get("Config") or {}
+        variables = (line.partition("=") for line in config.get("Env") or ())
+        return ContainerImage(
+            env={name: value for name, _, value in variables if name}, workdir=str(config.get("WorkingDir") or "")
+        )
+
+    async def list_images(self) -> list[ImageSummary]:
+        found = await self._call(lambda docker: docker.images.list())
+        return sorted(
+            (_describe_image(tag, each) for each in found for tag in each.get("RepoTags") or () if "<none>" not in tag),
+            key=lambda image: image.name,
+        )
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    async def _call_or_none(
+        self, call: Callable[[aiodocker.Docker], Awaitable[T]], timeout: float = _CALL_TIMEOUT
+    ) -> T | None:
+        try:
+            return await self._call(call, timeout)
+        except DaemonError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def _call(self, call: Callable[[aiodocker.Docker], Awaitable[T]], timeout: float = _CALL_TIMEOUT) -> T:
+        if self._docker is None:
+            self._docker = aiodocker.Docker(url=f"unix://{self._socket}")
+        try:
+            async with asyncio.timeout(timeout):
+                return await call(self._docker)
+        except aiodocker.DockerError as error:
+            if error.status != _CONNECTION_ERROR:
+                raise DaemonError(error.status, error.message) from error
+            raise self._make_unavailable_error(error.message) from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:  # a timeout, too
+            raise self._make_unavailable_error(str(error) or type(error).__name__) from error
+
+    def _make_unavailable_error(self, reason: str) -> DaemonUnavailable:
+        return DaemonUnavailable(
+            msg("The container daemon at {socket} does not respond: {reason}", socket=self._socket, reason=reason)
+        )
+
+
+def _describe_image(tag: str, data: Mapping[str, Any]) -> ImageSummary:
+    return ImageSummary(
+        name=shorten_image_name(tag),
+        size=int(data.get("Size") or 0),
+        created_at=datetime.fromtimestamp(int(data.get("Created") or 0), UTC),
+        source=str(data.get("Id") or "")[:19],
+    )
+
+
+def shorten_image_name(tag: str) -> str:
+    """Return the name that users write: without the parts that the daemon adds by itself."""
+    for prefix in ("docker.io/library/", "docker.io/", "localhost/"):
+        tag = tag.removeprefix(prefix)
+    return tag.removesuffix(":latest")

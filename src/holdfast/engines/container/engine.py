@@ -1,0 +1,280 @@
+"""Runs tasks in containers of Docker or Podman on this machine, through Docker's API.
+
+The state is in the task's folder, in its process and in the daemon; memory is only a cache. The daemon starts
+containers and knows their exit codes. Everything else is done on the task's process and its folder, with the code of
+the embedded engine, so it works while the daemon restarts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import platform
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from holdfast.core.attempt import Observation, ObservedState
+from holdfast.core.conditions import Condition, ConditionKind
+from holdfast.core.errors import EngineError
+from holdfast.core.messages import msg
+from holdfast.engines.base import EngineHealth, ExecRefused, ImageSummary, Isolation, LaunchSpec, ignore_health_change
+from holdfast.engines.embedded import machine
+from holdfast.engines.embedded.exec.exec_sessions import ExecSessions
+from holdfast.engines.embedded.folder_engine import FolderEngine
+from holdfast.engines.embedded.lifecycle.killing import KillTarget
+from holdfast.engines.embedded.lifecycle.live_tasks import LiveTask
+from holdfast.engines.embedded.lifecycle.mount_check import MountCheck
+from holdfast.engines.embedded.lifecycle.task_cleaner import TrashCleaner
+from holdfast.engines.embedded.lifecycle.task_folders import TaskFolders, delete_trash
+from holdfast.engines.embedded.lifecycle.task_observer import observe_running
+from holdfast.engines.embedded.lifecycle.task_starter import StartRefused, make_refusal_observation
+from holdfast.engines.embedded.lifecycle.task_stopper import TaskStopper
+from holdfast.engines.embedded.lifecycle.task_watch import TaskWatcher
+from holdfast.engines.embedded.processes import read_boot_id, read_uptime
+from holdfast.engines.embedded.sandbox.gpus import list_gpus
+from holdfast.engines.embedded.sandbox.seccomp import build_seccomp_filter
+from holdfast.engines.embedded.sandbox.site import SandboxSite
+from holdfast.engines.embedded.sandbox.spawning import disable_descriptor_inheritance
+from holdfast.engines.embedded.task_folder import is_safe_id
+from holdfast.supervision import run_supervised
+
+from .container_folder import ContainerFolder
+from .container_observer import ContainerObserver
+from .container_starter import ContainerStarter
+from .daemon import Daemon
+from .mount_staging import MountStaging
+from .names import ContainerNames
+from .options import ContainerOptions
+from .revived_containers import RevivedContainers
+from .task_files import write_library
+
+logger = logging.getLogger(__name__)
+
+_MAX_INSPECTIONS = 8  # containers inspected at a time
+
+
+class ContainerEngine(FolderEngine):
+    name = "docker"
+
+    def __init__(self, home: Path, options: ContainerOptions | None = None) -> None:
+        self._options = options or ContainerOptions()
+        self._boot = read_boot_id()
+        super().__init__(TaskFolders(home, ContainerFolder), self._options, lambda: self._boot)
+        self._stopper = TaskStopper(self, self._run_in_thread, self._background.start, self._kill_by_daemon)
+        self._names = ContainerNames(self._options.installation_id or self._task_folders.tag)
+        self._daemon = Daemon(self._options.socket, self._names)
+        self._staging = MountStaging(self._task_folders.tag, (str(home), self._options.socket, *self._options.hidden))
+        self._starter: ContainerStarter | None = None
+        self._revived: RevivedContainers | None = None
+        self._stopped: set[str] = set()  # attempts that this server has signalled
+        self._unreported: set[str] = set()  # ended attempts whose end is unknown until the daemon responds
+        self._condition: Condition | None = None
+        self._container_observer = ContainerObserver(
+            self._daemon,
+            self._names,
+            self._task_folders,
+            self._observer,
+            self._run_in_thread,
+            self._boot,
+            self._stopped.__contains__,
+        )
+
+    # --- opening and health -------------------------------------------------------------------------------------------
+
+    async def open(
+        self, on_change: Callable[[Observation], None], on_health: Callable[[], None] = ignore_health_change
+    ) -> None:
+        self._start_threads(on_change, on_health)
+        self._mounts = MountCheck()
+        self._inspections = asyncio.Semaphore(_MAX_INSPECTIONS)
+        self._cleaner = TrashCleaner(self._task_folders, self._options.log_cap, self.name)
+        disable_descriptor_inheritance()
+        await self._run_in_thread(self._set_up_folders)
+        self._watch = TaskWatcher(self._handle_end, lambda task: self._on_change(observe_running(task)))
+        for attempt_id in await self._run_in_thread(self._get_revived().find_revived_attempts):
+            self._get_revived().schedule_session_check(attempt_id)
+        await self._check_daemon()
+        self._background.start(run_supervised("container-daemon", self._watch_daemon))
+        self._background.start(run_supervised("disk-limits", self._disk_limits.run))
+
+    def _set_up_folders(self) -> None:
+        """Prepare the folders, and clean up after a server that died."""
+        self._task_folders.create_folders()
+        self._starter = ContainerStarter(
+            self._options,
+            self._daemon,
+            self._names,
+            self._task_folders,
+            self._staging,
+            self._run_in_thread,
+            self._unsettled,
+            self._boot,
+            write_library(self._task_folders.home, self._options.library),
+        )
+        seccomp = build_seccomp_filter(platform.machine()) or b""
+        site = SandboxSite(isolation=Isolation.FULL, boot=self._boot, seccomp=seccomp)
+        self._exec_sessions_or_none = ExecSessions(self._task_folders, site, self._run_in_thread)
+        self._revived = RevivedContainers(
+            self._starter,
+            self._container_observer,
+            lambda attempt_id: bool(self._exec_sessions.list_helper_pids(attempt_id)),
+            self._run_in_thread,
+            self._background.start,
+        )
+        self._nodes = (machine.build_node(self._options, list_gpus()),)
+        self._staging.clean_up()
+        self._cleaner.submit(delete_trash, tuple(self._task_folders.list_trash()))
+
+    async def close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+            self._exec_sessions.close()
+            self._get_revived().close()
+            self._background.cancel()
+            await self._daemon.close()
+            await asyncio.to_thread(self._threads.shutdown)
+            self._task_metrics.close()
+            await asyncio.to_thread(self._cleaner.close)
+
+    async def _watch_daemon(self) -> None:
+        """Check periodically that the daemon responds. When it does again, look at all tasks."""
+        while True:
+            await asyncio.sleep(self._options.daemon_interval)
+            await self._check_daemon()
+            if self._condition is None:
+                await self._report_missed_ends()
+
+    async def _check_daemon(self) -> None:
+        before = self._condition
+        try:
+            await self._daemon.check()
+            self._condition = None
+        except EngineError as error:
+            self._condition = Condition(
+                kind=ConditionKind.ENGINE,
+                message=msg("Jobs stay pending: the container daemon does not respond."),
+                hint=msg("Start Docker, or Podman's service. The server retries every few seconds."),
+                detail=str(error),
+                blocks_starts=True,
+            )
+        if self._condition != before:
+            self._on_health()
+
+    async def _report_missed_ends(self) -> None:
+        """Report the tasks that ended while the daemon did not respond."""
+        for attempt_id in list(self._unreported):
+            with suppress(EngineError):
+                seen = await self._container_observer.observe(attempt_id)
+                self._unreported.discard(attempt_id)
+                self._unsettled.discard(attempt_id)
+                self._on_change(seen)
+
+    def get_health(self) -> EngineHealth:
+        return EngineHealth(
+            name=self.name,
+            isolation=Isolation.FULL,
+            limits="containers",
+            conditions=(self._condition,) if self._condition else (),
+        )
+
+    async def list_images(self) -> Sequence[ImageSummary]:
+        return await self._daemon.list_images()
+
+    # --- starting and ending ------------------------------------------------------------------------------------------
+
+    async def start(self, launch: LaunchSpec) -> Observation:
+        live = self._task_watch.get(launch.attempt_id)
+        if live is not None:
+            return observe_running(live)
+        assert self._starter is not None
+        try:
+            if launch.mounts:
+                await self._mounts.check_mounts(launch)
+            await self._starter.start_task(launch)
+            return (await self.observe([launch.attempt_id]))[launch.attempt_id]
+        except StartRefused as refusal:
+            return make_refusal_observation(launch.attempt_id, refusal)
+        finally:
+            self._unsettled.discard(launch.attempt_id)
+
+    async def _observe_unwatched(self, attempt_ids: Sequence[str]) -> list[Observation]:
+        async def observe(attempt_id: str) -> Observation:
+            async with self._inspections:
+                return await self._container_observer.observe(attempt_id)
+
+        return await asyncio.gather(*map(observe, attempt_ids))
+
+    def _handle_end(self, task: LiveTask) -> None:
+        self._unsettled.add(task.attempt_id)
+        self._background.start(self._report_end(task))
+
+    async def _report_end(self, task: LiveTask) -> None:
+        """Report how it ended and what it used; later, if that needs the daemon and it does not respond."""
+        usage = await self._run_in_thread(  # at once: the daemon removes the cgroup
+            lambda: self._task_metrics.read_final_usage(task.attempt_id, task.note, read_uptime())
+        )
+        try:
+            seen = await self._container_observer.observe(task.attempt_id)
+        except EngineError as error:
+            logger.warning(msg("the end of %s is not known yet: %s"), task.attempt_id, error)
+            self._unreported.add(task.attempt_id)
+            return
+        self._unsettled.discard(task.attempt_id)
+        self._stopped.discard(task.attempt_id)
+        self._on_change(replace(seen, used=usage or seen.used) if seen.seen is ObservedState.EXITED else seen)
+
+    async def stop(self, attempt_id: str, grace: float) -> None:
+        if self._task_watch.get(attempt_id) is None:
+            await self.observe([attempt_id])
+        task = self._task_watch.get(attempt_id)
+        if task is not None:
+            self._stopped.add(attempt_id)
+            self._stopper.stop_task(task, grace)
+        else:
+            await self._get_revived().end(attempt_id)
+
+    def build_kill_target(self, task: LiveTask) -> KillTarget:
+        return super().build_kill_target(task)._replace(records_kill=True)
+
+    async def _kill_by_daemon(self, task: LiveTask) -> None:
+        """Kill a task that signals cannot end, such as in a paused container."""
+        with suppress(EngineError):
+            await self._daemon.kill(self._names.make_name(task.attempt_id))
+
+    async def remove(self, attempt_id: str) -> None:
+        if not is_safe_id(attempt_id) or self._task_watch.get(attempt_id) is not None:
+            return
+        seen = (await self.observe([attempt_id]))[attempt_id]  # records its end, which the daemon then forgets
+        if seen.seen in (ObservedState.RUNNING, ObservedState.HELD):
+            return
+        await self._get_revived().end(attempt_id)
+        started = seen.seen is not ObservedState.ABSENT  # one that another server may be starting is never forced
+        await self._daemon.remove(self._names.make_name(attempt_id), force=started)
+        await self._run_in_thread(lambda: self._cleaner.archive_folder(attempt_id))
+
+    async def remove_logs(self, attempt_id: str) -> None:
+        if is_safe_id(attempt_id):
+            await self.remove(attempt_id)
+            await self._run_in_thread(lambda: self._task_folders.delete_logs(attempt_id))
+
+    async def list_attempts(self) -> Sequence[str]:
+        found = await self._run_in_thread(self._task_folders.list_attempt_ids)
+        with suppress(EngineError):  # then containers without a folder are missing
+            found = list(dict.fromkeys((*found, *await self._daemon.list_attempt_ids())))
+        return found
+
+    async def revive_task(self, launch: LaunchSpec) -> None:
+        try:
+            await self._mounts.check_mounts(launch)
+        except StartRefused as refusal:
+            raise ExecRefused(refusal.message) from refusal
+        await self.wait_until_gone(launch.attempt_id)  # so that only its files are kept
+        await self._get_revived().revive(launch)
+
+    def _get_revived(self) -> RevivedContainers:
+        if self._revived is None:
+            raise EngineError(msg("the engine is not running"))
+        return self._revived

@@ -1,0 +1,114 @@
+"""Creates the files of a task in a container, before it starts. Blocking: runs in a thread."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from holdfast.engines.base import LaunchSpec
+from holdfast.engines.embedded.folder_content import StartNote
+from holdfast.engines.embedded.lifecycle.notes import create_notes_folder
+from holdfast.engines.embedded.lifecycle.task_starter import HOLD_SCRIPT
+from holdfast.engines.embedded.sandbox.host import write_folder
+from holdfast.engines.embedded.sandbox.library import PackageLibrary
+from holdfast.engines.embedded.sandbox.mounts import is_within
+from holdfast.engines.embedded.sandbox_paths import HOLDFAST_PATH, HOME_PATH, LIBRARY_PATH, NOTES_PATH
+
+from .container_folder import HOME_FOLDER, INSIDE_FOLDER, REPORT_FOLDER, ContainerFolder
+from .daemon import ContainerImage
+from .render import ContainerMount, make_container_env, render_env_file, render_task_file
+
+_RUNNER_SCRIPT = (Path(__file__).parents[2] / "runtime" / "container_runner.sh").read_text()
+_MOUNT_POINTS = ("notes", "report", "lib")  # folders in the read-only one
+
+
+def create_task_files(folder: ContainerFolder, launch: LaunchSpec, image: ContainerImage, library: str) -> None:
+    """Create everything that the container gets from the task's folder; existing files are replaced."""
+    env = make_container_env(launch, image, library=bool(library))
+    files: Mapping[str, tuple[str, int]] = {
+        "runner": (_RUNNER_SCRIPT, 0o555),
+        "script": (launch.script, 0o555),
+        "entry": (launch.entry, 0o500),  # it may contain a key
+        "hold": (HOLD_SCRIPT if launch.hold else "", 0o555),
+        "env": (render_env_file(env), 0o400),
+        "task": (render_task_file(launch), 0o444),
+    }
+    _create_folder(folder[INSIDE_FOLDER], 0o755)
+    for name in _MOUNT_POINTS:
+        _create_folder(folder[f"{INSIDE_FOLDER}/{name}"], 0o755)
+    for name, (text, mode) in files.items():
+        _write_file(folder[f"{INSIDE_FOLDER}/{name}"], text, mode)
+    create_notes_folder(folder)
+    _create_folder(folder[REPORT_FOLDER], 0o700)
+    _create_folder(folder[HOME_FOLDER], 0o755)
+    for name in ("stdout", "stderr"):
+        _create_empty_file(folder[f"{INSIDE_FOLDER}/{name}"])
+        _create_empty_file(folder[name])
+
+
+def list_own_mounts(folder: ContainerFolder, home: str, library: str) -> list[ContainerMount]:
+    """Return the mounts of the task's own files. Its claim, start note and timeline are not among them. `home`: the
+    source of its home; empty: a mount of the job is there."""
+    mounts = [
+        ContainerMount(source=folder[INSIDE_FOLDER], target=HOLDFAST_PATH),
+        ContainerMount(source=folder["notes"], target=NOTES_PATH, read_only=False),
+        ContainerMount(source=folder[REPORT_FOLDER], target=f"{HOLDFAST_PATH}/report", read_only=False),
+        ContainerMount(source=folder["stdout"], target=f"{HOLDFAST_PATH}/stdout", read_only=False),
+        ContainerMount(source=folder["stderr"], target=f"{HOLDFAST_PATH}/stderr", read_only=False),
+    ]
+    if library:
+        mounts.append(ContainerMount(source=library, target=LIBRARY_PATH))
+    if home:
+        mounts.append(ContainerMount(source=home, target=HOME_PATH, read_only=False))
+    return mounts
+
+
+def has_own_home(launch: LaunchSpec) -> bool:
+    return not is_within(HOME_PATH, [os.path.normpath(mount.target) for mount in launch.mounts])
+
+
+def make_start_note(launch: LaunchSpec, boot: str) -> StartNote:
+    now = datetime.now(UTC)
+    return StartNote(
+        boot=boot,
+        at=now.replace(microsecond=now.microsecond // 1000 * 1000),
+        sandbox=True,
+        home=HOME_FOLDER if has_own_home(launch) else "",
+        scratch=launch.scratch or 0,
+        hold=launch.hold,
+        gpus=launch.gpus,
+    )
+
+
+def write_library(home: Path, packages: tuple[str, ...]) -> str:
+    """Write the packages of every task, and return their folder; empty if there are none."""
+    files = PackageLibrary(packages).list_files("")
+    if not files:
+        return ""
+    base = home / "libraries"
+    base.mkdir(mode=0o700, exist_ok=True)
+    return str(write_folder(base, files))
+
+
+def _create_folder(path: str, mode: int) -> None:
+    with suppress(FileExistsError):
+        os.mkdir(path)
+    os.chmod(path, mode)
+
+
+def _create_empty_file(path: str) -> None:
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+
+
+def _write_file(path: str, text: str, mode: int) -> None:
+    draft = f"{path}.draft"
+    with suppress(FileNotFoundError):
+        os.unlink(draft)
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with open(fd, "wb") as file:
+        file.write(text.encode("utf-8", "surrogateescape"))
+        os.fchmod(fd, mode)
+    os.rename(draft, path)

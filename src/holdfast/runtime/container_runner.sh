@@ -1,0 +1,74 @@
+#!/bin/sh
+# Runs one task attempt inside its container and records its exit. It only uses shell builtins.
+#
+#   container_runner.sh        takes the claim, loads the task's variables, and runs itself again as
+#   container_runner.sh run    which runs the task's command
+#
+# The claim is a new file: of two runs only one can create it, and the other exits with 125 before the task's first
+# command. The variables of this script have a prefix, since those of the task are loaded beside them.
+
+take_claim() {
+    umask 022
+    { true >>/run/holdfast/stdout && true >>/run/holdfast/stderr; } 2>/dev/null || exit 125
+    exec >>/run/holdfast/stdout 2>>/run/holdfast/stderr
+    {
+        IFS=' ' read -r _holdfast_pid _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _holdfast_started _ </proc/self/stat
+    } 2>/dev/null || exit 125
+    set -C
+    { echo "run $_holdfast_pid $_holdfast_started" >/run/holdfast/report/claim; } 2>/dev/null || exit 125
+    set +C
+    for SHELL in /bin/bash /usr/bin/bash /usr/local/bin/bash /bin/sh /usr/bin/sh; do
+        [ ! -x "$SHELL" ] || break
+    done
+    export SHELL
+    _holdfast_shell=$SHELL
+    export _holdfast_shell
+    . /run/holdfast/env
+    # As a new program, so that sessions find the task's variables in its environment.
+    exec /bin/sh /run/holdfast/runner run
+}
+
+run_command() {
+    # A stop signals every process of the task; this one must survive to record the exit.
+    trap : TERM INT HUP QUIT USR1 USR2 ALRM PIPE
+    . /run/holdfast/task
+    set -- "$_holdfast_shell"
+    case $_holdfast_shell in *bash) _holdfast_options="$_holdfast_options $_holdfast_bash_options" ;; esac
+    unset _holdfast_shell
+    if [ -n "$_holdfast_entry" ]; then
+        set -- "$@" /run/holdfast/entry /run/holdfast/script
+    else
+        for _holdfast_option in $_holdfast_options; do
+            set -- "$@" -o "$_holdfast_option"
+        done
+        set -- "$@" /run/holdfast/script
+    fi
+    if [ -n "$_holdfast_hold" ]; then
+        set -- "$1" /run/holdfast/hold /run/holdfast/notes "$@"
+    fi
+    if [ -n "$_holdfast_workdir" ]; then
+        [ -d "$_holdfast_workdir" ] || mkdir -p -- "$_holdfast_workdir" || record_exit 1
+        cd -- "$_holdfast_workdir" || record_exit 1
+        unset OLDPWD
+    fi
+    # Without its own stderr: a shell reports there that its command was killed.
+    exec 3>&2 2>/dev/null
+    "$@" 2>&3 3>&-
+    record_exit "$?"
+}
+
+record_exit() {
+    IFS=' ' read -r _holdfast_now _ </proc/uptime
+    _holdfast_oom=-
+    for _holdfast_file in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do
+        [ -r "$_holdfast_file" ] || continue
+        while IFS=' ' read -r _holdfast_key _holdfast_value; do
+            [ "$_holdfast_key" != oom_kill ] || _holdfast_oom=$_holdfast_value
+        done <"$_holdfast_file"
+    done
+    echo "end $1 $_holdfast_now $_holdfast_oom" >>/run/holdfast/report/claim
+    exit "$1"
+}
+
+if [ "$1" = run ]; then run_command; else take_claim; fi
+exit

@@ -1,0 +1,191 @@
+"""Real container daemons for tests: each with its own data, socket and network namespace, stopped by its pid."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import signal
+import subprocess
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+IMAGE = "holdfast-tests"  # busybox
+NO_SHELL_IMAGE = "holdfast-no-shell"
+START_TIMEOUT = 60.0  # seconds
+
+_CONTAINERS_CONF = """[containers]
+default_ulimits = ["nofile=20000:20000", "nproc=20000:20000"]
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+runtime = "runc"
+"""
+
+
+class ContainerDaemon:
+    """One daemon, in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.socket = str(folder / "s")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def command(self) -> list[str]:
+        raise NotImplementedError
+
+    @property
+    def env(self) -> dict[str, str]:
+        return dict(os.environ)
+
+    def start(self) -> None:
+        """Start it, and wait until it responds."""
+        Path(self.socket).unlink(missing_ok=True)
+        words = " ".join(self.command)
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                ["unshare", "-n", "sh", "-c", f"ip link set lo up 2>/dev/null; exec {words}"],
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self.env, cwd=self.folder, start_new_session=True,
+            )  # fmt: skip
+        end = time.monotonic() + START_TIMEOUT
+        while not self.responds():
+            assert self._process.poll() is None, (self.folder / "log").read_text()[-3000:]
+            assert time.monotonic() < end, (self.folder / "log").read_text()[-3000:]
+            time.sleep(0.05)
+
+    def responds(self) -> bool:
+        try:
+            with self.client() as client:
+                return client.get("/_ping").status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    def client(self) -> httpx.Client:
+        return httpx.Client(transport=httpx.HTTPTransport(uds=self.socket), base_url="http://daemon/v1.41", timeout=60)
+
+    def kill(self) -> None:
+        """As a crash would."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(30)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def import_image(self, name: str, data: bytes) -> None:
+        with self.client() as client:
+            query = {"fromSrc": "-", "repo": name, "tag": "latest"}
+            answer = client.post(
+                "/images/create", params=query, content=data, headers={"Content-Type": "application/x-tar"}
+            )
+            assert answer.status_code == 200, answer.text
+
+    def remove_all(self) -> None:
+        with suppress(httpx.HTTPError), self.client() as client:
+            for found in client.get("/containers/json", params={"all": "1"}).json():
+                client.delete(f"/containers/{found['Id']}", params={"force": "1", "v": "1"})
+
+
+class Dockerd(ContainerDaemon):
+    live_restore = True
+
+    @property
+    def command(self) -> list[str]:
+        own = ["--data-root", f"{self.folder}/data", "--exec-root", f"{self.folder}/exec", "-p", f"{self.folder}/pid"]
+        more = ["--live-restore"] if self.live_restore else []
+        return ["dockerd", *own, "-H", f"unix://{self.socket}", "--bridge=none", "--iptables=false", *more]
+
+    def kill(self) -> None:
+        """Its containerd too, which it starts and which would stay."""
+        super().kill()
+        (self.folder / "pid").unlink(missing_ok=True)
+
+    def stop(self) -> None:
+        super().stop()
+        with suppress(OSError, ValueError):
+            os.kill(int((self.folder / "exec" / "containerd" / "containerd.pid").read_text()), signal.SIGKILL)
+
+
+class PodmanService(ContainerDaemon):
+    @property
+    def command(self) -> list[str]:
+        own = ["--root", f"{self.folder}/root", "--runroot", f"{self.folder}/run", "--tmpdir", f"{self.folder}/tmp"]
+        return ["podman", *own, "system", "service", "-t", "0", f"unix://{self.socket}"]
+
+    @property
+    def env(self) -> dict[str, str]:
+        (self.folder / "containers.conf").write_text(_CONTAINERS_CONF)
+        return {**super().env, "CONTAINERS_CONF": str(self.folder / "containers.conf")}
+
+
+def need_program(name: str) -> None:
+    """Skip a test aloud where it cannot run."""
+    if os.geteuid() != 0:
+        pytest.skip(f"only root can start {name}")
+    for program in (name, "unshare", "busybox"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+
+
+@contextmanager
+def run_daemon(kind: type[ContainerDaemon]) -> Iterator[ContainerDaemon]:
+    """Run one with the images of the tests. In a short path: sockets have at most 108 characters."""
+    need_program("dockerd" if issubclass(kind, Dockerd) else "podman")
+    folder = Path(tempfile.mkdtemp(prefix="hf-", dir="/tmp"))
+    daemon = kind(folder)
+    try:
+        daemon.start()
+        daemon.import_image(IMAGE, build_root_tar(shell=True))
+        daemon.import_image(NO_SHELL_IMAGE, build_root_tar(shell=False))
+        yield daemon
+    finally:
+        daemon.remove_all()
+        daemon.stop()
+        _remove_folder(folder)
+
+
+def _remove_folder(folder: Path) -> None:
+    mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    for point in sorted((point for point in mounts if point.startswith(f"{folder}/")), reverse=True):
+        subprocess.run(["umount", "-l", point], check=False)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def build_root_tar(*, shell: bool) -> bytes:
+    """A root filesystem of busybox alone."""
+    busybox = shutil.which("busybox")
+    assert busybox is not None
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for folder in ("bin", "etc", "tmp", "root", "proc", "sys", "dev", "run", "var"):
+            info = tarfile.TarInfo(folder)
+            info.type, info.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
+            tar.addfile(info)
+        _add_file(tar, "etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n", 0o644)
+        _add_file(tar, "bin/busybox", Path(os.path.realpath(busybox)).read_bytes(), 0o755)
+        names = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split()
+        for name in names:
+            if name != "busybox" and (shell or name not in ("sh", "ash")):
+                info = tarfile.TarInfo(f"bin/{name}")
+                info.type, info.linkname = tarfile.SYMTYPE, "busybox"
+                tar.addfile(info)
+    return buffer.getvalue()
+
+
+def _add_file(tar: tarfile.TarFile, name: str, data: bytes, mode: int) -> None:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = len(data), mode
+    tar.addfile(info, io.BytesIO(data))

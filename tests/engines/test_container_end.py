@@ -1,0 +1,139 @@
+"""How a task in a container ended, from its runner's report and the daemon's answer; and what the container gets."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from holdfast.core.job import GIB, MIB, Resources
+from holdfast.engines.container.daemon import ContainerImage, shorten_image_name
+from holdfast.engines.container.names import ContainerNames
+from holdfast.engines.container.render import (
+    ContainerLimits,
+    make_container_env,
+    render_create_body,
+    render_env_file,
+    render_task_file,
+)
+from holdfast.engines.container.task_end import ContainerState, EndKind, RunnerReport, TaskEnd, decide_end, parse_report
+from tests.contracts.engine_contract import launch
+
+CLAIMED = RunnerReport(claimed=True, started=100)
+LIMITS = ContainerLimits(pids_max=100, default_shm=64 * MIB, network="host")
+
+
+def exited(code: int, *, oom: bool = False, started: bool = True) -> ContainerState:
+    return ContainerState(id="c", status="exited", code=code, oom=oom, started=started)
+
+
+@pytest.mark.parametrize(
+    ("data", "report"),
+    [
+        (b"", RunnerReport()),
+        (b"run 7 100", RunnerReport()),  # unfinished: nothing has run
+        (b"run 7 100\n", CLAIMED),
+        (b"run 7 100\nend 3 2.50 0\n", RunnerReport(claimed=True, started=100, code=3, ended=2.5, oom=False)),
+        (b"run 7 100\nend 137 2.50 2\n", RunnerReport(claimed=True, started=100, code=137, ended=2.5, oom=True)),
+        (b"run 7 100\nend 3 2.50 -\n", RunnerReport(claimed=True, started=100, code=3, ended=2.5, oom=None)),
+        (b"run 7 100\nend 3 nan 0\n", CLAIMED),
+        (b"run 7 100\nend 999 2.5 0\n", CLAIMED),
+        (b"run 7 100\nend -1 1e300 0\n\xff\0\n", CLAIMED),
+        (b"end 3 2.50 0\n", RunnerReport()),
+    ],
+)
+def test_the_runners_report_is_read_strictly(data: bytes, report: RunnerReport) -> None:
+    assert parse_report(data) == report
+
+
+@pytest.mark.parametrize(
+    ("report", "container", "facts", "end"),
+    [
+        (RunnerReport(claimed=True, code=3), exited(137), {}, TaskEnd(EndKind.EXITED, 3)),  # the report comes first
+        (RunnerReport(claimed=True, code=0), exited(0, oom=True), {}, TaskEnd(EndKind.EXITED, 0)),
+        (RunnerReport(claimed=True, code=9, oom=True), None, {}, TaskEnd(EndKind.EXITED, 9, True)),
+        (CLAIMED, None, {}, TaskEnd(EndKind.REMOVED)),
+        (RunnerReport(), None, {"started": True}, TaskEnd(EndKind.REMOVED)),  # though the task deleted its claim
+        (RunnerReport(), None, {}, TaskEnd(EndKind.ABSENT)),
+        (RunnerReport(), exited(0, started=False), {}, TaskEnd(EndKind.ABSENT)),
+        (RunnerReport(), exited(127), {}, TaskEnd(EndKind.NO_SHELL, 127)),
+        (RunnerReport(), exited(125), {}, TaskEnd(EndKind.NOT_RUN, 125)),
+        (CLAIMED, exited(137), {}, TaskEnd(EndKind.KILLED, 137)),
+        (CLAIMED, exited(137), {"stopped": True}, TaskEnd(EndKind.EXITED, 137)),
+        (CLAIMED, exited(137, oom=True), {}, TaskEnd(EndKind.EXITED, 137, True)),
+        (CLAIMED, exited(137), {"oom": True}, TaskEnd(EndKind.EXITED, 137, True)),
+        (CLAIMED, exited(4), {}, TaskEnd(EndKind.EXITED, 4)),  # its disk was full: no report
+    ],
+)
+def test_an_end_is_decided(
+    report: RunnerReport, container: ContainerState | None, facts: dict[str, bool], end: TaskEnd
+) -> None:
+    known = {"started": False, "stopped": False, "oom": False, **facts}
+    assert decide_end(report, container, **known) == end
+
+
+def test_names_differ_by_installation_and_attempt() -> None:
+    one, two = ContainerNames("abcdef0123"), ContainerNames("An odd/ID")
+    names = {each.make_name(attempt) for each in (one, two) for attempt in ("J.0.Worker~0", "j.0.worker~0")}
+    assert len(names) == 4
+    assert one.make_name("a").startswith("hf-abcdef-")
+    assert all(len(name) == 36 and name == name.lower() and name.replace("-", "").isalnum() for name in names)
+    labels = one.make_labels("a", "j", "worker-0")
+    assert one.is_own(labels)
+    assert not two.is_own(labels)
+
+
+def test_nothing_secret_is_in_the_containers_config() -> None:
+    work = launch("a", "echo secret-script", env={"TOKEN": "secret-value"}, entry="secret-entry")
+    body = render_create_body(work, ContainerImage(env={"A": "b"}), {}, [], LIMITS)
+    assert "secret" not in str(body)
+    assert body["Env"] == ["NVIDIA_VISIBLE_DEVICES=void"]
+
+
+def test_limits_and_devices_are_in_the_containers_config() -> None:
+    work = launch("a", "", resources=Resources(cpu=1.5, memory=GIB, gpu=2, shm=MIB), gpus=(1, 3))
+    body = render_create_body(work, ContainerImage(workdir="/app"), {"l": "v"}, [], LIMITS)
+    host = body["HostConfig"]
+    assert (host["NanoCpus"], host["Memory"], host["MemorySwap"]) == (1_500_000_000, GIB, GIB)
+    assert (host["PidsLimit"], host["ShmSize"], host["Init"]) == (100, MIB, True)
+    assert host["RestartPolicy"] == {"Name": "no"}
+    assert host["DeviceRequests"][0]["DeviceIDs"] == ["1", "3"]
+    assert {"MKNOD", "NET_RAW"} <= set(host["CapDrop"])
+    assert (body["WorkingDir"], body["Labels"], "Env" in body) == ("/app", {"l": "v"}, False)
+
+
+def test_variables_survive_the_shell(tmp_path: Path) -> None:
+    env = {"PLAIN": "a", "ODD": "a'b\"c $HOME `x`\n\\n", "EMPTY": "", "not-a-name": "x", "UID": "5"}
+    file = tmp_path / "env"
+    file.write_text(render_env_file(env))
+    script = f'. {file}; printf "%s|%s|%s" "$PLAIN" "$ODD" "$EMPTY"'
+    found = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert found.stdout == f"a|{env['ODD']}|"
+
+
+def test_the_tasks_variables_override_the_images() -> None:
+    work = launch("a", "", env={"PATH": "/mine"}, ports={"web": (8080,)})
+    env = make_container_env(work, ContainerImage(env={"PATH": "/theirs", "THEIRS": "1"}), library=True)
+    assert (env["PATH"], env["THEIRS"], env["HOLDFAST_PORT_WEB"]) == ("/mine", "1", "8080")
+    assert env["PYTHONPATH"] == "/run/holdfast/lib"
+    assert "SHELL" not in env  # found by the runner
+
+
+def test_options_of_bash_are_kept_apart() -> None:
+    text = render_task_file(launch("a", "", workdir="/it's here"))
+    assert "_holdfast_options=errexit\n" in text
+    assert "_holdfast_bash_options=pipefail\n" in text
+    assert "_holdfast_workdir='/it'\"'\"'s here'\n" in text
+
+
+@pytest.mark.parametrize(
+    ("tag", "name"),
+    [
+        ("docker.io/library/base:latest", "base"),
+        ("localhost/base:1", "base:1"),
+        ("example.org/team/base:latest", "example.org/team/base"),
+    ],
+)
+def test_image_names_are_as_users_write_them(tag: str, name: str) -> None:
+    assert shorten_image_name(tag) == name
