@@ -1,4 +1,4 @@
-"""The container engine on real daemons: what the contract does not ask, from restarts of the daemon to hostile tasks."""
+"""The container engine on real daemons: what the contract does not ask, from daemon restarts to hostile tasks."""
 
 from __future__ import annotations
 
