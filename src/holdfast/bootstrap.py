@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import UserError
 from holdfast.core.exits.specs import load_specs
-from holdfast.engines.base import EngineHealth, SupportsMetrics
-from holdfast.engines.embedded.engine import EmbeddedEngine
+from holdfast.engines.base import Engine, EngineHealth, SupportsDiskLimits, SupportsMetrics
 from holdfast.engines.embedded.lifecycle.ownership import describe_task_of_process
 from holdfast.full_disk import create_disk_reserve, is_disk_space_low, open_with_space
 from holdfast.listening.listeners import Listeners, ServiceAddress
@@ -25,7 +24,7 @@ from holdfast.log_lines import configure_logging
 from holdfast.memory_allocator import configure_allocator
 from holdfast.settings import Settings
 from holdfast.shared_folders import SharedFolders
-from holdfast.start_options import build_engine_options, build_platform_options
+from holdfast.start_options import build_engine, build_platform_options, record_engine_kind
 from holdfast.start_priority import restore_priority
 from holdfast.state_folder import (
     RunningServer,
@@ -81,10 +80,10 @@ def _check_open_files() -> None:
 
 
 def probe_engine(home: Path, settings: Settings) -> EngineHealth:
-    """Return the health of the embedded engine without starting a server."""
+    """Return the health of the engine without starting a server."""
 
     async def run_probe() -> EngineHealth:
-        engine = EmbeddedEngine(home, build_engine_options(home, settings))
+        engine = build_engine(home, settings)
         await engine.open(lambda observation: None)
         try:
             return engine.get_health()
@@ -141,8 +140,9 @@ async def start_components(
         create_shared_folder(home, settings)
         stack.enter_context(lock_files_folder(SharedFolders.from_setting(settings.files.folder, home).root))
         several_users = len(await store.read(people.list_users)) > 1
-        engine = EmbeddedEngine(home, build_engine_options(home, settings, own_ports, several_users=several_users))
-        if full_ago is not None:
+        record_engine_kind(home, settings.engine.kind)
+        engine = build_engine(home, settings, own_ports, several_users=several_users)
+        if full_ago is not None and isinstance(engine, SupportsDiskLimits):
             engine.record_disk_full(full_ago)
         limits = JobLimits(
             time_limit=_convert_seconds(settings.jobs.time_limit),
@@ -323,7 +323,7 @@ async def _cancel_task(task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
 
 
-def _build_collector(engine: EmbeddedEngine, settings: Settings, home: Path) -> ArtifactCollector:
+def _build_collector(engine: Engine, settings: Settings, home: Path) -> ArtifactCollector:
     from holdfast.controller.artifacts import ArtifactCollector, ArtifactLimits
 
     files = settings.files
@@ -334,7 +334,7 @@ def _build_collector(engine: EmbeddedEngine, settings: Settings, home: Path) -> 
     )
 
 
-def _build_sampler(engine: EmbeddedEngine, services: Services) -> Sampler | None:
+def _build_sampler(engine: Engine, services: Services) -> Sampler | None:
     """Build the sampler; None if metrics are disabled or not supported."""
     from holdfast.controller.sampling import Sampler
 

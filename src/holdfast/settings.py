@@ -16,6 +16,7 @@ from holdfast.settings_names import build_unknown_setting_error
 from holdfast.settings_sections import (
     AccessSettings,
     DiskSettings,
+    EngineSettings,
     FileSettings,
     HoldSettings,
     ImageSettings,
@@ -45,6 +46,7 @@ class Settings(SettingsSection):
     logs: LogSettings = LogSettings()  # type: ignore[call-arg]
     disk: DiskSettings = DiskSettings()  # type: ignore[call-arg]
     node: NodeSettings = NodeSettings()  # type: ignore[call-arg]
+    engine: EngineSettings = EngineSettings()  # type: ignore[call-arg]
     images: ImageSettings = ImageSettings()  # type: ignore[call-arg]
     sandbox: SandboxSettings = SandboxSettings()  # type: ignore[call-arg]
     mounts: MountSettings = MountSettings()  # type: ignore[call-arg]

@@ -203,6 +203,18 @@ class NodeSettings(SettingsSection):
         return self
 
 
+class EngineSettings(SettingsSection):
+    kind: Literal["embedded", "docker"] = Field(
+        "embedded",
+        description="Where tasks run. embedded: in the server's own sandbox. docker: in containers of Docker or "
+        "Podman on this machine.",
+    )
+    socket: str = Field(
+        "/var/run/docker.sock",
+        description="Unix socket of Docker, or of Podman's service (such as /run/podman/podman.sock).",
+    )
+
+
 class ImageSettings(SettingsSection):
     unknown: Literal["pull", "fail", "host"] = Field(
         "pull",

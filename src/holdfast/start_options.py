@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import socket
 from datetime import timedelta
 from pathlib import Path
 
+from holdfast.core.errors import UserError
 from holdfast.core.image_names import normalize_registry
+from holdfast.engines.base import Engine
+from holdfast.engines.embedded.engine import EmbeddedEngine
 from holdfast.engines.embedded.images.registry_options import RegistryOptions
 from holdfast.engines.embedded.options import EmbeddedOptions
 from holdfast.full_disk import compute_task_limits
@@ -15,6 +19,40 @@ from holdfast.launching import ArtifactLimits, PrimeHubSettings
 from holdfast.settings import Settings
 from holdfast.settings_sections import ImageSettings
 from holdfast.timezones import find_machine_timezone
+
+
+def build_engine(
+    home: Path, settings: Settings, own_ports: frozenset[int] = frozenset(), *, several_users: bool = False
+) -> Engine:
+    """Build the engine that the settings choose."""
+    options = build_engine_options(home, settings, own_ports, several_users=several_users)
+    if settings.engine.kind == "embedded":
+        return EmbeddedEngine(home, options)
+    from holdfast.engines.container import (  # it loads a client that others do not need
+        ContainerEngine,
+        ContainerOptions,
+    )
+
+    fields = {each.name: getattr(options, each.name) for each in dataclasses.fields(options)}
+    return ContainerEngine(home, ContainerOptions(socket=settings.engine.socket, **fields))
+
+
+def record_engine_kind(home: Path, kind: str) -> None:
+    """Record which engine runs the tasks in the state folder. Raises UserError while it has tasks of another one: this
+    engine would not find them, and might start them again."""
+    path = home / "engine"
+    try:
+        before = path.read_text().strip()
+    except OSError:
+        before = "embedded"
+    if before != kind and any((home / "tasks").glob("*")):
+        raise UserError(
+            f"The state folder has tasks of the engine {before}, but engine.kind is {kind}",
+            field="engine.kind",
+            hint=f"Start the server with engine.kind = {before} until they have ended, or stop their jobs first.",
+        )
+    if before != kind:
+        path.write_text(f"{kind}\n")
 
 
 def build_engine_options(

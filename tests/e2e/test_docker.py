@@ -1,0 +1,75 @@
+"""A server whose tasks run in containers: jobs, logs, sessions, holds, and a change of the engine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.container_daemons import IMAGE, ContainerDaemon, Dockerd, run_daemon
+
+from .server import Server
+
+SMALL = f"image: {IMAGE}\nresources: {{cpu: 0.2, memory: 64Mi}}"
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[ContainerDaemon]:
+    with run_daemon(Dockerd) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def server(tmp_path: Path, daemon: ContainerDaemon) -> Iterator[Server]:
+    running = Server(tmp_path / "home", HOLDFAST_ENGINE_KIND="docker", HOLDFAST_ENGINE_SOCKET=daemon.socket)
+    running.start()
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+def test_a_job_runs_in_a_container_and_its_log_is_kept(server: Server) -> None:
+    job = server.submit(f"name: contained\n{SMALL}\ncommand: echo hello; cat /etc/passwd\n")
+    assert server.wait(job["id"])["state"] == "Succeeded"
+    assert server.get(f"/jobs/{job['id']}/log").text == "hello\nroot:x:0:0:root:/root:/bin/sh\n"
+    assert server.get("/status").json()["engine"]["name"] == "docker"
+
+
+def test_a_task_survives_the_server_and_a_failed_one_is_held(server: Server) -> None:
+    job = server.submit(f"name: hold\n{SMALL}\nhold: {{}}\ncommand: echo up; sleep 2; exit 7\n")
+    wait_for_log(server, job["id"], "up")
+    server.kill()
+    server.start()
+    end = time.monotonic() + 60
+    while server.get(f"/jobs/{job['id']}").json()["state"] != "Held":
+        assert time.monotonic() < end, server.get(f"/jobs/{job['id']}").json()
+        time.sleep(0.05)
+    with server.client() as client:
+        client.post(f"/jobs/{job['id']}/stop").raise_for_status()
+    end_state = server.wait(job["id"])
+    assert end_state["state"] in ("Failed", "Cancelled")
+    assert server.get(f"/jobs/{job['id']}/log").text.startswith("up\n")
+
+
+def test_another_engine_does_not_take_over_live_tasks(server: Server) -> None:
+    job = server.submit(f"name: long\n{SMALL}\ncommand: echo up; sleep 600\n")
+    wait_for_log(server, job["id"], "up")
+    server.stop()
+    kind = server.settings.pop("HOLDFAST_ENGINE_KIND")
+    with pytest.raises(AssertionError, match=r"has tasks of the engine docker, but engine\.kind is embedded"):
+        server.start()
+    server.settings["HOLDFAST_ENGINE_KIND"] = kind
+    server.start()
+    with server.client() as client:
+        client.post(f"/jobs/{job['id']}/stop").raise_for_status()
+    assert server.wait(job["id"])["state"] == "Cancelled"
+
+
+def wait_for_log(server: Server, job_id: str, text: str) -> None:
+    end = time.monotonic() + 60
+    while text not in server.get(f"/jobs/{job_id}/log").text:
+        assert time.monotonic() < end, server.get(f"/jobs/{job_id}").json()
+        time.sleep(0.05)
