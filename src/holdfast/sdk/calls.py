@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, get_origin, overload
 from urllib.parse import quote
 
 from holdfast.core.errors import Problem
@@ -174,7 +174,8 @@ def build_call(
         content=content,
         timeout=timeout,
     )
-    parse = _make_parser(reply) if isinstance(reply, type) else reply
+    is_class = isinstance(reply, type) or get_origin(reply) is not None  # the latter: a generic one with its arguments
+    parse = _make_parser(cast(type[T], reply)) if is_class else cast(Callable[[Reply], T], reply)
     return Call(request, parse, method in ("GET", "PUT") if repeatable is None else repeatable)
 
 

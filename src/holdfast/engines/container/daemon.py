@@ -18,7 +18,7 @@ import aiohttp
 
 from holdfast.core.errors import EngineError
 from holdfast.core.messages import msg
-from holdfast.engines.base import ImageSummary
+from holdfast.engines.base import ImageSummary, RegistryCredentials
 
 from .names import ATTEMPT_LABEL, INSTALLATION_LABEL, ContainerNames
 from .task_end import ContainerState
@@ -27,6 +27,7 @@ T = TypeVar("T")
 
 _CALL_TIMEOUT = 10.0  # seconds
 _START_TIMEOUT = 120.0  # seconds to create, start or remove a container: slow disks and large images
+_PULL_TIMEOUT = 120.0  # seconds between two lines of progress
 _CONNECTION_ERROR = 900  # status of aiodocker when there is no connection
 _NEVER = "0001-01-01"  # beginning of StartedAt before the first start
 _IMAGE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/-]{0,254}\Z")
@@ -48,6 +49,16 @@ class DaemonError(EngineError):
 class ContainerImage:
     env: Mapping[str, str] = field(default_factory=dict)
     workdir: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullEvent:
+    """A line of progress."""
+
+    layer: str
+    done: int = 0  # bytes
+    total: int = 0
+    is_unpacking: bool = False
 
 
 class Daemon:
@@ -142,6 +153,30 @@ class Daemon:
             key=lambda image: image.name,
         )
 
+    async def pull(
+        self, name: str, credentials: RegistryCredentials | None, on_event: Callable[[PullEvent], None]
+    ) -> None:
+        """Pull an image by its full name. A pull that stalls is given up, and continues with the next call."""
+        auth = {"username": credentials.username, "password": credentials.password} if credentials else None
+
+        async def run(docker: aiodocker.Docker) -> None:
+            events = aiter(docker.images.pull(name, auth=auth, stream=True, timeout=None))
+            while True:
+                try:
+                    async with asyncio.timeout(_PULL_TIMEOUT):
+                        event = await anext(events)
+                except StopAsyncIteration:
+                    return
+                if "error" in event:
+                    raise DaemonError(500, str(event["error"]))
+                on_event(_parse_pull_event(event))
+
+        await self._call(run, None)
+
+    async def remove_image(self, name: str) -> bool:
+        """Return False if there is no such image."""
+        return await self._call_or_none(lambda docker: docker.images.delete(name)) is not None
+
     # --- calls --------------------------------------------------------------------------------------------------------
 
     async def _call_or_none(
@@ -154,7 +189,7 @@ class Daemon:
                 return None
             raise
 
-    async def _call(self, call: Callable[[aiodocker.Docker], Awaitable[T]], timeout: float = _CALL_TIMEOUT) -> T:
+    async def _call(self, call: Callable[[aiodocker.Docker], Awaitable[T]], timeout: float | None = _CALL_TIMEOUT) -> T:
         if self._docker is None:
             self._docker = aiodocker.Docker(url=f"unix://{self._socket}")
         try:
@@ -171,6 +206,13 @@ class Daemon:
         return DaemonUnavailable(
             msg("The container daemon at {socket} does not respond: {reason}", socket=self._socket, reason=reason)
         )
+
+
+def _parse_pull_event(data: Mapping[str, Any]) -> PullEvent:
+    detail = data.get("progressDetail") or {}
+    is_unpacking = str(data.get("status") or "").startswith("Extracting")
+    done, total = (0, 0) if is_unpacking else (int(detail.get("current") or 0), int(detail.get("total") or 0))
+    return PullEvent(layer=str(data.get("id") or ""), done=done, total=total, is_unpacking=is_unpacking)
 
 
 def _describe_image(tag: str, data: Mapping[str, Any]) -> ImageSummary:

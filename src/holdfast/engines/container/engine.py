@@ -19,7 +19,16 @@ from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.core.errors import EngineError
 from holdfast.core.messages import msg
-from holdfast.engines.base import EngineHealth, ExecRefused, ImageSummary, Isolation, LaunchSpec, ignore_health_change
+from holdfast.engines.base import (
+    EngineHealth,
+    ExecRefused,
+    ImageSummary,
+    Isolation,
+    LaunchSpec,
+    PullProgress,
+    RegistryCredentials,
+    ignore_health_change,
+)
 from holdfast.engines.embedded import machine
 from holdfast.engines.embedded.exec.exec_sessions import ExecSessions
 from holdfast.engines.embedded.folder_engine import FolderEngine
@@ -44,6 +53,7 @@ from .container_folder import ContainerFolder
 from .container_observer import ContainerObserver
 from .container_starter import ContainerStarter
 from .daemon import Daemon
+from .image_pulls import ContainerImages
 from .mount_staging import MountStaging
 from .names import ContainerNames
 from .options import ContainerOptions
@@ -65,6 +75,7 @@ class ContainerEngine(FolderEngine):
         self._stopper = TaskStopper(self, self._run_in_thread, self._background.start, self._kill_by_daemon)
         self._names = ContainerNames(self._options.installation_id or self._task_folders.tag)
         self._daemon = Daemon(self._options.socket, self._names)
+        self._images = ContainerImages(self._daemon, home)
         self._staging = MountStaging(self._task_folders.tag, (str(home), self._options.socket, *self._options.hidden))
         self._starter: ContainerStarter | None = None
         self._revived: RevivedContainers | None = None
@@ -102,6 +113,7 @@ class ContainerEngine(FolderEngine):
     def _set_up_folders(self) -> None:
         """Prepare the folders, and clean up after a server that died."""
         self._task_folders.create_folders()
+        self._images.load_private_names()
         self._starter = ContainerStarter(
             self._options,
             self._daemon,
@@ -150,7 +162,7 @@ class ContainerEngine(FolderEngine):
     async def _check_daemon(self) -> None:
         before = self._condition
         try:
-            await self._daemon.check()
+            await self._images.refresh()  # others may add and remove images, too
             self._condition = None
         except EngineError as error:
             self._condition = Condition(
@@ -180,8 +192,26 @@ class ContainerEngine(FolderEngine):
             conditions=(self._condition,) if self._condition else (),
         )
 
+    # --- images -------------------------------------------------------------------------------------------------------
+
     async def list_images(self) -> Sequence[ImageSummary]:
         return await self._daemon.list_images()
+
+    def has_image(self, name: str) -> bool:
+        return self._images.has_image(name)
+
+    async def pull_image(
+        self,
+        name: str,
+        credentials: RegistryCredentials | None = None,
+        on_progress: Callable[[PullProgress], None] | None = None,
+    ) -> ImageSummary:
+        return await self._images.pull_image(name, credentials, on_progress)
+
+    async def remove_image(self, name: str) -> bool:
+        removed = await self._daemon.remove_image(name)
+        await self._images.refresh()
+        return removed
 
     # --- starting and ending ------------------------------------------------------------------------------------------
 

@@ -1,0 +1,108 @@
+"""Images of the container daemon: which are there, and pulls through the daemon.
+
+The daemon hands an image to anybody once it is there. So those that were pulled with credentials are recorded, and each
+job must prove its own access to them by a pull, which is quick.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from holdfast.core.errors import EngineError
+from holdfast.core.image_names import list_name_variants, parse_reference
+from holdfast.core.messages import msg
+from holdfast.engines.base import ImageSummary, PullError, PullFailure, PullPhase, PullProgress, RegistryCredentials
+
+from .daemon import Daemon, DaemonError, PullEvent
+
+_FAILURES = (  # what a daemon says, in this order
+    (re.compile(r"no matching manifest|does not match the specified platform", re.I), PullFailure.WRONG_ARCHITECTURE),
+    (re.compile(r"toomanyrequests|rate limit|too many requests", re.I), PullFailure.RATE_LIMITED),
+    (re.compile(r"denied|unauthorized|authentication required|forbidden", re.I), PullFailure.DENIED),
+    (re.compile(r"manifest unknown|not found|repository name not known", re.I), PullFailure.NOT_FOUND),
+    (re.compile(r"no space left", re.I), PullFailure.NO_SPACE),
+    (re.compile(r"invalid reference|unsupported|digest", re.I), PullFailure.INVALID),
+)
+
+
+class ContainerImages:
+    def __init__(self, daemon: Daemon, home: Path) -> None:
+        self._daemon = daemon
+        self._private_file = home / "private-images.json"
+        self._private: set[str] = set()
+        self._names: set[str] = set()  # all spellings of those that are there
+
+    def load_private_names(self) -> None:
+        """Blocking."""
+        with suppress(OSError, ValueError):
+            self._private = set(map(str, json.loads(self._private_file.read_text())))
+
+    async def refresh(self) -> list[ImageSummary]:
+        found = await self._daemon.list_images()
+        self._names = {name for image in found for name in list_name_variants(image.name)}
+        return found
+
+    def has_image(self, name: str) -> bool:
+        names = list_name_variants(name)
+        return bool(names & self._names) and not names & self._private
+
+    async def pull_image(
+        self, name: str, credentials: RegistryCredentials | None, on_progress: Callable[[PullProgress], None] | None
+    ) -> ImageSummary:
+        reference = parse_reference(name)
+        if reference is None:
+            raise PullError(PullFailure.INVALID, msg("{name} is not a valid image name", name=repr(name[:100])))
+        full = str(reference)
+        if credentials is not None:
+            await self._set_private(full, True)  # before it is there
+        try:
+            await self._pull(full, credentials, on_progress)
+        except EngineError as error:
+            raise _translate_error(name, error) from error
+        if credentials is None:
+            await self._set_private(full, False)
+        await self.refresh()
+        names = list_name_variants(full)
+        found = next(
+            (image for image in await self._daemon.list_images() if list_name_variants(image.name) & names), None
+        )
+        return found or ImageSummary(name=name, size=None, created_at=None, source=full)
+
+    async def _pull(
+        self, name: str, credentials: RegistryCredentials | None, on_progress: Callable[[PullProgress], None] | None
+    ) -> None:
+        layers: dict[str, tuple[int, int]] = {}  # layer -> bytes that have arrived, and of all
+
+        def record(event: PullEvent) -> None:
+            if event.total:
+                layers[event.layer] = (event.done, event.total)
+            done, total = (sum(column) for column in zip(*layers.values(), strict=True)) if layers else (0, 0)
+            phase = PullPhase.UNPACKING if event.is_unpacking else PullPhase.DOWNLOADING
+            if on_progress is not None:
+                on_progress(PullProgress(phase=phase, done=done, total=total))
+
+        await self._daemon.pull(name, credentials, record)
+
+    async def _set_private(self, name: str, private: bool) -> None:
+        if (name in self._private) == private:
+            return
+        (self._private.add if private else self._private.discard)(name)
+        await asyncio.to_thread(self._write_private_names, sorted(self._private))
+
+    def _write_private_names(self, names: list[str]) -> None:
+        draft = self._private_file.with_suffix(".new")
+        draft.write_text(json.dumps(names))
+        draft.replace(self._private_file)
+
+
+def _translate_error(name: str, error: EngineError) -> PullError:
+    """Return the error for what the daemon says. What is not known may pass."""
+    text = str(error)
+    known = (kind for pattern, kind in _FAILURES if isinstance(error, DaemonError) and pattern.search(text))
+    kind = next(known, PullFailure.UNREACHABLE)
+    return PullError(kind, msg("Image {name} cannot be pulled: {reason}", name=name, reason=text.strip().rstrip(".")))
