@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -421,3 +422,17 @@ def test_a_daemon_without_live_restore_loses_its_tasks(own_dockerd: Dockerd, tmp
         assert await read_all(rig.log("a")) == b"up\n"
 
     play(own_dockerd, tmp_path, scenario)
+
+
+def test_a_container_whose_folder_was_deleted_is_found_and_removed(daemon: ContainerDaemon, tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "a", FOREVER)
+        await rig.engine.close()
+        shutil.rmtree(tmp_path / "tasks" / "a")
+        await rig.open()
+        assert await rig.engine.list_attempts() == ["a"]
+        assert (await rig.look("a")).seen is ObservedState.RUNNING
+        assert await sweep(rig.engine) == ["a"]
+        assert await rig.engine.list_attempts() == []
+
+    play(daemon, tmp_path, scenario)

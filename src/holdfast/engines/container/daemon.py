@@ -90,7 +90,10 @@ class Daemon:
         await self._call(lambda docker: docker.containers.container(name).start(), _START_TIMEOUT)
 
     async def kill(self, name: str) -> None:
-        """Kill it, also if it is paused; harmless if it does not run."""
+        """Kill a container of ours, also if it is paused; harmless if it does not run."""
+        state = await self.inspect(name)
+        if state is None or not state.own:
+            return
         for call in (
             lambda docker: docker.containers.container(name).kill(signal="KILL"),
             lambda docker: docker.containers.container(name).unpause(),

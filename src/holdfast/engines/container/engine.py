@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import platform
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -53,6 +54,7 @@ from .task_files import write_library
 logger = logging.getLogger(__name__)
 
 _MAX_INSPECTIONS = 8  # containers inspected at a time
+_CGROUP_V2_FILE = "/sys/fs/cgroup/cgroup.controllers"
 
 
 class ContainerEngine(FolderEngine):
@@ -176,7 +178,7 @@ class ContainerEngine(FolderEngine):
         return EngineHealth(
             name=self.name,
             isolation=Isolation.FULL,
-            limits="containers",
+            limits=msg("cgroup v{version}", version=2 if os.path.exists(_CGROUP_V2_FILE) else 1),
             conditions=(self._condition,) if self._condition else (),
         )
 
@@ -233,8 +235,10 @@ class ContainerEngine(FolderEngine):
         if task is not None:
             self._stopped.add(attempt_id)
             self._stopper.stop_task(task, grace)
-        else:
+        elif is_safe_id(attempt_id):
             await self._get_revived().end(attempt_id)
+            if not self._task_folders.get_folder(attempt_id).exists():
+                await self._daemon.kill(self._names.make_name(attempt_id))  # its folder was deleted
 
     def build_kill_target(self, task: LiveTask) -> KillTarget:
         return super().build_kill_target(task)._replace(records_kill=True)
