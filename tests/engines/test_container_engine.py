@@ -149,6 +149,10 @@ def test_secrets_are_not_in_the_containers_config(daemon: ContainerDaemon, tmp_p
         assert "hunter2" not in json.dumps(found)
         assert found["HostConfig"]["RestartPolicy"]["Name"] in ("no", "")
         assert found["Config"]["Labels"]["holdfast.attempt"] == "a"
+        await rig.engine.stop("a", 0)
+        await rig.end_of("a")
+        kept = [path for path in (tmp_path / "tasks" / "a").rglob("*") if path.is_file() and path.name != "stdout"]
+        assert not [path for path in kept if b"hunter2" in path.read_bytes()]
 
     play(daemon, tmp_path, scenario)
 

@@ -146,6 +146,7 @@ class ContainerObserver:
             return Observation(attempt_id=attempt_id, seen=ObservedState.ABSENT)
         if not folder.exists():  # the folder was deleted, and its container was not
             return _make_lost_observation(attempt_id, note, EndKind.REMOVED.value)
+        folder.delete_commands()
         if end.kind is EndKind.EXITED:
             if end.oom:
                 with suppress(OSError):

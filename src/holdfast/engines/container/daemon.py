@@ -65,6 +65,12 @@ class Daemon:
         """Return if it responds."""
         await self._call(lambda docker: docker.version())
 
+    async def list_notes(self) -> tuple[str, ...]:
+        """Return what this daemon does not guarantee, with the remedy."""
+        version = await self._call(lambda docker: docker.version())
+        info = await self._call(lambda docker: docker.system.info())
+        return describe_limitations(version, info)
+
     async def inspect(self, name: str) -> ContainerState | None:
         """Return None if there is no such container."""
         data = await self._call_or_none(lambda docker: docker.containers.container(name).show())
@@ -174,6 +180,19 @@ class Daemon:
         return DaemonUnavailable(
             msg("The container daemon at {socket} does not respond: {reason}", socket=self._socket, reason=reason)
         )
+
+
+def describe_limitations(version: Mapping[str, Any], info: Mapping[str, Any]) -> tuple[str, ...]:
+    notes = []
+    parts = " ".join(str(part.get("Name")) for part in version.get("Components") or ())
+    if "Podman" not in parts and not info.get("LiveRestoreEnabled"):
+        notes.append(
+            msg("Tasks do not survive a restart of the Docker daemon. Set `live-restore` in Docker's daemon.json.")
+        )
+    options = " ".join(map(str, info.get("SecurityOptions") or ()))
+    if "rootless" in options or "userns" in options:
+        notes.append(msg("Rootless daemons and remapped users are not supported. Run the daemon as root."))
+    return tuple(notes)
 
 
 def _describe_image(tag: str, data: Mapping[str, Any]) -> ImageSummary:

@@ -73,6 +73,7 @@ class ContainerEngine(FolderEngine):
         self._stopped: set[str] = set()  # attempts that this server has signalled
         self._unreported: set[str] = set()  # ended attempts whose end is unknown until the daemon responds
         self._condition: Condition | None = None
+        self._notes: tuple[str, ...] | None = None  # None: not known yet
         self._container_observer = ContainerObserver(
             self._daemon,
             self._names,
@@ -152,6 +153,8 @@ class ContainerEngine(FolderEngine):
     async def _check_daemon(self) -> None:
         before = self._condition
         try:
+            if before is not None or self._notes is None:
+                self._notes = await self._daemon.list_notes()
             await self._daemon.check()
             self._condition = None
         except EngineError as error:
@@ -179,6 +182,7 @@ class ContainerEngine(FolderEngine):
             name=self.name,
             isolation=Isolation.FULL,
             limits=msg("cgroup v{version}", version=2 if os.path.exists(_CGROUP_V2_FILE) else 1),
+            notes=self._notes or (),
             conditions=(self._condition,) if self._condition else (),
         )
 
