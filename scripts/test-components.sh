@@ -49,6 +49,18 @@ has_chromium() {
     return 1
 }
 
+has_docker() {
+    command -v dockerd >/dev/null 2>&1
+}
+
+has_podman() {
+    command -v podman >/dev/null 2>&1 && command -v catatonit >/dev/null 2>&1
+}
+
+has_busybox() {
+    command -v busybox >/dev/null 2>&1
+}
+
 # The headless shell needs half the CPU time; not every release has it.
 print_chromium_package() {
     if apt-cache show chromium-headless-shell >/dev/null 2>&1; then echo chromium-headless-shell; else echo chromium; fi
@@ -109,5 +121,8 @@ has_chromium || install_component Chromium "$(print_chromium_package)" fonts-not
 has_openssh || install_service OpenSSH openssh-server openssh-client
 has_prometheus || install_service Prometheus prometheus
 has_nginx || install_service nginx nginx
+has_busybox || install_component busybox busybox-static
+has_podman || install_component Podman podman crun runc conmon netavark catatonit
+has_docker || install_service Docker docker.io
 has_caddy || install_service Caddy caddy
 has_docker_registry || install_service docker-registry docker-registry

@@ -109,14 +109,13 @@ class Dockerd(ContainerDaemon):
         return ["dockerd", *own, "-H", f"unix://{self.socket}", "--bridge=none", "--iptables=false", *more]
 
     def kill(self) -> None:
-        """Its containerd too, which it starts and which would stay."""
+        """With its containerd, which the kernel kills too, but only a little later."""
         super().kill()
         (self.folder / "pid").unlink(missing_ok=True)
-
-    def stop(self) -> None:
-        super().stop()
+        pid_file = self.folder / "exec" / "containerd" / "containerd.pid"
         with suppress(OSError, ValueError):
-            os.kill(int((self.folder / "exec" / "containerd" / "containerd.pid").read_text()), signal.SIGKILL)
+            os.kill(int(pid_file.read_text()), signal.SIGKILL)
+        pid_file.unlink(missing_ok=True)  # a new dockerd would wait for a process with that pid
 
 
 class PodmanService(ContainerDaemon):
@@ -154,7 +153,19 @@ def run_daemon(kind: type[ContainerDaemon]) -> Iterator[ContainerDaemon]:
     finally:
         daemon.remove_all()
         daemon.stop()
+        _end_processes(folder)
         _remove_folder(folder)
+
+
+def _end_processes(folder: Path) -> None:
+    """End what a daemon that was killed left: the parents of its containers, which name its folder."""
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            pid = int(entry.name)
+            if f"{folder}/".encode() in (entry / "cmdline").read_bytes():
+                for child in (entry / "task" / str(pid) / "children").read_text().split():
+                    os.kill(int(child), signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
 
 
 def _remove_folder(folder: Path) -> None:

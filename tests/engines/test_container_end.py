@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.job import GIB, MIB, Resources
-from holdfast.engines.container.daemon import ContainerImage, shorten_image_name
+from holdfast.engines.container.daemon import ContainerImage, describe_limitations, shorten_image_name
 from holdfast.engines.container.names import ContainerNames
 from holdfast.engines.container.render import (
     ContainerLimits,
@@ -125,6 +125,21 @@ def test_options_of_bash_are_kept_apart() -> None:
     assert "_holdfast_options=errexit\n" in text
     assert "_holdfast_bash_options=pipefail\n" in text
     assert "_holdfast_workdir='/it'\"'\"'s here'\n" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "info", "words"),
+    [
+        ("Engine", {"LiveRestoreEnabled": True, "SecurityOptions": ["name=seccomp,profile=default"]}, []),
+        ("Engine", {"LiveRestoreEnabled": False, "SecurityOptions": None}, ["live-restore"]),
+        ("Podman Engine", {"LiveRestoreEnabled": False}, []),
+        ("Engine", {"LiveRestoreEnabled": True, "SecurityOptions": ["name=rootless"]}, ["Rootless"]),
+    ],
+)
+def test_what_a_daemon_does_not_guarantee_is_noted(name: str, info: dict[str, object], words: list[str]) -> None:
+    notes = describe_limitations({"Components": [{"Name": name}]}, info)
+    assert len(notes) == len(words)
+    assert all(word in note for word, note in zip(words, notes, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 
 from holdfast.engines.embedded.descriptors import closing_fd
@@ -15,6 +16,7 @@ from .task_end import RunnerReport, parse_report
 
 REPORT_FOLDER = "report"
 INSIDE_FOLDER = "inside"  # read-only in the container: the runner, the commands, the variables
+COMMAND_FILES = ("env", "entry", "script")  # in the folder `inside`
 HOME_FOLDER = "place.home.jovyan"  # where lifecycle.task_paths expects the home
 _MAX_REPORT_SIZE = 16 * 1024  # bytes
 
@@ -48,6 +50,12 @@ class ContainerFolder(TaskFolder):
         if claim.code is None:
             first = "" if claim.pid is not None else f"run 0 {self.read_report().started or int(ended * 100)}\n"
             self._append_to_claim(f"{first}{json.dumps({'exit-code': code})}\nend {code} {ended:.2f}\n")
+
+    def delete_commands(self) -> None:
+        """Delete what may contain secrets, once the task has ended."""
+        for name in COMMAND_FILES:
+            with suppress(OSError):
+                os.unlink(self[f"{INSIDE_FOLDER}/{name}"])
 
     def record_loss(self, why: str) -> None:
         if not self.read_claim().lost:

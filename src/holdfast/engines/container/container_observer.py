@@ -142,6 +142,11 @@ class ContainerObserver:
     def _record(self, attempt_id: str, folder: ContainerFolder, note: StartNote | None, end: TaskEnd) -> Observation:
         """Record its end, so that later looks need no daemon; return the observation."""
         report = folder.read_report()
+        if end.kind is EndKind.ABSENT:
+            return Observation(attempt_id=attempt_id, seen=ObservedState.ABSENT)
+        if not folder.exists():  # the folder was deleted, and its container was not
+            return _make_lost_observation(attempt_id, note, EndKind.REMOVED.value)
+        folder.delete_commands()
         if end.kind is EndKind.EXITED:
             if end.oom:
                 with suppress(OSError):
@@ -149,8 +154,6 @@ class ContainerObserver:
             LogRecorder(folder, self.observer.options.log_cap).record_sizes(final=True)  # it may have ended unwatched
             folder.record_end(end.code, min(report.ended or read_uptime(), read_uptime()))
             return self.observer.observe_end(attempt_id, folder, note, folder.read_claim())
-        if end.kind is EndKind.ABSENT:
-            return Observation(attempt_id=attempt_id, seen=ObservedState.ABSENT)
         folder.record_loss(f"{end.kind} {end.code}")
         return _make_lost_observation(attempt_id, note, f"{end.kind} {end.code}")
 

@@ -76,6 +76,12 @@ class Daemon:
         """Return if it responds."""
         await self._call(lambda docker: docker.version())
 
+    async def list_notes(self) -> tuple[str, ...]:
+        """Return what this daemon does not guarantee, with the remedy."""
+        version = await self._call(lambda docker: docker.version())
+        info = await self._call(lambda docker: docker.system.info())
+        return describe_limitations(version, info)
+
     async def inspect(self, name: str) -> ContainerState | None:
         """Return None if there is no such container."""
         data = await self._call_or_none(lambda docker: docker.containers.container(name).show())
@@ -101,7 +107,10 @@ class Daemon:
         await self._call(lambda docker: docker.containers.container(name).start(), _START_TIMEOUT)
 
     async def kill(self, name: str) -> None:
-        """Kill it, also if it is paused; harmless if it does not run."""
+        """Kill a container of ours, also if it is paused; harmless if it does not run."""
+        state = await self.inspect(name)
+        if state is None or not state.own:
+            return
         for call in (
             lambda docker: docker.containers.container(name).kill(signal="KILL"),
             lambda docker: docker.containers.container(name).unpause(),
@@ -213,6 +222,19 @@ def _parse_pull_event(data: Mapping[str, Any]) -> PullEvent:
     is_unpacking = str(data.get("status") or "").startswith("Extracting")
     done, total = (0, 0) if is_unpacking else (int(detail.get("current") or 0), int(detail.get("total") or 0))
     return PullEvent(layer=str(data.get("id") or ""), done=done, total=total, is_unpacking=is_unpacking)
+
+
+def describe_limitations(version: Mapping[str, Any], info: Mapping[str, Any]) -> tuple[str, ...]:
+    notes = []
+    parts = " ".join(str(part.get("Name")) for part in version.get("Components") or ())
+    if "Podman" not in parts and not info.get("LiveRestoreEnabled"):
+        notes.append(
+            msg("Tasks do not survive a restart of the Docker daemon. Set `live-restore` in Docker's daemon.json.")
+        )
+    options = " ".join(map(str, info.get("SecurityOptions") or ()))
+    if "rootless" in options or "userns" in options:
+        notes.append(msg("Rootless daemons and remapped users are not supported. Run the daemon as root."))
+    return tuple(notes)
 
 
 def _describe_image(tag: str, data: Mapping[str, Any]) -> ImageSummary:

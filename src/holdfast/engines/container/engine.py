@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import platform
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -63,6 +64,7 @@ from .task_files import write_library
 logger = logging.getLogger(__name__)
 
 _MAX_INSPECTIONS = 8  # containers inspected at a time
+_CGROUP_V2_FILE = "/sys/fs/cgroup/cgroup.controllers"
 
 
 class ContainerEngine(FolderEngine):
@@ -82,6 +84,7 @@ class ContainerEngine(FolderEngine):
         self._stopped: set[str] = set()  # attempts that this server has signalled
         self._unreported: set[str] = set()  # ended attempts whose end is unknown until the daemon responds
         self._condition: Condition | None = None
+        self._notes: tuple[str, ...] | None = None  # None: not known yet
         self._container_observer = ContainerObserver(
             self._daemon,
             self._names,
@@ -162,6 +165,8 @@ class ContainerEngine(FolderEngine):
     async def _check_daemon(self) -> None:
         before = self._condition
         try:
+            if before is not None or self._notes is None:
+                self._notes = await self._daemon.list_notes()
             await self._images.refresh()  # others may add and remove images, too
             self._condition = None
         except EngineError as error:
@@ -188,7 +193,8 @@ class ContainerEngine(FolderEngine):
         return EngineHealth(
             name=self.name,
             isolation=Isolation.FULL,
-            limits="containers",
+            limits=msg("cgroup v{version}", version=2 if os.path.exists(_CGROUP_V2_FILE) else 1),
+            notes=self._notes or (),
             conditions=(self._condition,) if self._condition else (),
         )
 
@@ -263,8 +269,10 @@ class ContainerEngine(FolderEngine):
         if task is not None:
             self._stopped.add(attempt_id)
             self._stopper.stop_task(task, grace)
-        else:
+        elif is_safe_id(attempt_id):
             await self._get_revived().end(attempt_id)
+            if not self._task_folders.get_folder(attempt_id).exists():
+                await self._daemon.kill(self._names.make_name(attempt_id))  # its folder was deleted
 
     def build_kill_target(self, task: LiveTask) -> KillTarget:
         return super().build_kill_target(task)._replace(records_kill=True)
