@@ -14,9 +14,9 @@ import httpx
 
 from holdfast.core.messages import msg
 
-from .pull_errors import PullError, make_invalid_error, make_unreachable_error
+from .pull_errors import PullError, make_invalid_error
 from .registry import RepositoryClient
-from .registry_http import REQUEST_ERRORS, describe_request_error
+from .registry_http import REQUEST_ERRORS, translate_request_error
 
 _CHUNK_SIZE = 1024 * 1024  # bytes hashed and written at once
 _CHUNK_TIMEOUT = 120.0  # seconds for one chunk: a slower registry counts as unreachable
@@ -108,7 +108,7 @@ class BlobDownload:
             except REQUEST_ERRORS as error:
                 failures = 0 if file.size - before >= _CHUNK_SIZE else failures + 1
                 if failures >= _MAX_FAILURES:
-                    raise make_unreachable_error(self._registry, describe_request_error(error)) from error
+                    raise translate_request_error(self._registry, error) from error
 
     async def _receive(self, file: PartialFile, digest: str, size: int) -> None:
         async with self._client.open_blob(digest, file.size) as (response, skip):

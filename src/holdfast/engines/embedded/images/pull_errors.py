@@ -32,11 +32,17 @@ class PullError(UserError):
     code = "image_pull_failed"
 
     def __init__(
-        self, kind: PullFailure, message: str, *, hint: str | None = None, retry_at: datetime | None = None
+        self,
+        kind: PullFailure,
+        message: str,
+        *,
+        hint: str | None = None,
+        retry_at: datetime | None = None,
+        is_permanent: bool = False,
     ) -> None:
         super().__init__(message, field="image", hint=hint)
         self.kind = kind
-        self.is_transient = kind in _TRANSIENT_FAILURES
+        self.is_transient = kind in _TRANSIENT_FAILURES and not is_permanent
         self.retry_at = retry_at  # when the registry accepts requests again, if it says so
 
 
@@ -86,11 +92,12 @@ def make_rate_limit_error(registry: str, retry_at: datetime | None) -> PullError
     return PullError(PullFailure.RATE_LIMITED, message, hint=hint, retry_at=retry_at)
 
 
-def make_unreachable_error(registry: str, reason: str) -> PullError:
+def make_unreachable_error(registry: str, reason: str, *, is_permanent: bool = False) -> PullError:
     return PullError(
         PullFailure.UNREACHABLE,
         msg("Cannot reach the registry {registry}: {reason}.", registry=registry, reason=reason),
         hint=msg("Check the registry's name. If it is correct, ask an admin to check the network of the server."),
+        is_permanent=is_permanent,
     )
 
 

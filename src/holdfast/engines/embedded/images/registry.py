@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -23,7 +22,6 @@ from .pull_errors import (
     make_not_found_error,
     make_rate_limit_error,
     make_response_error,
-    make_unreachable_error,
 )
 from .reference import ImageReference, get_registry_address, is_digest
 from .registry_auth import RegistryAuthorizer
@@ -32,9 +30,9 @@ from .registry_http import (
     RegistryCredentials,
     RegistryHttp,
     RegistryOptions,
-    describe_request_error,
     parse_retry_time,
     read_body,
+    translate_request_error,
 )
 
 logger = logging.getLogger(__name__)
@@ -144,7 +142,7 @@ class RepositoryClient:
         try:
             return await read_body(response, max_size, self._name)
         except REQUEST_ERRORS as error:
-            raise make_unreachable_error(self._registry, describe_request_error(error)) from error
+            raise translate_request_error(self._registry, error) from error
 
     @asynccontextmanager
     async def _open(self, method: str, path: str, headers: Mapping[str, str]) -> AsyncIterator[httpx.Response]:
@@ -191,7 +189,7 @@ class RepositoryClient:
                 if await authorizer.authorize(response, used):
                     response = await self._http.send(method, endpoint.host, path, headers, authorizer.authorization)
         except REQUEST_ERRORS as error:
-            raise make_unreachable_error(self._registry, describe_request_error(error)) from error
+            raise translate_request_error(self._registry, error) from error
         failure = self._get_failure(response)
         if failure is not None:
             await response.aclose()
@@ -218,7 +216,7 @@ def compute_digest(content: bytes) -> str:
 
 def _compute_wait(error: PullError, attempt: int) -> float | None:
     """Return the seconds to wait before a retry; None: do not retry."""
-    if not error.is_transient or _is_certificate_error(error):
+    if not error.is_transient:
         return None
     if error.retry_at is not None:
         wait = max(0.0, (error.retry_at - datetime.now(UTC)).total_seconds())
@@ -226,11 +224,3 @@ def _compute_wait(error: PullError, attempt: int) -> float | None:
     if error.kind is PullFailure.RATE_LIMITED:
         return None
     return float(_RETRY_INTERVAL * 2**attempt)
-
-
-def _is_certificate_error(error: BaseException | None) -> bool:
-    while error is not None:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
