@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.disk_space import DiskThresholds
-from holdfast.engines.embedded.images import layer_streams, root_builder, unpacking
+from holdfast.engines.embedded.images import layer_streams, layers, root_builder, unpacking
 from holdfast.engines.embedded.images.layers import LayerStore
 from holdfast.engines.embedded.images.root_builder import RootBuilder
 from holdfast.engines.embedded.images.tars import BadArchive
@@ -205,6 +205,12 @@ def test_a_layer_with_too_many_entries_is_refused(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(unpacking, "_MAX_ENTRIES", 100)
     with pytest.raises(BadArchive, match="more than 100"):
         build(tmp_path, [entry(f"f{number}") for number in range(101)])
+
+
+def test_a_layer_of_too_many_long_paths_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "_MAX_RECORD_LENGTH", 1000)
+    with pytest.raises(BadArchive, match="too many folders"):
+        build(tmp_path, [entry(f"folder/.wh.{number}") for number in range(1000)])
 
 
 def test_a_layer_must_have_the_content_that_its_image_says(tmp_path: Path) -> None:

@@ -7,21 +7,23 @@ import base64
 import json
 import random
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdfast.disk_space import DiskThresholds
+from holdfast.engines.base import Isolation, LogStream
 from holdfast.engines.embedded.image import Image
 from holdfast.engines.embedded.images.image_store import ImageStore
-from holdfast.engines.embedded.images.pull_errors import PullError, PullFailure
+from holdfast.engines.embedded.images.pull_errors import PullFailure
 from holdfast.engines.embedded.images.pulling import ImagePuller, PullPhase, PullProgress
 from holdfast.engines.embedded.images.registry_http import RegistryCredentials, RegistryOptions
 from holdfast.engines.embedded.tree_removal import remove_tree
+from tests.contracts.engine_contract import Rig, read_all
 
-from .archives import ARCHITECTURE, config, docker_archive, entry, folder, hard_link, link, tar
+from .archives import ARCHITECTURE, config, docker_archive, entry, shell_entries, tar
+from .pulls import ALICE, BASE, MORE, assert_nothing_left, expect_failure, run_scenario
 from .registries import (
     DOCKER_LIST_TYPE,
     DOCKER_MANIFEST_TYPE,
@@ -38,10 +40,7 @@ from .registries import (
     start_registry,
     zstd,
 )
-
-BASE = tar([folder("bin"), entry("bin/sh", b"#!", mode=0o755), folder("etc"), entry("etc/issue", b"tiny")])
-MORE = tar([entry("etc/more", b"more")])
-ALICE = RegistryCredentials(username=USERNAME, password=PASSWORD)
+from .scenarios import need, play
 
 
 @pytest.fixture(scope="module")
@@ -100,34 +99,6 @@ def test_the_image_for_this_machine_is_chosen(tmp_path: Path, registry: RealRegi
 
 
 # -- with a registry in memory
-
-Scenario = Callable[[FakeRegistry, ImagePuller, ImageStore], Awaitable[None]]
-
-
-def run_scenario(tmp_path: Path, scenario: Scenario, marks: DiskThresholds | None = None) -> None:
-    async def run() -> None:
-        async with FakeRegistry().serve() as registry:
-            store = ImageStore(tmp_path / "images", marks)
-            puller = ImagePuller(store, RegistryOptions(insecure=frozenset({registry.host})))
-            try:
-                await scenario(registry, puller, store)
-            finally:
-                await puller.close()
-
-    asyncio.run(run())
-
-
-async def expect_failure(work: Awaitable[Any], kind: PullFailure, text: str | None = None) -> PullError:
-    with pytest.raises(PullError, match=text) as caught:
-        await work
-    assert caught.value.kind == kind
-    assert caught.value.hint
-    return caught.value
-
-
-def assert_nothing_left(folder: Path) -> None:
-    assert list(folder.glob("*.json")) == []
-    assert [path for name in ("roots", "layers") for path in (folder / name).glob("*")] == []
 
 
 def test_a_second_image_fetches_only_the_layers_that_are_new(tmp_path: Path) -> None:
@@ -368,138 +339,6 @@ def test_a_removed_image_takes_its_layers_along(tmp_path: Path) -> None:
     run_scenario(tmp_path, scenario)
 
 
-# -- failures, each with its own text
-
-
-def test_images_that_cannot_run_here_are_told_apart(tmp_path: Path) -> None:
-    async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
-        other = build_image([BASE], architecture="sparc")
-        registry.add_image("other", other)
-        registry.add_index("index", build_index([(other, {"architecture": "sparc", "os": "linux"})]))
-        registry.add_image("windows", build_image([BASE], os="windows"))
-        registry.add_image("shell-less", build_image([MORE]))
-        for name in ("other", "index", "windows"):
-            await expect_failure(puller.pull_image(f"{registry.host}/{name}"), PullFailure.WRONG_ARCHITECTURE)
-        await expect_failure(puller.pull_image(f"{registry.host}/shell-less"), PullFailure.NO_SHELL)
-        store.remove_unused_folders([])
-        assert_nothing_left(tmp_path / "images")
-
-    run_scenario(tmp_path, scenario)
-
-
-def test_an_image_larger_than_the_disk_is_not_fetched(tmp_path: Path) -> None:
-    async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
-        image = build_image([BASE], sizes={0: 2**49})
-        registry.add_image("app", image)
-        error = await expect_failure(puller.pull_image(f"{registry.host}/app"), PullFailure.NO_SPACE)
-        assert error.is_transient
-        assert registry.count("GET", image.layers[0]) == 0
-
-    run_scenario(tmp_path, scenario)
-
-
-@pytest.mark.parametrize("difference", [-1, 1, 100_000])
-@pytest.mark.parametrize("announced", [True, False])
-def test_a_wrong_size_is_refused_and_never_exceeded(tmp_path: Path, difference: int, announced: bool) -> None:
-    async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
-        true = build_image([BASE])
-        size = len(true.blobs[true.layers[0]])
-        image = build_image([BASE], sizes={0: size + difference})
-        registry.add_image("app", image)
-
-        def answer(request: Request) -> Reply | None:
-            if announced or image.layers[0] not in request.path:
-                return None
-            return Reply(200, {}, stream=chunks_of(image.blobs[image.layers[0]][request.start :]))
-
-        registry.hook = answer
-        with pytest.raises(PullError) as caught:
-            await puller.pull_image(f"{registry.host}/app")
-        assert caught.value.kind in (PullFailure.INVALID, PullFailure.UNREACHABLE)
-        part = Path(store.layers.get_blob_path(image.layers[0]))
-        assert not part.exists() or part.stat().st_size <= size + difference
-
-    run_scenario(tmp_path, scenario)
-
-
-async def chunks_of(data: bytes) -> AsyncIterator[bytes]:
-    yield data
-
-
-def test_an_endless_body_is_cut_off(tmp_path: Path) -> None:
-    async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
-        image = build_image([BASE])
-        registry.add_image("app", image)
-        sent = 0
-
-        async def endless() -> AsyncIterator[bytes]:
-            nonlocal sent
-            while True:
-                sent += 65536
-                yield bytes(65536)
-
-        for part in (image.layers[0], "manifests"):
-            registry.hook = lambda request, part=part: (
-                Reply(200, {}, stream=endless()) if part in request.path else None
-            )
-            sent = 0
-            await expect_failure(puller.pull_image(f"{registry.host}/app"), PullFailure.INVALID)
-            assert sent < 40_000_000
-
-    run_scenario(tmp_path, scenario)
-
-
-def test_a_wrong_digest_is_refused(tmp_path: Path) -> None:
-    async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
-        image = build_image([BASE])
-        registry.add_image("app", image)
-        for digest in image.blobs:
-            damaged = bytes(len(image.blobs[digest]))
-            registry.blobs["app", digest] = damaged
-            await expect_failure(puller.pull_image(f"{registry.host}/app"), PullFailure.INVALID, "does not match")
-            registry.blobs["app", digest] = image.blobs[digest]
-        registry.manifests["app", image.digest] = MANIFEST_TYPE, build_image([MORE]).manifest
-        await expect_failure(puller.pull_image(f"{registry.host}/app@{image.digest}"), PullFailure.INVALID)
-        registry.add_image("lying", build_image([BASE], diff_ids=["sha256:" + "0" * 64]))
-        await expect_failure(puller.pull_image(f"{registry.host}/lying"), PullFailure.INVALID, "does not match")
-        assert list((tmp_path / "images/blobs").iterdir()) == []
-        await puller.pull_image(f"{registry.host}/app")
-
-    run_scenario(tmp_path, scenario)
-
-
-MANIFESTS = [
-    b"", b"[]", b"{}", b"[" * 100_000, b'{"layers": []}', b'{"layers": [5], "config": {}}', b'{"manifests": {}}',
-    b'{"manifests": [5, {"digest": "x"}, {"platform": 5}]}', b'{"layers": [{"digest": "sha256:x", "size": 1}]}',
-    json.dumps({"layers": [{"digest": "sha256:" + "0" * 64, "size": -1}]}).encode(),
-    json.dumps({"layers": [{"digest": "sha256:" + "0" * 64, "size": 1e300}]}).encode(),
-    json.dumps({"layers": [{"digest": "sha256:../../" + "0" * 58, "size": 1}]}).encode(),
-    json.dumps({"layers": [{"digest": "sha256:" + "0" * 64, "size": 1}] * 2000}).encode(),
-    json.dumps({"schemaVersion": 1, "fsLayers": []}).encode(),
-]  # fmt: skip
-
-
-def test_hostile_manifests_are_refused(tmp_path: Path) -> None:
-    async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
-        for content in MANIFESTS:
-            registry.add_index("app", content, MANIFEST_TYPE)
-            await expect_failure(puller.pull_image(f"{registry.host}/app"), PullFailure.INVALID)
-
-    run_scenario(tmp_path, scenario)
-
-
-def test_a_hostile_layer_is_refused_and_not_kept(tmp_path: Path) -> None:
-    async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
-        for layer in ([entry("../x", b"")], [hard_link("a", "/etc/passwd")], [link("a", "/etc"), entry("a/../../x")]):
-            registry.add_image("app", build_image([BASE, tar(layer)]))
-            await expect_failure(puller.pull_image(f"{registry.host}/app"), PullFailure.INVALID)
-            assert list((tmp_path / "images/blobs").iterdir()) == []
-        store.remove_unused_folders([])
-        assert_nothing_left(tmp_path / "images")
-
-    run_scenario(tmp_path, scenario)
-
-
 def test_an_imported_image_comes_before_a_pulled_one_and_keeps_its_name(tmp_path: Path) -> None:
     store = ImageStore(tmp_path / "images")
     file = tmp_path / "file"
@@ -531,3 +370,27 @@ def test_a_record_of_an_older_version_is_still_read(tmp_path: Path) -> None:
     found = store.find_image("old:1")
     assert found is not None
     assert (found.user, found.entrypoint, found.layers) == ("", (), ())
+
+
+def test_a_task_runs_on_a_pulled_image(tmp_path: Path) -> None:
+    need(Isolation.FULL, Isolation.READ_ONLY)
+
+    async def scenario(rig: Rig) -> None:
+        async with FakeRegistry().serve() as registry:
+            layers = [tar(shell_entries()), tar([entry("etc/.wh.issue"), entry("etc/upper", b"upper\n")])]
+            registry.add_image("app", build_image(layers, Env=["COLOUR=blue"]))
+            store = ImageStore(tmp_path / "home/images")
+            puller = ImagePuller(store, RegistryOptions(insecure=frozenset({registry.host})))
+            await puller.pull_image(f"{registry.host}/app")
+            await puller.close()
+            script = "cat /etc/upper; echo $COLOUR; ls /etc/issue || echo gone; echo x >>/etc/upper || true"
+            for name in ("a", "b"):
+                seen = await rig.run(name, script, image=f"{registry.host}/app")
+                log = (await read_all(rig.log(name, LogStream.STDOUT))).decode()
+                assert seen.code == 0, log
+                assert log == "upper\nblue\ngone\n"
+            image = store.find_image(f"{registry.host}/app")
+            assert image is not None
+            assert Path(image.rootfs, "etc/upper").read_bytes() == b"upper\n"
+
+    play(tmp_path / "home", scenario)

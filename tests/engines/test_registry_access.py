@@ -20,11 +20,9 @@ from holdfast.engines.embedded.images.pull_errors import PullError, PullFailure
 from holdfast.engines.embedded.images.pulling import ImagePuller
 from holdfast.engines.embedded.images.registry_http import RegistryCredentials, RegistryOptions, parse_retry_time
 
-from .archives import entry, folder, tar
+from .pulls import ALICE, BASE, expect_failure
 from .registries import PASSWORD, USERNAME, FakeRegistry, RealRegistry, Reply, Request, build_image, start_registry
 
-BASE = tar([folder("bin"), entry("bin/sh", b"#!", mode=0o755)])
-ALICE = RegistryCredentials(username=USERNAME, password=PASSWORD)
 BOB = RegistryCredentials(username="bob", password="wrong")
 BASIC = "Basic " + base64.b64encode(f"{USERNAME}:{PASSWORD}".encode()).decode()
 
@@ -56,15 +54,6 @@ def run_scenario(tmp_path: Path, scenario: Scenario, *, insecure: bool = True, *
                 await puller.close()
 
     asyncio.run(run())
-
-
-async def expect_failure(work: Awaitable[Any], kind: PullFailure) -> PullError:
-    with pytest.raises(PullError) as caught:
-        await work
-    assert caught.value.kind == kind
-    assert caught.value.message
-    assert caught.value.hint
-    return caught.value
 
 
 # -- the real registry

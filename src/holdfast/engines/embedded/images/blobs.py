@@ -18,10 +18,10 @@ from .pull_errors import PullError, make_invalid_error
 from .registry import RepositoryClient
 from .registry_http import REQUEST_ERRORS, translate_request_error
 
-_CHUNK_SIZE = 1024 * 1024  # bytes hashed and written at once
-_CHUNK_TIMEOUT = 120.0  # seconds for one chunk: a slower registry counts as unreachable
-_HASH_SIZE = 4 * 1024 * 1024  # bytes read at once to hash a partial download
-_MAX_FAILURES = 5  # broken connections in a row, without a chunk in between
+_CHUNK_SIZE = 4 * 1024 * 1024  # bytes hashed and written at once
+_CHUNK_TIMEOUT = 300.0  # seconds for one chunk: a slower registry counts as unreachable
+_MIN_PROGRESS_SIZE = 1024 * 1024  # bytes after which a broken connection does not count
+_MAX_FAILURES = 5  # broken connections in a row, without progress in between
 
 RunInThread = Callable[..., Awaitable[Any]]
 
@@ -37,7 +37,7 @@ class PartialFile:
         self.size = 0
         if os.fstat(self._file.fileno()).st_size > max_size:
             self.clear()
-        while chunk := self._file.read(_HASH_SIZE):
+        while chunk := self._file.read(_CHUNK_SIZE):
             self._hash.update(chunk)
             self.size += len(chunk)
 
@@ -106,7 +106,7 @@ class BlobDownload:
                 if file.size == before:
                     raise httpx.ReadError("the body is empty")
             except REQUEST_ERRORS as error:
-                failures = 0 if file.size - before >= _CHUNK_SIZE else failures + 1
+                failures = 0 if file.size - before >= _MIN_PROGRESS_SIZE else failures + 1
                 if failures >= _MAX_FAILURES:
                     raise translate_request_error(self._registry, error) from error
 

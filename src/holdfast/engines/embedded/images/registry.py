@@ -98,7 +98,7 @@ class RepositoryClient:
         """Return a manifest or an index by its tag or digest, as the registry stores it."""
         async with self._open("GET", f"manifests/{version}", {"Accept": ", ".join(MANIFEST_TYPES)}) as response:
             content = await self._read_body(response, _MAX_MANIFEST_SIZE)
-        if is_digest(version) and compute_digest(content) != version:
+        if is_digest(version) and await compute_digest(content) != version:
             raise make_invalid_error(self._name, msg("A manifest does not match its digest."))
         return content
 
@@ -106,7 +106,7 @@ class RepositoryClient:
         """Return the digest of a manifest without reading it, which registries do not count as a pull."""
         async with self._open("HEAD", f"manifests/{version}", {"Accept": ", ".join(MANIFEST_TYPES)}) as response:
             digest = str(response.headers.get("docker-content-digest", ""))
-        return digest if is_digest(digest) else compute_digest(await self.fetch_manifest(version))
+        return digest if is_digest(digest) else await compute_digest(await self.fetch_manifest(version))
 
     async def has_blob(self, digest: str) -> bool:
         """Return whether the repository contains a blob that this user may read."""
@@ -122,7 +122,7 @@ class RepositoryClient:
         """Return a small blob."""
         async with self._open("GET", f"blobs/{digest}", {}) as response:
             content = await self._read_body(response, max_size)
-        if compute_digest(content) != digest:
+        if await compute_digest(content) != digest:
             raise make_invalid_error(self._name, msg("The image's configuration does not match its digest."))
         return content
 
@@ -210,8 +210,9 @@ class RepositoryClient:
         return make_response_error(self._registry, status, retry_at)
 
 
-def compute_digest(content: bytes) -> str:
-    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+async def compute_digest(content: bytes) -> str:
+    digest = await asyncio.to_thread(lambda: hashlib.sha256(content).hexdigest())
+    return f"sha256:{digest}"
 
 
 def _compute_wait(error: PullError, attempt: int) -> float | None:
