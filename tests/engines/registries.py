@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -142,7 +143,7 @@ class RealRegistry:
         client.put(path, content=content, headers={"Content-Type": media_type}).raise_for_status()
 
     def _connect(self) -> httpx.Client:
-        verify = str(self.certificate) if self.certificate else True
+        verify = ssl.create_default_context(cafile=self.certificate) if self.certificate else True
         return httpx.Client(base_url=self.url, auth=(USERNAME, PASSWORD), verify=verify, timeout=30)
 
 
@@ -275,8 +276,8 @@ class FakeRegistry:
         assert task is not None
         self._tasks.add(task)
         try:
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                await self._answer(_parse_request(head), writer)
+            while (first := await reader.readexactly(1)) != b"\x16":  # no TLS here
+                await self._answer(_parse_request(first + await reader.readuntil(b"\r\n\r\n")), writer)
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError, asyncio.LimitOverrunError):
             pass
         finally:

@@ -117,11 +117,17 @@ class PullError(UserError):
     code = "image_pull_failed"
 
     def __init__(
-        self, kind: PullFailure, message: str, *, hint: str | None = None, retry_at: datetime | None = None
+        self,
+        kind: PullFailure,
+        message: str,
+        *,
+        hint: str | None = None,
+        retry_at: datetime | None = None,
+        is_permanent: bool = False,
     ) -> None:
         super().__init__(message, field="image", hint=hint)
         self.kind = kind
-        self.is_transient = kind in _TRANSIENT_FAILURES  # a later try may work
+        self.is_transient = kind in _TRANSIENT_FAILURES and not is_permanent  # a later try may work
         self.retry_at = retry_at  # when the registry accepts requests again, if it says so
 
 

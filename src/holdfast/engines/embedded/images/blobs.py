@@ -15,14 +15,14 @@ import httpx
 from holdfast.core.messages import msg
 from holdfast.engines.base import PullError
 
-from .pull_errors import make_invalid_error, make_unreachable_error
+from .pull_errors import make_invalid_error
 from .registry import RepositoryClient
-from .registry_http import REQUEST_ERRORS, describe_request_error
+from .registry_http import REQUEST_ERRORS, translate_request_error
 
-_CHUNK_SIZE = 1024 * 1024  # bytes hashed and written at once
-_CHUNK_TIMEOUT = 120.0  # seconds for one chunk: a slower registry counts as unreachable
-_HASH_SIZE = 4 * 1024 * 1024  # bytes read at once to hash a partial download
-_MAX_FAILURES = 5  # broken connections in a row, without a chunk in between
+_CHUNK_SIZE = 4 * 1024 * 1024  # bytes hashed and written at once
+_CHUNK_TIMEOUT = 300.0  # seconds for one chunk: a slower registry counts as unreachable
+_MIN_PROGRESS_SIZE = 1024 * 1024  # bytes after which a broken connection does not count
+_MAX_FAILURES = 5  # broken connections in a row, without progress in between
 
 RunInThread = Callable[..., Awaitable[Any]]
 
@@ -38,7 +38,7 @@ class PartialFile:
         self.size = 0
         if os.fstat(self._file.fileno()).st_size > max_size:
             self.clear()
-        while chunk := self._file.read(_HASH_SIZE):
+        while chunk := self._file.read(_CHUNK_SIZE):
             self._hash.update(chunk)
             self.size += len(chunk)
 
@@ -107,9 +107,9 @@ class BlobDownload:
                 if file.size == before:
                     raise httpx.ReadError("the body is empty")
             except REQUEST_ERRORS as error:
-                failures = 0 if file.size - before >= _CHUNK_SIZE else failures + 1
+                failures = 0 if file.size - before >= _MIN_PROGRESS_SIZE else failures + 1
                 if failures >= _MAX_FAILURES:
-                    raise make_unreachable_error(self._registry, describe_request_error(error)) from error
+                    raise translate_request_error(self._registry, error) from error
 
     async def _receive(self, file: PartialFile, digest: str, size: int) -> None:
         async with self._client.open_blob(digest, file.size) as (response, skip):

@@ -29,6 +29,7 @@ from .unpacking import OPAQUE_WHITEOUT, WHITEOUT_PREFIX, Unpacker, make_disk_spa
 
 DRAFT_PREFIX = "new-"
 _TRASH_PREFIX = "old-"
+_MAX_RECORD_LENGTH = 64 * 1024 * 1024  # characters of paths in `layer.json`
 _MAX_BLOB_AGE = 24 * 3600.0  # seconds a partial download is kept for a later pull
 
 
@@ -51,6 +52,7 @@ class LayerUnpacker(Unpacker):
         self._whiteouts: dict[str, set[str]] = {}
         self._opaque: set[str] = set()
         self._implied: set[str] = set()
+        self._record_length = 0
 
     def describe_layer(self) -> dict[str, Any]:
         """Return the content of `layer.json`."""
@@ -64,6 +66,7 @@ class LayerUnpacker(Unpacker):
     def _apply_whiteout(self, folder: str, name: str, fresh: set[str]) -> None:
         path = self._get_layer_path(folder)
         gone = name.removeprefix(WHITEOUT_PREFIX)
+        self._count_record(path + gone)
         if name == OPAQUE_WHITEOUT:
             self._opaque.add(path)
         elif gone not in ("", ".", ".."):
@@ -71,11 +74,18 @@ class LayerUnpacker(Unpacker):
 
     def _mkdir(self, path: str) -> None:
         super()._mkdir(path)
+        self._count_record(path)
         self._implied.add(self._get_layer_path(path))
 
     def _create_folder(self, entry: Any, target: str) -> None:
         super()._create_folder(entry, target)
         self._implied.discard(self._get_layer_path(target))
+
+    def _count_record(self, text: str) -> None:
+        """Limit the memory that a layer of many long paths takes."""
+        self._record_length += len(text)
+        if self._record_length > _MAX_RECORD_LENGTH:
+            raise BadArchive(msg("A layer has too many folders and whiteouts."))
 
     def _get_layer_path(self, path: str) -> str:
         return path[len(self._root) :].lstrip("/")

@@ -14,7 +14,7 @@ from .image_config import ImageConfig, get_architecture, list_architectures, par
 from .pull_errors import make_architecture_error, make_invalid_error
 from .registry import MANIFEST_TYPES, RepositoryClient, compute_digest
 
-_MAX_CONFIG_SIZE = 16 * 1024 * 1024  # bytes
+_MAX_CONFIG_SIZE = 4 * 1024 * 1024  # bytes; parsing more would block the event loop
 _MAX_INDEX_DEPTH = 3  # indexes that point to indexes
 _MAX_LAYERS = 1000
 _MAX_LAYER_SIZE = 2**50  # bytes
@@ -40,7 +40,7 @@ async def fetch_remote_image(client: RepositoryClient, reference: ImageReference
     """Find the manifest for this machine, and read what it says."""
     name = str(reference)
     content = await client.fetch_manifest(reference.version)
-    digest = compute_digest(content)
+    digest = await compute_digest(content)
     document = _parse_json(content, name)
     for _ in range(_MAX_INDEX_DEPTH):
         if "manifests" not in document:

@@ -62,11 +62,12 @@ def make_rate_limit_error(registry: str, retry_at: datetime | None) -> PullError
     return PullError(PullFailure.RATE_LIMITED, message, hint=hint, retry_at=retry_at)
 
 
-def make_unreachable_error(registry: str, reason: str) -> PullError:
+def make_unreachable_error(registry: str, reason: str, *, is_permanent: bool = False) -> PullError:
     return PullError(
         PullFailure.UNREACHABLE,
         msg("Cannot reach the registry {registry}: {reason}", registry=registry, reason=reason),
         hint=msg("Check the registry's name. If it is correct, ask an admin to check the network of the server."),
+        is_permanent=is_permanent,
     )
 
 

@@ -168,7 +168,7 @@ class ImagePuller:
             await asyncio.to_thread(self._layers.create_folders)
             yield
         finally:
-            self._layers.release(digests)  # short; must not be left out by a cancellation
+            await asyncio.shield(asyncio.to_thread(self._layers.release, digests))  # even if cancelled
 
     # -- layers
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -23,10 +22,9 @@ from .pull_errors import (
     make_not_found_error,
     make_rate_limit_error,
     make_response_error,
-    make_unreachable_error,
 )
 from .registry_auth import RegistryAuthorizer
-from .registry_http import REQUEST_ERRORS, RegistryHttp, describe_request_error, parse_retry_time, read_body
+from .registry_http import REQUEST_ERRORS, RegistryHttp, parse_retry_time, read_body, translate_request_error
 from .registry_options import RegistryOptions
 
 logger = logging.getLogger(__name__)
@@ -92,7 +90,7 @@ class RepositoryClient:
         """Return a manifest or an index by its tag or digest, as the registry stores it."""
         async with self._open("GET", f"manifests/{version}", {"Accept": ", ".join(MANIFEST_TYPES)}) as response:
             content = await self._read_body(response, _MAX_MANIFEST_SIZE)
-        if is_digest(version) and compute_digest(content) != version:
+        if is_digest(version) and await compute_digest(content) != version:
             raise make_invalid_error(self._name, msg("A manifest does not match its digest."))
         return content
 
@@ -100,7 +98,7 @@ class RepositoryClient:
         """Return the digest of a manifest without reading it, which registries do not count as a pull."""
         async with self._open("HEAD", f"manifests/{version}", {"Accept": ", ".join(MANIFEST_TYPES)}) as response:
             digest = str(response.headers.get("docker-content-digest", ""))
-        return digest if is_digest(digest) else compute_digest(await self.fetch_manifest(version))
+        return digest if is_digest(digest) else await compute_digest(await self.fetch_manifest(version))
 
     async def has_blob(self, digest: str) -> bool:
         """Return whether the repository contains a blob that this user may read."""
@@ -116,7 +114,7 @@ class RepositoryClient:
         """Return a small blob."""
         async with self._open("GET", f"blobs/{digest}", {}) as response:
             content = await self._read_body(response, max_size)
-        if compute_digest(content) != digest:
+        if await compute_digest(content) != digest:
             raise make_invalid_error(self._name, msg("The image's configuration does not match its digest."))
         return content
 
@@ -136,7 +134,7 @@ class RepositoryClient:
         try:
             return await read_body(response, max_size, self._name)
         except REQUEST_ERRORS as error:
-            raise make_unreachable_error(self._registry, describe_request_error(error)) from error
+            raise translate_request_error(self._registry, error) from error
 
     @asynccontextmanager
     async def _open(self, method: str, path: str, headers: Mapping[str, str]) -> AsyncIterator[httpx.Response]:
@@ -183,7 +181,7 @@ class RepositoryClient:
                 if await authorizer.authorize(response, used):
                     response = await self._http.send(method, endpoint.host, path, headers, authorizer.authorization)
         except REQUEST_ERRORS as error:
-            raise make_unreachable_error(self._registry, describe_request_error(error)) from error
+            raise translate_request_error(self._registry, error) from error
         failure = self._get_failure(response)
         if failure is not None:
             await response.aclose()
@@ -204,13 +202,14 @@ class RepositoryClient:
         return make_response_error(self._registry, status, retry_at)
 
 
-def compute_digest(content: bytes) -> str:
-    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+async def compute_digest(content: bytes) -> str:
+    digest = await asyncio.to_thread(lambda: hashlib.sha256(content).hexdigest())
+    return f"sha256:{digest}"
 
 
 def _compute_wait(error: PullError, attempt: int) -> float | None:
     """Return the seconds to wait before a retry; None: do not retry."""
-    if not error.is_transient or _is_certificate_error(error):
+    if not error.is_transient:
         return None
     if error.retry_at is not None:
         wait = max(0.0, (error.retry_at - datetime.now(UTC)).total_seconds())
@@ -218,11 +217,3 @@ def _compute_wait(error: PullError, attempt: int) -> float | None:
     if error.kind is PullFailure.RATE_LIMITED:
         return None
     return float(_RETRY_INTERVAL * 2**attempt)
-
-
-def _is_certificate_error(error: BaseException | None) -> bool:
-    while error is not None:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return True
-        error = error.__cause__ or error.__context__
-    return False

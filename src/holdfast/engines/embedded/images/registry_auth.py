@@ -19,7 +19,7 @@ from .pull_errors import make_denied_error, make_invalid_error, make_rate_limit_
 from .registry_http import RegistryHttp, is_same_origin, parse_retry_time, read_body
 
 _MAX_HEADER_LENGTH = 8192  # characters of one WWW-Authenticate header
-_MAX_TOKEN_SIZE = 1024 * 1024  # bytes of a response with a token
+_MAX_TOKEN_SIZE = 256 * 1024  # bytes of a response with a token
 # `NAME="VALUE"`, `NAME=VALUE`, or the name of a scheme.
 _CHALLENGE_PATTERN = re.compile(r'[\s,]*(?:([\w-]+)[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*))|([\w-]+))')
 

@@ -18,6 +18,7 @@ from http.cookiejar import CookieJar, DefaultCookiePolicy
 import httpx
 
 from holdfast.core.messages import msg
+from holdfast.engines.base import PullError
 
 from .pull_errors import make_invalid_error, make_unreachable_error
 from .registry_options import RegistryOptions
@@ -49,7 +50,7 @@ class RegistryHttp:
         known = self._schemes.get(host)
         schemes = (known,) if known else ("https", "http") if host in self._options.insecure else ("https",)
         for scheme in schemes[:-1]:
-            with suppress(httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError):
+            with suppress(httpx.ConnectError, httpx.ConnectTimeout, httpx.RemoteProtocolError, httpx.ReadError):
                 response = await self.send_to(method, f"{scheme}://{host}{path}", headers, authorization)
                 self._schemes[host] = scheme
                 return response
@@ -73,11 +74,12 @@ class RegistryHttp:
                 return response
             await response.aclose()
             url = url.join(response.headers.get("location", "")).copy_with(userinfo=b"", fragment=None)
-        raise make_unreachable_error(first.host, msg("it redirects too often"))
+        raise make_unreachable_error(first.host, msg("it redirects too often"), is_permanent=True)
 
     def _check_url(self, url: httpx.URL) -> None:
         if url.scheme != "https" and not (url.scheme == "http" and self._is_insecure(url)):
-            raise make_unreachable_error(url.host, msg("it requires plain HTTP, which is not allowed for this host"))
+            reason = msg("it requires plain HTTP, which is not allowed for this host")
+            raise make_unreachable_error(url.host, reason, is_permanent=True)
 
     def _is_insecure(self, url: httpx.URL) -> bool:
         port = url.port or (443 if url.scheme == "https" else 80)
@@ -126,22 +128,24 @@ async def read_body(response: httpx.Response, max_size: int, name: str) -> bytes
     return bytes(body)
 
 
-def describe_request_error(error: BaseException) -> str:
-    """Describe a failed request by its underlying cause."""
+def translate_request_error(registry: str, error: BaseException) -> PullError:
+    """Return the error for a failed request, by its underlying cause."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ConnectionRefusedError):
-            return msg("the connection was refused")
+            return make_unreachable_error(registry, msg("the connection was refused"))
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return msg("its certificate is not valid")
+            return make_unreachable_error(registry, msg("its certificate is not valid"), is_permanent=True)
         if isinstance(cause, ssl.SSLError):
-            return msg("TLS failed")
+            return make_unreachable_error(registry, msg("TLS failed"))
         if isinstance(cause, socket.gaierror):
-            return msg("its name cannot be resolved")
+            return make_unreachable_error(registry, msg("its name cannot be resolved"))
         cause = cause.__cause__ or cause.__context__
+    if isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol)):
+        return make_unreachable_error(registry, msg("it redirects to an invalid address"), is_permanent=True)
     if isinstance(error, (httpx.TimeoutException, TimeoutError)):
-        return msg("it does not respond")
-    return msg("the connection failed")
+        return make_unreachable_error(registry, msg("it does not respond"))
+    return make_unreachable_error(registry, msg("the connection failed"))
 
 
 def parse_retry_time(headers: httpx.Headers, now: datetime) -> datetime | None:

@@ -1,0 +1,147 @@
+"""Images that cannot be pulled: too large, damaged, made for another machine, or made to do harm."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.engines.base import PullError, PullFailure
+from holdfast.engines.embedded.images.image_store import ImageStore
+from holdfast.engines.embedded.images.pulling import ImagePuller
+
+from .archives import entry, hard_link, link, tar
+from .pulls import BASE, MORE, assert_nothing_left, expect_failure, run_scenario
+from .registries import MANIFEST_TYPE, FakeRegistry, Reply, Request, build_image, build_index
+
+
+def test_images_that_cannot_run_here_are_told_apart(tmp_path: Path) -> None:
+    async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
+        other = build_image([BASE], architecture="sparc")
+        registry.add_image("other", other)
+        registry.add_index("index", build_index([(other, {"architecture": "sparc", "os": "linux"})]))
+        registry.add_image("windows", build_image([BASE], os="windows"))
+        registry.add_image("shell-less", build_image([MORE]))
+        for name in ("other", "index", "windows"):
+            await expect_failure(puller.pull_image(f"{registry.host}/{name}"), PullFailure.WRONG_ARCHITECTURE)
+        await expect_failure(puller.pull_image(f"{registry.host}/shell-less"), PullFailure.NO_SHELL)
+        store.remove_unused_folders([])
+        assert_nothing_left(tmp_path / "images")
+
+    run_scenario(tmp_path, scenario)
+
+
+def test_an_image_larger_than_the_disk_is_not_fetched(tmp_path: Path) -> None:
+    async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
+        image = build_image([BASE], sizes={0: 2**49})
+        registry.add_image("app", image)
+        error = await expect_failure(puller.pull_image(f"{registry.host}/app"), PullFailure.NO_SPACE)
+        assert error.is_transient
+        assert registry.count("GET", image.layers[0]) == 0
+
+    run_scenario(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("difference", [-1, 1, 100_000])
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_wrong_size_is_refused_and_never_exceeded(tmp_path: Path, difference: int, announced: bool) -> None:
+    async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
+        true = build_image([BASE])
+        size = len(true.blobs[true.layers[0]])
+        image = build_image([BASE], sizes={0: size + difference})
+        registry.add_image("app", image)
+
+        def answer(request: Request) -> Reply | None:
+            if announced or image.layers[0] not in request.path:
+                return None
+            return Reply(200, {}, stream=chunks_of(image.blobs[image.layers[0]][request.start :]))
+
+        registry.hook = answer
+        with pytest.raises(PullError) as caught:
+            await puller.pull_image(f"{registry.host}/app")
+        assert caught.value.kind in (PullFailure.INVALID, PullFailure.UNREACHABLE)
+        part = Path(store.layers.get_blob_path(image.layers[0]))
+        assert not part.exists() or part.stat().st_size <= size + difference
+
+    run_scenario(tmp_path, scenario)
+
+
+async def chunks_of(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
+def test_an_endless_body_is_cut_off(tmp_path: Path) -> None:
+    async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
+        image = build_image([BASE])
+        registry.add_image("app", image)
+        sent = 0
+
+        async def endless() -> AsyncIterator[bytes]:
+            nonlocal sent
+            while True:
+                sent += 65536
+                yield bytes(65536)
+
+        for part in (image.layers[0], "manifests"):
+            registry.hook = lambda request, part=part: (
+                Reply(200, {}, stream=endless()) if part in request.path else None
+            )
+            sent = 0
+            await expect_failure(puller.pull_image(f"{registry.host}/app"), PullFailure.INVALID)
+            assert sent < 40_000_000
+
+    run_scenario(tmp_path, scenario)
+
+
+def test_a_wrong_digest_is_refused(tmp_path: Path) -> None:
+    async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
+        image = build_image([BASE])
+        registry.add_image("app", image)
+        for digest in image.blobs:
+            damaged = bytes(len(image.blobs[digest]))
+            registry.blobs["app", digest] = damaged
+            await expect_failure(puller.pull_image(f"{registry.host}/app"), PullFailure.INVALID, "does not match")
+            registry.blobs["app", digest] = image.blobs[digest]
+        registry.manifests["app", image.digest] = MANIFEST_TYPE, build_image([MORE]).manifest
+        await expect_failure(puller.pull_image(f"{registry.host}/app@{image.digest}"), PullFailure.INVALID)
+        registry.add_image("lying", build_image([BASE], diff_ids=["sha256:" + "0" * 64]))
+        await expect_failure(puller.pull_image(f"{registry.host}/lying"), PullFailure.INVALID, "does not match")
+        assert list((tmp_path / "images/blobs").iterdir()) == []
+        await puller.pull_image(f"{registry.host}/app")
+
+    run_scenario(tmp_path, scenario)
+
+
+MANIFESTS = [
+    b"", b"[]", b"{}", b"[" * 100_000, b'{"layers": []}', b'{"layers": [5], "config": {}}', b'{"manifests": {}}',
+    b'{"manifests": [5, {"digest": "x"}, {"platform": 5}]}', b'{"layers": [{"digest": "sha256:x", "size": 1}]}',
+    json.dumps({"layers": [{"digest": "sha256:" + "0" * 64, "size": -1}]}).encode(),
+    json.dumps({"layers": [{"digest": "sha256:" + "0" * 64, "size": 1e300}]}).encode(),
+    json.dumps({"layers": [{"digest": "sha256:../../" + "0" * 58, "size": 1}]}).encode(),
+    json.dumps({"layers": [{"digest": "sha256:" + "0" * 64, "size": 1}] * 2000}).encode(),
+    json.dumps({"schemaVersion": 1, "fsLayers": []}).encode(),
+]  # fmt: skip
+
+
+def test_hostile_manifests_are_refused(tmp_path: Path) -> None:
+    async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
+        for content in MANIFESTS:
+            registry.add_index("app", content, MANIFEST_TYPE)
+            await expect_failure(puller.pull_image(f"{registry.host}/app"), PullFailure.INVALID)
+
+    run_scenario(tmp_path, scenario)
+
+
+def test_a_hostile_layer_is_refused_and_not_kept(tmp_path: Path) -> None:
+    async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
+        for layer in ([entry("../x", b"")], [hard_link("a", "/etc/passwd")], [link("a", "/etc"), entry("a/../../x")]):
+            image = build_image([BASE, tar(layer)])
+            registry.add_image("app", image)
+            await expect_failure(puller.pull_image(f"{registry.host}/app"), PullFailure.INVALID)
+            assert not Path(store.layers.get_blob_path(image.layers[1])).exists()
+        store.remove_unused_folders([])
+        assert_nothing_left(tmp_path / "images")
+
+    run_scenario(tmp_path, scenario)
