@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from holdfast.engines.base import Isolation, LogStream, PullFailure, PullPhase, PullProgress, RegistryCredentials
+from holdfast.engines.embedded import EmbeddedEngine
 from holdfast.engines.embedded.image import Image
 from holdfast.engines.embedded.images.image_store import ImageStore
 from holdfast.engines.embedded.images.pulling import ImagePuller
@@ -378,10 +379,11 @@ def test_a_task_runs_on_a_pulled_image(tmp_path: Path) -> None:
         async with FakeRegistry().serve() as registry:
             layers = [tar(shell_entries()), tar([entry("etc/.wh.issue"), entry("etc/upper", b"upper\n")])]
             registry.add_image("app", build_image(layers, Env=["COLOUR=blue"]))
-            store = ImageStore(tmp_path / "home/images")
-            puller = ImagePuller(store, RegistryOptions(insecure=frozenset({registry.host})))
-            await puller.pull_image(f"{registry.host}/app")
-            await puller.close()
+            assert isinstance(rig.engine, EmbeddedEngine)
+            store = rig.engine._images
+            rig.engine._puller = ImagePuller(store, RegistryOptions(insecure=frozenset({registry.host})))
+            await rig.engine.pull_image(f"{registry.host}/app")
+            assert rig.engine.has_image(f"{registry.host}/app:latest")
             script = "cat /etc/upper; echo $COLOUR; ls /etc/issue || echo gone; echo x >>/etc/upper || true"
             for name in ("a", "b"):
                 seen = await rig.run(name, script, image=f"{registry.host}/app")

@@ -103,7 +103,7 @@ def test_no_access_is_told_apart(
         pull_from_real(tmp_path, secured, credentials, insecure=True)
     assert caught.value.kind == PullFailure.DENIED
     assert not caught.value.is_transient
-    assert ("your registry secret" in caught.value.message) == (credentials is not None)
+    assert ("your secret" in caught.value.message) == (credentials is not None)
     assert PASSWORD not in repr(ALICE)
 
 
