@@ -61,6 +61,12 @@ class ContainerDaemon:
             assert time.monotonic() < end, (self.folder / "log").read_text()[-3000:]
             time.sleep(0.05)
 
+    @property
+    def enter_network(self) -> list[str]:
+        """The beginning of a command that runs in its network namespace."""
+        assert self._process is not None
+        return ["nsenter", f"--net=/proc/{self._process.pid}/ns/net"]
+
     def responds(self) -> bool:
         try:
             with self.client() as client:

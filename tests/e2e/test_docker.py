@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.container_daemons import IMAGE, ContainerDaemon, Dockerd, run_daemon
+from tests.container_daemons import IMAGE, ContainerDaemon, Dockerd, build_root_tar, run_daemon
+from tests.engines.registries import PASSWORD, USERNAME, build_image, start_registry
 
 from .server import Server
 
@@ -52,6 +54,37 @@ def test_a_task_survives_the_server_and_a_failed_one_is_held(server: Server) -> 
     end_state = server.wait(job["id"])
     assert end_state["state"] in ("Failed", "Cancelled")
     assert server.get(f"/jobs/{job['id']}/log").text.startswith("up\n")
+
+
+def test_images_are_pulled_through_the_daemon(tmp_path: Path, daemon: ContainerDaemon) -> None:
+    """From a registry that listens where the daemon is: in its network namespace."""
+    with start_registry(tmp_path / "registry", password=True) as registry:
+        registry.push_image("team/tools:1", build_image([build_root_tar(shell=True)]))
+    name = f"{registry.host}/team/tools:1"
+    settings = {"HOLDFAST_IMAGES_UNKNOWN": "pull", "HOLDFAST_ENGINE_KIND": "docker"}
+    server = Server(tmp_path / "home", HOLDFAST_ENGINE_SOCKET=daemon.socket, **settings)
+    command = ["docker-registry", "serve", str(tmp_path / "registry/config.yml")]
+    with subprocess.Popen([*daemon.enter_network, *command], stderr=subprocess.DEVNULL) as process:
+        try:
+            server.start()
+            add_alias(server, name, registry.host)
+            good = server.submit(f"name: good\n{SMALL.replace(IMAGE, 'tools')}\ncommand: echo pulled\n")
+            assert server.wait(good["id"])["state"] == "Succeeded"
+            denied = server.submit(f"name: denied\n{SMALL.replace(IMAGE, name)}\ncommand: echo pulled\n")
+            end = server.wait(denied["id"])
+            assert (end["state"], end["started_at"]) == ("Failed", None)
+            assert f"Image {name} cannot be pulled" in end["message"]
+        finally:
+            server.stop()
+            process.terminate()
+
+
+def add_alias(server: Server, image: str, host: str) -> None:
+    secret = {"name": "team", "kind": "registry", "registry_host": host, "username": USERNAME, "value": PASSWORD}
+    alias = {"name": "tools", "url": image, "pull_secret": "team", "everyone": True}
+    with server.client() as client:
+        client.post("/secrets", json=secret).raise_for_status()
+        client.post("/image-aliases", json=alias).raise_for_status()
 
 
 def test_another_engine_does_not_take_over_live_tasks(server: Server) -> None:

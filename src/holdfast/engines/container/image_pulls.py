@@ -23,7 +23,10 @@ from .daemon import Daemon, DaemonError, PullEvent
 _FAILURES = (  # what a daemon says, in this order
     (re.compile(r"no matching manifest|does not match the specified platform", re.I), PullFailure.WRONG_ARCHITECTURE),
     (re.compile(r"toomanyrequests|rate limit|too many requests", re.I), PullFailure.RATE_LIMITED),
-    (re.compile(r"denied|unauthorized|authentication required|forbidden", re.I), PullFailure.DENIED),
+    (
+        re.compile(r"denied|unauthorized|authentication required|forbidden|no basic auth credentials", re.I),
+        PullFailure.DENIED,
+    ),
     (re.compile(r"manifest unknown|not found|repository name not known", re.I), PullFailure.NOT_FOUND),
     (re.compile(r"no space left", re.I), PullFailure.NO_SPACE),
     (re.compile(r"invalid reference|unsupported|digest", re.I), PullFailure.INVALID),
