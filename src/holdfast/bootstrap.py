@@ -118,7 +118,7 @@ async def start_components(
     from holdfast.controller.disk_guard import DiskGuard, MinFreeSpace
     from holdfast.controller.disk_monitor import DiskMonitor, FilesDiskMonitor
     from holdfast.controller.gateway import GatewayAddressProvider
-    from holdfast.controller.image_cleanup import ImageCleanup
+    from holdfast.controller.images.cleanup import ImageCleanup
     from holdfast.controller.live_jobs import JobLimits
     from holdfast.controller.loop import Controller
     from holdfast.controller.retention import ArtifactRetention, AuditRetention, LogRetention, MetricsRetention

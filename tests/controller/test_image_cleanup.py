@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from holdfast.controller.image_cleanup import ImageCleanup
+from holdfast.controller.images.cleanup import ImageCleanup
 from holdfast.core.attempt import JobSnapshot
 from holdfast.engines.base import ImageSummary
 from tests.core.jobs import job

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.controller import image_pulls
+from holdfast.controller.images import pulls as image_pulls
 from holdfast.core.catalogue import ImageAlias, Secret, SecretKind
 from holdfast.core.exits.exit import Cause
 from holdfast.core.job import Job, JobFormat

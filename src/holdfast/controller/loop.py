@@ -49,8 +49,8 @@ from .attempts import ORPHAN_STOP_TIMEOUT, AttemptTracker
 from .conditions import Conditions
 from .explanations import WaitExplainer
 from .holds import list_held_tasks
-from .image_credentials import RegistryCredentialsLoader
-from .image_pulls import ImagePulls
+from .images.credentials import RegistryCredentialsLoader
+from .images.pulls import ImagePulls
 from .launch_context import LaunchContextBuilder
 from .launches import LaunchBuilder
 from .live_jobs import JobLimits, JobRound, LiveJob, acknowledge_requests, list_live_attempt_ids

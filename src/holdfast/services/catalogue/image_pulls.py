@@ -1,4 +1,4 @@
-"""Pulls of images that admins request. Jobs pull their own: see controller/image_pulls.py."""
+"""Pulls of images that admins request. Jobs pull their own: see controller/images/pulls.py."""
 
 from __future__ import annotations
 

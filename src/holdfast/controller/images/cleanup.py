@@ -14,7 +14,7 @@ from holdfast.core.image_names import list_name_variants
 from holdfast.engines.base import Engine, ImageSummary, SupportsImagePulls
 from holdfast.services.control import Control
 
-from .image_pulls import list_images
+from .pulls import list_images
 
 log = logging.getLogger(__name__)
 

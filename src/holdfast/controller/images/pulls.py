@@ -31,7 +31,7 @@ from holdfast.engines.base import (
     SupportsImagePulls,
 )
 
-from .live_jobs import LiveJobs
+from ..live_jobs import LiveJobs
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,1 @@
+"""Images of jobs: pulls before they start, credentials, and clean-up."""
