@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import shutil
@@ -426,6 +427,24 @@ def test_a_daemon_without_live_restore_loses_its_tasks(own_dockerd: Dockerd, tmp
         assert await read_all(rig.log("a")) == b"up\n"
 
     play(own_dockerd, tmp_path, scenario)
+
+
+def test_an_end_that_cannot_be_recorded_is_reported(
+    daemon: ContainerDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def scenario(rig: Rig) -> None:
+        monkeypatch.setattr(ContainerFolder, "record_end", fail)
+        ended = await rig.run("a", "exit 4")
+        assert ended.code == 4
+        monkeypatch.undo()
+        await rig.reopen()
+        assert (await rig.look("a")).code == 4
+        assert folder_of(tmp_path, "a").read_claim().code == 4
+
+    play(daemon, tmp_path, scenario)
 
 
 def test_a_container_whose_folder_was_deleted_is_found_and_removed(daemon: ContainerDaemon, tmp_path: Path) -> None:
