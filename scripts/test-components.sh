@@ -57,8 +57,9 @@ has_podman() {
     command -v podman >/dev/null 2>&1 && command -v catatonit >/dev/null 2>&1
 }
 
+# A static one, from which an image is made.
 has_busybox() {
-    command -v busybox >/dev/null 2>&1
+    command -v busybox >/dev/null 2>&1 && ! ldd "$(command -v busybox)" >/dev/null 2>&1
 }
 
 # The headless shell needs half the CPU time; not every release has it.

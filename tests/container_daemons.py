@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,6 +20,7 @@ import pytest
 
 IMAGE = "holdfast-tests"  # busybox
 NO_SHELL_IMAGE = "holdfast-no-shell"
+BASH_IMAGE = "holdfast-bash"  # the machine's own bash and sh, beside busybox
 START_TIMEOUT = 60.0  # seconds
 
 _CONTAINERS_CONF = """[containers]
@@ -143,6 +145,8 @@ def need_program(name: str) -> None:
     for program in (name, "unshare", "busybox"):
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")
+    if b"ld-linux" in Path(os.path.realpath(str(shutil.which("busybox")))).read_bytes()[:4096]:
+        pytest.skip("busybox is not static: install busybox-static")
 
 
 @contextmanager
@@ -155,6 +159,7 @@ def run_daemon(kind: type[ContainerDaemon]) -> Iterator[ContainerDaemon]:
         daemon.start()
         daemon.import_image(IMAGE, build_root_tar(shell=True))
         daemon.import_image(NO_SHELL_IMAGE, build_root_tar(shell=False))
+        daemon.import_image(BASH_IMAGE, build_root_tar(shell=False, programs=("bash", "sh")))
         yield daemon
     finally:
         daemon.remove_all()
@@ -181,8 +186,8 @@ def _remove_folder(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def build_root_tar(*, shell: bool) -> bytes:
-    """A root filesystem of busybox alone."""
+def build_root_tar(*, shell: bool, programs: tuple[str, ...] = ()) -> bytes:
+    """A root filesystem of busybox, with or without its shell, and of some programs of this machine."""
     busybox = shutil.which("busybox")
     assert busybox is not None
     buffer = io.BytesIO()
@@ -199,7 +204,20 @@ def build_root_tar(*, shell: bool) -> bytes:
                 info = tarfile.TarInfo(f"bin/{name}")
                 info.type, info.linkname = tarfile.SYMTYPE, "busybox"
                 tar.addfile(info)
+        for program in programs:
+            path = os.path.realpath(str(shutil.which(program)))
+            _add_file(tar, f"bin/{program}", Path(path).read_bytes(), 0o755)
+        for library in _list_libraries(programs):
+            _add_file(tar, library.lstrip("/"), Path(os.path.realpath(library)).read_bytes(), 0o755)
     return buffer.getvalue()
+
+
+def _list_libraries(programs: tuple[str, ...]) -> list[str]:
+    found: dict[str, None] = {}
+    for program in programs:
+        listing = subprocess.run(["ldd", str(shutil.which(program))], capture_output=True, text=True, check=True).stdout
+        found.update(dict.fromkeys(re.findall(r"(/\S+) \(0x", listing)))
+    return list(found)
 
 
 def _add_file(tar: tarfile.TarFile, name: str, data: bytes, mode: int) -> None:

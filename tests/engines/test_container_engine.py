@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import shutil
@@ -20,7 +21,15 @@ from holdfast.engines.base import ExecCommand, ExecKind, LogStream, Terminal
 from holdfast.engines.container import ContainerEngine, ContainerOptions
 from holdfast.engines.container.container_folder import ContainerFolder
 from holdfast.engines.container.names import ContainerNames
-from tests.container_daemons import IMAGE, NO_SHELL_IMAGE, ContainerDaemon, Dockerd, PodmanService, run_daemon
+from tests.container_daemons import (
+    BASH_IMAGE,
+    IMAGE,
+    NO_SHELL_IMAGE,
+    ContainerDaemon,
+    Dockerd,
+    PodmanService,
+    run_daemon,
+)
 from tests.contracts.engine_contract import TIMEOUT, Rig, read_all, sweep
 
 from .sessions import Screen, inside, let_in
@@ -259,6 +268,47 @@ def test_what_belongs_to_the_server_is_not_in_the_container(daemon: ContainerDae
     play(daemon, tmp_path, scenario)
 
 
+def test_variables_and_folders_are_the_tasks_own(daemon: ContainerDaemon, tmp_path: Path) -> None:
+    env = {"QUOTED": 'a\'b "c" $HOME\n$(date)', "claim": "mine", "code": "mine", "EMPTY": ""}
+
+    async def scenario(rig: Rig) -> None:
+        script = 'printf "%s|%s|%s|%s|" "$QUOTED" "$claim" "$code" "$EMPTY"; pwd; env | grep -c _holdfast'
+        await rig.run("a", script, env=env, workdir="/deep/new folder", shell_options=())
+        assert (await read_all(rig.log("a"))).decode() == f"{env['QUOTED']}|mine|mine||/deep/new folder\n0\n"
+        await rig.run("b", "pwd")
+        assert await read_all(rig.log("b")) == b"/home/jovyan\n"
+        assert (await rig.run("c", "exit 0", workdir="/etc/passwd/sub")).code == 1
+
+    play(daemon, tmp_path, scenario)
+
+
+def test_signals_to_all_of_a_tasks_processes_leave_its_exit_code(daemon: ContainerDaemon, tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        seen = await rig.run("a", "trap 'exit 7' TERM; kill 0; sleep 600 & wait")
+        assert (seen.seen, seen.code) == (ObservedState.EXITED, 7)
+
+    play(daemon, tmp_path, scenario)
+
+
+def test_bash_is_preferred_and_gets_its_options(daemon: ContainerDaemon, tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        script = 'echo "$SHELL" ${BASH_VERSION:+bash}; false | true; echo not reached'
+        seen = await rig.run("a", script, image=BASH_IMAGE)
+        assert (seen.code, await read_all(rig.log("a"))) == (1, b"/bin/bash bash\n")
+        assert (await rig.run("b", "kill -9 $$", image=BASH_IMAGE)).code == 137
+        assert await read_all(rig.log("b", LogStream.STDERR)) == b""
+        held = await rig.run("c", "exit 3", image=BASH_IMAGE, hold=True)
+        assert (held.seen, held.code) == (ObservedState.HELD, 3)
+        rig.told.clear()
+        await rig.engine.stop("c", TIMEOUT)
+        assert (await rig.end_of("c")).code == 3
+        await rig.start_and_wait_for(b"up", "d", FOREVER, image=BASH_IMAGE)
+        await rig.engine.stop("d", TIMEOUT)
+        assert (await rig.end_of("d")).code == 143
+
+    play(daemon, tmp_path, scenario)
+
+
 # --- mounts ---------------------------------------------------------------------------------------------------------
 
 
@@ -306,6 +356,7 @@ def test_sessions_run_inside_the_container(daemon: ContainerDaemon, tmp_path: Pa
         await rig.start_and_wait_for(b"up", "a", f"cd /tmp; {FOREVER}", env={"COLOUR": "green"})
         said = await inside(rig.engine, "a", 'echo "$COLOUR $HOME $HOSTNAME"; id -u; cat; exit 3', b"given")
         assert (said.code, said.out) == (3, "green /home/jovyan worker-0\n0\ngiven")
+        assert "_holdfast" not in (await inside(rig.engine, "a", "env")).out
         processes = await let_in(rig.engine).list_processes("a")
         assert any("sleep" in process.command for process in processes)
         files = await let_in(rig.engine).open_session("a", ExecCommand(kind=ExecKind.SFTP))
@@ -426,6 +477,24 @@ def test_a_daemon_without_live_restore_loses_its_tasks(own_dockerd: Dockerd, tmp
         assert await read_all(rig.log("a")) == b"up\n"
 
     play(own_dockerd, tmp_path, scenario)
+
+
+def test_an_end_that_cannot_be_recorded_is_reported(
+    daemon: ContainerDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def scenario(rig: Rig) -> None:
+        monkeypatch.setattr(ContainerFolder, "record_end", fail)
+        ended = await rig.run("a", "exit 4")
+        assert ended.code == 4
+        monkeypatch.undo()
+        await rig.reopen()
+        assert (await rig.look("a")).code == 4
+        assert folder_of(tmp_path, "a").read_claim().code == 4
+
+    play(daemon, tmp_path, scenario)
 
 
 def test_a_container_whose_folder_was_deleted_is_found_and_removed(daemon: ContainerDaemon, tmp_path: Path) -> None:

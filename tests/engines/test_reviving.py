@@ -10,8 +10,7 @@ import pytest
 from holdfast.core.attempt import ObservedState
 from holdfast.core.job import Mount
 from holdfast.engines.base import ExecRefused, Isolation
-from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
-from holdfast.engines.embedded import engine as engine_module
+from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions, folder_engine
 from holdfast.engines.embedded.cgroups import find_cgroups
 from holdfast.engines.embedded.lifecycle import revived_tasks
 from holdfast.engines.embedded.processes import read_start_ticks
@@ -117,7 +116,7 @@ def test_one_that_is_being_stopped_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_who_runs_or_never_ran_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "_STOP_TIMEOUT", 0.2)
+    monkeypatch.setattr(folder_engine, "_STOP_TIMEOUT", 0.2)
 
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"up", "a", "echo up; sleep 600")

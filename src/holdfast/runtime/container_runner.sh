@@ -1,8 +1,8 @@
 #!/bin/sh
 # Runs one task attempt inside its container and records its exit. It only uses shell builtins.
 #
-#   container_runner.sh        takes the claim, loads the task's variables, and runs itself again as
-#   container_runner.sh run    which runs the task's command
+#   container_runner.sh              takes the claim, loads the task's variables, and runs itself again as
+#   container_runner.sh run SHELL    which runs the task's command with that shell
 #
 # The claim is a new file: of two runs only one can create it, and the other exits with 125 before the task's first
 # command. The variables of this script have a prefix, since those of the task are loaded beside them.
@@ -21,20 +21,17 @@ take_claim() {
         [ ! -x "$SHELL" ] || break
     done
     export SHELL
-    _holdfast_shell=$SHELL
-    export _holdfast_shell
+    set -- "$SHELL"
     . /run/holdfast/env
     # As a new program, so that sessions find the task's variables in its environment.
-    exec /bin/sh /run/holdfast/runner run
+    exec /bin/sh /run/holdfast/runner run "$1"
 }
 
 run_command() {
     # A stop signals every process of the task; this one must survive to record the exit.
     trap : TERM INT HUP QUIT USR1 USR2 ALRM PIPE
     . /run/holdfast/task
-    set -- "$_holdfast_shell"
-    case $_holdfast_shell in *bash) _holdfast_options="$_holdfast_options $_holdfast_bash_options" ;; esac
-    unset _holdfast_shell
+    case $1 in *bash) _holdfast_options="$_holdfast_options $_holdfast_bash_options" ;; esac
     if [ -n "$_holdfast_entry" ]; then
         set -- "$@" /run/holdfast/entry /run/holdfast/script
     else
@@ -53,7 +50,7 @@ run_command() {
     fi
     # Without its own stderr: a shell reports there that its command was killed.
     exec 3>&2 2>/dev/null
-    "$@" 2>&3 3>&-
+    (exec "$@" 2>&3 3>&-)
     record_exit "$?"
 }
 
@@ -70,5 +67,5 @@ record_exit() {
     exit "$1"
 }
 
-if [ "$1" = run ]; then run_command; else take_claim; fi
+if [ "$1" = run ]; then run_command "$2"; else take_claim; fi
 exit

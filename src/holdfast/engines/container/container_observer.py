@@ -125,22 +125,24 @@ class ContainerObserver:
         return self._record(attempt_id, folder, note, end)
 
     def record_start(self, folder: ContainerFolder, note: StartNote, container: ContainerState) -> bool:
-        """Record the process and the cgroups of a running container; False if it has just exited."""
+        """Record the process and the cgroups of a running container; False if it has just exited, or the
+        disk is full."""
         started = read_start_ticks(container.pid)
         if started is None or not _is_in_container(container):
             return False
+        groups = tuple(path for path in find_process_cgroups(container.pid) if container.id in path)
         try:
             namespace = os.stat(f"/proc/{container.pid}/ns/pid").st_ino
+            folder.write_start_note(replace(note, cgroups=groups))
+            if folder.read_claim().pid is None:
+                folder.record_start(container.pid, started, namespace)
         except OSError:
             return False
-        groups = tuple(path for path in find_process_cgroups(container.pid) if container.id in path)
-        folder.write_start_note(replace(note, cgroups=groups))
-        if folder.read_claim().pid is None:
-            folder.record_start(container.pid, started, namespace)
         return True
 
     def _record(self, attempt_id: str, folder: ContainerFolder, note: StartNote | None, end: TaskEnd) -> Observation:
-        """Record its end, so that later looks need no daemon; return the observation."""
+        """Record its end, so that later looks need no daemon; return the observation. On a full disk it is not
+        recorded, and the next look derives it again."""
         report = folder.read_report()
         if end.kind is EndKind.ABSENT:
             return Observation(attempt_id=attempt_id, seen=ObservedState.ABSENT)
@@ -152,9 +154,13 @@ class ContainerObserver:
                 with suppress(OSError):
                     folder.mark_out_of_memory()
             LogRecorder(folder, self.observer.options.log_cap).record_sizes(final=True)  # it may have ended unwatched
-            folder.record_end(end.code, min(report.ended or read_uptime(), read_uptime()))
-            return self.observer.observe_end(attempt_id, folder, note, folder.read_claim())
-        folder.record_loss(f"{end.kind} {end.code}")
+            ended = min(report.ended or read_uptime(), read_uptime())
+            with suppress(OSError):
+                folder.record_end(end.code, ended)
+            claim = replace(folder.read_claim(), command_code=end.code, code=end.code, ended=round(ended, 2))
+            return self.observer.observe_end(attempt_id, folder, note, claim)
+        with suppress(OSError):
+            folder.record_loss(f"{end.kind} {end.code}")
         return _make_lost_observation(attempt_id, note, f"{end.kind} {end.code}")
 
 
