@@ -153,6 +153,7 @@ class ContainerEngine(FolderEngine):
             await asyncio.to_thread(self._threads.shutdown)
             self._task_metrics.close()
             await asyncio.to_thread(self._cleaner.close)
+            self._staging.remove_folder()
 
     async def _watch_daemon(self) -> None:
         """Check periodically that the daemon responds. When it does again, look at all tasks."""

@@ -75,6 +75,10 @@ class MountStaging:
             for name in os.listdir(self._base):
                 self.unstage_mounts(name)
 
+    def remove_folder(self) -> None:
+        with suppress(OSError):  # another server may use it
+            os.rmdir(self._base)
+
 
 def _open_source(path: str) -> int:
     try:
