@@ -13,6 +13,8 @@ from tests.container_daemons import IMAGE, ContainerDaemon, PodmanService, run_d
 
 from .engine_contract import EngineContract
 
+pytestmark = pytest.mark.release  # a container of Podman takes twice as long as one of Docker
+
 
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[ContainerDaemon]:

@@ -37,7 +37,9 @@ from .sessions import Screen, inside, let_in
 FOREVER = "echo up; sleep 600"
 
 
-@pytest.fixture(scope="module", params=[Dockerd, PodmanService], ids=["docker", "podman"])
+@pytest.fixture(
+    scope="module", params=[Dockerd, pytest.param(PodmanService, marks=pytest.mark.release)], ids=["docker", "podman"]
+)
 def daemon(request: pytest.FixtureRequest) -> Iterator[ContainerDaemon]:
     with run_daemon(request.param) as daemon:
         yield daemon
