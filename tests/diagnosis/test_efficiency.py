@@ -116,22 +116,19 @@ def test_without_any_figures_it_tells_what_was_asked_for() -> None:
 
 GPUS = Resources(cpu=4, memory=16 * GIB, gpu=4)
 ADVICE = {
-    "memory": ([run_of(memory_peak=int(1.4 * GIB))], ("2 GiB of memory would be enough (peak 1.4 GiB of 16 GiB).",)),
+    "memory": ([run_of(memory_peak=int(1.4 * GIB))], ("Request 2 GiB of memory (peak 1.4 GiB of 16 GiB).",)),
     "memory of the largest": (
         [run_of(memory_peak=GIB), run_of("worker-1", memory_peak=5 * GIB)],
-        ("8 GiB of memory would be enough (peak 5 GiB of 16 GiB).",),
+        ("Request 8 GiB of memory (peak 5 GiB of 16 GiB).",),
     ),
     "memory, hardly less": ([run_of(memory_peak=7 * GIB)], ()),
     "memory, not worth it": ([run_of(asked=Resources(cpu=4, memory=512 * MIB), memory_peak=64 * MIB)], ()),
-    "cores": ([run_of(cores=0.99)], ("1 core would be enough (average usage 1.0 of 4 cores).",)),
-    "two cores": ([run_of(cores=1.2)], ("2 cores would be enough (average usage 1.2 of 4 cores).",)),
+    "cores": ([run_of(cores=0.99)], ("Request 1 core (average usage 1.0 of 4 cores).",)),
+    "two cores": ([run_of(cores=1.2)], ("Request 2 cores (average usage 1.2 of 4 cores).",)),
     "cores, hardly less": ([run_of(cores=2.2)], ()),
     "one core, idle": ([run_of(asked=Resources(cpu=1, memory=16 * GIB), cores=0.0)], ()),
-    "no GPU": ([run_of(asked=GPUS, gpus=gpus(0, 0, 0, 1))], ("No GPU is needed (4 GPUs stayed idle).",)),
-    "fewer GPUs": (
-        [run_of(asked=GPUS, gpus=gpus(90, 0, 88, 1))],
-        ("2 GPUs would be enough (2 of 4 GPUs stayed idle).",),
-    ),
+    "no GPU": ([run_of(asked=GPUS, gpus=gpus(0, 0, 0, 1))], ("Request no GPU (4 GPUs stayed idle).",)),
+    "fewer GPUs": ([run_of(asked=GPUS, gpus=gpus(90, 0, 88, 1))], ("Request 2 GPUs (2 of 4 GPUs stayed idle).",)),
     "as many GPUs as one of them used": (
         [run_of(asked=GPUS, gpus=gpus(90, 0, 88, 1)), run_of("worker-1", asked=GPUS, gpus=gpus(90, 90, 88, 90))],
         (),
@@ -143,10 +140,7 @@ ADVICE = {
         [run_of(cores=0.1, memory_peak=MIB), replace(run_of("worker-1", cores=0.1), ended=False)],
         (),
     ),
-    "by role": (
-        [run_of(cores=0.5), run_of("ps-0")],
-        ("worker: 1 core would be enough (average usage 0.5 of 4 cores).",),
-    ),
+    "by role": ([run_of(cores=0.5), run_of("ps-0")], ("worker: Request 1 core (average usage 0.5 of 4 cores).",)),
 }
 
 

@@ -108,3 +108,5 @@ def test_an_admin_pulls_an_image_in_advance(server: Server, registry: RealRegist
     listed = {image["name"]: image for image in server.get("/images").json()["items"]}
     assert listed[name]["source"].startswith(f"{registry.host}/team/tools@sha256:")
     assert json.loads(reply.text)["image"]["name"] == name
+    noted = server.get("/audit", kind="image").json()["items"]
+    assert [(entry["act"], entry["subject"]) for entry in noted] == [("created", name)]

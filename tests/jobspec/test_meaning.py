@@ -265,7 +265,7 @@ def test_v2_versions_are_text_or_numbers(written: str, fine: bool) -> None:
             parse(place)
         else:
             [(_, message)] = problems(place)
-            assert message.startswith("must be text or a number")
+            assert message.startswith("must be a string or a number")
 
 
 @pytest.mark.parametrize(

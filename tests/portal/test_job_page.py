@@ -76,7 +76,7 @@ def test_stop_asks_first_and_rerun_opens_the_job_to_change_or_run_as_it_was(wind
     window.go(f"/jobs/{job}")
     page = window.page
     page.get_by_role("button", name="Stop").click()
-    expect(page.locator("#confirm-text")).to_have_text("Stop page-stop? Unsaved work will be lost.")
+    expect(page.locator("#confirm-text")).to_have_text("Stop page-stop? Unsaved work is lost.")
     page.locator("#confirm").get_by_role("button", name="No").click()
     expect(page.locator("#job-state")).not_to_contain_text("Cancelled")
     page.get_by_role("button", name="Stop").click()

@@ -104,7 +104,7 @@ async def test_jobs_that_are_slow_in_one_way_each(place: Place) -> None:
     assert list(idle[0]) == [FindingKind.CPU_UNUSED]
     assert (idle[1].whole.cpu_asked, idle[1].whole.tasks) == (2, 1)
     assert (idle[1].whole.cpu_used or 0.0) < 0.5
-    assert any("1 core would be enough" in text for text in idle[1].advice)
+    assert any("Request 1 core" in text for text in idle[1].advice)
     assert list(late[0]) == [FindingKind.LATE_START]
     assert late[0][FindingKind.LATE_START].values["first_output"] >= 2.0
     assert list(filled[0]) == [FindingKind.MEMORY_NEAR_LIMIT]

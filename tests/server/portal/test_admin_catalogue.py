@@ -191,7 +191,7 @@ async def test_volumes_git_and_nfs(rig: Rig) -> None:
         bad = await fill(desk, "/admin/datasets/new?kind=git", name="code", data__url="ext::sh -c id")
         assert "is not a supported git address" in problem_at(bad.text, "data.url")
         bad = await fill(desk, "/admin/datasets/new?kind=nfs", name="nas", data__server="a/b", data__path="/x")
-        assert "is not a valid server" in text_of(problem_at(bad.text, "data.server"))
+        assert "is not a valid address of an NFS server" in text_of(problem_at(bad.text, "data.server"))
         url = "file:///nowhere/at/all.git"
         assert (
             await fill(desk, "/admin/datasets/new?kind=git", name="code", data__url=url, data__secret="key")

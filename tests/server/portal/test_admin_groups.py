@@ -116,8 +116,8 @@ async def test_before_a_group_goes_it_is_listed_what_goes_with_it(rig: Rig) -> N
     await rig.house.services.instance_types.grant(rig.house.admin, "cpu-1", "red")
     async with open_desk(rig) as desk:
         asked = text_of((await desk.get("/admin/groups/red/delete")).text)
-        assert "1 member will be removed from it." in asked
-        assert "It will lose access to: cpu-1" in asked
+        assert "1 member is removed from it." in asked
+        assert "It loses access to: cpu-1" in asked
         assert (await fill(desk, "/admin/groups/red/delete")).headers["location"] == "/admin/groups"
         refused = await fill(desk, "/admin/groups/default/delete")
         assert refused.status_code == 409
