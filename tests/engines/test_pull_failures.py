@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from holdfast.engines.base import PullError, PullFailure
 from holdfast.engines.embedded.images.image_store import ImageStore
 from holdfast.engines.embedded.images.pulling import ImagePuller
+from holdfast.engines.embedded.images.registry_options import RegistryOptions
 
 from .archives import entry, hard_link, link, tar
 from .pulls import BASE, MORE, assert_nothing_left, expect_failure, run_scenario
@@ -145,3 +147,15 @@ def test_a_hostile_layer_is_refused_and_not_kept(tmp_path: Path) -> None:
         assert_nothing_left(tmp_path / "images")
 
     run_scenario(tmp_path, scenario)
+
+
+def test_a_registry_that_is_not_allowed_is_never_asked(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        puller = ImagePuller(ImageStore(tmp_path / "images"), RegistryOptions(allowed=frozenset({"ghcr.io"})))
+        with pytest.raises(PullError, match=r"cannot be pulled from the registry docker\.io") as caught:
+            await puller.pull_image("debian:12")
+        assert caught.value.kind is PullFailure.DENIED
+        assert "ghcr.io" in str(caught.value.hint)
+        await puller.close()
+
+    asyncio.run(scenario())

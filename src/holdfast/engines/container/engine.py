@@ -77,7 +77,7 @@ class ContainerEngine(FolderEngine):
         self._stopper = TaskStopper(self, self._run_in_thread, self._background.start, self._kill_by_daemon)
         self._names = ContainerNames(self._options.installation_id or self._task_folders.tag)
         self._daemon = Daemon(self._options.socket, self._names)
-        self._images = ContainerImages(self._daemon, home)
+        self._images = ContainerImages(self._daemon, home, self._options.registries.allowed)
         self._staging = MountStaging(self._task_folders.tag, (str(home), self._options.socket, *self._options.hidden))
         self._starter: ContainerStarter | None = None
         self._revived: RevivedContainers | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from holdfast.core.errors import EngineError
 from holdfast.core.image_names import list_name_variants, parse_reference
 from holdfast.core.messages import msg
 from holdfast.engines.base import ImageSummary, PullError, PullFailure, PullPhase, PullProgress, RegistryCredentials
+from holdfast.engines.embedded.images.pull_errors import make_name_error, make_registry_error
 
 from .daemon import Daemon, DaemonError, PullEvent
 
@@ -34,8 +35,10 @@ _FAILURES = (  # what a daemon says, in this order
 
 
 class ContainerImages:
-    def __init__(self, daemon: Daemon, home: Path) -> None:
+    def __init__(self, daemon: Daemon, home: Path, allowed: Collection[str]) -> None:
+        """`allowed`: registries to pull from; empty: all."""
         self._daemon = daemon
+        self._allowed = allowed
         self._private_file = home / "private-images.json"
         self._private: set[str] = set()
         self._names: set[str] = set()  # all spellings of those that are there
@@ -59,7 +62,9 @@ class ContainerImages:
     ) -> ImageSummary:
         reference = parse_reference(name)
         if reference is None:
-            raise PullError(PullFailure.INVALID, msg("{name} is not a valid image name", name=repr(name[:100])))
+            raise make_name_error(name)
+        if self._allowed and reference.registry not in self._allowed:
+            raise make_registry_error(reference.registry, self._allowed)
         full = str(reference)
         if credentials is not None:
             await self._set_private(full, True)  # before it is there
