@@ -266,7 +266,8 @@ class AttemptTracker:
         if attempt.unreachable_since is None:
             attempt.unreachable_since = now
         seconds = now - attempt.unreachable_since
-        if attempt.observed_state not in (None, ObservedState.RUNNING) or seconds < UNREACHABLE_TIMEOUT:
+        is_running = attempt.goal is not AttemptGoal.START and attempt.observed_state in (None, ObservedState.RUNNING)
+        if not is_running or seconds < UNREACHABLE_TIMEOUT:
             return
         since = datetime.now(UTC) - timedelta(seconds=seconds)
         state = ObservedState.UNREACHABLE
@@ -368,7 +369,7 @@ class AttemptTracker:
         seen = attempt.observed_state
         if attempt.retry is not None:
             return None
-        if attempt.goal is AttemptGoal.START and seen in (None, ObservedState.ABSENT):
+        if attempt.goal is AttemptGoal.START and seen in (None, ObservedState.ABSENT, ObservedState.UNREACHABLE):
             return self._start_attempt
         if seen in (ObservedState.RUNNING, ObservedState.HELD) and attempt.announcements:
             return self._write_next_announcement

@@ -79,6 +79,7 @@ JOB_STATE_TRANSITIONS: dict[tuple[JobState, StateChange], JobState] = {
     (_S.HELD, _C.CANCEL): _S.CANCELLED,
     (_S.UNKNOWN, _C.START): _S.RUNNING,
     (_S.UNKNOWN, _C.RETRY): _S.PENDING,
+    (_S.UNKNOWN, _C.HOLD): _S.HELD,
     (_S.UNKNOWN, _C.SUCCEED): _S.SUCCEEDED,
     (_S.UNKNOWN, _C.FAIL): _S.FAILED,
     (_S.UNKNOWN, _C.CANCEL): _S.CANCELLED,

@@ -164,6 +164,8 @@ def _end_job_if_done(work: PlanBuilder) -> None:
 
 def _apply_observation(work: PlanBuilder, i: int, task: TaskAttempt, observation: Observation) -> None:
     seen = observation.seen
+    if seen is not ObservedState.UNREACHABLE:
+        _mark_reachable(work)
     if task.held is not None:
         apply_held_observation(work, i, task, task.held, seen)
     elif seen is ObservedState.ABSENT and task.state is TaskState.PREPARING and task.stop is None:
@@ -190,7 +192,6 @@ def _apply_observation(work: PlanBuilder, i: int, task: TaskAttempt, observation
         _report_start_progress(work, task, observation)
     elif seen is ObservedState.RUNNING:
         task = _mark_started(work, i, task, observation)
-        _mark_reachable(work)
     if seen.alive and task.stop is not None and task.held is None and seen is not ObservedState.HELD:
         work.steps.append(StopStep(work.after.build_attempt_id(task), work.policy.grace))
 
