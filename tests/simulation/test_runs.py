@@ -38,9 +38,11 @@ def test_our_own_with_roles_ports_and_secrets(place: Place) -> None:
             "name": "own",
             "secrets": {"password": "hunter22"},
             "roles": {
-                "server": {"command": "echo $HOLDFAST_PORT_WEB; sleep 600", "ports": {"web": 1}},
+                "server": {"command": "sleep 600", "ports": {"web": 1}},
                 "client": {
-                    "command": "echo $HOLDFAST_TASK of $HOLDFAST_TASK_COUNT says '<% $secrets.password %>'",
+                    "command": "echo $HOLDFAST_PORT_WEB\n"
+                    "echo $HOLDFAST_TASK of $HOLDFAST_TASK_COUNT says '<% $secrets.password %>'",
+                    "ports": {"web": 1},
                     "instances": 3,
                     "completion": {"min_succeeded": 3},
                 },
@@ -49,7 +51,7 @@ def test_our_own_with_roles_ports_and_secrets(place: Place) -> None:
     )
     assert found.alarms == []
     assert "client-0 | client-0 of 1 says ******" in found.lines
-    assert any(line.removeprefix("server-0 | ").isdigit() for line in found.lines)
+    assert any(line.removeprefix("client-0 | ").isdigit() for line in found.lines)
     assert [task.task for task in found.report.tasks] == ["server-0", "client-0"]
     (cut,) = found.remarks(RemarkTopic.INSTANCES, RemarkLevel.NOTE)
     assert (cut.role, cut.text) == ("client", "Runs 1 of 3 instances")
