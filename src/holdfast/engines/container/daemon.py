@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 _CALL_TIMEOUT = 10.0  # seconds
 _START_TIMEOUT = 120.0  # seconds to create, start or remove a container: slow disks and large images
+_MAX_REMOVE_TRIES = 4
+_REMOVE_RETRY_INTERVAL = 0.3  # seconds
 _PULL_TIMEOUT = 120.0  # seconds between two lines of progress
 _CONNECTION_ERROR = 900  # status of aiodocker when there is no connection
 _NEVER = "0001-01-01"  # beginning of StartedAt before the first start
@@ -122,16 +124,20 @@ class Daemon:
 
     async def remove(self, name: str, *, force: bool) -> None:
         """Remove a container, if it exists and is ours. Without `force` a running one is an error."""
-        state = await self.inspect(name)
-        if state is None or not state.own:
-            return
-        try:
-            await self._call_or_none(
-                lambda docker: docker.containers.container(name).delete(force=force, v=True), _START_TIMEOUT
-            )
-        except DaemonError:
-            if await self.inspect(name) is not None:  # else it was already being removed
-                raise
+        for tries_left in reversed(range(_MAX_REMOVE_TRIES)):
+            state = await self.inspect(name)
+            if state is None or not state.own:
+                return
+            try:
+                await self._call_or_none(
+                    lambda docker: docker.containers.container(name).delete(force=force, v=True), _START_TIMEOUT
+                )
+            except DaemonError:
+                if not tries_left:
+                    raise
+                await asyncio.sleep(_REMOVE_RETRY_INTERVAL)  # Podman fails while the container is just ending
+            else:
+                return
 
     async def list_attempt_ids(self) -> list[str]:
         """Return the attempts of all containers of this installation."""
