@@ -286,7 +286,7 @@ class DiskMonitor:
         return bool(victims)
 
     def _start_release(self) -> None:
-        """Release what nobody uses now, in the background: it waits for the database."""
+        """Release unused images and held files in the background: it waits for the database."""
         if self._release_task is None or self._release_task.done():
             self._release_task = asyncio.ensure_future(self._try_release())
 

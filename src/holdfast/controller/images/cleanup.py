@@ -1,6 +1,6 @@
 """Removes pulled images that no job uses: after a while, and earlier when the disk is nearly full.
 
-Imported images are never removed: nobody could pull them again.
+Imported images are never removed: they may not be in any registry.
 """
 
 from __future__ import annotations

@@ -74,10 +74,6 @@ class Daemon:
         if docker is not None:
             await docker.close()
 
-    async def check(self) -> None:
-        """Return if it responds."""
-        await self._call(lambda docker: docker.version())
-
     async def list_notes(self) -> tuple[str, ...]:
         """Return what this daemon does not guarantee, with the remedy."""
         version = await self._call(lambda docker: docker.version())

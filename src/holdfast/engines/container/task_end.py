@@ -61,7 +61,7 @@ class ContainerState:
 
 class EndKind(StrEnum):
     EXITED = "exited"
-    REMOVED = "removed"  # the container is gone, and nobody knows how the task ended
+    REMOVED = "removed"  # the container was removed, so the exit is unknown
     KILLED = "killed"  # from outside the task, and not by us
     NO_SHELL = "no-shell"
     NOT_RUN = "not-run"  # the runner could not take the claim

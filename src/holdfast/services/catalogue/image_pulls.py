@@ -48,7 +48,7 @@ class ImagePullRequests:
 
     async def pull(self, actor: Actor, name: str, secret: str | None = None) -> PullStatus:
         """Start a pull, or join one; return its status after a short wait. Raises PullError when it has failed. The
-        pull goes on if nobody asks for its status."""
+        pull continues without further requests."""
         require_admin(actor, ADMINS_ONLY_MESSAGE)
         if not isinstance(self._engine, SupportsImagePulls):
             raise Conflict(msg("The engine {name} does not pull images", name=self._engine.name))
