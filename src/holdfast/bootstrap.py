@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import UserError
 from holdfast.core.exits.specs import load_specs
-from holdfast.engines.base import Engine, EngineHealth, SupportsDiskLimits, SupportsMetrics
+from holdfast.engines.base import EngineHealth
 from holdfast.engines.embedded.lifecycle.ownership import describe_task_of_process
+from holdfast.engines.engine_set import EngineSet
 from holdfast.full_disk import create_disk_reserve, is_disk_space_low, open_with_space
 from holdfast.listening.listeners import Listeners, ServiceAddress
 from holdfast.log_lines import configure_logging
 from holdfast.memory_allocator import configure_allocator
 from holdfast.settings import Settings
 from holdfast.shared_folders import SharedFolders
-from holdfast.start_options import build_engine, build_platform_options, record_engine_kind
+from holdfast.start_options import build_engines, build_platform_options
 from holdfast.start_priority import restore_priority
 from holdfast.state_folder import (
     RunningServer,
@@ -83,7 +84,7 @@ def probe_engine(home: Path, settings: Settings) -> EngineHealth:
     """Return the health of the engine without starting a server."""
 
     async def run_probe() -> EngineHealth:
-        engine = build_engine(home, settings)
+        engine = build_engines(home, settings)
         await engine.open(lambda observation: None)
         try:
             return engine.get_health()
@@ -126,6 +127,7 @@ async def start_components(
     from holdfast.services import build_services
     from holdfast.store import people
     from holdfast.store.database import Store
+    from holdfast.store.jobs import records as job_rows
     from holdfast.store.vault import Vault
 
     async with AsyncExitStack() as stack:
@@ -140,9 +142,9 @@ async def start_components(
         create_shared_folder(home, settings)
         stack.enter_context(lock_files_folder(SharedFolders.from_setting(settings.files.folder, home).root))
         several_users = len(await store.read(people.list_users)) > 1
-        record_engine_kind(home, settings.engine.kind)
-        engine = build_engine(home, settings, own_ports, several_users=several_users)
-        if full_ago is not None and isinstance(engine, SupportsDiskLimits):
+        used = await store.read(job_rows.list_used_engines)
+        engine = build_engines(home, settings, own_ports, several_users=several_users, used=used)
+        if full_ago is not None:
             engine.record_disk_full(full_ago)
         limits = JobLimits(
             time_limit=_convert_seconds(settings.jobs.time_limit),
@@ -182,7 +184,8 @@ async def start_components(
         stack.callback(services.metrics.database.close)  # last: tasks may end until the controller is closed
         stack.push_async_callback(controller.close)
         stack.push_async_callback(services.image_pulls.close)
-        if has_job_data(home) and not await store.read(people.list_users):
+        folders = (home, *(home / "engines").glob("*"))
+        if any(map(has_job_data, folders)) and not await store.read(people.list_users):
             raise UserError(
                 f"The database is empty, but {home} contains tasks or logs of earlier jobs",
                 hint="Restore the database (or its URL, store.url); to start over, move the folder away.",
@@ -323,7 +326,7 @@ async def _cancel_task(task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
 
 
-def _build_collector(engine: Engine, settings: Settings, home: Path) -> ArtifactCollector:
+def _build_collector(engine: EngineSet, settings: Settings, home: Path) -> ArtifactCollector:
     from holdfast.controller.artifacts import ArtifactCollector, ArtifactLimits
 
     files = settings.files
@@ -334,11 +337,11 @@ def _build_collector(engine: Engine, settings: Settings, home: Path) -> Artifact
     )
 
 
-def _build_sampler(engine: Engine, services: Services) -> Sampler | None:
+def _build_sampler(engine: EngineSet, services: Services) -> Sampler | None:
     """Build the sampler; None if metrics are disabled or not supported."""
     from holdfast.controller.sampling import Sampler
 
-    if services.metrics.enabled and isinstance(engine, SupportsMetrics):
+    if services.metrics.enabled:
         return Sampler(engine, services.metrics.database, looked=services.server_metrics.record_sampling)
     return None
 

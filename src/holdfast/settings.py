@@ -12,14 +12,13 @@ from pydantic import PrivateAttr, ValidationError
 
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
+from holdfast.settings_engines import EngineSettings, ImageSettings
 from holdfast.settings_names import build_unknown_setting_error
 from holdfast.settings_sections import (
     AccessSettings,
     DiskSettings,
-    EngineSettings,
     FileSettings,
     HoldSettings,
-    ImageSettings,
     JobSettings,
     LogSettings,
     MailSettings,

@@ -5,28 +5,47 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import socket
+from collections.abc import Collection
 from datetime import timedelta
 from pathlib import Path
+from typing import get_args
 
-from holdfast.core.errors import UserError
 from holdfast.core.image_names import normalize_registry
 from holdfast.engines.base import Engine
 from holdfast.engines.embedded.engine import EmbeddedEngine
 from holdfast.engines.embedded.images.registry_options import RegistryOptions
 from holdfast.engines.embedded.options import EmbeddedOptions
+from holdfast.engines.engine_set import EngineSet
 from holdfast.full_disk import compute_task_limits
 from holdfast.launching import ArtifactLimits, PrimeHubSettings
 from holdfast.settings import Settings
-from holdfast.settings_sections import ImageSettings
+from holdfast.settings_engines import EngineKind, ImageSettings
+from holdfast.state_folder import get_engine_folder, has_job_data
 from holdfast.timezones import find_machine_timezone
 
 
-def build_engine(
-    home: Path, settings: Settings, own_ports: frozenset[int] = frozenset(), *, several_users: bool = False
-) -> Engine:
-    """Build the engine that the settings choose."""
+def build_engines(
+    home: Path,
+    settings: Settings,
+    own_ports: frozenset[int] = frozenset(),
+    *,
+    several_users: bool = False,
+    used: Collection[str] = (),
+) -> EngineSet:
+    """Build the engines that the settings choose, and those that still have tasks or logs. `used`: names of the engines
+    of active tasks."""
     options = build_engine_options(home, settings, own_ports, several_users=several_users)
-    if settings.engine.kind == "embedded":
+    chosen = list(dict.fromkeys((settings.engine.kind, *settings.engine.others)))
+    kept = [
+        name
+        for name in get_args(EngineKind)
+        if name not in chosen and (name in used or has_job_data(get_engine_folder(home, name)))
+    ]
+    return EngineSet([_build_engine(name, home, settings, options) for name in (*chosen, *kept)], retired=kept)
+
+
+def _build_engine(name: str, home: Path, settings: Settings, options: EmbeddedOptions) -> Engine:
+    if name == "embedded":
         return EmbeddedEngine(home, options)
     from holdfast.engines.container import (  # it loads a client that others do not need
         ContainerEngine,
@@ -34,25 +53,8 @@ def build_engine(
     )
 
     fields = {each.name: getattr(options, each.name) for each in dataclasses.fields(options)}
-    return ContainerEngine(home, ContainerOptions(socket=settings.engine.socket, **fields))
-
-
-def record_engine_kind(home: Path, kind: str) -> None:
-    """Record which engine runs the tasks in the state folder. Raises UserError while it has tasks of another one: this
-    engine would not find them, and might start them again."""
-    path = home / "engine"
-    try:
-        before = path.read_text().strip()
-    except OSError:
-        before = "embedded"
-    if before != kind and any((home / "tasks").glob("*")):
-        raise UserError(
-            f"The state folder has tasks of the engine {before}, but engine.kind is {kind}",
-            field="engine.kind",
-            hint=f"Start the server with engine.kind = {before} until they have ended, or stop their jobs first.",
-        )
-    if before != kind:
-        path.write_text(f"{kind}\n")
+    folder = get_engine_folder(home, name)
+    return ContainerEngine(folder, ContainerOptions(socket=settings.engine.socket, **fields))
 
 
 def build_engine_options(

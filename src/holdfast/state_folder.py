@@ -158,6 +158,11 @@ def _write_private_file(path: Path, text: str) -> None:
         raise
 
 
+def get_engine_folder(home: Path, engine: str) -> Path:
+    """Return the folder with an engine's tasks and logs."""
+    return home if engine == "embedded" else home / "engines" / engine
+
+
 def has_job_data(home: Path) -> bool:
     """Whether it contains data of jobs: an empty database would then end running tasks."""
     return any(any((home / name).iterdir()) for name in ("tasks", "logs") if (home / name).is_dir())

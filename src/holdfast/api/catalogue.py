@@ -51,6 +51,7 @@ class Image:
     size: int | None = None
     created_at: datetime | None = None
     source: str = ""
+    engine: Annotated[str, "Whose image it is, if there are several engines."] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

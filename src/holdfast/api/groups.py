@@ -12,6 +12,7 @@ SHARED_VOLUME_DESCRIPTION = "Mount a persistent shared folder at /project/GROUP.
 VOLUME_CAPACITY_DESCRIPTION = "Intended size of the shared folder in GB; not enforced."
 LAUNCH_ONLY_DESCRIPTION = "Mount the shared folder only in jobs of this group."
 HOME_SYMLINK_DESCRIPTION = "Link the shared folder at /home/jovyan/GROUP."
+ENGINE_DESCRIPTION = "Default engine of its jobs; empty: the server's."
 HOLD_DESCRIPTION = "Default hold of its jobs: on, 7d, files or files:7d; null: none."
 
 
@@ -31,6 +32,7 @@ class Group:
     launch_only: Annotated[bool, LAUNCH_ONLY_DESCRIPTION] = True
     home_symlink: Annotated[bool, HOME_SYMLINK_DESCRIPTION] = True
     hold: Annotated[str | None, HOLD_DESCRIPTION] = None
+    engine: Annotated[str, ENGINE_DESCRIPTION] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,7 @@ class GroupFields(TypedDict, total=False):
     launch_only: Annotated[bool | None, f"{LAUNCH_ONLY_DESCRIPTION} Default: true."]
     home_symlink: Annotated[bool | None, f"{HOME_SYMLINK_DESCRIPTION} Default: true."]
     hold: Annotated[str | None, HOLD_DESCRIPTION, Limits(max_length=100)]
+    engine: Annotated[str | None, ENGINE_DESCRIPTION, Limits(max_length=63)]
 
 
 class NewGroup(GroupFields):

@@ -107,6 +107,7 @@ class Task:
     number: Annotated[int, "The try of this task within that attempt, from 0."] = 0
     attempt_id: str = ""
     state: str
+    engine: Annotated[str, "The engine that runs it; empty: not placed yet."] = ""
     node: str | None = None
     gpus: tuple[int, ...] = ()
     ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

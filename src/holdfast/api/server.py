@@ -27,6 +27,10 @@ class Node:
     memory: int = 0
     gpus: tuple[int, ...] = ()
     free: ResourceAmount = field(default_factory=ResourceAmount)
+    engines: Annotated[
+        Mapping[str, str],
+        "Engines that run tasks on it; the value says why one cannot start any now. Empty: the only one.",
+    ] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,7 +91,8 @@ _OPTIONS_BY_FIELD = {
     "datasets": "--dataset",
     "time_limit": "--time-limit",
     **{
-        name: f"--{name}" for name in ("name", "image", "cpu", "memory", "gpu", "env", "instances", "retry", "priority")
+        name: f"--{name}"
+        for name in ("name", "image", "cpu", "memory", "gpu", "env", "instances", "retry", "priority", "engine")
     },
     "hold": "--hold",
     "files": "--files",

@@ -6,9 +6,18 @@ import logging
 from collections.abc import Callable
 
 from holdfast.core.conditions import Condition, ConditionKind
+from holdfast.core.messages import msg
 from holdfast.engines.base import Engine
 
 log = logging.getLogger(__name__)
+
+DATABASE_CONDITION = Condition(
+    kind=ConditionKind.DATABASE,
+    message=msg("Changes to jobs cannot be saved."),
+    hint=msg(
+        "See the server's log for the database error. Changes are kept in memory and saved when the database recovers."
+    ),
+)
 
 
 class Conditions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,9 @@ from holdfast.core.identity import format_group_path
 from holdfast.core.job import Job, JobFormat
 from holdfast.core.messages import msg
 from holdfast.core.records import Dataset, Group
+from holdfast.core.scheduling.placement import Node
 from holdfast.engines.base import Engine, Isolation
+from holdfast.engines.engine_set import EngineSet
 from holdfast.hang_guard import HangGuard, NotResponding
 from holdfast.launching import (
     GatewayAddress,
@@ -54,7 +56,7 @@ class LaunchContextBuilder:
     def __init__(
         self,
         store: Store,
-        engine: Engine,
+        engine: Engine | EngineSet,
         derive: Callable[[bytes], bytes] | None,
         *,
         groups: Callable[[], Mapping[str, Group]] = lambda: _NO_GROUPS,
@@ -65,7 +67,7 @@ class LaunchContextBuilder:
         """`groups` returns the current groups; members are read from the store. `gateway` may be slow shortly after the
         server's start; without it, tasks connect to each other by their own sshd or not at all."""
         self._store = store
-        self._engine = engine
+        self._engine = EngineSet.wrap(engine)
         self._derive = derive
         self._groups = groups
         self._folders = folders
@@ -73,23 +75,30 @@ class LaunchContextBuilder:
         self._gateway = gateway
         self._hang_guard = HangGuard(msg("shared folders"))
         self._slow_folders: set[str] = set()  # folders that were slow at the last check
-        self._base_context: LaunchContext | None = None  # what most jobs need, once the engine is open
+        self._nodes: Sequence[Node] = ()
+        self._base_contexts: dict[str, LaunchContext] = {}  # what most jobs need, by engine, with these nodes
 
     async def build_context(self, snapshot: JobSnapshot) -> LaunchContext:
-        if self._base_context is None:
-            self._base_context = LaunchContext(
-                addresses={node.name: node.address for node in self._engine.list_nodes()},
-                isolated=self._engine.get_health().isolation is not Isolation.NONE,
-            )
-        job = snapshot.job
+        job, base = snapshot.job, self._get_base_context(snapshot)
         if job.dialect.is_openpai:
-            return await self._build_openpai_context(snapshot, self._base_context)
+            return await self._build_openpai_context(snapshot, base)
         if job.dialect is JobFormat.PRIMEHUB:
-            return await self._build_primehub_context(snapshot, self._base_context)
-        same = (
-            self._base_context if job.task_count == 1 else await self._add_intra_job_ssh(snapshot, self._base_context)
-        )
+            return await self._build_primehub_context(snapshot, base)
+        same = base if job.task_count == 1 else await self._add_intra_job_ssh(snapshot, base)
         return await self._build_holdfast_context(snapshot, same)
+
+    def _get_base_context(self, snapshot: JobSnapshot) -> LaunchContext:
+        nodes = self._engine.list_nodes()
+        if nodes is not self._nodes:
+            self._nodes, self._base_contexts = nodes, {}
+        engine = next((task.engine for task in snapshot.tasks if task.engine), "")
+        found = self._base_contexts.get(engine)
+        if found is None:
+            found = self._base_contexts[engine] = LaunchContext(
+                addresses={node.name: node.address for node in nodes},
+                isolated=self._engine.find_health(engine).isolation is not Isolation.NONE,
+            )
+        return found
 
     async def _add_intra_job_ssh(self, snapshot: JobSnapshot, same: LaunchContext) -> LaunchContext:
         if self._derive is None or self._gateway is None:

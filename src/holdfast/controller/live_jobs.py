@@ -134,6 +134,11 @@ def acknowledge_requests(waiting: Iterable[asyncio.Future[None]]) -> None:
             done.set_result(None)
 
 
+def get_engines_by_attempt(snapshot: JobSnapshot) -> dict[str, str]:
+    """Return the engines of placed attempts that have not ended."""
+    return {snapshot.build_attempt_id(task): task.engine for task in snapshot.tasks if task.state.live and task.node}
+
+
 def list_live_attempt_ids(snapshot: JobSnapshot) -> list[str]:
     """Return the ids of placed attempts that have not ended."""
     return [snapshot.build_attempt_id(task) for task in snapshot.tasks if task.state.live and task.node]

@@ -12,7 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from holdfast.core.attempt import Debugger, JobSnapshot, Observation, ObservedState, StopRequest, TaskAttempt
 from holdfast.core.conditions import Condition, ConditionKind, list_blocking_conditions
@@ -35,7 +35,8 @@ from holdfast.core.scheduling.placement import (
 )
 from holdfast.core.scheduling.queue import Queue
 from holdfast.core.states import JobState, TaskState
-from holdfast.engines.base import Engine, SupportsExec, SupportsStartPreparation
+from holdfast.engines.base import Engine
+from holdfast.engines.engine_set import EngineSet
 from holdfast.launching import AttemptLaunchBuilder, GatewayAddress, PrimeHubSettings
 from holdfast.services.control import UsualDurationLoader
 from holdfast.services.job_changes import JobChanges
@@ -46,31 +47,24 @@ from holdfast.store.jobs import records as job_rows
 
 from .artifacts import ArtifactCollector
 from .attempts import ORPHAN_STOP_TIMEOUT, AttemptTracker
-from .conditions import Conditions
+from .conditions import DATABASE_CONDITION, Conditions
 from .explanations import WaitExplainer
 from .holds import list_held_tasks
 from .images.credentials import RegistryCredentialsLoader
 from .images.pulls import ImagePulls
 from .launch_context import LaunchContextBuilder
 from .launches import LaunchBuilder
-from .live_jobs import JobLimits, JobRound, LiveJob, acknowledge_requests, list_live_attempt_ids
+from .live_jobs import JobLimits, JobRound, LiveJob, acknowledge_requests, get_engines_by_attempt, list_live_attempt_ids
 from .planner import Planner
 from .scheduler import Decisions, Scheduler
 from .task_reports import TaskObservationHandler
 from .usage import collect_job_usage, collect_usage
-from .waits import SchedulingState, list_impossible_reasons
+from .waits import SchedulingState
 
 log = logging.getLogger(__name__)
 
 STORE_RETRY_INTERVAL = 1.0  # seconds between tries while saving fails
 PLAN_RETRY_INTERVAL = 30.0  # seconds until a job whose planning failed is planned again
-DATABASE_CONDITION = Condition(
-    kind=ConditionKind.DATABASE,
-    message=msg("Changes to jobs cannot be saved."),
-    hint=msg(
-        "See the server's log for the database error. Changes are kept in memory and saved when the database recovers."
-    ),
-)
 
 
 class Controller:
@@ -79,7 +73,7 @@ class Controller:
     def __init__(
         self,
         store: Store,
-        engine: Engine,
+        engine: Engine | EngineSet,
         limits: JobLimits,
         *,
         groups: Iterable[Group] = (),
@@ -95,7 +89,7 @@ class Controller:
         """`derive` returns the secret bytes of a purpose (Vault.derive); without it no job has SSH keys. Without
         `folders` no group has a volume, without `collecting` no artifacts are saved."""
         self.store = store
-        self.engine = engine
+        self.engine = engine = EngineSet.wrap(engine)
         self.clock = clock
         self.groups = {group.name: group for group in groups}
         self.backfill = backfill
@@ -104,17 +98,18 @@ class Controller:
         self._marked: set[str] = set()
         self._wake = asyncio.Event()
         self._conditions = Conditions(engine, self._handle_condition_change)
+        self.planner = Planner(self._live, limits, self._get_time, engine.name)
+        self.planner.groups = self.groups
+        self.choose_engine, self.get_time_limit = self.planner.choose_engine, self.planner.find_time_limit
         self.images = ImagePulls(
-            engine if pulls_images else None,
+            (lambda job: engine.get_engine(self.choose_engine(job))) if pulls_images else None,
             RegistryCredentialsLoader(store).load_credentials,
             self._live,
             clock=self._get_time,
             mark=self._mark_jobs,
             tell=self.changes.publish_wait_reasons,
         )
-        self._scheduler = Scheduler(self._get_time, self.images.is_ready)
-        self.planner = Planner(self._live, limits, self._get_time)
-        self.planner.groups = self.groups
+        self._scheduler = Scheduler(self._get_time, self.images.is_ready, self.choose_engine)
         surroundings = LaunchContextBuilder(
             store, engine, derive, groups=lambda: self.groups, folders=folders, platform=platform, gateway=gateway
         )
@@ -155,6 +150,7 @@ class Controller:
         for snapshot in await self.store.read(job_rows.load_active_jobs):
             self._live[snapshot.id] = LiveJob(snapshot)
             self._scheduler.claim_job(snapshot)
+            self.engine.assign_attempts(get_engines_by_attempt(snapshot))
         await self.attempts.resume_attempts(
             id for live in self._live.values() for id in list_live_attempt_ids(live.snapshot)
         )
@@ -205,8 +201,7 @@ class Controller:
     # -- interface for services (services.control.Control)
 
     def prepare_start(self) -> None:
-        if isinstance(self.engine, SupportsStartPreparation):
-            self.engine.prepare_start()
+        self.engine.prepare_start()
 
     def add_job(self, snapshot: JobSnapshot) -> None:
         self._totals[JobState.PENDING] += 1
@@ -240,7 +235,7 @@ class Controller:
         live = self._live.get(job_id)
         tasks = live.snapshot.tasks if live else ()
         found = next((each for each in tasks if each.task == task and each.state is TaskState.HELD), None)
-        if live is None or found is None or not isinstance(self.engine, SupportsExec):
+        if live is None or found is None:
             raise NotFound(msg("{task} is no longer on hold", task=task))
         await self.engine.revive_task(await self._launches.build_launch(AttemptLaunchBuilder(live.snapshot), found))
 
@@ -289,7 +284,7 @@ class Controller:
         return self._build_scheduling_state().predict_start(job, user)
 
     def list_impossible_reasons(self, job: Job, user: str) -> tuple[str, ...]:
-        return list_impossible_reasons(job, user, self.ledger, self.clock())
+        return self._build_scheduling_state().list_impossible_reasons(job, user)
 
     def _build_scheduling_state(self) -> SchedulingState:
         return SchedulingState(
@@ -302,6 +297,7 @@ class Controller:
             backfill=self.backfill,
             blocking=tuple(list_blocking_conditions(self.list_conditions())),
             explain_images=self.images.explain_wait,
+            choose_engine=self.choose_engine,
         )
 
     def get_usage(self) -> tuple[list[NodeUsage], list[GroupUsage]]:
@@ -329,12 +325,16 @@ class Controller:
         self._conditions.resolve_condition(kind)
 
     def _handle_condition_change(self) -> None:
-        """Check again whether jobs can start."""
+        """Check again whether jobs can start: nodes may have come or gone."""
+        self._scheduler.update_nodes(self.engine.list_nodes())
         self.changes.publish_wait_reasons()
         self._wake.set()
 
     def update_groups(self, groups: list[Group]) -> None:
+        before = {name: group.engine for name, group in self.groups.items()}
         self.groups = self.planner.groups = {group.name: group for group in groups}
+        if before != {group.name: group.engine for group in groups}:
+            self._mark_jobs(*self._live)
         self.ledger.quotas = self._get_quotas_by_group()
         self.queue.mark_all_unchecked()
         self.changes.publish_wait_reasons()
@@ -453,6 +453,7 @@ class Controller:
             live.state_changed.set()
             self._remove_job(live)
             return
+        self.engine.assign_attempts(get_engines_by_attempt(snapshot))
         await self.attempts.resume_attempts(list_live_attempt_ids(snapshot))
         self._mark_jobs(job_id)
 
@@ -490,9 +491,6 @@ class Controller:
     def _mark_jobs(self, *job_ids: str) -> None:
         self._marked.update(job_ids)
         self._wake.set()
-
-    def get_time_limit(self, job: Job) -> timedelta | None:
-        return self.planner.find_time_limit(job)
 
     def _get_quotas_by_group(self) -> dict[str, tuple[Quota, Quota]]:
         return {name: (group.quota, group.user_quota) for name, group in self.groups.items()}

@@ -22,11 +22,14 @@ from .time_limits import build_job_policy, build_time_estimates, find_time_limit
 
 
 class Planner:
-    def __init__(self, lives: LiveJobs, limits: JobLimits, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, lives: LiveJobs, limits: JobLimits, clock: Callable[[], datetime], default_engine: str = ""
+    ) -> None:
         self._lives = lives
         self._clock = clock
         self.limits = limits
         self.groups: Mapping[str, Group] = {}
+        self.default_engine = default_engine
 
     def plan_job(
         self, work: JobRound, decision: Placement | PlacementRefusal | None, newest: Callable[[], Iterable[JobSnapshot]]
@@ -58,6 +61,11 @@ class Planner:
 
     def build_policy(self, job: Job) -> JobPolicy:
         return build_job_policy(job, self.limits, self.groups)
+
+    def choose_engine(self, job: Job) -> str:
+        """Return the engine that would run it now: its own choice, its group's, or the default one."""
+        group = self.groups.get(job.group)
+        return job.engine or (group.engine if group else "") or self.default_engine
 
     def find_time_limit(self, job: Job) -> timedelta | None:
         return find_time_limit(job, self.limits, self.groups)

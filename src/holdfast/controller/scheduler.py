@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 from holdfast.core.attempt import JobSnapshot
+from holdfast.core.job import Job
 from holdfast.core.planning.steps import Plan
 from holdfast.core.planning.task_requests import build_assignment, build_queue_entries
 from holdfast.core.scheduling.backfill import TimeEstimates
@@ -20,14 +21,31 @@ Decisions = list[Placement | PlacementRefusal]
 
 
 class Scheduler:
-    def __init__(self, clock: Callable[[], datetime], has_images: Callable[[JobSnapshot], bool]) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], datetime],
+        has_images: Callable[[JobSnapshot], bool],
+        choose_engine: Callable[[Job], str],
+    ) -> None:
         self._clock = clock
         self._has_images = has_images
+        self._choose_engine = choose_engine
         self.queue = Queue()
         self.ledger = Ledger(())
 
     def reset(self, nodes: Iterable[Node], quotas: Mapping[str, tuple[Quota, Quota]]) -> None:
         self.queue, self.ledger = Queue(), Ledger(nodes, quotas)
+
+    def update_nodes(self, nodes: Iterable[Node]) -> bool:
+        """Replace the nodes and keep the assignments. Returns whether something changed."""
+        ledger = Ledger(nodes, self.ledger.quotas)
+        if ledger.nodes == self.ledger.nodes:
+            return False
+        for assignment in self.ledger.assignments.values():
+            ledger.add_assignment(assignment)
+        self.ledger = ledger
+        self.queue.mark_all_unchecked()
+        return True
 
     def place_jobs(self, estimates: TimeEstimates | None) -> Decisions:
         """Decide what can be placed now, or never. `estimates`: for backfill."""
@@ -65,7 +83,7 @@ class Scheduler:
 
     def update_queue_entries(self, live: LiveJob, snapshot: JobSnapshot) -> None:
         """Update them. A job whose images are missing is not in the queue."""
-        entries = build_queue_entries(snapshot, self._clock())
+        entries = build_queue_entries(snapshot, self._clock(), self._choose_engine(snapshot.job))
         if entries and not self._has_images(snapshot):
             entries = ()
         waiting = {entry.id for entry in entries}

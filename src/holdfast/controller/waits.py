@@ -45,6 +45,7 @@ class SchedulingState:
     backfill: bool
     blocking: tuple[Condition, ...] = ()  # no job starts while there are any
     explain_images: Callable[[str], WaitExplanation | None] = lambda _: None  # the wait of a job for its images
+    choose_engine: Callable[[Job], str] = lambda _: ""
     estimates: TimeEstimates = field(init=False)
 
     def __post_init__(self) -> None:
@@ -137,12 +138,23 @@ class SchedulingState:
 
     def predict_start(self, job: Job, user: str) -> StartPrediction:
         """Predict whether this job would start if it were submitted now."""
-        never = list_impossible_reasons(job, user, self.ledger, self.now)
+        never = self.list_impossible_reasons(job, user)
         if never:
             return StartPrediction("never", never)
-        entries = _build_trial_entries(job, user, self.now)
+        entries = self._build_trial_entries(job, user)
         reasons = (*self._list_blocking_messages(entries), *self._explain_entries(entries))
         return StartPrediction("wait" if reasons else "now", reasons)
+
+    def list_impossible_reasons(self, job: Job, user: str) -> tuple[str, ...]:
+        """Return why it can never run; none if it can."""
+        entries = self._build_trial_entries(job, user)
+        reasons = (reason for entry in entries for reason in find_impossible_reasons(entry, self.ledger))
+        return tuple(dict.fromkeys(reasons))
+
+    def _build_trial_entries(self, job: Job, user: str) -> tuple[QueueEntry, ...]:
+        """Return the queue entries of a job as if it were submitted now."""
+        trial = JobSnapshot(id="trial", job=job, user=user, submitted_at=self.now)
+        return build_queue_entries(trial, self.now, self.choose_engine(job))
 
     def _list_entries(self, job_id: str) -> list[QueueEntry]:
         live = self.live.get(job_id)
@@ -180,17 +192,6 @@ class SchedulingState:
         task = next(task for task in snapshot.tasks if task.occupies_node)
         end = self.estimates.find_end(snapshot.build_attempt_id(task))
         return None if end is None else self.now + timedelta(seconds=max(0.0, end - self.estimates.now))
-
-
-def list_impossible_reasons(job: Job, user: str, ledger: Ledger, now: datetime) -> tuple[str, ...]:
-    """Return why it can never run; none if it can."""
-    entries = _build_trial_entries(job, user, now)
-    return tuple(dict.fromkeys(reason for entry in entries for reason in find_impossible_reasons(entry, ledger)))
-
-
-def _build_trial_entries(job: Job, user: str, now: datetime) -> tuple[QueueEntry, ...]:
-    """Return the queue entries of a job as if it were submitted now."""
-    return build_queue_entries(JobSnapshot(id="trial", job=job, user=user, submitted_at=now), now)
 
 
 def _explain_retry(snapshot: JobSnapshot) -> WaitExplanation | None:

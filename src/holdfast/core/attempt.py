@@ -35,6 +35,7 @@ class TaskAttempt:
     index: int  # which instance of the role, from 0
     number: int = 0  # which try of this task within the job attempt, from 0
     state: TaskState = TaskState.WAITING
+    engine: str = ""  # runs it; fixed when it is placed
     node: str | None = None
     gpus: tuple[int, ...] = ()
     ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

@@ -41,6 +41,7 @@ def job_to_json(job: Job, *, secrets: bool = False) -> dict[str, Any]:
         "grace": _to_seconds(job.grace),
         "hold": hold_to_json(job.hold),
         "priority": job.priority,
+        **({"engine": job.engine} if job.engine else {}),
         "tags": list(job.tags),
         "datasets": list(job.datasets),
         "files": job.files,

@@ -118,6 +118,7 @@ class Job:
     grace: timedelta | None = None  # between TERM and KILL; None: admin default
     hold: Hold | None = None
     priority: int = 0  # higher values start first
+    engine: str = ""  # name of the engine that runs it; empty: its group's, else the server's default
     tags: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()  # mounted in every task under /datasets
     files: bool = False  # mount the group's shared files read-write in every task

@@ -200,6 +200,7 @@ class Group:
     launch_only: bool = True  # jobs of its members in other groups do not see that folder
     home_symlink: bool = True  # /home/jovyan/GROUP leads to it
     hold: Hold | None = None  # default for its jobs; None: not held
+    engine: str = ""  # default for its jobs; empty: the server's
     extension: Mapping[str, Any] = field(default_factory=dict)  # data that clients store with a group
 
 

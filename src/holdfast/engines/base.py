@@ -42,6 +42,7 @@ class LaunchSpec:
     shell_options: tuple[str, ...]
     env: Mapping[str, str]
     resources: Resources
+    engine: str = ""  # the one that starts it; empty: the default one
     gpus: tuple[int, ...] = ()
     ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
@@ -76,6 +77,7 @@ class ImageSummary:
     source: str  # its origin, for display
     pulled: bool = False  # from a registry: it can be pulled again
     used_at: datetime | None = None  # last start of a task on it, or its pull; only of pulled images
+    engine: str = ""  # whose image it is, if there are several engines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -459,7 +461,8 @@ class Engine(Protocol):
     def get_health(self) -> EngineHealth: ...
 
     def list_nodes(self) -> Sequence[Node]:
-        """Return the total capacity, whatever is in use."""
+        """Return the nodes as they are now, with their total capacity and, in `Node.engines`, why one is not available.
+        `on_health` is called after each change."""
         ...
 
     async def list_images(self) -> Sequence[ImageSummary]: ...

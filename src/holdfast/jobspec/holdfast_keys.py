@@ -209,6 +209,9 @@ JOB_KEYS = {
         HOLD_KIND, "Hold failed tasks for debugging; false disables the group's hold. Default: the group's setting."
     ),
     "priority": FieldSpec(rules.PRIORITY_KIND, "Queue priority; higher values start first. Default: 0."),
+    "engine": FieldSpec(
+        rules.ENGINE_KIND, "Engine that runs the job, such as docker. Default: the group's, else the server's."
+    ),
     "tags": FieldSpec(make_list_kind(rules.TAG_KIND, most=100), "Tags for finding the job."),
     "datasets": FieldSpec(
         FieldKind(_read_datasets, {**_DATASETS_KIND.schema, "uniqueItems": True}),

@@ -51,6 +51,7 @@ def _build_job(top: Mapping[str, Any], roles: tuple[Role, ...], secrets: Mapping
         grace=top.get("grace"),
         hold=top.get("hold"),
         priority=top.get("priority", 0),
+        engine=top.get("engine", ""),
         tags=top.get("tags", ()),
         datasets=top.get("datasets", ()),
         files=top.get("files", False),

@@ -28,6 +28,7 @@ from .kinds import (
 from .notify import NOTIFY_KIND, merge_notify, read_status_mails
 from .openpai_prerequisites import PLUGIN_PREFIX, warn_unknown_plugin
 from .paths import clip_text
+from .rules import ENGINE_KIND
 
 # OpenPAI's numbers. A job without a class has 0, as in all file formats.
 PRIORITY_CLASSES = {"crit": 120, "prod": 100, "test": 10, "oppo": -1}
@@ -40,6 +41,7 @@ _HOLDFAST_KIND = make_object_kind(
         "time_limit": FieldSpec(make_optional_kind(DURATION_KIND), msg("Maximum run time of the job.")),
         "grace": FieldSpec(DURATION_KIND, msg("Time between SIGTERM and SIGKILL when a task is stopped.")),
         "notify": FieldSpec(NOTIFY_KIND, msg("Notifications for the job.")),
+        "engine": FieldSpec(ENGINE_KIND, msg("Engine that runs the job, such as docker.")),
     }
 )
 
@@ -52,6 +54,7 @@ class OpenpaiExtras:
     time_limit: timedelta | None = None
     grace: timedelta | None = None
     notify: tuple[NotifySpec, ...] = ()
+    engine: str = ""
     plugins: list[dict[str, Any]] = field(default_factory=list)
     storages: list[dict[str, Any]] | None = None  # None: not requested; []: the user's default ones
 
@@ -74,6 +77,7 @@ def read_extras(at: FieldValue, roles: Collection[str]) -> OpenpaiExtras:
 def read_holdfast_extras(fields: Fields, extras: OpenpaiExtras) -> None:
     ours = fields.read_optional("holdfast", _HOLDFAST_KIND, {})
     extras.hold = ours.get("hold")
+    extras.engine = ours.get("engine", "")
     extras.time_limit = timedelta(0) if ours.get("time_limit") is NONE_KEYWORD else ours.get("time_limit")
     extras.grace = ours.get("grace")
     mails = fields.get_field("jobStatusChangeNotification")

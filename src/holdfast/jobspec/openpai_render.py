@@ -266,5 +266,6 @@ def _build_holdfast_extras(job: Job) -> dict[str, Any]:
         "time_limit": format_time_limit(job.time_limit),
         "grace": None if job.grace is None else format_duration(job.grace),
         "notify": render_notify(job.notify) if job.notify else None,
+        "engine": job.engine or None,
     }
     return {key: value for key, value in written.items() if value is not None}

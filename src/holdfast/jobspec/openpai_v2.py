@@ -105,6 +105,7 @@ def read_openpai_v2_job(root: FieldValue, defaults: Defaults) -> Job:
         notify=extras.notify,
         hold=extras.hold,
         priority=extras.priority,
+        engine=extras.engine,
         dialect=JobFormat.OPENPAI_V2,
         extras={"openpai": _collect_openpai_fields(scope, extras, secrets)},
         secrets=secrets,

@@ -52,6 +52,7 @@ def render_yaml(job: Job, *, mask_secrets: bool = True, defaults: Defaults = _NO
         "grace": None if job.grace is None else format_duration(job.grace),
         "hold": None if job.hold is None else render_hold(job.hold),
         "priority": job.priority or None,
+        "engine": job.engine or None,
         "tags": _FlowList(job.tags) or None,
         "datasets": _FlowList(job.datasets) or None,
         "files": job.files or None,

@@ -55,6 +55,11 @@ IMAGE_KIND = make_text_kind(
 )
 INSTANCE_TYPE_KIND = make_text_kind(most=255, line=True)
 TAG_KIND = make_text_kind(most=255, line=True)
+ENGINE_KIND = make_text_kind(
+    most=63,
+    pattern=r"^[a-z][a-z0-9-]*$",
+    rule=msg("must contain only lowercase letters, digits and - and must start with a letter"),
+)
 DATASET_KIND = make_text_kind(
     most=63,
     pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",

@@ -66,6 +66,7 @@ def _build_launch(snapshot: JobSnapshot, task: TaskAttempt, fill: Callable[[str]
             **{name: fill(value) for name, value in role.env.items()},
         },
         resources=role.resources,
+        engine=task.engine,
         gpus=task.gpus,
         ports=task.ports,
         mounts=role.mounts,

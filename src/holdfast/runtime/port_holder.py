@@ -223,12 +223,20 @@ def has_process_ended(pidfd: int) -> bool:
 
 def iter_live_task_pids(home: bytes) -> Iterator[int]:
     """Yield the pids of live tasks; 0 for an unknown one."""
-    folder = os.path.join(home, b"tasks")
+    engines = os.path.join(home, b"engines")
+    for folder in (home, *(os.path.join(engines, name) for name in list_names(engines))):
+        yield from iter_live_pids_of_engine(os.path.join(folder, b"tasks"))
+
+
+def list_names(folder: bytes) -> list[bytes]:
     try:
-        names = os.listdir(folder)
+        return os.listdir(folder)
     except OSError:
-        return
-    for name in names:
+        return []
+
+
+def iter_live_pids_of_engine(folder: bytes) -> Iterator[int]:
+    for name in list_names(folder):
         for claim in (b"claim", b"revived/claim"):
             pid = find_claim_holder(os.path.join(folder, name, claim))
             if pid is not None:
@@ -236,23 +244,33 @@ def iter_live_task_pids(home: bytes) -> Iterator[int]:
 
 
 def find_claim_holder(path: bytes) -> int | None:
-    """Return the process that holds this claim: 0 if unknown, None if there is none."""
+    """Return the process that holds this claim: 0 if unknown, None if there is none. In a container no process can
+    lock it: then the recorded process is checked."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return None
     try:
         found = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _FLOCK_STRUCT.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
-        if _FLOCK_STRUCT.unpack(found)[0] == fcntl.F_UNLCK:
-            return None
+        is_locked = _FLOCK_STRUCT.unpack(found)[0] != fcntl.F_UNLCK
         for line in os.pread(fd, CLAIM_READ_SIZE, 0).split(b"\n")[:-1]:
-            if line.startswith(b"run ") and line.split()[1].isdigit():
-                return int(line.split()[1])
+            words = line.split()
+            if words[:1] == [b"run"] and words[1].isdigit():
+                return int(words[1]) if is_locked or read_start_ticks(words[1]) == words[-1] else None
     except OSError:
         return None
     finally:
         os.close(fd)
-    return 0
+    return 0 if is_locked else None
+
+
+def read_start_ticks(pid: bytes) -> bytes | None:
+    """Return the start time of a process, which no later process with the same pid has."""
+    try:
+        with open(b"/proc/%s/stat" % pid, "rb") as file:
+            return file.read().rsplit(b")", 1)[1].split()[19]
+    except (OSError, IndexError):
+        return None
 
 
 def send_message(peer: socket, message: bytes, fds: list[int]) -> None:

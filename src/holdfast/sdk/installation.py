@@ -60,9 +60,12 @@ class ServerCalls:
         return build_call("POST", "/images", read, params=params, content=upload, timeout=UPLOAD_TIMEOUT)
 
     @endpoint
-    def pull_image(self, name: str, *, secret: str | None = None) -> Call[api.catalogue.ImagePull]:
-        """Start to pull an image, or join a pull; repeat it until `image` is set. `secret`: for its registry."""
-        params = drop_none(name=name, secret=secret)
+    def pull_image(
+        self, name: str, *, secret: str | None = None, engine: str | None = None
+    ) -> Call[api.catalogue.ImagePull]:
+        """Start to pull an image, or join a pull; repeat it until `image` is set. `secret`: for its registry.
+        `engine`: that needs it. Default: the server's default engine."""
+        params = drop_none(name=name, secret=secret, engine=engine)
         return build_call("POST", "/images/pull", api.catalogue.ImagePull, params=params, repeatable=True)
 
     @endpoint

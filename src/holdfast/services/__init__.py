@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from holdfast.engines.base import Engine
+from holdfast.engines.engine_set import EngineSet
 from holdfast.settings import Settings
 from holdfast.shared_folders import SharedFolders
 from holdfast.store.database import Store
@@ -137,7 +138,7 @@ class Services:
 
 def build_services(
     store: Store,
-    engine: Engine,
+    engine: Engine | EngineSet,
     control: Control,
     settings: Settings,
     home: Path,
@@ -165,11 +166,12 @@ def build_services(
     datasets = Datasets(audited, mounts, folders, git_sync, work, nfs_folder=settings.mounts.nfs_folder)
     instance_types = InstanceTypes(audited, settings)
     image_aliases = ImageAliases(audited)
+    engine = EngineSet.wrap(engine)
     skus = Skus(store, engine, instance_types)
     catalogue = CatalogueResolver(store, instance_types, image_aliases)
     group_holds = GroupHoldDefaults(store)
     intake = JobValidator(
-        store, engine, settings, mounts, DatasetMounter(datasets, mounts), skus, catalogue, group_holds
+        store, engine, control, settings, mounts, DatasetMounter(datasets, mounts), skus, catalogue, group_holds
     )
     prospects = Feasibility(engine, control, unknown_image=settings.images.unknown)
     images = Images(audited, engine, home, marks)
@@ -214,7 +216,7 @@ def build_services(
         monitoring=Monitoring(store, engine, control, place, metrics, is_open=settings.metrics.open, clock=clock),
         server_metrics=vitals,
         users=Users(audited, engine, settings, access, passwords, clock=clock, monotonic=monotonic),
-        groups=Groups(audited, control, folders, forget=forget),
+        groups=Groups(audited, engine, control, folders, forget=forget),
         tokens=tokens,
         devices=devices,
         codes=LoginCodes(audited, tokens, monotonic=monotonic),

@@ -81,6 +81,10 @@ class Control(Protocol):
         """Return why this job can never run, whatever else runs; empty if it can. Fast, unlike a full prediction."""
         ...
 
+    def choose_engine(self, job: Job) -> str:
+        """Return the name of the engine that would run this job now."""
+        ...
+
     def get_time_limit(self, job: Job) -> timedelta | None:
         """Return the time limit in force for an attempt: the job's, its group's or the server's. None: no limit."""
         ...

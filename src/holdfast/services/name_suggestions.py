@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from sqlalchemy import Connection
 
-from holdfast.core.errors import NotFound
+from holdfast.core.errors import NotFound, UserError
 from holdfast.core.messages import msg
 from holdfast.jobspec.fields import build_similar_name_hint
 from holdfast.store import people
@@ -17,6 +17,16 @@ def suggest_name(name: str, known: Collection[str], command: str = "") -> str:
     tagged = sorted(word for word in known if name and word.startswith(f"{name}:"))  # an image without its tag
     near = msg("Did you mean {name}?", name=repr(tagged[-1])) if tagged else build_similar_name_hint(name, known)
     return near or (msg("`{command}` lists them.", command=command) if command else "")
+
+
+def check_engine(name: str, known: Collection[str]) -> None:
+    """Raise UserError if an engine was chosen that is not configured."""
+    if name and name not in known:
+        raise UserError(
+            msg("The engine {name} is not configured on this server", name=name[:100]),
+            field="engine",
+            hint=msg("Available engines: {names}.", names=", ".join(known)),
+        )
 
 
 def build_group_not_found_error(name: str, known: Collection[str], field: str | None = None) -> NotFound:

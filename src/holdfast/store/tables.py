@@ -163,6 +163,7 @@ task_attempts = Table(
     Column("job_finished_at", Micros),
     Column("logs_removed_at", Micros),
     Column("hold_json", Text),  # of the current or last hold
+    Column("engine", String),  # NULL: not placed, or by a release with one engine
     _build_partial_index(
         "ix_task_attempts_logs_due", "job_finished_at", where="job_finished_at IS NOT NULL AND logs_removed_at IS NULL"
     ),
@@ -243,6 +244,7 @@ groups = Table(
     Column("home_symlink", Boolean, nullable=False, server_default=true()),
     Column("mlflow", LargeBinary),  # sealed: it may contain passwords
     Column("hold_json", Text),  # default hold policy of its jobs
+    Column("engine", String),
 )
 
 memberships = Table(

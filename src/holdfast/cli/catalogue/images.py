@@ -29,7 +29,11 @@ def list_images(json: JsonOption = False) -> None:
         output.emit_json({"items": found})
         return
     rows = [[image.name, format_size(image.size), format_local_time(image.created_at), image.source] for image in found]
-    output.emit_table(("IMAGE", "SIZE", "IMPORTED", "FROM"), rows, cut=("FROM",))
+    columns = ["IMAGE", "SIZE", "IMPORTED", "FROM"]
+    if any(image.engine for image in found):
+        columns.append("ENGINE")
+        rows = [[*row, image.engine] for row, image in zip(rows, found, strict=True)]
+    output.emit_table(columns, rows, cut=("FROM",))
     output.print_hint("holdfast image pull NAME", "holdfast submit --image NAME -- command")
 
 
@@ -58,17 +62,18 @@ def import_image(
 def pull_image(
     name: ImageNameArgument,
     secret: Annotated[str | None, typer.Option(help="Secret for its registry: see `holdfast secret add`.")] = None,
+    engine: Annotated[str | None, typer.Option(help="Engine that needs it. Default: the server's.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Pull an image from its registry. Jobs do so by themselves; this saves the first one the wait."""
     with open_client() as client:
-        status = client.pull_image(name, secret=secret)
+        status = client.pull_image(name, secret=secret, engine=engine)
         with show_progress_bar(name, status.total or None) as progress:
             shown = 0
             while status.image is None:
                 progress(status.done - shown)
                 shown = status.done
-                status = client.pull_image(name, secret=secret)
+                status = client.pull_image(name, secret=secret, engine=engine)
     image = status.image
     output.emit_result(
         image, f"Pulled {output.escape(image.name)}{f' ({format_size(image.size)})' if image.size else ''}.", json

@@ -65,6 +65,10 @@ class GroupOptions:
         str | None, typer.Option(metavar="HOLD", help="Default hold of its jobs: on, off, 7d, files, files:7d.")
     ] = None
 
+    engine: Annotated[
+        str | None, typer.Option(metavar="ENGINE", help="Default engine of its jobs; default: the server's.")
+    ] = None
+
     def to_fields(self, quota: Quota, user_quota: Quota) -> GroupFields:
         """Return the given fields; the quotas are merged with the current ones."""
         fields: GroupFields = {
@@ -84,6 +88,8 @@ class GroupOptions:
             fields["time_limit"] = None if self.time_limit.lower() == "default" else parse_duration(self.time_limit)
         if self.hold is not None:
             fields["hold"] = self.hold
+        if self.engine is not None:
+            fields["engine"] = "" if self.engine == "default" else self.engine
         return fields
 
 
@@ -228,6 +234,7 @@ def _list_group_fields(group: Group, use: GroupUsage) -> list[tuple[str, str]]:
         ("per user", _format_quota(group.user_quota)),
         ("time limit", _format_time_limit(group.time_limit)),
         ("hold", group.hold or ""),
+        ("engine", group.engine),
         ("volume", _format_volume(group)),
     ]
 
@@ -268,6 +275,7 @@ def _summarize_group(group: Group) -> str:
         f"per user {_format_quota(group.user_quota)}",
         f"time limit {_format_time_limit(group.time_limit)}",
         f"hold {group.hold}" if group.hold else "",
+        f"engine {group.engine}" if group.engine else "",
         f"volume {_format_volume(group)}" if group.shared_volume else "",
         group.description,
     ]

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from holdfast.core.image_names import list_name_variants
 from holdfast.engines.base import Engine, ImageSummary, SupportsImagePulls
+from holdfast.engines.engine_set import EngineSet
 from holdfast.services.control import Control
 
 from .pulls import list_images
@@ -26,14 +27,13 @@ class ImageCleanup:
     def __init__(
         self,
         control: Control,
-        engine: Engine,
+        engine: Engine | EngineSet,
         keep: timedelta | None,
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._control = control
-        self._engine = engine
-        self._pulls: SupportsImagePulls | None = engine if isinstance(engine, SupportsImagePulls) else None
+        self._engine = EngineSet.wrap(engine)
         self._keep = keep  # None: unlimited
         self._clock = clock
 
@@ -59,8 +59,6 @@ class ImageCleanup:
 
     async def _list_unused_images(self, at_least: timedelta) -> list[ImageSummary]:
         """Return pulled images that no active job uses, the longest unused first."""
-        if self._pulls is None:
-            return []
         jobs = (snapshot.job for snapshot in self._control.list_snapshots())
         needed = {name for job in jobs for image in list_images(job) for name in list_name_variants(image)}
         before = self._clock() - at_least
@@ -72,6 +70,6 @@ class ImageCleanup:
         return [image for *_, image in sorted(found, key=lambda each: each[:2])]
 
     async def _remove_image(self, image: ImageSummary) -> None:
-        assert self._pulls is not None
-        if await self._pulls.remove_image(image.name):
+        engine = self._engine.get_engine(image.engine)
+        if isinstance(engine, SupportsImagePulls) and await engine.remove_image(image.name):
             log.info("removed an unused image", extra={"event": "images", "image": image.name, "bytes": image.size})

@@ -63,6 +63,7 @@ class ImagePull:
 @dataclass(slots=True, eq=False)
 class _JobImages:
     snapshot: JobSnapshot
+    engine: SupportsImagePulls
     pulls: dict[str, ImagePull]  # by image; those that are done are removed
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -72,7 +73,7 @@ class ImagePulls:
 
     def __init__(
         self,
-        engine: object,
+        find_engine: Callable[[Job], object] | None,
         load_credentials: CredentialsLoader,
         lives: LiveJobs,
         *,
@@ -80,9 +81,10 @@ class ImagePulls:
         mark: Callable[[str], None],
         tell: Callable[[], None],
     ) -> None:
-        """`engine`: None if jobs only use images that are there. `mark` plans a job again, `tell` notifies pages that
+        """`find_engine` returns the engine that would run a job; None if jobs only use images that are there. `mark`
+        plans a job again, `tell` notifies pages that
         reasons to wait changed."""
-        self._engine: SupportsImagePulls | None = engine if isinstance(engine, SupportsImagePulls) else None
+        self._find_engine = find_engine
         self._load_credentials = load_credentials
         self._lives = lives
         self._clock = clock
@@ -93,14 +95,18 @@ class ImagePulls:
 
     def is_ready(self, snapshot: JobSnapshot) -> bool:
         """Return whether its images are there; if not, begin to pull them."""
-        if self._engine is None:
+        engine = self._find_engine(snapshot.job) if self._find_engine else None
+        if not isinstance(engine, SupportsImagePulls):
             return True
         known = self._jobs.get(snapshot.id)
+        if known is not None and known.engine is not engine:  # its group has another engine now
+            self.forget_job(snapshot.id)
+            known = None
         if known is None:
-            missing = [image for image in list_images(snapshot.job) if not self._engine.has_image(image)]
+            missing = [image for image in list_images(snapshot.job) if not engine.has_image(image)]
             if not missing:
                 return True
-            known = self._begin_pulls(snapshot, missing, self._engine)
+            known = self._begin_pulls(snapshot, missing, engine)
         return not known.pulls
 
     def find_refusal(self, snapshot: JobSnapshot) -> PlacementRefusal | None:
@@ -142,7 +148,9 @@ class ImagePulls:
 
     def _begin_pulls(self, snapshot: JobSnapshot, images: list[str], engine: SupportsImagePulls) -> _JobImages:
         now = asyncio.get_running_loop().time()
-        known = self._jobs[snapshot.id] = _JobImages(snapshot, {image: ImagePull(image, now) for image in images})
+        known = self._jobs[snapshot.id] = _JobImages(
+            snapshot, engine, {image: ImagePull(image, now) for image in images}
+        )
         for pull in known.pulls.values():
             self._add_event(snapshot.id, msg("Pulling image {image}", image=pull.image))
             known.tasks.append(asyncio.create_task(self._pull_until_done(known, pull, engine)))

@@ -246,6 +246,7 @@ def _place_task(work: PlanBuilder, i: int, task: TaskAttempt, place: Assignment)
         replace(
             task,
             state=TaskState.PREPARING,
+            engine=place.engine,
             node=place.node,
             gpus=place.gpus,
             ports=dict(place.ports),

@@ -12,7 +12,8 @@ from ..scheduling.placement import Assignment, QueueEntry, ResourceAmount, TaskR
 from ..states import TaskState
 
 
-def build_queue_entries(snapshot: JobSnapshot, now: datetime) -> tuple[QueueEntry, ...]:
+def build_queue_entries(snapshot: JobSnapshot, now: datetime, engine: str = "") -> tuple[QueueEntry, ...]:
+    """`engine`: that will run it; empty: any."""
     if snapshot.state.final or snapshot.stop or snapshot.outcome or snapshot.retry_at:
         return ()
     tasks = snapshot.tasks or build_task_attempts(snapshot.job)
@@ -20,8 +21,8 @@ def build_queue_entries(snapshot: JobSnapshot, now: datetime) -> tuple[QueueEntr
     if not ready:
         return ()
     if snapshot.job.gang:
-        return (_build_queue_entry(snapshot, snapshot.id, ready),)
-    return tuple(_build_queue_entry(snapshot, snapshot.build_attempt_id(task), [task]) for task in ready)
+        return (_build_queue_entry(snapshot, snapshot.id, ready, engine),)
+    return tuple(_build_queue_entry(snapshot, snapshot.build_attempt_id(task), [task], engine) for task in ready)
 
 
 def build_assignment(snapshot: JobSnapshot, task: TaskAttempt) -> Assignment:
@@ -34,6 +35,7 @@ def build_assignment(snapshot: JobSnapshot, task: TaskAttempt) -> Assignment:
         asked=get_role_requests(snapshot.job.get_role(task.role)),
         user=snapshot.user,
         group=snapshot.job.group,
+        engine=task.engine,
         gpus=task.gpus,
         ports=task.ports,
     )
@@ -64,7 +66,7 @@ def is_retry_due(at: datetime | None, now: datetime) -> bool:
     return at is None or now >= at or at - now > timedelta(seconds=MAX_CONFLICT_DELAY)
 
 
-def _build_queue_entry(snapshot: JobSnapshot, id: str, tasks: list[TaskAttempt]) -> QueueEntry:
+def _build_queue_entry(snapshot: JobSnapshot, id: str, tasks: list[TaskAttempt], engine: str) -> QueueEntry:
     roles = {role.name: (get_role_limits(role), get_role_requests(role), role.ports) for role in snapshot.job.roles}
     return QueueEntry(
         id=id,
@@ -74,6 +76,7 @@ def _build_queue_entry(snapshot: JobSnapshot, id: str, tasks: list[TaskAttempt])
         priority=snapshot.job.priority,
         order=(snapshot.submitted_at.timestamp(), id),
         requests=tuple(_build_request(snapshot.build_attempt_id(task), *roles[task.role]) for task in tasks),
+        engine=engine,
     )
 
 

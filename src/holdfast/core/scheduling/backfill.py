@@ -96,7 +96,7 @@ def _can_start_now(waiting: QueueEntry, room: ClusterUsage) -> bool:
     return (
         group_quota.allows(room.get_group_usage(waiting.group), total)
         and user_quota.allows(room.get_user_usage(waiting.group, waiting.user), total)
-        and fit_requests(waiting.requests, room.free, room) is not None
+        and fit_requests(waiting, room.free, room) is not None
     )
 
 
@@ -180,7 +180,7 @@ class Forecast:
         ):
             return None
         free = {name: self._least_free.get_worst_before(end, name, amount) for name, amount in room.free.items()}
-        spots = fit_requests(waiting.requests, free, room)
+        spots = fit_requests(waiting, free, room)
         ports = {name: self._fewest_ports.get_worst_before(end, name, count) for name, count in room.free_ports.items()}
         return None if spots is None or has_port_shortage(waiting.requests, spots, ports) else spots
 

@@ -14,6 +14,7 @@ class BlockerKind(StrEnum):
     PLATFORM = "platform"  # no job starts now: see conditions
     CAPACITY = "machines"  # too little is free
     FRAGMENTED = "fragmented"  # enough in total, but not on one node
+    UNAVAILABLE = "unavailable"  # the nodes that could run it are not available
     PORTS = "ports"
     GROUP_QUOTA = "group-quota"
     USER_QUOTA = "user-quota"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ..messages import join_messages, msg
 from .blockers import Blocker, BlockerKind
@@ -10,6 +10,7 @@ from .fitting import find_unplaced_amounts, fit_amounts, fit_requests, has_port_
 from .ledger import Ledger
 from .placement import (
     EPSILON,
+    Node,
     QueueEntry,
     Quota,
     ResourceAmount,
@@ -29,7 +30,13 @@ MAX_NODES_NAMED = 5
 
 def find_impossible_reasons(waiting: QueueEntry, ledger: Ledger) -> tuple[str, ...]:
     """Return why the cluster can never run it: requested resources against the largest available."""
-    wholes = [node.capacity for node in ledger.nodes.values()]
+    nodes = [node for node in ledger.nodes.values() if node.belongs_to(waiting.engine)]
+    return (*(_find_oversize_reasons(waiting, nodes) if nodes else ()), *_find_quota_reasons(waiting, ledger))
+
+
+def _find_oversize_reasons(waiting: QueueEntry, nodes: Sequence[Node]) -> list[str]:
+    """Return what exceeds all nodes together, also those that are not available now."""
+    wholes = [node.capacity for node in nodes]
     reasons = list(
         dict.fromkeys(
             reason for request in waiting.requests for reason in _describe_too_large_request(request.needs, wholes)
@@ -38,14 +45,18 @@ def find_impossible_reasons(waiting: QueueEntry, ledger: Ledger) -> tuple[str, .
     if not reasons and fit_amounts([request.needs for request in waiting.requests], wholes) is None:
         reasons.append(_describe_too_many_tasks(waiting, wholes))
     wanted = sum(request.port_count for request in waiting.requests)
-    there = sum(node.port_count for node in ledger.nodes.values())
+    there = sum(node.port_count for node in nodes)
     if wanted > there:
         reasons.append(
             msg("it requests {wanted} ports, but the nodes have {available}", wanted=wanted, available=there)
         )
+    return reasons
+
+
+def _find_quota_reasons(waiting: QueueEntry, ledger: Ledger) -> list[str]:
     group_quota, user_quota = ledger.get_quotas(waiting.group)
     total = waiting.total
-    reasons += [
+    reasons = [
         msg("the quota of group {group} is {text}", group=waiting.group, text=text)
         for text in _describe_over_quota(group_quota, total)
     ]
@@ -53,7 +64,7 @@ def find_impossible_reasons(waiting: QueueEntry, ledger: Ledger) -> tuple[str, .
         msg("each user's quota in {group} is {text}", group=waiting.group, text=text)
         for text in _describe_over_quota(user_quota, total)
     ]
-    return tuple(reasons)
+    return reasons
 
 
 def find_blockers(waiting: QueueEntry, queue: Queue, ledger: Ledger, *, backfill: bool = False) -> list[Blocker]:
@@ -94,7 +105,7 @@ def find_own_blockers(waiting: QueueEntry, ledger: Ledger) -> list[Blocker]:
     for text, lacks in _find_exceeded_limits(user_quota, ledger.get_user_usage(group, user), total):
         message = msg("The quota of user {user} in group {group} is {text}.", user=user, group=group, text=text)
         found.append(Blocker(kind=BlockerKind.USER_QUOTA, text=message, lacks=lacks))
-    spots = fit_requests(waiting.requests, ledger.free, ledger)
+    spots = fit_requests(waiting, ledger.free, ledger)
     if spots is None:
         found.append(_build_capacity_blocker(waiting, ledger))
     elif has_port_shortage(waiting.requests, spots, ledger.free_ports):
@@ -145,9 +156,9 @@ def build_quota_excess_mask(quota: Quota, used: ResourceAmount, asked: ResourceA
 
 def build_node_shortage_mask(waiting: QueueEntry, ledger: Ledger) -> ResourceAmount:
     """The same for the nodes; if enough is free in total but not together, for each requested resource."""
-    if fit_requests(waiting.requests, ledger.free, ledger) is not None:
+    if fit_requests(waiting, ledger.free, ledger) is not None:
         return ResourceAmount()
-    free = sum_amounts(ledger.free.values())
+    free = sum_amounts(ledger.get_available_amounts(waiting.engine).values())
     short = build_quota_excess_mask(
         Quota(cpu=free.cpu, memory=free.memory, gpu=free.gpu), ResourceAmount(), waiting.needs
     )
@@ -290,18 +301,42 @@ def _describe_too_many_tasks(waiting: QueueEntry, wholes: Sequence[ResourceAmoun
 
 
 def _build_capacity_blocker(waiting: QueueEntry, ledger: Ledger) -> Blocker:
-    needs, free = waiting.needs, sum_amounts(ledger.free.values())
-    if needs.fits_in(free) and len(ledger.nodes) > 1:
-        return _build_fragmented_blocker(waiting, ledger)
+    available = ledger.get_available_amounts(waiting.engine)
+    needs, free = waiting.needs, sum_amounts(available.values())
+    if not _fits_available_nodes(waiting, ledger) and (text := _describe_unavailable_nodes(waiting, ledger)):
+        return Blocker(kind=BlockerKind.UNAVAILABLE, text=text, lacks=_compute_shortage(needs, free))
+    if needs.fits_in(free) and len(available) > 1:
+        return _build_fragmented_blocker(waiting, available)
     text = msg("It requests {needs}; free: {free}.", needs=format_amount(needs), free=format_amount(free))
     return Blocker(kind=BlockerKind.CAPACITY, text=text, lacks=_compute_shortage(needs, free))
 
 
-def _build_fragmented_blocker(waiting: QueueEntry, ledger: Ledger) -> Blocker:
+def _fits_available_nodes(waiting: QueueEntry, ledger: Ledger) -> bool:
+    """Return whether it would fit if no other task ran."""
+    wholes = list(ledger.get_available_nodes(waiting.engine).values())
+    return fit_amounts([request.needs for request in waiting.requests], wholes) is not None
+
+
+def _describe_unavailable_nodes(waiting: QueueEntry, ledger: Ledger) -> str:
+    """Describe the nodes that could run it but are not available now; empty if there are none."""
+    nodes = [node for node in ledger.nodes.values() if node.belongs_to(waiting.engine)]
+    if not nodes:
+        return msg("The engine {engine} has no nodes.", engine=waiting.engine)
+    unavailable = [node for node in nodes if not node.is_available(waiting.engine)]
+    if not unavailable:
+        return ""
+    listed = [
+        msg("Node {name}: {reason}", name=node.name, reason=node.engines[waiting.engine])
+        for node in unavailable[:MAX_NODES_NAMED]
+    ]
+    return join_messages(" ", (msg("No available node can run it."), *listed))
+
+
+def _build_fragmented_blocker(waiting: QueueEntry, available: Mapping[str, ResourceAmount]) -> Blocker:
     """Describe the free resources of each node, and how many tasks fit."""
-    needs, rooms = [request.needs for request in waiting.requests], list(ledger.free.values())
+    needs, rooms = [request.needs for request in waiting.requests], list(available.values())
     failed, left = find_unplaced_amounts(needs, rooms)
-    asks, listed, count = format_amount(waiting.needs), _format_free_by_node(ledger), len(needs)
+    asks, listed, count = format_amount(waiting.needs), _format_free_by_node(available), len(needs)
     text = msg(
         "It requests {request}: enough is free in total, but not on nodes where its tasks fit. Free: {listed}.",
         request=asks,
@@ -321,10 +356,8 @@ def _build_fragmented_blocker(waiting: QueueEntry, ledger: Ledger) -> Blocker:
     return Blocker(kind=BlockerKind.FRAGMENTED, text=text, lacks=lacks)
 
 
-def _format_free_by_node(ledger: Ledger) -> str:
-    emptiest_first = sorted(
-        ledger.free.items(), key=lambda each: (-each[1].gpu, -each[1].cpu, -each[1].memory, each[0])
-    )
+def _format_free_by_node(available: Mapping[str, ResourceAmount]) -> str:
+    emptiest_first = sorted(available.items(), key=lambda each: (-each[1].gpu, -each[1].cpu, -each[1].memory, each[0]))
     listed = [
         msg("node {name} has {free}", name=name, free=format_amount(free))
         for name, free in emptiest_first[:MAX_NODES_NAMED]

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from .ledger import ClusterUsage
-from .placement import EPSILON, ResourceAmount, TaskRequest
+from .placement import EPSILON, QueueEntry, ResourceAmount, TaskRequest
 
 
-def fit_requests(
-    requests: Sequence[TaskRequest], free: Mapping[str, ResourceAmount], room: ClusterUsage
-) -> list[str] | None:
+def fit_requests(waiting: QueueEntry, free: Mapping[str, ResourceAmount], room: ClusterUsage) -> list[str] | None:
     """Return a node for each request within `free`; None if not all fit."""
-    if len(requests) == len(free) == 1:  # fast path for the common case
-        ((name, amount),) = free.items()
-        return [name] if requests[0].needs.fits_in(amount) else None
-    names = [name for name in free if name in room.nodes]
+    requests, names = waiting.requests, list(room.get_available_nodes(waiting.engine))
+    if len(requests) == len(names) == 1:  # fast path for the common case
+        return names if requests[0].needs.fits_in(free[names[0]]) else None
     spots = fit_amounts([request.needs for request in requests], [free[name] for name in names])
     return None if spots is None else [names[spot] for spot in spots]
 
@@ -65,13 +62,16 @@ def has_port_shortage(requests: Sequence[TaskRequest], spots: Sequence[str], fre
     return any(count > free_ports[name] for name, count in wanted.items() if count)
 
 
-def reserve_resources(requests: Sequence[TaskRequest], free: dict[str, ResourceAmount], room: ClusterUsage) -> None:
-    """Reserve a blocked job's requests on the nodes where it could run later."""
-    if len(requests) == len(free) == 1:
-        ((name, amount),) = free.items()
-        free[name] = amount.minus(requests[0].needs).elementwise_max(ResourceAmount())
+def reserve_resources(waiting: QueueEntry, free: dict[str, ResourceAmount], room: ClusterUsage) -> None:
+    """Reserve a blocked job's requests on the nodes where it could run later. A job that waits for a node which is not
+    available reserves nothing: it is unknown when that node returns."""
+    requests, wholes = waiting.requests, room.get_available_nodes(waiting.engine)
+    if len(requests) == len(wholes) == 1:
+        (name,) = wholes
+        if requests[0].needs.fits_in(wholes[name]):
+            free[name] = free[name].minus(requests[0].needs).elementwise_max(ResourceAmount())
         return
-    wholes = room.capacities if len(requests) == 1 else dict(room.capacities)
+    wholes = wholes if len(requests) == 1 else dict(wholes)
     all_needs = [request.needs for request in requests]
     for needs in sorted(all_needs, key=lambda needs: (needs.gpu, needs.memory), reverse=True):
         spot = _find_emptiest_node(needs, wholes, free)

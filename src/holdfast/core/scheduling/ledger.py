@@ -19,8 +19,8 @@ class ClusterUsage:
     def __init__(self, nodes: Iterable[Node], quotas: Mapping[str, tuple[Quota, Quota]] | None = None) -> None:
         self.nodes = {node.name: node for node in nodes}
         self.quotas: dict[str, tuple[Quota, Quota]] = dict(quotas or {})  # group -> (its own, each user's)
-        self.capacities = {name: node.capacity for name, node in self.nodes.items()}
-        self.free = dict(self.capacities)
+        self.free = {name: node.usable for name, node in self.nodes.items()}
+        self._available: dict[str, dict[str, ResourceAmount]] = {}  # cached, by engine
         self.free_ports = {name: node.port_count for name, node in self.nodes.items()}
         self.group_use: dict[str, ResourceAmount] = {}
         self.user_use: dict[tuple[str, str], ResourceAmount] = {}
@@ -29,10 +29,22 @@ class ClusterUsage:
         return self._copy_usage_to(ClusterUsage(()))
 
     def _copy_usage_to(self, other: U) -> U:
-        other.nodes, other.capacities, other.quotas = self.nodes, self.capacities, self.quotas
+        other.nodes, other._available, other.quotas = self.nodes, self._available, self.quotas
         other.free, other.free_ports = dict(self.free), dict(self.free_ports)
         other.group_use, other.user_use = dict(self.group_use), dict(self.user_use)
         return other
+
+    def get_available_nodes(self, engine: str) -> dict[str, ResourceAmount]:
+        """Return the nodes on which the engine can start tasks now, with what tasks can use of them together."""
+        found = self._available.get(engine)
+        if found is None:
+            found = {name: node.usable for name, node in self.nodes.items() if node.is_available(engine)}
+            self._available[engine] = found
+        return found
+
+    def get_available_amounts(self, engine: str) -> dict[str, ResourceAmount]:
+        """Return what is free on each of these nodes."""
+        return {name: self.free[name] for name in self.get_available_nodes(engine)}
 
     def get_group_usage(self, group: str) -> ResourceAmount:
         return self.group_use.get(group, _ZERO_AMOUNT)
@@ -118,6 +130,7 @@ class Ledger(ClusterUsage):
             asked=request.asked,
             user=waiting.user,
             group=waiting.group,
+            engine=waiting.engine,
             gpus=tuple(sorted(self.free_gpus[node])[: request.amount.gpu]),
             ports=_pick_ports(request, self.nodes[node], self.used_ports[node]),
         )

@@ -15,48 +15,6 @@ EPSILON = 1e-9  # cores are fractions, and 0.1 ten times must still fit in 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """A machine that runs tasks, and its resources."""
-
-    name: str
-    cpu: float
-    memory: int  # bytes
-    gpus: tuple[int, ...] = ()
-    port_start: int = 15000  # inclusive
-    port_end: int = 40000  # exclusive
-    address: str = "127.0.0.1"
-    reserved_ports: frozenset[int] = frozenset()  # used by the server: never assigned to a task
-
-    @property
-    def port_count(self) -> int:
-        reserved = sum(self.port_start <= port < self.port_end for port in self.reserved_ports)
-        return self.port_end - self.port_start - reserved
-
-    def offers_port(self, port: int) -> bool:
-        return self.port_start <= port < self.port_end and port not in self.reserved_ports
-
-    @property
-    def capacity(self) -> ResourceAmount:
-        return ResourceAmount(cpu=self.cpu, memory=self.memory, gpu=len(self.gpus))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quota:
-    """Limits of the resources in use at one time; None: no limit."""
-
-    cpu: float | None = None
-    memory: int | None = None  # bytes
-    gpu: int | None = None
-
-    def allows(self, used: ResourceAmount, asked: ResourceAmount) -> bool:
-        return (
-            (self.cpu is None or used.cpu + asked.cpu <= self.cpu + EPSILON)
-            and (self.memory is None or used.memory + asked.memory <= self.memory)
-            and (self.gpu is None or used.gpu + asked.gpu <= self.gpu)
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceAmount:
     cpu: float = 0.0
     memory: int = 0
@@ -79,6 +37,63 @@ class ResourceAmount:
     def elementwise_min(self, other: ResourceAmount) -> ResourceAmount:
         return ResourceAmount(
             cpu=min(self.cpu, other.cpu), memory=min(self.memory, other.memory), gpu=min(self.gpu, other.gpu)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A machine that runs tasks, and its resources."""
+
+    name: str
+    cpu: float
+    memory: int  # bytes
+    gpus: tuple[int, ...] = ()
+    port_start: int = 15000  # inclusive
+    port_end: int = 40000  # exclusive
+    address: str = "127.0.0.1"
+    reserved_ports: frozenset[int] = frozenset()  # used by the server: never assigned to a task
+    # Engine that can run tasks on it -> why it cannot start any now, empty if it can. Empty: every engine can.
+    engines: Mapping[str, str] = field(default_factory=dict)
+    used_by_others: ResourceAmount = ResourceAmount()  # by programs that are not tasks of this server
+
+    def belongs_to(self, engine: str) -> bool:
+        return not engine or not self.engines or engine in self.engines
+
+    def is_available(self, engine: str) -> bool:
+        """Whether the engine can start tasks on it now."""
+        return self.belongs_to(engine) and not self.engines.get(engine)
+
+    @property
+    def port_count(self) -> int:
+        reserved = sum(self.port_start <= port < self.port_end for port in self.reserved_ports)
+        return self.port_end - self.port_start - reserved
+
+    def offers_port(self, port: int) -> bool:
+        return self.port_start <= port < self.port_end and port not in self.reserved_ports
+
+    @property
+    def capacity(self) -> ResourceAmount:
+        return ResourceAmount(cpu=self.cpu, memory=self.memory, gpu=len(self.gpus))
+
+    @property
+    def usable(self) -> ResourceAmount:
+        """Return what tasks can use together."""
+        return self.capacity.minus(self.used_by_others).elementwise_max(ResourceAmount())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """Limits of the resources in use at one time; None: no limit."""
+
+    cpu: float | None = None
+    memory: int | None = None  # bytes
+    gpu: int | None = None
+
+    def allows(self, used: ResourceAmount, asked: ResourceAmount) -> bool:
+        return (
+            (self.cpu is None or used.cpu + asked.cpu <= self.cpu + EPSILON)
+            and (self.memory is None or used.memory + asked.memory <= self.memory)
+            and (self.gpu is None or used.gpu + asked.gpu <= self.gpu)
         )
 
 
@@ -111,6 +126,7 @@ class QueueEntry:
     priority: int
     order: tuple[float, str]  # time of submission, then id
     requests: tuple[TaskRequest, ...]
+    engine: str = ""  # only nodes of this engine can run it; empty: any
     total: ResourceAmount = field(init=False, compare=False, repr=False)  # limits of all tasks; cached
 
     def __post_init__(self) -> None:
@@ -136,6 +152,7 @@ class Assignment:
     group: str
     gpus: tuple[int, ...] = ()
     ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    engine: str = ""
 
     @property
     def needs(self) -> ResourceAmount:

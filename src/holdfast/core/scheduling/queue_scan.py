@@ -33,7 +33,7 @@ class QueueScan:
         if not group_quota.allows(self._get_group_usage(group), total):
             self.closed_groups.add(group)
             return None
-        spots = fit_requests(waiting.requests, self.available, self.usage)
+        spots = fit_requests(waiting, self.available, self.usage)
         if spots is None:
             self._reserve_for_blocked_entry(waiting, total)
         elif has_port_shortage(waiting.requests, spots, self.usage.free_ports):
@@ -51,7 +51,7 @@ class QueueScan:
             return False
         if not group_quota.allows(self._get_group_usage(group), total):
             return False
-        spots = fit_requests(waiting.requests, self.available, self.usage)
+        spots = fit_requests(waiting, self.available, self.usage)
         return spots is not None and not has_port_shortage(waiting.requests, spots, self.usage.free_ports)
 
     def reserve(self, waiting: QueueEntry, spots: Sequence[str]) -> None:
@@ -60,7 +60,7 @@ class QueueScan:
 
     def _reserve_for_blocked_entry(self, waiting: QueueEntry, total: ResourceAmount) -> None:
         self.starved_groups.add(waiting.group)
-        reserve_resources(waiting.requests, self.available, self.usage)
+        reserve_resources(waiting, self.available, self.usage)
         for key in (waiting.group, (waiting.group, waiting.user)):
             self._reserved[key] = self._reserved.get(key, _ZERO_AMOUNT).plus(total)
 

@@ -48,10 +48,11 @@ async def pull_image(
     services: ServicesDep,
     name: Annotated[str, Query(max_length=255)],
     secret: Annotated[str | None, Query(max_length=255)] = None,
+    engine: Annotated[str, Query(max_length=63)] = "",
 ) -> Response:
     """Admins only. Starts to pull an image, or joins a pull, and returns its status after two seconds, or when it ends.
     Repeat it until `image` is set."""
-    return respond_record(api.ImagePull, await services.image_pulls.pull(actor, name, secret))
+    return respond_record(api.ImagePull, await services.image_pulls.pull(actor, name, secret, engine))
 
 
 @router.delete("/images/{name:path}", status_code=204)

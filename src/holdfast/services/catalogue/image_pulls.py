@@ -12,14 +12,18 @@ from holdfast.core.catalogue import SecretKind
 from holdfast.core.errors import Conflict, UserError
 from holdfast.core.image_names import get_registry_host, normalize_registry
 from holdfast.core.messages import msg
-from holdfast.engines.base import Engine, ImageSummary, PullPhase, PullProgress, RegistryCredentials, SupportsImagePulls
+from holdfast.engines.base import ImageSummary, PullPhase, PullProgress, RegistryCredentials, SupportsImagePulls
+from holdfast.engines.engine_set import EngineSet
 
 from ..audit import AuditedStore, AuditEntry
+from ..name_suggestions import check_engine
 from ..permissions import require_admin
 from .images import ADMINS_ONLY_MESSAGE
 from .secrets import Secrets
 
 log = logging.getLogger(__name__)
+
+_PullKey = tuple[str, str, str | None]  # engine, image, secret
 
 MAX_WAIT = 2.0  # seconds that a request waits for the end of a pull
 
@@ -40,33 +44,35 @@ class _RunningPull:
 
 
 class ImagePullRequests:
-    def __init__(self, store: AuditedStore, engine: Engine, secrets: Secrets) -> None:
+    def __init__(self, store: AuditedStore, engine: EngineSet, secrets: Secrets) -> None:
         self._store = store
         self._engine = engine
         self._secrets = secrets
-        self._pulls: dict[tuple[str, str | None], _RunningPull] = {}
+        self._pulls: dict[_PullKey, _RunningPull] = {}
 
-    async def pull(self, actor: Actor, name: str, secret: str | None = None) -> PullStatus:
+    async def pull(self, actor: Actor, name: str, secret: str | None = None, engine: str = "") -> PullStatus:
         """Start a pull, or join one; return its status after a short wait. Raises PullError when it has failed. The
         pull continues without further requests."""
         require_admin(actor, ADMINS_ONLY_MESSAGE)
-        if not isinstance(self._engine, SupportsImagePulls):
-            raise Conflict(msg("The engine {name} does not pull images", name=self._engine.name))
-        key = (name, secret)
+        check_engine(engine, self._engine.names)
+        puller = self._engine.get_engine(engine)
+        if not isinstance(puller, SupportsImagePulls):
+            raise Conflict(msg("The engine {name} does not pull images", name=puller.name))
+        key = (puller.name, name, secret)
         pull = self._pulls.get(key)
         if pull is None:
             credentials = await self._load_credentials(actor, name, secret)
-            pull = self._pulls[key] = self._start_pull(self._engine, actor, name, credentials)
+            pull = self._pulls[key] = self._start_pull(puller, actor, name, credentials)
             pull.task.add_done_callback(lambda task: self._forget_pull(key, task))
         done, _ = await asyncio.wait([pull.task], timeout=MAX_WAIT)
         image = pull.task.result() if done else None
         progress = pull.progress
         return PullStatus(name=name, phase=progress.phase, done=progress.done, total=progress.total, image=image)
 
-    def _forget_pull(self, key: tuple[str, str | None], task: asyncio.Task[ImageSummary]) -> None:
+    def _forget_pull(self, key: _PullKey, task: asyncio.Task[ImageSummary]) -> None:
         self._pulls.pop(key, None)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.warning("could not pull an image", extra={"event": "pull", "image": key[0], "error": str(error)})
+            log.warning("could not pull an image", extra={"event": "pull", "image": key[1], "error": str(error)})
 
     async def close(self) -> None:
         tasks = [pull.task for pull in self._pulls.values()]

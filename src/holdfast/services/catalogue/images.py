@@ -16,7 +16,8 @@ from holdfast.core.errors import Conflict, NotFound, UserError
 from holdfast.core.job import HOST_IMAGE
 from holdfast.core.messages import msg
 from holdfast.disk_space import DiskThresholds, is_disk_full_error, require_space
-from holdfast.engines.base import Engine, ImageSummary
+from holdfast.engines.base import ImageSummary, SupportsImagePulls
+from holdfast.engines.engine_set import EngineSet
 
 from ..audit import AuditedStore, AuditEntry
 from ..errors import Unavailable
@@ -46,7 +47,7 @@ class SupportsImages(Protocol):
 
 
 class Images:
-    def __init__(self, store: AuditedStore, engine: Engine, home: Path, marks: DiskThresholds) -> None:
+    def __init__(self, store: AuditedStore, engine: EngineSet, home: Path, marks: DiskThresholds) -> None:
         self._disk_thresholds = marks
         self._store = store
         self._engine = engine
@@ -68,7 +69,7 @@ class Images:
             raise Conflict(
                 msg("{host_image} is reserved for the host's root filesystem", host_image=HOST_IMAGE), field="name"
             )
-        self._require_image_engine()
+        self._find_import_engine()
 
     async def add(self, actor: Actor, name: str, chunks: AsyncIterator[bytes], guard: AccessGuard) -> ImageSummary:
         """Import an image from a stream of tar bytes; `guard` runs the upload."""
@@ -76,15 +77,18 @@ class Images:
         path = self._upload_folder / secrets.token_hex(8)
         try:
             await self._receive_upload(path, chunks, guard)
-            found = await self._require_image_engine().import_image(name, path)
+            found = await self._find_import_engine().import_image(name, path)
         finally:
             await asyncio.to_thread(path.unlink, missing_ok=True)
         await self._store.record_entry(AuditEntry(actor.name, AuditKind.IMAGE, AuditAction.CREATED, name))
         return found
 
     async def remove(self, actor: Actor, name: str) -> None:
+        """Remove an image from every engine that has it."""
         require_admin(actor, ADMINS_ONLY_MESSAGE)
-        if not await self._require_image_engine().remove_image(name):
+        holders = [engine for engine in self._engine if isinstance(engine, SupportsImages | SupportsImagePulls)]
+        removed = [await engine.remove_image(name) for engine in holders]
+        if not any(removed):
             known = [image.name for image in await self._engine.list_images()]
             raise NotFound(
                 msg("Image {name} not found", name=name[:100]), hint=suggest_name(name, known, "holdfast image ls")
@@ -115,10 +119,12 @@ class Images:
         self._upload_folder.mkdir(mode=0o700, exist_ok=True)
         return path.open("xb")
 
-    def _require_image_engine(self) -> SupportsImages:
-        if isinstance(self._engine, SupportsImages):
-            return self._engine
-        raise Conflict(msg("The engine {name} does not support managing images", name=self._engine.name))
+    def _find_import_engine(self) -> SupportsImages:
+        found = next((engine for engine in self._engine if isinstance(engine, SupportsImages)), None)
+        if found is None:
+            text = msg("The engine {name} does not support importing images", name=self._engine.name)
+            raise Conflict(text, hint=msg("Load the image with the engine's own tool, such as `docker load`."))
+        return found
 
 
 async def _write_chunks(file: IO[bytes], chunks: AsyncIterator[bytes], marks: DiskThresholds) -> None:

@@ -17,7 +17,8 @@ from holdfast.core.job import HoldScope
 from holdfast.core.messages import msg
 from holdfast.core.records import JobSummary, NewEvent
 from holdfast.core.states import JobState, TaskState
-from holdfast.engines.base import Engine, ExecCommand, ExecRefused, ExecSession, SupportsExec
+from holdfast.engines.base import ExecCommand, ExecRefused, ExecSession
+from holdfast.engines.engine_set import EngineSet
 from holdfast.store.database import Store
 from holdfast.store.errors import StoreError
 from holdfast.store.jobs import events as event_rows
@@ -68,7 +69,7 @@ class TaskAccess:
     def __init__(
         self,
         store: Store,
-        engine: Engine,
+        engine: EngineSet,
         control: Control,
         *,
         sessions_per_user: int,
@@ -76,7 +77,7 @@ class TaskAccess:
         monotonic: Callable[[], float],
     ) -> None:
         self._store = store
-        self._engine = engine if isinstance(engine, SupportsExec) else None
+        self._engine = engine
         self._control = control
         self._clock = clock
         self._monotonic = monotonic
@@ -98,9 +99,10 @@ class TaskAccess:
     def list_job_targets(self, actor: Actor, job: JobSummary) -> list[ExecTarget]:
         """List the same for a loaded job, without reading the store."""
         snapshot = self._control.get_active_job(job.id)
-        if snapshot is None or self._engine is None or not can_exec(actor, job.group, job.user):
+        if snapshot is None or not can_exec(actor, job.group, job.user):
             return []
-        return [_build_target(job, snapshot, task) for task in snapshot.tasks if _is_running_or_held(task)]
+        targets = [_build_target(job, snapshot, task) for task in snapshot.tasks if _is_running_or_held(task)]
+        return [target for target in targets if self._engine.supports_exec(target.attempt_id)]
 
     async def find_accessible_job(self, actor: Actor, ref: str) -> JobSummary:
         """Find a job, running or not. Forbidden if the actor cannot open sessions in its tasks."""
@@ -166,10 +168,10 @@ class TaskAccess:
         """Run a command in a task. The caller closes the session. `way` is recorded in the job's events. `from_within`:
         for another task of the same job; this is not recorded and does not count towards the user's limit."""
         entrance = await self.find_target(actor, ref, task)
-        engine = await self._prepare_engine(entrance)
+        await self._prepare_task(entrance)
         release = self._acquire_slot(actor, entrance, from_within)
         try:
-            session = await engine.open_session(entrance.attempt_id, command)
+            session = await self._engine.open_session(entrance.attempt_id, command)
         except BaseException as error:
             release()
             raise _translate_error(error) from None
@@ -189,10 +191,10 @@ class TaskAccess:
                 msg("{port} is not a valid port", port=port), field="port", hint=msg("Use a port from 1 to 65535.")
             )
         entrance = await self.find_target(actor, ref, task)
-        engine = await self._prepare_engine(entrance)
+        await self._prepare_task(entrance)
         release = self._port_limiter.acquire_nowait(actor.name)
         try:
-            reader, writer = await engine.connect_port(entrance.attempt_id, port)
+            reader, writer = await self._engine.connect_port(entrance.attempt_id, port)
         except BaseException as error:
             release()
             raise _translate_error(error) from None
@@ -200,8 +202,8 @@ class TaskAccess:
             self._record_session(actor, entrance, way)
         return PortStream(reader, writer, release)
 
-    async def _prepare_engine(self, entrance: ExecTarget) -> SupportsExec:
-        if self._engine is None:
+    async def _prepare_task(self, entrance: ExecTarget) -> None:
+        if not self._engine.supports_exec(entrance.attempt_id):
             raise UserError(
                 msg("This engine does not support shell access"), hint=msg("Read the job's logs with `holdfast logs`.")
             )
@@ -210,7 +212,6 @@ class TaskAccess:
                 await self._control.revive_task(entrance.job.id, entrance.task)
             except ExecRefused as error:
                 raise _translate_error(error) from None
-        return self._engine
 
     # -- events
 

@@ -17,7 +17,8 @@ from typing import Any
 from holdfast.core.access import Actor
 from holdfast.core.errors import Conflict, UserError
 from holdfast.core.messages import msg
-from holdfast.engines.base import Engine, ExecCommand, ExecKind, ExecRefused, SupportsExec, TaskProcess
+from holdfast.engines.base import ExecCommand, ExecKind, ExecRefused, TaskProcess
+from holdfast.engines.engine_set import EngineSet
 
 from ..fair_limiter import FairLimiter
 from .service import ExecTarget, TaskAccess
@@ -80,9 +81,9 @@ class TaskStackDump:
 
 
 class StackDumps:
-    def __init__(self, entering: TaskAccess, engine: Engine) -> None:
+    def __init__(self, entering: TaskAccess, engine: EngineSet) -> None:
         self._task_access = entering
-        self._engine = engine if isinstance(engine, SupportsExec) else None
+        self._engine = engine
         self._limiter = FairLimiter(MAX_CONCURRENT_DUMPS, per_key=MAX_DUMPS_PER_USER)
 
     async def dump_stacks(self, actor: Actor, ref: str, task: str | None = None) -> TaskStackDump:
@@ -105,7 +106,7 @@ class StackDumps:
         return TaskStackDump(entrance, tuple(kept), len(found) - len(shown))
 
     async def _list_processes(self, entrance: ExecTarget) -> Sequence[TaskProcess]:
-        if self._engine is None:
+        if not self._engine.supports_exec(entrance.attempt_id):
             raise UserError(msg("This engine does not support stack traces"))
         try:
             return await self._engine.list_processes(entrance.attempt_id)
@@ -146,7 +147,6 @@ class StackDumps:
             return replace(found, error=msg("Timed out after {time} s", time=f"{DUMP_TIMEOUT:g}"))
 
     async def _run_py_spy(self, attempt_id: str, process: int) -> tuple[ThreadStack, ...]:
-        assert self._engine is not None
         try:
             session = await self._engine.open_session(
                 attempt_id, ExecCommand(kind=ExecKind.STACK_DUMP, process=process)

@@ -19,7 +19,8 @@ from holdfast.core.messages import msg
 from holdfast.core.records import Group
 from holdfast.core.scheduling.placement import GroupUsage, JobUsage, NodeUsage, ResourceAmount
 from holdfast.core.states import JobState
-from holdfast.engines.base import Engine, EngineHealth
+from holdfast.engines.base import EngineHealth
+from holdfast.engines.engine_set import EngineSet
 from holdfast.hang_guard import HangGuard, NotResponding
 from holdfast.store.database import Store
 from holdfast.store.errors import StoreError
@@ -88,7 +89,14 @@ class ServerDetails:
 
 class Installation:
     def __init__(
-        self, store: Store, engine: Engine, control: Control, home: Path, *, shared: Path, clock: Callable[[], datetime]
+        self,
+        store: Store,
+        engine: EngineSet,
+        control: Control,
+        home: Path,
+        *,
+        shared: Path,
+        clock: Callable[[], datetime],
     ) -> None:
         self._shared = shared
         self._hang_guard = HangGuard("disks")

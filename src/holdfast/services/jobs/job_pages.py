@@ -15,7 +15,8 @@ from holdfast.core.planning.task_requests import build_task_attempts
 from holdfast.core.records import Event, JobAttempt, TaskRecord
 from holdfast.core.states import JobState, TaskState
 from holdfast.core.task_filter import TaskFilter
-from holdfast.engines.base import Engine, Isolation
+from holdfast.engines.base import Isolation
+from holdfast.engines.engine_set import EngineSet
 from holdfast.store.database import Store
 from holdfast.store.jobs import events as event_rows
 from holdfast.store.jobs import records as job_rows
@@ -56,7 +57,7 @@ class TaskPage:
 
 
 class JobPages:
-    def __init__(self, store: Store, engine: Engine, control: Control) -> None:
+    def __init__(self, store: Store, engine: EngineSet, control: Control) -> None:
         self._store = store
         self._engine = engine
         self._control = control
@@ -70,7 +71,7 @@ class JobPages:
             record=record,
             waiting=self._control.list_wait_reasons(found.id) if pending else None,
             time_limit=self._control.get_time_limit(record.job),
-            isolation=self._engine.get_health().isolation,
+            isolation=self._engine.find_health(self._control.choose_engine(record.job)).isolation,
             can_act=can_act_on(actor, found.group, found.user),
             held_until=self.get_hold_end(found.id),
         )

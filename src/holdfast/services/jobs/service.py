@@ -29,7 +29,8 @@ from holdfast.core.records import (
 )
 from holdfast.core.scheduling.placement import StartPrediction
 from holdfast.core.states import JobState, TaskState
-from holdfast.engines.base import Engine, Isolation
+from holdfast.engines.base import Isolation
+from holdfast.engines.engine_set import EngineSet
 from holdfast.store import people
 from holdfast.store.database import Store
 from holdfast.store.errors import NameInUse
@@ -97,7 +98,7 @@ class Jobs:
     def __init__(
         self,
         store: Store,
-        engine: Engine,
+        engine: EngineSet,
         control: Control,
         intake: JobValidator,
         prospects: Feasibility,
@@ -259,7 +260,7 @@ class Jobs:
             tasks=list_current_tasks(record, tries),
             waiting=await self._blockers.list_wait_reasons(record),
             time_limit=self._control.get_time_limit(record.job),
-            isolation=self._engine.get_health().isolation,
+            isolation=self._engine.find_health(self._control.choose_engine(record.job)).isolation,
         )
 
     async def load_detail(self, actor: Actor, ref: str) -> job_rows.JobDetail:

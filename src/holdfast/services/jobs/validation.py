@@ -16,7 +16,8 @@ from holdfast.core.image_names import list_name_variants
 from holdfast.core.job import HOST_IMAGE, SHARED_FILES_PATH, Hold, HoldScope, Job, JobFormat, Resources
 from holdfast.core.messages import join_messages, msg
 from holdfast.core.notifications import Channel, NotifySpec
-from holdfast.engines.base import Engine, Isolation, SupportsImagePulls
+from holdfast.engines.base import Isolation
+from holdfast.engines.engine_set import EngineSet
 from holdfast.jobspec import Defaults, ParsedJob, parse_job, render_openpai_yaml, render_primehub_yaml, render_yaml
 from holdfast.jobspec.notify import add_notify
 from holdfast.jobspec.problem_lines import add_problem_lines
@@ -27,10 +28,11 @@ from holdfast.store.jobs import records as job_rows
 
 from ..catalogue.resolution import CatalogueResolver
 from ..catalogue.skus import Skus
+from ..control import Control
 from ..datasets.job_mounts import DatasetMounter, DatasetRequests, parse_dataset_requests, remove_dataset_mounts
 from ..datasets.mount_rules import MountRules
 from ..errors import InstanceTypeNotFound, NotInGroup, Unavailable, build_name_taken_error
-from ..name_suggestions import build_group_not_found_error, suggest_name
+from ..name_suggestions import build_group_not_found_error, check_engine, suggest_name
 from ..why.feasibility import format_image_suggestion, format_missing_image
 from .hold_defaults import GroupHoldDefaults
 
@@ -64,7 +66,8 @@ class JobValidator:
     def __init__(
         self,
         store: Store,
-        engine: Engine,
+        engine: EngineSet,
+        control: Control,
         settings: Settings,
         mounts: MountRules,
         storages: DatasetMounter,
@@ -74,6 +77,7 @@ class JobValidator:
     ) -> None:
         self._store = store
         self._engine = engine
+        self._control = control
         self._settings = settings
         self._mounts = mounts
         self._dataset_mounter = storages
@@ -158,6 +162,7 @@ class JobValidator:
         warnings = (*warnings, *lowered)
         requests = parse_dataset_requests(job)
         self._check_task_count(job)
+        check_engine(job.engine, self._engine.names)
         await self._skus.check_job(actor, job)
         if unique and await self._store.read(job_rows.is_name_used, actor.name, job.name):
             raise build_name_taken_error(job.name)
@@ -241,15 +246,19 @@ class JobValidator:
 
     async def _collect_warnings(self, job: Job) -> list[str]:
         found = []
-        if job.files and job.dialect is JobFormat.HOLDFAST and self._engine.get_health().isolation is Isolation.NONE:
+        name = self._control.choose_engine(job)
+        isolation = self._engine.find_health(name).isolation
+        if job.files and job.dialect is JobFormat.HOLDFAST and isolation is Isolation.NONE:
             found.append(FILES_WARNING)
         requested = {role.engine_image for role in job.roles} - {HOST_IMAGE}
         if requested:
-            names = [image.name for image in await self._engine.list_images()]
+            names = [image.name for image in await self._engine.list_images() if image.engine in ("", name)]
             known = {name for image in names for name in list_name_variants(image)}
             missing = [image for image in sorted(requested) if not known & list_name_variants(image)]
             names += await self._catalogue.list_image_names(job.group) if missing else ()
-            found += [self._format_unknown_image(image) + format_image_suggestion(image, names) for image in missing]
+            found += [
+                self._format_unknown_image(image, name) + format_image_suggestion(image, names) for image in missing
+            ]
         return found
 
     def _list_notify_warnings(self, job: Job) -> list[str]:
@@ -274,8 +283,8 @@ class JobValidator:
             )
         ]
 
-    def _format_unknown_image(self, image: str) -> str:
-        if self._settings.images.unknown == "pull" and isinstance(self._engine, SupportsImagePulls):
+    def _format_unknown_image(self, image: str, engine: str) -> str:
+        if self._settings.images.unknown == "pull" and self._engine.pulls_images(engine):
             return msg("image {image} is not on this server; it is pulled before the job starts", image=image)
         if self._settings.images.unknown == "host":
             return msg(

@@ -18,6 +18,7 @@ from holdfast.core.job import DEFAULT_GROUP, Hold
 from holdfast.core.messages import msg
 from holdfast.core.records import Group, Mlflow
 from holdfast.core.scheduling.placement import Quota
+from holdfast.engines.engine_set import EngineSet
 from holdfast.jobspec.holds import format_hold
 from holdfast.shared_folders import SharedFolders
 from holdfast.store import people
@@ -26,7 +27,7 @@ from holdfast.store import schedules as schedule_rows
 from ..audit import AuditedStore, AuditEntry, collect_set_fields
 from ..control import Control
 from ..errors import Unavailable
-from ..name_suggestions import build_group_not_found_error, build_user_not_found_error
+from ..name_suggestions import build_group_not_found_error, build_user_not_found_error, check_engine
 from ..permissions import require_admin
 from ..unfinished_jobs import has_jobs, has_unfinished_jobs
 from .extensions import check_extension, merge_extension
@@ -56,14 +57,22 @@ class GroupChange:
     launch_only: bool | Unset = UNSET
     home_symlink: bool | Unset = UNSET
     hold: Hold | Unset | None = UNSET
+    engine: str | Unset = UNSET
     extension: Mapping[str, Any] | Unset = UNSET  # merged key by key
     replace_extension: bool = False
 
 
 class Groups:
     def __init__(
-        self, store: AuditedStore, control: Control, shared: SharedFolders, *, forget: Sequence[Callable[[], None]]
+        self,
+        store: AuditedStore,
+        engine: EngineSet,
+        control: Control,
+        shared: SharedFolders,
+        *,
+        forget: Sequence[Callable[[], None]],
     ) -> None:
+        self._engine = engine
         self._store = store
         self._control = control
         self._shared = shared
@@ -86,6 +95,7 @@ class Groups:
         check_group_name(group.name)
         check_group(group)
         check_quotas(group)
+        check_engine(group.engine, self._engine.names)
         group = replace(group, extension=merge_extension({}, group.extension, replace=True))
         check_extension(group.extension)
         async with self._create_lock:
@@ -108,6 +118,8 @@ class Groups:
 
     async def change(self, actor: Actor, name: str, change: GroupChange) -> Group:
         _check_can_change(actor, name, change)
+        if not isinstance(change.engine, Unset):
+            check_engine(change.engine, self._engine.names)
         if not isinstance(change.extension, Unset):
             check_extension(merge_extension({}, change.extension, replace=True))  # early, to save writer time
         entry = AuditEntry(actor.name, AuditKind.GROUP, AuditAction.CHANGED, name, _summarize_group_change(change))

@@ -17,7 +17,8 @@ from holdfast.core.states import JobState, TaskState
 from holdfast.core.verdicts import Diagnosis
 from holdfast.diagnosis.case import JobDiagnosisInput, LogExcerpt, TaskDiagnosisInput
 from holdfast.diagnosis.job_diagnosis import diagnose_job
-from holdfast.engines.base import Engine, LogSource, LogStream
+from holdfast.engines.base import LogSource, LogStream
+from holdfast.engines.engine_set import EngineSet
 from holdfast.store.database import Store
 from holdfast.store.jobs import history
 from holdfast.store.jobs import insights as insight_rows
@@ -43,7 +44,7 @@ JUDGE_TIMEOUT = 5.0  # seconds; after that the result so far is used
 
 
 class Diagnoses:
-    def __init__(self, store: Store, engine: Engine, control: Control, metrics: SupportsSummaries) -> None:
+    def __init__(self, store: Store, engine: EngineSet, control: Control, metrics: SupportsSummaries) -> None:
         self._store = store
         self._engine = engine
         self._control = control
@@ -107,7 +108,7 @@ class Diagnoses:
     async def _load_task_cases(
         self, record: JobDetail, failed: Sequence[TaskRecord], stopped: Sequence[TaskRecord]
     ) -> tuple[TaskDiagnosisInput, ...]:
-        cases, watched = [], self._engine.get_health().limits == "watched"
+        cases = []
         looked_at = [*failed[:MAX_LOGS], *stopped[: max(MAX_LOGS - len(failed), 0)]]
         until = asyncio.get_running_loop().time() + TOTAL_LOG_TIMEOUT
         used = await self._metrics.read_summaries([each.attempt_id for each in looked_at])
@@ -118,6 +119,7 @@ class Diagnoses:
             raised = any(TRACEBACK_MARKER in piece.data for piece in log)  # other output may be mixed into it
             errors = await self._read_log(each, LogStream.STDERR, 0, SHORT_TAIL_SIZE, until) if cut or raised else ()
             case = _build_task_case(record, each, used.get(each.attempt_id))
+            watched = self._engine.find_health(each.task.engine).limits == "watched"
             cases.append(replace(case, watched=watched, log=log, errors=errors))
         return (*cases, *(_build_task_case(record, each) for each in failed[MAX_LOGS:]))
 

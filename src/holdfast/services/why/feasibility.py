@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from holdfast.core.image_names import list_name_variants
 from holdfast.core.job import HOST_IMAGE, Job, JobFormat, Role
 from holdfast.core.messages import msg
 from holdfast.core.scheduling.placement import StartPrediction
-from holdfast.engines.base import Engine, Isolation, SupportsImagePulls
+from holdfast.engines.base import ImageSummary, Isolation
+from holdfast.engines.engine_set import EngineSet
 
 from ..control import Control
 from ..name_suggestions import suggest_name
 
 
 class Feasibility:
-    def __init__(self, engine: Engine, control: Control, *, unknown_image: str) -> None:
+    def __init__(self, engine: EngineSet, control: Control, *, unknown_image: str) -> None:
         self._engine = engine
         self._control = control
-        # An unknown image fails the job only with "fail", or if this engine cannot pull it.
-        pulls = unknown_image == "pull" and isinstance(engine, SupportsImagePulls)
-        self._pulls_images = pulls
-        self._replaces_images = unknown_image == "host"
+        self._unknown_image = unknown_image
 
     async def predict_start(self, job: Job, user: str) -> StartPrediction:
         """Predict what happens if the job is submitted now, with every reason."""
@@ -42,15 +40,19 @@ class Feasibility:
 
     async def list_missing_images(self, job: Job) -> list[str]:
         """Return the unknown images that would make the job fail."""
-        return [] if self._pulls_images or self._replaces_images else await self._list_unknown_images(job)
+        fails = self._unknown_image != "host" and not self._pulls_images(job)
+        return await self._list_unknown_images(job) if fails else []
 
     async def list_pulled_images(self, job: Job) -> list[str]:
         """Return the images that are pulled before the job starts."""
-        return await self._list_unknown_images(job) if self._pulls_images else []
+        return await self._list_unknown_images(job) if self._pulls_images(job) else []
+
+    def _pulls_images(self, job: Job) -> bool:
+        return self._unknown_image == "pull" and self._engine.pulls_images(self._control.choose_engine(job))
 
     async def _list_unknown_images(self, job: Job) -> list[str]:
         wanted = _list_images(job)
-        known = await self._get_known_image_names() if wanted else set()
+        known = await self._get_known_image_names(job) if wanted else set()
         return [image for image in wanted if not known & list_name_variants(image)]
 
     def _add_pulls(self, verdict: StartPrediction, images: list[str]) -> StartPrediction:
@@ -61,7 +63,7 @@ class Feasibility:
 
     async def _format_missing_images(self, job: Job) -> list[str]:
         missing = await self.list_missing_images(job)
-        names = [image.name for image in await self._engine.list_images()] if missing else []
+        names = [image.name for image in await self._list_images_of_engine(job)] if missing else []
         return [
             msg(
                 "there is no image {image} on this server{image2}",
@@ -73,7 +75,7 @@ class Feasibility:
 
     async def _list_isolation_problems(self, job: Job) -> list[str]:
         """Return what cannot work without isolation."""
-        if self._engine.get_health().isolation is not Isolation.NONE:
+        if self._engine.find_health(self._control.choose_engine(job)).isolation is not Isolation.NONE:
             return []
         found = [
             reason
@@ -81,7 +83,7 @@ class Feasibility:
             for reason in _iter_moved_mount_problems(role, linked=job.dialect is JobFormat.PRIMEHUB)
         ]
         if wanted := _list_images(job):
-            known = await self._get_known_image_names()
+            known = await self._get_known_image_names(job)
             why = msg("jobs are not isolated on this machine, so only the image `host` can run")
             found += [
                 msg("the image {image} cannot be used: {why}", image=image, why=why)
@@ -90,8 +92,13 @@ class Feasibility:
             ]
         return list(dict.fromkeys(found))
 
-    async def _get_known_image_names(self) -> set[str]:
-        return {name for image in await self._engine.list_images() for name in list_name_variants(image.name)}
+    async def _get_known_image_names(self, job: Job) -> set[str]:
+        return {name for image in await self._list_images_of_engine(job) for name in list_name_variants(image.name)}
+
+    async def _list_images_of_engine(self, job: Job) -> Sequence[ImageSummary]:
+        """Return the images of the engine that would run the job."""
+        engine = self._control.choose_engine(job)
+        return [image for image in await self._engine.list_images() if image.engine in ("", engine)]
 
 
 def _reduce_instances(job: Job) -> Job:

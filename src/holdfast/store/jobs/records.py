@@ -288,6 +288,10 @@ _CURRENT_TASKS_SQL = "SELECT t.* FROM jobs j JOIN task_attempts t ON t.job_seq =
 _SELECT_ACTIVE_TASKS = text(f"{_CURRENT_TASKS_SQL} WHERE j.state IN :states").bindparams(
     bindparam("states", ACTIVE_STATES, expanding=True)
 )
+_SELECT_USED_ENGINES = text(
+    "SELECT DISTINCT t.engine FROM jobs j JOIN task_attempts t ON t.job_seq = j.seq AND t.attempt = j.attempt"
+    " WHERE j.state IN :states AND t.engine IS NOT NULL AND t.engine <> ''"
+).bindparams(bindparam("states", ACTIVE_STATES, expanding=True))
 _SELECT_JOB_TASKS = text(f"{_CURRENT_TASKS_SQL} WHERE j.id = :id")
 
 
@@ -295,6 +299,11 @@ def load_active_jobs(conn: Connection) -> list[JobSnapshot]:
     """Load all jobs that are not final, oldest first, with secrets."""
     newest = _group_newest_tries(conn.execute(_SELECT_ACTIVE_TASKS))
     return [_snapshot_from_row(conn, row, newest.get(row.seq, {})) for row in conn.execute(_SELECT_ACTIVE_JOBS)]
+
+
+def list_used_engines(conn: Connection) -> list[str]:
+    """Return the engines of placed tasks of all jobs that are not final."""
+    return [str(name) for name in conn.scalars(_SELECT_USED_ENGINES)]
 
 
 def load_snapshot(conn: Connection, id: str) -> JobSnapshot:

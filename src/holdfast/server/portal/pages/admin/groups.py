@@ -11,7 +11,7 @@ from holdfast.core.records import Group
 from holdfast.core.scheduling.placement import Quota, ResourceAmount
 from holdfast.services.people.groups import GroupChange, Groups
 
-from ...fields import Field, FormPage, Section
+from ...fields import Field, FormPage, Section, SelectOption
 from ...form_values import (
     format_duration_input,
     format_number_input,
@@ -138,13 +138,22 @@ def _build_group_sections(visit: Visit, *, new: bool) -> tuple[Section, ...]:
                 "group quota. Empty: unlimited."
             ),
         ),
-        Section(_("Jobs"), (limit,)),
+        Section(_("Jobs"), (limit, *_build_engine_fields(visit))),
         Section(
             _("Shared volume"),
             _build_volume_fields(visit),
             note=_("A persistent folder for the group's jobs, mounted at /project/GROUP."),
         ),
     )
+
+
+def _build_engine_fields(visit: Visit) -> tuple[Field, ...]:
+    """Build the choice of an engine, if there are several."""
+    names = visit.services.installation.engine.names
+    if len(names) == 1:
+        return ()
+    choices = (SelectOption("", visit.translate_text("Server default")), *(SelectOption(name, name) for name in names))
+    return (Field("engine", visit.translate_text("Engine"), kind="select", choices=choices),)
 
 
 def _build_quota_fields(visit: Visit, prefix: str) -> tuple[Field, ...]:
@@ -183,6 +192,7 @@ def _group_to_values(group: Group) -> dict[str, Any]:
         "display_name": group.display_name,
         "description": group.description,
         "time_limit": format_duration_input(group.time_limit),
+        "engine": group.engine,
         "shared_volume": group.shared_volume,
         "launch_only": group.launch_only,
         "home_symlink": group.home_symlink,
@@ -202,6 +212,7 @@ def _read_group_form(form: Form) -> dict[str, Any]:
         "quota": _read_quota(form, "quota"),
         "user_quota": _read_quota(form, "user_quota"),
         "time_limit": read_duration_field(form, "time_limit"),
+        **({"engine": form.get_text("engine")} if form.get_all("engine") else {}),
         "shared_volume": form.is_checked("shared_volume"),
         "launch_only": form.is_checked("launch_only"),
         "home_symlink": form.is_checked("home_symlink"),

@@ -26,6 +26,7 @@ MAX_PAGE_NUMBER = 10**6
 class TaskRow:
     record: TaskRecord
     address: str  # of its node
+    engine: str  # if there are several
     exit: ExitDescription | None
     tries: str  # address of all its tries
     log: str  # address of its log; add &stream= for one stream
@@ -142,8 +143,16 @@ def _build_rows(
     """Build rows. Most tasks have the same few exits, so each exit is described once."""
     descriptions = {exit: describe_exit(visit, exit) for exit in {_get_exit(record) for record in records}}
     access = open_ones or {}
+    shows_engine = len(visit.services.installation.engine.names) > 1
     return tuple(
-        _build_task_row(each, descriptions[_get_exit(each)], addresses, access.get(each.attempt_id)) for each in records
+        _build_task_row(
+            each,
+            descriptions[_get_exit(each)],
+            addresses,
+            access.get(each.attempt_id),
+            each.task.engine if shows_engine else "",
+        )
+        for each in records
     )
 
 
@@ -154,13 +163,18 @@ def _get_exit(record: TaskRecord) -> Exit | None:
 
 
 def _build_task_row(
-    record: TaskRecord, exit: ExitDescription | None, addresses: Mapping[str, str], inside: TaskAccess | None
+    record: TaskRecord,
+    exit: ExitDescription | None,
+    addresses: Mapping[str, str],
+    inside: TaskAccess | None,
+    engine: str,
 ) -> TaskRow:
     task, job_path = record.task, f"/jobs/{record.job_id}"
     which = f"task={quote(task.task, safe='')}&attempt={record.attempt}"
     return TaskRow(
         record=record,
         address=addresses.get(task.node or "", ""),
+        engine=engine,
         exit=exit,
         tries=f"{job_path}?section=tasks&{which}#tries",
         log=f"{job_path}/log?{which}&try={task.number}",

@@ -1,0 +1,65 @@
+"""Sections of holdfast.toml about engines and images, with the description of every setting."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from holdfast.settings_sections import MAX_DAYS, SettingsSection
+
+EngineKind = Literal["embedded", "docker"]
+
+
+class EngineSettings(SettingsSection):
+    kind: EngineKind = Field(
+        "embedded",
+        description="Where tasks run. embedded: in the server's own sandbox. docker: in containers of Docker or "
+        "Podman on this machine.",
+    )
+    others: list[EngineKind] = Field(
+        [],
+        description="Further engines that a job or a group can choose. Tasks that run on an engine are kept there "
+        "when it is removed from the settings.",
+    )
+    socket: str = Field(
+        "/var/run/docker.sock",
+        description="Unix socket of Docker, or of Podman's service (such as /run/podman/podman.sock).",
+    )
+
+
+class ImageSettings(SettingsSection):
+    unknown: Literal["pull", "fail", "host"] = Field(
+        "pull",
+        description="Handling of a job whose image is not on this server. pull: the image is pulled from its registry "
+        "before the job starts. fail: the job fails. host: it runs on the image `host` with a warning.",
+    )
+    registries: list[str] = Field(
+        [], description="Registries that images can be pulled from, such as docker.io or ghcr.io. If empty: all."
+    )
+    mirrors: list[str] = Field(
+        [],
+        description="Mirrors that are tried before a registry, each as REGISTRY=MIRROR, such as "
+        "docker.io=mirror.example.com:5000.",
+    )
+
+    @field_validator("mirrors")
+    @classmethod
+    def _check_mirrors(cls, given: list[str]) -> list[str]:
+        for line in given:
+            registry, _, mirror = line.partition("=")
+            if not registry.strip() or not mirror.strip() or "://" in line:
+                raise ValueError(f"{line!r} is not REGISTRY=MIRROR, such as docker.io=mirror.example.com:5000")
+        return given
+
+    insecure_registries: list[str] = Field(
+        [], description="Registries and mirrors that are reached without TLS, or whose certificate is not verified."
+    )
+    keep_days: float = Field(
+        30,
+        ge=0,
+        le=MAX_DAYS,
+        description="Days until a pulled image that no job uses is removed. When the disk is nearly full, it is "
+        "removed earlier. 0: never by age.",
+    )
+    host_show: list[str] = Field([], description="Additional host folders that jobs on the image `host` can read.")
