@@ -82,18 +82,18 @@ class Faults:
 
 
 class FakeEngine:
-    name = "fake"
-
     def __init__(
         self,
         machine: FakeMachine | None = None,
         *,
+        name: str = "fake",
         nodes: Sequence[Node] = (Node(name="fake", cpu=4.0, memory=16 * GIB),),
         images: Sequence[str] = (HOST_IMAGE,),
         isolation: Isolation = Isolation.FULL,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         faults: Faults | None = None,
     ) -> None:
+        self.name = name
         self.machine = machine or FakeMachine()
         self.refuse: Callable[[LaunchSpec], Observation | None] = lambda _: None  # set it to refuse starts
         self.queues = ""  # why tasks wait in the engine's own queue; empty: they run at once
@@ -110,6 +110,10 @@ class FakeEngine:
         self._on_health: Callable[[], None] = ignore_health_change
 
     # --- control by tests ---------------------------------------------------------------------------------------------
+
+    def set_nodes(self, nodes: Sequence[Node]) -> None:
+        self._nodes = tuple(nodes)
+        self._on_health()
 
     def finish_task(self, attempt_id: str, code: int = 0, *, oom: bool = False) -> None:
         """End its main command."""

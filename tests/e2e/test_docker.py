@@ -1,4 +1,4 @@
-"""A server whose tasks run in containers: jobs, logs, sessions, holds, and a change of the engine."""
+"""A server whose tasks run in containers: jobs, logs, sessions, holds."""
 
 from __future__ import annotations
 
@@ -85,20 +85,6 @@ def add_alias(server: Server, image: str, host: str) -> None:
     with server.client() as client:
         client.post("/secrets", json=secret).raise_for_status()
         client.post("/image-aliases", json=alias).raise_for_status()
-
-
-def test_another_engine_does_not_take_over_live_tasks(server: Server) -> None:
-    job = server.submit(f"name: long\n{SMALL}\ncommand: echo up; sleep 600\n")
-    wait_for_log(server, job["id"], "up")
-    server.stop()
-    kind = server.settings.pop("HOLDFAST_ENGINE_KIND")
-    with pytest.raises(AssertionError, match=r"has tasks of the engine docker, but engine\.kind is embedded"):
-        server.start()
-    server.settings["HOLDFAST_ENGINE_KIND"] = kind
-    server.start()
-    with server.client() as client:
-        client.post(f"/jobs/{job['id']}/stop").raise_for_status()
-    assert server.wait(job["id"])["state"] == "Cancelled"
 
 
 def wait_for_log(server: Server, job_id: str, text: str) -> None:
