@@ -70,7 +70,7 @@ def render_settings() -> str:
     lines = [
         "# Settings",
         "",
-        HEADER.format(source="src/holdfast/settings_sections.py"),
+        HEADER.format(source="src/holdfast/settings_sections.py and settings_engines.py"),
         "",
         "Every setting has a default, so a settings file is optional. Later sources override earlier ones:",
         "",

@@ -8,7 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # In these files, every text of several words is a message.
-TEXT_TABLE_FILES = ("settings.py", "settings_sections.py", "diagnosis/verdict_texts.py", "jobspec/holdfast_keys.py")
+TEXT_TABLE_FILES = (
+    "settings.py",
+    "settings_engines.py",
+    "settings_sections.py",
+    "diagnosis/verdict_texts.py",
+    "jobspec/holdfast_keys.py",
+)
 _CODE_PATTERN = re.compile(r"^(holdfast|pip|cd|export) |\n|\\[bsn(\[]")  # commands and regular expressions
 _PLACEHOLDER_PATTERN = re.compile(r"\{[a-z_0-9]+\}")
 _WORD_PATTERN = re.compile(r"[A-Za-z]+")
