@@ -170,6 +170,26 @@ class SurroundingsContract(EngineHarness):
 
         self.play(scenario)
 
+    # --- devices ------------------------------------------------------------------------------------------------------
+
+    def test_a_task_sees_its_own_gpus_and_no_others(self) -> None:
+        self.need_programs()
+        look = 'for node in /dev/nvidia[0-9]*; do [ ! -e "$node" ] || echo "$node"; done; echo "$CUDA_VISIBLE_DEVICES"'
+
+        async def scenario(rig: Rig) -> None:
+            gpus = rig.engine.list_nodes()[0].gpus
+            if len(gpus) < 2 or not self.has_own_folders:
+                pytest.skip("needs two GPUs, and tasks with devices of their own; see test_engine_gpus.py")
+            for attempt_id, given in {"none": (), "first": gpus[:1], "second": gpus[1:2], "both": gpus[:2]}.items():
+                resources = Resources(cpu=1.0, memory=256 * MIB, gpu=len(given))
+                seen = await rig.run(attempt_id, look, gpus=given, resources=resources)
+                assert seen.code == 0, seen
+                numbers = ",".join(map(str, range(len(given))))  # counted from 0 in each task
+                expected = [*(f"/dev/nvidia{index}" for index in given), numbers]
+                assert (await read_all(rig.log(attempt_id))).decode().splitlines() == expected
+
+        self.play(scenario)
+
     # --- images -------------------------------------------------------------------------------------------------------
 
     def test_an_image_without_a_shell_is_refused(self) -> None:
