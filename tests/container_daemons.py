@@ -1,4 +1,4 @@
-"""Real container daemons for tests: each with its own data, socket and network namespace, stopped by its pid."""
+"""Real container daemons for tests: each with its own data and socket, stopped by its pid."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ import pytest
 IMAGE = "holdfast-tests"  # busybox
 NO_SHELL_IMAGE = "holdfast-no-shell"
 BASH_IMAGE = "holdfast-bash"  # the machine's own bash and sh, beside busybox
+NO_NETWORK_CHANGES = ("--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false")
 START_TIMEOUT = 60.0  # seconds
 
 _CONTAINERS_CONF = """[containers]
@@ -33,10 +34,12 @@ runtime = "runc"
 
 
 class ContainerDaemon:
-    """One daemon, in a folder of its own."""
+    """One daemon, in a folder of its own. Its containers share its network."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, own_network: bool = True) -> None:
+        """`own_network`: in a new network namespace; else on the machine's network, where it changes nothing."""
         self.folder = folder
+        self.own_network = own_network
         self.socket = str(folder / "s")
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -52,9 +55,10 @@ class ContainerDaemon:
         """Start it, and wait until it responds."""
         Path(self.socket).unlink(missing_ok=True)
         words = " ".join(self.command)
+        namespace = ["unshare", "-n"] if self.own_network else []
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                ["unshare", "-n", "sh", "-c", f"ip link set lo up 2>/dev/null; exec {words}"],
+                [*namespace, "sh", "-c", f"ip link set lo up 2>/dev/null; exec {words}"],
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self.env, cwd=self.folder, start_new_session=True,
             )  # fmt: skip
         end = time.monotonic() + START_TIMEOUT
@@ -114,7 +118,7 @@ class Dockerd(ContainerDaemon):
     def command(self) -> list[str]:
         own = ["--data-root", f"{self.folder}/data", "--exec-root", f"{self.folder}/exec", "-p", f"{self.folder}/pid"]
         more = ["--live-restore"] if self.live_restore else []
-        return ["dockerd", *own, "-H", f"unix://{self.socket}", "--bridge=none", "--iptables=false", *more]
+        return ["dockerd", *own, "-H", f"unix://{self.socket}", *NO_NETWORK_CHANGES, *more]
 
     def kill(self) -> None:
         """With its containerd, which the kernel kills too, but only a little later."""
@@ -150,11 +154,11 @@ def need_program(name: str) -> None:
 
 
 @contextmanager
-def run_daemon(kind: type[ContainerDaemon]) -> Iterator[ContainerDaemon]:
+def run_daemon(kind: type[ContainerDaemon], *, own_network: bool = True) -> Iterator[ContainerDaemon]:
     """Run one with the images of the tests. In a short path: sockets have at most 108 characters."""
     need_program("dockerd" if issubclass(kind, Dockerd) else "podman")
     folder = Path(tempfile.mkdtemp(prefix="hf-", dir="/tmp"))
-    daemon = kind(folder)
+    daemon = kind(folder, own_network=own_network)
     try:
         daemon.start()
         daemon.import_image(IMAGE, build_root_tar(shell=True))

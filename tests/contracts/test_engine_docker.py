@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from holdfast.engines.base import Engine
-from holdfast.engines.container import ContainerEngine, ContainerOptions
-from tests.container_daemons import IMAGE, ContainerDaemon, Dockerd, run_daemon
+from tests.container_daemons import ContainerDaemon, Dockerd, run_daemon
 
+from .container_harness import ContainerHarness
 from .engine_contract import EngineContract
 
 
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[ContainerDaemon]:
-    with run_daemon(Dockerd) as daemon:
+    with run_daemon(Dockerd, own_network=False) as daemon:
         yield daemon
 
 
-class TestDocker(EngineContract):
-    image = IMAGE
-
-    @pytest.fixture(autouse=True)
-    def _home(self, tmp_path: Path, daemon: ContainerDaemon) -> None:
-        self.home = tmp_path / "home"
-        self.daemon = daemon
-
-    def make(self) -> Engine:
-        return ContainerEngine(self.home, ContainerOptions(socket=self.daemon.socket))
+class TestDocker(ContainerHarness, EngineContract):
+    pass

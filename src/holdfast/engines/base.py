@@ -465,7 +465,9 @@ class Engine(Protocol):
         `on_health` is called after each change."""
         ...
 
-    async def list_images(self) -> Sequence[ImageSummary]: ...
+    async def list_images(self) -> Sequence[ImageSummary]:
+        """Return the images; the last known ones while the engine cannot look."""
+        ...
 
     async def start(self, launch: LaunchSpec) -> Observation:
         """Start it unless it was started before. Returns its state right after: RUNNING, EXITED, LOST or REFUSED. After

@@ -4,26 +4,27 @@
 #
 #   hold.sh NOTES COMMAND [ARG...]
 #
-# NOTES is the task's notes folder. A task that is being stopped is not held.
+# NOTES is the task's notes folder. A task that is being stopped is not held. The variables of this script have a
+# prefix, since those of the task are beside them.
 
 main() {
-    notes=$1
+    _holdfast_notes=$1
     shift
-    ended=
-    trap 'ended=yes' TERM INT HUP
+    _holdfast_ended=
+    trap '_holdfast_ended=yes' TERM INT HUP
     "$@"
-    code=$?
-    if [ "$code" = 0 ] || [ -n "$ended" ]; then
-        exit "$code"
+    _holdfast_code=$?
+    if [ "$_holdfast_code" = 0 ] || [ -n "$_holdfast_ended" ]; then
+        exit "$_holdfast_code"
     fi
-    if ! echo "held $code" >"$notes/held"; then
+    if ! echo "held $_holdfast_code" >"$_holdfast_notes/held"; then
         echo 'This task cannot be held: its notes folder is not writable.' >&2
-        exit "$code"
+        exit "$_holdfast_code"
     fi
-    while [ -z "$ended" ]; do
+    while [ -z "$_holdfast_ended" ]; do
         kill -STOP "$$"
     done
-    exit "$code"
+    exit "$_holdfast_code"
 }
 
 main "$@"

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from holdfast.core.errors import EngineError, sanitize_output
 from holdfast.core.exits.exit import Cause
@@ -34,6 +35,7 @@ from .task_files import create_task_files, has_own_home, list_own_mounts, make_s
 _LOCK_TIMEOUT = 150.0  # seconds to wait for another server that starts the same task
 _LOCK_INTERVAL = 0.02  # seconds between two attempts to lock
 _NO_PROGRAM_CODES = (126, 127)  # of a container whose first program cannot be executed
+_NAME_IN_USE = "already in use"  # in the error of a container name that is taken
 _MAX_REASON_SIZE = 500  # bytes of the daemon's error that are shown
 
 
@@ -141,11 +143,21 @@ class ContainerStarter:
             await self.daemon.create(name, body)
         except DaemonError as error:
             found = await self.daemon.inspect(name)
-            if found is None or not found.own:
+            if found is None and _NAME_IN_USE in str(error):
+                await self.daemon.release_name(name)
+            elif found is None or not found.own:
                 raise _make_start_refusal(str(error)) from error
-            if not found.started:  # left by a server that died: its mounts may be others by now
+            elif found.started:
+                return
+            else:  # left by a server that died: its mounts may be others by now
                 await self.daemon.remove(name, force=False)
-                await self.daemon.create(name, body)
+            await self._create_again(name, body)
+
+    async def _create_again(self, name: str, body: Mapping[str, Any]) -> None:
+        try:
+            await self.daemon.create(name, body)
+        except DaemonError as error:
+            raise _make_start_refusal(str(error)) from error
 
     async def _start_container(self, name: str, image: str) -> None:
         try:

@@ -9,6 +9,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -134,6 +135,12 @@ class Daemon:
                 await asyncio.sleep(_REMOVE_RETRY_INTERVAL)  # Podman fails while the container is just ending
             else:
                 return
+
+    async def release_name(self, name: str) -> None:
+        """Release the name of a container that does not exist: a Podman that was killed while it created the container
+        keeps its storage under that name."""
+        with suppress(DaemonError):  # creating it again reports what is wrong
+            await self._call(lambda docker: docker.containers.container(name).delete(force=True, v=True))
 
     async def list_attempt_ids(self) -> list[str]:
         """Return the attempts of all containers of this installation."""

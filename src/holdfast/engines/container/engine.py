@@ -202,7 +202,7 @@ class ContainerEngine(FolderEngine):
     # --- images -------------------------------------------------------------------------------------------------------
 
     async def list_images(self) -> Sequence[ImageSummary]:
-        return await self._daemon.list_images()
+        return await self._images.list_images()
 
     def has_image(self, name: str) -> bool:
         return self._images.has_image(name)

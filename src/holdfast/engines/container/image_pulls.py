@@ -19,7 +19,7 @@ from holdfast.core.messages import msg
 from holdfast.engines.base import ImageSummary, PullError, PullFailure, PullPhase, PullProgress, RegistryCredentials
 from holdfast.engines.embedded.images.pull_errors import make_name_error, make_registry_error
 
-from .daemon import Daemon, DaemonError, PullEvent
+from .daemon import Daemon, DaemonError, DaemonUnavailable, PullEvent
 
 _FAILURES = (  # what a daemon says, in this order
     (re.compile(r"no matching manifest|does not match the specified platform", re.I), PullFailure.WRONG_ARCHITECTURE),
@@ -41,17 +41,23 @@ class ContainerImages:
         self._allowed = allowed
         self._private_file = home / "private-images.json"
         self._private: set[str] = set()
-        self._names: set[str] = set()  # all spellings of those that are there
+        self._found: list[ImageSummary] = []  # those that are there
+        self._names: set[str] = set()  # all their spellings
 
     def load_private_names(self) -> None:
         """Blocking."""
         with suppress(OSError, ValueError):
             self._private = set(map(str, json.loads(self._private_file.read_text())))
 
-    async def refresh(self) -> list[ImageSummary]:
-        found = await self._daemon.list_images()
-        self._names = {name for image in found for name in list_name_variants(image.name)}
-        return found
+    async def refresh(self) -> None:
+        self._found = await self._daemon.list_images()
+        self._names = {name for image in self._found for name in list_name_variants(image.name)}
+
+    async def list_images(self) -> list[ImageSummary]:
+        """Return the images; the last known ones while the daemon does not respond."""
+        with suppress(DaemonUnavailable):
+            await self.refresh()
+        return self._found
 
     def has_image(self, name: str) -> bool:
         names = list_name_variants(name)
@@ -66,6 +72,8 @@ class ContainerImages:
         if self._allowed and reference.registry not in self._allowed:
             raise make_registry_error(reference.registry, self._allowed)
         full = str(reference)
+        if credentials is None and await self._is_present(full):
+            return self._describe_image(name, full)
         if credentials is not None:
             await self._set_private(full, True)  # before it is there
         try:
@@ -75,10 +83,18 @@ class ContainerImages:
         if credentials is None:
             await self._set_private(full, False)
         await self.refresh()
+        return self._describe_image(name, full)
+
+    async def _is_present(self, name: str) -> bool:
+        """Return whether any job can use it by now: the daemon may have been away when the job was planned."""
+        with suppress(EngineError):
+            await self.refresh()
+            return self.has_image(name)
+        return False
+
+    def _describe_image(self, name: str, full: str) -> ImageSummary:
         names = list_name_variants(full)
-        found = next(
-            (image for image in await self._daemon.list_images() if list_name_variants(image.name) & names), None
-        )
+        found = next((image for image in self._found if list_name_variants(image.name) & names), None)
         return found or ImageSummary(name=name, size=None, created_at=None, source=full)
 
     async def _pull(

@@ -84,7 +84,7 @@ class TaskFolders:
             for source in trash:  # a full disk has no space even for a folder: free some, however long it takes
                 remove_tree(source)
             raise
-        os.rename(folder.path, shelf)
+        _rename_once(folder.path, shelf)
         return list(trash.values())
 
     def delete_logs(self, attempt_id: str) -> None:
@@ -136,4 +136,13 @@ def _try_delete_entry(entry: os.DirEntry[str]) -> bool:
 def _move_folder(source: str, target: str) -> None:
     if os.path.lexists(target):  # left by a server that died
         remove_tree(target)
-    os.rename(source, target)
+    _rename_once(source, target)
+
+
+def _rename_once(source: str, target: str) -> None:
+    """Rename it, unless another server has just done so."""
+    try:
+        os.rename(source, target)
+    except FileNotFoundError:
+        if os.path.lexists(source):
+            raise

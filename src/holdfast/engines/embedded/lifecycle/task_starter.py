@@ -10,7 +10,7 @@ import logging
 import os
 import shutil
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.exits.exit import Cause
-from holdfast.core.job import HOST_IMAGE, Resources
+from holdfast.core.job import HOST_IMAGE, Mount, Resources
 from holdfast.core.messages import msg
 from holdfast.engines.base import Isolation, LaunchSpec
 
@@ -300,13 +300,7 @@ def make_unsandboxed_spec(
     env[COOKIE_VARIABLE] = cookie
     script = _write_script(folder["script"], launch.script)
     entry = _write_script(folder["entry"], launch.entry) if launch.entry else ""
-    for mount in launch.mounts:
-        if os.path.normpath(mount.target) != os.path.normpath(mount.source):
-            why = msg("without isolation, the target must equal the source")
-            text = msg(
-                "{source} cannot be mounted at {target}: {why}.", source=mount.source, target=mount.target, why=why
-            )
-            raise StartRefused(text, cause=Cause.NOT_ALLOWED)
+    _check_unsandboxed_mounts(launch.mounts)
     if launch.mounts:
         folder.write_mounts([(os.path.normpath(mount.source),) * 2 for mount in launch.mounts])
     if launch.workdir and not os.path.isdir(launch.workdir):
@@ -319,6 +313,20 @@ def make_unsandboxed_spec(
         command = render_hold_command(root, command, _write_script(folder["hold"], HOLD_SCRIPT), notes)
     command = [*session, *command]
     return RunnerSpec(command=command, env=env, workdir=launch.workdir or scratch, cgroup_files=joins)
+
+
+def _check_unsandboxed_mounts(mounts: Sequence[Mount]) -> None:
+    for mount in mounts:
+        if os.path.normpath(mount.target) != os.path.normpath(mount.source):
+            why = msg("without isolation, the target must equal the source")
+            text = msg(
+                "{source} cannot be mounted at {target}: {why}.", source=mount.source, target=mount.target, why=why
+            )
+            raise StartRefused(text, cause=Cause.NOT_ALLOWED)
+        try:
+            os.close(open_mount_source(os.path.normpath(mount.source)))
+        except InvalidMount as bad:
+            raise StartRefused(str(bad), cause=Cause.NOT_ALLOWED) from bad
 
 
 def _write_script(path: str, text: str) -> str:

@@ -61,8 +61,8 @@ def find_cgroup_files(folders: Iterable[str]) -> CgroupFiles:
     number = 0
     for folder in folders:
         try:
-            names = set(os.listdir(folder))
-        except OSError:
+            names, inode = set(os.listdir(folder)), os.stat(folder).st_ino
+        except OSError:  # a container daemon removes them by itself
             continue
         choices = dict(_FILE_NAMES)
         choices["cpu_stat" if "cgroup.events" in names else "throttled"] = "cpu.stat"
@@ -72,7 +72,7 @@ def find_cgroup_files(folders: Iterable[str]) -> CgroupFiles:
             if name in names:
                 found.setdefault(field, f"{folder}/{name}")
         if "cgroup.events" in names:  # version 2
-            number = os.stat(folder).st_ino
+            number = inode
     return CgroupFiles(cgroup_id=number, **found)
 
 
