@@ -11,7 +11,9 @@ from typing import Any, BinaryIO
 import pytest
 
 from holdfast.core.attempt import Observation, ObservedState
-from holdfast.core.job import MIB, Resources
+from holdfast.core.exits.exit import Cause
+from holdfast.core.job import MIB, Mount, Resources
+from holdfast.core.volumes import NfsExport, Volume, VolumeClaim, is_mountable
 from holdfast.engines.base import (
     Engine,
     LaunchSpec,
@@ -281,6 +283,19 @@ class EngineContract:
             assert (await rig.look("a")).seen is ObservedState.ABSENT
             assert rig.engine.open_log("a", LogStream.STDOUT) is None
             assert (await rig.run("a", "exit 0")).code == 0  # the same id may be used once it can run
+
+        self.play(scenario)
+
+    @pytest.mark.parametrize("volume", [VolumeClaim(name="models"), NfsExport(server="files", path="/export")])
+    def test_a_volume_that_the_engine_does_not_mount_is_refused_and_leaves_nothing(self, volume: Volume) -> None:
+        async def scenario(rig: Rig) -> None:
+            if is_mountable(volume, rig.engine.get_health().volume_kinds):
+                pytest.skip("this engine mounts it")
+            mounts = (Mount(volume=volume, target="/data"),)
+            seen = await rig.engine.start(rig.launch("a", "true", mounts=mounts))
+            assert (seen.seen, seen.transient, seen.cause) == (ObservedState.REFUSED, False, Cause.NOT_ALLOWED)
+            assert volume.address in seen.message
+            assert await rig.engine.list_attempts() == []
 
         self.play(scenario)
 

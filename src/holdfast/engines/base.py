@@ -21,6 +21,7 @@ from holdfast.core.job import Mount, Resources
 from holdfast.core.messages import msg
 from holdfast.core.metrics.samples import GpuState, Reading
 from holdfast.core.scheduling.placement import Node
+from holdfast.core.volumes import LOCAL_KINDS, VolumeKind
 
 # Shell options of every POSIX shell; others are dropped where there is no bash.
 POSIX_SHELL_OPTIONS = frozenset(
@@ -66,6 +67,7 @@ class EngineHealth:
     limits: str  # "cgroup v2", "cgroup v1" or "watched"
     notes: tuple[str, ...] = ()  # each a sentence: a limitation and its remedy
     conditions: tuple[Condition, ...] = ()  # what blocks task starts, if anything
+    volume_kinds: frozenset[VolumeKind] = LOCAL_KINDS  # what it can mount; see core.volumes.is_mountable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -157,20 +157,21 @@ def build_services(
         own_only=settings.access.acting == "owners",
     )
     folders = SharedFolders.from_setting(settings.files.folder, home)
-    mounts = MountRules(home=home, allow=settings.mounts.allow, shared=folders.root)
+    mounts = MountRules(home=home, allow=settings.mounts.allow, shared=folders.root, get_health=engine.get_health)
     marks = settings.disk.to_thresholds()
     git_sync = GitSync(store, folders, settings.mounts, marks=marks, clock=clock)
     work = DiskExecutor()
     audited = AuditedStore(store, clock=clock)
-    datasets = Datasets(audited, mounts, folders, git_sync, work, nfs_folder=settings.mounts.nfs_folder)
+    datasets = Datasets(
+        audited, mounts, folders, git_sync, work, engine.get_health, nfs_folder=settings.mounts.nfs_folder
+    )
     instance_types = InstanceTypes(audited, settings)
     image_aliases = ImageAliases(audited)
     skus = Skus(store, engine, instance_types)
     catalogue = CatalogueResolver(store, instance_types, image_aliases)
     group_holds = GroupHoldDefaults(store)
-    intake = JobValidator(
-        store, engine, settings, mounts, DatasetMounter(datasets, mounts), skus, catalogue, group_holds
-    )
+    mounter = DatasetMounter(datasets, mounts, folders, engine.get_health)
+    intake = JobValidator(store, engine, settings, mounts, mounter, skus, catalogue, group_holds)
     prospects = Feasibility(engine, control, unknown_image=settings.images.unknown)
     images = Images(audited, engine, home, marks)
     secrets = Secrets(audited)

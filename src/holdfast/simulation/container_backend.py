@@ -129,7 +129,7 @@ class ContainerBackend:
             arguments += ["--gpus", f'"device={",".join(map(str, launch.gpus))}"']
         arguments += ["--mount", _format_mount(str(folder), _SCRIPT_FOLDER, read_only=True)]
         for mount in launch.mounts:
-            arguments += ["--mount", _format_mount(mount.source, mount.target, read_only=mount.read_only)]
+            arguments += ["--mount", _format_mount(mount.volume.folder, mount.target, read_only=mount.read_only)]
         return [*arguments, launch.image, f"{_SCRIPT_FOLDER}/start"]
 
     async def _wait_for_exit(self, attempt_id: str, container: _Container) -> None:

@@ -22,7 +22,7 @@ class MountCheck:
     async def check_mounts(self, launch: LaunchSpec) -> None:
         """Refusal when a folder does not respond."""
         try:
-            for source in dict.fromkeys(mount.source for mount in launch.mounts):
+            for source in dict.fromkeys(mount.volume.folder for mount in launch.mounts if mount.volume.folder):
                 await self._guard.run_once_per_path(source, partial(probe_mount_source, source), _MOUNT_TIMEOUT)
         except NotResponding:
             text = msg("A mounted folder is not responding.")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.exits.exit import Cause
-from holdfast.core.job import HOST_IMAGE, Resources
+from holdfast.core.job import HOST_IMAGE, Mount, Resources
 from holdfast.core.messages import msg
 from holdfast.engines.base import Isolation, LaunchSpec
 
@@ -30,7 +30,7 @@ from ..processes import COOKIE_VARIABLE, HAS_NAMESPACED_PROCESS_LIMIT
 from ..sandbox import roots
 from ..sandbox.gpus import LIBRARIES_FOLDER, PROGRAMS_FOLDER, make_gpu_binds, make_gpu_variables
 from ..sandbox.guard import mask_sys_paths
-from ..sandbox.mounts import InvalidMount, is_within, make_mount_binds, open_mount_source
+from ..sandbox.mounts import InvalidMount, get_mount_folder, is_within, make_mount_binds, open_mount_source
 from ..sandbox.render import (
     FIRST_MOUNT_FD,
     Bind,
@@ -285,6 +285,13 @@ def open_mount_sources(launch: LaunchSpec, root: SandboxRoot, opened: ExitStack)
     return mounts
 
 
+def _get_mount_folder(mount: Mount) -> str:
+    try:
+        return get_mount_folder(mount)
+    except InvalidMount as bad:
+        raise StartRefused(str(bad), cause=Cause.NOT_ALLOWED) from bad
+
+
 def _append_path(paths: str, more: str) -> str:
     parts = [part for part in paths.split(":") if part]
     return ":".join(parts if more in parts else [*parts, more])
@@ -301,14 +308,14 @@ def make_unsandboxed_spec(
     script = _write_script(folder["script"], launch.script)
     entry = _write_script(folder["entry"], launch.entry) if launch.entry else ""
     for mount in launch.mounts:
-        if os.path.normpath(mount.target) != os.path.normpath(mount.source):
+        if os.path.normpath(mount.target) != os.path.normpath(_get_mount_folder(mount)):
             why = msg("without isolation, the target must equal the source")
             text = msg(
                 "{source} cannot be mounted at {target}: {why}.", source=mount.source, target=mount.target, why=why
             )
             raise StartRefused(text, cause=Cause.NOT_ALLOWED)
     if launch.mounts:
-        folder.write_mounts([(os.path.normpath(mount.source),) * 2 for mount in launch.mounts])
+        folder.write_mounts([(os.path.normpath(mount.volume.folder),) * 2 for mount in launch.mounts])
     if launch.workdir and not os.path.isdir(launch.workdir):
         text = msg("The working folder {workdir} does not exist on this machine.", workdir=launch.workdir)
         raise StartRefused(text, cause=Cause.NOT_ALLOWED)
