@@ -113,3 +113,22 @@ def test_the_engine_is_given_what_an_alias_stands_for() -> None:
     snapshot = placed(replace(OWN, roles=(role,), dialect=JobFormat.PRIMEHUB))
     launch = AttemptLaunchBuilder(snapshot).build_launch(snapshot.tasks[0], LaunchContext())
     assert (launch.image, launch.env["IMAGE_NAME"]) == ("registry/pytorch:2", "pytorch")
+
+
+# -- what engines must keep to themselves
+
+
+def test_variables_with_secrets_are_named() -> None:
+    env = {"TOKEN": "Bearer <% $secrets.token %>", "PLAIN": "1"}
+    job = replace(OWN, secrets={"token": "hunter2"}, roles=(replace(OWN.roles[0], env=env),))
+    launch = launch_of(job, variables={"DB_PASS": "x"})
+    assert launch.env["TOKEN"] == "Bearer hunter2"
+    assert launch.secret_env == {"TOKEN", "DB_PASS"}
+    assert launch_of(OWN).secret_env == frozenset()
+
+
+def test_a_launch_says_where_its_task_is_placed() -> None:
+    snapshot = placed(OWN)
+    assert launch_of(snapshot).node == snapshot.tasks[0].node
+    waiting = replace(snapshot, tasks=(replace(snapshot.tasks[0], node=None),))
+    assert launch_of(waiting).node is None

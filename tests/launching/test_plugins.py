@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.core.job import Job, Mount
 from holdfast.core.volumes import HostFolder
-from holdfast.engines.embedded.sandbox_paths import SEARCH_PATH
+from holdfast.engines.sandbox_paths import SEARCH_PATH
 from holdfast.jobspec.openpai_prerequisites import SUPPORTED_PLUGINS
 from holdfast.launching.openpai.plugins import _STEP_MAKERS
 from tests.contracts.engine_contract import Rig, read_all

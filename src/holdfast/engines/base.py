@@ -43,13 +43,20 @@ class LaunchSpec:
     shell_options: tuple[str, ...]
     env: Mapping[str, str]
     resources: Resources
-    gpus: tuple[int, ...] = ()
+    secret_env: frozenset[str] = frozenset()  # the variables with secret values: keep them where others cannot read
+    node: str | None = None  # where it is placed; None: the engine chooses
+    gpus: tuple[int, ...] = ()  # numbers of its devices on that node
     ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
     workdir: str | None = None
     scratch: int | None = None  # max bytes in its home; a task with more is stopped, with SCRATCH_FULL
     entry: str = ""  # a script that runs in place of `script` and gets its path as $1; it honours shell_options
     hold: bool = False  # when its command fails, keep the task and report Seen.HELD
+
+    @property
+    def leaves_gpus_to_engine(self) -> bool:
+        """Whether the engine chooses `resources.gpu` devices."""
+        return not self.gpus and self.resources.gpu > 0
 
 
 class Isolation(StrEnum):

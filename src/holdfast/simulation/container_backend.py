@@ -24,8 +24,8 @@ from holdfast.core.scheduling.placement import Node
 from holdfast.engines.base import POSIX_SHELL_OPTIONS, LaunchSpec
 from holdfast.engines.embedded.machine import build_node
 from holdfast.engines.embedded.sandbox.gpus import list_gpus
-from holdfast.engines.embedded.sandbox.render import make_variable_name
-from holdfast.engines.embedded.sandbox_paths import HOME_PATH
+from holdfast.engines.sandbox_paths import HOME_PATH
+from holdfast.engines.task_program import make_variable_name
 from holdfast.settings import Settings
 from holdfast.start_options import build_engine_options
 

@@ -7,10 +7,10 @@ from functools import partial
 from holdfast.core.exits.exit import Cause
 from holdfast.core.messages import msg
 from holdfast.engines.base import LaunchSpec
+from holdfast.engines.start_refusal import StartRefused
 from holdfast.hang_guard import HangGuard, NotResponding
 
 from ..sandbox.mounts import probe_mount_source
-from .task_starter import StartRefused
 
 _MOUNT_TIMEOUT = 30.0  # seconds for each folder
 

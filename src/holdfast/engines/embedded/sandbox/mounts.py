@@ -14,8 +14,8 @@ from pathlib import PurePosixPath
 
 from holdfast.core.job import Mount
 from holdfast.core.messages import msg
+from holdfast.engines.sandbox_paths import HOLDFAST_PATH
 
-from ..sandbox_paths import HOLDFAST_PATH
 from .render import Bind
 from .roots import resolve_path_inside
 
