@@ -23,8 +23,8 @@ from holdfast.core.job import GIB, HOST_IMAGE
 from holdfast.core.metrics.samples import Reading
 from holdfast.core.scheduling.placement import Node
 from holdfast.core.volumes import LOCAL_KINDS, is_mountable
+from holdfast.engines.artifacts import ArtifactSink
 from holdfast.engines.base import (
-    ArtifactSink,
     EngineHealth,
     ImageSummary,
     Isolation,

@@ -14,15 +14,8 @@ from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.exits.exit import Cause
 from holdfast.core.job import MIB, Mount, Resources
 from holdfast.core.volumes import NfsExport, Volume, VolumeClaim, is_mountable
-from holdfast.engines.base import (
-    Engine,
-    LaunchSpec,
-    LogSource,
-    LogStream,
-    SkipReason,
-    SupportsArtifacts,
-    SupportsMetrics,
-)
+from holdfast.engines.artifacts import SkipReason, SupportsArtifacts
+from holdfast.engines.base import Engine, LaunchSpec, LogSource, LogStream, SupportsMetrics
 from holdfast.services.logs.reading import follow_source
 
 TIMEOUT = 300.0  # seconds for a whole scenario; only a broken engine ever takes that long

@@ -11,7 +11,8 @@ import pytest
 from holdfast.core.attempt import ObservedState
 from holdfast.core.job import Mount
 from holdfast.core.volumes import HostFolder
-from holdfast.engines.base import ArtifactsUnavailable, Isolation, SkipReason
+from holdfast.engines.artifacts import ArtifactsUnavailable, SkipReason
+from holdfast.engines.base import Isolation
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.lifecycle import artifacts
 from holdfast.engines.embedded.tree_removal import remove_tree

@@ -12,13 +12,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import BinaryIO, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from holdfast.core.attempt import Observation
 from holdfast.core.conditions import Condition
 from holdfast.core.errors import UserError
 from holdfast.core.job import Mount, Resources
-from holdfast.core.messages import msg
 from holdfast.core.metrics.samples import GpuState, Reading
 from holdfast.core.scheduling.placement import Node
 from holdfast.core.volumes import LOCAL_KINDS, VolumeKind
@@ -31,7 +30,10 @@ POSIX_SHELL_OPTIONS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSpec:
-    """Everything needed to start one task attempt. It contains secrets: never store or log it."""
+    """Everything needed to start one task attempt. It contains secrets: never store or log it.
+
+    `task_program.build_task_program` makes files and a command of it; an engine adds mounts and limits.
+    """
 
     attempt_id: str
     job_id: str
@@ -206,65 +208,6 @@ class LogSource(Protocol):
     async def list_write_times(self, start: int, end: int, most: int) -> Sequence[WrittenRange]:
         """Return when the bytes from `start` to `end` were written: ranges in order, at most `most`, so it may end
         early. The time of bytes in no range is unknown."""
-        ...
-
-
-class SkipReason(StrEnum):
-    """Why an entry among the artifacts was skipped; shown to users."""
-
-    TOO_MANY = msg("exceeds the maximum number of artifact files")
-    TOO_LARGE = msg("exceeds the maximum size of the artifacts")
-    NO_SPACE = msg("not enough disk space")
-    LINK = msg("symbolic links are not followed")
-    SPECIAL = msg("not a regular file")
-    INVALID_NAME = msg("file name is too long or not UTF-8")
-    TOO_DEEP = msg("folders are nested too deeply")
-    UNREADABLE = msg("cannot be read")
-
-
-class ArtifactSink(Protocol):
-    """Receiver of artifacts. It alone decides what is kept. Blocking, used by one thread."""
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether the collector should stop."""
-        ...
-
-    def add_file(self, path: tuple[bytes, ...], size: int, open_file: Callable[[], BinaryIO]) -> None:
-        """Add a regular file, by the parts of its path below the artifacts folder. `open_file` is called if the file is
-        wanted, and may raise OSError; at most `size` bytes are read."""
-        ...
-
-    def skip_entry(self, path: tuple[bytes, ...], why: SkipReason, count: int = 1) -> None:
-        """Record an entry that is not an artifact."""
-        ...
-
-    def mark_incomplete(self) -> None:
-        """Record that there are more entries than were read."""
-        ...
-
-
-class ArtifactsUnavailable(Exception):
-    """The artifacts cannot be collected; the text says why, to the user."""
-
-
-@runtime_checkable
-class SupportsArtifacts(Protocol):
-    """An engine that can collect the folder `artifacts` of an ended task's home.
-
-    It sets `Observation.artifacts` with EXITED when there may be one. That check must be cheap: it runs for every task
-    that ends.
-    """
-
-    def collect_artifacts(self, attempt_id: str, sink: ArtifactSink) -> None:
-        """Offer every file of it, in the order of the paths. Called in a thread, for an ended task before `remove`, and
-        again after a crash; the task's files stay unchanged.
-
-        The folder may be a link. It is resolved as the task would have resolved it, and never leads to a file that the
-        task did not see. Below it no link is followed and only regular files are opened: other tasks may change a
-        shared folder in the meantime. Names that begin with a dot are skipped at the top. ArtifactsUnavailable when it
-        is not a folder; nothing is offered when it does not exist.
-        """
         ...
 
 
@@ -474,8 +417,9 @@ class Engine(Protocol):
     async def list_images(self) -> Sequence[ImageSummary]: ...
 
     async def start(self, launch: LaunchSpec) -> Observation:
-        """Start it unless it was started before. Returns its state right after: RUNNING, EXITED, LOST or REFUSED. After
-        an exception it may run or not: the caller retries with the same launch."""
+        """Start it unless it was started before. Returns its state right after: RUNNING, EXITED, LOST or REFUSED;
+        QUEUED or STARTING if the engine has accepted it. After an exception it may run or not: the caller retries with
+        the same launch."""
         ...
 
     async def observe(self, attempt_ids: Collection[str]) -> dict[str, Observation]:

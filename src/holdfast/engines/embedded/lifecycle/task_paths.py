@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import PurePosixPath
 
 from holdfast.core.messages import msg
-from holdfast.engines.base import ArtifactsUnavailable
+from holdfast.engines.artifacts import ArtifactsUnavailable
 from holdfast.engines.sandbox_paths import HOME_PATH
 
 from ..descriptors import closing_fd, open_below
