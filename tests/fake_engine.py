@@ -22,8 +22,9 @@ from holdfast.core.exits.exit import Cause
 from holdfast.core.job import GIB, HOST_IMAGE
 from holdfast.core.metrics.samples import Reading
 from holdfast.core.scheduling.placement import Node
+from holdfast.core.volumes import LOCAL_KINDS, is_mountable
+from holdfast.engines.artifacts import ArtifactSink
 from holdfast.engines.base import (
-    ArtifactSink,
     EngineHealth,
     ImageSummary,
     Isolation,
@@ -97,6 +98,7 @@ class FakeEngine:
         self.machine = machine or FakeMachine()
         self.refuse: Callable[[LaunchSpec], Observation | None] = lambda _: None  # set it to refuse starts
         self.queues = ""  # why tasks wait in the engine's own queue; empty: they run at once
+        self.volume_kinds = LOCAL_KINDS
         self.measured = 0  # how often usage was requested
         self.faults = faults or Faults()
         self._nodes = tuple(nodes)
@@ -180,7 +182,13 @@ class FakeEngine:
         self._timers.clear()
 
     def get_health(self) -> EngineHealth:
-        return EngineHealth(name=self.name, isolation=self._isolation, limits="none", conditions=self._conditions)
+        return EngineHealth(
+            name=self.name,
+            isolation=self._isolation,
+            limits="none",
+            conditions=self._conditions,
+            volume_kinds=self.volume_kinds,
+        )
 
     def list_nodes(self) -> Sequence[Node]:
         return self._nodes
@@ -295,6 +303,9 @@ class FakeEngine:
             known = ", ".join(self._images)
             message = f"Image {launch.image!r} not found. Available images: {known}."
             return _make_refusal(launch, message, Cause.IMAGE_MISSING)
+        for mount in launch.mounts:
+            if not is_mountable(mount.volume, self.volume_kinds):
+                return _make_refusal(launch, f"{mount.source} cannot be mounted.", Cause.NOT_ALLOWED)
         return self.refuse(launch)
 
     def _run_script(self, task: FakeTask) -> None:

@@ -6,6 +6,8 @@ import os
 import secrets
 from pathlib import Path
 
+from holdfast.core.volumes import SharedFolder
+
 
 class SharedFolders:
     """Below `root`: groups/GROUP/volume, groups/GROUP/files, volumes/NAME, git/NAME. All are named exactly after their
@@ -18,6 +20,10 @@ class SharedFolders:
     def from_setting(cls, folder: str, home: Path) -> SharedFolders:
         """`folder` empty: in `home`. By its real path, since a mount whose path contains a link is refused."""
         return cls(Path(os.path.realpath(folder or home / "shared")))
+
+    def make_volume(self, folder: Path) -> SharedFolder:
+        """Return a folder below the root as a volume."""
+        return SharedFolder(folder=str(folder), path=str(folder.relative_to(self.root)))
 
     def get_volume_folder(self, group: str) -> Path:
         """The folder that jobs see as /project/GROUP."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.job import Mount
+from holdfast.core.volumes import HostFolder
 from holdfast.engines.base import Engine
 from holdfast.engines.container import ContainerEngine, ContainerOptions
 from tests.container_daemons import IMAGE, NO_SHELL_IMAGE, ContainerDaemon
@@ -20,7 +21,7 @@ class ContainerHarness(EngineHarness):
     image = IMAGE
     no_shell_image = NO_SHELL_IMAGE
     python_mounts = tuple(
-        Mount(source=os.path.realpath(path), target=path, read_only=True)
+        Mount(volume=HostFolder(os.path.realpath(path)), target=path, read_only=True)
         for path in ("/usr", "/lib", "/lib64")
         if Path(path).exists()
     )

@@ -17,6 +17,7 @@ from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.errors import EngineError
 from holdfast.core.exits.exit import Cause
 from holdfast.core.job import Mount
+from holdfast.core.volumes import HostFolder
 from holdfast.engines.base import LaunchSpec, LogStream
 
 from .engine_rig import FOREVER, TIMEOUT, EngineHarness, Rig, read_all, sweep, without_figures
@@ -28,7 +29,7 @@ DAEMON_KILLS = 3
 
 def make_counting_tasks(rig: Rig, shared: Path) -> list[LaunchSpec]:
     """Tasks with different exit codes. Each run adds a line to a file outside."""
-    mounts = (Mount(source=str(shared), target=str(shared), read_only=False),)
+    mounts = (Mount(volume=HostFolder(str(shared)), target=str(shared), read_only=False),)
     return [
         rig.launch(f"t{n}", f"echo {n} >>{shared}/ran\necho out {n}\nsleep 0.2\nexit {n}", mounts=mounts)
         for n in range(TASKS)

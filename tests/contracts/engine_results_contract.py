@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core.attempt import ObservedState
-from holdfast.engines.base import SupportsArtifacts, SupportsMetrics
+from holdfast.engines.artifacts import SupportsArtifacts
+from holdfast.engines.base import SupportsMetrics
 
 from .engine_rig import EngineHarness, Rig, collect, sweep
 

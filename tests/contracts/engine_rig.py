@@ -11,7 +11,8 @@ import pytest
 
 from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.job import MIB, Mount, Resources
-from holdfast.engines.base import Engine, LaunchSpec, LogSource, LogStream, SkipReason, SupportsArtifacts, SupportsExec
+from holdfast.engines.artifacts import SkipReason, SupportsArtifacts
+from holdfast.engines.base import Engine, LaunchSpec, LogSource, LogStream, SupportsExec
 
 FOREVER = "echo up\nsleep 600"
 TIMEOUT = 300.0  # seconds for a whole scenario; only a broken engine ever takes that long

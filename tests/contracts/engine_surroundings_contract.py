@@ -9,6 +9,7 @@ import pytest
 from holdfast.core.attempt import ObservedState
 from holdfast.core.exits.exit import Cause
 from holdfast.core.job import MIB, Mount, Resources
+from holdfast.core.volumes import HostFolder, NfsExport, Volume, VolumeClaim, is_mountable
 from holdfast.engines.base import LogStream
 
 from .engine_rig import EngineHarness, Rig, read_all
@@ -98,8 +99,8 @@ class SurroundingsContract(EngineHarness):
             folder.mkdir()
             (folder / "file").write_text("from the machine\n")
         mounts = (
-            Mount(source=str(data), target=str(data), read_only=True),
-            Mount(source=str(shared), target=str(shared), read_only=False),
+            Mount(volume=HostFolder(str(data)), target=str(data), read_only=True),
+            Mount(volume=HostFolder(str(shared)), target=str(shared), read_only=False),
         )
         script = f"cat {data}/file\necho more >>{shared}/file\ntouch {data}/new || echo denied"
 
@@ -120,9 +121,22 @@ class SurroundingsContract(EngineHarness):
         (tmp_path / "data" / "file").write_text("here\n")
 
         async def scenario(rig: Rig) -> None:
-            mount = Mount(source=str(tmp_path / "data"), target="/other/place", read_only=True)
+            mount = Mount(volume=HostFolder(str(tmp_path / "data")), target="/other/place", read_only=True)
             assert (await rig.run("a", "cat /other/place/file", mounts=(mount,))).code == 0
             assert await read_all(rig.log("a")) == b"here\n"
+
+        self.play(scenario)
+
+    @pytest.mark.parametrize("volume", [VolumeClaim(name="models"), NfsExport(server="files", path="/export")])
+    def test_a_volume_that_the_engine_does_not_mount_is_refused_and_leaves_nothing(self, volume: Volume) -> None:
+        async def scenario(rig: Rig) -> None:
+            if is_mountable(volume, rig.engine.get_health().volume_kinds):
+                pytest.skip("this engine mounts it")
+            mounts = (Mount(volume=volume, target="/data"),)
+            seen = await rig.engine.start(rig.launch("a", "true", mounts=mounts))
+            assert (seen.seen, seen.transient, seen.cause) == (ObservedState.REFUSED, False, Cause.NOT_ALLOWED)
+            assert volume.address in seen.message
+            assert await rig.engine.list_attempts() == []
 
         self.play(scenario)
 
@@ -131,7 +145,7 @@ class SurroundingsContract(EngineHarness):
         missing = str(tmp_path / "no-such-folder")
 
         async def scenario(rig: Rig) -> None:
-            seen = await rig.run("a", "echo ran", mounts=(Mount(source=missing, target=missing),))
+            seen = await rig.run("a", "echo ran", mounts=(Mount(volume=HostFolder(missing), target=missing),))
             assert seen.seen is ObservedState.REFUSED
             assert missing in seen.message
             assert (await rig.look("a")).seen is ObservedState.ABSENT

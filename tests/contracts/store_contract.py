@@ -18,6 +18,7 @@ from holdfast.core.exits.exit import Exit, ExitKind, RetryBehaviour, classify_ex
 from holdfast.core.job import Completion, Hold, HoldScope, Job, JobFormat, Mount, Resources, Role
 from holdfast.core.records import JobAttempt
 from holdfast.core.states import JobState, TaskState
+from holdfast.core.volumes import HostFolder, NfsExport
 from holdfast.store.errors import NameInUse, StaleVersion
 from holdfast.store.jobs import events
 from holdfast.store.jobs import records as jobs
@@ -39,8 +40,9 @@ FULL_JOB = Job(
             ports={"http": 2},
             env={"KEY": STRANGE},
             mounts=(
-                Mount(source="/a", target="/b", read_only=False),
-                Mount(source="/data", target="/datasets/d", dataset="d"),
+                Mount(volume=HostFolder("/a"), target="/b", read_only=False),
+                Mount(volume=HostFolder("/data"), target="/datasets/d", dataset="d"),
+                Mount(volume=NfsExport(server="files", path="/export"), target="/datasets/e", dataset="e"),
             ),
             completion=Completion(min_failed=None, min_succeeded=2),
             max_task_retries=3,

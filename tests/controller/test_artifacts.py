@@ -31,7 +31,7 @@ from holdfast.core.attempt import JobSnapshot, Observation, ObservedState
 from holdfast.core.job import Job, Resources, Role
 from holdfast.core.records import Event, NewEvent
 from holdfast.core.states import JobState
-from holdfast.engines.base import ArtifactSink, ArtifactsUnavailable, SkipReason
+from holdfast.engines.artifacts import ArtifactSink, ArtifactsUnavailable, SkipReason
 from holdfast.shared_folders import SharedFolders
 from holdfast.store.errors import StoreError
 from holdfast.store.jobs import events as event_rows

@@ -10,7 +10,9 @@ import pytest
 
 from holdfast.core.attempt import ObservedState
 from holdfast.core.job import Mount
-from holdfast.engines.base import ArtifactsUnavailable, Isolation, SkipReason
+from holdfast.core.volumes import HostFolder
+from holdfast.engines.artifacts import ArtifactsUnavailable, SkipReason
+from holdfast.engines.base import Isolation
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.lifecycle import artifacts
 from holdfast.engines.embedded.tree_removal import remove_tree
@@ -99,13 +101,13 @@ def test_a_link_into_a_mount_and_a_mount_in_the_home(tmp_path: Path) -> None:
     shared.mkdir()
 
     async def scenario(rig: Rig) -> None:
-        project = (Mount(source=str(shared), target="/project/g", read_only=False),)
+        project = (Mount(volume=HostFolder(str(shared)), target="/project/g", read_only=False),)
         script = "mkdir /project/g/out; echo mine > /project/g/out/x; ln -s /project/g ~/g; ln -s g/out ~/artifacts"
         assert (await _left(rig, script, mounts=project)).files == {b"x": b"mine\n"}
         await rig.engine.remove("a")
         for number, target in enumerate(("/home/jovyan", "/home", "/home/jovyan/artifacts")):
             (shared / f"{number}" / "jovyan").mkdir(parents=True)
-            mounts = (Mount(source=str(shared / f"{number}"), target=target, read_only=False),)
+            mounts = (Mount(volume=HostFolder(str(shared / f"{number}")), target=target, read_only=False),)
             name = f"m{number}"
             seen = await rig.run(name, "mkdir -p ~/artifacts; echo mounted > ~/artifacts/y", mounts=mounts)
             assert seen.artifacts, target
@@ -179,7 +181,7 @@ def test_a_mounts_source_that_became_a_link_is_not_followed(tmp_path: Path) -> N
     (secret / "key").write_text("secret")
 
     async def scenario(rig: Rig) -> None:
-        mounts = (Mount(source=str(shared), target="/data", read_only=False),)
+        mounts = (Mount(volume=HostFolder(str(shared)), target="/data", read_only=False),)
         await rig.run("a", "echo mine > /data/x; ln -s /data ~/artifacts", mounts=mounts)
         shared.rename(tmp_path / "moved")
         shared.symlink_to(secret)
@@ -213,7 +215,7 @@ def test_others_who_swap_files_for_links_meanwhile(tmp_path: Path) -> None:
                 super().add_file(path, size, open_file)  # type: ignore[arg-type]
 
     async def scenario(rig: Rig) -> None:
-        mounts = (Mount(source=str(shared), target="/data", read_only=False),)
+        mounts = (Mount(volume=HostFolder(str(shared)), target="/data", read_only=False),)
         await rig.run("a", "ln -s /data/out ~/artifacts", mounts=mounts)
         basket = Swapping()
         rig.engine.collect_artifacts("a", basket)  # type: ignore[attr-defined]

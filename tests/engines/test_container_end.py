@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
-
 import pytest
 
 from holdfast.core.job import GIB, MIB, Resources
 from holdfast.engines.container.daemon import ContainerImage, describe_limitations, shorten_image_name
 from holdfast.engines.container.names import ContainerNames
-from holdfast.engines.container.render import (
-    ContainerLimits,
-    make_container_env,
-    render_create_body,
-    render_env_file,
-    render_task_file,
-)
-from holdfast.engines.container.task_end import ContainerState, EndKind, RunnerReport, TaskEnd, decide_end, parse_report
+from holdfast.engines.container.render import ContainerLimits, render_create_body
+from holdfast.engines.container.task_end import ContainerState, EndKind, TaskEnd, decide_end
+from holdfast.engines.runner_report import RunnerReport, parse_report
 from tests.contracts.engine_contract import launch
 
 CLAIMED = RunnerReport(claimed=True, started=100)
+ARGV = ("/bin/sh", "/run/holdfast/runner")
 LIMITS = ContainerLimits(pids_max=100, default_shm=64 * MIB, network="host")
 
 
@@ -86,14 +79,14 @@ def test_names_differ_by_installation_and_attempt() -> None:
 
 def test_nothing_secret_is_in_the_containers_config() -> None:
     work = launch("a", "echo secret-script", env={"TOKEN": "secret-value"}, entry="secret-entry")
-    body = render_create_body(work, ContainerImage(env={"A": "b"}), {}, [], LIMITS)
+    body = render_create_body(work, ARGV, ContainerImage(env={"A": "b"}), {}, [], LIMITS)
     assert "secret" not in str(body)
     assert body["Env"] == ["NVIDIA_VISIBLE_DEVICES=void"]
 
 
 def test_limits_and_devices_are_in_the_containers_config() -> None:
     work = launch("a", "", resources=Resources(cpu=1.5, memory=GIB, gpu=2, shm=MIB), gpus=(1, 3))
-    body = render_create_body(work, ContainerImage(workdir="/app"), {"l": "v"}, [], LIMITS)
+    body = render_create_body(work, ARGV, ContainerImage(workdir="/app"), {"l": "v"}, [], LIMITS)
     host = body["HostConfig"]
     assert (host["NanoCpus"], host["Memory"], host["MemorySwap"]) == (1_500_000_000, GIB, GIB)
     assert (host["PidsLimit"], host["ShmSize"], host["Init"]) == (100, MIB, True)
@@ -101,30 +94,6 @@ def test_limits_and_devices_are_in_the_containers_config() -> None:
     assert host["DeviceRequests"][0]["DeviceIDs"] == ["1", "3"]
     assert {"MKNOD", "NET_RAW"} <= set(host["CapDrop"])
     assert (body["WorkingDir"], body["Labels"], "Env" in body) == ("/app", {"l": "v"}, False)
-
-
-def test_variables_survive_the_shell(tmp_path: Path) -> None:
-    env = {"PLAIN": "a", "ODD": "a'b\"c $HOME `x`\n\\n", "EMPTY": "", "not-a-name": "x", "UID": "5"}
-    file = tmp_path / "env"
-    file.write_text(render_env_file(env))
-    script = f'. {file}; printf "%s|%s|%s" "$PLAIN" "$ODD" "$EMPTY"'
-    found = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
-    assert found.stdout == f"a|{env['ODD']}|"
-
-
-def test_the_tasks_variables_override_the_images() -> None:
-    work = launch("a", "", env={"PATH": "/mine"}, ports={"web": (8080,)})
-    env = make_container_env(work, ContainerImage(env={"PATH": "/theirs", "THEIRS": "1"}), library=True)
-    assert (env["PATH"], env["THEIRS"], env["HOLDFAST_PORT_WEB"]) == ("/mine", "1", "8080")
-    assert env["PYTHONPATH"] == "/run/holdfast/lib"
-    assert "SHELL" not in env  # found by the runner
-
-
-def test_options_of_bash_are_kept_apart() -> None:
-    text = render_task_file(launch("a", "", workdir="/it's here"))
-    assert "_holdfast_options=errexit\n" in text
-    assert "_holdfast_bash_options=pipefail\n" in text
-    assert "_holdfast_workdir='/it'\"'\"'s here'\n" in text
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.errors import EngineError
 from holdfast.core.exits.exit import Cause
 from holdfast.core.job import MIB, Mount, Resources
+from holdfast.core.volumes import HostFolder
 from holdfast.engines.base import ExecCommand, ExecKind, LogStream, Terminal
 from holdfast.engines.container import ContainerEngine, ContainerOptions
 from holdfast.engines.container.container_folder import ContainerFolder
@@ -263,7 +264,7 @@ def test_what_belongs_to_the_server_is_not_in_the_container(daemon: ContainerDae
     async def scenario(rig: Rig) -> None:
         await rig.run("a", "ls /run/holdfast; touch /run/holdfast/env || echo denied; touch ~/fine && echo fine")
         assert set((await read_all(rig.log("a"))).split()) == {
-            *(b"entry", b"env", b"hold", b"lib", b"notes", b"report", b"runner", b"script", b"stderr", b"stdout"),
+            *(b"env", b"lib", b"notes", b"report", b"runner", b"script", b"stderr", b"stdout"),
             *(b"task", b"denied", b"fine"),
         }
 
@@ -320,8 +321,8 @@ def test_folders_are_mounted(daemon: ContainerDaemon, tmp_path: Path) -> None:
         folder.mkdir()
         (folder / "file").write_text("from the machine\n")
     mounts = (
-        Mount(source=str(data), target="/data", read_only=True),
-        Mount(source=str(shared), target="/shared", read_only=False),
+        Mount(volume=HostFolder(str(data)), target="/data", read_only=True),
+        Mount(volume=HostFolder(str(shared)), target="/shared", read_only=False),
     )
 
     async def scenario(rig: Rig) -> None:
@@ -342,7 +343,7 @@ def test_mounts_that_lead_to_the_server_are_refused(daemon: ContainerDaemon, tmp
     source = daemon.folder if place == "daemon" else tmp_path / place
 
     async def scenario(rig: Rig) -> None:
-        mount = Mount(source=str(source), target="/data", read_only=True)
+        mount = Mount(volume=HostFolder(str(source)), target="/data", read_only=True)
         seen = await rig.engine.start(rig.launch("a", "exit 0", mounts=(mount,)))
         assert (seen.seen, seen.cause) == (ObservedState.REFUSED, Cause.NOT_ALLOWED)
         assert (await rig.look("a")).seen is ObservedState.ABSENT

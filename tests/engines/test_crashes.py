@@ -14,6 +14,7 @@ import pytest
 
 from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.job import Mount, Resources
+from holdfast.core.volumes import HostFolder
 from holdfast.engines.base import Isolation, LogStream
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from holdfast.engines.embedded.cgroups import find_cgroups
@@ -97,7 +98,7 @@ def test_a_set_up_that_fails_is_told_in_the_sandboxs_words(tmp_path: Path) -> No
     need(Isolation.FULL, Isolation.READ_ONLY)
 
     async def scenario(rig: Rig) -> None:
-        mount = Mount(source="/etc/hostname", target="/etc")
+        mount = Mount(volume=HostFolder("/etc/hostname"), target="/etc")
         seen = await rig.run("a", "true", mounts=(mount,))
         assert (seen.seen, seen.code) == (ObservedState.LOST, None)
         assert "/etc" in seen.message
@@ -207,6 +208,7 @@ SERVER = """
 import asyncio, sys
 from pathlib import Path
 from holdfast.core.job import Mount, Resources
+from holdfast.core.volumes import HostFolder
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from tests.contracts.engine_contract import launch
 
@@ -214,7 +216,7 @@ async def main(home, shared, isolation, count):
     engine = EmbeddedEngine(Path(home), EmbeddedOptions(isolation=isolation))
     await engine.open(lambda seen: None)
     print("open", flush=True)
-    mounts = (Mount(source=shared, target=shared, read_only=False),)
+    mounts = (Mount(volume=HostFolder(shared), target=shared, read_only=False),)
     starts = [
         engine.start(launch(f"t{n}", f"echo {n} >>{shared}/ran; echo out {n}; exit {n}", mounts=mounts))
         for n in range(int(count))
@@ -260,7 +262,7 @@ def _sleep_a_random_moment() -> None:
 async def _finish(home: Path, shared: Path, isolation: str) -> dict[str, Observation]:
     rig = Rig(lambda: EmbeddedEngine(home, EmbeddedOptions(isolation=isolation)))
     await rig.open()
-    mounts = (Mount(source=str(shared), target=str(shared), read_only=False),)
+    mounts = (Mount(volume=HostFolder(str(shared)), target=str(shared), read_only=False),)
     ends = {}
     for number in range(COUNT):
         script = f"echo {number} >>{shared}/ran; echo out {number}; exit {number}"

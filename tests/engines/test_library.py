@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.job import Mount
+from holdfast.core.volumes import HostFolder
 from holdfast.engines.base import Isolation, LogStream
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from tests.contracts.engine_contract import Rig, launch, read_all
@@ -63,7 +64,7 @@ def test_it_comes_behind_what_the_user_has(tmp_path: Path, isolation: str) -> No
 
     async def scenario(rig: Rig) -> None:
         assert await output(rig, script) == "42\n"
-        mounts = (Mount(source=str(own), target=str(own)),)
+        mounts = (Mount(volume=HostFolder(str(own)), target=str(own)),)
         assert await output(rig, script, "b", env={"PYTHONPATH": str(own)}, mounts=mounts) == "mine\n"
         assert await output(rig, script, "c", env={"PYTHONPATH": "/nowhere:/else"}) == "42\n"
 
@@ -91,7 +92,7 @@ def test_what_a_job_mounts_there_stays_as_it_is(tmp_path: Path) -> None:
     own.mkdir()
 
     async def scenario(rig: Rig) -> None:
-        mount = Mount(source=str(own), target="/pai_data", read_only=False)
+        mount = Mount(volume=HostFolder(str(own)), target="/pai_data", read_only=False)
         await output(rig, "ls -d /run/holdfast/lib/tool", mounts=(mount,))
         assert list(own.iterdir()) == []
 
@@ -106,7 +107,7 @@ def test_an_upgrade_leaves_running_tasks_what_they_have(tmp_path: Path) -> None:
 
     async def scenario(rig: Rig) -> None:
         script = "until [ -e /mnt/go/on ]; do sleep 0.02; done; cat /run/holdfast/lib/tool/__init__.py"
-        await rig.engine.start(launch("old", script, mounts=(Mount(source=str(go), target="/mnt/go"),)))
+        await rig.engine.start(launch("old", script, mounts=(Mount(volume=HostFolder(str(go)), target="/mnt/go"),)))
         Path(chosen.library[0], "__init__.py").write_text("answer = 43\n")
         await rig.reopen()
         assert await output(rig, "cat /run/holdfast/lib/tool/__init__.py", "new") == "answer = 43\n"

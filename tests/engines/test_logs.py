@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from holdfast.core.attempt import ObservedState
 from holdfast.core.job import MIB, Mount
+from holdfast.core.volumes import HostFolder
 from holdfast.engines.base import LogStream
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.lifecycle import logs, recorder
@@ -340,7 +341,7 @@ def test_no_byte_of_a_busy_log_is_lost(tmp_path: Path) -> None:
 def test_a_follower_takes_up_again_after_a_restart(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gate.mkdir()
-    mount = Mount(source=str(gate), target=str(gate))
+    mount = Mount(volume=HostFolder(str(gate)), target=str(gate))
     script = f"echo one; echo two >&2; while [ ! -e {gate}/go ]; do sleep 0.01; done; echo three"
 
     async def scenario(rig: Rig) -> None:

@@ -16,7 +16,8 @@ import pytest
 
 from holdfast.core.attempt import ObservedState
 from holdfast.core.errors import EngineError
-from holdfast.core.job import MIB, Resources
+from holdfast.core.job import MIB, Mount, Resources
+from holdfast.core.volumes import NfsExport
 from holdfast.engines.base import Isolation, LogStream
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.lifecycle.task_folders import TaskFolders
@@ -49,6 +50,18 @@ def test_what_an_ordinary_user_can_change(tmp_path: Path) -> None:
         assert said.decode().split() == ["hidden", str(os.getuid()), "jovyan"]
 
     play(tmp_path / "home", scenario)
+
+
+def test_without_isolation_a_volume_needs_a_folder_on_this_machine(tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        mount = Mount(volume=NfsExport(server="files", path="/data"), target="/data")
+        seen = await rig.engine.start(launch("a", "true", mounts=(mount,)))
+        assert (seen.seen, seen.cause) == (ObservedState.REFUSED, "not-allowed")
+        assert "files:/data" in seen.message
+        folder = NfsExport(server="files", path="/data", folder=str(tmp_path))
+        assert (await rig.run("b", "true", mounts=(Mount(volume=folder, target=str(tmp_path)),))).code == 0
+
+    play(tmp_path, scenario, PLAIN)
 
 
 ASK = """

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.core.attempt import ObservedState
 from holdfast.core.job import Mount
+from holdfast.core.volumes import HostFolder
 from holdfast.engines.base import Isolation
 from holdfast.engines.embedded.lifecycle import mount_check
 from holdfast.engines.embedded.sandbox.mounts import InvalidMount, make_mount_binds, open_mount_source
@@ -27,7 +28,7 @@ def test_a_folder_that_became_a_link_is_not_mounted(tmp_path: Path) -> None:
     (shared / "x").symlink_to(secret)
 
     async def scenario(rig: Rig) -> None:
-        mounts = (Mount(source=str(shared / "x"), target="/loot"),)
+        mounts = (Mount(volume=HostFolder(str(shared / "x")), target="/loot"),)
         seen = await rig.engine.start(launch("a", "cat /loot/key", mounts=mounts))
         assert seen.seen is ObservedState.REFUSED
         assert not seen.transient
@@ -44,9 +45,9 @@ def test_mounts_reach_the_task_and_no_descriptor_is_left(tmp_path: Path) -> None
 
     async def scenario(rig: Rig) -> None:
         mounts = (
-            Mount(source=str(folder), target="/data/rw", read_only=False),
-            Mount(source=str(folder), target="/data/ro"),
-            Mount(source=str(file), target="/data/file"),
+            Mount(volume=HostFolder(str(folder)), target="/data/rw", read_only=False),
+            Mount(volume=HostFolder(str(folder)), target="/data/ro"),
+            Mount(volume=HostFolder(str(file)), target="/data/file"),
         )
         script = (
             "echo hello > /data/rw/new; cat /data/ro/new /data/file; (echo no > /data/ro/x) || ls /proc/self/fd | wc -w"
@@ -68,7 +69,7 @@ def test_a_working_directory_cannot_be_made_outside(tmp_path: Path) -> None:
     (shared / "esc").symlink_to(f"/oldroot{victim}")
 
     async def scenario(rig: Rig) -> None:
-        mounts = (Mount(source=str(shared), target="/data", read_only=False),)
+        mounts = (Mount(volume=HostFolder(str(shared)), target="/data", read_only=False),)
         await rig.run("a", "pwd", mounts=mounts, workdir="/data/esc/made")
         assert not list(victim.iterdir())
         await rig.run("b", "pwd", workdir="/var/tmp/made/deep")
@@ -82,7 +83,7 @@ def test_folders_that_do_not_answer_hold_up_no_other_task(tmp_path: Path, monkey
     answer = threading.Event()
     monkeypatch.setattr(mount_check, "probe_mount_source", lambda _: answer.wait())
     monkeypatch.setattr(mount_check, "_MOUNT_TIMEOUT", 0.05)
-    mounts = (Mount(source=str(tmp_path), target=str(tmp_path)),)
+    mounts = (Mount(volume=HostFolder(str(tmp_path)), target=str(tmp_path)),)
 
     async def scenario(rig: Rig) -> None:
         for number in range(10):
@@ -115,12 +116,15 @@ def test_folders_that_do_not_answer_hold_up_no_other_task(tmp_path: Path, monkey
 def test_targets_that_are_refused(tmp_path: Path, target: str) -> None:
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(InvalidMount):
-        make_mount_binds([Mount(source="/etc", target=target)], str(tmp_path))
+        make_mount_binds([Mount(volume=HostFolder("/etc"), target=target)], str(tmp_path))
 
 
 def test_a_target_within_another_mount_is_refused() -> None:
     with pytest.raises(InvalidMount, match="inside another"):
-        make_mount_binds([Mount(source="/a", target="/data"), Mount(source="/b", target="/data/sub/../x")], "/")
+        make_mount_binds(
+            [Mount(volume=HostFolder("/a"), target="/data"), Mount(volume=HostFolder("/b"), target="/data/sub/../x")],
+            "/",
+        )
 
 
 def test_links_of_the_image_stay_within_it(tmp_path: Path) -> None:

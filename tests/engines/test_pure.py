@@ -27,23 +27,14 @@ from holdfast.engines.embedded.folder_content import (
 )
 from holdfast.engines.embedded.machine import build_node
 from holdfast.engines.embedded.options import EmbeddedOptions
-from holdfast.engines.embedded.sandbox.gpus import Gpu, make_gpu_binds, make_gpu_variables, parse_library_binds
+from holdfast.engines.embedded.sandbox.gpus import Gpu, make_gpu_binds, parse_library_binds
 from holdfast.engines.embedded.sandbox.private_files import find_private_files
-from holdfast.engines.embedded.sandbox.render import (
-    Bind,
-    Overlay,
-    SandboxGuard,
-    SandboxRoot,
-    make_hostname,
-    make_task_env,
-    make_variable_name,
-    render_bwrap_args,
-    render_command,
-)
+from holdfast.engines.embedded.sandbox.render import Bind, Overlay, SandboxGuard, SandboxRoot, render_bwrap_args
 from holdfast.engines.embedded.sandbox.roots import find_path_inside, find_shell
 from holdfast.engines.embedded.sandbox.seccomp import build_seccomp_filter
 from holdfast.engines.embedded.task_folder import is_safe_id
 from holdfast.engines.embedded.threads import start_thread_pool
+from holdfast.engines.task_program import make_command_files
 from tests.contracts.engine_contract import launch
 
 NOTE = StartNote(boot="b1", at=datetime(2026, 1, 2, tzinfo=UTC), sandbox=True, cgroups=("/g",), lower_folders=("/l",))
@@ -170,7 +161,11 @@ def test_arguments_hold_every_part() -> None:
     )
     guard = SandboxGuard(privileged=True, read_only=("/proc/sys",), empty_files=("/proc/keys",), seccomp=True)
     device = Bind(source="/dev/nvidia0", target="/dev/nvidia0", device=True)
-    text = " ".join(render_bwrap_args(launch("a", "true", workdir="/w d"), root, guard, {"A": "b c"}, 1024, [device]))
+    given = launch("a", "true", workdir="/w d", entry="x", hold=True)
+    files = make_command_files(given)
+    text = " ".join(render_bwrap_args(given, root, guard, files, {"A": "b c"}, 1024, [device]))
+    for name, mode, fd in (("script", "0555", 5), ("entry", "0500", 4), ("hold", "0555", 3)):
+        assert f"--perms {mode} --ro-bind-data {fd} /run/holdfast/{name} " in text
     for part in (
         "--overlay-src /low --overlay-src /mask --overlay /u /w /", "--bind /s /t", "--symlink usr/bin /bin",
         "--ro-bind /proc/sys /proc/sys", "--ro-bind /dev/null /proc/keys", "--size 1024 --tmpfs /dev/shm",
@@ -180,43 +175,9 @@ def test_arguments_hold_every_part() -> None:
         assert part in text
     assert "--unshare-user" not in text
     assert "--unshare-net" not in text
-    plain = render_bwrap_args(launch("a", "true"), root, SandboxGuard(privileged=False), {}, 1024, [])
+    plain = render_bwrap_args(launch("a", "true"), root, SandboxGuard(privileged=False), {}, {}, 1024, [])
     assert "--unshare-user" in plain
     assert "--cap-add" not in plain
-
-
-def test_shell_options_a_shell_does_not_know_are_left_out() -> None:
-    options = ("errexit", "pipefail", "nounset")
-    bash = render_command(SandboxRoot(shell="/bin/bash"), options, "s")
-    assert bash == ["/bin/bash", "-o", "errexit", "-o", "pipefail", "-o", "nounset", "s"]
-    assert render_command(SandboxRoot(shell="/bin/sh"), options, "s") == [
-        "/bin/sh",
-        "-o",
-        "errexit",
-        "-o",
-        "nounset",
-        "s",
-    ]
-
-
-def test_whose_variables_win() -> None:
-    root = SandboxRoot(env={"PATH": "/image", "LANG": "image", "HOME": "/image"})
-    given = launch("a", "true", env={"LANG": "mine", "HOLDFAST_ATTEMPT": "forged", "CUDA_VISIBLE_DEVICES": "0"})
-    env = make_task_env(given, root, "/home/x", {"CUDA_VISIBLE_DEVICES": ""})
-    assert (env["PATH"], env["LANG"], env["CUDA_VISIBLE_DEVICES"]) == ("/image", "mine", "0")
-    assert env["HOLDFAST_ATTEMPT"] == "a"
-
-
-@pytest.mark.parametrize(
-    ("task", "name"),
-    [("worker-0", "worker-0"), ("Ünï_cöde-1", "n--c-de-1"), ("-" * 99, "task"), ("a" * 99, "a" * 63), ("", "task")],
-)
-def test_host_names(task: str, name: str) -> None:
-    assert make_hostname(task) == name
-
-
-def test_variable_names() -> None:
-    assert make_variable_name("tensor-board.x") == "TENSOR_BOARD_X"
 
 
 # --- the filter ---------------------------------------------------------------------------------------------------
@@ -307,12 +268,6 @@ def test_there_is_a_filter_for_this_machine() -> None:
 # --- GPUs ---------------------------------------------------------------------------------------------------------
 
 
-def test_devices_count_from_zero_where_only_ones_own_are_seen() -> None:
-    assert make_gpu_variables((2, 5), renumbered=True)["CUDA_VISIBLE_DEVICES"] == "0,1"
-    assert make_gpu_variables((2, 5), renumbered=False)["CUDA_VISIBLE_DEVICES"] == "2,5"
-    assert make_gpu_variables((), renumbered=True) == {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
-
-
 def test_only_given_devices_are_bound() -> None:
     gpus = [Gpu(index=0, node="/dev/null", name="a", memory=1), Gpu(index=1, node="/dev/zero", name="b", memory=1)]
     assert [bind.source for bind in make_gpu_binds([1], gpus) if "nvidia" not in bind.source] == ["/dev/zero"]
@@ -378,10 +333,6 @@ def test_the_machines_address_is_the_one_given_or_found() -> None:
     found = build_node(EmbeddedOptions(), []).address
     assert str(ip_address(found)) == found
     assert not ip_address(found).is_unspecified
-
-
-def test_an_entry_runs_in_place_of_the_script() -> None:
-    assert render_command(SandboxRoot(shell="/bin/bash"), ("errexit",), "s", "e") == ["/bin/bash", "e", "s"]
 
 
 def test_threads_are_all_there_before_they_are_needed() -> None:

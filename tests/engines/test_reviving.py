@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.core.attempt import ObservedState
 from holdfast.core.job import Mount
+from holdfast.core.volumes import HostFolder
 from holdfast.engines.base import ExecRefused, Isolation
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions, folder_engine
 from holdfast.engines.embedded.cgroups import find_cgroups
@@ -134,7 +135,7 @@ def test_changes_everywhere_and_mounts_are_there(tmp_path: Path) -> None:
     need(Isolation.FULL, Isolation.READ_ONLY)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "one").write_text("1")
-    mounts = (Mount(source=str(tmp_path / "data"), target="/data"),)
+    mounts = (Mount(volume=HostFolder(str(tmp_path / "data")), target="/data"),)
 
     async def scenario(rig: Rig) -> None:
         script = "echo t >/tmp/t; echo v >/var/tmp/v; cat /data/one; cd /tmp/w; exit 3"
@@ -151,7 +152,7 @@ def test_links_that_a_task_left_lead_nowhere(tmp_path: Path) -> None:
     need(Isolation.FULL, Isolation.READ_ONLY)
     (tmp_path / "data").mkdir()
     (tmp_path / "goal").mkdir(mode=0o777)
-    mounts = (Mount(source=str(tmp_path / "data"), target="/x/made"),)
+    mounts = (Mount(volume=HostFolder(str(tmp_path / "data")), target="/x/made"),)
     goal = f"/oldroot{tmp_path}/goal"
     ways = {
         "mount": f"mkdir /y; mv /x /y; ln -s {goal} /x; ls -ld /x",

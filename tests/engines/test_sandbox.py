@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.core.attempt import ObservedState
 from holdfast.core.job import MIB, Mount, Resources
+from holdfast.core.volumes import HostFolder
 from holdfast.engines.base import Isolation, LogStream
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.processes import list_descendants, read_start_ticks
@@ -228,8 +229,8 @@ def test_it_gets_what_it_asked_for(tmp_path: Path) -> None:
     data.mkdir()
     (data / "in").write_text("data\n")
     mounts = (
-        Mount(source=str(data), target="/datasets/d"),
-        Mount(source=str(data), target="/project/p", read_only=False),
+        Mount(volume=HostFolder(str(data)), target="/datasets/d"),
+        Mount(volume=HostFolder(str(data)), target="/project/p", read_only=False),
     )
 
     async def scenario(rig: Rig) -> None:
@@ -273,8 +274,8 @@ def test_a_taken_port_is_a_passing_refusal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "words", "cause"),
     [
-        ({"mounts": (Mount(source="/no/such", target="/x"),)}, "/no/such", "not-allowed"),
-        ({"mounts": (Mount(source="/etc", target="x"),)}, "absolute", "not-allowed"),
+        ({"mounts": (Mount(volume=HostFolder("/no/such"), target="/x"),)}, "/no/such", "not-allowed"),
+        ({"mounts": (Mount(volume=HostFolder("/etc"), target="x"),)}, "absolute", "not-allowed"),
         ({"env": {"A=B": "x"}}, "A=B", "invalid-task"),
         ({"env": {"A": "x\0y"}}, "forbidden character", "invalid-task"),
         ({"env": {"A": "x" * 200_000}}, "longer", "invalid-task"),
@@ -314,7 +315,7 @@ def test_killing_ones_own_group_is_an_end_like_any_other(tmp_path: Path) -> None
 def test_what_a_task_leaves_behind_ends_with_it(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
-    mount = Mount(source=str(shared), target="/shared", read_only=False)
+    mount = Mount(volume=HostFolder(str(shared)), target="/shared", read_only=False)
 
     async def scenario(rig: Rig) -> None:
         daemon = "(setsid sh -c 'trap \"\" TERM HUP; echo up >/shared/up; exec sleep 600' &) & "

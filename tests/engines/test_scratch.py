@@ -13,6 +13,7 @@ import pytest
 from holdfast.core.attempt import ObservedState
 from holdfast.core.exits.exit import Cause
 from holdfast.core.job import MIB, Mount
+from holdfast.core.volumes import HostFolder
 from holdfast.disk_space import DiskSpace
 from holdfast.engines.base import Isolation, LogStream, TaskDiskUsage
 from holdfast.engines.embedded import EmbeddedOptions
@@ -64,7 +65,7 @@ def test_a_restarted_server_goes_on_watching(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         target = "/data" if sandboxed(rig) else str(tmp_path / "data")
         wait = f"echo up; until [ -e {target}/go ]; do sleep 0.05; done; "
-        mounts = (Mount(source=str(tmp_path / "data"), target=target),)
+        mounts = (Mount(volume=HostFolder(str(tmp_path / "data")), target=target),)
         await rig.start_and_wait_for(b"up", "a", wait + FILL + "sleep 600", scratch=MIB, mounts=mounts)
         await rig.reopen()
         assert (await rig.look("a")).seen is ObservedState.RUNNING
@@ -100,7 +101,7 @@ def test_what_is_elsewhere_does_not_count(tmp_path: Path) -> None:
         script = (
             "dd if=/dev/zero of=/tmp/big bs=1M count=3 status=none; ln -s /tmp/big /data ~/; truncate -s 1T ~/sparse"
         )
-        mounts = (Mount(source=str(shared), target="/data"),)
+        mounts = (Mount(volume=HostFolder(str(shared)), target="/data"),)
         await rig.start_and_wait_for(b"up", "a", f"{script}; echo up; sleep 600", scratch=MIB, mounts=mounts)
         note = folder_of(tmp_path / "home", "a").read_start_note()
         assert note is not None

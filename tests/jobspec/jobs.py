@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.core.job import GIB, MIB, Completion, Hold, HoldScope, Job, JobFormat, Mount, Resources, Role
 from holdfast.core.notifications import SELECTABLE_EVENTS, Channel, NotifySpec
+from holdfast.core.volumes import HostFolder
 from holdfast.jobspec.instance_types import override_resources
 from holdfast.jobspec.notify import merge_notify
 from holdfast.jobspec.rules import SHELL_OPTION_KIND
@@ -67,9 +68,9 @@ def _distinct_targets(mounts: list[Mount]) -> tuple[Mount, ...]:
     return tuple({mount.target.rstrip("/"): mount for mount in mounts}.values())
 
 
-mounts = st.lists(st.builds(Mount, source=paths, target=paths, read_only=st.booleans()), max_size=3).map(
-    _distinct_targets
-)
+mounts = st.lists(
+    st.builds(Mount, volume=paths.map(HostFolder), target=paths, read_only=st.booleans()), max_size=3
+).map(_distinct_targets)
 
 resources = st.builds(
     Resources,

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from holdfast.core.errors import InvalidJob
 from holdfast.core.job import MIB, Completion, Hold, Job, JobFormat, Mount, Resources, Role
+from holdfast.core.volumes import HostFolder
 from holdfast.jobspec import Defaults, job_to_json, parse_job
 from holdfast.jobspec.openpai_render import build_openpai_config, render_openpai_yaml
 from tests.jobspec.jobs import jobs, json_values, scripts, texts, variables
@@ -259,7 +260,7 @@ def test_what_is_lost_is_noted() -> None:
         name="main",
         commands=("true",),
         resources=Resources(cpu=0.5, memory=MIB + 1),
-        mounts=(Mount(source="/data", target="/data"),),
+        mounts=(Mount(volume=HostFolder("/data"), target="/data"),),
         completion=Completion(),
     )
     job = Job(name="n", roles=(role,), max_retries=-1, priority=7, hold=Hold(duration=timedelta(hours=1)))

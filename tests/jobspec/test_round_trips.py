@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.codec import mask_values
 from holdfast.core.job import GIB, Job, JobFormat, Mount, Resources, Role
+from holdfast.core.volumes import HostFolder, NfsExport, SharedFolder, Volume, VolumeClaim
 from holdfast.jobspec import MASK, Defaults, job_from_json, job_to_json, parse_job, render_yaml
 from holdfast.jobspec.document import parse_document
 from holdfast.jobspec.render import dump_yaml
@@ -97,16 +99,49 @@ def test_nothing_is_masked_in_nothing() -> None:
 
 
 def test_what_datasets_gave_is_kept_by_the_codec_and_left_out_of_files() -> None:
-    own = Mount(source="/a", target="/b")
-    given = Mount(source="/data/x", target="/datasets/x", read_only=False, dataset="x")
+    own = Mount(volume=HostFolder("/a"), target="/b")
+    given = Mount(volume=HostFolder("/data/x"), target="/datasets/x", read_only=False, dataset="x")
     role = Role(name="main", commands=("true",), mounts=(own, given))
     job = Job(name="j", roles=(role,), datasets=("x",))
     assert job_from_json(json.loads(json.dumps(job_to_json(job)))) == job
     assert parse_job(render_yaml(job)).job == replace(job, roles=(replace(role, mounts=(own,)),))
 
 
+VOLUMES = [
+    HostFolder("/a"),
+    SharedFolder(folder="/shared/volumes/a", path="volumes/a"),
+    NfsExport(server="files", path="/export"),
+    NfsExport(server="files", path="/export", folder="/net/files/export"),
+    VolumeClaim(name="models", path="team"),
+]
+
+
+@pytest.mark.parametrize("volume", VOLUMES)
+@pytest.mark.parametrize("dataset", [None, "x"])
+def test_the_codec_keeps_every_kind_of_volume(volume: Volume, dataset: str | None) -> None:
+    mount = Mount(volume=volume, target="/b", dataset=dataset)
+    job = Job(name="j", roles=(Role(name="main", commands=("true",), mounts=(mount,)),))
+    assert job_from_json(json.loads(json.dumps(job_to_json(job)))) == job
+
+
+def test_mounts_stored_before_there_were_volumes_are_folders() -> None:
+    mounts = [
+        {"source": "/data/a", "target": "/a", "read_only": False},
+        {"source": "/net/files/x", "target": "/datasets/x", "read_only": True, "dataset": "x"},
+    ]
+    role = {"name": "main", "commands": ["x"], "resources": {}, "mounts": mounts}
+    job = job_from_json({"name": "old", "roles": [role]})
+    assert job.roles[0].mounts == (
+        Mount(volume=HostFolder("/data/a"), target="/a", read_only=False),
+        Mount(volume=HostFolder("/net/files/x"), target="/datasets/x", dataset="x"),
+    )
+    assert job_to_json(job)["roles"][0]["mounts"] == mounts
+
+
 def test_jobs_stored_before_there_were_datasets_or_files_are_read() -> None:
-    job = Job(name="j", roles=(Role(name="main", commands=("true",), mounts=(Mount(source="/a", target="/b"),)),))
+    job = Job(
+        name="j", roles=(Role(name="main", commands=("true",), mounts=(Mount(volume=HostFolder("/a"), target="/b"),)),)
+    )
     old = job_to_json(job)
     del old["datasets"], old["files"]
     assert "dataset" not in old["roles"][0]["mounts"][0]

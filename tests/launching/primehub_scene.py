@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.core.job import MIB, Job, JobFormat, Mount, Resources
+from holdfast.core.volumes import HostFolder, SharedFolder
 from holdfast.engines.base import LaunchSpec
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.jobspec import Defaults, parse_job
@@ -40,7 +41,7 @@ class Place:
 
     root: Path
     mounts: list[Mount] = field(default_factory=list)
-    others: dict[str, str] = field(default_factory=dict)
+    others: dict[str, SharedFolder] = field(default_factory=dict)
 
     @property
     def volume(self) -> Path:
@@ -52,19 +53,21 @@ class Place:
 
     def dataset(self, name: str, *, read_only: bool = True, target: str = "") -> Path:
         folder = self._made(f"datasets/{name}")
-        mount = Mount(source=str(folder), target=target or f"/mnt/dataset-{name}", read_only=read_only, dataset=name)
+        mount = Mount(
+            volume=HostFolder(str(folder)), target=target or f"/mnt/dataset-{name}", read_only=read_only, dataset=name
+        )
         self.mounts.append(mount)
         return folder
 
     def other(self, path: str) -> Path:
         folder = self._made(f"{path}/volume")
-        self.others[path] = str(folder)
+        self.others[path] = SharedFolder(folder=str(folder), path=f"{path}/volume")
         return folder
 
     def launch(self, command: str | Job, *, platform: PrimeHubSettings | None = None, **more: Any) -> LaunchSpec:
         job = primehub_job(command) if isinstance(command, str) else command
         role = replace(job.roles[0], mounts=tuple(self.mounts))
-        volume = str(self.volume) if more.pop("volume", True) else ""
+        volume = SharedFolder(folder=str(self.volume), path="Team_A/volume") if more.pop("volume", True) else None
         around = {"isolated": more.pop("isolated", True), "variables": more.pop("variables", {})}
         given = PrimeHubContext(
             platform=platform or PrimeHubSettings(timezone="Asia/Taipei", artifacts=ARTIFACTS),
@@ -72,7 +75,8 @@ class Place:
             **more,
         )
         snapshot = placed(replace(job, roles=(role,)), id=JOB_ID)
-        return launch_of(snapshot, volume=volume, files=str(self.files), primehub=given, **around)
+        files = SharedFolder(folder=str(self.files), path="Team_A/files")
+        return launch_of(snapshot, volume=volume, files=files, primehub=given, **around)
 
     def run(self, command: str | Job, options: EmbeddedOptions | None = None, **more: Any) -> Ran:
         """Without a sandbox, if the options say so."""

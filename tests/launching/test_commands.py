@@ -12,6 +12,7 @@ import pytest
 
 from holdfast.core.identity import build_container_uid
 from holdfast.core.job import Mount
+from holdfast.core.volumes import HostFolder
 from holdfast.engines.base import Isolation, LogStream
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.images.image_store import ImageStore
@@ -130,7 +131,7 @@ def test_without_a_sandbox_nothing_of_the_machine_is_touched(tmp_path: Path) -> 
 def test_nothing_is_written_into_what_is_mounted(tmp_path: Path, target: str) -> None:
     need(Isolation.FULL)
     (tmp_path / "data").mkdir()
-    mount = Mount(source=str(tmp_path / "data"), target=target, read_only=False)
+    mount = Mount(volume=HostFolder(str(tmp_path / "data")), target=target, read_only=False)
     job = v2_job(['echo "$PAI_RUNTIME_DIR"'])
     ran = run(tmp_path / "home", replace(job, roles=(replace(job.roles[0], mounts=(mount,)),)))
     assert (ran.code, ran.out) == (0, f"/root/.pai/{CONTAINER}\n"), ran.err

@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.core.job import Job, JobFormat, Mount, Role
 from holdfast.core.records import Mlflow
+from holdfast.core.volumes import HostFolder, SharedFolder
 from holdfast.launching import AttemptLaunchBuilder, LaunchContext, make_dataset_variables, make_mlflow_variables
 
 from .scene import launch_of, placed, v2_job
@@ -48,28 +49,28 @@ def test_variables_of_mlflow() -> None:
 
 
 OWN = Job(name="j", roles=(Role(name="main", commands=("true",)),), group="Team_A")
-VOLUME = Mount(source="/shared/Team_A", target="/project/team-a", read_only=False)
+VOLUME = Mount(volume=SharedFolder(folder="/shared/Team_A", path="Team_A"), target="/project/team-a", read_only=False)
 
 
 def launch_mounts(job: Job, *mounts: Mount, **surroundings: object) -> tuple[Mount, ...]:
     snapshot = placed(replace(job, roles=tuple(replace(role, mounts=mounts) for role in job.roles)))
-    given = LaunchContext(**{"volume": VOLUME.source, **surroundings})  # type: ignore[arg-type]
+    given = LaunchContext(**{"volume": VOLUME.volume, **surroundings})  # type: ignore[arg-type]
     return AttemptLaunchBuilder(snapshot).build_launch(snapshot.tasks[0], given).mounts
 
 
 def test_our_own_jobs_get_their_groups_volume() -> None:
-    data = Mount(source="/data", target="/data")
+    data = Mount(volume=HostFolder("/data"), target="/data")
     assert launch_mounts(OWN, data) == (data, VOLUME)
 
 
 @pytest.mark.parametrize("target", ["/project", "/project/team-a", "//project/./team-a/", "/project/team-a/deep"])
 def test_what_the_job_mounts_there_itself_goes_first(target: str) -> None:
-    own = Mount(source="/data", target=target)
+    own = Mount(volume=HostFolder("/data"), target=target)
     assert launch_mounts(OWN, own) == (own,)
 
 
 def test_where_there_is_no_volume_no_sandbox_or_the_job_is_of_openpai() -> None:
-    assert launch_mounts(OWN, volume="") == ()
+    assert launch_mounts(OWN, volume=None) == ()
     assert launch_mounts(OWN, isolated=False) == ()
     assert launch_mounts(v2_job(["true"])) == ()
 
@@ -77,19 +78,19 @@ def test_where_there_is_no_volume_no_sandbox_or_the_job_is_of_openpai() -> None:
 # -- what the group shares
 
 
-SHARED = Mount(source="/shared/files", target="/phfs", read_only=False)
+SHARED = Mount(volume=SharedFolder(folder="/shared/files", path="files"), target="/phfs", read_only=False)
 
 
 def test_our_own_jobs_that_ask_get_their_groups_files() -> None:
-    data = Mount(source="/data", target="/data")
-    assert launch_mounts(OWN, data, files=SHARED.source) == (data, VOLUME, SHARED)
-    assert launch_mounts(OWN, volume="", files=SHARED.source) == (SHARED,)
-    assert launch_of(OWN, files=SHARED.source).env["HOLDFAST_FILES"] == "/phfs"
+    data = Mount(volume=HostFolder("/data"), target="/data")
+    assert launch_mounts(OWN, data, files=SHARED.volume) == (data, VOLUME, SHARED)
+    assert launch_mounts(OWN, volume=None, files=SHARED.volume) == (SHARED,)
+    assert launch_of(OWN, files=SHARED.volume).env["HOLDFAST_FILES"] == "/phfs"
 
 
 def test_without_a_sandbox_a_variable_leads_to_the_groups_files() -> None:
-    launch = launch_of(OWN, files=SHARED.source, isolated=False)
-    assert (launch.mounts, launch.env["HOLDFAST_FILES"]) == ((), SHARED.source)
+    launch = launch_of(OWN, files=SHARED.volume, isolated=False)
+    assert (launch.mounts, launch.env["HOLDFAST_FILES"]) == ((), "/shared/files")
 
 
 def test_a_launch_without_surroundings_is_the_plain_one() -> None:
@@ -112,3 +113,22 @@ def test_the_engine_is_given_what_an_alias_stands_for() -> None:
     snapshot = placed(replace(OWN, roles=(role,), dialect=JobFormat.PRIMEHUB))
     launch = AttemptLaunchBuilder(snapshot).build_launch(snapshot.tasks[0], LaunchContext())
     assert (launch.image, launch.env["IMAGE_NAME"]) == ("registry/pytorch:2", "pytorch")
+
+
+# -- what engines must keep to themselves
+
+
+def test_variables_with_secrets_are_named() -> None:
+    env = {"TOKEN": "Bearer <% $secrets.token %>", "PLAIN": "1"}
+    job = replace(OWN, secrets={"token": "hunter2"}, roles=(replace(OWN.roles[0], env=env),))
+    launch = launch_of(job, variables={"DB_PASS": "x"})
+    assert launch.env["TOKEN"] == "Bearer hunter2"
+    assert launch.secret_env == {"TOKEN", "DB_PASS"}
+    assert launch_of(OWN).secret_env == frozenset()
+
+
+def test_a_launch_says_where_its_task_is_placed() -> None:
+    snapshot = placed(OWN)
+    assert launch_of(snapshot).node == snapshot.tasks[0].node
+    waiting = replace(snapshot, tasks=(replace(snapshot.tasks[0], node=None),))
+    assert launch_of(waiting).node is None

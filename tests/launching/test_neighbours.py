@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.job import Job, JobFormat, Mount
+from holdfast.core.volumes import HostFolder
 from holdfast.engines.base import Isolation, LaunchSpec
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.jobspec import parse_job
@@ -171,7 +172,7 @@ def test_a_home_that_is_mounted_keeps_what_it_has(tmp_path: Path, old: bool) -> 
     mine = "User me\nHost mine\n    Port 1\n"
     (kept / "dotfiles" / "config").write_text(mine)
     (kept / ".ssh" / "config").symlink_to("../dotfiles/config")
-    mounts = (Mount(source=str(kept), target=HOME, read_only=False),)
+    mounts = (Mount(volume=HostFolder(str(kept)), target=HOME, read_only=False),)
     found = launch(job_of("ssh -G worker-1; echo end; ssh -G mine"))
     if old:
         found = replace(found, entry=found.entry.replace("$(ssh -V 2>&1)", "'OpenSSH_7.2p2 Ubuntu-4'"))

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from holdfast.core.job import Job, Mount
-from holdfast.engines.embedded.sandbox_paths import SEARCH_PATH
+from holdfast.core.volumes import HostFolder
+from holdfast.engines.sandbox_paths import SEARCH_PATH
 from holdfast.jobspec.openpai_prerequisites import SUPPORTED_PLUGINS
 from holdfast.launching.openpai.plugins import _STEP_MAKERS
 from tests.contracts.engine_contract import Rig, read_all
@@ -183,7 +184,7 @@ def repository(folder: Path) -> Path:
 
 
 def with_mount(job: Job, source: Path) -> Job:
-    mount = Mount(source=str(source), target="/repository")
+    mount = Mount(volume=HostFolder(str(source)), target="/repository")
     return replace(job, roles=(replace(job.roles[0], mounts=(mount,)),))
 
 
@@ -238,7 +239,7 @@ def tensorboard(folder: Path, tasks: int = 1, number: int = 0, **parameters: Any
     call = {"plugin": "tensorboard", "parameters": {"port": 26_006, **parameters}}
     job = with_plugins([wait], call, role={"instances": tasks})
     launch = launch_of(job, number)
-    mount = Mount(source=str(program.parent), target="/tmp/tools")
+    mount = Mount(volume=HostFolder(str(program.parent)), target="/tmp/tools")
     env = {**launch.env, "PATH": f"/tmp/tools:{SEARCH_PATH}"}
     return run(folder / "home", replace(launch, mounts=(mount,), env=env))
 

@@ -17,6 +17,7 @@ import pytest
 
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.job import Mount
+from holdfast.core.volumes import HostFolder
 from holdfast.engines.base import Isolation, LaunchSpec, LogStream
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.launching import needs_job_key, needs_user_keys
@@ -232,7 +233,7 @@ def test_keys_of_a_home_that_is_mounted_stay(tmp_path: Path) -> None:
     job = with_plugins(["ssh worker-0 echo in"], ssh(jobssh=True))
     snapshot = on_free_ports(placed(job))
     launch = launch_of(snapshot, addresses=HERE, job_seed=SEED)
-    home = Mount(source=str(kept), target=pwd.getpwuid(0).pw_dir, read_only=False)
+    home = Mount(volume=HostFolder(str(kept)), target=pwd.getpwuid(0).pw_dir, read_only=False)
     for number in (1, 2):
         (ran,) = run_together(tmp_path / f"home{number}", [replace(launch, mounts=(home,))])
         assert (ran.code, ran.out) == (0, "in\n"), ran.err

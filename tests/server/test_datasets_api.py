@@ -197,6 +197,16 @@ async def test_where_datasets_lie_is_told_to_admins_alone(rig: Rig, data: str) -
     assert (await rig.get(f"/jobs/{again.json()['id']}")).json()["job"]["roles"][0]["mounts"][0]["source"] == data
 
 
+async def test_a_job_shows_an_export_by_its_folder_alone(rig: Rig, data: str) -> None:
+    ann = await rig.token_of("ann", "default")
+    await add(rig, "far", data, kind="nfs", data={"server": "files", "path": "/export"}, everyone=True)
+    made = (await rig.post("/jobs", content="name: j\ncommand: sleep 60\ndatasets: [far]\n", headers=ann)).json()
+    mount = {"source": data, "target": "/datasets/far", "read_only": True, "dataset": "far"}
+    assert (await rig.get(f"/jobs/{made['id']}")).json()["job"]["roles"][0]["mounts"] == [mount]
+    shown = (await rig.get(f"/jobs/{made['id']}", headers=ann)).json()["job"]["roles"][0]["mounts"]
+    assert shown == [{**mount, "source": "far"}]
+
+
 async def test_a_dataset_that_is_gone_is_told_of_without_its_path(rig: Rig, data: str) -> None:
     ann = await rig.token_of("ann", "red")
     await add(rig, "wiki", data, everyone=True)

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from holdfast.core.access import Actor
-from holdfast.core.errors import InvalidJob
+from holdfast.core.errors import InvalidJob, UserError
 from holdfast.core.job import Mount
 from holdfast.core.records import Dataset
+from holdfast.core.states import JobState
+from holdfast.core.volumes import LOCAL_KINDS, HostFolder, NfsExport, SharedFolder, VolumeKind
 from holdfast.services.datasets.service import DatasetChange
 from holdfast.services.errors import DatasetNotFound, Unavailable
 
@@ -70,8 +72,8 @@ async def problems(house: House, actor: Actor, text: str) -> list[str]:
 async def test_storages_become_mounts_of_every_role(house: House, ann: Actor, data: Path) -> None:
     found = await mounts(house, ann, openpai([{"name": "a"}, {"name": "b", "mountPath": "/x//y/"}], roles=2))
     assert found == [
-        Mount(source=str(data / "a"), target="/mnt/a", read_only=True, dataset="a"),
-        Mount(source=str(data / "b"), target="/x/y", read_only=False, dataset="b"),
+        Mount(volume=HostFolder(str(data / "a")), target="/mnt/a", read_only=True, dataset="a"),
+        Mount(volume=HostFolder(str(data / "b")), target="/x/y", read_only=False, dataset="b"),
     ]
 
 
@@ -225,8 +227,8 @@ async def test_a_rerun_gets_what_is_granted_then(house: House, ann: Actor, data:
     again = (await house.services.jobs.rerun(ann, first.id)).summary
     job = (await house.services.jobs.get(ann, again.id)).record.job
     assert list(job.roles[0].mounts) == [
-        Mount(source=str(data / "a"), target="/mnt/a", read_only=True, dataset="a"),
-        Mount(source=str(data / "a"), target="/mnt/b", read_only=True, dataset="b"),
+        Mount(volume=HostFolder(str(data / "a")), target="/mnt/a", read_only=True, dataset="a"),
+        Mount(volume=HostFolder(str(data / "a")), target="/mnt/b", read_only=True, dataset="b"),
     ]
     await house.services.datasets.revoke(house.admin, "a", "red")
     with pytest.raises(DatasetNotFound, match="Storage a is not found"):
@@ -252,3 +254,77 @@ async def test_jobs_outlive_their_dataset(house: House, ann: Actor, data: Path) 
     await house.services.datasets.delete(house.admin, "b")
     job = (await house.services.jobs.get(ann, first.id)).record.job
     assert [mount.source for mount in job.roles[0].mounts] == [str(data / "b")]
+
+
+# -- kinds of volumes
+
+
+NFS_DATA = {"server": "files", "path": "/export/a"}
+
+
+async def test_an_export_keeps_its_server_and_path(house: House, ann: Actor, data: Path) -> None:
+    await add(house, "far", data / "a", kind="nfs", data=NFS_DATA, everyone=True)
+    await add(house, "own", data / "b", kind="nfs", data=NFS_DATA, everyone=True, per_user=True)
+    found = await mounts(house, ann, "name: j\ncommand: a\ndatasets: [far, own]\n")
+    assert [mount.volume for mount in found] == [
+        NfsExport(server="files", path="/export/a", folder=str(data / "a")),
+        NfsExport(server="files", path="/export/a/ann", folder=str(data / "b/ann")),
+    ]
+    assert [mount.source for mount in found] == [str(data / "a"), str(data / "b/ann")]
+
+
+async def test_an_export_that_is_not_mounted_here_needs_an_engine_that_mounts_it(house: House, ann: Actor) -> None:
+    export = Dataset(name="far", path="", kind="nfs", data=NFS_DATA, everyone=True)
+    with pytest.raises(UserError, match="does not exist"):
+        await house.services.datasets.create(house.admin, export)
+    house.engine.volume_kinds = frozenset({VolumeKind.NFS})
+    assert (await house.services.datasets.create(house.admin, export)).path == ""
+    text = "name: j\ncommand: a\ndatasets: [far]\n"
+    assert [mount.volume for mount in await mounts(house, ann, text)] == [NfsExport(server="files", path="/export/a")]
+    assert (await house.submit(text, ann)).state is JobState.PENDING
+    house.engine.volume_kinds = LOCAL_KINDS
+    with pytest.raises(Unavailable, match="the engine fake cannot mount an NFS export that is not mounted") as caught:
+        await house.submit(text, ann)
+    assert "mount it on this server" in str(caught.value.hint)
+
+
+async def test_a_folder_gone_from_this_machine_does_not_matter_to_an_engine_that_mounts_exports(
+    house: House, ann: Actor, data: Path
+) -> None:
+    await add(house, "far", data / "a", kind="nfs", data=NFS_DATA, everyone=True)
+    (data / "a").rmdir()
+    text = "name: j\ncommand: a\ndatasets: [far]\n"
+    with pytest.raises(Unavailable, match="does not exist"):
+        await mounts(house, ann, text)
+    house.engine.volume_kinds |= {VolumeKind.NFS}
+    assert [mount.dataset for mount in await mounts(house, ann, text)] == ["far"]
+
+
+async def test_folders_of_users_need_the_export_on_this_machine(house: House, ann: Actor) -> None:
+    house.engine.volume_kinds = frozenset({VolumeKind.NFS})
+    own = Dataset(name="own", path="", kind="nfs", data=NFS_DATA, everyone=True, per_user=True)
+    await house.services.datasets.create(house.admin, own)
+    with pytest.raises(Unavailable, match="folders of users need it mounted on this server"):
+        await house.submit("name: j\ncommand: a\ndatasets: [own]\n", ann)
+
+
+async def test_a_dataset_without_a_folder_does_not_become_one_of_a_folder(house: House) -> None:
+    house.engine.volume_kinds = frozenset({VolumeKind.NFS})
+    await house.services.datasets.create(house.admin, Dataset(name="far", path="", kind="nfs", data=NFS_DATA))
+    with pytest.raises(UserError, match="need a path"):
+        await house.services.datasets.change(house.admin, "far", DatasetChange(kind="folder"))
+
+
+async def test_what_the_engine_cannot_mount_is_refused_at_submission(house: House, ann: Actor, data: Path) -> None:
+    house.engine.volume_kinds = frozenset({VolumeKind.NFS, VolumeKind.CLAIM})
+    text = f"name: j\ncommand: a\nfiles: true\nmounts: ['{data}']\n"
+    assert await problems(house, house.admin, text) == ["roles.main.mounts[0].source", "files"]
+    with pytest.raises(Unavailable, match="the engine fake cannot mount folders of this server"):
+        await mounts(house, ann, openpai([{"name": "b"}]))
+
+
+async def test_managed_datasets_are_shared_folders(house: House, ann: Actor) -> None:
+    await house.services.datasets.create(house.admin, Dataset(name="made", path="", kind="volume", everyone=True))
+    (mount,) = await mounts(house, ann, "name: j\ncommand: a\ndatasets: [made]\n")
+    folder = house.services.shared.get_dataset_folder("made")
+    assert mount.volume == SharedFolder(folder=str(folder), path="volumes/made")

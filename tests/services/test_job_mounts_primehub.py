@@ -17,6 +17,7 @@ from holdfast.controller.launch_context import MAX_OTHER_VOLUMES
 from holdfast.core.access import Actor
 from holdfast.core.job import Mount
 from holdfast.core.records import Dataset, Group, Mlflow
+from holdfast.core.volumes import HostFolder
 from holdfast.engines.base import LaunchSpec
 from holdfast.services.datasets import job_mounts as storages
 from holdfast.services.datasets.job_mounts import MAX_GROUP_DATASETS
@@ -68,11 +69,12 @@ async def test_everything_of_the_group_and_of_everyone(house: House, ann: Actor,
     await add(house, "made", kind="volume", groups=("red",))
     await add(house, "theirs", tmp_path / "c", groups=("blue",))
     await add(house, "words", kind="env", everyone=True, variables={"a": "b"})
-    made = str(house.services.shared.get_dataset_folder("made"))
+    made = house.services.shared.make_volume(house.services.shared.get_dataset_folder("made"))
+    assert made.path == "volumes/made"
     assert await mounts(house, ann, form()) == [
-        Mount(source=str(tmp_path / "b"), target="/mnt/dataset-all", read_only=False, dataset="all"),
-        Mount(source=made, target="/mnt/dataset-made", read_only=True, dataset="made"),
-        Mount(source=str(tmp_path / "a"), target="/mnt/dataset-mine", read_only=True, dataset="mine"),
+        Mount(volume=HostFolder(str(tmp_path / "b")), target="/mnt/dataset-all", read_only=False, dataset="all"),
+        Mount(volume=made, target="/mnt/dataset-made", read_only=True, dataset="made"),
+        Mount(volume=HostFolder(str(tmp_path / "a")), target="/mnt/dataset-mine", read_only=True, dataset="mine"),
     ]
     assert [mount.dataset for mount in await mounts(house, ann, form("blue"))] == ["all", "theirs"]
     assert [mount.dataset for mount in await mounts(house, house.admin, form("default"))] == ["all"]
@@ -219,8 +221,8 @@ async def test_the_groups_volume_and_files_are_made_and_mounted(house: House, an
     started = await launch(house, ann, form())
     files = house.services.shared.get_files_folder("red")
     assert started.mounts == (
-        Mount(source=str(volume), target="/project/red", read_only=False),
-        Mount(source=str(files), target="/phfs", read_only=False),
+        Mount(volume=house.services.shared.make_volume(volume), target="/project/red", read_only=False),
+        Mount(volume=house.services.shared.make_volume(files), target="/phfs", read_only=False),
     )
     for folder in (volume, files):
         assert folder.stat().st_mode & 0o777 == 0o700
@@ -231,21 +233,30 @@ async def test_our_own_jobs_get_the_volume_and_no_more(house: House, ann: Actor)
     volume = await share(house, "red")
     text = "name: j\ncommand: echo\ngroup: {}\n"
     started = await launch(house, ann, text.format("red"))
-    assert started.mounts == (Mount(source=str(volume), target="/project/red", read_only=False),)
+    assert started.mounts == (
+        Mount(volume=house.services.shared.make_volume(volume), target="/project/red", read_only=False),
+    )
     assert (await launch(house, ann, text.format("blue"))).mounts == ()
 
 
 async def test_our_own_jobs_get_the_groups_files_when_they_ask(house: House, ann: Actor) -> None:
     text = "name: j\ncommand: echo\nfiles: true\ngroup: {}\n"
     files = {group: house.services.shared.get_files_folder(group) for group in ("red", "blue")}
-    seen = {group: Mount(source=str(folder), target="/phfs", read_only=False) for group, folder in files.items()}
+    shared = house.services.shared
+    seen = {
+        group: Mount(volume=shared.make_volume(folder), target="/phfs", read_only=False)
+        for group, folder in files.items()
+    }
     assert (await launch(house, ann, text.format("blue"))).mounts == (seen["blue"],)
     assert files["blue"].stat().st_mode & 0o777 == 0o700
     assert house.services.shared.get_removed_folder("blue").is_dir()
     assert not files["red"].exists()
     volume = await share(house, "red")
     started = await launch(house, ann, text.format("red"))
-    assert started.mounts == (Mount(source=str(volume), target="/project/red", read_only=False), seen["red"])
+    assert started.mounts == (
+        Mount(volume=house.services.shared.make_volume(volume), target="/project/red", read_only=False),
+        seen["red"],
+    )
     assert (started.entry, started.env["HOLDFAST_FILES"]) == ("", "/phfs")
 
 

@@ -8,6 +8,7 @@ import pytest
 from holdfast.core.access import Actor
 from holdfast.core.errors import InvalidJob
 from holdfast.core.job import Job, Mount, Role
+from holdfast.core.volumes import HostFolder
 from holdfast.services.datasets import mount_rules as mounts
 from holdfast.services.datasets.mount_rules import MountRules
 from holdfast.services.errors import Unavailable
@@ -19,7 +20,7 @@ USER = Actor(name="alice", groups={"lab": True})
 
 
 def job(*sources: str) -> Job:
-    mounts = tuple(Mount(source=source, target=f"/m{n}") for n, source in enumerate(sources))
+    mounts = tuple(Mount(volume=HostFolder(source), target=f"/m{n}") for n, source in enumerate(sources))
     return Job(name="j", roles=(Role(name="main", commands=("true",), mounts=mounts),))
 
 

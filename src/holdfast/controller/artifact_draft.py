@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from holdfast.core.messages import msg
 from holdfast.disk_space import DiskThresholds, require_space
-from holdfast.engines.base import SkipReason
+from holdfast.engines.artifacts import SkipReason
 
 MAX_PATH_LENGTH = 2000  # bytes of a path
 MAX_FILE_NAME_LENGTH = 255

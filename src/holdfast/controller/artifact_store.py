@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 
 from holdfast.core.messages import msg
 from holdfast.disk_space import DiskThresholds
-from holdfast.engines.base import SupportsArtifacts
+from holdfast.engines.artifacts import SupportsArtifacts
 from holdfast.services.files.file_tree import FileTree
 from holdfast.services.files.folder_scan import OPEN_FOLDER_FLAGS, FolderScan, ScanLimitReached, closing_fd
 from holdfast.services.files.paths import ARTIFACTS_FOLDER, METADATA_FOLDER

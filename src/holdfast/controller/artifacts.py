@@ -23,7 +23,8 @@ from holdfast.core.messages import join_messages, msg
 from holdfast.core.records import ARTIFACTS_INCOMPLETE_EVENT, ARTIFACTS_SAVED_EVENT, NewEvent
 from holdfast.core.scheduling.placement import format_bytes
 from holdfast.disk_space import DiskThresholds
-from holdfast.engines.base import ArtifactsUnavailable, Engine, SkipReason, SupportsArtifacts
+from holdfast.engines.artifacts import ArtifactsUnavailable, SkipReason, SupportsArtifacts
+from holdfast.engines.base import Engine
 from holdfast.hang_guard import HangGuard, NotResponding
 from holdfast.services.fair_limiter import FairLimiter
 from holdfast.shared_folders import SharedFolders

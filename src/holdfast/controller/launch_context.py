@@ -18,6 +18,7 @@ from holdfast.core.job import Job, JobFormat
 from holdfast.core.messages import msg
 from holdfast.core.records import Dataset, Group
 from holdfast.core.scheduling.placement import Node
+from holdfast.core.volumes import SharedFolder
 from holdfast.engines.base import Engine, Isolation
 from holdfast.engines.engine_set import EngineSet
 from holdfast.hang_guard import HangGuard, NotResponding
@@ -45,11 +46,9 @@ _NO_GROUPS: dict[str, Group] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SharedPaths:
-    """Host folders; empty: none."""
-
-    volume: str = ""
-    files: str = ""
-    others: Mapping[str, str] = field(default_factory=dict)
+    volume: SharedFolder | None = None
+    files: SharedFolder | None = None
+    others: Mapping[str, SharedFolder] = field(default_factory=dict)
 
 
 class LaunchContextBuilder:
@@ -125,7 +124,7 @@ class LaunchContextBuilder:
             else {},
         )
 
-    async def _create_folders(self, wanted: Iterable[Path]) -> list[str]:
+    async def _create_folders(self, wanted: Iterable[Path]) -> list[SharedFolder]:
         """Create missing folders and return all; they may be on a file server."""
         folders, paths = self._folders, list(wanted)
         assert folders is not None
@@ -139,7 +138,7 @@ class LaunchContextBuilder:
             ) from None
         except OSError as error:
             raise EngineError(msg("cannot create the folders of its group: {error}", error=error.strerror)) from error
-        return [str(folder) for folder in made]
+        return [folders.make_volume(folder) for folder in made]
 
     # -- PrimeHub's format
 
@@ -176,8 +175,8 @@ class LaunchContextBuilder:
         made = await self._create_folders([*own, *volumes])
         made, files_made = made[len(own) :], made[: len(own)]
         return _SharedPaths(
-            volume=made.pop() if group.shared_volume else "",
-            files=files_made[0] if files else "",
+            volume=made.pop() if group.shared_volume else None,
+            files=files_made[0] if files else None,
             others=dict(zip(others, made, strict=True)),
         )
 
@@ -193,7 +192,11 @@ class LaunchContextBuilder:
 
     async def _find_unreachable_datasets(self, job: Job) -> frozenset[str]:
         """Return default datasets that would block its start; the job runs without them."""
-        mounts = {mount.dataset: mount.source for mount in job.roles[0].mounts if mount.dataset is not None}
+        mounts = {
+            mount.dataset: mount.volume.folder
+            for mount in job.roles[0].mounts
+            if mount.dataset is not None and mount.volume.folder
+        }
         found = await self._probe_folders([path for path in mounts.values() if path not in self._slow_folders])
         slow = [path for path in mounts.values() if path not in found]
         found |= zip(slow, await asyncio.gather(*map(self._is_responding, slow)), strict=True)

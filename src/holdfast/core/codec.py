@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from .job import Completion, Hold, HoldScope, Job, JobFormat, Mount, Resources, Role
 from .notifications import Channel, NotificationEvent, NotifySpec, list_event_names
+from .volumes import HostFolder, VolumeKind, volume_from_json, volume_to_json
 
 T = TypeVar("T")
 
@@ -101,8 +102,19 @@ def _resources_to_json(resources: Resources) -> dict[str, Any]:
 
 
 def _mount_to_json(mount: Mount) -> dict[str, Any]:
-    plain = {"source": mount.source, "target": mount.target, "read_only": mount.read_only}
-    return plain if mount.dataset is None else {**plain, "dataset": mount.dataset}
+    """Convert a mount. The source alone describes a folder of the machine, as in every version."""
+    found: dict[str, Any] = {"source": mount.source, "target": mount.target, "read_only": mount.read_only}
+    if mount.dataset is not None:
+        found["dataset"] = mount.dataset
+    if mount.volume.kind is not VolumeKind.FOLDER:
+        found["volume"] = volume_to_json(mount.volume)
+    return found
+
+
+def _mount_from_json(data: Mapping[str, Any]) -> Mount:
+    volume = data.get("volume")
+    others = {name: value for name, value in data.items() if name not in ("source", "volume")}
+    return Mount(volume=volume_from_json(volume) if volume else HostFolder(data["source"]), **others)
 
 
 def _role_from_json(data: Mapping[str, Any]) -> Role:
@@ -110,7 +122,7 @@ def _role_from_json(data: Mapping[str, Any]) -> Role:
         Role,
         data,
         resources=Resources(**data["resources"]),
-        mounts=tuple(Mount(**mount) for mount in data.get("mounts", ())),
+        mounts=tuple(_mount_from_json(mount) for mount in data.get("mounts", ())),
         completion=Completion(**data.get("completion", {})),
     )
 

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from .notifications import NotifySpec
+from .volumes import Volume
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB
@@ -54,12 +55,17 @@ class Resources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """A host folder that is mounted in the task."""
+    """A volume that is mounted in the task."""
 
-    source: str
+    volume: Volume
     target: str
     read_only: bool = True
     dataset: str | None = None  # the dataset it comes from; resolved again when the job is rerun
+
+    @property
+    def source(self) -> str:
+        """The volume as shown to users: a path, or an address."""
+        return self.volume.address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

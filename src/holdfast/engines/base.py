@@ -12,15 +12,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import BinaryIO, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from holdfast.core.attempt import Observation
 from holdfast.core.conditions import Condition
 from holdfast.core.errors import UserError
 from holdfast.core.job import Mount, Resources
-from holdfast.core.messages import msg
 from holdfast.core.metrics.samples import GpuState, Reading
 from holdfast.core.scheduling.placement import Node
+from holdfast.core.volumes import LOCAL_KINDS, VolumeKind
 
 # Shell options of every POSIX shell; others are dropped where there is no bash.
 POSIX_SHELL_OPTIONS = frozenset(
@@ -30,7 +30,10 @@ POSIX_SHELL_OPTIONS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSpec:
-    """Everything needed to start one task attempt. It contains secrets: never store or log it."""
+    """Everything needed to start one task attempt. It contains secrets: never store or log it.
+
+    `task_program.build_task_program` makes files and a command of it; an engine adds mounts and limits.
+    """
 
     attempt_id: str
     job_id: str
@@ -43,13 +46,20 @@ class LaunchSpec:
     env: Mapping[str, str]
     resources: Resources
     engine: str = ""  # the one that starts it; empty: the default one
-    gpus: tuple[int, ...] = ()
+    secret_env: frozenset[str] = frozenset()  # the variables with secret values: keep them where others cannot read
+    node: str | None = None  # where it is placed; None: the engine chooses
+    gpus: tuple[int, ...] = ()  # numbers of its devices on that node
     ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
     workdir: str | None = None
     scratch: int | None = None  # max bytes in its home; a task with more is stopped, with SCRATCH_FULL
     entry: str = ""  # a script that runs in place of `script` and gets its path as $1; it honours shell_options
     hold: bool = False  # when its command fails, keep the task and report Seen.HELD
+
+    @property
+    def leaves_gpus_to_engine(self) -> bool:
+        """Whether the engine chooses `resources.gpu` devices."""
+        return not self.gpus and self.resources.gpu > 0
 
 
 class Isolation(StrEnum):
@@ -67,6 +77,7 @@ class EngineHealth:
     limits: str  # "cgroup v2", "cgroup v1" or "watched"
     notes: tuple[str, ...] = ()  # each a sentence: a limitation and its remedy
     conditions: tuple[Condition, ...] = ()  # what blocks task starts, if anything
+    volume_kinds: frozenset[VolumeKind] = LOCAL_KINDS  # what it can mount; see core.volumes.is_mountable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,65 +210,6 @@ class LogSource(Protocol):
     async def list_write_times(self, start: int, end: int, most: int) -> Sequence[WrittenRange]:
         """Return when the bytes from `start` to `end` were written: ranges in order, at most `most`, so it may end
         early. The time of bytes in no range is unknown."""
-        ...
-
-
-class SkipReason(StrEnum):
-    """Why an entry among the artifacts was skipped; shown to users."""
-
-    TOO_MANY = msg("exceeds the maximum number of artifact files")
-    TOO_LARGE = msg("exceeds the maximum size of the artifacts")
-    NO_SPACE = msg("not enough disk space")
-    LINK = msg("symbolic links are not followed")
-    SPECIAL = msg("not a regular file")
-    INVALID_NAME = msg("file name is too long or not UTF-8")
-    TOO_DEEP = msg("folders are nested too deeply")
-    UNREADABLE = msg("cannot be read")
-
-
-class ArtifactSink(Protocol):
-    """Receiver of artifacts. It alone decides what is kept. Blocking, used by one thread."""
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether the collector should stop."""
-        ...
-
-    def add_file(self, path: tuple[bytes, ...], size: int, open_file: Callable[[], BinaryIO]) -> None:
-        """Add a regular file, by the parts of its path below the artifacts folder. `open_file` is called if the file is
-        wanted, and may raise OSError; at most `size` bytes are read."""
-        ...
-
-    def skip_entry(self, path: tuple[bytes, ...], why: SkipReason, count: int = 1) -> None:
-        """Record an entry that is not an artifact."""
-        ...
-
-    def mark_incomplete(self) -> None:
-        """Record that there are more entries than were read."""
-        ...
-
-
-class ArtifactsUnavailable(Exception):
-    """The artifacts cannot be collected; the text says why, to the user."""
-
-
-@runtime_checkable
-class SupportsArtifacts(Protocol):
-    """An engine that can collect the folder `artifacts` of an ended task's home.
-
-    It sets `Observation.artifacts` with EXITED when there may be one. That check must be cheap: it runs for every task
-    that ends.
-    """
-
-    def collect_artifacts(self, attempt_id: str, sink: ArtifactSink) -> None:
-        """Offer every file of it, in the order of the paths. Called in a thread, for an ended task before `remove`, and
-        again after a crash; the task's files stay unchanged.
-
-        The folder may be a link. It is resolved as the task would have resolved it, and never leads to a file that the
-        task did not see. Below it no link is followed and only regular files are opened: other tasks may change a
-        shared folder in the meantime. Names that begin with a dot are skipped at the top. ArtifactsUnavailable when it
-        is not a folder; nothing is offered when it does not exist.
-        """
         ...
 
 
@@ -470,8 +422,9 @@ class Engine(Protocol):
         ...
 
     async def start(self, launch: LaunchSpec) -> Observation:
-        """Start it unless it was started before. Returns its state right after: RUNNING, EXITED, LOST or REFUSED. After
-        an exception it may run or not: the caller retries with the same launch."""
+        """Start it unless it was started before. Returns its state right after: RUNNING, EXITED, LOST or REFUSED;
+        QUEUED or STARTING if the engine has accepted it. After an exception it may run or not: the caller retries with
+        the same launch."""
         ...
 
     async def observe(self, attempt_ids: Collection[str]) -> dict[str, Observation]:

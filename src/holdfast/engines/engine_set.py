@@ -19,8 +19,8 @@ from holdfast.core.messages import msg
 from holdfast.core.metrics.samples import GpuState, Reading
 from holdfast.core.scheduling.placement import Node
 
+from .artifacts import ArtifactSink, SupportsArtifacts
 from .base import (
-    ArtifactSink,
     Engine,
     EngineHealth,
     ExecCommand,
@@ -31,7 +31,6 @@ from .base import (
     LogSource,
     LogStream,
     LogUsage,
-    SupportsArtifacts,
     SupportsDiskLimits,
     SupportsExec,
     SupportsGpuStates,

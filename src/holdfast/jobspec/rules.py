@@ -11,6 +11,7 @@ from typing import Any
 from holdfast.core.codec import MASK
 from holdfast.core.job import MIB, SHARED_FILES_PATH, Job, JobFormat, Mount, Role
 from holdfast.core.messages import msg
+from holdfast.core.volumes import HostFolder
 
 from .fields import FieldKind, FieldSpec, FieldValue, InvalidValue, describe_node
 from .kinds import (
@@ -175,7 +176,7 @@ def _build_mount(source: str, target: str, read_only: bool) -> Mount:
         raise InvalidValue(msg("must not contain '..'"), rule="pattern", expected=_PATH_PATTERN)
     if not target.strip("/"):
         raise InvalidValue(msg("must not replace the root filesystem"), rule="not", expected="/")
-    return Mount(source=source, target=target, read_only=read_only)
+    return Mount(volume=HostFolder(source), target=target, read_only=read_only)
 
 
 MOUNT_KIND = FieldKind(

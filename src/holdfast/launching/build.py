@@ -41,7 +41,9 @@ def _add_runtime(launch: LaunchSpec, snapshot: JobSnapshot, task: TaskAttempt, c
     if snapshot.job.dialect is JobFormat.PRIMEHUB:
         return add_primehub_runtime(launch, snapshot, snapshot.job.get_role(task.role), context)
     if context.variables:
-        launch = replace(launch, env={**context.variables, **launch.env})
+        launch = replace(
+            launch, env={**context.variables, **launch.env}, secret_env=launch.secret_env | context.variables.keys()
+        )
     if context.volume and context.isolated:  # without a sandbox the target must equal the source
         launch = add_volume(launch, context.volume)
     if context.files:
@@ -52,6 +54,7 @@ def _add_runtime(launch: LaunchSpec, snapshot: JobSnapshot, task: TaskAttempt, c
 def _build_launch(snapshot: JobSnapshot, task: TaskAttempt, fill: Callable[[str], str]) -> LaunchSpec:
     job = snapshot.job
     role = job.get_role(task.role)
+    own = {name: fill(value) for name, value in role.env.items()}
     return LaunchSpec(
         attempt_id=snapshot.build_attempt_id(task),
         job_id=snapshot.id,
@@ -61,10 +64,9 @@ def _build_launch(snapshot: JobSnapshot, task: TaskAttempt, fill: Callable[[str]
         image=role.engine_image,
         script=fill("\n".join(role.commands)) + "\n",
         shell_options=role.shell_options,
-        env={
-            **_make_holdfast_variables(snapshot, task, role),
-            **{name: fill(value) for name, value in role.env.items()},
-        },
+        env={**_make_holdfast_variables(snapshot, task, role), **own},
+        secret_env=frozenset(name for name, value in own.items() if value != role.env[name]),
+        node=task.node,
         resources=role.resources,
         engine=task.engine,
         gpus=task.gpus,

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.core.job import Job
+from holdfast.core.volumes import SharedFolder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,7 @@ class PrimeHubContext:
 
     platform: PrimeHubSettings = field(default_factory=PrimeHubSettings)
     home_symlink: bool = True
-    other_volumes: Mapping[str, str] = field(default_factory=dict)  # group path -> folder of the machine
+    other_volumes: Mapping[str, SharedFolder] = field(default_factory=dict)  # by group path
     unreachable: frozenset[str] = frozenset()  # datasets whose folder is missing or does not respond
 
 
@@ -56,8 +57,8 @@ class LaunchContext:
     user_keys: tuple[str, ...] = ()  # public SSH keys of the job's owner, unvalidated; see needs_user_keys
     job_seed: bytes | None = None  # 32 secret bytes of this job; see needs_job_key
     gateway: GatewayAddress | None = None  # for jobs whose tasks use SSH; None: not requested
-    volume: str = ""  # folder of the machine with the volume of the job's group; empty: none
-    files: str = ""  # likewise with the group's shared files, for a job that mounts them
+    volume: SharedFolder | None = None  # the volume of the job's group
+    files: SharedFolder | None = None  # the group's shared files, for a job that mounts them
     variables: Mapping[str, str] = field(default_factory=dict)  # of datasets and MLflow; they may contain passwords
     primehub: PrimeHubContext = field(default_factory=PrimeHubContext)  # for jobs in its format
 

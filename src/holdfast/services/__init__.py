@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from holdfast.engines.base import Engine
+from holdfast.core.job import Job
+from holdfast.engines.base import Engine, EngineHealth
 from holdfast.engines.engine_set import EngineSet
 from holdfast.settings import Settings
 from holdfast.shared_folders import SharedFolders
@@ -149,6 +150,11 @@ def build_services(
     derive: Callable[[bytes], bytes] | None = None,
     own_ports: frozenset[int] = frozenset(),  # that the server listens on
 ) -> Services:
+    engines = EngineSet.wrap(engine)
+
+    def find_health(job: Job) -> EngineHealth:
+        return engines.find_health(control.choose_engine(job))
+
     passwords = passwords or Passwords()
     access = AccessTokens(
         store,
@@ -158,23 +164,23 @@ def build_services(
         own_only=settings.access.acting == "owners",
     )
     folders = SharedFolders.from_setting(settings.files.folder, home)
-    mounts = MountRules(home=home, allow=settings.mounts.allow, shared=folders.root)
+    mounts = MountRules(home=home, allow=settings.mounts.allow, shared=folders.root, find_health=find_health)
     marks = settings.disk.to_thresholds()
     git_sync = GitSync(store, folders, settings.mounts, marks=marks, clock=clock)
     work = DiskExecutor()
     audited = AuditedStore(store, clock=clock)
-    datasets = Datasets(audited, mounts, folders, git_sync, work, nfs_folder=settings.mounts.nfs_folder)
+    datasets = Datasets(
+        audited, mounts, folders, git_sync, work, engines.list_health, nfs_folder=settings.mounts.nfs_folder
+    )
     instance_types = InstanceTypes(audited, settings)
     image_aliases = ImageAliases(audited)
-    engine = EngineSet.wrap(engine)
-    skus = Skus(store, engine, instance_types)
+    skus = Skus(store, engines, instance_types)
     catalogue = CatalogueResolver(store, instance_types, image_aliases)
     group_holds = GroupHoldDefaults(store)
-    intake = JobValidator(
-        store, engine, control, settings, mounts, DatasetMounter(datasets, mounts), skus, catalogue, group_holds
-    )
-    prospects = Feasibility(engine, control, unknown_image=settings.images.unknown)
-    images = Images(audited, engine, home, marks)
+    mounter = DatasetMounter(datasets, mounts, folders, find_health)
+    intake = JobValidator(store, engines, control, settings, mounts, mounter, skus, catalogue, group_holds)
+    prospects = Feasibility(engines, control, unknown_image=settings.images.unknown)
+    images = Images(audited, engines, home, marks)
     secrets = Secrets(audited)
     images.delete_partial_uploads()
     files = Files(store, folders, work, max_bytes=settings.files.max_upload_bytes, marks=marks)
@@ -183,40 +189,40 @@ def build_services(
     tokens = Tokens(audited, settings, access, passwords, devices, clock=clock, monotonic=monotonic)
     blockers = Blockers(store, control, prospects)
     cursors = CursorCodec(derive(b"cursors") if derive else None)
-    jobs = Jobs(store, engine, control, intake, prospects, blockers, cursors, clock=clock)
+    jobs = Jobs(store, engines, control, intake, prospects, blockers, cursors, clock=clock)
     entering = TaskAccess(
-        store, engine, control, sessions_per_user=settings.ssh.sessions_per_user, clock=clock, monotonic=monotonic
+        store, engines, control, sessions_per_user=settings.ssh.sessions_per_user, clock=clock, monotonic=monotonic
     )
     debuggers = Debuggers(control, entering)
     metrics = Metrics(store, MetricsDatabase(home), control, enabled=settings.metrics.enabled)
-    efficiencies = EfficiencyReports(store, engine, metrics, clock=clock)
-    insights = Insights(store, Diagnoses(store, engine, control, metrics), efficiencies, monotonic=monotonic)
-    place = Installation(store, engine, control, home, shared=folders.root, clock=clock)
+    efficiencies = EfficiencyReports(store, engines, metrics, clock=clock)
+    insights = Insights(store, Diagnoses(store, engines, control, metrics), efficiencies, monotonic=monotonic)
+    place = Installation(store, engines, control, home, shared=folders.root, clock=clock)
     vitals = ServerMetrics()
     store.set_batch_observer(vitals.record_write)
     schedules = Schedules(
         audited, control, intake, prospects, RecurrenceTimes(settings.schedules.timezone), clock=clock
     )
     artifact_sweep = ArtifactCleanup(store, folders, _days_to_timedelta(settings.files.artifact_days), clock=clock)
-    reports = DiskReports(store, engine, control, home, folders, artifact_sweep, marks, clock=clock)
-    pruning = Pruning(audited, engine, control, reports, artifact_sweep, images, metrics.database, clock=clock)
+    reports = DiskReports(store, engines, control, home, folders, artifact_sweep, marks, clock=clock)
+    pruning = Pruning(audited, engines, control, reports, artifact_sweep, images, metrics.database, clock=clock)
     forget = (access.invalidate, instance_types.invalidate, image_aliases.invalidate, group_holds.invalidate)
     return Services(
         settings=settings,
         audit=AuditLog(store, _days_to_timedelta(settings.server.audit_days), clock=clock),
         changes=control.changes,
         jobs=jobs,
-        job_pages=JobPages(store, engine, control),
+        job_pages=JobPages(store, engines, control),
         insights=insights,
         explanations=JobExplanations(store, control, blockers, insights, debuggers),
         holds=Holds(store, control, settings.hold, clock=clock),
         overview=Overview(store, jobs, clock=clock),
-        logs=Logs(store, engine, control, LogLinks(settings.openpai.log_link_seconds, clock=clock), tokens),
+        logs=Logs(store, engines, control, LogLinks(settings.openpai.log_link_seconds, clock=clock), tokens),
         metrics=metrics,
-        monitoring=Monitoring(store, engine, control, place, metrics, is_open=settings.metrics.open, clock=clock),
+        monitoring=Monitoring(store, engines, control, place, metrics, is_open=settings.metrics.open, clock=clock),
         server_metrics=vitals,
-        users=Users(audited, engine, settings, access, passwords, clock=clock, monotonic=monotonic),
-        groups=Groups(audited, engine, control, folders, forget=forget),
+        users=Users(audited, engines, settings, access, passwords, clock=clock, monotonic=monotonic),
+        groups=Groups(audited, engines, control, folders, forget=forget),
         tokens=tokens,
         devices=devices,
         codes=LoginCodes(audited, tokens, monotonic=monotonic),
@@ -224,12 +230,12 @@ def build_services(
         notifications=_build_notifications(audited, insights, settings, derive, clock),
         task_access=entering,
         debuggers=debuggers,
-        stacks=StackDumps(entering, engine),
+        stacks=StackDumps(entering, engines),
         tickets=Tickets(access, entering, monotonic=monotonic),
         ssh_logins=SshLogins(audited, access, derive, clock=clock, monotonic=monotonic),
         ssh_gateway=SshGateway(settings.ssh, derive, own_ports | {settings.server.port, settings.ssh.port}),
         images=images,
-        image_pulls=ImagePullRequests(audited, engine, secrets),
+        image_pulls=ImagePullRequests(audited, engines, secrets),
         image_aliases=image_aliases,
         instance_types=instance_types,
         datasets=datasets,

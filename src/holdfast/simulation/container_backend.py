@@ -24,8 +24,8 @@ from holdfast.core.scheduling.placement import Node
 from holdfast.engines.base import POSIX_SHELL_OPTIONS, LaunchSpec
 from holdfast.engines.embedded.machine import build_node
 from holdfast.engines.embedded.sandbox.gpus import list_gpus
-from holdfast.engines.embedded.sandbox.render import make_variable_name
-from holdfast.engines.embedded.sandbox_paths import HOME_PATH
+from holdfast.engines.sandbox_paths import HOME_PATH
+from holdfast.engines.task_program import make_variable_name
 from holdfast.settings import Settings
 from holdfast.start_options import build_engine_options
 
@@ -129,7 +129,7 @@ class ContainerBackend:
             arguments += ["--gpus", f'"device={",".join(map(str, launch.gpus))}"']
         arguments += ["--mount", _format_mount(str(folder), _SCRIPT_FOLDER, read_only=True)]
         for mount in launch.mounts:
-            arguments += ["--mount", _format_mount(mount.source, mount.target, read_only=mount.read_only)]
+            arguments += ["--mount", _format_mount(mount.volume.folder, mount.target, read_only=mount.read_only)]
         return [*arguments, launch.image, f"{_SCRIPT_FOLDER}/start"]
 
     async def _wait_for_exit(self, attempt_id: str, container: _Container) -> None:

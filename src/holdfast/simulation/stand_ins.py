@@ -12,6 +12,7 @@ from typing import Any
 
 from holdfast.core.job import SHARED_FILES_PATH, Job, JobFormat, Mount, Role
 from holdfast.core.scheduling.placement import Node
+from holdfast.core.volumes import HostFolder, SharedFolder
 from holdfast.launching import GatewayAddress, LaunchContext, PrimeHubContext, PrimeHubSettings
 from holdfast.launching.volumes import get_volume_path
 
@@ -40,7 +41,7 @@ class StandIns:
         return self._paths_by_name[name]
 
     def is_real(self, mount: Mount) -> bool:
-        return not Path(mount.source).is_relative_to(self.folder)
+        return not Path(mount.volume.folder).is_relative_to(self.folder)
 
     def contains(self, path: str) -> bool:
         """Whether the path is in a stand-in, so that its real content is unknown."""
@@ -63,16 +64,17 @@ def _provide_role_stand_ins(job: Job, role: Role, stand_ins: StandIns, remarks: 
             remarks.add_note(
                 RemarkTopic.DATASET, f"The dataset {name} is an empty folder{where}: only the server has its content"
             )
-            mounts.append(Mount(source=stand_ins.add_folder(f"dataset {name}", target), target=target, dataset=name))
+            folder = HostFolder(stand_ins.add_folder(f"dataset {name}", target))
+            mounts.append(Mount(volume=folder, target=target, dataset=name))
     return replace(role, mounts=tuple(mounts))
 
 
 def _replace_mount(mount: Mount, role: Role, stand_ins: StandIns, remarks: Remarks) -> Mount:
-    if mount.dataset and (not mount.read_only or not _is_readable(mount.source)):
+    if mount.dataset and (not mount.read_only or not _is_readable(mount.volume.folder)):
         why = "its files are not readable" if mount.read_only else "the simulation does not write to datasets"
         text = f"The dataset {mount.dataset} is an empty folder at {mount.target}: {why}"
         remarks.add_note(RemarkTopic.DATASET, text, role=role.name)
-    elif _is_readable(mount.source):
+    elif _is_readable(mount.volume.folder):
         if not mount.read_only:
             remarks.add_note(RemarkTopic.MOUNT, f"Writes to {mount.target} change the real folder {mount.source}")
         return mount
@@ -80,7 +82,8 @@ def _replace_mount(mount: Mount, role: Role, stand_ins: StandIns, remarks: Remar
         why = "is not readable" if Path(mount.source).exists() else "does not exist on this machine"
         hint = "Create it, or correct the path. The simulation uses an empty folder instead."
         remarks.add_warning(RemarkTopic.MOUNT, f"{mount.source}, mounted at {mount.target}, {why}", hint, role.name)
-    return replace(mount, source=stand_ins.add_folder(mount.source, mount.target, unknown=mount.dataset is not None))
+    folder = stand_ins.add_folder(mount.source, mount.target, unknown=mount.dataset is not None)
+    return replace(mount, volume=HostFolder(folder))
 
 
 def _is_readable(path: str) -> bool:
@@ -101,15 +104,15 @@ def build_launch_context(
     job: Job, node: Node, *, isolated: bool, stand_ins: StandIns, platform: PrimeHubSettings, remarks: Remarks
 ) -> LaunchContext:
     theirs = job.dialect is JobFormat.PRIMEHUB
-    volume = files = ""
+    volume = files = None
     if theirs or job.files:
-        files = stand_ins.add_folder("files", SHARED_FILES_PATH)
+        files = SharedFolder(folder=stand_ins.add_folder("files", SHARED_FILES_PATH), path="files")
         text = (
             f"The group's files at {SHARED_FILES_PATH} are an empty folder: the simulation does not change shared files"
         )
         remarks.add_note(RemarkTopic.DATASET, text)
     if theirs:
-        volume = stand_ins.add_folder("volume", get_volume_path(job.group))
+        volume = SharedFolder(folder=stand_ins.add_folder("volume", get_volume_path(job.group)), path="volume")
         remarks.add_note(RemarkTopic.DATASET, f"The group's volume at {get_volume_path(job.group)} is an empty folder")
         stand_ins.targets |= {"/datasets", "/project", "datasets", "phfs", "/home/jovyan/datasets", "/home/jovyan/phfs"}
     return LaunchContext(

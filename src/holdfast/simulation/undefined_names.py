@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.core.job import Job, Role
 from holdfast.engines.base import LaunchSpec
-from holdfast.engines.embedded.sandbox.render import make_variable_name
+from holdfast.engines.task_program import make_variable_name
 from holdfast.jobspec.fields import build_similar_name_hint
 from holdfast.jobspec.templates import TemplateFiller, has_secrets
 

@@ -14,7 +14,7 @@ from holdfast.core.verdicts import Diagnosis, Fault
 from holdfast.diagnosis.case import JobDiagnosisInput, TaskDiagnosisInput
 from holdfast.diagnosis.job_diagnosis import diagnose_job
 from holdfast.engines.base import LaunchSpec
-from holdfast.engines.embedded.sandbox.render import make_variable_name
+from holdfast.engines.task_program import make_variable_name
 
 from .completion_rules import can_tolerate_failures
 from .listening_ports import is_ephemeral_port

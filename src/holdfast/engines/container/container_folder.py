@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from holdfast.engines.embedded.descriptors import closing_fd
 from holdfast.engines.embedded.processes import read_start_ticks
 from holdfast.engines.embedded.task_folder import TaskFolder
+from holdfast.engines.runner_report import RunnerReport, parse_report
+from holdfast.engines.task_program import REPORT_FOLDER, SECRET_FILES
 
-from .task_end import RunnerReport, parse_report
-
-REPORT_FOLDER = "report"
 INSIDE_FOLDER = "inside"  # read-only in the container: the runner, the commands, the variables
-COMMAND_FILES = ("env", "entry", "script")  # in the folder `inside`
 HOME_FOLDER = "place.home.jovyan"  # where lifecycle.task_paths expects the home
 _MAX_REPORT_SIZE = 16 * 1024  # bytes
 
@@ -53,7 +51,7 @@ class ContainerFolder(TaskFolder):
 
     def delete_commands(self) -> None:
         """Delete what may contain secrets, once the task has ended."""
-        for name in COMMAND_FILES:
+        for name in SECRET_FILES:
             with suppress(OSError):
                 os.unlink(self[f"{INSIDE_FOLDER}/{name}"])
 

@@ -20,9 +20,12 @@ from holdfast.core.messages import msg
 from holdfast.engines.base import LaunchSpec
 from holdfast.engines.embedded.lifecycle.disk_limits import ThreadRunner
 from holdfast.engines.embedded.lifecycle.task_folders import TaskFolders
-from holdfast.engines.embedded.lifecycle.task_starter import StartRefused, check_launch
+from holdfast.engines.embedded.lifecycle.task_starter import check_launch
 from holdfast.engines.embedded.task_folder import is_safe_id, try_lock
 from holdfast.engines.embedded.tree_removal import remove_tree
+from holdfast.engines.sandbox_paths import LIBRARY_PATH
+from holdfast.engines.start_refusal import StartRefused
+from holdfast.engines.task_program import TaskProgram, build_task_program
 
 from .container_folder import HOME_FOLDER, ContainerFolder
 from .daemon import ContainerImage, Daemon, DaemonError
@@ -108,37 +111,43 @@ class ContainerStarter:
         image = await self.daemon.find_image(launch.image)
         if image is None:
             raise await self._make_missing_image_refusal(launch.image)
-        mounts = await self.run_in_thread(lambda: self._write_files(launch, folder, image))
+        program = build_task_program(launch, image.env, library=LIBRARY_PATH if self.library else "")
+        mounts = await self.run_in_thread(lambda: self._write_files(launch, folder, program))
         home = home_folder[HOME_FOLDER] if has_own_home(launch) else ""
         try:
             staged = await self.run_in_thread(lambda: self.staging.stage_mounts(name, mounts))
             own = list_own_mounts(folder, home, self.library)
-            await self._create_container(name, launch, image, [*own, *staged])
+            await self._create_container(name, launch, program.argv, image, [*own, *staged])
             await self._start_container(name, launch.image)
         finally:
             if mounts:
                 await asyncio.shield(self.run_in_thread(lambda: self.staging.unstage_mounts(name)))
 
     def _write_files(
-        self, launch: LaunchSpec, folder: ContainerFolder, image: ContainerImage
+        self, launch: LaunchSpec, folder: ContainerFolder, program: TaskProgram
     ) -> Sequence[ContainerMount]:
         """Write the task's files, and return the mounts of other folders."""
         check_launch(launch)
         mounts = self.staging.resolve_mounts(launch.mounts)
         if mounts:
             folder.write_mounts([(mount.target, mount.source) for mount in mounts])
-        create_task_files(folder, launch, image, self.library)
+        create_task_files(folder, program.files)
         folder.write_start_note(make_start_note(launch, self.boot))
         return mounts
 
     async def _create_container(
-        self, name: str, launch: LaunchSpec, image: ContainerImage, mounts: Sequence[ContainerMount]
+        self,
+        name: str,
+        launch: LaunchSpec,
+        argv: Sequence[str],
+        image: ContainerImage,
+        mounts: Sequence[ContainerMount],
     ) -> None:
         limits = ContainerLimits(
             pids_max=self.options.pids_max, default_shm=self.options.default_shm, network=self.options.network
         )
         labels = self.names.make_labels(launch.attempt_id, launch.job_id, launch.task)
-        body = render_create_body(launch, image, labels, mounts, limits)
+        body = render_create_body(launch, argv, image, labels, mounts, limits)
         try:
             await self.daemon.create(name, body)
         except DaemonError as error:

@@ -39,7 +39,6 @@ from holdfast.engines.embedded.lifecycle.mount_check import MountCheck
 from holdfast.engines.embedded.lifecycle.task_cleaner import TrashCleaner
 from holdfast.engines.embedded.lifecycle.task_folders import TaskFolders, delete_trash
 from holdfast.engines.embedded.lifecycle.task_observer import observe_running
-from holdfast.engines.embedded.lifecycle.task_starter import StartRefused, make_refusal_observation
 from holdfast.engines.embedded.lifecycle.task_stopper import TaskStopper
 from holdfast.engines.embedded.lifecycle.task_watch import TaskWatcher
 from holdfast.engines.embedded.processes import read_boot_id, read_uptime
@@ -48,6 +47,7 @@ from holdfast.engines.embedded.sandbox.seccomp import build_seccomp_filter
 from holdfast.engines.embedded.sandbox.site import SandboxSite
 from holdfast.engines.embedded.sandbox.spawning import disable_descriptor_inheritance
 from holdfast.engines.embedded.task_folder import is_safe_id
+from holdfast.engines.start_refusal import StartRefused, make_refusal_observation
 from holdfast.supervision import run_supervised
 
 from .container_folder import ContainerFolder

@@ -1,29 +1,23 @@
-"""Renders what a container gets: the body of the create call, and the files that its runner reads. Pure.
+"""Renders the body of the call that creates a container. Pure.
 
 The body is visible to everybody who may ask the daemon: commands, variables and secrets are only in files.
 """
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.engines.base import POSIX_SHELL_OPTIONS, LaunchSpec
-from holdfast.engines.embedded.sandbox.gpus import make_gpu_variables
-from holdfast.engines.embedded.sandbox.render import SandboxRoot, make_hostname, make_task_env
-from holdfast.engines.embedded.sandbox_paths import HOLDFAST_PATH, HOME_PATH
+from holdfast.engines.base import LaunchSpec
+from holdfast.engines.sandbox_paths import HOME_PATH
+from holdfast.engines.task_program import make_hostname
 
 from .daemon import ContainerImage
 
-RUNNER_PATH = f"{HOLDFAST_PATH}/runner"
 # Docker's default set without these: no new devices, and nothing that reaches beyond the container on the machine's
 # network. What remains is what the embedded engine gives.
 DROPPED_CAPABILITIES = ("MKNOD", "NET_RAW", "NET_BIND_SERVICE", "AUDIT_WRITE")
-_SHELL_NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_READONLY_NAMES = frozenset({"SHELLOPTS", "BASHOPTS", "UID", "EUID", "PPID", "BASH_VERSINFO"})  # in bash
 _CPU_UNIT = 1_000_000_000  # NanoCpus of one core
 
 
@@ -43,6 +37,7 @@ class ContainerLimits:
 
 def render_create_body(
     launch: LaunchSpec,
+    argv: Sequence[str],
     image: ContainerImage,
     labels: Mapping[str, str],
     mounts: Sequence[ContainerMount],
@@ -50,8 +45,8 @@ def render_create_body(
 ) -> dict[str, Any]:
     body: dict[str, Any] = {
         "Image": launch.image,
-        "Entrypoint": ["/bin/sh"],
-        "Cmd": [RUNNER_PATH],
+        "Entrypoint": [argv[0]],
+        "Cmd": list(argv[1:]),
         "User": "0:0",  # as on the embedded engine: the task is root in its container
         "WorkingDir": "/" if launch.workdir else image.workdir or HOME_PATH,
         "Hostname": make_hostname(launch.task),
@@ -98,35 +93,3 @@ def _render_mount(mount: ContainerMount) -> dict[str, Any]:
         "ReadOnly": mount.read_only,
         "BindOptions": {"Propagation": "rprivate"},
     }
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
-
-
-def make_container_env(launch: LaunchSpec, image: ContainerImage, *, library: bool) -> dict[str, str]:
-    """Return the task's variables. Its shell is not known before the container runs."""
-    root = SandboxRoot(env=image.env, shell="", library="library" if library else "")
-    env = make_task_env(launch, root, HOME_PATH, make_gpu_variables(launch.gpus, renumbered=True))
-    if not env["SHELL"]:
-        del env["SHELL"]
-    return env
-
-
-def render_env_file(env: Mapping[str, str]) -> str:
-    """Return the variables as shell commands, without names that no shell can set."""
-    names = [name for name in env if _SHELL_NAME_PATTERN.match(name) and name not in _READONLY_NAMES]
-    return "".join(f"export {name}={shlex.quote(env[name])}\n" for name in names)
-
-
-def render_task_file(launch: LaunchSpec) -> str:
-    """Return how to run the commands, as variables of the runner."""
-    posix = [option for option in launch.shell_options if option in POSIX_SHELL_OPTIONS]
-    others = [option for option in launch.shell_options if option not in POSIX_SHELL_OPTIONS]
-    values = {
-        "options": " ".join(posix),
-        "bash_options": " ".join(others),
-        "entry": "yes" if launch.entry else "",
-        "hold": "yes" if launch.hold else "",
-        "workdir": launch.workdir or "",
-    }
-    return "".join(f"_holdfast_{name}={shlex.quote(value)}\n" for name, value in values.items())

@@ -11,40 +11,29 @@ from pathlib import Path
 from holdfast.engines.base import LaunchSpec
 from holdfast.engines.embedded.folder_content import StartNote
 from holdfast.engines.embedded.lifecycle.notes import create_notes_folder
-from holdfast.engines.embedded.lifecycle.task_starter import HOLD_SCRIPT
 from holdfast.engines.embedded.sandbox.host import write_folder
 from holdfast.engines.embedded.sandbox.library import PackageLibrary
 from holdfast.engines.embedded.sandbox.mounts import is_within
-from holdfast.engines.embedded.sandbox_paths import HOLDFAST_PATH, HOME_PATH, LIBRARY_PATH, NOTES_PATH
+from holdfast.engines.sandbox_paths import HOLDFAST_PATH, HOME_PATH, LIBRARY_PATH, NOTES_PATH
+from holdfast.engines.task_program import LOG_FILES, REPORT_FOLDER, WRITABLE_FOLDERS, TaskFile
 
-from .container_folder import HOME_FOLDER, INSIDE_FOLDER, REPORT_FOLDER, ContainerFolder
-from .daemon import ContainerImage
-from .render import ContainerMount, make_container_env, render_env_file, render_task_file
+from .container_folder import HOME_FOLDER, INSIDE_FOLDER, ContainerFolder
+from .render import ContainerMount
 
-_RUNNER_SCRIPT = (Path(__file__).parents[2] / "runtime" / "container_runner.sh").read_text()
-_MOUNT_POINTS = ("notes", "report", "lib")  # folders in the read-only one
+_MOUNT_POINTS = (*WRITABLE_FOLDERS, "lib")  # folders in the read-only one
 
 
-def create_task_files(folder: ContainerFolder, launch: LaunchSpec, image: ContainerImage, library: str) -> None:
+def create_task_files(folder: ContainerFolder, files: Mapping[str, TaskFile]) -> None:
     """Create everything that the container gets from the task's folder; existing files are replaced."""
-    env = make_container_env(launch, image, library=bool(library))
-    files: Mapping[str, tuple[str, int]] = {
-        "runner": (_RUNNER_SCRIPT, 0o555),
-        "script": (launch.script, 0o555),
-        "entry": (launch.entry, 0o500),  # it may contain a key
-        "hold": (HOLD_SCRIPT if launch.hold else "", 0o555),
-        "env": (render_env_file(env), 0o400),
-        "task": (render_task_file(launch), 0o444),
-    }
     _create_folder(folder[INSIDE_FOLDER], 0o755)
     for name in _MOUNT_POINTS:
         _create_folder(folder[f"{INSIDE_FOLDER}/{name}"], 0o755)
-    for name, (text, mode) in files.items():
-        _write_file(folder[f"{INSIDE_FOLDER}/{name}"], text, mode)
+    for name, file in files.items():
+        _write_file(folder[f"{INSIDE_FOLDER}/{name}"], file)
     create_notes_folder(folder)
     _create_folder(folder[REPORT_FOLDER], 0o700)
     _create_folder(folder[HOME_FOLDER], 0o755)
-    for name in ("stdout", "stderr"):
+    for name in LOG_FILES:
         _create_empty_file(folder[f"{INSIDE_FOLDER}/{name}"])
         _create_empty_file(folder[name])
 
@@ -103,12 +92,12 @@ def _create_empty_file(path: str) -> None:
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
 
 
-def _write_file(path: str, text: str, mode: int) -> None:
+def _write_file(path: str, content: TaskFile) -> None:
     draft = f"{path}.draft"
     with suppress(FileNotFoundError):
         os.unlink(draft)
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(fd, "wb") as file:
-        file.write(text.encode("utf-8", "surrogateescape"))
-        os.fchmod(fd, mode)
+        file.write(content.encode())
+        os.fchmod(fd, content.mode)
     os.rename(draft, path)

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from holdfast.core.job import Resources
 from holdfast.core.messages import join_messages, msg
+from holdfast.engines.sandbox_paths import CGROUP_PATH
 
 from .mount_table import Mount, parse_mounts
-from .sandbox_paths import CGROUP_PATH
 
 logger = logging.getLogger(__name__)
 

@@ -25,6 +25,7 @@ from holdfast.engines.base import (
     RegistryCredentials,
     ignore_health_change,
 )
+from holdfast.engines.start_refusal import StartRefused, make_refusal_observation
 from holdfast.supervision import run_supervised
 
 from . import machine
@@ -43,7 +44,7 @@ from .lifecycle.task_cleaner import TaskCleaner
 from .lifecycle.task_folders import TaskFolders, delete_trash
 from .lifecycle.task_observer import observe_running
 from .lifecycle.task_reviver import TaskReviver
-from .lifecycle.task_starter import StartedTask, StartRefused, TaskStarter, make_refusal_observation
+from .lifecycle.task_starter import StartedTask, TaskStarter
 from .lifecycle.task_watch import TaskWatcher
 from .options import EmbeddedOptions
 from .processes import open_child_pidfd, read_uptime

@@ -14,8 +14,7 @@ from holdfast.core.attempt import Debugger, Observation, ObservedState
 from holdfast.core.exits.exit import Cause
 from holdfast.core.messages import msg
 from holdfast.core.scheduling.placement import format_bytes
-
-from .sandbox_paths import HOME_PATH
+from holdfast.engines.sandbox_paths import HOME_PATH
 
 TICKS_PER_SECOND = 100  # USER_HZ: the unit of start times in /proc, on every Linux
 _MAX_CLAIM_SIZE = 16 * 1024  # bytes

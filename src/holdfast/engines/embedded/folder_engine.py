@@ -16,8 +16,8 @@ from holdfast.core.errors import EngineError
 from holdfast.core.messages import msg
 from holdfast.core.metrics.samples import GpuState, Reading
 from holdfast.core.scheduling.placement import Node
+from holdfast.engines.artifacts import ArtifactSink
 from holdfast.engines.base import (
-    ArtifactSink,
     ExecCommand,
     ExecSession,
     LogSource,

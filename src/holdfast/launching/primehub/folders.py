@@ -34,9 +34,9 @@ def make_primehub_folders(group: str, mounts: Sequence[Mount], context: LaunchCo
     )
     if not context.isolated:
         return PrimeHubFolders(
-            volume=context.volume,
-            files=context.files,
-            datasets=tuple((mount.dataset, mount.source) for mount in kept if mount.dataset),
+            volume=context.volume.folder if context.volume else "",
+            files=context.files.folder if context.files else "",
+            datasets=tuple((mount.dataset, mount.volume.folder) for mount in kept if mount.dataset),
             mounts=tuple(mount for mount in kept if mount.dataset is None),
             left_out=left_out,
         )
@@ -53,12 +53,12 @@ def _iter_shared_mounts(group: str, context: LaunchContext) -> Iterable[Mount]:
     given = context.primehub
     own = format_group_path(group)
     if context.volume:
-        yield Mount(source=context.volume, target=f"{VOLUMES_FOLDER}/{own}", read_only=False)
-    for path, source in given.other_volumes.items():
+        yield Mount(volume=context.volume, target=f"{VOLUMES_FOLDER}/{own}", read_only=False)
+    for path, volume in given.other_volumes.items():
         if path != own:  # two groups may share a path: the job's own wins
-            yield Mount(source=source, target=f"{VOLUMES_FOLDER}/{path}", read_only=False)
+            yield Mount(volume=volume, target=f"{VOLUMES_FOLDER}/{path}", read_only=False)
     if context.files:
-        yield Mount(source=context.files, target=SHARED_FILES_PATH, read_only=False)
+        yield Mount(volume=context.files, target=SHARED_FILES_PATH, read_only=False)
 
 
 def _list_dataset_names(mounts: Iterable[Mount]) -> list[str]:

@@ -33,6 +33,7 @@ def add_primehub_runtime(launch: LaunchSpec, snapshot: JobSnapshot, role: Role, 
     launch = replace(
         launch,
         env={**others, **launch.env, **ours},
+        secret_env=launch.secret_env | others.keys(),
         mounts=folders.mounts,
         resources=replace(launch.resources, shm=launch.resources.shm or launch.resources.memory),
         entry=render_entry_script(entry),

@@ -24,6 +24,7 @@ from holdfast.core.job import Job, Mount
 from holdfast.core.messages import get_message_json
 from holdfast.core.records import JobSummary
 from holdfast.core.scheduling.placement import GroupUsage, NodeUsage, ResourceAmount
+from holdfast.core.volumes import HostFolder
 
 from ..responses import respond_json
 
@@ -120,13 +121,15 @@ def amount_to_json(amount: ResourceAmount) -> dict[str, Any]:
 
 def job_spec_to_json(job: Job, *, paths: bool) -> dict[str, Any]:
     """Return the job. Paths of datasets on the server are for admins; others see names only."""
-    if not paths:
-        job = replace(job, roles=tuple(replace(role, mounts=_hide_dataset_paths(role.mounts)) for role in job.roles))
-    return job_to_json(job)
+    roles = tuple(
+        replace(role, mounts=tuple(_simplify_mount(mount, paths=paths) for mount in role.mounts)) for role in job.roles
+    )
+    return job_to_json(replace(job, roles=roles))
 
 
-def _hide_dataset_paths(mounts: tuple[Mount, ...]) -> tuple[Mount, ...]:
-    return tuple(mount if mount.dataset is None else replace(mount, source=mount.dataset) for mount in mounts)
+def _simplify_mount(mount: Mount, *, paths: bool) -> Mount:
+    """Return the mount with its source alone, whatever the kind of its volume."""
+    return replace(mount, volume=HostFolder(mount.source if paths or mount.dataset is None else mount.dataset))
 
 
 def condition_to_json(condition: Condition, *, admin: bool = False) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import os
 import posixpath
 import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
@@ -25,13 +25,16 @@ from holdfast.core.errors import InvalidJob, Problem, UserError
 from holdfast.core.job import Job, JobFormat, Mount
 from holdfast.core.messages import join_messages, msg
 from holdfast.core.records import Dataset
+from holdfast.core.volumes import LOCAL_KINDS, is_mountable
+from holdfast.engines.base import EngineHealth
+from holdfast.shared_folders import SharedFolders
 
 from ..errors import DatasetNotFound, Unavailable
 from ..name_suggestions import suggest_name
-from ..names import check_user_name
 from .kinds import ENV, GIT
 from .mount_rules import MountRules
 from .service import Datasets
+from .volumes import build_dataset_volume, explain_unmountable
 
 MAX_DATASETS = 32  # per job
 MAX_GROUP_DATASETS = 44  # per job: engines mount at most 64 folders, including volumes of groups
@@ -43,6 +46,7 @@ GRANT_HINT = msg(
     "Run `holdfast dataset ls` to list your datasets. Admins can grant more datasets with `holdfast dataset "
     "grant NAME GROUP`."
 )
+_MISSING_FOLDER_HINT = msg("Ask an admin: the folder may have moved, or its filesystem may not be mounted.")
 MOUNT_PATH_SUFFIX = ".mountPath"
 _RUNTIME_FOLDER = "/run/holdfast"  # contains the task's script
 
@@ -71,12 +75,16 @@ class MountedJob:
 
 
 class DatasetMounter:
-    def __init__(self, datasets: Datasets, mounts: MountRules) -> None:
+    def __init__(
+        self, datasets: Datasets, mounts: MountRules, folders: SharedFolders, find_health: Callable[[Job], EngineHealth]
+    ) -> None:
         self._datasets = datasets
         self._mounts = mounts
+        self._folders = folders
+        self._find_health = find_health  # of the engine that would run a job
         self._check_cache: dict[
-            tuple[str, str], tuple[float, str]
-        ] = {}  # (name, path) -> time of the check, and its error
+            tuple[str, str, str], tuple[float, str]
+        ] = {}  # (name, path, engine) -> time of the check, and its error
 
     async def mount_datasets(self, job: Job, actor: Actor, requests: DatasetRequests) -> MountedJob:
         """Return the job with the requested datasets mounted; raise NoDataset if one is not found or not granted."""
@@ -91,8 +99,8 @@ class DatasetMounter:
         mounts = []
         for request in folders:
             dataset = granted[request.name]
-            await self._check_folder(dataset)
-            mounts.append((request, _build_mount(dataset, request.target, actor.name, job.group)))
+            await self._check_volume(dataset, job)
+            mounts.append((request, self._build_mount(dataset, request.target, actor.name, job.group)))
         _check_role_overlaps(job, mounts)
         return MountedJob(_add_mounts(job, [mount for _, mount in mounts]))
 
@@ -102,8 +110,11 @@ class DatasetMounter:
             dataset = await self._datasets.get(actor, name)
             if not dataset.per_user:
                 continue
+            if not dataset.path:
+                raise _build_unavailable_error(dataset, msg("folders of users need it mounted on this server"))
+            folder = build_dataset_volume(dataset, actor.name, self._folders).folder
             try:
-                await self._mounts.run_guarded([dataset.path], _create_user_folder, dataset, actor.name)
+                await self._mounts.run_guarded([dataset.path], _create_user_folder, dataset, folder)
             except Unavailable:
                 if job.dialect is not JobFormat.PRIMEHUB:  # such a job starts without the dataset
                     raise
@@ -113,7 +124,7 @@ class DatasetMounter:
     async def _mount_group_datasets(self, job: Job, user: str) -> MountedJob:
         found = [dataset for dataset in await self._datasets.list_group_datasets(job.group) if dataset.kind != ENV]
         tried = found[:MAX_GROUP_DATASETS]
-        answers = await asyncio.gather(*(self._try_mount(dataset, user, job.group) for dataset in tried))
+        answers = await asyncio.gather(*(self._try_mount(dataset, user, job) for dataset in tried))
         warnings = [answer for answer in answers if isinstance(answer, str)]
         if len(found) > MAX_GROUP_DATASETS:
             names = ", ".join(dataset.name for dataset in found[MAX_GROUP_DATASETS:])
@@ -128,32 +139,39 @@ class DatasetMounter:
             _add_mounts(job, [answer for answer in answers if isinstance(answer, Mount)]), tuple(warnings)
         )
 
-    async def _try_mount(self, dataset: Dataset, user: str, group: str) -> Mount | str:
+    async def _try_mount(self, dataset: Dataset, user: str, job: Job) -> Mount | str:
         """Return the mount, or a warning why it is skipped. The check is cached: many jobs may arrive at once."""
-        key = dataset.name, dataset.path
+        key = dataset.name, dataset.path, self._find_health(job).name
         at, why = self._check_cache.get(key, (0.0, ""))
         target = f"/mnt/dataset-{dataset.name}" + (f"/{dataset.name}" if dataset.kind == GIT else "")
         if not at or time.monotonic() - at > CACHE_TTL:
-            why = await self._find_mount_error(dataset)
+            why = await self._find_mount_error(dataset, job)
             self._check_cache[key] = time.monotonic(), why
         if why:
             return msg("the dataset {name} is not mounted: {why}", name=dataset.name, why=why)
-        return _build_mount(dataset, target, user, group)
+        return self._build_mount(dataset, target, user, job.group)
 
-    async def _find_mount_error(self, dataset: Dataset) -> str:
+    async def _find_mount_error(self, dataset: Dataset, job: Job) -> str:
         """Return why it cannot be mounted; empty if it can."""
         try:
             async with asyncio.timeout(GROUP_DATASET_TIMEOUT):
-                await self._check_folder(dataset)
+                await self._check_volume(dataset, job)
         except TimeoutError:
             return msg("it is not responding")
         except UserError as error:
             return error.message
         return ""
 
-    async def _check_folder(self, dataset: Dataset) -> None:
-        """Raise Unavailable if its folder is missing."""
+    async def _check_volume(self, dataset: Dataset, job: Job) -> None:
+        """Raise Unavailable if the engine cannot mount it, or its folder is missing."""
         await self._datasets.wait_until_ready(dataset)
+        health = self._find_health(job)
+        volume = build_dataset_volume(replace(dataset, per_user=False), "", self._folders)
+        if not is_mountable(volume, health.volume_kinds):
+            why, hint = explain_unmountable(volume, health)
+            raise _build_unavailable_error(dataset, why, hint)
+        if volume.kind in health.volume_kinds - LOCAL_KINDS:
+            return  # the engine mounts it from where it is
         try:
             real = str(await self._mounts.resolve_dataset_folder(dataset.path))
         except UserError as error:
@@ -161,12 +179,11 @@ class DatasetMounter:
         if real != dataset.path:
             raise _build_unavailable_error(dataset, msg("a part of its path is now a symbolic link"))
 
-
-def _build_mount(dataset: Dataset, target: str, user: str, group: str) -> Mount:
-    """Build a mount, writable if the dataset or the group's grant is writable."""
-    source = _build_user_path(dataset, user) if dataset.per_user else dataset.path
-    read_only = dataset.kind == GIT or (dataset.read_only and group not in dataset.writable_groups)
-    return Mount(source=source, target=target, read_only=read_only, dataset=dataset.name)
+    def _build_mount(self, dataset: Dataset, target: str, user: str, group: str) -> Mount:
+        """Build a mount, writable if the dataset or the group's grant is writable."""
+        volume = build_dataset_volume(dataset, user, self._folders)
+        read_only = dataset.kind == GIT or (dataset.read_only and group not in dataset.writable_groups)
+        return Mount(volume=volume, target=target, read_only=read_only, dataset=dataset.name)
 
 
 def _add_mounts(job: Job, mounts: list[Mount]) -> Job:
@@ -333,14 +350,10 @@ def _is_within(path: str, folders: tuple[str, ...]) -> bool:
 # -- per-user folders
 
 
-def _build_user_path(dataset: Dataset, user: str) -> str:
-    check_user_name(user, "user")  # it becomes part of a path
-    return f"{dataset.path}/{user}"
-
-
-def _create_user_folder(dataset: Dataset, user: str) -> None:
+def _create_user_folder(dataset: Dataset, folder: str) -> None:
     """Create the folder without following symbolic links, which users may have put on the path."""
-    parts = PurePosixPath(_build_user_path(dataset, user)).parts
+    parts = PurePosixPath(folder).parts
+    user = parts[-1]
     fd = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in parts[1:-1]:
@@ -369,8 +382,5 @@ def _hide_path(why: str, path: str) -> str:
     return why.replace(f"The folder {path}", path).replace(path, "its folder")
 
 
-def _build_unavailable_error(dataset: Dataset, why: str) -> Unavailable:
-    return Unavailable(
-        msg("The dataset {name} cannot be mounted now: {why}", name=dataset.name, why=why),
-        hint=msg("Ask an admin: the folder may have moved, or its filesystem may not be mounted."),
-    )
+def _build_unavailable_error(dataset: Dataset, why: str, hint: str = _MISSING_FOLDER_HINT) -> Unavailable:
+    return Unavailable(msg("The dataset {name} cannot be mounted now: {why}", name=dataset.name, why=why), hint=hint)

@@ -59,6 +59,8 @@ def check_dataset(dataset: Dataset) -> None:
 
 
 def check_dataset_path(dataset: Dataset) -> None:
+    if not dataset.path and dataset.kind == FOLDER:
+        raise UserError(msg("Datasets of kind folder need a path"), field="path")
     if dataset.path and dataset.kind not in (FOLDER, NFS):
         raise UserError(
             msg("Datasets of kind {kind} do not accept a path", kind=dataset.kind),

@@ -14,9 +14,12 @@ from holdfast.core.access import Actor, Permission, has_permission
 from holdfast.core.errors import InvalidJob, Problem, UserError
 from holdfast.core.job import SHARED_FILES_PATH, Job, Mount, Role
 from holdfast.core.messages import join_messages, msg
+from holdfast.core.volumes import HostFolder, SharedFolder, Volume, is_mountable
+from holdfast.engines.base import EngineHealth
 from holdfast.hang_guard import HangGuard, NotResponding
 
 from ..errors import Unavailable
+from .volumes import explain_unmountable
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,10 +33,19 @@ _UPLOAD_HINT = msg(
 
 
 class MountRules:
-    def __init__(self, *, home: Path, allow: Sequence[str], shared: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        home: Path,
+        allow: Sequence[str],
+        shared: Path | None = None,
+        find_health: Callable[[Job], EngineHealth] | None = None,
+    ) -> None:
+        """`find_health` returns what the engine of a job can mount; without it, everything."""
         self._home = home
         self._shared = shared  # contains files of groups and managed datasets; may be inside `home`
         self._allowed_folders = tuple(allow)
+        self._find_health = find_health
         self._hang_guard = HangGuard("mounts")
 
     async def run_guarded(self, paths: Iterable[str], call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -50,10 +62,31 @@ class MountRules:
 
     async def resolve_mounts(self, job: Job, actor: Actor) -> Job:
         """Return the job with every source resolved; raise InvalidJob with all sources that are not allowed."""
+        self._check_volumes(job)
         if not any(role.mounts for role in job.roles):
             return job
-        sources = [mount.source for role in job.roles for mount in role.mounts]
+        sources = [mount.volume.folder for role in job.roles for mount in role.mounts]
         return await self.run_guarded(sources, self._resolve_job, job, has_permission(actor, Permission.MOUNT_ANY_PATH))
+
+    def _check_volumes(self, job: Job) -> None:
+        """Raise InvalidJob with all mounts that the engine cannot mount."""
+        if self._find_health is None or not (job.files or any(role.mounts for role in job.roles)):
+            return
+        health = self._find_health(job)
+        wanted: list[tuple[str, Volume]] = [
+            (f"roles.{role.name}.mounts[{index}].source", mount.volume)
+            for role in job.roles
+            for index, mount in enumerate(role.mounts)
+        ]
+        if job.files and self._shared is not None:
+            wanted.append(("files", SharedFolder(folder=str(self._shared), path="")))
+        problems = [
+            Problem(field, *explain_unmountable(volume, health))
+            for field, volume in wanted
+            if not is_mountable(volume, health.volume_kinds)
+        ]
+        if problems:
+            raise InvalidJob(problems)
 
     async def resolve_dataset_folder(self, path: str) -> Path:
         """Return the real path of a dataset's folder; raise UserError if jobs must not access it."""
@@ -94,9 +127,9 @@ class MountRules:
     def _resolve_role(self, role: Role, any_path: bool, problems: list[Problem]) -> Role:
         found = []
         for index, mount in enumerate(role.mounts):
-            answer = self._resolve_source(mount.source, any_path)
+            answer = self._resolve_source(mount.volume.folder, any_path)
             if isinstance(answer, Path):
-                found.append(Mount(source=str(answer), target=mount.target, read_only=mount.read_only))
+                found.append(Mount(volume=HostFolder(str(answer)), target=mount.target, read_only=mount.read_only))
             else:
                 message, hint = answer
                 problems.append(Problem(f"roles.{role.name}.mounts[{index}].source", message, hint))

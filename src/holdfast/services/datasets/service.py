@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +23,8 @@ from holdfast.core.catalogue import SecretKind
 from holdfast.core.errors import Conflict, NotFound, UserError
 from holdfast.core.messages import msg
 from holdfast.core.records import Dataset
+from holdfast.core.volumes import VolumeKind
+from holdfast.engines.base import EngineHealth
 from holdfast.shared_folders import SharedFolders
 from holdfast.store import datasets as dataset_rows
 from holdfast.store import secrets as secret_rows
@@ -67,6 +69,7 @@ class Datasets:
         folders: SharedFolders,
         git: GitSync,
         work: DiskExecutor,
+        list_health: Callable[[], Sequence[EngineHealth]],
         *,
         nfs_folder: str,
     ) -> None:
@@ -75,6 +78,7 @@ class Datasets:
         self._mounts = mounts
         self._folders = folders
         self._work = work
+        self._list_health = list_health
         self._nfs_folder = nfs_folder
         self._purge_tasks: set[asyncio.Task[None]] = set()
 
@@ -205,8 +209,17 @@ class Datasets:
     async def _resolve_stored_path(self, dataset: Dataset) -> str:
         """Return the path to store; empty if derived from the name, so that it stays valid if files.folder moves."""
         if dataset.kind == kinds.NFS and not dataset.path:
-            return await self._resolve_path(kinds.build_nfs_path(dataset.data, self._nfs_folder))
+            return await self._resolve_nfs_path(dataset)
         return await self._resolve_path(dataset.path) if dataset.kind in (kinds.FOLDER, kinds.NFS) else ""
+
+    async def _resolve_nfs_path(self, dataset: Dataset) -> str:
+        """Return where an export is mounted; empty if it is not, and an engine does not need that."""
+        try:
+            return await self._resolve_path(kinds.build_nfs_path(dataset.data, self._nfs_folder))
+        except UserError:
+            if any(VolumeKind.NFS in health.volume_kinds for health in self._list_health()):
+                return ""
+            raise
 
     async def _resolve_path(self, path: str) -> str:
         check_text(path, "path")

@@ -117,9 +117,9 @@ class Blockers:
         return await self._store.read(_load_missing_datasets, record.summary.user, record.job.group, names)
 
     async def _find_missing_folders(self, job: Job) -> list[_MissingResource]:
-        mounts = {mount.source: mount for role in job.roles for mount in role.mounts}
+        mounts = {mount.volume.folder: mount for role in job.roles for mount in role.mounts if mount.volume.folder}
         chosen = list(mounts.values())[:MAX_CHECKED_FOLDERS]
-        answers = await asyncio.gather(*(self._probe_folder(mount.source) for mount in chosen))
+        answers = await asyncio.gather(*(self._probe_folder(mount.volume.folder) for mount in chosen))
         goes_without = job.dialect is JobFormat.PRIMEHUB
         return [
             _build_missing_folder(mount, answer, goes_without and bool(mount.dataset))

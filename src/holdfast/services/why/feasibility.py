@@ -128,7 +128,7 @@ def _iter_moved_mount_problems(role: Role, *, linked: bool) -> Iterator[str]:
     for mount in role.mounts:
         if linked and mount.dataset:
             continue
-        if os.path.normpath(mount.target) != os.path.normpath(mount.source):
+        if os.path.normpath(mount.target) != os.path.normpath(mount.volume.folder):
             why = msg("without isolation, the target must equal the source")
             what = mount.source if mount.dataset is None else msg("the dataset {dataset}", dataset=mount.dataset)
             yield msg("{what} cannot be mounted at {target}: {why}", what=what, target=mount.target, why=why)

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 from holdfast.core.attempt_id import AttemptId
 from holdfast.core.messages import msg
 from holdfast.engines.base import ExecCommand, ExecKind, ExecRefused, ExecSession, Isolation, TaskProcess
+from holdfast.engines.sandbox_paths import HOME_PATH, SEARCH_PATH
 from holdfast.tcp_listeners import list_tcp_listeners
 
 from .. import libc
@@ -34,7 +35,6 @@ from ..sandbox.interpreter import Interpreter
 from ..sandbox.render import CAPABILITIES
 from ..sandbox.site import SandboxSite
 from ..sandbox.spawning import create_memory_file
-from ..sandbox_paths import HOME_PATH, SEARCH_PATH
 from ..task_folder import TaskFolder, is_safe_id
 from . import py_spy as spy
 from .session import EmbeddedSession, HelperProcess, clamp_terminal_size

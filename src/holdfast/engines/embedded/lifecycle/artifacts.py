@@ -16,7 +16,7 @@ from functools import partial
 from typing import BinaryIO
 
 from holdfast.core.messages import msg
-from holdfast.engines.base import ArtifactSink, ArtifactsUnavailable, SkipReason
+from holdfast.engines.artifacts import ArtifactSink, ArtifactsUnavailable, SkipReason
 
 from ..folder_content import StartNote
 from ..task_folder import TaskFolder

@@ -7,10 +7,10 @@ from functools import partial
 from holdfast.core.exits.exit import Cause
 from holdfast.core.messages import msg
 from holdfast.engines.base import LaunchSpec
+from holdfast.engines.start_refusal import StartRefused
 from holdfast.hang_guard import HangGuard, NotResponding
 
 from ..sandbox.mounts import probe_mount_source
-from .task_starter import StartRefused
 
 _MOUNT_TIMEOUT = 30.0  # seconds for each folder
 
@@ -22,7 +22,7 @@ class MountCheck:
     async def check_mounts(self, launch: LaunchSpec) -> None:
         """Refusal when a folder does not respond."""
         try:
-            for source in dict.fromkeys(mount.source for mount in launch.mounts):
+            for source in dict.fromkeys(mount.volume.folder for mount in launch.mounts if mount.volume.folder):
                 await self._guard.run_once_per_path(source, partial(probe_mount_source, source), _MOUNT_TIMEOUT)
         except NotResponding:
             text = msg("A mounted folder is not responding.")

@@ -12,13 +12,13 @@ from contextlib import suppress
 from pathlib import PurePosixPath
 
 from holdfast.core.messages import msg
-from holdfast.engines.base import ArtifactsUnavailable
+from holdfast.engines.artifacts import ArtifactsUnavailable
+from holdfast.engines.sandbox_paths import HOME_PATH
 
 from ..descriptors import closing_fd, open_below
 from ..folder_content import StartNote
 from ..sandbox.mounts import InvalidMount, open_mount_source
 from ..sandbox.roots import WRITABLE_FOLDERS
-from ..sandbox_paths import HOME_PATH
 from ..task_folder import TaskFolder
 
 _MAX_PARTS = 256  # in the whole path, links included

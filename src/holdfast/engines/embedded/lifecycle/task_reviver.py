@@ -19,6 +19,7 @@ from holdfast.core.errors import sanitize_output
 from holdfast.core.job import GIB, HOST_IMAGE, MIB, Resources
 from holdfast.core.messages import msg
 from holdfast.engines.base import ExecRefused, LaunchSpec
+from holdfast.engines.start_refusal import StartRefused
 
 from .. import cgroups
 from ..folder_content import StartNote
@@ -32,7 +33,7 @@ from ..tree_removal import remove_tree
 from . import killing
 from .live_tasks import get_sandbox_pids
 from .task_folders import REVIVED_FOLDER
-from .task_starter import StartRefused, TaskStarter
+from .task_starter import TaskStarter
 
 IDLE_SCRIPT = """trap 'exit 0' TERM INT HUP
 while :; do kill -STOP "$$"; done

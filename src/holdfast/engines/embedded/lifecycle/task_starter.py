@@ -14,13 +14,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
-from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.exits.exit import Cause
 from holdfast.core.job import HOST_IMAGE, Mount, Resources
 from holdfast.core.messages import msg
 from holdfast.engines.base import Isolation, LaunchSpec
+from holdfast.engines.sandbox_paths import CGROUP_PATH, HOME_PATH, LIBRARY_PATH, NOTES_PATH, SEARCH_PATH
+from holdfast.engines.start_refusal import StartRefused, check_task_program
+from holdfast.engines.task_program import make_command, make_command_files, make_gpu_variables, make_task_env
 
 from .. import cgroups
 from ..folder_content import StartNote
@@ -28,24 +29,20 @@ from ..images.image_store import ImageStore
 from ..options import EmbeddedOptions
 from ..processes import COOKIE_VARIABLE, HAS_NAMESPACED_PROCESS_LIMIT
 from ..sandbox import roots
-from ..sandbox.gpus import LIBRARIES_FOLDER, PROGRAMS_FOLDER, make_gpu_binds, make_gpu_variables
+from ..sandbox.gpus import LIBRARIES_FOLDER, PROGRAMS_FOLDER, make_gpu_binds
 from ..sandbox.guard import mask_sys_paths
-from ..sandbox.mounts import InvalidMount, is_within, make_mount_binds, open_mount_source
+from ..sandbox.mounts import InvalidMount, get_mount_folder, is_within, make_mount_binds, open_mount_source
 from ..sandbox.render import (
     FIRST_MOUNT_FD,
     Bind,
     SandboxRoot,
-    make_task_env,
     render_bwrap_args,
-    render_command,
-    render_hold_command,
     render_process_limit,
     render_workdir_command,
 )
 from ..sandbox.sandbox_layers import SandboxLayers
 from ..sandbox.site import SandboxSite, make_host_root, make_image_root
 from ..sandbox.spawning import RunnerSpec, spawn_runner
-from ..sandbox_paths import CGROUP_PATH, ENTRY_PATH, HOME_PATH, LIBRARY_PATH, NOTES_PATH, SEARCH_PATH
 from ..task_folder import TaskFolder, try_lock
 from ..tree_removal import remove_tree
 from .notes import create_notes_folder
@@ -54,12 +51,7 @@ from .task_folders import TaskFolders
 
 logger = logging.getLogger(__name__)
 
-HOLD_SCRIPT = (Path(__file__).parents[3] / "runtime" / "hold.sh").read_text()
 SETSID_PATH = shutil.which("setsid", path=SEARCH_PATH)
-_MAX_VARIABLES = 2000  # bubblewrap accepts 9000 arguments, three for each
-_MAX_VARIABLE_SIZE = 128 * 1024 - 1  # the kernel's limit for one variable with its name
-_MAX_ENV_SIZE = 1024 * 1024  # bytes
-_MAX_SCRIPT_LENGTH = 16 * 1024 * 1024  # characters of script and entry: they use memory outside the task's limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,26 +61,6 @@ class StartedTask:
     folder: TaskFolder
     note: StartNote
     pid: int
-
-
-class StartRefused(Exception):
-    """The task cannot be started; nothing of it is left."""
-
-    def __init__(self, message: str, *, cause: Cause = Cause.INVALID_TASK, transient: bool = False) -> None:
-        super().__init__(message)
-        self.message = message
-        self.cause = cause
-        self.transient = transient
-
-
-def make_refusal_observation(attempt_id: str, refusal: StartRefused) -> Observation:
-    return Observation(
-        attempt_id=attempt_id,
-        seen=ObservedState.REFUSED,
-        message=refusal.message,
-        cause=refusal.cause,
-        transient=refusal.transient,
-    )
 
 
 @dataclass(eq=False)
@@ -229,18 +201,16 @@ class TaskStarter:
         binds += [replace(bind, fd=number) for number, (bind, _) in enumerate(mounts, FIRST_MOUNT_FD)]
         if root.workdir and is_within(root.workdir, [bind.target for bind, _ in mounts]):
             launch = replace(launch, workdir=launch.workdir or root.workdir)  # other jobs may have put links there
-        env = make_task_env(launch, root, HOME_PATH, variables)
-        command = render_command(root, launch.shell_options, entry=ENTRY_PATH if launch.entry else "")
-        command = render_workdir_command(launch, root, render_hold_command(root, command) if launch.hold else command)
+        env = _make_env(launch, root, HOME_PATH, variables, NOTES_PATH, LIBRARY_PATH if root.library else "")
+        files = make_command_files(launch)
+        command = render_workdir_command(launch, root, make_command(launch, root.shell))
         guard = mask_sys_paths(self.site.guard, self.layers.read_mounts(), self._make_cgroup_binds(groups))
         shm = launch.resources.shm or self.options.default_shm
         return RunnerSpec(
             bwrap=self.site.bwrap,
             base=str(self.folders.home),
-            args=render_bwrap_args(launch, root, guard, env, shm, binds),
-            script=launch.script,
-            entry=launch.entry,
-            hold=HOLD_SCRIPT if launch.hold else "",
+            args=render_bwrap_args(launch, root, guard, files, env, shm, binds),
+            files=files,
             command=render_process_limit(root, self._get_max_processes(), command),
             cgroup_files=joins,
             seccomp=self.site.seccomp,
@@ -285,6 +255,13 @@ def open_mount_sources(launch: LaunchSpec, root: SandboxRoot, opened: ExitStack)
     return mounts
 
 
+def _get_mount_folder(mount: Mount) -> str:
+    try:
+        return get_mount_folder(mount)
+    except InvalidMount as bad:
+        raise StartRefused(str(bad), cause=Cause.NOT_ALLOWED) from bad
+
+
 def _append_path(paths: str, more: str) -> str:
     parts = [part for part in paths.split(":") if part]
     return ":".join(parts if more in parts else [*parts, more])
@@ -296,44 +273,50 @@ def make_unsandboxed_spec(
     scratch = folder["scratch"]
     os.makedirs(scratch, mode=0o700, exist_ok=True)
     notes = create_notes_folder(folder)
-    env = make_task_env(launch, root, scratch, make_gpu_variables(launch.gpus, renumbered=False), notes, root.library)
+    gpus = make_gpu_variables(launch.gpus, renumbered=False)
+    env = _make_env(launch, root, scratch, gpus, notes, root.library)
     env[COOKIE_VARIABLE] = cookie
-    script = _write_script(folder["script"], launch.script)
-    entry = _write_script(folder["entry"], launch.entry) if launch.entry else ""
+    for name, file in make_command_files(launch).items():
+        _write_file(folder[name], file.encode())
     _check_unsandboxed_mounts(launch.mounts)
     if launch.mounts:
-        folder.write_mounts([(os.path.normpath(mount.source),) * 2 for mount in launch.mounts])
+        folder.write_mounts([(os.path.normpath(mount.volume.folder),) * 2 for mount in launch.mounts])
     if launch.workdir and not os.path.isdir(launch.workdir):
         text = msg("The working folder {workdir} does not exist on this machine.", workdir=launch.workdir)
         raise StartRefused(text, cause=Cause.NOT_ALLOWED)
     # In its own session, or `kill 0` in a script would hit the runner too.
     session = [SETSID_PATH, "-w"] if SETSID_PATH else []
-    command = render_command(root, launch.shell_options, script, entry)
-    if launch.hold:
-        command = render_hold_command(root, command, _write_script(folder["hold"], HOLD_SCRIPT), notes)
-    command = [*session, *command]
+    command = [*session, *make_command(launch, root.shell, folder.path)]
     return RunnerSpec(command=command, env=env, workdir=launch.workdir or scratch, cgroup_files=joins)
 
 
 def _check_unsandboxed_mounts(mounts: Sequence[Mount]) -> None:
     for mount in mounts:
-        if os.path.normpath(mount.target) != os.path.normpath(mount.source):
+        source = os.path.normpath(_get_mount_folder(mount))
+        if os.path.normpath(mount.target) != source:
             why = msg("without isolation, the target must equal the source")
             text = msg(
                 "{source} cannot be mounted at {target}: {why}.", source=mount.source, target=mount.target, why=why
             )
             raise StartRefused(text, cause=Cause.NOT_ALLOWED)
         try:
-            os.close(open_mount_source(os.path.normpath(mount.source)))
+            os.close(open_mount_source(source))
         except InvalidMount as bad:
             raise StartRefused(str(bad), cause=Cause.NOT_ALLOWED) from bad
 
 
-def _write_script(path: str, text: str) -> str:
+def _make_env(
+    launch: LaunchSpec, root: SandboxRoot, home: str, gpus: Mapping[str, str], notes: str, library: str
+) -> dict[str, str]:
+    return make_task_env(
+        launch, home=home, gpus=gpus, notes=notes, image_env=root.env, shell=root.shell, user=root.user, library=library
+    )
+
+
+def _write_file(path: str, data: bytes) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(fd, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-        file.write(text)
-    return path
+    with open(fd, "wb") as file:
+        file.write(data)
 
 
 def _get_current_time() -> datetime:
@@ -352,59 +335,10 @@ def _create_folder(folder: TaskFolder) -> bool:
 
 def check_launch(launch: LaunchSpec) -> None:
     """Check in advance what would fail inside the sandbox."""
-    if "\0" in launch.script or "\0" in launch.entry:
-        raise StartRefused(msg("The commands contain a NUL byte. Remove it."))
-    size = len(launch.script) + len(launch.entry)
-    if size > _MAX_SCRIPT_LENGTH:
-        raise StartRefused(
-            msg(
-                "The commands and their wrapper script have {size} characters; the limit is {max_text_length}.",
-                size=size,
-                max_text_length=_MAX_SCRIPT_LENGTH,
-            )
-        )
-    check_env(launch.env)
+    check_task_program(launch)
     for numbers in launch.ports.values():
         for port in numbers:
             check_port(port, launch.job_id)
-
-
-def check_env(env: Mapping[str, str]) -> None:
-    if len(env) > _MAX_VARIABLES:
-        raise StartRefused(
-            msg(
-                "The task has {env} environment variables; the limit is {max_variables}.",
-                env=len(env),
-                max_variables=_MAX_VARIABLES,
-            )
-        )
-    total = 0
-    for name, value in env.items():
-        size = len(name) + len(value.encode("utf-8", "surrogateescape")) + 1
-        total += size
-        if not name or "=" in name or "\0" in name or "\0" in value:
-            raise StartRefused(
-                msg(
-                    "The environment variable {name} is not valid: its name or value contains a forbidden character.",
-                    name=repr(name),
-                )
-            )
-        if size > _MAX_VARIABLE_SIZE:
-            raise StartRefused(
-                msg(
-                    "The environment variable {name} is longer than {max_string_length} bytes.",
-                    name=name,
-                    max_string_length=_MAX_VARIABLE_SIZE,
-                )
-            )
-    if total > _MAX_ENV_SIZE:
-        raise StartRefused(
-            msg(
-                "The environment variables have {total} bytes; the limit is {max_env}.",
-                total=total,
-                max_env=_MAX_ENV_SIZE,
-            )
-        )
 
 
 def check_port(port: int, job_id: str) -> None:

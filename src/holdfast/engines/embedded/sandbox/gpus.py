@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,12 +93,3 @@ def parse_library_binds(listing: str) -> list[Bind]:
         if match and match[1] not in found and os.path.exists(match[2]):
             found[match[1]] = Bind(source=os.path.realpath(match[2]), target=f"{LIBRARIES_FOLDER}/{match[1]}")
     return list(found.values())
-
-
-def make_gpu_variables(given: Sequence[int], *, renumbered: bool) -> Mapping[str, str]:
-    """Return the variables that frameworks read. `renumbered`: the task only sees its own devices, counted from 0."""
-    if not given:
-        return {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
-    numbers = range(len(given)) if renumbered else given
-    text = ",".join(map(str, numbers))
-    return {"CUDA_VISIBLE_DEVICES": text, "NVIDIA_VISIBLE_DEVICES": text, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}

@@ -10,8 +10,9 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 
+from holdfast.engines.sandbox_paths import CGROUP_PATH
+
 from ..mount_table import Mount, MountTable, find_top_mounts, is_folder_mount
-from ..sandbox_paths import CGROUP_PATH
 from .host import SHOWN_FOLDERS
 from .render import Bind, SandboxGuard
 

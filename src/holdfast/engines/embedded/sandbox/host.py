@@ -15,8 +15,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from holdfast.engines.sandbox_paths import ENTRY_PATH, HOLDFAST_PATH, HOME_PATH, SCRIPT_PATH
+
 from ..mount_table import DISK_FILESYSTEMS, Mount, find_top_mounts, is_folder_mount
-from ..sandbox_paths import ENTRY_PATH, HOLDFAST_PATH, HOME_PATH, SCRIPT_PATH
 from ..tree_removal import remove_tree
 from .private_files import FolderListing, HiddenPath, PrivateFiles, find_private_files
 

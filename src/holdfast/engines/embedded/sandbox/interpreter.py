@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import sys
 
-from ..sandbox_paths import SEARCH_PATH
+from holdfast.engines.sandbox_paths import SEARCH_PATH
+
 from .bubblewrap import is_exposed
 from .sealed_copy import SealedCopy
 

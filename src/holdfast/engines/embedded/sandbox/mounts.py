@@ -14,8 +14,8 @@ from pathlib import PurePosixPath
 
 from holdfast.core.job import Mount
 from holdfast.core.messages import msg
+from holdfast.engines.sandbox_paths import HOLDFAST_PATH
 
-from ..sandbox_paths import HOLDFAST_PATH
 from .render import Bind
 from .roots import resolve_path_inside
 
@@ -58,6 +58,14 @@ def probe_mount_source(source: str) -> None:
         os.close(open_mount_source(source))
 
 
+def get_mount_folder(mount: Mount) -> str:
+    """Return the folder of its volume on this machine. InvalidMount if there is none."""
+    if not mount.volume.folder:
+        text = msg("{source} cannot be mounted: it has no folder on this machine.", source=mount.source)
+        raise InvalidMount(text)
+    return mount.volume.folder
+
+
 def make_mount_binds(mounts: Sequence[Mount], lower: str) -> list[Bind]:
     """Return the bind of each mount, with the image's links resolved within the image."""
     if len(mounts) > MAX_MOUNTS:
@@ -75,7 +83,7 @@ def make_mount_binds(mounts: Sequence[Mount], lower: str) -> list[Bind]:
             or is_within(HOLDFAST_PATH, [str(target)])
         ):
             raise InvalidMount(msg("Mounting at {target} is not allowed.", target=mount.target))
-        binds.append(Bind(source=mount.source, target=str(target), read_only=mount.read_only))
+        binds.append(Bind(source=get_mount_folder(mount), target=str(target), read_only=mount.read_only))
     for bind in binds:
         others = [other.target for other in binds if other is not bind]
         if is_within(bind.target, others):

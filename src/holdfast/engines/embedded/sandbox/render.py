@@ -5,23 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from holdfast.engines.base import POSIX_SHELL_OPTIONS, LaunchSpec
-
-from ..sandbox_paths import (
-    CGROUP_PATH,
-    ENTRY_PATH,
-    HOLD_SCRIPT_PATH,
-    HOME_PATH,
-    LIBRARY_PATH,
-    NOTES_PATH,
-    SCRIPT_PATH,
-    SEARCH_PATH,
-)
+from holdfast.engines.base import LaunchSpec
+from holdfast.engines.sandbox_paths import CGROUP_PATH, HOLDFAST_PATH, HOME_PATH
+from holdfast.engines.task_program import TaskFile, make_hostname
 
 # File descriptors that the runner passes on.
-HOLD_FD = 3
-ENTRY_FD = 4
-SCRIPT_FD = 5
+FILE_FDS = {"hold": 3, "entry": 4, "script": 5}  # of the task's files
 SECCOMP_FD = 6
 ARGS_FD = 7
 REPORT_FD = 8
@@ -92,7 +81,13 @@ class SandboxGuard:
 
 
 def render_bwrap_args(
-    launch: LaunchSpec, root: SandboxRoot, guard: SandboxGuard, env: Mapping[str, str], shm: int, binds: Iterable[Bind]
+    launch: LaunchSpec,
+    root: SandboxRoot,
+    guard: SandboxGuard,
+    files: Mapping[str, TaskFile],
+    env: Mapping[str, str],
+    shm: int,
+    binds: Iterable[Bind],
 ) -> list[str]:
     """Return the arguments for `bwrap --args`, without the command."""
     args = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--die-with-parent"]
@@ -102,11 +97,8 @@ def render_bwrap_args(
     args += _render_system_mounts(guard, shm, root.devices)
     for bind in binds:
         args += _render_bind(bind)
-    args += ["--perms", "0555", "--ro-bind-data", str(SCRIPT_FD), SCRIPT_PATH]
-    if launch.entry:
-        args += ["--perms", "0500", "--ro-bind-data", str(ENTRY_FD), ENTRY_PATH]  # it may contain a key
-    if launch.hold:
-        args += ["--perms", "0555", "--ro-bind-data", str(HOLD_FD), HOLD_SCRIPT_PATH]
+    for name, file in files.items():
+        args += ["--perms", f"{file.mode:04o}", "--ro-bind-data", str(FILE_FDS[name]), f"{HOLDFAST_PATH}/{name}"]
     if root.locked:
         args += ["--remount-ro", "/"]
     if guard.seccomp:
@@ -136,59 +128,6 @@ _PROCESS_LIMIT_SCRIPT = 'ulimit -u "$0" 2>/dev/null || ulimit -p "$0" 2>/dev/nul
 def render_process_limit(root: SandboxRoot, count: int, command: list[str]) -> list[str]:
     """Return the command with a limit of its processes and threads. 0: unchanged."""
     return [root.shell, "-c", _PROCESS_LIMIT_SCRIPT, str(count), *command] if count else command
-
-
-def render_command(root: SandboxRoot, options: Iterable[str], script: str = SCRIPT_PATH, entry: str = "") -> list[str]:
-    if entry:
-        return [root.shell, entry, script]
-    bash = root.shell.endswith("bash")
-    chosen = [option for option in options if bash or option in POSIX_SHELL_OPTIONS]
-    command = [root.shell]
-    for option in chosen:
-        command += ["-o", option]
-    return [*command, script]
-
-
-def render_hold_command(
-    root: SandboxRoot, command: list[str], script: str = HOLD_SCRIPT_PATH, notes: str = NOTES_PATH
-) -> list[str]:
-    """Return the command, run by the script that holds the task when it fails."""
-    return [root.shell, script, notes, *command]
-
-
-def make_task_env(
-    launch: LaunchSpec,
-    root: SandboxRoot,
-    home: str,
-    gpus: Mapping[str, str],
-    notes: str = NOTES_PATH,
-    library: str = LIBRARY_PATH,
-) -> dict[str, str]:
-    """Return the task's environment, without any variable of the server."""
-    env = {"PATH": SEARCH_PATH, "HOME": home, "LANG": "C.UTF-8", "USER": root.user, "LOGNAME": root.user}
-    env["SHELL"] = root.shell
-    env.update(root.env or {})
-    env["HOSTNAME"] = make_hostname(launch.task)
-    env.update(gpus)
-    for label, numbers in launch.ports.items():
-        env[f"HOLDFAST_PORT_{make_variable_name(label)}"] = ",".join(map(str, numbers))
-    env.update(launch.env)
-    env["HOLDFAST_ATTEMPT"] = launch.attempt_id
-    env["HOLDFAST_NOTES"] = notes
-    if root.library:  # after all other paths
-        own = env.get("PYTHONPATH")
-        env["PYTHONPATH"] = f"{own}:{library}" if own else library
-    return env
-
-
-def make_hostname(task: str) -> str:
-    """Return at most 63 letters, digits and dashes."""
-    kept = "".join(char if char.isascii() and char.isalnum() else "-" for char in task).strip("-")
-    return kept[:63].rstrip("-") or "task"
-
-
-def make_variable_name(label: str) -> str:
-    return "".join(char if char.isascii() and char.isalnum() else "_" for char in label).upper()
 
 
 def _render_user(guard: SandboxGuard, root: SandboxRoot) -> Iterator[str]:

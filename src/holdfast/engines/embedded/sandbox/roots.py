@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from ..sandbox_paths import HOME_PATH, LIBRARY_PATH
+from holdfast.engines.sandbox_paths import HOME_PATH, LIBRARY_PATH
+
 from ..task_folder import TaskFolder
 from ..temporary_errors import TEMPORARY_ERRORS
 from .host import FRESH_FOLDERS, SHOWN_FOLDERS, HostView

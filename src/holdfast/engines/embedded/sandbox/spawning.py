@@ -8,13 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from holdfast.engines.sandbox_paths import SEARCH_PATH
+from holdfast.engines.task_program import TaskFile
+
 from .. import libc
 from ..descriptors import closing_fd
 from ..libc import DupAction, OpenAction
-from ..sandbox_paths import SEARCH_PATH
 from ..task_folder import TaskFolder
 from .bubblewrap import Bwrap
-from .render import ARGS_FD, BWRAP_FD, ENTRY_FD, FIRST_MOUNT_FD, HOLD_FD, SCRIPT_FD, SECCOMP_FD
+from .render import ARGS_FD, BWRAP_FD, FILE_FDS, FIRST_MOUNT_FD, SECCOMP_FD
 
 RUNNER_SCRIPT = str(Path(__file__).parents[3] / "runtime" / "runner.sh")
 _CLAIM_FD = 9
@@ -29,9 +31,7 @@ class RunnerSpec:
     command: Sequence[str]
     bwrap: Bwrap | None = None  # without it, run the command directly
     args: Sequence[str] = ()  # for bwrap
-    script: str = ""
-    entry: str = ""
-    hold: str = ""  # the script that holds a failed task
+    files: Mapping[str, TaskFile] = field(default_factory=dict)  # for bwrap: the task's files, by name
     env: Mapping[str, str] = field(default_factory=lambda: {"PATH": SEARCH_PATH})  # of the runner
     workdir: str = "/"
     base: str = ""  # for bwrap: a private folder of the server's user
@@ -51,11 +51,8 @@ def spawn_runner(folder: TaskFolder, claim: int, order: RunnerSpec) -> int:
             sources[ARGS_FD] = create_memory_file("\0".join(order.args).encode("utf-8", "surrogateescape"))
             if order.seccomp:
                 sources[SECCOMP_FD] = create_memory_file(order.seccomp)
-            sources[SCRIPT_FD] = create_memory_file(order.script.encode("utf-8", "surrogateescape"))
-            if order.entry:
-                sources[ENTRY_FD] = create_memory_file(order.entry.encode("utf-8", "surrogateescape"))
-            if order.hold:
-                sources[HOLD_FD] = create_memory_file(order.hold.encode())
+            for name, file in order.files.items():
+                sources[FILE_FDS[name]] = create_memory_file(file.encode())
             sources[0] = create_memory_file(
                 b""
             )  # not the machine's /dev/null, which a task of root could close to others

@@ -18,6 +18,8 @@ from pathlib import Path
 from holdfast.core.job import Resources
 from holdfast.core.messages import msg
 from holdfast.engines.base import LaunchSpec
+from holdfast.engines.sandbox_paths import NOTES_PATH
+from holdfast.engines.task_program import make_command, make_command_files, make_task_env
 
 from ..descriptors import closing_fd
 from ..task_folder import TaskFolder
@@ -25,7 +27,7 @@ from ..temporary_errors import TEMPORARY_ERRORS
 from ..tree_removal import remove_tree
 from . import roots
 from .bubblewrap import Bwrap
-from .render import SandboxGuard, SandboxRoot, make_task_env, render_bwrap_args, render_command
+from .render import SandboxGuard, SandboxRoot, render_bwrap_args
 from .spawning import RunnerSpec, spawn_runner
 
 TRIAL_TIMEOUT = 30.0  # seconds
@@ -136,17 +138,18 @@ def _run_empty_task(sandbox: TrialSandbox, root: SandboxRoot, folder: TaskFolder
     """Start an empty task exactly like real ones."""
     launch = LaunchSpec(
         attempt_id="trial", job_id="trial", task="trial", user="", group="", image="host",
-        script="", shell_options=(), env={}, resources=Resources(),
+        script="exit 0\n", shell_options=(), env={}, resources=Resources(),
     )  # fmt: skip
     with closing_fd(folder.open_claim()) as claim:
         roots.create_root_folders(folder, root)
-        args = render_bwrap_args(launch, root, sandbox.guard, make_task_env(launch, root, "/", {}), _SHM_SIZE, ())
+        env = make_task_env(launch, home="/", gpus={}, notes=NOTES_PATH, image_env=root.env, shell=root.shell)
+        files = make_command_files(launch)
         order = RunnerSpec(
             bwrap=sandbox.bwrap,
             base=str(base),
-            args=args,
-            command=render_command(root, ()),
-            script="exit 0\n",
+            args=render_bwrap_args(launch, root, sandbox.guard, files, env, _SHM_SIZE, ()),
+            command=make_command(launch, root.shell),
+            files=files,
             seccomp=sandbox.seccomp,
         )
         pid = spawn_runner(folder, claim, order)

@@ -1,47 +1,48 @@
 #!/bin/sh
-# Runs one task attempt inside its container and records its exit. It only uses shell builtins.
+# Runs one task attempt where the engine starts it, and records its exit. It only uses shell builtins.
 #
-#   container_runner.sh              takes the claim, loads the task's variables, and runs itself again as
-#   container_runner.sh run SHELL    which runs the task's command with that shell
+#   task_runner.sh              takes the claim, loads the task's variables, and runs itself again as
+#   task_runner.sh run SHELL    which runs the task's command with that shell
 #
-# The claim is a new file: of two runs only one can create it, and the other exits with 125 before the task's first
-# command. The variables of this script have a prefix, since those of the task are loaded beside them.
+# The other files of the task are in the same folder. The claim is a new file: of two runs only one can create it, and the
+# other exits with 125 before the task's first command. The variables of this script have a prefix, since those of the
+# task are loaded beside them.
 
 take_claim() {
     umask 022
-    { true >>/run/holdfast/stdout && true >>/run/holdfast/stderr; } 2>/dev/null || exit 125
-    exec >>/run/holdfast/stdout 2>>/run/holdfast/stderr
+    { true >>"$_holdfast_folder/stdout" && true >>"$_holdfast_folder/stderr"; } 2>/dev/null || exit 125
+    exec >>"$_holdfast_folder/stdout" 2>>"$_holdfast_folder/stderr"
     {
         IFS=' ' read -r _holdfast_pid _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _holdfast_started _ </proc/self/stat
     } 2>/dev/null || exit 125
     set -C
-    { echo "run $_holdfast_pid $_holdfast_started" >/run/holdfast/report/claim; } 2>/dev/null || exit 125
+    { echo "run $_holdfast_pid $_holdfast_started" >"$_holdfast_folder/report/claim"; } 2>/dev/null || exit 125
     set +C
     for SHELL in /bin/bash /usr/bin/bash /usr/local/bin/bash /bin/sh /usr/bin/sh; do
         [ ! -x "$SHELL" ] || break
     done
     export SHELL
     set -- "$SHELL"
-    . /run/holdfast/env
+    . "$_holdfast_folder/env"
     # As a new program, so that sessions find the task's variables in its environment.
-    exec /bin/sh /run/holdfast/runner run "$1"
+    exec /bin/sh "$0" run "$1"
 }
 
 run_command() {
     # A stop signals every process of the task; this one must survive to record the exit.
     trap : TERM INT HUP QUIT USR1 USR2 ALRM PIPE
-    . /run/holdfast/task
-    case $1 in *bash) _holdfast_options="$_holdfast_options $_holdfast_bash_options" ;; esac
+    . "$_holdfast_folder/task"
+    case $1 in *bash) _holdfast_options=$_holdfast_bash_options ;; esac
     if [ -n "$_holdfast_entry" ]; then
-        set -- "$@" /run/holdfast/entry /run/holdfast/script
+        set -- "$@" "$_holdfast_folder/entry" "$_holdfast_folder/script"
     else
         for _holdfast_option in $_holdfast_options; do
             set -- "$@" -o "$_holdfast_option"
         done
-        set -- "$@" /run/holdfast/script
+        set -- "$@" "$_holdfast_folder/script"
     fi
     if [ -n "$_holdfast_hold" ]; then
-        set -- "$1" /run/holdfast/hold /run/holdfast/notes "$@"
+        set -- "$1" "$_holdfast_folder/hold" "$_holdfast_folder/notes" "$@"
     fi
     if [ -n "$_holdfast_workdir" ]; then
         [ -d "$_holdfast_workdir" ] || mkdir -p -- "$_holdfast_workdir" || record_exit 1
@@ -63,9 +64,10 @@ record_exit() {
             [ "$_holdfast_key" != oom_kill ] || _holdfast_oom=$_holdfast_value
         done <"$_holdfast_file"
     done
-    echo "end $1 $_holdfast_now $_holdfast_oom" >>/run/holdfast/report/claim
+    echo "end $1 $_holdfast_now $_holdfast_oom" >>"$_holdfast_folder/report/claim"
     exit "$1"
 }
 
+_holdfast_folder=${0%/*}
 if [ "$1" = run ]; then run_command "$2"; else take_claim; fi
 exit
