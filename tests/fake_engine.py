@@ -83,6 +83,7 @@ class Faults:
 
 class FakeEngine:
     name = "fake"
+    queues = ""  # why tasks wait in the engine's own queue; empty: they run at once
 
     def __init__(
         self,
@@ -96,7 +97,6 @@ class FakeEngine:
     ) -> None:
         self.machine = machine or FakeMachine()
         self.refuse: Callable[[LaunchSpec], Observation | None] = lambda _: None  # set it to refuse starts
-        self.queues = ""  # why tasks wait in the engine's own queue; empty: they run at once
         self.measured = 0  # how often usage was requested
         self.faults = faults or Faults()
         self._nodes = tuple(nodes)
