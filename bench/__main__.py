@@ -19,6 +19,7 @@ MEASUREMENTS = (
     "start",
     "submit",
     "throughput",
+    "docker",
     "logs",
     "scale",
     "portal",

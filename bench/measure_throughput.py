@@ -64,8 +64,14 @@ def _count_parallel_jobs(server: BenchServer) -> int:
 
 
 def _measure_job_rate(server: BenchServer, count: int) -> float:
-    """Return the jobs per second, from the first submission to the end of the last job."""
-    text = f"name: no-op\ncommand: 'true'\nresources: {{cpu: {JOB_CPU}, memory: 16Mi}}\n"
+    """Return the no-op jobs per second, from the first submission to the end of the last job."""
+    first, last = run_no_op_jobs(server, count, JOB_CPU)
+    return count // CLIENTS * CLIENTS / (last - first)
+
+
+def run_no_op_jobs(server: BenchServer, count: int, cpu: float, image: str = "host") -> tuple[float, float]:
+    """Return when the first was submitted and the last ended, in seconds since 1970."""
+    text = f"name: no-op\ncommand: 'true'\nimage: {image}\nresources: {{cpu: {cpu}, memory: 16Mi}}\n"
     submissions = submit_from_clients(server.port, server.token, [[text] * (count // CLIENTS)] * CLIENTS)
     server.wait_until_idle()
     job_ids = {submission.id for submission in submissions}
@@ -74,7 +80,7 @@ def _measure_job_rate(server: BenchServer, count: int) -> float:
     ]
     if len(end_times) != len(job_ids):
         raise RuntimeError(f"{len(end_times)} of {len(job_ids)} no-op jobs succeeded")
-    return len(end_times) / (max(end_times) - min(submission.sent_at for submission in submissions))
+    return min(submission.sent_at for submission in submissions), max(end_times)
 
 
 def _list_succeeded_jobs(server: BenchServer, count: int) -> list[dict[str, str]]:

@@ -49,7 +49,7 @@ class ContainerDaemon:
 
     @property
     def env(self) -> dict[str, str]:
-        return dict(os.environ)
+        return {**os.environ, "TMPDIR": str(self.folder)}  # a containerd that hangs writes its stacks there
 
     def start(self) -> None:
         """Start it, and wait until it responds."""

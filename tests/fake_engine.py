@@ -83,6 +83,8 @@ class Faults:
 
 
 class FakeEngine:
+    queues = ""  # why tasks wait in the engine's own queue; empty: they run at once
+
     def __init__(
         self,
         machine: FakeMachine | None = None,
@@ -97,7 +99,6 @@ class FakeEngine:
         self.name = name
         self.machine = machine or FakeMachine()
         self.refuse: Callable[[LaunchSpec], Observation | None] = lambda _: None  # set it to refuse starts
-        self.queues = ""  # why tasks wait in the engine's own queue; empty: they run at once
         self.volume_kinds = LOCAL_KINDS
         self.measured = 0  # how often usage was requested
         self.faults = faults or Faults()

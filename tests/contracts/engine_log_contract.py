@@ -43,6 +43,7 @@ class LogContract(EngineHarness):
     def test_a_reader_is_woken_when_a_log_grows(self, stream: LogStream) -> None:
         async def scenario(rig: Rig) -> None:
             await rig.engine.start(rig.launch("a", "echo up\necho up >&2\nsleep 600"))
+            await rig.wait_until_running("a")
             log = rig.log("a", stream)
             assert await log.wait_for_growth(0, TIMEOUT)
             size = await log.get_size()

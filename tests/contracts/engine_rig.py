@@ -14,6 +14,7 @@ from holdfast.core.job import MIB, Mount, Resources
 from holdfast.engines.artifacts import SkipReason, SupportsArtifacts
 from holdfast.engines.base import Engine, LaunchSpec, LogSource, LogStream, SupportsExec
 
+BEFORE_THE_END = (ObservedState.QUEUED, ObservedState.STARTING, ObservedState.RUNNING)
 FOREVER = "echo up\nsleep 600"
 TIMEOUT = 300.0  # seconds for a whole scenario; only a broken engine ever takes that long
 
@@ -76,9 +77,7 @@ class Rig:
         """The end of a task, as the engine tells it."""
 
         def ends() -> list[Observation]:
-            return [
-                seen for seen in self.told if seen.attempt_id == attempt_id and seen.seen is not ObservedState.RUNNING
-            ]
+            return [seen for seen in self.told if seen.attempt_id == attempt_id and seen.seen not in BEFORE_THE_END]
 
         async with self._news:
             await self._news.wait_for(ends)
@@ -90,17 +89,24 @@ class Rig:
     async def run(self, attempt_id: str, script: str, **more: Any) -> Observation:
         """Start it and wait for its end."""
         seen = await self.engine.start(self.launch(attempt_id, script, **more))
-        return await self.end_of(attempt_id) if seen.seen is ObservedState.RUNNING else seen
+        return await self.end_of(attempt_id) if seen.seen in BEFORE_THE_END else seen
 
     async def start_and_wait_for(self, word: bytes, attempt_id: str, script: str, **more: Any) -> None:
         """Start it and wait until it has printed that."""
         seen = await self.engine.start(self.launch(attempt_id, script, **more))
-        assert seen.seen is ObservedState.RUNNING, seen
+        assert seen.seen in BEFORE_THE_END, seen
+        await self.wait_until_running(attempt_id)
         log = self.log(attempt_id)
         size = 0
         while word not in await read_all(log):
             assert await log.wait_for_growth(size, TIMEOUT), await read_all(log)
             size = await log.get_size()
+
+    async def wait_until_running(self, attempt_id: str) -> None:
+        """Wait while it is queued or being prepared."""
+        while (seen := await self.look(attempt_id)).seen in (ObservedState.QUEUED, ObservedState.STARTING):
+            await asyncio.sleep(0.005)
+        assert seen.seen is not ObservedState.ABSENT, seen
 
     def log(self, attempt_id: str, stream: LogStream = LogStream.STDOUT) -> LogSource:
         log = self.engine.open_log(attempt_id, stream)

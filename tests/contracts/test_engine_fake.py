@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
 
-from holdfast.core.attempt import Observation
+from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.errors import EngineError
 from holdfast.core.metrics.samples import Reading
-from holdfast.engines.base import Engine
+from holdfast.engines.base import Engine, LaunchSpec
 from tests.fake_engine import FakeEngine, FakeMachine, Faults
 
 from .engine_contract import EngineContract, EngineHarness, Rig
+
+DELAY = 0.01  # seconds in the queue, and of preparation
 
 
 class Spells(Faults):
@@ -33,9 +36,30 @@ class RepeatedReports(Spells):
             notify(observation)
 
 
+class QueueingEngine(FakeEngine):
+    """It queues tasks, prepares them, and then runs them, as a cluster does."""
+
+    queues = "Waits for a node"
+
+    async def start(self, launch: LaunchSpec) -> Observation:
+        seen = await super().start(launch)
+        if seen.seen is ObservedState.QUEUED:
+            asyncio.get_running_loop().call_later(DELAY, self._proceed, launch.attempt_id)
+        return seen
+
+    def _proceed(self, attempt_id: str) -> None:
+        seen = self.machine.tasks[attempt_id].seen.seen
+        if seen is ObservedState.QUEUED:
+            self.prepare_task(attempt_id, "Pulls the image")
+            asyncio.get_running_loop().call_later(DELAY, self._proceed, attempt_id)
+        elif seen is ObservedState.STARTING:
+            self.run_task(attempt_id)
+
+
 class FakeHarness(EngineHarness):
     runs_programs = False
     faults: type[Spells] = Spells
+    engine: type[FakeEngine] = FakeEngine
 
     @pytest.fixture(autouse=True)
     def _machine(self) -> None:
@@ -43,10 +67,10 @@ class FakeHarness(EngineHarness):
         self.spells = self.faults()
 
     def make(self) -> Engine:
-        return FakeEngine(self.machine, faults=self.spells)
+        return self.engine(self.machine, faults=self.spells)
 
     def make_other_installation(self) -> Engine:
-        return FakeEngine(FakeMachine())
+        return self.engine(FakeMachine())
 
     def use(self, engine: Engine, attempt_id: str) -> None:
         assert isinstance(engine, FakeEngine)
@@ -69,3 +93,7 @@ class TestFakeEngine(FakeHarness, EngineContract):
 
 class TestFakeEngineThatRepeatsItself(FakeHarness, EngineContract):
     faults = RepeatedReports
+
+
+class TestFakeEngineWithAQueue(FakeHarness, EngineContract):
+    engine = QueueingEngine

@@ -422,9 +422,8 @@ class Engine(Protocol):
         ...
 
     async def start(self, launch: LaunchSpec) -> Observation:
-        """Start it unless it was started before. Returns its state right after: RUNNING, EXITED, LOST or REFUSED;
-        QUEUED or STARTING if the engine has accepted it. After an exception it may run or not: the caller retries with
-        the same launch."""
+        """Start it unless it was started before. Returns its state right after: QUEUED, STARTING, RUNNING, EXITED, LOST
+        or REFUSED. After an exception it may run or not: the caller retries with the same launch."""
         ...
 
     async def observe(self, attempt_ids: Collection[str]) -> dict[str, Observation]:
