@@ -24,7 +24,7 @@ BASH_IMAGE = "holdfast-bash"  # the machine's own bash and sh, beside busybox
 NO_NETWORK_CHANGES = ("--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false")
 START_TIMEOUT = 60.0  # seconds
 
-_CONTAINERS_CONF = """[containers]
+CONTAINERS_CONF = """[containers]
 default_ulimits = ["nofile=20000:20000", "nproc=20000:20000"]
 [engine]
 cgroup_manager = "cgroupfs"
@@ -72,6 +72,11 @@ class ContainerDaemon:
         """The beginning of a command that runs in its network namespace."""
         assert self._process is not None
         return ["nsenter", f"--net=/proc/{self._process.pid}/ns/net"]
+
+    def open_to_all(self) -> None:
+        """Let every user use it, as the members of the group docker can."""
+        self.folder.chmod(0o755)
+        Path(self.socket).chmod(0o666)
 
     def responds(self) -> bool:
         try:
@@ -138,7 +143,7 @@ class PodmanService(ContainerDaemon):
 
     @property
     def env(self) -> dict[str, str]:
-        (self.folder / "containers.conf").write_text(_CONTAINERS_CONF)
+        (self.folder / "containers.conf").write_text(CONTAINERS_CONF)
         return {**super().env, "CONTAINERS_CONF": str(self.folder / "containers.conf")}
 
 

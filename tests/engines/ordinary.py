@@ -50,7 +50,7 @@ only_root_can_become_another = pytest.mark.skipif(
 )
 
 
-def run_as_ordinary_user(*tests: str, whole: bool = False) -> None:
+def run_as_ordinary_user(*tests: str, whole: bool = False, **env: str) -> None:
     """Run some tests in a pytest of their own, with those for releases if `whole`; they must pass."""
     base = Path(tempfile.mkdtemp(prefix="holdfast-tests-"))
     os.chown(base, ORDINARY, ORDINARY)
@@ -58,13 +58,13 @@ def run_as_ordinary_user(*tests: str, whole: bool = False) -> None:
     chosen = ("-m", "") if whole else ()
     command = [sys.executable, "-m", "pytest", *quiet, *chosen, f"--basetemp={base}/t", *tests]
     try:
-        done = as_ordinary_user(command, base)
+        done = as_ordinary_user(command, base, **env)
     finally:
         shutil.rmtree(base, ignore_errors=True)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
-def as_ordinary_user(command: list[str], home: Path) -> subprocess.CompletedProcess[str]:
+def as_ordinary_user(command: list[str], home: Path, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command,
         user=ORDINARY,
@@ -76,6 +76,7 @@ def as_ordinary_user(command: list[str], home: Path) -> subprocess.CompletedProc
             "PYTHONDONTWRITEBYTECODE": "1",
             ALONE: "1",
             "PYTHONPATH": f"{ROOT}:{ROOT}/src",
+            **env,
         },
         cwd=ROOT,
         capture_output=True,

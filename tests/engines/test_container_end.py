@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core.job import GIB, MIB, Resources
-from holdfast.engines.container.daemon import ContainerImage, describe_limitations, shorten_image_name
+from holdfast.engines.container.daemon import ContainerImage, shorten_image_name
+from holdfast.engines.container.limitations import (
+    DaemonDescription,
+    find_task_warning,
+    is_remote,
+    list_limitations,
+    parse_description,
+)
 from holdfast.engines.container.names import ContainerNames
 from holdfast.engines.container.render import ContainerLimits, render_create_body
 from holdfast.engines.container.task_end import ContainerState, EndKind, TaskEnd, decide_end
@@ -102,13 +109,38 @@ def test_limits_and_devices_are_in_the_containers_config() -> None:
         ("Engine", {"LiveRestoreEnabled": True, "SecurityOptions": ["name=seccomp,profile=default"]}, []),
         ("Engine", {"LiveRestoreEnabled": False, "SecurityOptions": None}, ["live-restore"]),
         ("Podman Engine", {"LiveRestoreEnabled": False}, []),
-        ("Engine", {"LiveRestoreEnabled": True, "SecurityOptions": ["name=rootless"]}, ["Rootless"]),
+        ("Engine", {"LiveRestoreEnabled": True, "SecurityOptions": ["name=rootless"]}, ["rootless"]),
+        ("Engine", {"LiveRestoreEnabled": True, "SecurityOptions": ["name=userns"]}, ["Remapped users"]),
+        ("Podman Engine", {"Rootless": True, "CgroupVersion": "1"}, ["rootless", "does not limit memory"]),
+        ("Engine", {"LiveRestoreEnabled": True, "MemoryLimit": False}, ["does not limit memory"]),
     ],
 )
 def test_what_a_daemon_does_not_guarantee_is_noted(name: str, info: dict[str, object], words: list[str]) -> None:
-    notes = describe_limitations({"Components": [{"Name": name}]}, info)
+    notes = list_limitations(parse_description({"Components": [{"Name": name}]}, info), has_root=True)
+    assert len(notes) == len(words) + 1
+    assert all(word in note for word, note in zip([*words, "Disk limits"], notes, strict=True))
+
+
+@pytest.mark.parametrize(("rootless", "words"), [(False, ["shells", "home", "processes"]), (True, ["shells", "home"])])
+def test_what_an_ordinary_user_cannot_do_is_noted(rootless: bool, words: list[str]) -> None:
+    found = parse_description({}, {"LiveRestoreEnabled": True, "Rootless": rootless, "CgroupVersion": "2"})
+    notes = list_limitations(found, has_root=False)
     assert len(notes) == len(words)
     assert all(word in note for word, note in zip(words, notes, strict=True))
+
+
+def test_a_task_is_told_what_it_must_do_without() -> None:
+    limited, unlimited = DaemonDescription(), DaemonDescription(memory_limits=False)
+    plain, held = launch("a", ""), launch("a", "", hold=True)
+    assert find_task_warning(limited, held, has_root=True) == ""
+    assert find_task_warning(limited, plain, has_root=False) == ""
+    assert "does not limit memory" in find_task_warning(unlimited, plain, has_root=True)
+    assert "shells" in find_task_warning(limited, held, has_root=False)
+
+
+@pytest.mark.parametrize(("kernel", "remote"), [("6.1.0-test", False), ("6.6.9-other", True), ("", False)])
+def test_a_daemon_on_another_machine_is_recognized(kernel: str, remote: bool) -> None:
+    assert is_remote(parse_description({}, {"KernelVersion": kernel}), "6.1.0-test") is remote
 
 
 @pytest.mark.parametrize(

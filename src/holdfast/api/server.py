@@ -16,7 +16,7 @@ class Engine:
 
     name: str = ""
     isolation: Annotated[str, "full, read-only or none."] = ""
-    limits: Annotated[str, "cgroup v2, cgroup v1 or watched."] = ""
+    limits: Annotated[str, "cgroup v2, cgroup v1, watched or none."] = ""
     notes: tuple[str, ...] = ()
 
 

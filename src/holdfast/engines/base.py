@@ -62,6 +62,9 @@ class LaunchSpec:
         return not self.gpus and self.resources.gpu > 0
 
 
+NO_LIMITS = "none"  # memory and CPU of tasks are not limited
+
+
 class Isolation(StrEnum):
     FULL = "full"  # own namespaces, private writable root filesystem
     READ_ONLY = "read-only"  # own namespaces, read-only root with some writable folders
@@ -74,7 +77,7 @@ class EngineHealth:
 
     name: str
     isolation: Isolation
-    limits: str  # "cgroup v2", "cgroup v1" or "watched"
+    limits: str  # "cgroup v2", "cgroup v1", "watched" or NO_LIMITS
     notes: tuple[str, ...] = ()  # each a sentence: a limitation and its remedy
     conditions: tuple[Condition, ...] = ()  # what blocks task starts, if anything
     volume_kinds: frozenset[VolumeKind] = LOCAL_KINDS  # what it can mount; see core.volumes.is_mountable

@@ -3,10 +3,9 @@
 from .job_loading import parse_job_file
 from .report import Remark, RemarkLevel, Remarks, RemarkTopic, SimulationEnding, SimulationReport, TaskResult
 from .server_view import ServerView, fetch_server_view
-from .simulate import SANDBOX_ENGINE, SimulationOptions, run_simulation
+from .simulate import SimulationOptions, run_simulation
 
 __all__ = [
-    "SANDBOX_ENGINE",
     "Remark",
     "RemarkLevel",
     "RemarkTopic",

@@ -13,9 +13,12 @@ from typing import IO
 from holdfast.core.errors import UserError
 from holdfast.engines.embedded.tree_removal import remove_tree
 
+from .engine_choice import EngineChoice, parse_choice
+
 SIMULATIONS_FOLDER = "simulations"
+STAND_INS_FOLDER = "stand-ins"  # in the folder of a simulation
 _MAX_CREATE_ATTEMPTS = 20  # another simulation can remove the parent folder at any time
-_BACKEND_FILE = "stage"
+_ENGINE_FILE = "engine-choice"
 
 
 class SimulationHome:
@@ -24,18 +27,20 @@ class SimulationHome:
         self._lock = lock
 
     @property
-    def backend_name(self) -> str:
+    def engine(self) -> EngineChoice:
         with suppress(OSError):
-            return (self.path / _BACKEND_FILE).read_text()
-        return ""
+            return parse_choice((self.path / _ENGINE_FILE).read_text())
+        return EngineChoice()
 
-    def save_backend_name(self, backend: str) -> None:
-        """Save the name for a later cleanup."""
-        (self.path / _BACKEND_FILE).write_text(backend)
+    def save_engine(self, engine: EngineChoice) -> None:
+        """Save the choice for a later cleanup."""
+        (self.path / _ENGINE_FILE).write_text(str(engine))
 
-    def remove(self) -> None:
-        remove_tree(str(self.path))
+    def remove(self) -> bool:
+        """Return False if something remains."""
+        removed = remove_tree(str(self.path))
         self._lock.close()
+        return removed
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import getpass
 import itertools
+import os
 import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from holdfast.core.attempt import JobSnapshot, ObservedState, TaskAttempt
-from holdfast.core.job import Job, Role
+from holdfast.core.errors import UserError
+from holdfast.core.job import HOST_IMAGE, Job, Role
 from holdfast.core.planning.task_requests import build_queue_entries, build_task_attempts, get_role_limits
 from holdfast.core.scheduling.placement import Assignment, Node, Placement
 from holdfast.engines.base import LaunchSpec
@@ -25,13 +27,13 @@ from holdfast.settings import Settings
 from holdfast.start_options import build_platform_options
 
 from .backend import Backend
-from .container_backend import ContainerBackend
-from .homes import SimulationHome, create_home, iter_leftover_homes
+from .engine_choice import SANDBOX, EngineChoice, choose_engine, find_fallback
+from .engine_setups import ContainerSetup, SandboxSetup
+from .homes import STAND_INS_FOLDER, SimulationHome, create_home, iter_leftover_homes
 from .image_requirements import find_requirements
 from .probe import ProbeResult, build_probe_launch, parse_probe_output, report_probe_result
 from .reduction import reduce_job, select_role_names
 from .report import Remarks, RemarkTopic, SimulationEnding, SimulationReport, TaskResult
-from .sandbox_backend import SandboxBackend
 from .server_view import ServerView, apply_server_view, report_server_view
 from .stand_ins import StandIns, build_launch_context, provide_stand_ins
 from .task_output import SecretMask
@@ -52,14 +54,13 @@ from .verdict import (
     report_results,
 )
 
-SANDBOX_ENGINE = "sandbox"
 _PROBE_TIMEOUT = 60.0  # seconds
 _FIRST_PORT = 15000  # of tasks that are not run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationOptions:
-    engine: str = SANDBOX_ENGINE  # or docker, podman
+    engine: str | None = None  # sandbox, docker or podman; None: the one of the settings
     roles: tuple[str, ...] = ()  # empty: all
     instances: int | None = 1  # maximum for each role; None: all
     timeout: float = 120.0  # seconds
@@ -95,29 +96,64 @@ async def _run_simulation(
     chosen = select_role_names(job, options.roles)
     with _handle_signals(events), create_home(state) as home:
         await _remove_leftover_homes(state, settings, remarks)
-        backend = create_backend(options.engine, home, state, settings)
-        simulation = _Simulation(job, chosen, options, backend, events, home.path, view, remarks, say)
+        engine = choose_engine(options.engine, settings, os.environ)
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(backend.close)
-            await backend.open(events.put_nowait)
+            backend = await _open_backend(stack, engine, home, state, settings, events)
+            other = _find_other_engine(backend, apply_server_view(job, view), chosen, options, settings)
+            if other is not None:
+                text = f"The sandbox does not work for this user: tasks run in {other.name} containers"
+                remarks.add_note(RemarkTopic.ENGINE, text)
+                await stack.aclose()
+                backend = await _open_backend(stack, other, home, state, settings, events)
+            simulation = _Simulation(job, chosen, options, backend, events, home.path, view, remarks, say)
             return await simulation.run(build_platform_options(settings))
 
 
-def create_backend(engine: str, home: SimulationHome, state: Path, settings: Settings) -> Backend:
-    home.save_backend_name(engine)
-    if engine == SANDBOX_ENGINE:
-        return SandboxBackend(home.path, state, settings)
-    return ContainerBackend(engine, home.path, settings)
+async def _open_backend(
+    stack: AsyncExitStack,
+    engine: EngineChoice,
+    home: SimulationHome,
+    state: Path,
+    settings: Settings,
+    events: asyncio.Queue[SimulationEvent],
+) -> Backend:
+    """Open a backend, which the stack closes."""
+    backend = create_backend(engine, home, state, settings)
+    stack.push_async_callback(backend.close)
+    await backend.open(events.put_nowait)
+    return backend
+
+
+def create_backend(engine: EngineChoice, home: SimulationHome, state: Path, settings: Settings) -> Backend:
+    home.save_engine(engine)
+    if engine.name == SANDBOX:
+        return Backend(SandboxSetup(home.path, state, settings), home.path)
+    return Backend(ContainerSetup(engine, home.path, settings), home.path)
+
+
+def _find_other_engine(
+    backend: Backend, job: Job, chosen: tuple[str, ...], options: SimulationOptions, settings: Settings
+) -> EngineChoice | None:
+    """Return the engine to use if nothing was chosen and the sandbox does not work. The image `host` needs it."""
+    works = backend.can_start_tasks and (backend.isolated or settings.sandbox.isolation == "off")
+    if options.engine is not None or backend.name != SANDBOX or works or settings.images.unknown == "host":
+        return None
+    if any(role.engine_image == HOST_IMAGE for role in job.roles if role.name in chosen):
+        return None
+    return find_fallback(settings, os.environ)
 
 
 async def _remove_leftover_homes(state: Path, settings: Settings, remarks: Remarks) -> None:
     """Clean up after killed simulations."""
     for home in iter_leftover_homes(state):
-        backend = create_backend(home.backend_name or SANDBOX_ENGINE, home, state, settings)
         try:
-            await backend.open(lambda observation: None)
-            await backend.close()
-            home.remove()
+            backend = create_backend(home.engine, home, state, settings)
+            try:
+                await backend.open(lambda observation: None)
+            finally:
+                await backend.close()
+            if not home.remove():
+                raise UserError("some files belong to another user. Remove them as root")
         except Exception as error:  # the next simulation tries again
             text = f"Cannot remove the files of a killed simulation in {home.path}: {error}"
             remarks.add_warning(RemarkTopic.ENGINE, text)
@@ -158,9 +194,9 @@ class _Simulation:
         self.remarks = remarks
         self.print_line = say
         self.mask = SecretMask(job.secrets)
-        self.stand_ins = StandIns(home / "stand-ins")
+        self.stand_ins = StandIns(home / STAND_INS_FOLDER)
         self.id = f"simulation-{home.name}"
-        self.user = view.user or getpass.getuser()
+        self.user = view.user or _get_user_name()
 
     async def run(self, platform: PrimeHubSettings) -> SimulationReport:
         report_server_view(self.view, self.remarks)
@@ -316,6 +352,13 @@ class _Simulation:
             diagnosis=build_diagnosis(result, self.mask) if result else None,
             server=self.view.url,
         )
+
+
+def _get_user_name() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # this user has no entry in the passwd database
+        return str(os.getuid())
 
 
 def _get_role_name(launch: LaunchSpec) -> str:

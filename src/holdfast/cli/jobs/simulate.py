@@ -40,8 +40,12 @@ def simulate(
     instances: Annotated[str, typer.Option(metavar="N|all", help="Maximum number of instances of each role.")] = "1",
     timeout: Annotated[str, typer.Option(help="Stop after this time; running tasks have not failed.")] = "2m",
     engine: Annotated[
-        SimulationEngine, typer.Option("--with", help="Run in the sandbox of the embedded engine, or in containers.")
-    ] = SimulationEngine.SANDBOX,
+        SimulationEngine | None,
+        typer.Option(
+            "--with",
+            help="Run in the sandbox of the embedded engine, or in containers. Default: the engine in the settings.",
+        ),
+    ] = None,
     group: GroupOption = None,
     dialect: DialectOption = None,
     server: Annotated[bool, typer.Option(help="Also check the job against the server, if there is one.")] = True,
@@ -63,7 +67,7 @@ def simulate(
     from holdfast.simulation import run_simulation as run
 
     wanted = SimulationOptions(
-        engine=engine.value,
+        engine=engine.value if engine else None,
         roles=tuple(role or ()),
         instances=_parse_instances(instances),
         timeout=_parse_timeout(timeout),

@@ -269,7 +269,7 @@ def check_engine(health: Health | None, conditions: Sequence[ReportedCondition] 
     if health is None:
         return [CheckResult("engine", "warn", "the server did not report its engine", "Run `holdfast status`.")]
     status, text = ISOLATION_LEVELS.get(str(health.isolation), ("warn", str(health.isolation)))
-    if health.limits == "watched":
+    if health.limits in ("watched", "none"):
         status = "warn"
     remedy = " ".join(health.notes) or None
     return [CheckResult("engine", status, f"{text}; limits: {health.limits}", remedy)]

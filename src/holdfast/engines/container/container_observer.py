@@ -40,6 +40,7 @@ from .task_end import ContainerState, EndKind, TaskEnd, decide_end
 _EXIT_TIMEOUT = 10.0  # seconds for the daemon to notice that a container has exited
 _EXIT_INTERVAL = 0.02  # seconds between two looks at it
 _KILL_CODE = 137
+UNKNOWN_NAMESPACE = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,8 @@ class ContainerObserver:
         if seen is not None:
             return seen
         container = await self._inspect_settled(attempt_id)
-        return await self.run_in_thread(lambda: self._observe_by_container(attempt_id, container))
+        started = await self.find_start_ticks(container) if container is not None else None
+        return await self.run_in_thread(lambda: self._observe_by_container(attempt_id, container, started))
 
     def _get_folder(self, attempt_id: str) -> ContainerFolder:
         folder = self.folders.get_folder(attempt_id)
@@ -109,11 +111,23 @@ class ContainerObserver:
                 raise DaemonUnavailable(msg("The container daemon does not report the end of a container."))
             await asyncio.sleep(_EXIT_INTERVAL)
 
-    def _observe_by_container(self, attempt_id: str, container: ContainerState | None) -> Observation:
+    async def find_start_ticks(self, container: ContainerState) -> int | None:
+        """Return when the first process of a running container started; None if it has just exited. Its pid may have
+        been reused: it is the container's own by its cgroup. A rootless daemon may have none: then the container must
+        still have that pid afterwards."""
+        started = read_start_ticks(container.pid) if container.is_running else None
+        if started is None or _is_in_cgroup(container):
+            return started
+        after = await self.daemon.inspect(container.id)
+        return started if after is not None and after.is_running and after.pid == container.pid else None
+
+    def _observe_by_container(
+        self, attempt_id: str, container: ContainerState | None, started: int | None
+    ) -> Observation:
         folder = self._get_folder(attempt_id)
         note, report, claim = folder.read_start_note(), folder.read_report(), folder.read_claim()
         if container is not None and container.is_running:
-            if note is not None and self.record_start(folder, note, container):
+            if note is not None and started is not None and self.record_start(folder, note, container, started):
                 return _observe_running(attempt_id, folder, note)
             return Observation(attempt_id=attempt_id, seen=ObservedState.RUNNING)
         if note is not None and note.boot != self.boot and report.code is None:
@@ -124,15 +138,12 @@ class ContainerObserver:
         )
         return self._record(attempt_id, folder, note, end)
 
-    def record_start(self, folder: ContainerFolder, note: StartNote, container: ContainerState) -> bool:
+    def record_start(self, folder: ContainerFolder, note: StartNote, container: ContainerState, started: int) -> bool:
         """Record the process and the cgroups of a running container; False if it has just exited, or the
         disk is full."""
-        started = read_start_ticks(container.pid)
-        if started is None or not _is_in_container(container):
-            return False
         groups = tuple(path for path in find_process_cgroups(container.pid) if container.id in path)
         try:
-            namespace = os.stat(f"/proc/{container.pid}/ns/pid").st_ino
+            namespace = _read_pid_namespace(container.pid)
             folder.write_start_note(replace(note, cgroups=groups))
             if folder.read_claim().pid is None:
                 folder.record_start(container.pid, started, namespace)
@@ -170,8 +181,16 @@ def _observe_running(attempt_id: str, folder: ContainerFolder, note: StartNote) 
     return add_notes(running, note, read_notes(folder), partial(was_out_of_memory, folder, note))
 
 
-def _is_in_container(container: ContainerState) -> bool:
-    """Return whether the process is the container's own: its pid may have been reused."""
+def _read_pid_namespace(pid: int) -> int:
+    """Return UNKNOWN_NAMESPACE if that is not permitted."""
+    try:
+        return os.stat(f"/proc/{pid}/ns/pid").st_ino
+    except PermissionError:
+        return UNKNOWN_NAMESPACE
+
+
+def _is_in_cgroup(container: ContainerState) -> bool:
+    """Return whether the process is in the container's cgroup."""
     return container.id.encode() in read_kernel_file(f"/proc/{container.pid}/cgroup")
 
 

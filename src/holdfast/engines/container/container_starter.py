@@ -11,7 +11,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.core.errors import EngineError, sanitize_output
@@ -23,12 +23,13 @@ from holdfast.engines.embedded.lifecycle.task_folders import TaskFolders
 from holdfast.engines.embedded.lifecycle.task_starter import check_launch
 from holdfast.engines.embedded.task_folder import is_safe_id, try_lock
 from holdfast.engines.embedded.tree_removal import remove_tree
-from holdfast.engines.sandbox_paths import LIBRARY_PATH
+from holdfast.engines.sandbox_paths import HOME_PATH, LIBRARY_PATH
 from holdfast.engines.start_refusal import StartRefused
 from holdfast.engines.task_program import TaskProgram, build_task_program
 
 from .container_folder import HOME_FOLDER, ContainerFolder
 from .daemon import ContainerImage, Daemon, DaemonError
+from .limitations import DaemonDescription, find_task_warning
 from .mount_staging import MountStaging
 from .names import ContainerNames
 from .options import ContainerOptions
@@ -53,6 +54,7 @@ class ContainerStarter:
     unwatched_attempts: set[str]  # the attempts that are being started, until they are watched
     boot: str
     library: str = ""  # folder with the packages of every task
+    description: DaemonDescription = field(default_factory=DaemonDescription)  # as last seen
 
     async def start_task(self, launch: LaunchSpec) -> None:
         """Start it, unless it was started before; observe it then. StartRefused if nothing of it runs or is left."""
@@ -113,10 +115,12 @@ class ContainerStarter:
             raise await self._make_missing_image_refusal(launch.image)
         program = build_task_program(launch, image.env, library=LIBRARY_PATH if self.library else "")
         mounts = await self.run_in_thread(lambda: self._write_files(launch, folder, program))
-        home = home_folder[HOME_FOLDER] if has_own_home(launch) else ""
+        home = home_folder[HOME_FOLDER] if self.options.has_root else ""
         try:
             staged = await self.run_in_thread(lambda: self.staging.stage_mounts(name, mounts))
-            own = list_own_mounts(folder, home, self.library)
+            own = list_own_mounts(folder, self.library)
+            if has_own_home(launch):
+                own.append(ContainerMount(source=home, target=HOME_PATH, read_only=False))
             await self._create_container(name, launch, program.argv, image, [*own, *staged])
             await self._start_container(name, launch.image)
         finally:
@@ -132,7 +136,9 @@ class ContainerStarter:
         if mounts:
             folder.write_mounts([(mount.target, mount.source) for mount in mounts])
         create_task_files(folder, program.files)
-        folder.write_start_note(make_start_note(launch, self.boot))
+        has_root = self.options.has_root
+        warning = find_task_warning(self.description, launch, has_root=has_root)
+        folder.write_start_note(make_start_note(launch, self.boot, keeps_home=has_root, warning=warning))
         return mounts
 
     async def _create_container(

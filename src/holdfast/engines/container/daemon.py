@@ -21,6 +21,7 @@ from holdfast.core.errors import EngineError
 from holdfast.core.messages import msg
 from holdfast.engines.base import ImageSummary, RegistryCredentials
 
+from .limitations import DaemonDescription, parse_description
 from .names import ATTEMPT_LABEL, INSTALLATION_LABEL, ContainerNames
 from .task_end import ContainerState
 
@@ -33,6 +34,7 @@ _REMOVE_RETRY_INTERVAL = 0.3  # seconds
 _PULL_TIMEOUT = 120.0  # seconds between two lines of progress
 _CONNECTION_ERROR = 900  # status of aiodocker when there is no connection
 _NEVER = "0001-01-01"  # beginning of StartedAt before the first start
+TERMINATE_COMMAND = ("/bin/sh", "-c", "kill -TERM -1; kill -CONT -1")  # a stopped process would not handle SIGTERM
 _IMAGE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/-]{0,254}\Z")
 
 
@@ -75,11 +77,10 @@ class Daemon:
         if docker is not None:
             await docker.close()
 
-    async def list_notes(self) -> tuple[str, ...]:
-        """Return what this daemon does not guarantee, with the remedy."""
+    async def describe(self) -> DaemonDescription:
         version = await self._call(lambda docker: docker.version())
         info = await self._call(lambda docker: docker.system.info())
-        return describe_limitations(version, info)
+        return parse_description(version, info)
 
     async def inspect(self, name: str) -> ContainerState | None:
         """Return None if there is no such container."""
@@ -118,6 +119,19 @@ class Daemon:
                 await self._call(call)
             except DaemonError:
                 continue  # it does not run, or is not paused
+
+    async def terminate(self, name: str) -> bool:
+        """Send SIGTERM to all processes of a running container but the first, which would not pass it on. By its own
+        shell: no call of the API reaches them. False if it does not run yet."""
+        try:
+            exec = await self._call_or_none(
+                lambda docker: docker.containers.container(name).exec(TERMINATE_COMMAND, user="0")
+            )
+            if exec is not None:
+                await self._call(lambda docker: exec.start(detach=True))
+        except DaemonError:
+            return False
+        return exec is not None
 
     async def remove(self, name: str, *, force: bool) -> None:
         """Remove a container, if it exists and is ours. Without `force` a running one is an error."""
@@ -231,19 +245,6 @@ def _parse_pull_event(data: Mapping[str, Any]) -> PullEvent:
     is_unpacking = str(data.get("status") or "").startswith("Extracting")
     done, total = (0, 0) if is_unpacking else (int(detail.get("current") or 0), int(detail.get("total") or 0))
     return PullEvent(layer=str(data.get("id") or ""), done=done, total=total, is_unpacking=is_unpacking)
-
-
-def describe_limitations(version: Mapping[str, Any], info: Mapping[str, Any]) -> tuple[str, ...]:
-    notes = []
-    parts = " ".join(str(part.get("Name")) for part in version.get("Components") or ())
-    if "Podman" not in parts and not info.get("LiveRestoreEnabled"):
-        notes.append(
-            msg("Tasks do not survive a restart of the Docker daemon. Set `live-restore` in Docker's daemon.json.")
-        )
-    options = " ".join(map(str, info.get("SecurityOptions") or ()))
-    if "rootless" in options or "userns" in options:
-        notes.append(msg("Rootless daemons and remapped users are not supported. Run the daemon as root."))
-    return tuple(notes)
 
 
 def _describe_image(tag: str, data: Mapping[str, Any]) -> ImageSummary:

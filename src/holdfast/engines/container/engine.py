@@ -17,17 +17,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from holdfast.core.attempt import Observation, ObservedState
-from holdfast.core.conditions import Condition, ConditionKind
+from holdfast.core.conditions import Condition
 from holdfast.core.errors import EngineError
 from holdfast.core.messages import msg
 from holdfast.engines.base import (
+    NO_LIMITS,
     EngineHealth,
+    ExecCommand,
     ExecRefused,
+    ExecSession,
     ImageSummary,
     Isolation,
     LaunchSpec,
     PullProgress,
     RegistryCredentials,
+    TaskProcess,
     ignore_health_change,
 )
 from holdfast.engines.embedded import machine
@@ -39,7 +43,6 @@ from holdfast.engines.embedded.lifecycle.mount_check import MountCheck
 from holdfast.engines.embedded.lifecycle.task_cleaner import TrashCleaner
 from holdfast.engines.embedded.lifecycle.task_folders import TaskFolders, delete_trash
 from holdfast.engines.embedded.lifecycle.task_observer import observe_running
-from holdfast.engines.embedded.lifecycle.task_stopper import TaskStopper
 from holdfast.engines.embedded.lifecycle.task_watch import TaskWatcher
 from holdfast.engines.embedded.processes import read_boot_id, read_uptime
 from holdfast.engines.embedded.sandbox.gpus import list_gpus
@@ -53,8 +56,10 @@ from holdfast.supervision import run_supervised
 from .container_folder import ContainerFolder
 from .container_observer import ContainerObserver
 from .container_starter import ContainerStarter
+from .container_stopper import ContainerStopper, can_inspect
 from .daemon import Daemon
 from .image_pulls import ContainerImages
+from .limitations import NO_LIMITS_NOTE, is_remote, list_limitations, make_remote_condition, make_unavailable_condition
 from .mount_staging import MountStaging
 from .names import ContainerNames
 from .options import ContainerOptions
@@ -74,17 +79,21 @@ class ContainerEngine(FolderEngine):
         self._options = options or ContainerOptions()
         self._boot = read_boot_id()
         super().__init__(TaskFolders(home, ContainerFolder), self._options, lambda: self._boot)
-        self._stopper = TaskStopper(self, self._run_in_thread, self._background.start, self._kill_by_daemon)
         self._names = ContainerNames(self._options.installation_id or self._task_folders.tag)
         self._daemon = Daemon(self._options.socket, self._names)
+        self._stopper = ContainerStopper(
+            self, self._run_in_thread, self._background.start, daemon=self._daemon, names=self._names
+        )
         self._images = ContainerImages(self._daemon, home, self._options.registries.allowed)
-        self._staging = MountStaging(self._task_folders.tag, (str(home), self._options.socket, *self._options.hidden))
+        guarded = (str(home), self._options.socket, *self._options.hidden) if self._options.guards_state else ()
+        self._staging = MountStaging(self._task_folders.tag, guarded, self._options)
         self._starter: ContainerStarter | None = None
         self._revived: RevivedContainers | None = None
         self._stopped: set[str] = set()  # attempts that this server has signalled
         self._unreported: set[str] = set()  # ended attempts whose end is unknown until the daemon responds
         self._condition: Condition | None = None
         self._notes: tuple[str, ...] | None = None  # None: not known yet
+        self._remote = False  # the daemon is not on this machine
         self._container_observer = ContainerObserver(
             self._daemon,
             self._names,
@@ -167,17 +176,15 @@ class ContainerEngine(FolderEngine):
         before = self._condition
         try:
             if before is not None or self._notes is None:
-                self._notes = await self._daemon.list_notes()
+                found = await self._daemon.describe()
+                self._notes = list_limitations(found, has_root=self._options.has_root)
+                if self._starter is not None:
+                    self._starter.description = found
+                self._remote = is_remote(found, platform.release())
             await self._images.refresh()  # others may add and remove images, too
-            self._condition = None
+            self._condition = make_remote_condition() if self._remote else None
         except EngineError as error:
-            self._condition = Condition(
-                kind=ConditionKind.ENGINE,
-                message=msg("Jobs stay pending: the container daemon does not respond."),
-                hint=msg("Start Docker, or Podman's service. The server retries every few seconds."),
-                detail=str(error),
-                blocks_starts=True,
-            )
+            self._condition = make_unavailable_condition(str(error))
         if self._condition != before:
             self._on_health()
 
@@ -194,10 +201,15 @@ class ContainerEngine(FolderEngine):
         return EngineHealth(
             name=self.name,
             isolation=Isolation.FULL,
-            limits=msg("cgroup v{version}", version=2 if os.path.exists(_CGROUP_V2_FILE) else 1),
+            limits=self._describe_limits(),
             notes=self._notes or (),
             conditions=(self._condition,) if self._condition else (),
         )
+
+    def _describe_limits(self) -> str:
+        if NO_LIMITS_NOTE in (self._notes or ()):
+            return NO_LIMITS
+        return msg("cgroup v{version}", version=2 if os.path.exists(_CGROUP_V2_FILE) else 1)
 
     # --- images -------------------------------------------------------------------------------------------------------
 
@@ -278,11 +290,6 @@ class ContainerEngine(FolderEngine):
     def build_kill_target(self, task: LiveTask) -> KillTarget:
         return super().build_kill_target(task)._replace(records_kill=True)
 
-    async def _kill_by_daemon(self, task: LiveTask) -> None:
-        """Kill a task that signals cannot end, such as in a paused container."""
-        with suppress(EngineError):
-            await self._daemon.kill(self._names.make_name(task.attempt_id))
-
     async def remove(self, attempt_id: str) -> None:
         if not is_safe_id(attempt_id) or self._task_watch.get(attempt_id) is not None:
             return
@@ -305,7 +312,30 @@ class ContainerEngine(FolderEngine):
             found = list(dict.fromkeys((*found, *await self._daemon.list_attempt_ids())))
         return found
 
+    # --- sessions -----------------------------------------------------------------------------------------------------
+
+    async def open_session(self, attempt_id: str, command: ExecCommand) -> ExecSession:
+        self._check_can_join()
+        return await super().open_session(attempt_id, command)
+
+    async def connect_port(self, attempt_id: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        self._check_can_inspect(attempt_id)
+        return await super().connect_port(attempt_id, port)
+
+    async def list_processes(self, attempt_id: str) -> Sequence[TaskProcess]:
+        self._check_can_inspect(attempt_id)
+        return await super().list_processes(attempt_id)
+
+    def _check_can_join(self) -> None:
+        if not self._options.has_root:
+            raise ExecRefused(msg("Sessions in containers need a server that runs as root."))
+
+    def _check_can_inspect(self, attempt_id: str) -> None:
+        if is_safe_id(attempt_id) and not can_inspect(self._task_folders.get_folder(attempt_id)):
+            raise ExecRefused(msg("The processes of containers can only be inspected by a server that runs as root."))
+
     async def revive_task(self, launch: LaunchSpec) -> None:
+        self._check_can_join()
         try:
             await self._mounts.check_mounts(launch)
         except StartRefused as refusal:

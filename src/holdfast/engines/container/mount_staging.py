@@ -19,6 +19,7 @@ from holdfast.core.messages import msg
 from holdfast.engines.embedded.sandbox.mounts import InvalidMount, is_within, make_mount_binds, open_mount_source
 from holdfast.engines.start_refusal import StartRefused
 
+from .options import ContainerOptions
 from .render import ContainerMount
 
 _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
@@ -28,8 +29,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class MountStaging:
-    def __init__(self, tag: str, protected: Sequence[str]) -> None:
+    def __init__(self, tag: str, protected: Sequence[str], options: ContainerOptions) -> None:
         self._base = f"/run/holdfast-mounts-{tag}"
+        self._has_root = options.has_root
+        self._multi_user = options.multi_user
         self._protected = [os.path.realpath(path) for path in protected]
 
     def resolve_mounts(self, mounts: Sequence[Mount]) -> list[ContainerMount]:
@@ -46,9 +49,13 @@ class MountStaging:
         return [ContainerMount(source=bind.source, target=bind.target, read_only=bind.read_only) for bind in binds]
 
     def stage_mounts(self, name: str, mounts: Sequence[ContainerMount]) -> list[ContainerMount]:
-        """Return the mounts with their sources bound in a folder of the container `name`, until `unstage_mounts`."""
-        if not mounts:
-            return []
+        """Return the mounts with their sources bound in a folder of the container `name`, until `unstage_mounts`.
+        Without root they stay as they are: a user who runs only own jobs gains nothing by redirecting them."""
+        if not self._has_root and mounts and self._multi_user:
+            text = msg("Mounts in containers need a server that runs as root, because it has several users.")
+            raise StartRefused(text, cause=Cause.NOT_ALLOWED)
+        if not mounts or not self._has_root:
+            return list(mounts)
         folder = f"{self._base}/{name}"
         self.unstage_mounts(name)
         os.makedirs(folder, mode=0o700)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 
 from holdfast.engines.embedded.options import EmbeddedOptions
 
@@ -15,3 +16,5 @@ class ContainerOptions(EmbeddedOptions):
     installation_id: str = ""  # distinguishes servers that share a daemon; empty: derived from the state folder
     network: str = "host"  # network mode of the containers
     daemon_interval: float = 5.0  # seconds between two checks that the daemon responds
+    has_root: bool = field(default_factory=lambda: os.geteuid() == 0)  # what works without it: see limitations.py
+    guards_state: bool = True  # refuse mounts that show the state folder or the daemon's socket

@@ -23,7 +23,7 @@ _CPU_UNIT = 1_000_000_000  # NanoCpus of one core
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerMount:
-    source: str
+    source: str  # empty: a new volume of the daemon, which is removed with the container
     target: str
     read_only: bool = True
 
@@ -86,6 +86,8 @@ def _render_host_config(
 
 
 def _render_mount(mount: ContainerMount) -> dict[str, Any]:
+    if not mount.source:
+        return {"Type": "volume", "Target": mount.target, "VolumeOptions": {"NoCopy": True}}
     return {
         "Type": "bind",
         "Source": mount.source,

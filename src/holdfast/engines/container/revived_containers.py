@@ -79,7 +79,13 @@ class RevivedContainers(RevivedTasks):
         await self._starter.run_container(name, idle, revived, folder)
         container = await self._starter.daemon.inspect(name)
         note = revived.read_start_note()
-        if container is None or note is None or not self._observer.record_start(revived, note, container):
+        started = await self._observer.find_start_ticks(container) if container is not None else None
+        if (
+            container is None
+            or note is None
+            or started is None
+            or not self._observer.record_start(revived, note, container, started)
+        ):
             raise ExecRefused(msg("The container for the task's files has ended."))
 
     async def end(self, attempt_id: str) -> None:

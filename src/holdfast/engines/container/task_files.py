@@ -38,9 +38,8 @@ def create_task_files(folder: ContainerFolder, files: Mapping[str, TaskFile]) ->
         _create_empty_file(folder[name])
 
 
-def list_own_mounts(folder: ContainerFolder, home: str, library: str) -> list[ContainerMount]:
-    """Return the mounts of the task's own files. Its claim, start note and timeline are not among them. `home`: the
-    source of its home; empty: a mount of the job is there."""
+def list_own_mounts(folder: ContainerFolder, library: str) -> list[ContainerMount]:
+    """Return the mounts of the task's own files. Its claim, start note and timeline are not among them."""
     mounts = [
         ContainerMount(source=folder[INSIDE_FOLDER], target=HOLDFAST_PATH),
         ContainerMount(source=folder["notes"], target=NOTES_PATH, read_only=False),
@@ -50,8 +49,6 @@ def list_own_mounts(folder: ContainerFolder, home: str, library: str) -> list[Co
     ]
     if library:
         mounts.append(ContainerMount(source=library, target=LIBRARY_PATH))
-    if home:
-        mounts.append(ContainerMount(source=home, target=HOME_PATH, read_only=False))
     return mounts
 
 
@@ -59,15 +56,17 @@ def has_own_home(launch: LaunchSpec) -> bool:
     return not is_within(HOME_PATH, [os.path.normpath(mount.target) for mount in launch.mounts])
 
 
-def make_start_note(launch: LaunchSpec, boot: str) -> StartNote:
+def make_start_note(launch: LaunchSpec, boot: str, *, keeps_home: bool, warning: str = "") -> StartNote:
+    """`keeps_home`: the home is in the task's folder, not in a volume of the daemon."""
     now = datetime.now(UTC)
     return StartNote(
         boot=boot,
         at=now.replace(microsecond=now.microsecond // 1000 * 1000),
         sandbox=True,
-        home=HOME_FOLDER if has_own_home(launch) else "",
+        home=HOME_FOLDER if keeps_home and has_own_home(launch) else "",
         scratch=launch.scratch or 0,
         hold=launch.hold,
+        warning=warning,
         gpus=launch.gpus,
     )
 

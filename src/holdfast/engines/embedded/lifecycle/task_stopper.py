@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,6 @@ class TaskStopper:
     host: SupportsTaskLimits
     run_in_thread: ThreadRunner
     run_background: Callable[[Coroutine[Any, Any, object]], None]
-    kill_otherwise: Callable[[LiveTask], Awaitable[None]] | None = None  # used when signals did not end it
 
     def stop_task(self, task: LiveTask, grace: float) -> None:
         loop = asyncio.get_running_loop()
@@ -39,14 +38,15 @@ class TaskStopper:
         """Send SIGTERM, and retry while the task is still starting and has no process yet."""
         loop = asyncio.get_running_loop()
         while self.host.is_live(task) and task.kill_at is not None and loop.time() < task.kill_at:
-            if await self.run_in_thread(lambda: killing.terminate_task(self.host.build_kill_target(task))):
+            if await self._send_term(task):
                 return
             await asyncio.sleep(_RETRY_INTERVAL)
 
+    async def _send_term(self, task: LiveTask) -> bool:
+        return await self.run_in_thread(lambda: killing.terminate_task(self.host.build_kill_target(task)))
+
     async def _kill_task(self, task: LiveTask, again: bool) -> None:
         await self.run_in_thread(lambda: killing.kill_task(self.host.build_kill_target(task), again=again))
-        if again and self.kill_otherwise is not None:
-            await self.kill_otherwise(task)
 
     def _kill_when_due(self, task: LiveTask, again: bool) -> None:
         if self.host.is_live(task):
