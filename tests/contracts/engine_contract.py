@@ -192,6 +192,7 @@ class EngineContract:
 
     # --- starting and ending --------------------------------------------------------------------------------------
 
+    @pytest.mark.release_after(3)  # all: each engine has a runner of its own
     @pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 137)])
     def test_the_exit_code_is_the_programs_own(self, script: str, code: int) -> None:
         async def scenario(rig: Rig) -> None:
