@@ -18,5 +18,6 @@ def daemon() -> Iterator[ContainerDaemon]:
         yield daemon
 
 
+@pytest.mark.release_after(1)  # logs and artifacts are read by the code of the embedded engine, which runs them all
 class TestDocker(ContainerHarness, EngineContract):
     pass

@@ -464,6 +464,7 @@ def test_a_task_is_stopped_without_the_daemon(own_dockerd: Dockerd, tmp_path: Pa
     play(own_dockerd, tmp_path, scenario)
 
 
+@pytest.mark.release  # the new daemon takes ten seconds to end them
 def test_a_daemon_without_live_restore_loses_its_tasks(own_dockerd: Dockerd, tmp_path: Path) -> None:
     own_dockerd.live_restore = False
     own_dockerd.stop()

@@ -24,6 +24,7 @@ from holdfast.simulation.engine_choice import EngineChoice, choose_engine, find_
 from ..container_daemons import BASH_IMAGE, CONTAINERS_CONF, Dockerd, build_root_tar, need_program, run_daemon
 from ..engines.ordinary import ORDINARY, as_ordinary_user, only_root_can_become_another
 from ..engines.registries import build_image, start_registry
+from ..preloaded import start_holdfast
 from .simulations import Place
 
 IMAGE = BASH_IMAGE
@@ -121,9 +122,9 @@ def test_what_is_not_in_the_image_is_said_and_time_ends_it(place: Place, contain
 def test_the_next_one_removes_what_a_killed_one_left(place: Place, containers: Containers, tmp_path: Path) -> None:
     file = tmp_path / "job.json"
     file.write_text(json.dumps(job("echo up; sleep 600")))
-    words = [sys.executable, "-m", "holdfast", "simulate", str(file), "--no-server", "--with", containers.program]
+    words = ["simulate", str(file), "--no-server", "--with", containers.program]
     env = {**os.environ, "HOLDFAST_HOME": str(place.state)}
-    with subprocess.Popen(words, env=env, stdout=subprocess.PIPE) as killed:
+    with start_holdfast(words, env=env, stdout=subprocess.PIPE) as killed:
         assert killed.stdout is not None
         assert killed.stdout.readline() == b"main-0 | up\n"
         killed.kill()
@@ -171,7 +172,8 @@ while socket.socket().connect_ex(({host!r}, {port})):
 
 
 @only_root_can_become_another
-@pytest.mark.parametrize("chosen", [("--with", "docker"), ()], ids=["chosen", "without a sandbox"])
+@pytest.mark.release_after(1)
+@pytest.mark.parametrize("chosen", [(), ("--with", "docker")], ids=["without a sandbox", "chosen"])
 def test_an_ordinary_user_with_access_to_docker(dockerd: Dockerd, chosen: tuple[str, ...]) -> None:
     """Nothing is left, although root wrote files in the container. Without --with, no other sandbox is good enough."""
     dockerd.open_to_all()
