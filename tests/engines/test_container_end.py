@@ -132,7 +132,7 @@ def test_options_of_bash_are_kept_apart() -> None:
     [
         ("Engine", {"LiveRestoreEnabled": True, "SecurityOptions": ["name=seccomp,profile=default"]}, []),
         ("Engine", {"LiveRestoreEnabled": False, "SecurityOptions": None}, ["live-restore"]),
-        ("Podman Engine", {"LiveRestoreEnabled": False}, []),
+        ("Podman Engine", {"LiveRestoreEnabled": False}, ["GPUs"]),
         ("Engine", {"LiveRestoreEnabled": True, "SecurityOptions": ["name=rootless"]}, ["Rootless"]),
     ],
 )

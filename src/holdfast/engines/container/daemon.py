@@ -69,6 +69,7 @@ class Daemon:
         self._socket = socket
         self._names = names
         self._docker: aiodocker.Docker | None = None
+        self.supports_gpus = True  # Podman ignores requests for GPUs
 
     async def close(self) -> None:
         docker, self._docker = self._docker, None
@@ -79,6 +80,7 @@ class Daemon:
         """Return what this daemon does not guarantee, with the remedy."""
         version = await self._call(lambda docker: docker.version())
         info = await self._call(lambda docker: docker.system.info())
+        self.supports_gpus = not _is_podman(version)
         return describe_limitations(version, info)
 
     async def inspect(self, name: str) -> ContainerState | None:
@@ -233,10 +235,15 @@ def _parse_pull_event(data: Mapping[str, Any]) -> PullEvent:
     return PullEvent(layer=str(data.get("id") or ""), done=done, total=total, is_unpacking=is_unpacking)
 
 
+def _is_podman(version: Mapping[str, Any]) -> bool:
+    return any("Podman" in str(part.get("Name")) for part in version.get("Components") or ())
+
+
 def describe_limitations(version: Mapping[str, Any], info: Mapping[str, Any]) -> tuple[str, ...]:
     notes = []
-    parts = " ".join(str(part.get("Name")) for part in version.get("Components") or ())
-    if "Podman" not in parts and not info.get("LiveRestoreEnabled"):
+    if _is_podman(version):
+        notes.append(msg("Tasks cannot use GPUs with Podman. Use Docker, or the embedded engine."))
+    elif not info.get("LiveRestoreEnabled"):
         notes.append(
             msg("Tasks do not survive a restart of the Docker daemon. Set `live-restore` in Docker's daemon.json.")
         )
