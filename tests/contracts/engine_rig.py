@@ -177,6 +177,7 @@ class EngineHarness:
     no_shell_image = ""  # one without a shell; empty: this engine accepts none
     runs_programs = True  # False: it interprets a few commands itself
     has_own_folders = True  # tasks have folders of their own at the same paths; False: they see the machine's
+    gives_gpus = True  # False: it refuses tasks that request GPUs
     python_mounts: tuple[Mount, ...] = ()  # what a task needs to run python3
 
     def make(self) -> Engine:

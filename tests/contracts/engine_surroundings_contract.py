@@ -191,6 +191,10 @@ class SurroundingsContract(EngineHarness):
         look = 'for node in /dev/nvidia[0-9]*; do [ ! -e "$node" ] || echo "$node"; done; echo "$CUDA_VISIBLE_DEVICES"'
 
         async def scenario(rig: Rig) -> None:
+            if not self.gives_gpus:
+                seen = await rig.run("a", "exit 0", gpus=(0,), resources=Resources(memory=64 * MIB, gpu=1))
+                assert (seen.seen, seen.cause) == (ObservedState.REFUSED, Cause.NOT_ALLOWED)
+                return
             gpus = rig.engine.list_nodes()[0].gpus
             if len(gpus) < 2 or not self.has_own_folders:
                 pytest.skip("needs two GPUs, and tasks with devices of their own; see test_engine_gpus.py")

@@ -21,4 +21,4 @@ def daemon() -> Iterator[ContainerDaemon]:
 
 
 class TestPodman(ContainerHarness, EngineContract):
-    pass
+    gives_gpus = False

@@ -108,10 +108,10 @@ def test_limits_and_devices_are_in_the_containers_config() -> None:
     [
         ("Engine", {"LiveRestoreEnabled": True, "SecurityOptions": ["name=seccomp,profile=default"]}, []),
         ("Engine", {"LiveRestoreEnabled": False, "SecurityOptions": None}, ["live-restore"]),
-        ("Podman Engine", {"LiveRestoreEnabled": False}, []),
+        ("Podman Engine", {"LiveRestoreEnabled": False}, ["GPUs"]),
         ("Engine", {"LiveRestoreEnabled": True, "SecurityOptions": ["name=rootless"]}, ["rootless"]),
         ("Engine", {"LiveRestoreEnabled": True, "SecurityOptions": ["name=userns"]}, ["Remapped users"]),
-        ("Podman Engine", {"Rootless": True, "CgroupVersion": "1"}, ["rootless", "does not limit memory"]),
+        ("Podman Engine", {"Rootless": True, "CgroupVersion": "1"}, ["GPUs", "rootless", "does not limit memory"]),
         ("Engine", {"LiveRestoreEnabled": True, "MemoryLimit": False}, ["does not limit memory"]),
     ],
 )

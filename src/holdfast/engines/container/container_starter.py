@@ -110,6 +110,9 @@ class ContainerStarter:
         self, name: str, launch: LaunchSpec, folder: ContainerFolder, home_folder: ContainerFolder
     ) -> None:
         """Create and start a container with the files of `folder`, and the home in `home_folder`."""
+        if launch.gpus and self.description.podman:  # it ignores requests for GPUs
+            text = msg("Tasks cannot use GPUs with Podman. Use Docker, or the embedded engine.")
+            raise StartRefused(text, cause=Cause.NOT_ALLOWED)
         image = await self.daemon.find_image(launch.image)
         if image is None:
             raise await self._make_missing_image_refusal(launch.image)

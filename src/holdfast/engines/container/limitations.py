@@ -10,6 +10,7 @@ from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.core.messages import msg
 from holdfast.engines.base import LaunchSpec
 
+NO_GPUS_NOTE = msg("Tasks cannot use GPUs with Podman. Use Docker, or the embedded engine.")
 NO_LIVE_RESTORE_NOTE = msg(
     "Tasks do not survive a restart of the Docker daemon. Set `live-restore` in Docker's daemon.json."
 )
@@ -56,7 +57,9 @@ def parse_description(version: Mapping[str, Any], info: Mapping[str, Any]) -> Da
 def list_limitations(daemon: DaemonDescription, *, has_root: bool) -> tuple[str, ...]:
     """Return what does not work, with the remedy."""
     notes = []
-    if not daemon.podman and not daemon.live_restore:
+    if daemon.podman:
+        notes.append(NO_GPUS_NOTE)
+    elif not daemon.live_restore:
         notes.append(NO_LIVE_RESTORE_NOTE)
     if daemon.remapped:
         notes.append(msg("Remapped users are not supported: tasks do not start. Remove `userns-remap` in daemon.json."))
