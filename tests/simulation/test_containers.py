@@ -161,6 +161,17 @@ def test_an_image_of_a_registry_is_pulled_and_removed(
     assert not any("tiny" in tag for tag in tags)
 
 
+def test_an_image_named_by_its_id_is_used_and_kept(
+    place: Place, dockerd: Dockerd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{dockerd.socket}")
+    with dockerd.client() as client:
+        id = client.get(f"/images/{IMAGE}/json").json()["Id"].removeprefix("sha256:")[:12]
+        found = place.run(job("echo here", id), engine="docker", environment={"HOLDFAST_IMAGES_UNKNOWN": "pull"})
+        assert "main-0 | here" in found.lines
+        assert client.get(f"/images/{IMAGE}/json").status_code == 200
+
+
 def wait_until_it_listens(dockerd: Dockerd, address: str) -> None:
     host, _, port = address.partition(":")
     code = f"""

@@ -106,7 +106,7 @@ class Backend:
             return self._setup.find_host_image_problem()
         names = [each.name for each in await self._engine.list_images()]
         known = list_name_variants(image) & {name for each in names for name in list_name_variants(each)}
-        if known or self._setup.uses_host_for_unknown:
+        if known or self._setup.uses_host_for_unknown or await self._setup.is_image_present(image):
             return None
         if self._setup.pulls_unknown and self.isolated:
             return await self._pull_image(image)

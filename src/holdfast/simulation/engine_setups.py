@@ -57,6 +57,10 @@ class EngineSetup:
     def list_notes(self, health: EngineHealth) -> Sequence[str]:
         return health.notes
 
+    async def is_image_present(self, image: str) -> bool:
+        """Return whether the image exists under another kind of name than those in the list of images."""
+        return False
+
     def find_host_image_problem(self) -> tuple[str, str] | None:
         return None
 
@@ -107,7 +111,8 @@ class ContainerSetup(EngineSetup):
         self._stand_ins = home / STAND_INS_FOLDER
         options = build_engine_options(home, settings)
         fields = {each.name: getattr(options, each.name) for each in dataclasses.fields(options)}
-        self.engine = ContainerEngine(home, ContainerOptions(socket=self._socket, guards_state=False, **fields))
+        self._containers = ContainerEngine(home, ContainerOptions(socket=self._socket, guards_state=False, **fields))
+        self.engine = self._containers
 
     async def prepare(self) -> None:
         if self._service is not None:
@@ -137,6 +142,9 @@ class ContainerSetup(EngineSetup):
         if NO_INSPECTION_NOTE in health.notes:
             notes.append("Listening ports are not checked: that requires root on this machine.")
         return [*notes, *(note for note in health.notes if note not in SERVER_ONLY_NOTES)]
+
+    async def is_image_present(self, image: str) -> bool:
+        return await self._containers.is_image_present(image)
 
     def find_host_image_problem(self) -> tuple[str, str]:
         return (

@@ -216,6 +216,10 @@ class ContainerEngine(FolderEngine):
     async def list_images(self) -> Sequence[ImageSummary]:
         return await self._images.list_images()
 
+    async def is_image_present(self, name: str) -> bool:
+        """Return whether the daemon has it under any name, also an ID or a digest."""
+        return await self._daemon.find_image(name) is not None
+
     def has_image(self, name: str) -> bool:
         return self._images.has_image(name)
 
