@@ -449,7 +449,8 @@ class AttemptTracker:
         delay = min(MIN_RETRY_DELAY * 2**attempt.failures, MAX_RETRY_DELAY)
         attempt.failures += 1
         details = {"event": "engine", "attempt": attempt.id, "goal": attempt.goal.name.lower(), "error": repr(error)}
-        log.warning("an engine call failed; retrying", extra=details, exc_info=error)
+        expected = isinstance(error, EngineError | TimeoutError)  # the text says enough
+        log.warning("an engine call failed; retrying", extra=details, exc_info=None if expected else error)
         attempt.retry = asyncio.get_running_loop().call_later(delay, self._run_retry, attempt)
 
     def _run_retry(self, attempt: TrackedAttempt) -> None:
