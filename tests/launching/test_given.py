@@ -127,6 +127,15 @@ def test_variables_with_secrets_are_named() -> None:
     assert launch_of(OWN).secret_env == frozenset()
 
 
+def test_variables_with_secrets_are_named_in_openpai_jobs_too() -> None:
+    job = v2_job(["true"])
+    env = {"TOKEN": "<% $secrets.token %>", "PLAIN": "1"}
+    job = replace(job, secrets={"token": "hunter2"}, roles=(replace(job.roles[0], env=env),))
+    launch = launch_of(job)
+    assert launch.env["TOKEN"] == "hunter2"
+    assert launch.secret_env == {"TOKEN"}
+
+
 def test_a_launch_says_where_its_task_is_placed() -> None:
     snapshot = placed(OWN)
     assert launch_of(snapshot).node == snapshot.tasks[0].node

@@ -187,6 +187,12 @@ def test_what_admins_give_takes_the_place_of_nothing(place: Place, sandbox: None
     assert found == ["PRIMEHUB_USER=alice", "HOME=/home/jovyan", f"HOLDFAST_JOB={JOB_ID}", "TZ=Asia/Taipei"]
 
 
+def test_variables_of_admins_are_named_as_secret(place: Place) -> None:
+    launch = place.launch("true", variables={"DB_PASS": "x"})
+    assert launch.env["DB_PASS"] == "x"
+    assert launch.secret_env == {"DB_PASS"}
+
+
 def test_variables_that_cannot_be_are_left_out_aloud(place: Place, sandbox: None) -> None:
     given = {"A=B": "x", "": "y", "NUL": "a\0b", "LONG": "x" * 200_000, "FINE": "z"}
     ran = place.run(echo(["FINE"]), variables=given)
