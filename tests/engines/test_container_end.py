@@ -86,14 +86,14 @@ def test_names_differ_by_installation_and_attempt() -> None:
 
 def test_nothing_secret_is_in_the_containers_config() -> None:
     work = launch("a", "echo secret-script", env={"TOKEN": "secret-value"}, entry="secret-entry")
-    body = render_create_body(work, ContainerImage(env={"A": "b"}), {}, [], LIMITS)
+    body = render_create_body(work, ContainerImage(env={"A": "b"}), None, {}, [], LIMITS)
     assert "secret" not in str(body)
     assert body["Env"] == ["NVIDIA_VISIBLE_DEVICES=void"]
 
 
 def test_limits_and_devices_are_in_the_containers_config() -> None:
     work = launch("a", "", resources=Resources(cpu=1.5, memory=GIB, gpu=2, shm=MIB), gpus=(1, 3))
-    body = render_create_body(work, ContainerImage(workdir="/app"), {"l": "v"}, [], LIMITS)
+    body = render_create_body(work, ContainerImage(workdir="/app"), None, {"l": "v"}, [], LIMITS)
     host = body["HostConfig"]
     assert (host["NanoCpus"], host["Memory"], host["MemorySwap"]) == (1_500_000_000, GIB, GIB)
     assert (host["PidsLimit"], host["ShmSize"], host["Init"]) == (100, MIB, True)
@@ -114,14 +114,14 @@ def test_variables_survive_the_shell(tmp_path: Path) -> None:
 
 def test_the_tasks_variables_override_the_images() -> None:
     work = launch("a", "", env={"PATH": "/mine"}, ports={"web": (8080,)})
-    env = make_container_env(work, ContainerImage(env={"PATH": "/theirs", "THEIRS": "1"}), library=True)
+    env = make_container_env(work, ContainerImage(env={"PATH": "/theirs", "THEIRS": "1"}), None, library=True)
     assert (env["PATH"], env["THEIRS"], env["HOLDFAST_PORT_WEB"]) == ("/mine", "1", "8080")
     assert env["PYTHONPATH"] == "/run/holdfast/lib"
     assert "SHELL" not in env  # found by the runner
 
 
 def test_options_of_bash_are_kept_apart() -> None:
-    text = render_task_file(launch("a", "", workdir="/it's here"))
+    text = render_task_file(launch("a", "", workdir="/it's here"), ContainerImage(), None)
     assert "_holdfast_options=errexit\n" in text
     assert "_holdfast_bash_options=pipefail\n" in text
     assert "_holdfast_workdir='/it'\"'\"'s here'\n" in text

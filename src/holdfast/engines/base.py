@@ -49,6 +49,7 @@ class LaunchSpec:
     scratch: int | None = None  # max bytes in its home; a task with more is stopped, with SCRATCH_FULL
     entry: str = ""  # a script that runs in place of `script` and gets its path as $1; it honours shell_options
     hold: bool = False  # when its command fails, keep the task and report Seen.HELD
+    as_image_user: bool = True  # run as the user in the image's configuration; False: always as root
 
 
 class Isolation(StrEnum):

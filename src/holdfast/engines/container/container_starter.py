@@ -18,18 +18,22 @@ from holdfast.core.exits.exit import Cause
 from holdfast.core.messages import msg
 from holdfast.engines.base import LaunchSpec
 from holdfast.engines.embedded.lifecycle.disk_limits import ThreadRunner
+from holdfast.engines.embedded.lifecycle.start_refusal import StartRefused
 from holdfast.engines.embedded.lifecycle.task_folders import TaskFolders
-from holdfast.engines.embedded.lifecycle.task_starter import StartRefused, check_launch
+from holdfast.engines.embedded.lifecycle.task_starter import check_launch
+from holdfast.engines.embedded.lifecycle.user_files import describe_missing_support, make_root_warning
 from holdfast.engines.embedded.task_folder import is_safe_id, try_lock
+from holdfast.engines.embedded.task_user import TaskUser, is_root_user
 from holdfast.engines.embedded.tree_removal import remove_tree
 
-from .container_folder import HOME_FOLDER, ContainerFolder
+from .container_folder import ContainerFolder
 from .daemon import ContainerImage, Daemon, DaemonError
+from .image_users import ImageUsers
 from .mount_staging import MountStaging
 from .names import ContainerNames
 from .options import ContainerOptions
 from .render import ContainerLimits, ContainerMount, render_create_body
-from .task_files import create_task_files, has_own_home, list_own_mounts, make_start_note
+from .task_files import create_task_files, list_own_mounts, make_start_note
 
 _LOCK_TIMEOUT = 150.0  # seconds to wait for another server that starts the same task
 _LOCK_INTERVAL = 0.02  # seconds between two attempts to lock
@@ -43,6 +47,7 @@ class ContainerStarter:
     daemon: Daemon
     names: ContainerNames
     folders: TaskFolders
+    users: ImageUsers
     staging: MountStaging
     run_in_thread: ThreadRunner
     unwatched_attempts: set[str]  # the attempts that are being started, until they are watched
@@ -106,37 +111,50 @@ class ContainerStarter:
         image = await self.daemon.find_image(launch.image)
         if image is None:
             raise await self._make_missing_image_refusal(launch.image)
-        mounts = await self.run_in_thread(lambda: self._write_files(launch, folder, image))
-        home = home_folder[HOME_FOLDER] if has_own_home(launch) else ""
+        user, warning = await self._find_user(launch, image)
+        mounts = await self.run_in_thread(lambda: self._write_files(launch, folder, image, user, warning))
         try:
             staged = await self.run_in_thread(lambda: self.staging.stage_mounts(name, mounts))
-            own = list_own_mounts(folder, home, self.library)
-            await self._create_container(name, launch, image, [*own, *staged])
+            own = list_own_mounts(folder, home_folder, launch, user, self.library)
+            await self._create_container(name, launch, image, user, [*own, *staged])
             await self._start_container(name, launch.image)
         finally:
             if mounts:
                 await asyncio.shield(self.run_in_thread(lambda: self.staging.unstage_mounts(name)))
 
+    async def _find_user(self, launch: LaunchSpec, image: ContainerImage) -> tuple[TaskUser | None, str]:
+        """Return the user to become, None for root, and a warning if this machine cannot do it."""
+        if not launch.as_image_user or is_root_user(image.user):
+            return None, ""
+        if why := describe_missing_support():
+            return None, make_root_warning(image.user, why)
+        return await self.users.find_user(launch.image, image), ""
+
     def _write_files(
-        self, launch: LaunchSpec, folder: ContainerFolder, image: ContainerImage
+        self, launch: LaunchSpec, folder: ContainerFolder, image: ContainerImage, user: TaskUser | None, warning: str
     ) -> Sequence[ContainerMount]:
         """Write the task's files, and return the mounts of other folders."""
         check_launch(launch)
         mounts = self.staging.resolve_mounts(launch.mounts)
         if mounts:
             folder.write_mounts([(mount.target, mount.source) for mount in mounts])
-        create_task_files(folder, launch, image, self.library)
-        folder.write_start_note(make_start_note(launch, self.boot))
+        create_task_files(folder, launch, image, user, self.library)
+        folder.write_start_note(make_start_note(launch, self.boot, user, warning))
         return mounts
 
     async def _create_container(
-        self, name: str, launch: LaunchSpec, image: ContainerImage, mounts: Sequence[ContainerMount]
+        self,
+        name: str,
+        launch: LaunchSpec,
+        image: ContainerImage,
+        user: TaskUser | None,
+        mounts: Sequence[ContainerMount],
     ) -> None:
         limits = ContainerLimits(
             pids_max=self.options.pids_max, default_shm=self.options.default_shm, network=self.options.network
         )
         labels = self.names.make_labels(launch.attempt_id, launch.job_id, launch.task)
-        body = render_create_body(launch, image, labels, mounts, limits)
+        body = render_create_body(launch, image, user, labels, mounts, limits)
         try:
             await self.daemon.create(name, body)
         except DaemonError as error:

@@ -36,10 +36,11 @@ from holdfast.engines.embedded.folder_engine import FolderEngine
 from holdfast.engines.embedded.lifecycle.killing import KillTarget
 from holdfast.engines.embedded.lifecycle.live_tasks import LiveTask
 from holdfast.engines.embedded.lifecycle.mount_check import MountCheck
+from holdfast.engines.embedded.lifecycle.start_refusal import StartRefused
 from holdfast.engines.embedded.lifecycle.task_cleaner import TrashCleaner
 from holdfast.engines.embedded.lifecycle.task_folders import TaskFolders, delete_trash
 from holdfast.engines.embedded.lifecycle.task_observer import observe_running
-from holdfast.engines.embedded.lifecycle.task_starter import StartRefused, make_refusal_observation
+from holdfast.engines.embedded.lifecycle.task_starter import make_refusal_observation
 from holdfast.engines.embedded.lifecycle.task_stopper import TaskStopper
 from holdfast.engines.embedded.lifecycle.task_watch import TaskWatcher
 from holdfast.engines.embedded.processes import read_boot_id, read_uptime
@@ -55,6 +56,7 @@ from .container_observer import ContainerObserver
 from .container_starter import ContainerStarter
 from .daemon import Daemon
 from .image_pulls import ContainerImages
+from .image_users import ImageUsers
 from .mount_staging import MountStaging
 from .names import ContainerNames
 from .options import ContainerOptions
@@ -122,6 +124,7 @@ class ContainerEngine(FolderEngine):
             self._daemon,
             self._names,
             self._task_folders,
+            ImageUsers(self._daemon, self._names),
             self._staging,
             self._run_in_thread,
             self._unsettled,

@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 from holdfast.core.exits.exit import Cause
 from holdfast.core.job import Mount
 from holdfast.core.messages import msg
-from holdfast.engines.embedded.lifecycle.task_starter import StartRefused
+from holdfast.engines.embedded.lifecycle.start_refusal import StartRefused
 from holdfast.engines.embedded.sandbox.mounts import InvalidMount, is_within, make_mount_binds, open_mount_source
 
 from .render import ContainerMount

@@ -15,6 +15,7 @@ from holdfast.engines.base import POSIX_SHELL_OPTIONS, LaunchSpec
 from holdfast.engines.embedded.sandbox.gpus import make_gpu_variables
 from holdfast.engines.embedded.sandbox.render import SandboxRoot, make_hostname, make_task_env
 from holdfast.engines.embedded.sandbox_paths import HOLDFAST_PATH, HOME_PATH
+from holdfast.engines.embedded.task_user import TaskUser
 
 from .daemon import ContainerImage
 
@@ -44,6 +45,7 @@ class ContainerLimits:
 def render_create_body(
     launch: LaunchSpec,
     image: ContainerImage,
+    user: TaskUser | None,
     labels: Mapping[str, str],
     mounts: Sequence[ContainerMount],
     limits: ContainerLimits,
@@ -52,8 +54,9 @@ def render_create_body(
         "Image": launch.image,
         "Entrypoint": ["/bin/sh"],
         "Cmd": [RUNNER_PATH],
-        "User": "0:0",  # as on the embedded engine: the task is root in its container
-        "WorkingDir": "/" if launch.workdir else image.workdir or HOME_PATH,
+        "User": "0:0",  # of the runner; it becomes the image's user for the command
+        # The runner creates a missing one, if the job or the image's user must be able to write to it.
+        "WorkingDir": "/" if launch.workdir or (user and image.workdir) else image.workdir or HOME_PATH,
         "Hostname": make_hostname(launch.task),
         "Labels": dict(labels),
         "StopSignal": "SIGTERM",
@@ -103,9 +106,17 @@ def _render_mount(mount: ContainerMount) -> dict[str, Any]:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def make_container_env(launch: LaunchSpec, image: ContainerImage, *, library: bool) -> dict[str, str]:
+def make_container_env(
+    launch: LaunchSpec, image: ContainerImage, user: TaskUser | None, *, library: bool
+) -> dict[str, str]:
     """Return the task's variables. Its shell is not known before the container runs."""
-    root = SandboxRoot(env=image.env, shell="", library="library" if library else "")
+    root = SandboxRoot(
+        env=image.env,
+        shell="",
+        library="library" if library else "",
+        task_user=user,
+        user=user.name if user else "root",
+    )
     env = make_task_env(launch, root, HOME_PATH, make_gpu_variables(launch.gpus, renumbered=True))
     if not env["SHELL"]:
         del env["SHELL"]
@@ -118,7 +129,7 @@ def render_env_file(env: Mapping[str, str]) -> str:
     return "".join(f"export {name}={shlex.quote(env[name])}\n" for name in names)
 
 
-def render_task_file(launch: LaunchSpec) -> str:
+def render_task_file(launch: LaunchSpec, image: ContainerImage, user: TaskUser | None) -> str:
     """Return how to run the commands, as variables of the runner."""
     posix = [option for option in launch.shell_options if option in POSIX_SHELL_OPTIONS]
     others = [option for option in launch.shell_options if option not in POSIX_SHELL_OPTIONS]
@@ -127,6 +138,7 @@ def render_task_file(launch: LaunchSpec) -> str:
         "bash_options": " ".join(others),
         "entry": "yes" if launch.entry else "",
         "hold": "yes" if launch.hold else "",
-        "workdir": launch.workdir or "",
+        "workdir": launch.workdir or (image.workdir if user else ""),
+        "user": "yes" if user else "",
     }
     return "".join(f"_holdfast_{name}={shlex.quote(value)}\n" for name, value in values.items())

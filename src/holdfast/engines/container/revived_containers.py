@@ -16,9 +16,9 @@ from holdfast.core.messages import msg
 from holdfast.engines.base import ExecRefused, LaunchSpec
 from holdfast.engines.embedded.lifecycle.disk_limits import ThreadRunner
 from holdfast.engines.embedded.lifecycle.revived_tasks import RevivedTasks
+from holdfast.engines.embedded.lifecycle.start_refusal import StartRefused
 from holdfast.engines.embedded.lifecycle.task_folders import REVIVED_FOLDER, TaskFolders
 from holdfast.engines.embedded.lifecycle.task_reviver import IDLE_SCRIPT, limit_resources
-from holdfast.engines.embedded.lifecycle.task_starter import StartRefused
 from holdfast.engines.embedded.task_folder import is_safe_id
 from holdfast.engines.embedded.tree_removal import remove_tree
 

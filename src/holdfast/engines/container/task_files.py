@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -10,12 +11,21 @@ from pathlib import Path
 
 from holdfast.engines.base import LaunchSpec
 from holdfast.engines.embedded.folder_content import StartNote
+from holdfast.engines.embedded.lifecycle.artifacts import ARTIFACTS_FOLDER
 from holdfast.engines.embedded.lifecycle.notes import create_notes_folder
 from holdfast.engines.embedded.lifecycle.task_starter import HOLD_SCRIPT
+from holdfast.engines.embedded.lifecycle.user_files import (
+    create_owned_file,
+    create_owned_folder,
+    needs_artifacts_folder,
+    overlaps_mounts,
+)
 from holdfast.engines.embedded.sandbox.host import write_folder
 from holdfast.engines.embedded.sandbox.library import PackageLibrary
 from holdfast.engines.embedded.sandbox.mounts import is_within
-from holdfast.engines.embedded.sandbox_paths import HOLDFAST_PATH, HOME_PATH, LIBRARY_PATH, NOTES_PATH
+from holdfast.engines.embedded.sandbox.user_switch import build_user_switch
+from holdfast.engines.embedded.sandbox_paths import HOLDFAST_PATH, HOME_PATH, LIBRARY_PATH, NOTES_PATH, USER_SWITCH_PATH
+from holdfast.engines.embedded.task_user import TaskUser
 
 from .container_folder import HOME_FOLDER, INSIDE_FOLDER, REPORT_FOLDER, ContainerFolder
 from .daemon import ContainerImage
@@ -25,16 +35,18 @@ _RUNNER_SCRIPT = (Path(__file__).parents[2] / "runtime" / "container_runner.sh")
 _MOUNT_POINTS = ("notes", "report", "lib")  # folders in the read-only one
 
 
-def create_task_files(folder: ContainerFolder, launch: LaunchSpec, image: ContainerImage, library: str) -> None:
+def create_task_files(
+    folder: ContainerFolder, launch: LaunchSpec, image: ContainerImage, user: TaskUser | None, library: str
+) -> None:
     """Create everything that the container gets from the task's folder; existing files are replaced."""
-    env = make_container_env(launch, image, library=bool(library))
+    env = make_container_env(launch, image, user, library=bool(library))
     files: Mapping[str, tuple[str, int]] = {
         "runner": (_RUNNER_SCRIPT, 0o555),
         "script": (launch.script, 0o555),
-        "entry": (launch.entry, 0o500),  # it may contain a key
+        "entry": (launch.entry, 0o555 if user else 0o500),  # it may contain a key; the image's user does not own it
         "hold": (HOLD_SCRIPT if launch.hold else "", 0o555),
         "env": (render_env_file(env), 0o400),
-        "task": (render_task_file(launch), 0o444),
+        "task": (render_task_file(launch, image, user), 0o444),
     }
     _create_folder(folder[INSIDE_FOLDER], 0o755)
     for name in _MOUNT_POINTS:
@@ -47,11 +59,34 @@ def create_task_files(folder: ContainerFolder, launch: LaunchSpec, image: Contai
     for name in ("stdout", "stderr"):
         _create_empty_file(folder[f"{INSIDE_FOLDER}/{name}"])
         _create_empty_file(folder[name])
+    if user is not None:
+        _create_user_files(folder, launch, user)
 
 
-def list_own_mounts(folder: ContainerFolder, home: str, library: str) -> list[ContainerMount]:
-    """Return the mounts of the task's own files. Its claim, start note and timeline are not among them. `home`: the
-    source of its home; empty: a mount of the job is there."""
+def _create_user_files(folder: ContainerFolder, launch: LaunchSpec, user: TaskUser) -> None:
+    """Create the program that becomes the image's user, and what the user owns."""
+    switch = build_user_switch(user, platform.machine())
+    _write_file(folder[f"{INSIDE_FOLDER}/{os.path.basename(USER_SWITCH_PATH)}"], switch, 0o555)
+    for name in ("stdout", "stderr"):
+        create_owned_file(folder[name], user)
+    create_owned_folder(folder[HOME_FOLDER], user)
+    if _list_artifacts_targets(launch, user):
+        create_owned_folder(folder[ARTIFACTS_FOLDER], user)
+
+
+def _list_artifacts_targets(launch: LaunchSpec, user: TaskUser | None) -> list[str]:
+    """Return where the folder of artifacts is mounted, if the image's user has a home of its own."""
+    if user is None or not needs_artifacts_folder(user) or not has_own_home(launch):
+        return []
+    targets = [f"{HOME_PATH}/{ARTIFACTS_FOLDER}", f"{os.path.normpath(user.home)}/{ARTIFACTS_FOLDER}"]
+    return [] if overlaps_mounts(targets, launch.mounts) else targets
+
+
+def list_own_mounts(
+    folder: ContainerFolder, home_folder: ContainerFolder, launch: LaunchSpec, user: TaskUser | None, library: str
+) -> list[ContainerMount]:
+    """Return the mounts of the task's own files. Its claim, start note and timeline are not among them. The home is in
+    `home_folder`, unless a mount of the job is there."""
     mounts = [
         ContainerMount(source=folder[INSIDE_FOLDER], target=HOLDFAST_PATH),
         ContainerMount(source=folder["notes"], target=NOTES_PATH, read_only=False),
@@ -61,8 +96,10 @@ def list_own_mounts(folder: ContainerFolder, home: str, library: str) -> list[Co
     ]
     if library:
         mounts.append(ContainerMount(source=library, target=LIBRARY_PATH))
-    if home:
-        mounts.append(ContainerMount(source=home, target=HOME_PATH, read_only=False))
+    if has_own_home(launch):
+        mounts.append(ContainerMount(source=home_folder[HOME_FOLDER], target=HOME_PATH, read_only=False))
+    for target in _list_artifacts_targets(launch, user):
+        mounts.append(ContainerMount(source=home_folder[ARTIFACTS_FOLDER], target=target, read_only=False))
     return mounts
 
 
@@ -70,7 +107,7 @@ def has_own_home(launch: LaunchSpec) -> bool:
     return not is_within(HOME_PATH, [os.path.normpath(mount.target) for mount in launch.mounts])
 
 
-def make_start_note(launch: LaunchSpec, boot: str) -> StartNote:
+def make_start_note(launch: LaunchSpec, boot: str, user: TaskUser | None, warning: str) -> StartNote:
     now = datetime.now(UTC)
     return StartNote(
         boot=boot,
@@ -80,6 +117,8 @@ def make_start_note(launch: LaunchSpec, boot: str) -> StartNote:
         scratch=launch.scratch or 0,
         hold=launch.hold,
         gpus=launch.gpus,
+        user=user,
+        warning=warning,
     )
 
 
@@ -103,12 +142,12 @@ def _create_empty_file(path: str) -> None:
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
 
 
-def _write_file(path: str, text: str, mode: int) -> None:
+def _write_file(path: str, content: str | bytes, mode: int) -> None:
     draft = f"{path}.draft"
     with suppress(FileNotFoundError):
         os.unlink(draft)
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(fd, "wb") as file:
-        file.write(text.encode("utf-8", "surrogateescape"))
+        file.write(content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content)
         os.fchmod(fd, mode)
     os.rename(draft, path)

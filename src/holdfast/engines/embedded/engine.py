@@ -39,11 +39,12 @@ from .lifecycle.memory_limits import MemoryLimits
 from .lifecycle.mount_check import MountCheck
 from .lifecycle.recorder import LogRecorder
 from .lifecycle.revived_tasks import RevivedTasks
+from .lifecycle.start_refusal import StartRefused
 from .lifecycle.task_cleaner import TaskCleaner
 from .lifecycle.task_folders import TaskFolders, delete_trash
 from .lifecycle.task_observer import observe_running
 from .lifecycle.task_reviver import TaskReviver
-from .lifecycle.task_starter import StartedTask, StartRefused, TaskStarter, make_refusal_observation
+from .lifecycle.task_starter import StartedTask, TaskStarter, make_refusal_observation
 from .lifecycle.task_watch import TaskWatcher
 from .options import EmbeddedOptions
 from .processes import open_child_pidfd, read_uptime

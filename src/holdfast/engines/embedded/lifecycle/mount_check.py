@@ -10,7 +10,7 @@ from holdfast.engines.base import LaunchSpec
 from holdfast.hang_guard import HangGuard, NotResponding
 
 from ..sandbox.mounts import probe_mount_source
-from .task_starter import StartRefused
+from .start_refusal import StartRefused
 
 _MOUNT_TIMEOUT = 30.0  # seconds for each folder
 

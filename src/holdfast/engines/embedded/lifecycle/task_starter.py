@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import platform
 import shutil
 import socket
 from collections.abc import Mapping
@@ -40,17 +41,20 @@ from ..sandbox.render import (
     render_command,
     render_hold_command,
     render_process_limit,
-    render_workdir_command,
+    render_start_command,
 )
 from ..sandbox.sandbox_layers import SandboxLayers
 from ..sandbox.site import SandboxSite, make_host_root, make_image_root
 from ..sandbox.spawning import RunnerSpec, spawn_runner
+from ..sandbox.user_switch import build_user_switch
 from ..sandbox_paths import CGROUP_PATH, ENTRY_PATH, HOME_PATH, LIBRARY_PATH, NOTES_PATH, SEARCH_PATH
 from ..task_folder import TaskFolder, try_lock
 from ..tree_removal import remove_tree
 from .notes import create_notes_folder
 from .port_holders import report_port_in_use
+from .start_refusal import StartRefused
 from .task_folders import TaskFolders
+from .user_files import add_image_user, create_user_folders, make_artifacts_binds
 
 logger = logging.getLogger(__name__)
 
@@ -69,16 +73,6 @@ class StartedTask:
     folder: TaskFolder
     note: StartNote
     pid: int
-
-
-class StartRefused(Exception):
-    """The task cannot be started; nothing of it is left."""
-
-    def __init__(self, message: str, *, cause: Cause = Cause.INVALID_TASK, transient: bool = False) -> None:
-        super().__init__(message)
-        self.message = message
-        self.cause = cause
-        self.transient = transient
 
 
 def make_refusal_observation(attempt_id: str, refusal: StartRefused) -> Observation:
@@ -126,6 +120,7 @@ class TaskStarter:
         check_launch(launch)
         root = self._add_library(self._make_root(launch, folder))
         roots.create_root_folders(folder, root)
+        create_user_folders(folder, root, launch.mounts)
         groups = self._create_cgroups(self.folders.get_machine_wide_name(launch.attempt_id), launch.resources)
         try:
             with ExitStack() as opened:
@@ -171,6 +166,8 @@ class TaskStarter:
             hold=launch.hold,
             gpus=launch.gpus,
             max_processes=self._get_max_processes(),
+            user=root.task_user,
+            replaces_image=root.replaces_image,
         )
 
     def _find_home(self, launch: LaunchSpec, root: SandboxRoot) -> str:
@@ -192,7 +189,7 @@ class TaskStarter:
             if launch.image == HOST_IMAGE:
                 return root
             warning = msg("Image {image} not found, so the task runs on the image `host`.", image=repr(launch.image))
-            return replace(root, warning=warning)
+            return replace(root, warning=warning, replaces_image=True)
         if self.site.isolation is Isolation.NONE:
             why = msg("jobs are not isolated on this machine")
             text = msg(
@@ -203,7 +200,8 @@ class TaskStarter:
             text = msg("The image {image} has no shell: it contains neither bash nor sh.", image=repr(launch.image))
             raise StartRefused(text, cause=Cause.NO_SHELL)
         self.images.record_use(image)
-        return make_image_root(self.site, self.layers, image, folder)
+        root = make_image_root(self.site, self.layers, image, folder)
+        return add_image_user(root, image, self.site.guard.privileged) if launch.as_image_user else root
 
     def _add_library(self, root: SandboxRoot) -> SandboxRoot:
         library = self.layers.prepare_library()
@@ -223,15 +221,18 @@ class TaskStarter:
         binds.append(Bind(source=create_notes_folder(folder), target=NOTES_PATH, read_only=False))
         if root.library:
             binds.append(Bind(source=root.library, target=LIBRARY_PATH))
+        binds += make_artifacts_binds(folder, root, launch.mounts)
         mounts = open_mount_sources(launch, root, opened)
         if mounts:
             folder.write_mounts([(bind.target, bind.source) for bind, _ in mounts])
         binds += [replace(bind, fd=number) for number, (bind, _) in enumerate(mounts, FIRST_MOUNT_FD)]
         if root.workdir and is_within(root.workdir, [bind.target for bind, _ in mounts]):
             launch = replace(launch, workdir=launch.workdir or root.workdir)  # other jobs may have put links there
+        if root.task_user:
+            launch = replace(launch, workdir=launch.workdir or root.workdir or None)
         env = make_task_env(launch, root, HOME_PATH, variables)
         command = render_command(root, launch.shell_options, entry=ENTRY_PATH if launch.entry else "")
-        command = render_workdir_command(launch, root, render_hold_command(root, command) if launch.hold else command)
+        command = render_start_command(launch, root, render_hold_command(root, command) if launch.hold else command)
         guard = mask_sys_paths(self.site.guard, self.layers.read_mounts(), self._make_cgroup_binds(groups))
         shm = launch.resources.shm or self.options.default_shm
         return RunnerSpec(
@@ -241,6 +242,7 @@ class TaskStarter:
             script=launch.script,
             entry=launch.entry,
             hold=HOLD_SCRIPT if launch.hold else "",
+            user_switch=build_user_switch(root.task_user, platform.machine()) if root.task_user else b"",
             command=render_process_limit(root, self._get_max_processes(), command),
             cgroup_files=joins,
             seccomp=self.site.seccomp,

@@ -16,7 +16,9 @@ from ..sandbox_paths import (
     NOTES_PATH,
     SCRIPT_PATH,
     SEARCH_PATH,
+    USER_SWITCH_PATH,
 )
+from ..task_user import TaskUser
 
 # File descriptors that the runner passes on.
 HOLD_FD = 3
@@ -26,6 +28,7 @@ SECCOMP_FD = 6
 ARGS_FD = 7
 REPORT_FD = 8
 BWRAP_FD = 10
+USER_SWITCH_FD = 11
 FIRST_MOUNT_FD = 20  # and following, one for each mount
 
 # Docker's default set, less MKNOD (no new devices), and less what reaches beyond the sandbox because tasks share the
@@ -70,7 +73,9 @@ class SandboxRoot:
     devices: tuple[Bind, ...] = ()  # its own device files in place of the machine's
     locked: bool = False  # read-only once everything is mounted
     warning: str = ""  # it differs from the request
-    user: str = "root"  # user of the task
+    replaces_image: bool = False  # of the image `host`, since the task's own is missing
+    user: str = "root"  # name of the user of the task
+    task_user: TaskUser | None = None  # the image's user, if the task becomes it; else it runs as ours
     lower_folders: tuple[str, ...] = ()  # shared folders that must stay while it is mounted
     as_root: bool = False  # inside a user namespace, map the task's user to root
     library: str = ""  # folder on the machine with the packages of every task; empty: none
@@ -103,8 +108,11 @@ def render_bwrap_args(
     for bind in binds:
         args += _render_bind(bind)
     args += ["--perms", "0555", "--ro-bind-data", str(SCRIPT_FD), SCRIPT_PATH]
-    if launch.entry:
-        args += ["--perms", "0500", "--ro-bind-data", str(ENTRY_FD), ENTRY_PATH]  # it may contain a key
+    if launch.entry:  # it may contain a key; the image's user does not own it
+        mode = "0555" if root.task_user else "0500"
+        args += ["--perms", mode, "--ro-bind-data", str(ENTRY_FD), ENTRY_PATH]
+    if root.task_user:
+        args += ["--perms", "0555", "--ro-bind-data", str(USER_SWITCH_FD), USER_SWITCH_PATH]
     if launch.hold:
         args += ["--perms", "0555", "--ro-bind-data", str(HOLD_FD), HOLD_SCRIPT_PATH]
     if root.locked:
@@ -120,12 +128,21 @@ def render_bwrap_args(
     return [*args, "--dir", root.workdir, "--chdir", root.workdir] if root.workdir else [*args, "--chdir", HOME_PATH]
 
 
-# A user's working folder is created and entered inside the sandbox, where no link leads outside.
+# A user's working folder is created and entered inside the sandbox, where no link leads outside. The image's user must
+# be able to write to a new one.
 _CHANGE_FOLDER_SCRIPT = '[ -d "$0" ] || mkdir -p -- "$0" || exit 1; cd -- "$0" || exit 1; exec "$@"'
+_CHANGE_USER_FOLDER_SCRIPT = _CHANGE_FOLDER_SCRIPT.replace("mkdir -p", "mkdir -p -m 0777")
 
 
-def render_workdir_command(launch: LaunchSpec, root: SandboxRoot, command: list[str]) -> list[str]:
-    return [root.shell, "-c", _CHANGE_FOLDER_SCRIPT, launch.workdir, *command] if launch.workdir else command
+def render_start_command(launch: LaunchSpec, root: SandboxRoot, command: list[str]) -> list[str]:
+    """Return the command in its working folder, as its user."""
+    if root.task_user:
+        command = [USER_SWITCH_PATH, *command]
+    if launch.workdir:
+        script = _CHANGE_USER_FOLDER_SCRIPT if root.task_user else _CHANGE_FOLDER_SCRIPT
+        return [root.shell, "-c", script, launch.workdir, *command]
+    # Bubblewrap must execute the shell itself: its error shows whether the image can run on this machine.
+    return [root.shell, "-c", 'exec "$@"', root.shell, *command] if root.task_user else command
 
 
 # The limit counts a user's processes in a user namespace, so it must be set where only the task's own are counted.
@@ -165,6 +182,7 @@ def make_task_env(
     library: str = LIBRARY_PATH,
 ) -> dict[str, str]:
     """Return the task's environment, without any variable of the server."""
+    home = root.task_user.home or home if root.task_user else home
     env = {"PATH": SEARCH_PATH, "HOME": home, "LANG": "C.UTF-8", "USER": root.user, "LOGNAME": root.user}
     env["SHELL"] = root.shell
     env.update(root.env or {})

@@ -14,7 +14,7 @@ from ..libc import DupAction, OpenAction
 from ..sandbox_paths import SEARCH_PATH
 from ..task_folder import TaskFolder
 from .bubblewrap import Bwrap
-from .render import ARGS_FD, BWRAP_FD, ENTRY_FD, FIRST_MOUNT_FD, HOLD_FD, SCRIPT_FD, SECCOMP_FD
+from .render import ARGS_FD, BWRAP_FD, ENTRY_FD, FIRST_MOUNT_FD, HOLD_FD, SCRIPT_FD, SECCOMP_FD, USER_SWITCH_FD
 
 RUNNER_SCRIPT = str(Path(__file__).parents[3] / "runtime" / "runner.sh")
 _CLAIM_FD = 9
@@ -32,6 +32,7 @@ class RunnerSpec:
     script: str = ""
     entry: str = ""
     hold: str = ""  # the script that holds a failed task
+    user_switch: bytes = b""  # the program that becomes the image's user
     env: Mapping[str, str] = field(default_factory=lambda: {"PATH": SEARCH_PATH})  # of the runner
     workdir: str = "/"
     base: str = ""  # for bwrap: a private folder of the server's user
@@ -56,6 +57,8 @@ def spawn_runner(folder: TaskFolder, claim: int, order: RunnerSpec) -> int:
                 sources[ENTRY_FD] = create_memory_file(order.entry.encode("utf-8", "surrogateescape"))
             if order.hold:
                 sources[HOLD_FD] = create_memory_file(order.hold.encode())
+            if order.user_switch:
+                sources[USER_SWITCH_FD] = create_memory_file(order.user_switch)
             sources[0] = create_memory_file(
                 b""
             )  # not the machine's /dev/null, which a task of root could close to others
