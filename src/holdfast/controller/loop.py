@@ -105,12 +105,13 @@ class Controller:
         self._wake = asyncio.Event()
         self._conditions = Conditions(engine, self._handle_condition_change)
         self.images = ImagePulls(
-            engine if pulls_images else None,
+            engine,
             RegistryCredentialsLoader(store).load_credentials,
             self._live,
             clock=self._get_time,
             mark=self._mark_jobs,
             tell=self.changes.publish_wait_reasons,
+            may_pull=pulls_images,
         )
         self._scheduler = Scheduler(self._get_time, self.images.is_ready)
         self.planner = Planner(self._live, limits, self._get_time)

@@ -151,6 +151,14 @@ class SupportsImagePulls(Protocol):
         called on the event loop. Cancelled, or after a crash, the next call continues where this one stopped."""
         ...
 
+    def is_private_image(self, name: str) -> bool:
+        """Return whether the image is there, but was pulled with credentials. Others must prove their access, too."""
+        ...
+
+    async def check_image_access(self, name: str, credentials: RegistryCredentials | None = None) -> None:
+        """Check that these credentials give access to it in its registry; PullError if not. Nothing is pulled."""
+        ...
+
     async def remove_image(self, name: str) -> bool:
         """Return False if there was none. Running tasks keep it."""
         ...

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import aiodocker
 import aiohttp
+from aiodocker.utils import compose_auth_header
 
 from holdfast.core.errors import EngineError
 from holdfast.core.messages import msg
@@ -207,6 +208,14 @@ class Daemon:
                 on_event(_parse_pull_event(event))
 
         await self._call(run, None)
+
+    async def check_distribution(self, name: str, credentials: RegistryCredentials | None) -> None:
+        """Read the manifest of an image in its registry. DaemonError if these credentials do not allow it."""
+        auth = {"username": credentials.username, "password": credentials.password} if credentials else None
+        headers = {"X-Registry-Auth": compose_auth_header(auth)} if auth else None
+        await self._call(
+            lambda docker: docker._query_json(f"distribution/{name}/json", headers=headers), _START_TIMEOUT
+        )
 
     async def remove_image(self, name: str) -> bool:
         """Return False if there is no such image."""

@@ -218,6 +218,12 @@ class ContainerEngine(FolderEngine):
     ) -> ImageSummary:
         return await self._images.pull_image(name, credentials, on_progress)
 
+    def is_private_image(self, name: str) -> bool:
+        return self._images.is_private_image(name)
+
+    async def check_image_access(self, name: str, credentials: RegistryCredentials | None = None) -> None:
+        await self._images.check_image_access(name, credentials)
+
     async def remove_image(self, name: str) -> bool:
         removed = await self._daemon.remove_image(name)
         await self._images.refresh()
