@@ -33,7 +33,9 @@ class PullingEngine(FakeEngine):
     def __init__(self, machine: FakeMachine) -> None:
         super().__init__(machine)
         self.present: set[str] = set()
+        self.private: set[str] = set()
         self.pulls: list[tuple[str, RegistryCredentials | None]] = []
+        self.checks: list[tuple[str, RegistryCredentials | None]] = []
         self.progress: Callable[[PullProgress], None] = lambda _: None
         self.end: asyncio.Future[None] | None = None
 
@@ -53,6 +55,14 @@ class PullingEngine(FakeEngine):
         await asyncio.shield(self.end)
         self._images = (*self._images, name)
         return ImageSummary(name=name, size=1 << 20, created_at=None, source=name)
+
+    def is_private_image(self, name: str) -> bool:
+        return name in self.private
+
+    async def check_image_access(self, name: str, credentials: RegistryCredentials | None = None) -> None:
+        self.checks.append((name, credentials))
+        if credentials is None:
+            raise PullError(PullFailure.DENIED, f"Access to {name} is denied.")
 
     async def remove_image(self, name: str) -> bool:
         return False
@@ -210,6 +220,30 @@ def test_the_pull_secret_of_an_alias_is_sent_to_its_registry_alone(tmp_path: Pat
             await engine.wait_for_pull(2)
             bot = RegistryCredentials(username="bot", password="token")
             assert dict(engine.pulls) == {IMAGE: bot, "evil.example/x:1": None}
+
+    run(story)
+
+
+def test_a_private_image_needs_access_where_pulls_are_disabled(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, None, engine=PullingEngine, pulls_images=False) as place:
+            engine = place.engine
+            assert isinstance(engine, PullingEngine)
+            engine.private.add(IMAGE)
+            engine._images = (*engine._images, IMAGE, "here:1")
+            secret = Secret(name="pulls", kind=SecretKind.REGISTRY, registry_host="ghcr.io", username="bot")
+            await place.store.write(secret_rows.create_secret, secret, "token")
+            alias = ImageAlias(name="train", url=IMAGE, pull_secret="pulls", everyone=True)
+            await place.store.write(alias_rows.create_image_alias, alias)
+            owner = a_job("exit 0")
+            owner = replace(owner, roles=(replace(owner.roles[0], image="train", image_url=IMAGE),))
+            await place.until(await place.submit(owner), JobState.SUCCEEDED)
+            await place.until(await place.submit(job_on("here:1")), JobState.SUCCEEDED)
+            other = await place.until(await place.submit(job_on()), JobState.FAILED)
+            assert other.exit is not None
+            assert other.exit.cause == Cause.NOT_ALLOWED
+            assert [credentials is None for _, credentials in engine.checks] == [False, True]
+            assert not engine.pulls
 
     run(story)
 

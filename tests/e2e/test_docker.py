@@ -74,9 +74,20 @@ def test_images_are_pulled_through_the_daemon(tmp_path: Path, daemon: ContainerD
             end = server.wait(denied["id"])
             assert (end["state"], end["started_at"]) == ("Failed", None)
             assert f"Image {name} cannot be pulled" in end["message"]
+            check_private_image(server, name)
         finally:
             server.stop()
             process.terminate()
+
+
+def check_private_image(server: Server, name: str) -> None:
+    """Where pulls are disabled, a private image that is there still needs access to it."""
+    server.stop()
+    server.settings["HOLDFAST_IMAGES_UNKNOWN"] = "fail"
+    server.start()
+    for image, state in (("tools", "Succeeded"), (name, "Failed")):
+        job = server.submit(f"name: again\n{SMALL.replace(IMAGE, image)}\ncommand: echo ran\n")
+        assert server.wait(job["id"])["state"] == state
 
 
 def add_alias(server: Server, image: str, host: str) -> None:

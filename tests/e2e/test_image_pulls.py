@@ -110,3 +110,16 @@ def test_an_admin_pulls_an_image_in_advance(server: Server, registry: RealRegist
     assert json.loads(reply.text)["image"]["name"] == name
     noted = server.get("/audit", kind="image").json()["items"]
     assert [(entry["act"], entry["subject"]) for entry in noted] == [("created", name)]
+
+
+def test_a_private_image_needs_access_where_pulls_are_disabled(server: Server, registry: RealRegistry) -> None:
+    """It is there, but was pulled with credentials. This test changes the server's settings, so it is the last."""
+    assert run_job(server, "train")[0]["state"] == "Succeeded"
+    server.stop()
+    server.settings["HOLDFAST_IMAGES_UNKNOWN"] = "fail"
+    server.start()
+    end, log = run_job(server, "train")
+    assert (end["state"], log) == ("Succeeded", "pulled\nblue\n")
+    end, _ = run_job(server, f"{registry.host}/team/train:1")
+    assert (end["state"], end["started_at"]) == ("Failed", None)
+    assert "denies access" in str(end["message"])

@@ -86,14 +86,14 @@ def test_names_differ_by_installation_and_attempt() -> None:
 
 def test_nothing_secret_is_in_the_containers_config() -> None:
     work = launch("a", "echo secret-script", env={"TOKEN": "secret-value"}, entry="secret-entry")
-    body = render_create_body(work, ARGV, ContainerImage(env={"A": "b"}), {}, [], LIMITS)
+    body = render_create_body(work, ARGV, ContainerImage(env={"A": "b"}), None, {}, [], LIMITS)
     assert "secret" not in str(body)
     assert body["Env"] == ["NVIDIA_VISIBLE_DEVICES=void"]
 
 
 def test_limits_and_devices_are_in_the_containers_config() -> None:
     work = launch("a", "", resources=Resources(cpu=1.5, memory=GIB, gpu=2, shm=MIB), gpus=(1, 3))
-    body = render_create_body(work, ARGV, ContainerImage(workdir="/app"), {"l": "v"}, [], LIMITS)
+    body = render_create_body(work, ARGV, ContainerImage(workdir="/app"), None, {"l": "v"}, [], LIMITS)
     host = body["HostConfig"]
     assert (host["NanoCpus"], host["Memory"], host["MemorySwap"]) == (1_500_000_000, GIB, GIB)
     assert (host["PidsLimit"], host["ShmSize"], host["Init"]) == (100, MIB, True)

@@ -110,7 +110,10 @@ def test_options_that_come_with_the_environment_are_for_the_command(tmp_path: Pa
     need(Isolation.FULL, Isolation.READ_ONLY)
     found = launch(job_of("echo ssh; echo $-"))
     broken = found.entry.replace("own=/run/holdfast/ssh", "own=/proc/none")
-    ran = run(tmp_path, replace(found, entry=broken, env={**found.env, "SHELLOPTS": "errexit:noglob:nounset"}))
+    ran = run(
+        tmp_path,
+        replace(found, entry=broken, env={**found.env, "SHELLOPTS": "errexit:noglob:nounset", "TMPDIR": "/proc/none"}),
+    )
     assert (ran.code, ran.out.splitlines()[0]) == (0, "ssh"), ran.err
     assert {"e", "f", "u"} <= set(ran.out.splitlines()[1])
     assert "the ssh config is not writable in this image" in ran.err

@@ -102,12 +102,13 @@ class Controller:
         self.planner.groups = self.groups
         self.choose_engine, self.get_time_limit = self.planner.choose_engine, self.planner.find_time_limit
         self.images = ImagePulls(
-            (lambda job: engine.get_engine(self.choose_engine(job))) if pulls_images else None,
+            lambda job: engine.get_engine(self.choose_engine(job)),
             RegistryCredentialsLoader(store).load_credentials,
             self._live,
             clock=self._get_time,
             mark=self._mark_jobs,
             tell=self.changes.publish_wait_reasons,
+            may_pull=pulls_images,
         )
         self._scheduler = Scheduler(self._get_time, self.images.is_ready, self.choose_engine)
         surroundings = LaunchContextBuilder(

@@ -55,6 +55,7 @@ class LaunchSpec:
     scratch: int | None = None  # max bytes in its home; a task with more is stopped, with SCRATCH_FULL
     entry: str = ""  # a script that runs in place of `script` and gets its path as $1; it honours shell_options
     hold: bool = False  # when its command fails, keep the task and report Seen.HELD
+    as_image_user: bool = True  # run as the user in the image's configuration; False: always as root
 
     @property
     def leaves_gpus_to_engine(self) -> bool:
@@ -164,6 +165,14 @@ class SupportsImagePulls(Protocol):
     ) -> ImageSummary:
         """Pull the image unless it is there and these credentials give access to it. Raises PullError. `on_progress` is
         called on the event loop. Cancelled, or after a crash, the next call continues where this one stopped."""
+        ...
+
+    def is_private_image(self, name: str) -> bool:
+        """Return whether the image is there, but was pulled with credentials. Others must prove their access, too."""
+        ...
+
+    async def check_image_access(self, name: str, credentials: RegistryCredentials | None = None) -> None:
+        """Check that these credentials give access to it in its registry; PullError if not. Nothing is pulled."""
         ...
 
     async def remove_image(self, name: str) -> bool:

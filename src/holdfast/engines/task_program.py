@@ -7,6 +7,7 @@ files: others may read a command line, and what the engine shows of a task.
 
 from __future__ import annotations
 
+import platform
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -15,8 +16,10 @@ from pathlib import Path
 
 from .base import POSIX_SHELL_OPTIONS, LaunchSpec
 from .sandbox_paths import HOLDFAST_PATH, HOME_PATH, SEARCH_PATH
+from .task_user import TaskUser
+from .user_switch import build_user_switch
 
-RUNNER_FILE = "runner"
+RUNNER_FILE, USER_SWITCH_FILE = "runner", "run-as-user"
 NOTES_FOLDER, REPORT_FOLDER = "notes", "report"
 LOG_FILES = ("stdout", "stderr")
 WRITABLE_FOLDERS = (NOTES_FOLDER, REPORT_FOLDER)  # empty, in the task's folder; the task can write to them
@@ -53,22 +56,25 @@ def build_task_program(
     folder: str = HOLDFAST_PATH,
     home: str = HOME_PATH,
     library: str = "",
+    user: TaskUser | None = None,
+    workdir: str = "",
 ) -> TaskProgram:
     """Return the program of a task whose shell is found when it runs. `image_env`: the variables of its image;
     `folder`: the path of its files, as the task sees it; `library`: likewise of the packages of every task, empty if
-    there are none.
+    there are none; `user`: the image's user, if the task becomes it; `workdir`: the image's working folder, which is
+    created for that user.
 
     Besides the files, the folder needs WRITABLE_FOLDERS and LOG_FILES. The runner takes the claim in `report` before
     the first command, and records the exit code there; `runner_report.parse_report` reads both.
     """
     gpus = {} if launch.leaves_gpus_to_engine else make_gpu_variables(launch.gpus, renumbered=True)
     notes = f"{folder}/{NOTES_FOLDER}"
-    env = make_task_env(launch, home=home, gpus=gpus, image_env=image_env, notes=notes, library=library)
+    env = make_task_env(launch, home=home, gpus=gpus, image_env=image_env, notes=notes, user=user, library=library)
     files = {
         RUNNER_FILE: TaskFile(text=_RUNNER_SCRIPT, mode=0o555),
-        **make_command_files(launch),
+        **make_command_files(launch, user),
         "env": TaskFile(text=render_env_file(env), mode=0o400, secret=True),
-        "task": TaskFile(text=render_task_file(launch), mode=0o444),
+        "task": TaskFile(text=render_task_file(launch, user, workdir), mode=0o444),
     }
     return TaskProgram(files=files, argv=("/bin/sh", f"{folder}/{RUNNER_FILE}"))
 
@@ -76,11 +82,14 @@ def build_task_program(
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 
-def make_command_files(launch: LaunchSpec) -> dict[str, TaskFile]:
+def make_command_files(launch: LaunchSpec, user: TaskUser | None = None) -> dict[str, TaskFile]:
     """Return the files that the command of the task needs, by name."""
     files = {"script": TaskFile(text=launch.script, mode=0o555, secret=True)}
-    if launch.entry:
-        files["entry"] = TaskFile(text=launch.entry, mode=0o500, secret=True)  # it may contain a key
+    if launch.entry:  # it may contain a key; the image's user does not own it
+        files["entry"] = TaskFile(text=launch.entry, mode=0o555 if user else 0o500, secret=True)
+    if user:
+        switch = build_user_switch(user, platform.machine())
+        files[USER_SWITCH_FILE] = TaskFile(text=switch.decode("utf-8", "surrogateescape"), mode=0o555)
     if launch.hold:
         files["hold"] = TaskFile(text=_HOLD_SCRIPT, mode=0o555)
     return files
@@ -101,7 +110,7 @@ def make_command(launch: LaunchSpec, shell: str, folder: str = HOLDFAST_PATH) ->
     return [shell, f"{folder}/hold", f"{folder}/{NOTES_FOLDER}", *command] if launch.hold else command
 
 
-def render_task_file(launch: LaunchSpec) -> str:
+def render_task_file(launch: LaunchSpec, user: TaskUser | None = None, workdir: str = "") -> str:
     """Return how to run the commands, as variables of the runner."""
     posix = [option for option in launch.shell_options if option in POSIX_SHELL_OPTIONS]
     values = {
@@ -109,7 +118,8 @@ def render_task_file(launch: LaunchSpec) -> str:
         "bash_options": " ".join(launch.shell_options),
         "entry": "yes" if launch.entry else "",
         "hold": "yes" if launch.hold else "",
-        "workdir": launch.workdir or "",
+        "workdir": launch.workdir or (workdir if user else ""),
+        "user": "yes" if user else "",
     }
     return "".join(f"_holdfast_{name}={shlex.quote(value)}\n" for name, value in values.items())
 
@@ -125,11 +135,15 @@ def make_task_env(
     notes: str,
     image_env: Mapping[str, str] | None = None,
     shell: str = "",
-    user: str = "root",
+    user: TaskUser | None = None,
+    user_name: str = "root",
     library: str = "",
 ) -> dict[str, str]:
-    """Return the task's environment, without any variable of the server. `shell` empty: the runner finds it."""
-    env = {"PATH": SEARCH_PATH, "HOME": home, "LANG": "C.UTF-8", "USER": user, "LOGNAME": user}
+    """Return the task's environment, without any variable of the server. `shell` empty: the runner finds it. `user`:
+    the image's user, if the task becomes it; else it has `user_name`."""
+    if user:
+        home, user_name = user.home or home, user.name
+    env = {"PATH": SEARCH_PATH, "HOME": home, "LANG": "C.UTF-8", "USER": user_name, "LOGNAME": user_name}
     if shell:
         env["SHELL"] = shell
     env.update(image_env or {})

@@ -73,6 +73,8 @@ def _build_launch(snapshot: JobSnapshot, task: TaskAttempt, fill: Callable[[str]
         ports=task.ports,
         mounts=role.mounts,
         workdir=role.workdir,
+        # OpenPAI and PrimeHub run every job as root, whatever the image says: files for them rely on it.
+        as_image_user=job.dialect is JobFormat.HOLDFAST,
     )
 
 

@@ -44,8 +44,13 @@ run_command() {
     if [ -n "$_holdfast_hold" ]; then
         set -- "$1" "$_holdfast_folder/hold" "$_holdfast_folder/notes" "$@"
     fi
+    _holdfast_mode=
+    if [ -n "$_holdfast_user" ]; then
+        set -- "$_holdfast_folder/run-as-user" "$@"
+        _holdfast_mode='-m 0777' # for the image's user, who does not own a new folder
+    fi
     if [ -n "$_holdfast_workdir" ]; then
-        [ -d "$_holdfast_workdir" ] || mkdir -p -- "$_holdfast_workdir" || record_exit 1
+        [ -d "$_holdfast_workdir" ] || mkdir -p $_holdfast_mode -- "$_holdfast_workdir" || record_exit 1
         cd -- "$_holdfast_workdir" || record_exit 1
         unset OLDPWD
     fi

@@ -53,6 +53,7 @@ class ImagePull:
     error: PullError | None = None  # of the last try
     retry_at: datetime | None = None
     failures: int = 0
+    is_check: bool = False  # it is there, and only the access to it is checked
 
     @property
     def has_failed(self) -> bool:
@@ -73,29 +74,31 @@ class ImagePulls:
 
     def __init__(
         self,
-        find_engine: Callable[[Job], object] | None,
+        find_engine: Callable[[Job], object],
         load_credentials: CredentialsLoader,
         lives: LiveJobs,
         *,
         clock: Callable[[], datetime],
         mark: Callable[[str], None],
         tell: Callable[[], None],
+        may_pull: bool = True,
     ) -> None:
-        """`find_engine` returns the engine that would run a job; None if jobs only use images that are there. `mark`
-        plans a job again, `tell` notifies pages that
-        reasons to wait changed."""
+        """`find_engine` returns the engine that would run a job. `mark` plans a job again, `tell` notifies pages that
+        reasons to wait changed. Without `may_pull`, jobs only use images that are there, and prove their access to
+        private ones."""
         self._find_engine = find_engine
         self._load_credentials = load_credentials
         self._lives = lives
         self._clock = clock
         self._mark = mark
         self._tell = tell
+        self._may_pull = may_pull
         self._jobs: dict[str, _JobImages] = {}  # jobs that wait for images, and those that have them
         self._notify_timer: asyncio.TimerHandle | None = None
 
     def is_ready(self, snapshot: JobSnapshot) -> bool:
         """Return whether its images are there; if not, begin to pull them."""
-        engine = self._find_engine(snapshot.job) if self._find_engine else None
+        engine = self._find_engine(snapshot.job)
         if not isinstance(engine, SupportsImagePulls):
             return True
         known = self._jobs.get(snapshot.id)
@@ -103,11 +106,17 @@ class ImagePulls:
             self.forget_job(snapshot.id)
             known = None
         if known is None:
-            missing = [image for image in list_images(snapshot.job) if not engine.has_image(image)]
-            if not missing:
+            wanted = self._list_wanted_images(snapshot.job, engine)
+            if not wanted:
                 return True
-            known = self._begin_pulls(snapshot, missing, engine)
+            known = self._begin_pulls(snapshot, wanted, engine)
         return not known.pulls
+
+    def _list_wanted_images(self, job: Job, engine: SupportsImagePulls) -> list[str]:
+        """Return the images to pull or, if pulls are disabled, those that the job must prove its access to."""
+        if self._may_pull:
+            return [image for image in list_images(job) if not engine.has_image(image)]
+        return [image for image in list_images(job) if engine.is_private_image(image)]
 
     def find_refusal(self, snapshot: JobSnapshot) -> PlacementRefusal | None:
         """Return why its images can never be pulled; None if they may."""
@@ -149,10 +158,11 @@ class ImagePulls:
     def _begin_pulls(self, snapshot: JobSnapshot, images: list[str], engine: SupportsImagePulls) -> _JobImages:
         now = asyncio.get_running_loop().time()
         known = self._jobs[snapshot.id] = _JobImages(
-            snapshot, engine, {image: ImagePull(image, now) for image in images}
+            snapshot, engine, {image: ImagePull(image, now, is_check=not self._may_pull) for image in images}
         )
         for pull in known.pulls.values():
-            self._add_event(snapshot.id, msg("Pulling image {image}", image=pull.image))
+            if self._may_pull:
+                self._add_event(snapshot.id, msg("Pulling image {image}", image=pull.image))
             known.tasks.append(asyncio.create_task(self._pull_until_done(known, pull, engine)))
         return known
 
@@ -167,9 +177,13 @@ class ImagePulls:
         pull.retry_at = None
         try:
             credentials = await self._load_credentials(known.snapshot, pull.image)
-            found = await engine.pull_image(
-                pull.image, credentials, lambda progress: self._record_progress(pull, progress)
-            )
+            if self._may_pull:
+                found = await engine.pull_image(
+                    pull.image, credentials, lambda progress: self._record_progress(pull, progress)
+                )
+                self._record_success(known, pull, found.size or 0)
+            else:
+                await engine.check_image_access(pull.image, credentials)
         except PullError as error:
             pull.error = error
         except Exception as error:
@@ -177,14 +191,13 @@ class ImagePulls:
             text = msg("The image {image} cannot be pulled: {error}", image=pull.image, error=error)
             pull.error = PullError(PullFailure.UNREACHABLE, text)
         else:
-            self._record_success(known, pull, found.size or 0)
+            known.pulls.pop(pull.image, None)
             return True
         self._add_event(known.snapshot.id, pull.error.message)
         self._notify_progress()
         return False
 
     def _record_success(self, known: _JobImages, pull: ImagePull, size: int) -> None:
-        known.pulls.pop(pull.image, None)
         took = format_duration(timedelta(seconds=asyncio.get_running_loop().time() - pull.began))
         text = msg("Pulled image {image} ({size}) in {time}", image=pull.image, size=format_bytes(size), time=took)
         self._add_event(known.snapshot.id, text)
@@ -228,6 +241,8 @@ def describe_pull(pull: ImagePull) -> str:
     if pull.error is not None and pull.retry_at is not None:
         at = format_utc_time(pull.retry_at)
         return msg("{error}. The next try is at {at}.", error=pull.error.message.removesuffix("."), at=at)
+    if pull.is_check:
+        return msg("The access to its image {image} is being checked.", image=pull.image)
     if pull.progress.phase is PullPhase.UNPACKING:
         return msg("Its image {image} is being unpacked.", image=pull.image)
     if not pull.progress.total:

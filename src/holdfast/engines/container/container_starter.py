@@ -21,20 +21,23 @@ from holdfast.engines.base import LaunchSpec
 from holdfast.engines.embedded.lifecycle.disk_limits import ThreadRunner
 from holdfast.engines.embedded.lifecycle.task_folders import TaskFolders
 from holdfast.engines.embedded.lifecycle.task_starter import check_launch
+from holdfast.engines.embedded.lifecycle.user_files import describe_missing_support, make_root_warning
 from holdfast.engines.embedded.task_folder import is_safe_id, try_lock
 from holdfast.engines.embedded.tree_removal import remove_tree
-from holdfast.engines.sandbox_paths import HOME_PATH, LIBRARY_PATH
+from holdfast.engines.sandbox_paths import LIBRARY_PATH
 from holdfast.engines.start_refusal import StartRefused
 from holdfast.engines.task_program import TaskProgram, build_task_program
+from holdfast.engines.task_user import TaskUser, is_root_user
 
-from .container_folder import HOME_FOLDER, ContainerFolder
+from .container_folder import ContainerFolder
 from .daemon import ContainerImage, Daemon, DaemonError
+from .image_users import ImageUsers
 from .limitations import DaemonDescription, find_task_warning
 from .mount_staging import MountStaging
 from .names import ContainerNames
 from .options import ContainerOptions
 from .render import ContainerLimits, ContainerMount, render_create_body
-from .task_files import create_task_files, has_own_home, list_own_mounts, make_start_note
+from .task_files import create_task_files, create_user_files, list_own_mounts, make_start_note
 
 _LOCK_TIMEOUT = 150.0  # seconds to wait for another server that starts the same task
 _LOCK_INTERVAL = 0.02  # seconds between two attempts to lock
@@ -49,6 +52,7 @@ class ContainerStarter:
     daemon: Daemon
     names: ContainerNames
     folders: TaskFolders
+    users: ImageUsers
     staging: MountStaging
     run_in_thread: ThreadRunner
     unwatched_attempts: set[str]  # the attempts that are being started, until they are watched
@@ -116,22 +120,30 @@ class ContainerStarter:
         image = await self.daemon.find_image(launch.image)
         if image is None:
             raise await self._make_missing_image_refusal(launch.image)
-        program = build_task_program(launch, image.env, library=LIBRARY_PATH if self.library else "")
-        mounts = await self.run_in_thread(lambda: self._write_files(launch, folder, program))
-        home = home_folder[HOME_FOLDER] if self.options.has_root else ""
+        user, warning = await self._find_user(launch, image)
+        library = LIBRARY_PATH if self.library else ""
+        program = build_task_program(launch, image.env, library=library, user=user, workdir=image.workdir)
+        mounts = await self.run_in_thread(lambda: self._write_files(launch, folder, program, user, warning))
+        home = home_folder if self.options.has_root else None
         try:
             staged = await self.run_in_thread(lambda: self.staging.stage_mounts(name, mounts))
-            own = list_own_mounts(folder, self.library)
-            if has_own_home(launch):
-                own.append(ContainerMount(source=home, target=HOME_PATH, read_only=False))
-            await self._create_container(name, launch, program.argv, image, [*own, *staged])
+            own = list_own_mounts(folder, home, launch, user, self.library)
+            await self._create_container(name, launch, program.argv, image, user, [*own, *staged])
             await self._start_container(name, launch.image)
         finally:
             if mounts:
                 await asyncio.shield(self.run_in_thread(lambda: self.staging.unstage_mounts(name)))
 
+    async def _find_user(self, launch: LaunchSpec, image: ContainerImage) -> tuple[TaskUser | None, str]:
+        """Return the user to become, None for root, and a warning if this machine cannot do it."""
+        if not launch.as_image_user or is_root_user(image.user):
+            return None, ""
+        if why := describe_missing_support():
+            return None, make_root_warning(image.user, why)
+        return await self.users.find_user(launch.image, image), ""
+
     def _write_files(
-        self, launch: LaunchSpec, folder: ContainerFolder, program: TaskProgram
+        self, launch: LaunchSpec, folder: ContainerFolder, program: TaskProgram, user: TaskUser | None, warning: str
     ) -> Sequence[ContainerMount]:
         """Write the task's files, and return the mounts of other folders."""
         check_launch(launch)
@@ -139,9 +151,12 @@ class ContainerStarter:
         if mounts:
             folder.write_mounts([(mount.target, mount.source) for mount in mounts])
         create_task_files(folder, program.files)
+        if user is not None:
+            create_user_files(folder, launch, user)
         has_root = self.options.has_root
-        warning = find_task_warning(self.description, launch, has_root=has_root)
-        folder.write_start_note(make_start_note(launch, self.boot, keeps_home=has_root, warning=warning))
+        warning = warning or find_task_warning(self.description, launch, has_root=has_root)
+        note = make_start_note(launch, self.boot, user, keeps_home=has_root, warning=warning)
+        folder.write_start_note(note)
         return mounts
 
     async def _create_container(
@@ -150,13 +165,14 @@ class ContainerStarter:
         launch: LaunchSpec,
         argv: Sequence[str],
         image: ContainerImage,
+        user: TaskUser | None,
         mounts: Sequence[ContainerMount],
     ) -> None:
         limits = ContainerLimits(
             pids_max=self.options.pids_max, default_shm=self.options.default_shm, network=self.options.network
         )
         labels = self.names.make_labels(launch.attempt_id, launch.job_id, launch.task)
-        body = render_create_body(launch, argv, image, labels, mounts, limits)
+        body = render_create_body(launch, argv, image, user, labels, mounts, limits)
         try:
             await self.daemon.create(name, body)
         except DaemonError as error:

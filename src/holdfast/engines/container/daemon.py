@@ -6,8 +6,10 @@ No answer never means that something does not exist: such a call raises DaemonUn
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import re
+import tarfile
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,10 +18,12 @@ from typing import Any, TypeVar
 
 import aiodocker
 import aiohttp
+from aiodocker.utils import compose_auth_header
 
 from holdfast.core.errors import EngineError
 from holdfast.core.messages import msg
 from holdfast.engines.base import ImageSummary, RegistryCredentials
+from holdfast.engines.task_user import MAX_LIST_SIZE
 
 from .limitations import DaemonDescription, parse_description
 from .names import ATTEMPT_LABEL, INSTALLATION_LABEL, ContainerNames
@@ -35,6 +39,7 @@ _PULL_TIMEOUT = 120.0  # seconds between two lines of progress
 _CONNECTION_ERROR = 900  # status of aiodocker when there is no connection
 _NEVER = "0001-01-01"  # beginning of StartedAt before the first start
 TERMINATE_COMMAND = ("/bin/sh", "-c", "kill -TERM -1; kill -CONT -1")  # a stopped process would not handle SIGTERM
+_MAX_ENTRY_SIZE = MAX_LIST_SIZE + 64 * 1024  # bytes read of an archive: a file with its headers
 _IMAGE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/-]{0,254}\Z")
 
 
@@ -54,6 +59,8 @@ class DaemonError(EngineError):
 class ContainerImage:
     env: Mapping[str, str] = field(default_factory=dict)
     workdir: str = ""
+    id: str = ""
+    user: str = ""  # as in its configuration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,8 +182,26 @@ class Daemon:
         config = data.get("Config") or {}
         variables = (line.partition("=") for line in config.get("Env") or ())
         return ContainerImage(
-            env={name: value for name, _, value in variables if name}, workdir=str(config.get("WorkingDir") or "")
+            env={name: value for name, _, value in variables if name},
+            workdir=str(config.get("WorkingDir") or ""),
+            id=str(data.get("Id") or ""),
+            user=str(config.get("User") or ""),
         )
+
+    async def read_archive_entry(self, name: str, path: str) -> tuple[tarfile.TarInfo, bytes] | None:
+        """Return a file, folder or link of a container, and the beginning of a file; None if it does not exist."""
+
+        async def read_head(docker: aiodocker.Docker) -> bytes:
+            query = {"path": path}
+            async with docker._query(f"containers/{name}/archive", params=query) as response:  # reads no whole folder
+                head = b""
+                while len(head) < _MAX_ENTRY_SIZE and (block := await response.content.readany()):
+                    head += block
+                response.close()
+                return head
+
+        head = await self._call_or_none(read_head)
+        return None if head is None else parse_archive_entry(head)
 
     async def list_images(self) -> list[ImageSummary]:
         found = await self._call(lambda docker: docker.images.list())
@@ -204,6 +229,14 @@ class Daemon:
                 on_event(_parse_pull_event(event))
 
         await self._call(run, None)
+
+    async def check_distribution(self, name: str, credentials: RegistryCredentials | None) -> None:
+        """Read the manifest of an image in its registry. DaemonError if these credentials do not allow it."""
+        auth = {"username": credentials.username, "password": credentials.password} if credentials else None
+        headers = {"X-Registry-Auth": compose_auth_header(auth)} if auth else None
+        await self._call(
+            lambda docker: docker._query_json(f"distribution/{name}/json", headers=headers), _START_TIMEOUT
+        )
 
     async def remove_image(self, name: str) -> bool:
         """Return False if there is no such image."""
@@ -238,6 +271,16 @@ class Daemon:
         return DaemonUnavailable(
             msg("The container daemon at {socket} does not respond: {reason}", socket=self._socket, reason=reason)
         )
+
+
+def parse_archive_entry(head: bytes) -> tuple[tarfile.TarInfo, bytes] | None:
+    """Parse the first entry of a tar, which may end early. None if it is not one."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(head), mode="r:") as archive:
+            entry = archive.next()
+    except (tarfile.TarError, ValueError):
+        return None
+    return (entry, head[entry.offset_data :][: entry.size]) if entry is not None else None
 
 
 def _parse_pull_event(data: Mapping[str, Any]) -> PullEvent:

@@ -59,6 +59,7 @@ from .container_starter import ContainerStarter
 from .container_stopper import ContainerStopper, can_inspect
 from .daemon import Daemon
 from .image_pulls import ContainerImages
+from .image_users import ImageUsers
 from .limitations import NO_LIMITS_NOTE, is_remote, list_limitations, make_remote_condition, make_unavailable_condition
 from .mount_staging import MountStaging
 from .names import ContainerNames
@@ -131,6 +132,7 @@ class ContainerEngine(FolderEngine):
             self._daemon,
             self._names,
             self._task_folders,
+            ImageUsers(self._daemon, self._names),
             self._staging,
             self._run_in_thread,
             self._unsettled,
@@ -230,6 +232,12 @@ class ContainerEngine(FolderEngine):
         on_progress: Callable[[PullProgress], None] | None = None,
     ) -> ImageSummary:
         return await self._images.pull_image(name, credentials, on_progress)
+
+    def is_private_image(self, name: str) -> bool:
+        return self._images.is_private_image(name)
+
+    async def check_image_access(self, name: str, credentials: RegistryCredentials | None = None) -> None:
+        await self._images.check_image_access(name, credentials)
 
     async def remove_image(self, name: str) -> bool:
         removed = await self._daemon.remove_image(name)

@@ -63,15 +63,30 @@ class ContainerImages:
         names = list_name_variants(name)
         return bool(names & self._names) and not names & self._private
 
-    async def pull_image(
-        self, name: str, credentials: RegistryCredentials | None, on_progress: Callable[[PullProgress], None] | None
-    ) -> ImageSummary:
+    def is_private_image(self, name: str) -> bool:
+        names = list_name_variants(name)
+        return bool(names & self._names) and bool(names & self._private)
+
+    async def check_image_access(self, name: str, credentials: RegistryCredentials | None) -> None:
+        """Ask the registry by way of the daemon. Podman cannot do that: then nobody has access."""
+        try:
+            await self._daemon.check_distribution(self._make_full_name(name), credentials)
+        except EngineError as error:
+            raise _translate_error(name, error) from error
+
+    def _make_full_name(self, name: str) -> str:
+        """Return it; PullError if it is not a name, or its registry is not allowed."""
         reference = parse_reference(name)
         if reference is None:
             raise make_name_error(name)
         if self._allowed and reference.registry not in self._allowed:
             raise make_registry_error(reference.registry, self._allowed)
-        full = str(reference)
+        return str(reference)
+
+    async def pull_image(
+        self, name: str, credentials: RegistryCredentials | None, on_progress: Callable[[PullProgress], None] | None
+    ) -> ImageSummary:
+        full = self._make_full_name(name)
         if credentials is None and await self._is_present(full):
             return self._describe_image(name, full)
         if credentials is not None:

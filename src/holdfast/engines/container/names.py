@@ -34,6 +34,13 @@ class ContainerNames:
             TASK_LABEL: task,
         }
 
+    def make_probe_name(self, image_id: str) -> str:
+        """Return the name of a container that is only created to read files of an image."""
+        return f"{self.make_name(image_id)}-probe"
+
+    def make_probe_labels(self) -> dict[str, str]:
+        return {INSTALLATION_LABEL: self.installation_id}
+
     def is_own(self, labels: Mapping[str, str]) -> bool:
         """Return whether this installation created a container with these labels."""
         return labels.get(INSTALLATION_LABEL) == self.installation_id

@@ -12,6 +12,7 @@ from typing import Any
 from holdfast.engines.base import LaunchSpec
 from holdfast.engines.sandbox_paths import HOME_PATH
 from holdfast.engines.task_program import make_hostname
+from holdfast.engines.task_user import TaskUser
 
 from .daemon import ContainerImage
 
@@ -39,6 +40,7 @@ def render_create_body(
     launch: LaunchSpec,
     argv: Sequence[str],
     image: ContainerImage,
+    user: TaskUser | None,
     labels: Mapping[str, str],
     mounts: Sequence[ContainerMount],
     limits: ContainerLimits,
@@ -47,8 +49,9 @@ def render_create_body(
         "Image": launch.image,
         "Entrypoint": [argv[0]],
         "Cmd": list(argv[1:]),
-        "User": "0:0",  # as on the embedded engine: the task is root in its container
-        "WorkingDir": "/" if launch.workdir else image.workdir or HOME_PATH,
+        "User": "0:0",  # of the runner; it becomes the image's user for the command
+        # The runner creates a missing one, if the job or the image's user must be able to write to it.
+        "WorkingDir": "/" if launch.workdir or (user and image.workdir) else image.workdir or HOME_PATH,
         "Hostname": make_hostname(launch.task),
         "Labels": dict(labels),
         "StopSignal": "SIGTERM",

@@ -10,12 +10,20 @@ from pathlib import Path
 
 from holdfast.engines.base import LaunchSpec
 from holdfast.engines.embedded.folder_content import StartNote
+from holdfast.engines.embedded.lifecycle.artifacts import ARTIFACTS_FOLDER
 from holdfast.engines.embedded.lifecycle.notes import create_notes_folder
+from holdfast.engines.embedded.lifecycle.user_files import (
+    create_owned_file,
+    create_owned_folder,
+    needs_artifacts_folder,
+    overlaps_mounts,
+)
 from holdfast.engines.embedded.sandbox.host import write_folder
 from holdfast.engines.embedded.sandbox.library import PackageLibrary
 from holdfast.engines.embedded.sandbox.mounts import is_within
 from holdfast.engines.sandbox_paths import HOLDFAST_PATH, HOME_PATH, LIBRARY_PATH, NOTES_PATH
 from holdfast.engines.task_program import LOG_FILES, REPORT_FOLDER, WRITABLE_FOLDERS, TaskFile
+from holdfast.engines.task_user import TaskUser
 
 from .container_folder import HOME_FOLDER, INSIDE_FOLDER, ContainerFolder
 from .render import ContainerMount
@@ -38,8 +46,32 @@ def create_task_files(folder: ContainerFolder, files: Mapping[str, TaskFile]) ->
         _create_empty_file(folder[name])
 
 
-def list_own_mounts(folder: ContainerFolder, library: str) -> list[ContainerMount]:
-    """Return the mounts of the task's own files. Its claim, start note and timeline are not among them."""
+def create_user_files(folder: ContainerFolder, launch: LaunchSpec, user: TaskUser) -> None:
+    """Create what the image's user owns."""
+    for name in LOG_FILES:
+        create_owned_file(folder[name], user)
+    create_owned_folder(folder[HOME_FOLDER], user)
+    if _list_artifacts_targets(launch, user):
+        create_owned_folder(folder[ARTIFACTS_FOLDER], user)
+
+
+def _list_artifacts_targets(launch: LaunchSpec, user: TaskUser | None) -> list[str]:
+    """Return where the folder of artifacts is mounted, if the image's user has a home of its own."""
+    if user is None or not needs_artifacts_folder(user) or not has_own_home(launch):
+        return []
+    targets = [f"{HOME_PATH}/{ARTIFACTS_FOLDER}", f"{os.path.normpath(user.home)}/{ARTIFACTS_FOLDER}"]
+    return [] if overlaps_mounts(targets, launch.mounts) else targets
+
+
+def list_own_mounts(
+    folder: ContainerFolder,
+    home_folder: ContainerFolder | None,
+    launch: LaunchSpec,
+    user: TaskUser | None,
+    library: str,
+) -> list[ContainerMount]:
+    """Return the mounts of the task's own files. Its claim, start note and timeline are not among them. The home is in
+    `home_folder`, unless a mount of the job is there; None: in a volume of the daemon."""
     mounts = [
         ContainerMount(source=folder[INSIDE_FOLDER], target=HOLDFAST_PATH),
         ContainerMount(source=folder["notes"], target=NOTES_PATH, read_only=False),
@@ -49,6 +81,12 @@ def list_own_mounts(folder: ContainerFolder, library: str) -> list[ContainerMoun
     ]
     if library:
         mounts.append(ContainerMount(source=library, target=LIBRARY_PATH))
+    if has_own_home(launch):
+        source = home_folder[HOME_FOLDER] if home_folder else ""
+        mounts.append(ContainerMount(source=source, target=HOME_PATH, read_only=False))
+    for target in _list_artifacts_targets(launch, user):
+        source = home_folder[ARTIFACTS_FOLDER] if home_folder else ""
+        mounts.append(ContainerMount(source=source, target=target, read_only=False))
     return mounts
 
 
@@ -56,7 +94,9 @@ def has_own_home(launch: LaunchSpec) -> bool:
     return not is_within(HOME_PATH, [os.path.normpath(mount.target) for mount in launch.mounts])
 
 
-def make_start_note(launch: LaunchSpec, boot: str, *, keeps_home: bool, warning: str = "") -> StartNote:
+def make_start_note(
+    launch: LaunchSpec, boot: str, user: TaskUser | None, *, keeps_home: bool, warning: str = ""
+) -> StartNote:
     """`keeps_home`: the home is in the task's folder, not in a volume of the daemon."""
     now = datetime.now(UTC)
     return StartNote(
@@ -66,8 +106,9 @@ def make_start_note(launch: LaunchSpec, boot: str, *, keeps_home: bool, warning:
         home=HOME_FOLDER if keeps_home and has_own_home(launch) else "",
         scratch=launch.scratch or 0,
         hold=launch.hold,
-        warning=warning,
         gpus=launch.gpus,
+        user=user,
+        warning=warning,
     )
 
 

@@ -179,6 +179,13 @@ class EmbeddedEngine(FolderEngine):
         self._cleaner.schedule_shared_cleanup()
         return found
 
+    def is_private_image(self, name: str) -> bool:
+        image = self._images.find_image(name)
+        return image is not None and image.private
+
+    async def check_image_access(self, name: str, credentials: RegistryCredentials | None = None) -> None:
+        await (await self._get_puller()).check_access(name, credentials)
+
     async def _get_puller(self) -> ImagePuller:
         """Most servers pull rarely: the HTTP client is only loaded for the first pull."""
         if self._puller is None:

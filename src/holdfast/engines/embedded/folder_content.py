@@ -15,6 +15,7 @@ from holdfast.core.exits.exit import Cause
 from holdfast.core.messages import msg
 from holdfast.core.scheduling.placement import format_bytes
 from holdfast.engines.sandbox_paths import HOME_PATH
+from holdfast.engines.task_user import TaskUser
 
 TICKS_PER_SECOND = 100  # USER_HZ: the unit of start times in /proc, on every Linux
 _MAX_CLAIM_SIZE = 16 * 1024  # bytes
@@ -41,11 +42,15 @@ class StartNote:
     hold: bool = False  # when its command fails, the task is held
     gpus: tuple[int, ...] = ()  # indices on the machine
     max_processes: int = 0  # by a resource limit; 0: by a cgroup, or unlimited
+    user: TaskUser | None = None  # None: root, or the server's user
+    replaces_image: bool = False  # it runs on the image `host`, since its own is missing
 
     def to_json(self) -> str:
         at = int(self.at.timestamp() * 1000)
         fields = [1, self.boot, at, int(self.sandbox), self.memory, self.cgroups, self.lower_folders, self.warning]
         fields += [self.home, self.scratch, int(self.hold), self.gpus, self.max_processes]
+        user = self.user
+        fields += [[user.name, user.uid, user.gid, user.groups, user.home] if user else [], int(self.replaces_image)]
         return json.dumps(fields, separators=(",", ":"))
 
 
@@ -53,8 +58,9 @@ def parse_start_note(text: str) -> StartNote | None:
     """Return None for text that we did not write."""
     try:
         _version, boot, at, sandbox, memory, cgroups, stands_on, warning, *more = json.loads(text)
-        known = list(more) + ["", 0, False, (), 0][len(more) :]  # older releases wrote fewer fields
-        home, scratch, hold, gpus, max_processes = known
+        # Older releases wrote fewer fields; then any warning was about a missing image.
+        known = list(more) + ["", 0, False, (), 0, (), bool(warning)][len(more) :]
+        home, scratch, hold, gpus, max_processes, user, replaces_image = known
         return StartNote(
             boot=str(boot),
             at=datetime.fromtimestamp(at / 1000, UTC),
@@ -68,9 +74,15 @@ def parse_start_note(text: str) -> StartNote | None:
             hold=bool(hold),
             gpus=tuple(map(int, gpus)),
             max_processes=int(max_processes),
+            user=_parse_user(*user) if user else None,
+            replaces_image=bool(replaces_image),
         )
     except (ValueError, TypeError, OverflowError, OSError):
         return None
+
+
+def _parse_user(name: str, uid: int, gid: int, groups: list[int], home: str) -> TaskUser:
+    return TaskUser(name=str(name), uid=int(uid), gid=int(gid), groups=tuple(map(int, groups)), home=str(home))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

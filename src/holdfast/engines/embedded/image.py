@@ -18,8 +18,8 @@ class Image:
     source: str
     env: dict[str, str] = field(default_factory=dict)
     workdir: str = ""
-    user: str = ""  # the image's own user and commands; tasks have theirs
-    entrypoint: tuple[str, ...] = ()
+    user: str = ""  # as in its configuration
+    entrypoint: tuple[str, ...] = ()  # and `cmd`: not used, since tasks have their own commands
     cmd: tuple[str, ...] = ()
     digest: str = ""  # of its manifest in the registry; empty: imported
     private: bool = False  # pulled with credentials: others must prove that they have access, too

@@ -4,9 +4,14 @@ set +eu
 umask 077
 @find_ssh@
 own=/run/holdfast/ssh
+# Only root can write there, and in a container nobody can.
+if ! mkdir -p "$own" 2>/dev/null; then
+    own=${TMPDIR:-/tmp}/.holdfast-ssh-$HOLDFAST_ATTEMPT
+    mkdir "$own" 2>/dev/null || own=
+fi
 (
 set -e
-mkdir -p "$own"
+[ -n "$own" ]
 @write_key@
 {
 @hosts@

@@ -31,12 +31,14 @@ _MAX_DUMP_MEMORY = 4 * 1024**3  # bytes of address space
 
 
 def drop_privileges(sandbox: TaskSandbox, request: dict[str, Any]) -> None:
-    """Keep those of the task's command. In a user namespace only its root user has any. A stack dump also keeps
-    SYS_PTRACE, for machines where only parents may trace; with more privileges than the task, the task cannot trace
-    it."""
+    """Keep those of the task's command, as its user. In a user namespace only its root user has any. A stack dump stays
+    root and also keeps SYS_PTRACE, for machines where only parents may trace; with more privileges than the task, the
+    task cannot trace it."""
+    user = None if is_stack_dump_request(request) else request["user"]
     if not sandbox.is_nested:
-        os.setgroups([int(group) for group in sandbox.status["Groups"].split()])
-    allowed = request["capabilities"] if os.getuid() == 0 else 0
+        groups = user[2] if user else [int(group) for group in sandbox.status["Groups"].split()]
+        os.setgroups(groups)
+    allowed = request["capabilities"] if os.getuid() == 0 and not user else 0
     bounding = int(sandbox.status["CapBnd"], 16)
     if is_stack_dump_request(request) and _read_permitted_capabilities() & _CAP_SYS_PTRACE:
         allowed |= _CAP_SYS_PTRACE
@@ -45,6 +47,9 @@ def drop_privileges(sandbox: TaskSandbox, request: dict[str, Any]) -> None:
         if not bounding >> number & 1 and libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) != 0:
             break  # above the last capability of this kernel
     call_prctl(PR_CAP_AMBIENT, _AMBIENT_CLEAR)
+    if user:
+        os.setresgid(user[1], user[1], user[1])
+        os.setresuid(user[0], user[0], user[0])
     _set_capabilities(allowed)
     for number in range(64):
         if allowed >> number & 1:

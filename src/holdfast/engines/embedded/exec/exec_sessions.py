@@ -221,13 +221,10 @@ class ExecSessions:
         env = dict(command.env)
         if command.terminal is not None:
             env["TERM"] = command.terminal.term
-        plain = {
-            "PATH": SEARCH_PATH,
-            "HOME": task.home,
-            "LANG": "C.UTF-8",
-            "USER": self._site.user,
-            "LOGNAME": self._site.user,
-        }
+        user = task.note.user
+        name = user.name if user else self._site.user
+        home = user.home or task.home if user else task.home
+        plain = {"PATH": SEARCH_PATH, "HOME": home, "LANG": "C.UTF-8", "USER": name, "LOGNAME": name}
         plain["HOLDFAST_ATTEMPT"] = attempt_id
         if not task.note.sandbox:
             env[COOKIE_VARIABLE] = self._task_folders.get_machine_wide_name(attempt_id)
@@ -247,6 +244,7 @@ class ExecSessions:
             "namespace": task.namespace,
             "runner": task.claim.pid,
             "joins": [f"{group}/cgroup.procs" for group in task.note.cgroups],
+            "user": (user.uid, user.gid, user.groups) if user else None,
             "capabilities": _ALLOWED_CAPABILITIES,
             "max_processes": task.note.max_processes,
             "seccomp": self._site.seccomp,

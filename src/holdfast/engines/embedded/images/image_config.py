@@ -19,8 +19,7 @@ _MAX_ARGUMENT_LENGTH = 128 * 1024  # characters of one argument, as in Linux
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageConfig:
-    """What the image says about its programs. Tasks have their own commands: `user`, `entrypoint` and `cmd` are only
-    stored."""
+    """What the image says about its programs. Tasks have their own commands: `entrypoint` and `cmd` are only stored."""
 
     env: dict[str, str] = field(default_factory=dict)
     workdir: str = ""

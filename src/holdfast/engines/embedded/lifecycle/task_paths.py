@@ -115,6 +115,7 @@ def _find_layers(folder: TaskFolder, *, sandbox: bool) -> dict[TaskPath, str]:
         return {_split_path(folder["scratch"]): folder["scratch"]}
     possible = {"/": ("upper", "root"), "/var/tmp": ("var-tmp",)}
     found = [(_split_path(target), folder[name]) for target, names in possible.items() for name in names]
+    found.append((_split_path(f"{HOME_PATH}/artifacts"), folder["artifacts"]))  # of tasks with another home
     found += [(_split_path(path), folder[f"place{path.replace('/', '.')}"]) for path in WRITABLE_FOLDERS]
     return {target: source for target, source in found if os.path.isdir(source)}
 

@@ -119,11 +119,13 @@ class TaskReviver(TaskStarter):
 
     def _rebuild_root(self, launch: LaunchSpec, note: StartNote, folder: TaskFolder) -> SandboxRoot:
         """Build the task's root on the same image files, even if the image's name now means another image."""
-        if note.warning:  # its image was missing
+        if note.replaces_image:
             launch = replace(launch, image=HOST_IMAGE)
         root = self._make_root(launch, folder)
-        if root.warning:
+        if root.replaces_image and not note.replaces_image:
             raise ExecRefused(msg("The task's image {image} no longer exists.", image=repr(launch.image)))
+        if root.env is not None:
+            root = replace(root, task_user=note.user, user=note.user.name if note.user else "root")
         if root.env is None or not note.lower_folders or note.lower_folders[0] == root.lower:
             return root
         return _replace_lower(root, note.lower_folders[0])

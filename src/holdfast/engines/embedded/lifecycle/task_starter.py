@@ -38,7 +38,7 @@ from ..sandbox.render import (
     SandboxRoot,
     render_bwrap_args,
     render_process_limit,
-    render_workdir_command,
+    render_start_command,
 )
 from ..sandbox.sandbox_layers import SandboxLayers
 from ..sandbox.site import SandboxSite, make_host_root, make_image_root
@@ -48,6 +48,7 @@ from ..tree_removal import remove_tree
 from .notes import create_notes_folder
 from .port_holders import report_port_in_use
 from .task_folders import TaskFolders
+from .user_files import add_image_user, create_user_folders, make_artifacts_binds
 
 logger = logging.getLogger(__name__)
 
@@ -98,6 +99,7 @@ class TaskStarter:
         check_launch(launch)
         root = self._add_library(self._make_root(launch, folder))
         roots.create_root_folders(folder, root)
+        create_user_folders(folder, root, launch.mounts)
         groups = self._create_cgroups(self.folders.get_machine_wide_name(launch.attempt_id), launch.resources)
         try:
             with ExitStack() as opened:
@@ -143,6 +145,8 @@ class TaskStarter:
             hold=launch.hold,
             gpus=launch.gpus,
             max_processes=self._get_max_processes(),
+            user=root.task_user,
+            replaces_image=root.replaces_image,
         )
 
     def _find_home(self, launch: LaunchSpec, root: SandboxRoot) -> str:
@@ -164,7 +168,7 @@ class TaskStarter:
             if launch.image == HOST_IMAGE:
                 return root
             warning = msg("Image {image} not found, so the task runs on the image `host`.", image=repr(launch.image))
-            return replace(root, warning=warning)
+            return replace(root, warning=warning, replaces_image=True)
         if self.site.isolation is Isolation.NONE:
             why = msg("jobs are not isolated on this machine")
             text = msg(
@@ -175,7 +179,8 @@ class TaskStarter:
             text = msg("The image {image} has no shell: it contains neither bash nor sh.", image=repr(launch.image))
             raise StartRefused(text, cause=Cause.NO_SHELL)
         self.images.record_use(image)
-        return make_image_root(self.site, self.layers, image, folder)
+        root = make_image_root(self.site, self.layers, image, folder)
+        return add_image_user(root, image, self.site.guard.privileged) if launch.as_image_user else root
 
     def _add_library(self, root: SandboxRoot) -> SandboxRoot:
         library = self.layers.prepare_library()
@@ -195,15 +200,18 @@ class TaskStarter:
         binds.append(Bind(source=create_notes_folder(folder), target=NOTES_PATH, read_only=False))
         if root.library:
             binds.append(Bind(source=root.library, target=LIBRARY_PATH))
+        binds += make_artifacts_binds(folder, root, launch.mounts)
         mounts = open_mount_sources(launch, root, opened)
         if mounts:
             folder.write_mounts([(bind.target, bind.source) for bind, _ in mounts])
         binds += [replace(bind, fd=number) for number, (bind, _) in enumerate(mounts, FIRST_MOUNT_FD)]
         if root.workdir and is_within(root.workdir, [bind.target for bind, _ in mounts]):
             launch = replace(launch, workdir=launch.workdir or root.workdir)  # other jobs may have put links there
+        if root.task_user:
+            launch = replace(launch, workdir=launch.workdir or root.workdir or None)
         env = _make_env(launch, root, HOME_PATH, variables, NOTES_PATH, LIBRARY_PATH if root.library else "")
-        files = make_command_files(launch)
-        command = render_workdir_command(launch, root, make_command(launch, root.shell))
+        files = make_command_files(launch, root.task_user)
+        command = render_start_command(launch, root, make_command(launch, root.shell))
         guard = mask_sys_paths(self.site.guard, self.layers.read_mounts(), self._make_cgroup_binds(groups))
         shm = launch.resources.shm or self.options.default_shm
         return RunnerSpec(
@@ -309,7 +317,15 @@ def _make_env(
     launch: LaunchSpec, root: SandboxRoot, home: str, gpus: Mapping[str, str], notes: str, library: str
 ) -> dict[str, str]:
     return make_task_env(
-        launch, home=home, gpus=gpus, notes=notes, image_env=root.env, shell=root.shell, user=root.user, library=library
+        launch,
+        home=home,
+        gpus=gpus,
+        notes=notes,
+        image_env=root.env,
+        shell=root.shell,
+        user=root.task_user,
+        user_name=root.user,
+        library=library,
     )
 
 

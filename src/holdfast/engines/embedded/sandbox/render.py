@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from holdfast.engines.base import LaunchSpec
 from holdfast.engines.sandbox_paths import CGROUP_PATH, HOLDFAST_PATH, HOME_PATH
-from holdfast.engines.task_program import TaskFile, make_hostname
+from holdfast.engines.task_program import USER_SWITCH_FILE, TaskFile, make_hostname
+from holdfast.engines.task_user import TaskUser
 
 # File descriptors that the runner passes on.
-FILE_FDS = {"hold": 3, "entry": 4, "script": 5}  # of the task's files
+FILE_FDS = {"hold": 3, "entry": 4, "script": 5, USER_SWITCH_FILE: 11}  # of the task's files
 SECCOMP_FD = 6
 ARGS_FD = 7
 REPORT_FD = 8
@@ -59,7 +60,9 @@ class SandboxRoot:
     devices: tuple[Bind, ...] = ()  # its own device files in place of the machine's
     locked: bool = False  # read-only once everything is mounted
     warning: str = ""  # it differs from the request
-    user: str = "root"  # user of the task
+    replaces_image: bool = False  # of the image `host`, since the task's own is missing
+    user: str = "root"  # name of the user of the task
+    task_user: TaskUser | None = None  # the image's user, if the task becomes it; else it runs as ours
     lower_folders: tuple[str, ...] = ()  # shared folders that must stay while it is mounted
     as_root: bool = False  # inside a user namespace, map the task's user to root
     library: str = ""  # folder on the machine with the packages of every task; empty: none
@@ -112,12 +115,21 @@ def render_bwrap_args(
     return [*args, "--dir", root.workdir, "--chdir", root.workdir] if root.workdir else [*args, "--chdir", HOME_PATH]
 
 
-# A user's working folder is created and entered inside the sandbox, where no link leads outside.
+# A user's working folder is created and entered inside the sandbox, where no link leads outside. The image's user must
+# be able to write to a new one.
 _CHANGE_FOLDER_SCRIPT = '[ -d "$0" ] || mkdir -p -- "$0" || exit 1; cd -- "$0" || exit 1; exec "$@"'
+_CHANGE_USER_FOLDER_SCRIPT = _CHANGE_FOLDER_SCRIPT.replace("mkdir -p", "mkdir -p -m 0777")
 
 
-def render_workdir_command(launch: LaunchSpec, root: SandboxRoot, command: list[str]) -> list[str]:
-    return [root.shell, "-c", _CHANGE_FOLDER_SCRIPT, launch.workdir, *command] if launch.workdir else command
+def render_start_command(launch: LaunchSpec, root: SandboxRoot, command: list[str]) -> list[str]:
+    """Return the command in its working folder, as its user."""
+    if root.task_user:
+        command = [f"{HOLDFAST_PATH}/{USER_SWITCH_FILE}", *command]
+    if launch.workdir:
+        script = _CHANGE_USER_FOLDER_SCRIPT if root.task_user else _CHANGE_FOLDER_SCRIPT
+        return [root.shell, "-c", script, launch.workdir, *command]
+    # Bubblewrap must execute the shell itself: its error shows whether the image can run on this machine.
+    return [root.shell, "-c", 'exec "$@"', root.shell, *command] if root.task_user else command
 
 
 # The limit counts a user's processes in a user namespace, so it must be set where only the task's own are counted.

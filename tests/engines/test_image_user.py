@@ -1,0 +1,348 @@
+"""The configuration of images from a real registry, on the embedded engine and on container daemons: above all, the
+user that tasks run as."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.core.attempt import ObservedState
+from holdfast.core.exits.exit import Cause
+from holdfast.engines.base import (
+    Engine,
+    ExecCommand,
+    Isolation,
+    LogStream,
+    PullError,
+    PullFailure,
+    SupportsImagePulls,
+    Terminal,
+)
+from holdfast.engines.container import ContainerEngine, ContainerOptions
+from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
+from holdfast.engines.embedded.images.image_store import ImageStore
+from holdfast.engines.embedded.images.registry_options import RegistryOptions
+from holdfast.engines.embedded.lifecycle import user_files
+from holdfast.engines.task_user import MAX_ID, TaskUser, UnknownUser, resolve_user
+from holdfast.engines.user_switch import build_user_switch
+from tests.container_daemons import ContainerDaemon, Dockerd, PodmanService, build_root_tar, run_daemon
+from tests.contracts.engine_contract import TIMEOUT, Rig, collect, read_all, sweep
+
+from .archives import ARCHITECTURE, config, docker_archive, entry, folder, shell_entries, tar
+from .registries import RealRegistry, build_image, start_registry
+from .scenarios import need, play
+from .sessions import Screen, inside, let_in
+from .user_images import APP_GID, APP_UID, GROUP, MORE_GID, OTHER_GID, PASSWD, busybox_entries
+
+WHO_SCRIPT = 'echo "$(id -u) $(id -g) $(id -G) $USER $LOGNAME $HOME"'
+APP = f"{APP_UID} {APP_GID} {APP_GID} {MORE_GID} app app /home/app\n"
+
+
+@pytest.mark.parametrize(
+    ("user", "found"),
+    [
+        ("", None),
+        ("root", None),
+        ("0:5", None),
+        ("app", TaskUser(name="app", uid=1234, gid=1300, groups=(1300, 1400), home="/home/app")),
+        ("1234", TaskUser(name="app", uid=1234, gid=1300, groups=(1300, 1400), home="/home/app")),
+        ("app:other", TaskUser(name="app", uid=1234, gid=1500, groups=(1500,), home="/home/app")),
+        ("7:8", TaskUser(name="7", uid=7, gid=8, groups=(8,))),
+        ("7", TaskUser(name="7", uid=7, gid=0, groups=(0,))),
+        (f"{MAX_ID}", TaskUser(name=f"{MAX_ID}", uid=MAX_ID, gid=0, groups=(0,))),
+    ],
+)
+def test_a_user_is_resolved_by_the_lists_of_the_image(user: str, found: TaskUser | None) -> None:
+    assert resolve_user(user, PASSWD, GROUP) == found
+
+
+@pytest.mark.parametrize("user", ["nobody", "app:nogroup", f"{MAX_ID + 1}", "-1", "4294967295", "7:-1", ":", "a b"])
+def test_a_user_that_does_not_exist_is_an_error(user: str) -> None:
+    if user == ":":
+        assert resolve_user(user, PASSWD, GROUP) is None
+        return
+    with pytest.raises(UnknownUser):
+        resolve_user(user, PASSWD, GROUP)
+
+
+@pytest.mark.parametrize(
+    "passwd", [b"", b"\xff\xfe\0:::\n", b"app\napp:x:1\napp:x:-1:5::/:\n+app:x:0:0::/:\n", b":" * 9]
+)
+def test_damaged_lists_contain_no_user(passwd: bytes) -> None:
+    with pytest.raises(UnknownUser):
+        resolve_user("app", passwd, b"")
+
+
+def test_a_name_that_means_root_is_root() -> None:
+    assert resolve_user("toor", b"toor:x:0:5::/:/bin/sh\n", b"") is None
+
+
+# --- tasks ------------------------------------------------------------------------------------------------------------
+
+IMAGES: dict[str, dict[str, Any]] = {
+    "app": {"User": "app", "Entrypoint": ["/bin/false"], "Env": ["FROM_IMAGE=yes"]},
+    "group": {"User": f"{APP_UID}:other"},
+    "number": {"User": "77"},
+    "bare": {"User": "bare"},
+    "root": {"User": "root"},
+    "unknown": {"User": "nobody"},
+    "unknown-group": {"User": "app:nogroup"},
+    "workdir": {"User": "app", "WorkingDir": "/app"},
+    "new-workdir": {"User": "app", "WorkingDir": "/new/deep"},
+}
+
+
+class Place:
+    """An engine, and the registry that it pulls from."""
+
+    def __init__(self, registry: str, make: Callable[[Path], Engine], *, is_daemon: bool) -> None:
+        self._registry = registry
+        self._make = make
+        self.is_daemon = is_daemon
+
+    def name(self, tag: str) -> str:
+        return f"{self._registry}/config:{tag}"
+
+    def play(self, home: Path, tag: str, scenario: Callable[[Rig], Awaitable[None]]) -> None:
+        async def go() -> None:
+            rig = Rig(lambda: self._make(home), self.name(tag))
+            await rig.open()
+            try:
+                assert isinstance(rig.engine, SupportsImagePulls)
+                await rig.engine.pull_image(self.name(tag))
+                await asyncio.wait_for(asyncio.ensure_future(scenario(rig)), TIMEOUT)
+            finally:
+                await sweep(rig.engine, [])
+                await rig.close()
+
+        asyncio.run(go())
+
+
+def push_images(registry: RealRegistry) -> None:
+    base = tar(busybox_entries())
+    for tag, settings in IMAGES.items():
+        registry.push_image(f"config:{tag}", build_image([base], **settings))
+    other, machine = ("arm64", "aarch64") if ARCHITECTURE == "amd64" else ("amd64", "x86_64")
+    program = build_user_switch(TaskUser(name="app", uid=1, gid=1), machine)
+    shell = tar([folder("bin"), entry("bin/sh", program, mode=0o755)])
+    registry.push_image("config:foreign", build_image([shell], architecture=other))
+    registry.push_image("config:no-shell", build_image([build_root_tar(shell=False)]))
+    registry.push_image("config:bash", build_image([tar(shell_entries("/bin/bash"))], User="7:8", Env=["A=1"]))
+
+
+@contextmanager
+def serve_in_network(daemon: ContainerDaemon, folder: Path) -> Iterator[None]:
+    """Run the registry where the daemon is: in its network namespace."""
+    command = [*daemon.enter_network, "docker-registry", "serve", str(folder / "config.yml")]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+
+
+@pytest.fixture(scope="module", params=["embedded", "docker", pytest.param("podman", marks=pytest.mark.release)])
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("registry") / "data"
+    if request.param == "embedded":
+        need(Isolation.FULL)
+        with start_registry(folder) as registry:
+            push_images(registry)
+            options = EmbeddedOptions(registries=RegistryOptions(insecure=frozenset({registry.host})))
+            yield Place(registry.host, lambda home: EmbeddedEngine(home, options), is_daemon=False)
+        return
+    with run_daemon(Dockerd if request.param == "docker" else PodmanService) as daemon:
+        with start_registry(folder) as registry:
+            push_images(registry)
+        given = ContainerOptions(socket=daemon.socket, daemon_interval=0.1)
+        with serve_in_network(daemon, folder):
+            yield Place(registry.host, lambda home: ContainerEngine(home, given), is_daemon=True)
+
+
+async def read_errors(rig: Rig, attempt_id: str) -> bytes:
+    return await read_all(rig.log(attempt_id, LogStream.STDERR))
+
+
+@pytest.mark.parametrize(
+    ("tag", "said"),
+    [
+        ("app", APP),
+        ("group", f"{APP_UID} {OTHER_GID} {OTHER_GID} app app /home/app\n"),
+        ("number", "77 0 0 77 77 /home/jovyan\n"),
+        ("bare", f"1235 {APP_GID} {APP_GID} bare bare /home/jovyan\n"),
+        ("root", "0 0 0 root root /home/jovyan\n"),
+    ],
+)
+def test_a_task_runs_as_the_user_of_its_image(place: Place, tmp_path: Path, tag: str, said: str) -> None:
+    async def scenario(rig: Rig) -> None:
+        script = f"{WHO_SCRIPT}; touch made ~/made; echo out >>/dev/stdout; echo err >>/dev/stderr"
+        seen = await rig.run("a", script)
+        assert (seen.code, seen.warning) == (0, ""), await read_errors(rig, "a")
+        assert (await read_all(rig.log("a"))).decode() == f"{said}out\n"
+        assert await read_errors(rig, "a") == b"err\n"
+
+    place.play(tmp_path, tag, scenario)
+
+
+def test_variables_are_used_and_the_entry_point_is_not(place: Place, tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        assert (await rig.run("a", "echo $FROM_IMAGE $0")).code == 0
+        assert await read_all(rig.log("a")) == b"yes /run/holdfast/script\n"
+
+    place.play(tmp_path, "app", scenario)
+
+
+def test_an_image_with_bash(place: Place, tmp_path: Path) -> None:
+    """A root filesystem with the machine's own bash and its libraries, without a user list."""
+
+    async def scenario(rig: Rig) -> None:
+        assert (await rig.run("a", "echo ${BASH_VERSION:+bash} $EUID $A $HOME; : >made")).code == 0
+        assert await read_all(rig.log("a")) == b"bash 7 1 /home/jovyan\n"
+
+    place.play(tmp_path, "bash", scenario)
+
+
+@pytest.mark.parametrize(
+    ("tag", "failure"), [("no-shell", PullFailure.NO_SHELL), ("foreign", PullFailure.WRONG_ARCHITECTURE)]
+)
+def test_an_image_that_cannot_run_is_refused(place: Place, tmp_path: Path, tag: str, failure: PullFailure) -> None:
+    """The embedded engine refuses to pull it; a daemon pulls it, and then it does not start."""
+
+    async def scenario(rig: Rig) -> None:
+        seen = await rig.run("a", "echo ran")
+        assert (seen.seen, seen.cause, seen.transient) == (ObservedState.REFUSED, Cause.NO_SHELL, False), seen
+
+    if place.is_daemon:
+        place.play(tmp_path, tag, scenario)
+        return
+    with pytest.raises(PullError) as caught:
+        place.play(tmp_path, tag, scenario)
+    assert (caught.value.kind, caught.value.is_transient) == (failure, False)
+
+
+def test_the_user_has_no_privileges(place: Place, tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        script = "cat /etc/secret; touch /etc/mine; cat /proc/self/status; kill -0 1"
+        assert (await rig.run("a", script, shell_options=())).code == 1
+        said = (await read_all(rig.log("a"))).decode()
+        for kind in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
+            assert f"{kind}:\t{0:016x}" in said
+        assert "NoNewPrivs:\t1" in said
+        errors = (await read_errors(rig, "a")).decode()
+        assert "/etc/secret': Permission denied" in errors
+        assert "/etc/mine: Permission denied" in errors
+        assert "Operation not permitted" in errors
+
+    place.play(tmp_path, "app", scenario)
+
+
+def test_jobs_that_need_root_stay_root(place: Place, tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        assert (await rig.run("a", WHO_SCRIPT, as_image_user=False)).code == 0
+        said = (await read_all(rig.log("a"))).decode().split()
+        assert (said[:2], said[-3:]) == (["0", "0"], ["root", "root", "/home/jovyan"])
+
+    place.play(tmp_path, "app", scenario)
+
+
+@pytest.mark.parametrize("tag", ["unknown", "unknown-group"])
+def test_a_task_of_an_unknown_user_is_refused_before_it_runs(place: Place, tmp_path: Path, tag: str) -> None:
+    async def scenario(rig: Rig) -> None:
+        seen = await rig.run("a", "echo ran")
+        assert (seen.seen, seen.cause, seen.transient) == (ObservedState.REFUSED, Cause.INVALID_TASK, False)
+        assert rig.image in seen.message
+        assert "/etc/" in seen.message
+        assert not (tmp_path / "tasks" / "a").exists()
+
+    place.play(tmp_path, tag, scenario)
+
+
+@pytest.mark.parametrize(("tag", "given"), [("workdir", None), ("new-workdir", None), ("workdir", "/new/deep")])
+def test_the_working_folder(place: Place, tmp_path: Path, tag: str, given: str | None) -> None:
+    """A folder of the image keeps its owner; a new one is writable."""
+
+    async def scenario(rig: Rig) -> None:
+        script = "pwd; if touch x 2>/dev/null; then echo writable; fi"
+        assert (await rig.run("a", script, workdir=given)).code == 0, await read_errors(rig, "a")
+        expected = b"/new/deep\nwritable\n" if given or tag == "new-workdir" else b"/app\n"
+        assert await read_all(rig.log("a")) == expected
+
+    place.play(tmp_path, tag, scenario)
+
+
+def test_sessions_are_the_same_user(place: Place, tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "a", "echo up; sleep 600")
+        said = await inside(rig.engine, "a", f"{WHO_SCRIPT}; cat /etc/secret; cat /proc/self/status; kill -0 1")
+        assert said.out.startswith(APP)
+        assert "secret': Permission denied" in said.errors
+        assert "Operation not permitted" in said.errors
+        for kind in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
+            assert f"{kind}:\t{0:016x}" in said.out
+        session = await let_in(rig.engine).open_session("a", ExecCommand(terminal=Terminal()))
+        screen = Screen(session)
+        await screen.type("touch ~/typed; echo is-$(id -u)-$PROFILE-; exit\n")
+        await screen.shows(f"is-{APP_UID}-read-")
+        session.close()
+        assert "sleep 600" in [" ".join(each.command) for each in await let_in(rig.engine).list_processes("a")]
+        await rig.engine.stop("a", 5.0)
+        assert (await rig.end_of("a")).code == 143
+
+    place.play(tmp_path, "app", scenario)
+
+
+def test_a_failed_task_is_held(place: Place, tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        held = await rig.run("a", "echo before; exit 7", hold=True)
+        assert (held.seen, held.code) == (ObservedState.HELD, 7)
+        assert (await inside(rig.engine, "a", WHO_SCRIPT)).out == APP
+        await rig.engine.stop("a", 5.0)
+        while (await rig.look("a")).seen is ObservedState.HELD:
+            await asyncio.sleep(0.02)
+        assert await read_all(rig.log("a")) == b"before\n"
+
+    place.play(tmp_path, "app", scenario)
+
+
+@pytest.mark.parametrize("tag", ["app", "bare"])
+@pytest.mark.parametrize("where", ["~/artifacts", "/home/jovyan/artifacts"])
+def test_artifacts_are_collected(place: Place, tmp_path: Path, tag: str, where: str) -> None:
+    """In the image's own home, and in the home of every task."""
+
+    async def scenario(rig: Rig) -> None:
+        seen = await rig.run("a", f"mkdir -p {where}/sub; echo kept >{where}/sub/file")
+        assert (seen.code, seen.artifacts) == (0, True), await read_errors(rig, "a")
+        assert collect(rig.engine, "a").files == {b"sub/file": b"kept\n"}
+
+    place.play(tmp_path, tag, scenario)
+
+
+def test_an_ended_task_is_revived_as_its_user(place: Place, tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        launch = rig.launch("a", "echo left >/home/jovyan/left")
+        assert (await rig.run("a", launch.script)).code == 0
+        await let_in(rig.engine).revive_task(launch)
+        said = await inside(rig.engine, "a", f"{WHO_SCRIPT}; cat /home/jovyan/left; echo more >>/home/jovyan/left")
+        assert (said.code, said.out) == (0, f"{APP}left\n"), said.errors
+
+    place.play(tmp_path, "app", scenario)
+
+
+def test_a_machine_that_cannot_switch_users_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(rig: Rig) -> None:
+        seen = await rig.run("a", WHO_SCRIPT, image="app:1")
+        assert "runs as root and not as the image's user app" in seen.warning
+        assert (await read_all(rig.log("a"))).decode() == "0 0 0 root root /home/jovyan\n"
+
+    need(Isolation.FULL)
+    monkeypatch.setattr(user_files, "supports_user_switch", lambda machine: False)
+    file = tmp_path / "image.tar"
+    file.write_bytes(docker_archive([tar(busybox_entries())], config(User="app")))
+    ImageStore(tmp_path / "home" / "images").add("app:1", file)
+    play(tmp_path / "home", scenario)
