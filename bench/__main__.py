@@ -26,6 +26,7 @@ MEASUREMENTS = (
     "sampling",
     "why",
     "schedules",
+    "pull",
     "inside",
     "ssh",
     "crash",
