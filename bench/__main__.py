@@ -27,6 +27,7 @@ MEASUREMENTS = (
     "sampling",
     "why",
     "schedules",
+    "pull",
     "inside",
     "ssh",
     "crash",

@@ -47,6 +47,8 @@ class Layer:
 class LayerUnpacker(Unpacker):
     """Unpacks one layer on its own: whiteouts are recorded."""
 
+    _applies_whiteouts = False
+
     def __init__(self, root: str, marks: DiskThresholds) -> None:
         super().__init__(root, marks)
         self._whiteouts: dict[str, set[str]] = {}

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 
+import httpcore
 import httpx
 
 from holdfast.core.messages import msg
@@ -29,6 +30,7 @@ _READ_TIMEOUT = 60.0  # seconds until the next bytes arrive
 _BODY_TIMEOUT = 60.0  # seconds for all of a small response
 _MAX_REDIRECTS = 5
 _MAX_CONNECTIONS = 64
+_READ_SIZE = 1024 * 1024  # bytes
 _MAX_RETRY_AFTER = timedelta(hours=24)
 _REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 _MIN_EPOCH = 1_000_000_000  # seconds; a smaller reset time is a duration
@@ -101,6 +103,8 @@ class RegistryHttp:
 
 
 def _make_client(context: ssl.SSLContext) -> httpx.AsyncClient:
+    # Its default of 64 KiB takes a third more processor time for a download. There is no setting for one client.
+    httpcore.AsyncHTTP11Connection.READ_NUM_BYTES = _READ_SIZE
     return httpx.AsyncClient(
         verify=context,
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),

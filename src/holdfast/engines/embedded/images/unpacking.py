@@ -34,6 +34,8 @@ _MIN_ENTRY_SIZE = 4096  # min bytes of a file on disk, even if empty
 class Unpacker:
     """Unpacks all layers of one image, from the lowest up."""
 
+    _applies_whiteouts = True  # so the files of each layer are remembered while it is unpacked
+
     def __init__(self, root: str, marks: DiskThresholds | None = None) -> None:
         self._root = root
         self._marks = marks or DiskThresholds()
@@ -87,7 +89,8 @@ class Unpacker:
             return
         target = f"{folder}/{name}"
         self._create_entry(reader, entry, target)
-        fresh.add(target)
+        if whiteouts and self._applies_whiteouts:
+            fresh.add(target)
 
     def _check_entry_count(self) -> None:
         self._entries += 1
@@ -105,16 +108,17 @@ class Unpacker:
         return found
 
     def _create_folders(self, parts: list[str]) -> str:
-        place = self._root
-        for index, part in enumerate(parts):
-            inside = find_path_inside(self._root, "/" + "/".join(parts[: index + 1]))
-            if inside is not None and inside.is_dir():
-                place = str(inside)
-                continue
-            place = f"{place}/{part}"
-            if os.path.lexists(place):  # a file or a dangling link
-                os.unlink(place)
-            self._mkdir(place)
+        if not parts:
+            return self._root
+        place = f"{self._create_parent(parts[:-1])}/{parts[-1]}"
+        if _is_folder(place):
+            return place
+        inside = find_path_inside(self._root, place.removeprefix(self._root))
+        if inside is not None and inside.is_dir():
+            return str(inside)
+        if os.path.lexists(place):  # a file or a dangling link
+            os.unlink(place)
+        self._mkdir(place)
         return place
 
     def _apply_whiteout(self, folder: str, name: str, fresh: set[str]) -> None:

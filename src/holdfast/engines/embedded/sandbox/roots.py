@@ -195,22 +195,26 @@ def find_path_inside(rootfs: str, path: str) -> Path | None:
 def resolve_path_inside(rootfs: str, path: str) -> str | None:
     """Resolve all links of `path` within `rootfs`, whether it exists or not; None if they form a loop."""
     place: list[str] = []
-    parts = list(reversed(Path(path).parts[1:]))
+    parts = _split_reversed(path)
     hops = 0
     while parts:
         part = parts.pop()
         if part == "..":
             place = place[:-1]
             continue
-        here = Path(rootfs, *place, part)
-        if not here.is_symlink():
+        try:  # of plain strings: unpacking an image resolves every folder of it
+            target = os.readlink("/".join((rootfs, *place, part)))
+        except OSError:  # not a link, or it does not exist
             place.append(part)
             continue
         hops += 1
         if hops > 40:
             return None
-        target = Path(os.readlink(here))
-        if target.is_absolute():
+        if target.startswith("/"):
             place = []
-        parts += reversed([piece for piece in target.parts if piece != "/"])
+        parts += _split_reversed(target)
     return "/" + "/".join(place)
+
+
+def _split_reversed(path: str) -> list[str]:
+    return [part for part in reversed(path.split("/")) if part not in ("", ".")]
