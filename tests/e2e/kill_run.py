@@ -1,4 +1,4 @@
-"""Kills a server and its Docker daemon at random moments while jobs with known output run, then checks every job.
+"""Kills a server and its container daemon at random moments while jobs with known output run, then checks every job.
 
 `python -m tests.e2e.kill_run --jobs 200 --kills 300` runs the long form and prints its figures.
 """
@@ -23,7 +23,7 @@ from typing import Any
 
 import httpx
 
-from tests.container_daemons import IMAGE, ContainerDaemon, Dockerd, run_daemon
+from tests.container_daemons import IMAGE, ContainerDaemon, Dockerd, PodmanService, run_daemon
 
 from .server import TIMEOUT, Server
 
@@ -217,8 +217,10 @@ class KillRun:
 
 
 @contextmanager
-def start_docker_server(home: Path) -> Iterator[tuple[Server, ContainerDaemon]]:
-    with run_daemon(Dockerd) as daemon:
+def start_container_server(
+    home: Path, kind: type[ContainerDaemon] = Dockerd
+) -> Iterator[tuple[Server, ContainerDaemon]]:
+    with run_daemon(kind) as daemon:
         server = Server(home, HOLDFAST_ENGINE_KIND="docker", HOLDFAST_ENGINE_SOCKET=daemon.socket)
         server.start()
         try:
@@ -232,6 +234,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=200)
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--podman", action="store_true", help="on Podman instead of Docker")
     parser.add_argument("--keep", action="store_true", help="keep the state folder")
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="hf-kills-"))
@@ -239,7 +242,9 @@ def main() -> None:
         if not given.keep:
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
         (folder / "marks").mkdir()
-        server, daemon = stack.enter_context(start_docker_server(folder / "home"))
+        server, daemon = stack.enter_context(
+            start_container_server(folder / "home", PodmanService if given.podman else Dockerd)
+        )
         run = KillRun(server, daemon, folder / "marks", given.jobs, given.kills, given.seed)
         print(json.dumps(run.run().to_json(), indent=2))
 
