@@ -19,17 +19,20 @@ FILES_PER_FOLDER = 1000
 MAX_GROWTH = 100 * MIB  # bytes of memory; a layer of few files takes some of it, too
 
 UNPACK_SCRIPT = """
-import hashlib, json, resource, sys, threading
+import hashlib, json, re, sys, threading
+from pathlib import Path
 from holdfast.disk_space import DiskThresholds
 from holdfast.engines.embedded.images.layers import LayerUnpacker
 
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def read_peak():  # of this program alone; getrusage would include the process that started it
+    return 1024 * int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
+
+before = read_peak()
 unpacker = LayerUnpacker(sys.argv[2], DiskThresholds())
 with open(sys.argv[1], "rb", buffering=0) as file:
     unpacker.add_layer(file, digest=hashlib.sha256(), cancelled=threading.Event())
 unpacker.set_folder_modes()
-after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-print(json.dumps([unpacker._entries, after - before]))
+print(json.dumps([unpacker._entries, read_peak() - before]))
 """
 
 
