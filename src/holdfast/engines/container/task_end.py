@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 START_REFUSED_CODE = 125  # exit code of a runner that did not get the claim: the task's commands did not run
+_KILL_CODE = 137
+CREATED_STATUS = "created"  # of a container that was not started, as far as the daemon knows
 _MAX_REPORT_SIZE = 16 * 1024  # bytes
 _RUN_PATTERN = re.compile(rb"run [0-9]{1,10} ([0-9]{1,18})\Z")
 _END_PATTERN = re.compile(rb"end ([0-9]{1,3}) ([0-9]{1,12}(?:\.[0-9]{1,6})?) (-|[0-9]{1,18})\Z")
@@ -87,6 +89,8 @@ def decide_end(
         return TaskEnd(EndKind.REMOVED if report.claimed or started else EndKind.ABSENT)
     if not container.started and not report.claimed:
         return TaskEnd(EndKind.ABSENT)
+    if not container.started:  # the daemon was killed meanwhile, and does not know how it ended
+        return TaskEnd(EndKind.EXITED, _KILL_CODE, oom) if stopped or oom else TaskEnd(EndKind.KILLED, container.code)
     by_signal = container.code > 128
     if not report.claimed and not by_signal:
         kind = EndKind.NOT_RUN if container.code == START_REFUSED_CODE else EndKind.NO_SHELL
