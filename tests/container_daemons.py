@@ -112,7 +112,7 @@ class ContainerDaemon:
 
     def remove_all(self) -> None:
         with suppress(httpx.HTTPError), self.client() as client:
-            for found in client.get("/containers/json", params={"all": "1"}).json():
+            for found in client.get("/containers/json", params={"all": "1"}).raise_for_status().json():
                 client.delete(f"/containers/{found['Id']}", params={"force": "1", "v": "1"})
 
 

@@ -210,7 +210,8 @@ class KillRun:
         until = time.monotonic() + TIMEOUT
         while True:
             with self.daemon.client() as client:
-                found = len(client.get("/containers/json", params={"all": "1"}).json())
+                reply = client.get("/containers/json", params={"all": "1"})
+            found = len(reply.json()) if reply.status_code == 200 else -1
             if not found or time.monotonic() > until:
                 return found
             time.sleep(0.2)

@@ -57,6 +57,9 @@ def test_the_runners_report_is_read_strictly(data: bytes, report: RunnerReport) 
         (RunnerReport(), None, {"started": True}, TaskEnd(EndKind.REMOVED)),  # though the task deleted its claim
         (RunnerReport(), None, {}, TaskEnd(EndKind.ABSENT)),
         (RunnerReport(), exited(0, started=False), {}, TaskEnd(EndKind.ABSENT)),
+        (CLAIMED, exited(0, started=False), {}, TaskEnd(EndKind.KILLED)),  # never a success that nobody saw
+        (CLAIMED, exited(0, started=False), {"stopped": True}, TaskEnd(EndKind.EXITED, 137)),
+        (RunnerReport(claimed=True, code=3), exited(0, started=False), {}, TaskEnd(EndKind.EXITED, 3)),
         (RunnerReport(), exited(127), {}, TaskEnd(EndKind.NO_SHELL, 127)),
         (RunnerReport(), exited(125), {}, TaskEnd(EndKind.NOT_RUN, 125)),
         (CLAIMED, exited(137), {}, TaskEnd(EndKind.KILLED, 137)),

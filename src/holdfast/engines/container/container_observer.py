@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -35,7 +36,7 @@ from holdfast.engines.embedded.task_folder import KILLED_FILE, is_safe_id
 from .container_folder import ContainerFolder
 from .daemon import Daemon, DaemonUnavailable
 from .names import ContainerNames
-from .task_end import ContainerState, EndKind, TaskEnd, decide_end
+from .task_end import CREATED_STATUS, ContainerState, EndKind, TaskEnd, decide_end
 
 _EXIT_TIMEOUT = 10.0  # seconds for the daemon to notice that a container has exited
 _EXIT_INTERVAL = 0.02  # seconds between two looks at it
@@ -105,11 +106,19 @@ class ContainerObserver:
             found = await self.daemon.inspect(name)
             if found is None or not found.own:
                 return None
+            if found.status == CREATED_STATUS:
+                return await self.run_in_thread(partial(self._correct_created, attempt_id, found))
             if not found.is_running or read_start_ticks(found.pid) is not None:
                 return found
             if asyncio.get_running_loop().time() > until:
                 raise DaemonUnavailable(msg("The container daemon does not report the end of a container."))
             await asyncio.sleep(_EXIT_INTERVAL)
+
+    def _correct_created(self, attempt_id: str, container: ContainerState) -> ContainerState:
+        """Correct the process of a container that is only known as created. A daemon that was killed while it started
+        the container does not know that it runs, or has ended."""
+        claimed = self._get_folder(attempt_id).read_report().claimed
+        return replace(container, pid=find_first_pid(container.id) if claimed else 0)
 
     async def find_start_ticks(self, container: ContainerState) -> int | None:
         """Return when the first process of a running container started; None if it has just exited. Its pid may have
@@ -179,6 +188,16 @@ def _observe_running(attempt_id: str, folder: ContainerFolder, note: StartNote) 
     """Return the observation of a task that ran a moment ago. Should it have ended since, its watcher reports that."""
     running = build_running_observation(attempt_id, note, folder.read_claim(), read_uptime())
     return add_notes(running, note, read_notes(folder), partial(was_out_of_memory, folder, note))
+
+
+def find_first_pid(container_id: str) -> int:
+    """Return the first process of a container, on this machine; 0 if it has none."""
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        if container_id.encode() in read_kernel_file(f"/proc/{name}/cgroup"):
+            numbers = re.search(rb"^NSpid:(.*)$", read_kernel_file(f"/proc/{name}/status"), re.M)
+            if numbers and numbers[1].split()[-1:] == [b"1"]:
+                return int(name)
+    return 0
 
 
 def _read_pid_namespace(pid: int) -> int:

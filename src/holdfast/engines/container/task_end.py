@@ -10,6 +10,9 @@ from enum import StrEnum
 
 from holdfast.engines.runner_report import START_REFUSED_CODE, RunnerReport
 
+_KILL_CODE = 137
+CREATED_STATUS = "created"  # of a container that was not started, as far as the daemon knows
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerState:
@@ -57,6 +60,8 @@ def decide_end(
         return TaskEnd(EndKind.REMOVED if report.claimed or started else EndKind.ABSENT)
     if not container.started and not report.claimed:
         return TaskEnd(EndKind.ABSENT)
+    if not container.started:  # the daemon was killed meanwhile, and does not know how it ended
+        return TaskEnd(EndKind.EXITED, _KILL_CODE, oom) if stopped or oom else TaskEnd(EndKind.KILLED, container.code)
     by_signal = container.code > 128
     if not report.claimed and not by_signal:
         kind = EndKind.NOT_RUN if container.code == START_REFUSED_CODE else EndKind.NO_SHELL
