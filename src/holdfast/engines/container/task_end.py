@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 START_REFUSED_CODE = 125  # exit code of a runner that did not get the claim: the task's commands did not run
+RUNNING_STATUSES = ("running", "paused", "restarting")
 _KILL_CODE = 137
 CREATED_STATUS = "created"  # of a container that was not started, as far as the daemon knows
 _MAX_REPORT_SIZE = 16 * 1024  # bytes
@@ -58,7 +59,12 @@ class ContainerState:
 
     @property
     def is_running(self) -> bool:
-        return self.status in ("running", "paused", "restarting") or self.pid > 0
+        return self.status in RUNNING_STATUSES or self.pid > 0
+
+    @property
+    def was_started(self) -> bool:
+        """Whether the daemon knows that it was started. It may have been started without that."""
+        return self.started or self.status in RUNNING_STATUSES
 
 
 class EndKind(StrEnum):
