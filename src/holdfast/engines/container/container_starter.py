@@ -37,7 +37,6 @@ from .mount_staging import MountStaging
 from .names import ContainerNames
 from .options import ContainerOptions
 from .render import ContainerLimits, ContainerMount, render_create_body
-from .task_end import CREATED_STATUS
 from .task_files import create_task_files, create_user_files, list_own_mounts, make_start_note
 
 _LOCK_TIMEOUT = 150.0  # seconds to wait for another server that starts the same task
@@ -208,7 +207,7 @@ class ContainerStarter:
 
     async def _is_started_container(self, name: str) -> bool:
         found = await self.daemon.inspect(name)
-        return found is not None and found.own and (found.started or found.status != CREATED_STATUS)
+        return found is not None and found.own and found.was_started
 
     async def _make_missing_image_refusal(self, image: str) -> StartRefused:
         known = ", ".join(each.name for each in await self.daemon.list_images())

@@ -143,7 +143,13 @@ class Daemon:
     async def remove(self, name: str, *, force: bool) -> None:
         """Remove a container, if it exists and is ours. Without `force` a running one is an error."""
         for tries_left in reversed(range(_MAX_REMOVE_TRIES)):
-            state = await self.inspect(name)
+            try:
+                state = await self.inspect(name)
+            except DaemonError:
+                if not force:
+                    raise
+                await self.release_name(name)  # a Podman that was killed at its removal cannot inspect it
+                return
             if state is None or not state.own:
                 return
             try:

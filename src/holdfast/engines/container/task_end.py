@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from holdfast.engines.runner_report import START_REFUSED_CODE, RunnerReport
 
+RUNNING_STATUSES = ("running", "paused", "restarting")
 _KILL_CODE = 137
 CREATED_STATUS = "created"  # of a container that was not started, as far as the daemon knows
 
@@ -29,7 +30,12 @@ class ContainerState:
 
     @property
     def is_running(self) -> bool:
-        return self.status in ("running", "paused", "restarting") or self.pid > 0
+        return self.status in RUNNING_STATUSES or self.pid > 0
+
+    @property
+    def was_started(self) -> bool:
+        """Whether the daemon knows that it was started. It may have been started without that."""
+        return self.started or self.status in RUNNING_STATUSES
 
 
 class EndKind(StrEnum):
