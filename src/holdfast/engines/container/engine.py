@@ -35,6 +35,7 @@ from holdfast.engines.base import (
     ignore_health_change,
 )
 from holdfast.engines.embedded import machine
+from holdfast.engines.embedded.cgroups import find_other_cgroups
 from holdfast.engines.embedded.exec.exec_sessions import ExecSessions
 from holdfast.engines.embedded.folder_engine import FolderEngine
 from holdfast.engines.embedded.lifecycle.killing import KillTarget
@@ -141,7 +142,9 @@ class ContainerEngine(FolderEngine):
         )
         seccomp = build_seccomp_filter(platform.machine()) or b""
         site = SandboxSite(isolation=Isolation.FULL, boot=self._boot, seccomp=seccomp)
-        self._exec_sessions_or_none = ExecSessions(self._task_folders, site, self._run_in_thread)
+        self._exec_sessions_or_none = ExecSessions(
+            self._task_folders, site, self._run_in_thread, lambda task: find_other_cgroups(task.init)
+        )
         self._revived = RevivedContainers(
             self._starter,
             self._container_observer,

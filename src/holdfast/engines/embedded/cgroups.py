@@ -5,6 +5,7 @@ All paths depend on the arguments of `find_cgroups`, so tests use a tree of plai
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
@@ -19,7 +20,7 @@ from holdfast.core.job import Resources
 from holdfast.core.messages import join_messages, msg
 from holdfast.engines.sandbox_paths import CGROUP_PATH
 
-from .mount_table import Mount, parse_mounts
+from .mount_table import MOUNTINFO_PATH, Mount, parse_mounts
 
 logger = logging.getLogger(__name__)
 
@@ -171,6 +172,35 @@ def find_process_cgroups(pid: int, mounts: Path = Path("/proc/self/mountinfo")) 
     found = [str(_find_own_folder(mounted, paths, name)) for name in wanted]
     points = {point for point, _ in mounted.values()}
     return tuple(dict.fromkeys(folder for folder in found if folder not in points))  # never the root of all groups
+
+
+def find_other_cgroups(pid: int) -> tuple[str, ...]:
+    """Return the folders of all groups of a process that are not ours, of every controller: a process of ours that
+    joins them has the same limits and, which only its groups enforce, the same access to devices. OSError if one cannot
+    be found."""
+    mounts = parse_mounts(Path(MOUNTINFO_PATH).read_bytes())
+    ours = _parse_hierarchies(Path("/proc/self/cgroup").read_text())
+    theirs = _parse_hierarchies(Path(f"/proc/{pid}/cgroup").read_text())
+    differing = [(controllers, path) for controllers, path in theirs.items() if ours.get(controllers) != path]
+    return tuple(_find_group_folder(mounts, controllers, path) for controllers, path in differing)
+
+
+def _parse_hierarchies(text: str) -> dict[str, str]:
+    """Map the controllers of each hierarchy, as the kernel lists them, to the group of the process in it."""
+    lines = (line.split(":", 2) for line in text.splitlines())
+    return {controllers: path for _, controllers, path in lines}
+
+
+def _find_group_folder(mounts: Sequence[Mount], controllers: str, path: str) -> str:
+    names = set(controllers.split(","))
+    for mount in mounts:
+        is_mounted = (
+            mount.kind == "cgroup2" if not controllers else mount.kind == "cgroup" and names <= {*mount.options}
+        )
+        inner = path.removeprefix(mount.root) if mount.root != "/" else path
+        if is_mounted and os.path.isfile(f"{mount.point}{inner}/cgroup.procs"):
+            return f"{mount.point}{inner}"
+    raise FileNotFoundError(errno.ENOENT, "the cgroup is not mounted", f"{controllers}:{path}")
 
 
 # --- reading and killing a group, by the folders in the task's start note ---------------------------------------------

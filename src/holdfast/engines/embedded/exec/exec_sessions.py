@@ -92,8 +92,14 @@ class TaskNotReady(ExecRefused):
 
 class ExecSessions:
     def __init__(
-        self, places: TaskFolders, site: SandboxSite, in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]
+        self,
+        places: TaskFolders,
+        site: SandboxSite,
+        in_thread: Callable[[Callable[[], Any]], Awaitable[Any]],
+        find_cgroups: Callable[[ExecTarget], Sequence[str]] = lambda task: task.note.cgroups,
     ) -> None:
+        """`find_cgroups` returns the groups that a session joins; OSError if they are unknown."""
+        self._find_cgroups = find_cgroups
         self._task_folders = places
         self._site = site
         self._in_thread = in_thread
@@ -243,7 +249,7 @@ class ExecSessions:
             "init": task.init,
             "namespace": task.namespace,
             "runner": task.claim.pid,
-            "joins": [f"{group}/cgroup.procs" for group in task.note.cgroups],
+            "joins": [f"{group}/cgroup.procs" for group in self._find_cgroups(task)],
             "user": (user.uid, user.gid, user.groups) if user else None,
             "capabilities": _ALLOWED_CAPABILITIES,
             "max_processes": task.note.max_processes,
