@@ -30,7 +30,7 @@ def daemon(request: pytest.FixtureRequest) -> Iterator[ContainerDaemon]:
 
 
 def find_device() -> str:
-    found = next((path for path in DEVICES if os.path.exists(path)), None)
+    found = next((path for path in DEVICES if Path(path).exists()), None)
     if found is None:
         pytest.skip(f"this machine has none of {', '.join(DEVICES)}")
     return found
@@ -41,7 +41,7 @@ def build_image_with_device() -> bytes:
     with tarfile.open(fileobj=buffer, mode="a") as tar:
         entry = tarfile.TarInfo("device")
         entry.type, entry.mode = tarfile.CHRTYPE, 0o666
-        number = os.stat(find_device()).st_rdev
+        number = Path(find_device()).stat().st_rdev
         entry.devmajor, entry.devminor = os.major(number), os.minor(number)
         tar.addfile(entry)
     return buffer.getvalue()
