@@ -211,6 +211,21 @@ def test_a_dataset(server: Server, tmp_path: Path) -> None:
     assert server.get(f"/jobs/{job}/log", stream="stdout").text == "words\nrefused\n"
 
 
+def test_shared_files_volumes_and_managed_datasets(server: Server) -> None:
+    """They are in the server's state folder, which no other mount can show."""
+    with server.client() as client:
+        client.post("/groups", json={"name": "team", "shared_volume": True}).raise_for_status()
+        client.put("/groups/team/members/admin", json={"admin": False}).raise_for_status()
+        client.post("/datasets", json={"name": "managed", "kind": "volume", "read_only": False}).raise_for_status()
+    script = "for place in /phfs /project/team /datasets/managed; do echo kept >$place/note; done"
+    job = submit(server, SMALL, script, group="team", files=True, datasets=["managed"])
+    end = server.wait(job)
+    assert end["state"] == "Succeeded", end["message"]
+    shared = server.home / "shared"
+    for folder in ("groups/team/files", "groups/team/volume", "volumes/managed"):
+        assert (shared / folder / "note").read_text() == "kept\n"
+
+
 def test_a_job_sees_its_own_gpu(server: Server) -> None:
     if not server.get("/capacity").json()["nodes"][0]["gpus"]:
         pytest.skip("there is no GPU here; the next test makes up two")

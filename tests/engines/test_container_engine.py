@@ -17,7 +17,7 @@ from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.errors import EngineError
 from holdfast.core.exits.exit import Cause
 from holdfast.core.job import MIB, Mount, Resources
-from holdfast.core.volumes import HostFolder
+from holdfast.core.volumes import HostFolder, SharedFolder
 from holdfast.engines.base import ExecCommand, ExecKind, LogStream, Terminal
 from holdfast.engines.container import ContainerEngine, ContainerOptions
 from holdfast.engines.container.container_folder import ContainerFolder
@@ -346,9 +346,29 @@ def test_mounts_that_lead_to_the_server_are_refused(daemon: ContainerDaemon, tmp
         mount = Mount(volume=HostFolder(str(source)), target="/data", read_only=True)
         seen = await rig.engine.start(rig.launch("a", "exit 0", mounts=(mount,)))
         assert (seen.seen, seen.cause) == (ObservedState.REFUSED, Cause.NOT_ALLOWED)
+        assert place == "link" or str(tmp_path) not in seen.message
         assert (await rig.look("a")).seen is ObservedState.ABSENT
 
     play(daemon, tmp_path / "home", scenario)
+
+
+@pytest.mark.parametrize(
+    ("place", "state"),
+    [("shared/team", ObservedState.EXITED), ("", ObservedState.REFUSED), ("link", ObservedState.REFUSED)],
+)
+def test_only_shared_folders_are_mounted_from_the_state_folder(
+    daemon: ContainerDaemon, tmp_path: Path, place: str, state: ObservedState
+) -> None:
+    home = tmp_path / "home"
+    (home / "shared/team").mkdir(parents=True)
+    (home / "link").symlink_to(home / "tasks")
+
+    async def scenario(rig: Rig) -> None:
+        volume = SharedFolder(folder=str(home / place), path=place)
+        mounts = (Mount(volume=volume, target="/data", read_only=True),)
+        assert (await rig.run("a", "ls /data", mounts=mounts)).seen is state
+
+    play(daemon, home, scenario)
 
 
 # --- inside ---------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A daemon that was killed while it started a container does not know that the container runs."""
+"""Containers whose start the daemon or the server did not record: they run all the same."""
 
 from __future__ import annotations
 
@@ -68,5 +68,26 @@ def test_a_container_whose_start_was_forgotten_is_not_taken_for_ended(
         assert await read_all(rig.log("a")) == b"up\n"
         await rig.engine.remove("a")
         assert await rig.engine.list_attempts() == []
+
+    play(daemon, tmp_path, scenario)
+
+
+@pytest.mark.parametrize("grace", [0.0, 30.0])
+def test_a_task_whose_start_cannot_be_recorded_is_stopped(daemon: Dockerd, tmp_path: Path, grace: float) -> None:
+    script = "trap 'exit 5' TERM; echo up; while :; do sleep 0.1; done"
+
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "a", script)
+        await rig.engine.close()
+        os.truncate(folder_of(tmp_path, "a")["claim"], 0)  # the server did not record the process
+        (tmp_path / "tasks" / "a" / "start.draft" / "in").mkdir(parents=True)  # and cannot
+        rig.told.clear()
+        await rig.open()
+        assert (await rig.look("a")).seen is ObservedState.RUNNING
+        await rig.engine.stop("a", grace)
+        seen = await rig.end_of("a")
+        assert (seen.seen, seen.code) == (ObservedState.EXITED, 5 if grace else 137)
+        assert (await rig.look("a")).code == seen.code
+        assert not inspect(daemon, name_of(rig, "a"))["State"]["Running"]
 
     play(daemon, tmp_path, scenario)

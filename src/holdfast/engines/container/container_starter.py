@@ -21,7 +21,7 @@ from holdfast.engines.base import LaunchSpec
 from holdfast.engines.embedded.lifecycle.disk_limits import ThreadRunner
 from holdfast.engines.embedded.lifecycle.task_folders import TaskFolders
 from holdfast.engines.embedded.lifecycle.task_starter import check_launch
-from holdfast.engines.embedded.lifecycle.user_files import describe_missing_support, make_root_warning
+from holdfast.engines.embedded.lifecycle.user_files import check_note_size, describe_missing_support, make_root_warning
 from holdfast.engines.embedded.task_folder import is_safe_id, try_lock
 from holdfast.engines.embedded.tree_removal import remove_tree
 from holdfast.engines.sandbox_paths import LIBRARY_PATH
@@ -43,6 +43,7 @@ _LOCK_TIMEOUT = 150.0  # seconds to wait for another server that starts the same
 _LOCK_INTERVAL = 0.02  # seconds between two attempts to lock
 _NO_PROGRAM_CODES = (126, 127)  # of a container whose first program cannot be executed
 _NAME_IN_USE = "already in use"  # in the error of a container name that is taken
+_CGROUPS_SIZE = 2048  # bytes reserved in the start note for the container's cgroups, which are known once it runs
 _MAX_REASON_SIZE = 500  # bytes of the daemon's error that are shown
 
 
@@ -156,6 +157,7 @@ class ContainerStarter:
         has_root = self.options.has_root
         warning = warning or find_task_warning(self.description, launch, has_root=has_root)
         note = make_start_note(launch, self.boot, user, keeps_home=has_root, warning=warning)
+        check_note_size(note, _CGROUPS_SIZE)
         folder.write_start_note(note)
         return mounts
 

@@ -32,10 +32,19 @@ class ContainerStopper(TaskStopper):
         if can_signal:
             await super()._kill_task(task, again)
         else:
-            await self.run_in_thread(lambda: _mark_killed(task))
+            await self.run_in_thread(lambda: _mark_killed(task.folder))
         if again or not can_signal:  # signals cannot end it in a paused container
             with suppress(EngineError):
                 await self.daemon.kill(self.names.make_name(task.attempt_id))
+
+    async def terminate_unwatched(self, attempt_id: str) -> None:
+        with suppress(EngineError):
+            await self.daemon.terminate(self.names.make_name(attempt_id))
+
+    async def kill_unwatched(self, attempt_id: str, folder: TaskFolder) -> None:
+        await self.run_in_thread(lambda: _mark_killed(folder))
+        with suppress(EngineError):
+            await self.daemon.kill(self.names.make_name(attempt_id))
 
 
 def can_inspect(folder: TaskFolder) -> bool:
@@ -44,6 +53,6 @@ def can_inspect(folder: TaskFolder) -> bool:
     return folder.read_claim().pid_namespace != UNKNOWN_NAMESPACE
 
 
-def _mark_killed(task: LiveTask) -> None:
+def _mark_killed(folder: TaskFolder) -> None:
     with suppress(OSError):  # a full disk is no reason to let it run
-        task.folder.mark_killed()
+        folder.mark_killed()

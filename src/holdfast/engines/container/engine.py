@@ -71,6 +71,7 @@ from .task_files import write_library
 logger = logging.getLogger(__name__)
 
 _MAX_INSPECTIONS = 8  # containers inspected at a time
+_STOP_INTERVAL = 0.5  # seconds between two looks at a container that is stopped through the daemon
 _CGROUP_V2_FILE = "/sys/fs/cgroup/cgroup.controllers"
 
 
@@ -83,7 +84,7 @@ class ContainerEngine(FolderEngine):
         super().__init__(TaskFolders(home, ContainerFolder), self._options, lambda: self._boot)
         self._names = ContainerNames(self._options.installation_id or self._task_folders.tag)
         self._daemon = Daemon(self._options.socket, self._names)
-        self._stopper = ContainerStopper(
+        self._stopper = self._container_stopper = ContainerStopper(
             self, self._run_in_thread, self._background.start, daemon=self._daemon, names=self._names
         )
         self._images = ContainerImages(self._daemon, home, self._options.registries.allowed)
@@ -287,20 +288,44 @@ class ContainerEngine(FolderEngine):
             self._unreported.add(task.attempt_id)
             return
         self._unsettled.discard(task.attempt_id)
-        self._stopped.discard(task.attempt_id)
+        if not _is_running(seen):
+            self._stopped.discard(task.attempt_id)
         self._on_change(replace(seen, used=usage or seen.used) if seen.seen is ObservedState.EXITED else seen)
 
     async def stop(self, attempt_id: str, grace: float) -> None:
+        runs = False
         if self._task_watch.get(attempt_id) is None:
-            await self.observe([attempt_id])
+            runs = _is_running((await self.observe([attempt_id]))[attempt_id])
         task = self._task_watch.get(attempt_id)
         if task is not None:
             self._stopped.add(attempt_id)
             self._stopper.stop_task(task, grace)
         elif is_safe_id(attempt_id):
             await self._get_revived().end(attempt_id)
-            if not self._task_folders.get_folder(attempt_id).exists():
-                await self._daemon.kill(self._names.make_name(attempt_id))  # its folder was deleted
+            if runs:
+                self._background.start(self._stop_unwatched(attempt_id, grace))
+
+    async def _stop_unwatched(self, attempt_id: str, grace: float) -> None:
+        """Stop a running container through the daemon, and report its end. Its process could not be recorded, or its
+        folder was deleted."""
+        first = attempt_id not in self._stopped
+        self._stopped.add(attempt_id)
+        if first and grace > 0:
+            await self._container_stopper.terminate_unwatched(attempt_id)
+        kill_at = asyncio.get_running_loop().time() + grace
+        while True:
+            if asyncio.get_running_loop().time() >= kill_at:
+                await self._container_stopper.kill_unwatched(attempt_id, self._task_folders.get_folder(attempt_id))
+            with suppress(EngineError):
+                seen = (await self.observe([attempt_id]))[attempt_id]
+                if (task := self._task_watch.get(attempt_id)) is not None:
+                    self._stopper.stop_task(task, kill_at - asyncio.get_running_loop().time())
+                    return
+                if not _is_running(seen):
+                    self._stopped.discard(attempt_id)
+                    self._on_change(seen)
+                    return
+            await asyncio.sleep(_STOP_INTERVAL)
 
     def build_kill_target(self, task: LiveTask) -> KillTarget:
         return super().build_kill_target(task)._replace(records_kill=True)
@@ -309,7 +334,7 @@ class ContainerEngine(FolderEngine):
         if not is_safe_id(attempt_id) or self._task_watch.get(attempt_id) is not None:
             return
         seen = (await self.observe([attempt_id]))[attempt_id]  # records its end, which the daemon then forgets
-        if seen.seen in (ObservedState.RUNNING, ObservedState.HELD):
+        if _is_running(seen):
             return
         await self._get_revived().end(attempt_id)
         started = seen.seen is not ObservedState.ABSENT  # one that another server may be starting is never forced
@@ -362,3 +387,7 @@ class ContainerEngine(FolderEngine):
         if self._revived is None:
             raise EngineError(msg("the engine is not running"))
         return self._revived
+
+
+def _is_running(seen: Observation) -> bool:
+    return seen.seen in (ObservedState.RUNNING, ObservedState.HELD)

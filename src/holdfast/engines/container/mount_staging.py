@@ -16,6 +16,7 @@ from contextlib import ExitStack, suppress
 from holdfast.core.exits.exit import Cause
 from holdfast.core.job import Mount
 from holdfast.core.messages import msg
+from holdfast.core.volumes import VolumeKind
 from holdfast.engines.embedded.sandbox.mounts import InvalidMount, is_within, make_mount_binds, open_mount_source
 from holdfast.engines.start_refusal import StartRefused
 
@@ -41,12 +42,18 @@ class MountStaging:
             binds = make_mount_binds(mounts, _NO_IMAGE)
         except InvalidMount as bad:
             raise StartRefused(str(bad), cause=Cause.NOT_ALLOWED) from bad
-        for bind in binds:
-            source = os.path.realpath(bind.source)
-            if source == "/" or any(is_within(path, [source]) or is_within(source, [path]) for path in self._protected):
-                text = msg("{source} cannot be mounted: it contains files of the server.", source=bind.source)
+        for mount, bind in zip(mounts, binds, strict=True):
+            if self._shows_server_files(mount, os.path.realpath(bind.source)):
+                text = msg("The mount at {target} is not allowed: it shows files of the server.", target=bind.target)
                 raise StartRefused(text, cause=Cause.NOT_ALLOWED)
         return [ContainerMount(source=bind.source, target=bind.target, read_only=bind.read_only) for bind in binds]
+
+    def _shows_server_files(self, mount: Mount, source: str) -> bool:
+        if source == "/" or any(is_within(path, [source]) for path in self._protected):
+            return True
+        if mount.volume.kind is VolumeKind.SHARED and source == mount.volume.folder:
+            return False  # shared files are in the state folder by default
+        return any(is_within(source, [path]) for path in self._protected)
 
     def stage_mounts(self, name: str, mounts: Sequence[ContainerMount]) -> list[ContainerMount]:
         """Return the mounts with their sources bound in a folder of the container `name`, until `unstage_mounts`.

@@ -18,6 +18,7 @@ from holdfast.engines.sandbox_paths import HOME_PATH
 from holdfast.engines.task_user import TaskUser
 
 TICKS_PER_SECOND = 100  # USER_HZ: the unit of start times in /proc, on every Linux
+MAX_NOTE_SIZE = 4095  # bytes of a link's target
 _MAX_CLAIM_SIZE = 16 * 1024  # bytes
 # A retry would fail the same way: a shell for another architecture, without its loader, or not executable.
 _SHELL_FAILURE_PATTERN = re.compile(

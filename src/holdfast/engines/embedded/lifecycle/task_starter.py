@@ -48,7 +48,7 @@ from ..tree_removal import remove_tree
 from .notes import create_notes_folder
 from .port_holders import report_port_in_use
 from .task_folders import TaskFolders
-from .user_files import add_image_user, create_user_folders, make_artifacts_binds
+from .user_files import add_image_user, check_note_size, create_user_folders, make_artifacts_binds
 
 logger = logging.getLogger(__name__)
 
@@ -105,6 +105,7 @@ class TaskStarter:
             with ExitStack() as opened:
                 order = self._make_runner_spec(launch, folder, root, groups, opened)
                 note = self._make_start_note(launch, root, groups)
+                check_note_size(note)
                 folder.write_start_note(note)
                 self.unwatched_attempts.add(
                     launch.attempt_id

@@ -22,6 +22,7 @@ from holdfast.engines.task_user import MAX_LIST_SIZE, TaskUser, UnknownUser, is_
 from holdfast.engines.user_switch import supports_user_switch
 
 from ..descriptors import closing_fd
+from ..folder_content import MAX_NOTE_SIZE, StartNote
 from ..image import Image
 from ..sandbox.mounts import is_within
 from ..sandbox.render import Bind, SandboxRoot
@@ -62,6 +63,14 @@ def make_root_warning(user: str, why: str) -> str:
 
 def make_user_refusal(image: str, error: UnknownUser) -> StartRefused:
     return StartRefused(msg("The image {image} cannot be used: {error}.", image=repr(image), error=error))
+
+
+def check_note_size(note: StartNote, reserved: int = 0) -> None:
+    """Raise StartRefused if the start note, and `reserved` bytes added later, do not fit. Only the user of an image can
+    make it that large."""
+    if len(note.to_json()) + reserved > MAX_NOTE_SIZE:
+        text = msg("The image cannot be used: its user has too many groups, or its name or home is too long.")
+        raise StartRefused(text)
 
 
 def has_usable_home(user: TaskUser, mode: int, uid: int, gid: int) -> bool:
