@@ -16,7 +16,7 @@ from holdfast.engines.embedded.images.registry_options import RegistryOptions
 
 from .archives import entry, hard_link, link, tar
 from .pulls import BASE, MORE, assert_nothing_left, expect_failure, run_scenario
-from .registries import MANIFEST_TYPE, FakeRegistry, Reply, Request, build_image, build_index
+from .registries import MANIFEST_TYPE, FakeRegistry, Reply, Request, build_image, build_index, digest_of
 
 
 def test_images_that_cannot_run_here_are_told_apart(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_wrong_size_is_refused_and_never_exceeded(tmp_path: Path, difference: 
         with pytest.raises(PullError) as caught:
             await puller.pull_image(f"{registry.host}/app")
         assert caught.value.kind in (PullFailure.INVALID, PullFailure.UNREACHABLE)
-        part = Path(store.layers.get_blob_path(image.layers[0]))
+        part = Path(store.layers.get_blob_path(registry.host, image.layers[0]))
         assert not part.exists() or part.stat().st_size <= size + difference
 
     run_scenario(tmp_path, scenario)
@@ -142,9 +142,53 @@ def test_a_hostile_layer_is_refused_and_not_kept(tmp_path: Path) -> None:
             image = build_image([BASE, tar(layer)])
             registry.add_image("app", image)
             await expect_failure(puller.pull_image(f"{registry.host}/app"), PullFailure.INVALID)
-            assert not Path(store.layers.get_blob_path(image.layers[1])).exists()
+            assert not Path(store.layers.get_blob_path(registry.host, image.layers[1])).exists()
         store.remove_unused_folders([])
         assert_nothing_left(tmp_path / "images")
+
+    run_scenario(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("named", ["blob", "content"])
+def test_a_slow_registry_does_not_delay_pulls_from_others(tmp_path: Path, named: str) -> None:
+    """It names the digest of a public layer, or claims that its own layer has the same content."""
+
+    async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
+        registry.add_image("app", build_image([BASE]))
+        slow_image = build_image([BASE] if named == "blob" else [MORE], diff_ids=[digest_of(BASE)])
+        async with FakeRegistry().serve() as slow:
+            slow.add_image("app", slow_image)
+            asked = asyncio.Event()
+
+            async def stall(request: Request) -> Reply | None:
+                if slow_image.layers[0] in request.path:
+                    asked.set()
+                    await asyncio.sleep(3600)
+                return None
+
+            slow.hook = stall
+            shared = ImagePuller(store, RegistryOptions(insecure=frozenset({registry.host, slow.host})))
+            delayed = asyncio.create_task(shared.pull_image(f"{slow.host}/app"))
+            await asked.wait()
+            await asyncio.wait_for(shared.pull_image(f"{registry.host}/app"), 30)
+            assert not delayed.done()
+            await shared.close()
+            assert isinstance((await asyncio.gather(delayed, return_exceptions=True))[0], asyncio.CancelledError)
+
+    run_scenario(tmp_path, scenario)
+
+
+def test_bytes_of_one_registry_do_not_count_for_another(tmp_path: Path) -> None:
+    """Else a registry could serve the last byte of a private layer, and get the rest from an interrupted pull."""
+
+    async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
+        image = build_image([BASE])
+        registry.add_image("app", image)
+        blob = image.layers[0]
+        store.layers.create_folders()
+        Path(store.layers.get_blob_path("private.example", blob)).write_bytes(image.blobs[blob][:-1])
+        await puller.pull_image(f"{registry.host}/app")
+        assert [request.start for request in registry.requests if blob in request.path] == [0]
 
     run_scenario(tmp_path, scenario)
 
