@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from holdfast.engines.base import PullError, PullFailure
+from holdfast.engines.embedded.images import blobs, registry_http
+from holdfast.engines.embedded.images import registry as registry_client
 from holdfast.engines.embedded.images.image_store import ImageStore
 from holdfast.engines.embedded.images.pulling import ImagePuller
 from holdfast.engines.embedded.images.registry_options import RegistryOptions
 
 from .archives import entry, hard_link, link, tar
 from .pulls import BASE, MORE, assert_nothing_left, expect_failure, run_scenario
-from .registries import MANIFEST_TYPE, FakeRegistry, Reply, Request, build_image, build_index
+from .registries import MANIFEST_TYPE, FakeRegistry, Reply, Request, build_image, build_index, digest_of
 
 
 def test_images_that_cannot_run_here_are_told_apart(tmp_path: Path) -> None:
@@ -64,7 +67,7 @@ def test_a_wrong_size_is_refused_and_never_exceeded(tmp_path: Path, difference: 
         with pytest.raises(PullError) as caught:
             await puller.pull_image(f"{registry.host}/app")
         assert caught.value.kind in (PullFailure.INVALID, PullFailure.UNREACHABLE)
-        part = Path(store.layers.get_blob_path(image.layers[0]))
+        part = Path(store.layers.get_blob_path(registry.host, image.layers[0]))
         assert not part.exists() or part.stat().st_size <= size + difference
 
     run_scenario(tmp_path, scenario)
@@ -142,9 +145,162 @@ def test_a_hostile_layer_is_refused_and_not_kept(tmp_path: Path) -> None:
             image = build_image([BASE, tar(layer)])
             registry.add_image("app", image)
             await expect_failure(puller.pull_image(f"{registry.host}/app"), PullFailure.INVALID)
-            assert not Path(store.layers.get_blob_path(image.layers[1])).exists()
+            assert not Path(store.layers.get_blob_path(registry.host, image.layers[1])).exists()
         store.remove_unused_folders([])
         assert_nothing_left(tmp_path / "images")
+
+    run_scenario(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("named", ["blob", "content"])
+def test_a_slow_registry_does_not_delay_pulls_from_others(tmp_path: Path, named: str) -> None:
+    """It names the digest of a public layer, or claims that its own layer has the same content."""
+
+    async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
+        registry.add_image("app", build_image([BASE]))
+        slow_image = build_image([BASE] if named == "blob" else [MORE], diff_ids=[digest_of(BASE)])
+        async with FakeRegistry().serve() as slow:
+            slow.add_image("app", slow_image)
+            asked = asyncio.Event()
+
+            async def stall(request: Request) -> Reply | None:
+                if slow_image.layers[0] in request.path:
+                    asked.set()
+                    await asyncio.sleep(3600)
+                return None
+
+            slow.hook = stall
+            shared = ImagePuller(store, RegistryOptions(insecure=frozenset({registry.host, slow.host})))
+            delayed = asyncio.create_task(shared.pull_image(f"{slow.host}/app"))
+            await asked.wait()
+            await asyncio.wait_for(shared.pull_image(f"{registry.host}/app"), 30)
+            assert not delayed.done()
+            await shared.close()
+            assert isinstance((await asyncio.gather(delayed, return_exceptions=True))[0], asyncio.CancelledError)
+
+    run_scenario(tmp_path, scenario)
+
+
+async def send_slowly() -> AsyncIterator[bytes]:
+    while True:
+        yield b"x"
+        await asyncio.sleep(0.01)
+
+
+def test_a_registry_that_takes_all_its_connections_does_not_delay_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry_http, "_MAX_CONNECTIONS", 3)
+    monkeypatch.setattr(registry_http, "_MAX_HOST_CONNECTIONS", 2)
+
+    async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
+        registry.add_image("app", build_image([BASE]))
+        async with FakeRegistry().serve() as slow:
+            layers = [tar([entry(f"file-{number}", b"x")]) for number in range(4)]
+            image = build_image(layers, sizes=dict.fromkeys(range(4), 1_000_000))
+            slow.add_image("app", image)
+            slow.hook = lambda request: (
+                Reply(200, {"Content-Length": "1000000"}, stream=send_slowly())
+                if request.path.rpartition("/")[2] in image.layers
+                else None
+            )
+            shared = ImagePuller(store, RegistryOptions(insecure=frozenset({registry.host, slow.host})))
+            delayed = asyncio.create_task(shared.pull_image(f"{slow.host}/app"))
+            while sum(slow.count("GET", digest) for digest in image.layers) < 2:
+                await asyncio.sleep(0.01)
+            await asyncio.wait_for(shared.pull_image(f"{registry.host}/app"), 30)
+            assert not delayed.done()
+            assert sum(slow.count("GET", digest) for digest in image.layers) == 2
+            await shared.close()
+            await asyncio.gather(delayed, return_exceptions=True)
+
+    run_scenario(tmp_path, scenario)
+
+
+def test_every_response_releases_its_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One connection at a time is enough for redirects, authorization, errors and several layers."""
+    monkeypatch.setattr(registry_http, "_MAX_HOST_CONNECTIONS", 1)
+
+    async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
+        image = build_image([BASE, MORE])
+        registry.add_image("app", image)
+        errors = iter([500, 401, 503])
+
+        def answer(request: Request) -> Reply | None:
+            if request.path.startswith("/token"):
+                return Reply(200, {}, b'{"token": "t"}')
+            status = next(errors, None)
+            if status is not None:
+                return Reply(status, {"WWW-Authenticate": f'Bearer realm="http://{registry.host}/token"'}, b"x" * 1000)
+            if image.layers[0] in request.path:
+                return Reply(307, {"Location": request.path.replace(image.layers[0], "moved")}, b"x" * 1000)
+            return Reply(200, {}, image.blobs[image.layers[0]]) if request.path.endswith("moved") else None
+
+        registry.hook = answer
+        await asyncio.wait_for(puller.pull_image(f"{registry.host}/app"), 60)
+        await expect_failure(puller.pull_image(f"{registry.host}/none"), PullFailure.NOT_FOUND)
+        await asyncio.wait_for(puller.pull_image(f"{registry.host}/app"), 60)
+
+    run_scenario(tmp_path, scenario)
+
+
+def test_a_download_that_is_too_slow_fails_and_may_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blobs, "_CHUNK_TIMEOUT", 0.5)
+
+    async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
+        image = build_image([BASE], sizes={0: 1_000_000})
+        registry.add_image("app", image)
+        registry.hook = lambda request: (
+            Reply(200, {"Content-Length": "1000000"}, stream=send_slowly()) if image.layers[0] in request.path else None
+        )
+        pull = puller.pull_image(f"{registry.host}/app")
+        error = await expect_failure(pull, PullFailure.UNREACHABLE, "too slowly")
+        assert error.is_transient
+        assert registry.count("GET", image.layers[0]) == 1
+
+    run_scenario(tmp_path, scenario)
+
+
+def test_headers_that_never_end_are_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry_http, "_RESPONSE_TIMEOUT", 0.5)
+    monkeypatch.setattr(registry_client, "_RETRY_INTERVAL", 0.01)
+
+    async def send_headers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            if await reader.readexactly(1) == b"\x16":
+                raise ConnectionError("no TLS here")
+            writer.write(b"HTTP/1.1 200 OK\r\nX: ")
+            async for chunk in send_slowly():
+                writer.write(chunk)
+                await writer.drain()
+        writer.close()
+
+    async def run() -> None:
+        server = await asyncio.start_server(send_headers, "127.0.0.1", 0)
+        host = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        puller = ImagePuller(ImageStore(tmp_path / "images"), RegistryOptions(insecure=frozenset({host})))
+        pull = asyncio.wait_for(puller.pull_image(f"{host}/app"), 60)
+        error = await expect_failure(pull, PullFailure.UNREACHABLE, "does not respond")
+        assert error.is_transient
+        await puller.close()
+        server.close()
+
+    asyncio.run(run())
+
+
+def test_bytes_of_one_registry_do_not_count_for_another(tmp_path: Path) -> None:
+    """Else a registry could serve the last byte of a private layer, and get the rest from an interrupted pull."""
+
+    async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
+        image = build_image([BASE])
+        registry.add_image("app", image)
+        blob = image.layers[0]
+        store.layers.create_folders()
+        Path(store.layers.get_blob_path("private.example", blob)).write_bytes(image.blobs[blob][:-1])
+        await puller.pull_image(f"{registry.host}/app")
+        assert [request.start for request in registry.requests if blob in request.path] == [0]
 
     run_scenario(tmp_path, scenario)
 

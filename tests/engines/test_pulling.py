@@ -231,7 +231,7 @@ def test_a_killed_pull_continues_where_it_stopped(tmp_path: Path) -> None:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", PULL_PROGRAM, registry.host, str(tmp_path / "images")
         )
-        part = Path(store.layers.get_blob_path(blob))
+        part = Path(store.layers.get_blob_path(registry.host, blob))
         first = json.loads(image.blobs[list(image.blobs)[-1]])["rootfs"]["diff_ids"][0]
         while (
             not part.exists()
@@ -272,7 +272,7 @@ def test_a_broken_connection_continues_and_a_damaged_part_starts_again(tmp_path:
         registry.add_image("app", image)
         blob = image.layers[1]
         store.layers.create_folders()
-        Path(store.layers.get_blob_path(blob)).write_bytes(bytes(100_000))
+        Path(store.layers.get_blob_path(registry.host, blob)).write_bytes(bytes(100_000))
         registry.hook = lambda request: cut(registry, request, blob, 1_500_000)
         await puller.pull_image(f"{registry.host}/app")
         starts = [request.start for request in registry.requests if blob in request.path]

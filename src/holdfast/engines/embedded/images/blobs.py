@@ -15,12 +15,12 @@ import httpx
 from holdfast.core.messages import msg
 from holdfast.engines.base import PullError
 
-from .pull_errors import make_invalid_error
+from .pull_errors import make_invalid_error, make_unreachable_error
 from .registry import RepositoryClient
 from .registry_http import REQUEST_ERRORS, translate_request_error
 
-_CHUNK_SIZE = 4 * 1024 * 1024  # bytes hashed and written at once
-_CHUNK_TIMEOUT = 300.0  # seconds for one chunk: a slower registry counts as unreachable
+_CHUNK_SIZE = 1024 * 1024  # bytes hashed and written at once
+_CHUNK_TIMEOUT = 120.0  # seconds for one chunk: a slower registry (9 KB/s) counts as unreachable
 _MIN_PROGRESS_SIZE = 1024 * 1024  # bytes after which a broken connection does not count
 _MAX_FAILURES = 5  # broken connections in a row, without progress in between
 
@@ -106,6 +106,9 @@ class BlobDownload:
                 await self._receive(file, digest, size)
                 if file.size == before:
                     raise httpx.ReadError("the body is empty")
+            except TimeoutError as error:  # of a chunk: a new connection to a slow server is not tried
+                if not self._client.drop_mirrors():
+                    raise make_unreachable_error(self._registry, msg("it sends data too slowly")) from error
             except REQUEST_ERRORS as error:
                 failures = 0 if file.size - before >= _MIN_PROGRESS_SIZE else failures + 1
                 if failures >= _MAX_FAILURES:

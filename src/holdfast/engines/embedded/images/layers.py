@@ -116,9 +116,11 @@ class LayerStore:
             self._reserved.subtract(set(digests))
             self._reserved = +self._reserved
 
-    def get_blob_path(self, digest: str) -> str:
-        """Return the file for a layer as the registry sends it."""
-        return str(self._blobs / f"{_get_hex(digest)}.part")
+    def get_blob_path(self, registry: str, digest: str) -> str:
+        """Return the file for a layer as the registry sends it. Each registry has its own: bytes from one must neither
+        count as sent by another, nor damage its download."""
+        prefix = hashlib.sha256(registry.encode()).hexdigest()[:16]
+        return str(self._blobs / f"{prefix}-{_get_hex(digest)}.part")
 
     def get_layer(self, digest: str) -> Layer:
         """Return it by the digest of its uncompressed tar."""

@@ -193,18 +193,22 @@ class ImagePuller:
             return await pull.client.has_blob(layer.blob)
 
     async def _fetch_layer(self, pull: _Pull, layer: RemoteLayer) -> None:
-        """Download and unpack it. The locks are always taken in this order: first the blob, then the layer."""
-        async with self._get_lock(layer.blob), self._get_lock(f"layer {layer.digest}"):
+        """Download and unpack it.
+
+        A manifest can name any digest, so a slow registry must not delay pulls from others: downloads of the same blob
+        wait for each other only within a registry, and the layer is locked only while it is unpacked.
+        """
+        registry = pull.reference.registry
+        async with self._get_lock(f"{registry} {layer.blob}"):
             if await self._can_use_stored_layer(pull, layer):  # another pull has fetched it meanwhile
                 pull.report(layer.size)
                 return
-            path = self._layers.get_blob_path(layer.blob)
+            path = self._layers.get_blob_path(registry, layer.blob)
             async with pull.downloads:
-                download = BlobDownload(
-                    pull.client, pull.name, pull.reference.registry, self._run_in_writer, pull.report
-                )
+                download = BlobDownload(pull.client, pull.name, registry, self._run_in_writer, pull.report)
                 await download.run(path, layer.blob, layer.size)
-            await self._unpack_layer(pull, layer, path)
+            async with self._get_lock(f"layer {layer.digest}"):
+                await self._unpack_layer(pull, layer, path)
 
     async def _unpack_layer(self, pull: _Pull, layer: RemoteLayer, path: str) -> None:
         def unpack(cancelled: threading.Event) -> None:

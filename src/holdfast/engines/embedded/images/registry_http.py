@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from weakref import WeakValueDictionary
 
 import httpcore
 import httpx
@@ -27,13 +28,33 @@ from .registry_options import RegistryOptions
 REQUEST_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, TimeoutError)
 _CONNECT_TIMEOUT = 15.0  # seconds
 _READ_TIMEOUT = 60.0  # seconds until the next bytes arrive
+_RESPONSE_TIMEOUT = 60.0  # seconds until all headers of a response have arrived
 _BODY_TIMEOUT = 60.0  # seconds for all of a small response
 _MAX_REDIRECTS = 5
-_MAX_CONNECTIONS = 64
+_MAX_CONNECTIONS = 256
+_MAX_HOST_CONNECTIONS = 16  # to one host and port, so that a slow registry does not delay pulls from others
 _READ_SIZE = 1024 * 1024  # bytes
 _MAX_RETRY_AFTER = timedelta(hours=24)
 _REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 _MIN_EPOCH = 1_000_000_000  # seconds; a smaller reset time is a duration
+
+
+class _CountedStream(httpx.AsyncByteStream):
+    """The body of a response, which releases the connection's slot when it is closed."""
+
+    def __init__(self, body: httpx.AsyncByteStream, slots: asyncio.Semaphore) -> None:
+        self._body = body
+        self._slots = slots
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._body:
+            yield chunk
+
+    async def aclose(self) -> None:
+        try:
+            await self._body.aclose()
+        finally:
+            self._slots.release()
 
 
 class RegistryHttp:
@@ -44,6 +65,7 @@ class RegistryHttp:
         self._clients: dict[bool, httpx.AsyncClient] = {}
         self._schemes: dict[str, str] = {}
         self._lock = asyncio.Lock()
+        self._slots: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by scheme, host and port
 
     async def send(
         self, method: str, host: str, path: str, headers: Mapping[str, str], authorization: str | None
@@ -71,12 +93,33 @@ class RegistryHttp:
             sent = (
                 {**headers, "Authorization": authorization} if authorization and is_same_origin(url, first) else headers
             )
-            response = await client.send(client.build_request(method, url, headers=sent), stream=True)
+            response = await self._send_request(client, client.build_request(method, url, headers=sent))
             if response.status_code not in _REDIRECT_STATUSES:
                 return response
             await response.aclose()
             url = url.join(response.headers.get("location", "")).copy_with(userinfo=b"", fragment=None)
         raise make_unreachable_error(first.host, msg("it redirects too often"), is_permanent=True)
+
+    async def _send_request(self, client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
+        """Return the open response; its connection counts against the limit of the host until it is closed."""
+        slots = self._get_slots(request.url)
+        await slots.acquire()  # without a time limit: the downloads before it make progress, or fail
+        try:
+            async with asyncio.timeout(_RESPONSE_TIMEOUT):
+                response = await client.send(request, stream=True)
+        except BaseException:
+            slots.release()
+            raise
+        assert isinstance(response.stream, httpx.AsyncByteStream)
+        response.stream = _CountedStream(response.stream, slots)
+        return response
+
+    def _get_slots(self, url: httpx.URL) -> asyncio.Semaphore:
+        key = f"{url.scheme}://{url.netloc.decode('ascii')}"
+        slots = self._slots.get(key)
+        if slots is None:
+            slots = self._slots[key] = asyncio.Semaphore(_MAX_HOST_CONNECTIONS)
+        return slots
 
     def _check_url(self, url: httpx.URL) -> None:
         if url.scheme != "https" and not (url.scheme == "http" and self._is_insecure(url)):
