@@ -136,6 +136,9 @@ def push_images(registry: RealRegistry) -> None:
         registry.push_image(f"config:{tag}", build_image([base, tar([entry("etc/group", groups)])], User="app"))
     registry.push_image("config:foreign", build_image([shell], architecture=other))
     registry.push_image("config:no-shell", build_image([build_root_tar(shell=False)]))
+    trap = entry("trap/mkdir", b"#!/bin/bash\necho ran as $EUID >&2\n", mode=0o755)
+    programs = tar([*shell_entries("/bin/bash", "/bin/mkdir"), folder("trap"), trap])  # busybox would not search for it
+    registry.push_image("config:trap", build_image([programs], User="7:8"))
     registry.push_image("config:bash", build_image([tar(shell_entries("/bin/bash"))], User="7:8", Env=["A=1"]))
 
 
@@ -241,6 +244,39 @@ def test_the_user_has_no_privileges(place: Place, tmp_path: Path) -> None:
         assert "/etc/secret': Permission denied" in errors
         assert "/etc/mine: Permission denied" in errors
         assert "Operation not permitted" in errors
+
+    place.play(tmp_path, "app", scenario)
+
+
+def test_the_search_path_of_a_job_has_no_effect_as_root(place: Place, tmp_path: Path) -> None:
+    """The working folder is created as root, with the image's own program."""
+
+    async def scenario(rig: Rig) -> None:
+        seen = await rig.run("a", "pwd; mkdir y", workdir="/new/deep", env={"PATH": "/trap:/bin"})
+        assert (seen.code, await read_errors(rig, "a")) == (0, b"ran as 7\n")
+        assert await read_all(rig.log("a")) == b"/new/deep\n"
+
+    place.play(tmp_path, "trap", scenario)
+
+
+def test_no_variable_of_a_job_has_an_effect_as_root(place: Place, tmp_path: Path) -> None:
+    """Bash expands BASH_ENV; the loader of each program writes a file as its user, as it would load LD_PRELOAD."""
+    env = {"BASH_ENV": "$(echo bash of $EUID >&2)", "LD_DEBUG": "files", "LD_DEBUG_OUTPUT": "/home/jovyan/loader"}
+    script = 'for file in /home/jovyan/loader.*; do if [ -O "$file" ]; then echo own; else echo "$file"; fi; done'
+
+    async def scenario(rig: Rig) -> None:
+        seen = await rig.run("a", script, env=env)
+        assert seen.code == 0
+        assert set((await read_errors(rig, "a")).splitlines()) == {b"bash of 7"}
+        assert set((await read_all(rig.log("a"))).splitlines()) == {b"own"}
+
+    place.play(tmp_path, "bash", scenario)
+
+
+def test_sessions_have_the_variables_of_the_task(place: Place, tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "a", "echo up; sleep 600", env={"COLOUR": "green"})
+        assert (await inside(rig.engine, "a", "echo $COLOUR $FROM_IMAGE; pwd")).out == "green yes\n/home/jovyan\n"
 
     place.play(tmp_path, "app", scenario)
 

@@ -48,6 +48,13 @@ def test_it_becomes_the_user_and_passes_everything_on(program: str) -> None:
     assert (found.returncode, found.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("env", [{}, {"A": "1", "with.dot": "two words", "B": "\udcff", "LONG": "x" * 100_000}])
+def test_it_can_contain_the_environment(program: str, env: dict[str, str]) -> None:
+    Path(program).write_bytes(build_user_switch(USER, platform.machine(), env))
+    found = subprocess.run([program, "/usr/bin/env", "-0"], capture_output=True, env={"OUTER": "1"}, check=True)
+    assert found.stdout == b"".join(os.fsencode(f"{name}={value}\0") for name, value in env.items())
+
+
 @pytest.mark.parametrize("argv", [["/nowhere"], []])
 def test_a_program_that_cannot_be_executed(program: str, argv: list[str]) -> None:
     found = run(program, *argv)

@@ -73,7 +73,8 @@ def build_task_program(
     files = {
         RUNNER_FILE: TaskFile(text=_RUNNER_SCRIPT, mode=0o555),
         **make_command_files(launch, user),
-        "env": TaskFile(text=render_env_file(env), mode=0o400, secret=True),
+        # The image's user loads it, and does not own it.
+        "env": TaskFile(text=render_env_file(env), mode=0o444 if user else 0o400, secret=True),
         "task": TaskFile(text=render_task_file(launch, user, workdir), mode=0o444),
     }
     return TaskProgram(files=files, argv=("/bin/sh", f"{folder}/{RUNNER_FILE}"))
@@ -82,14 +83,17 @@ def build_task_program(
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 
-def make_command_files(launch: LaunchSpec, user: TaskUser | None = None) -> dict[str, TaskFile]:
-    """Return the files that the command of the task needs, by name."""
+def make_command_files(
+    launch: LaunchSpec, user: TaskUser | None = None, env: Mapping[str, str] | None = None
+) -> dict[str, TaskFile]:
+    """Return the files that the command of the task needs, by name. `env`: the variables that the switch to `user`
+    sets; None: the command has them by then."""
     files = {"script": TaskFile(text=launch.script, mode=0o555, secret=True)}
     if launch.entry:  # it may contain a key; the image's user does not own it
         files["entry"] = TaskFile(text=launch.entry, mode=0o555 if user else 0o500, secret=True)
     if user:
-        switch = build_user_switch(user, platform.machine())
-        files[USER_SWITCH_FILE] = TaskFile(text=switch.decode("utf-8", "surrogateescape"), mode=0o555)
+        switch = build_user_switch(user, platform.machine(), env).decode("utf-8", "surrogateescape")
+        files[USER_SWITCH_FILE] = TaskFile(text=switch, mode=0o555, secret=env is not None)
     if launch.hold:
         files["hold"] = TaskFile(text=_HOLD_SCRIPT, mode=0o555)
     return files

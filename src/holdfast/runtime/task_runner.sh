@@ -1,8 +1,9 @@
 #!/bin/sh
 # Runs one task attempt where the engine starts it, and records its exit. It only uses shell builtins.
 #
-#   task_runner.sh              takes the claim, loads the task's variables, and runs itself again as
-#   task_runner.sh run SHELL    which runs the task's command with that shell
+#   task_runner.sh                    takes the claim, loads the task's variables, and runs itself again as
+#   task_runner.sh run SHELL          which runs the task's command with that shell; for an image's user, by way of
+#   task_runner.sh start COMMAND...   which loads the task's variables only then: none may have an effect as root
 #
 # The other files of the task are in the same folder. The claim is a new file: of two runs only one can create it, and the
 # other exits with 125 before the task's first command. The variables of this script have a prefix, since those of the
@@ -23,7 +24,8 @@ take_claim() {
     done
     export SHELL
     set -- "$SHELL"
-    . "$_holdfast_folder/env"
+    . "$_holdfast_folder/task"
+    [ -n "$_holdfast_user" ] || . "$_holdfast_folder/env"
     # As a new program, so that sessions find the task's variables in its environment.
     exec /bin/sh "$0" run "$1"
 }
@@ -46,7 +48,7 @@ run_command() {
     fi
     _holdfast_mode=
     if [ -n "$_holdfast_user" ]; then
-        set -- "$_holdfast_folder/run-as-user" "$@"
+        set -- "$_holdfast_folder/run-as-user" /bin/sh "$0" start "$@"
         _holdfast_mode='-m 0777' # for the image's user, who does not own a new folder
     fi
     if [ -n "$_holdfast_workdir" ]; then
@@ -58,6 +60,11 @@ run_command() {
     exec 3>&2 2>/dev/null
     (exec "$@" 2>&3 3>&-)
     record_exit "$?"
+}
+
+start_command() {
+    . "$_holdfast_folder/env"
+    exec "$@"
 }
 
 record_exit() {
@@ -74,5 +81,9 @@ record_exit() {
 }
 
 _holdfast_folder=${0%/*}
-if [ "$1" = run ]; then run_command "$2"; else take_claim; fi
+case $1 in
+    run) run_command "$2" ;;
+    start) shift && start_command "$@" ;;
+    *) take_claim ;;
+esac
 exit

@@ -36,16 +36,34 @@ def build_environment(first: int, request: dict[str, Any]) -> dict[bytes, bytes]
     """Return the environment of the task's command, where readable, with the variables of this session."""
     env: dict[bytes, bytes] = dict(request["plain_env"])
     end = monotonic() + _ENV_TIMEOUT
-    found = _parse_environ(_read_environ(first))
-    while request["mark"] not in found.items() and monotonic() < end:  # the command may not have been executed yet
+    found = _read_marked_environ(first, request["mark"])
+    while not found and monotonic() < end:  # the command may not have been executed yet
         sleep(RETRY_INTERVAL)
-        found = _parse_environ(_read_environ(first))
-    if request["mark"] in found.items():
+        found = _read_marked_environ(first, request["mark"])
+    if found:
         env.update(found)
         for name in (b"PWD", b"OLDPWD", b"SHLVL", b"_"):
             env.pop(name, None)
     env.update(request["env"])
     return env
+
+
+def _read_marked_environ(first: int, mark: tuple[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return the environment of the first process, or of its oldest child: the runner of an image's user has none of
+    the task's variables. Empty if our variable is in neither."""
+    for pid in (first, *_find_oldest_child(first)):
+        found = _parse_environ(_read_environ(pid))
+        if mark in found.items():
+            return found
+    return {}
+
+
+def _find_oldest_child(pid: int) -> list[int]:
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
+            return [int(child) for child in file.read(64).split()[:1]]
+    except OSError:
+        return []
 
 
 def _read_environ(pid: int) -> bytes:

@@ -211,7 +211,9 @@ class TaskStarter:
         if root.task_user:
             launch = replace(launch, workdir=launch.workdir or root.workdir or None)
         env = _make_env(launch, root, HOME_PATH, variables, NOTES_PATH, LIBRARY_PATH if root.library else "")
-        files = make_command_files(launch, root.task_user)
+        files = make_command_files(launch, root.task_user, env if root.task_user else None)
+        if root.task_user:  # until the switch to the user, nothing may depend on the job's variables
+            env = {"PATH": SEARCH_PATH}
         command = render_start_command(launch, root, make_command(launch, root.shell))
         guard = mask_sys_paths(self.site.guard, self.layers.read_mounts(), self._make_cgroup_binds(groups))
         shm = launch.resources.shm or self.options.default_shm

@@ -122,7 +122,8 @@ _CHANGE_USER_FOLDER_SCRIPT = _CHANGE_FOLDER_SCRIPT.replace("mkdir -p", "mkdir -p
 
 
 def render_start_command(launch: LaunchSpec, root: SandboxRoot, command: list[str]) -> list[str]:
-    """Return the command in its working folder, as its user."""
+    """Return the command in its working folder, as its user. What runs as root before the switch to an image's user
+    has a fixed environment; the switch sets the task's."""
     if root.task_user:
         command = [f"{HOLDFAST_PATH}/{USER_SWITCH_FILE}", *command]
     if launch.workdir:
