@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Iterator
@@ -67,6 +68,7 @@ def test_images_are_pulled_through_the_daemon(tmp_path: Path, daemon: ContainerD
     with subprocess.Popen([*daemon.enter_network, *command], stderr=subprocess.DEVNULL) as process:
         try:
             server.start()
+            check_failed_pull_marks_nothing(server, daemon, registry.host)
             add_alias(server, name, registry.host)
             good = server.submit(f"name: good\n{SMALL.replace(IMAGE, 'tools')}\ncommand: echo pulled\n")
             assert server.wait(good["id"])["state"] == "Succeeded"
@@ -75,6 +77,7 @@ def test_images_are_pulled_through_the_daemon(tmp_path: Path, daemon: ContainerD
             assert (end["state"], end["started_at"]) == ("Failed", None)
             assert f"Image {name} cannot be pulled" in end["message"]
             check_private_image(server, name)
+            check_other_names(server, daemon, name)
         finally:
             server.stop()
             process.terminate()
@@ -88,6 +91,34 @@ def check_private_image(server: Server, name: str) -> None:
     for image, state in (("tools", "Succeeded"), (name, "Failed")):
         job = server.submit(f"name: again\n{SMALL.replace(IMAGE, image)}\ncommand: echo ran\n")
         assert server.wait(job["id"])["state"] == state
+
+
+def check_other_names(server: Server, daemon: ContainerDaemon, name: str) -> None:
+    """No other name of a private image gives access to it, and none shows its name."""
+    with daemon.client() as client:
+        found = client.get(f"/images/{name}/json").json()
+    image_id, digest = found["Id"], found["RepoDigests"][0]
+    others = [image_id, image_id[:19], image_id[7:], image_id[7:19], digest, f"{name}@{digest.partition('@')[2]}"]
+    for image in others:
+        job = server.submit(f"name: other\n{SMALL.replace(IMAGE, repr(image))}\ncommand: echo ran\n")
+        end = server.wait(job["id"])
+        assert (end["state"], end["started_at"]) == ("Failed", None), image
+        assert name not in end["message"].replace(image, "")
+
+
+def check_failed_pull_marks_nothing(server: Server, daemon: ContainerDaemon, host: str) -> None:
+    """A pull with wrong credentials fails; then a local image of that name can be used by all."""
+    local = f"{host}/corp/tool"
+    prerequisite = {"type": "dockerimage", "name": "img", "uri": local}
+    role = {"dockerImage": "img", "resourcePerInstance": {"cpu": 1, "memoryMB": 64, "gpu": 0}, "commands": ["true"]}
+    wrong = {"username": "eve", "password": "wrong", "registryuri": host}
+    job = {"protocolVersion": 2, "name": "wrong", "type": "job", "taskRoles": {"worker": role}}
+    failed = server.submit(json.dumps({**job, "prerequisites": [{**prerequisite, "auth": wrong}]}))
+    assert server.wait(failed["id"])["state"] == "Failed"
+    daemon.import_image(local, build_root_tar(shell=True))
+    used = server.submit(f"name: local\n{SMALL.replace(IMAGE, local)}\ncommand: echo ran\n")
+    end = server.wait(used["id"])
+    assert end["state"] == "Succeeded", end["message"]
 
 
 def add_alias(server: Server, image: str, host: str) -> None:

@@ -31,6 +31,7 @@ from holdfast.engines.task_user import TaskUser, is_root_user
 
 from .container_folder import ContainerFolder
 from .daemon import ContainerImage, Daemon, DaemonError
+from .image_pulls import ContainerImages
 from .image_users import ImageUsers
 from .limitations import DaemonDescription, find_task_warning
 from .mount_staging import MountStaging
@@ -53,6 +54,7 @@ class ContainerStarter:
     daemon: Daemon
     names: ContainerNames
     folders: TaskFolders
+    images: ContainerImages
     users: ImageUsers
     staging: MountStaging
     run_in_thread: ThreadRunner
@@ -118,9 +120,7 @@ class ContainerStarter:
         if launch.gpus and self.description.podman:  # it ignores requests for GPUs
             text = msg("Tasks cannot use GPUs with Podman. Use Docker, or the embedded engine.")
             raise StartRefused(text, cause=Cause.NOT_ALLOWED)
-        image = await self.daemon.find_image(launch.image)
-        if image is None:
-            raise await self._make_missing_image_refusal(launch.image)
+        image = await self._find_image(launch.image)
         user, warning = await self._find_user(launch, image)
         library = LIBRARY_PATH if self.library else ""
         program = build_task_program(launch, image.env, library=library, user=user, workdir=image.workdir)
@@ -211,10 +211,15 @@ class ContainerStarter:
         found = await self.daemon.inspect(name)
         return found is not None and found.own and found.was_started
 
-    async def _make_missing_image_refusal(self, image: str) -> StartRefused:
-        known = ", ".join(each.name for each in await self.daemon.list_images())
-        text = msg("Image {image} not found. Available images: {known}.", image=repr(image), known=known)
-        return StartRefused(text, cause=Cause.IMAGE_MISSING)
+    async def _find_image(self, name: str) -> ContainerImage:
+        """Return the image of this name. In a simulation, the user may name it in every way that the daemon knows."""
+        exact = await self.images.find_exact_name(name) if self.options.guards_state else name
+        image = await self.daemon.find_image(exact) if exact else None
+        if image is None:
+            known = ", ".join(self.images.list_public_names())
+            text = msg("Image {image} not found. Available images: {known}.", image=repr(name), known=known)
+            raise StartRefused(text, cause=Cause.IMAGE_MISSING)
+        return image
 
 
 def check_attempt_id(attempt_id: str) -> None:

@@ -40,6 +40,7 @@ _CONNECTION_ERROR = 900  # status of aiodocker when there is no connection
 _NEVER = "0001-01-01"  # beginning of StartedAt before the first start
 TERMINATE_COMMAND = ("/bin/sh", "-c", "kill -TERM -1; kill -CONT -1")  # a stopped process would not handle SIGTERM
 _MAX_ENTRY_SIZE = MAX_LIST_SIZE + 64 * 1024  # bytes read of an archive: a file with its headers
+_ID_SIZE = 19  # characters of an image ID that are shown
 _IMAGE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/-]{0,254}\Z")
 
 
@@ -60,7 +61,28 @@ class ContainerImage:
     env: Mapping[str, str] = field(default_factory=dict)
     workdir: str = ""
     id: str = ""
+    name: str = ""  # by which it was found
     user: str = ""  # as in its configuration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedImage:
+    """An image in the daemon's list, with all its names."""
+
+    tags: tuple[str, ...] = ()  # full names with tags
+    digests: tuple[str, ...] = ()  # REPOSITORY@DIGEST
+    size: int = 0
+    created_at: datetime
+    id: str = ""
+
+    def summarize(self) -> list[ImageSummary]:
+        """Return a summary for each tag."""
+        return [
+            ImageSummary(
+                name=shorten_image_name(tag), size=self.size, created_at=self.created_at, source=self.id[:_ID_SIZE]
+            )
+            for tag in self.tags
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +213,7 @@ class Daemon:
             env={name: value for name, _, value in variables if name},
             workdir=str(config.get("WorkingDir") or ""),
             id=str(data.get("Id") or ""),
+            name=name,
             user=str(config.get("User") or ""),
         )
 
@@ -209,12 +232,18 @@ class Daemon:
         head = await self._call_or_none(read_head)
         return None if head is None else parse_archive_entry(head)
 
-    async def list_images(self) -> list[ImageSummary]:
-        found = await self._call(lambda docker: docker.images.list())
-        return sorted(
-            (_describe_image(tag, each) for each in found for tag in each.get("RepoTags") or () if "<none>" not in tag),
-            key=lambda image: image.name,
-        )
+    async def list_images(self) -> list[ListedImage]:
+        found = await self._call(lambda docker: docker.images.list(digests=1))
+        return [
+            ListedImage(
+                tags=tuple(tag for tag in each.get("RepoTags") or () if "<none>" not in tag),
+                digests=tuple(digest for digest in each.get("RepoDigests") or () if "<none>" not in digest),
+                size=int(each.get("Size") or 0),
+                created_at=datetime.fromtimestamp(int(each.get("Created") or 0), UTC),
+                id=str(each.get("Id") or ""),
+            )
+            for each in found
+        ]
 
     async def pull(
         self, name: str, credentials: RegistryCredentials | None, on_event: Callable[[PullEvent], None]
@@ -294,15 +323,6 @@ def _parse_pull_event(data: Mapping[str, Any]) -> PullEvent:
     is_unpacking = str(data.get("status") or "").startswith("Extracting")
     done, total = (0, 0) if is_unpacking else (int(detail.get("current") or 0), int(detail.get("total") or 0))
     return PullEvent(layer=str(data.get("id") or ""), done=done, total=total, is_unpacking=is_unpacking)
-
-
-def _describe_image(tag: str, data: Mapping[str, Any]) -> ImageSummary:
-    return ImageSummary(
-        name=shorten_image_name(tag),
-        size=int(data.get("Size") or 0),
-        created_at=datetime.fromtimestamp(int(data.get("Created") or 0), UTC),
-        source=str(data.get("Id") or "")[:19],
-    )
 
 
 def shorten_image_name(tag: str) -> str:

@@ -134,6 +134,7 @@ class ContainerEngine(FolderEngine):
             self._daemon,
             self._names,
             self._task_folders,
+            self._images,
             ImageUsers(self._daemon, self._names),
             self._staging,
             self._run_in_thread,

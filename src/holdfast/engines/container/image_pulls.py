@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from holdfast.core.errors import EngineError
@@ -19,7 +20,7 @@ from holdfast.core.messages import msg
 from holdfast.engines.base import ImageSummary, PullError, PullFailure, PullPhase, PullProgress, RegistryCredentials
 from holdfast.engines.embedded.images.pull_errors import make_name_error, make_registry_error
 
-from .daemon import Daemon, DaemonError, DaemonUnavailable, PullEvent
+from .daemon import Daemon, DaemonError, DaemonUnavailable, ListedImage, PullEvent, shorten_image_name
 
 _FAILURES = (  # what a daemon says, in this order
     (re.compile(r"no matching manifest|does not match the specified platform", re.I), PullFailure.WRONG_ARCHITECTURE),
@@ -41,7 +42,9 @@ class ContainerImages:
         self._allowed = allowed
         self._private_file = home / "private-images.json"
         self._private: set[str] = set()
-        self._found: list[ImageSummary] = []  # those that are there
+        self._new_marks: dict[str, int] = {}  # private names without a successful pull -> pulls in progress
+        self._listed: list[ListedImage] = []  # those that are there
+        self._found: list[ImageSummary] = []  # their tags
         self._names: set[str] = set()  # all their spellings
 
     def load_private_names(self) -> None:
@@ -50,7 +53,8 @@ class ContainerImages:
             self._private = set(map(str, json.loads(self._private_file.read_text())))
 
     async def refresh(self) -> None:
-        self._found = await self._daemon.list_images()
+        self._listed = await self._daemon.list_images()
+        self._found = sorted((each for image in self._listed for each in image.summarize()), key=lambda each: each.name)
         self._names = {name for image in self._found for name in list_name_variants(image.name)}
 
     async def list_images(self) -> list[ImageSummary]:
@@ -64,8 +68,30 @@ class ContainerImages:
         return bool(names & self._names) and not names & self._private
 
     def is_private_image(self, name: str) -> bool:
+        """Return whether a job must prove its access to it. A digest is private if the image has any private name."""
+        if list_name_variants(name) & self._private:
+            return True
+        digest = _get_digest_name(name)
+        listed = (image for image in self._listed if digest and digest in image.digests)
+        return any(self._has_private_name(image) for image in listed)
+
+    def _has_private_name(self, image: ListedImage) -> bool:
+        private = {_get_digest_name(name) or name for name in self._private}
+        return any(list_name_variants(shorten_image_name(name)) & private for name in (*image.tags, *image.digests))
+
+    async def find_exact_name(self, name: str) -> str | None:
+        """Return the tag or digest by which the daemon has the image, so that it resolves nothing itself: by an ID or
+        a part of a name it would find private images. None if it has no such tag or digest."""
+        await self.refresh()
         names = list_name_variants(name)
-        return bool(names & self._names) and bool(names & self._private)
+        tags = (tag for image in self._listed for tag in image.tags)
+        tag = next((tag for tag in tags if list_name_variants(shorten_image_name(tag)) & names), None)
+        digest = _get_digest_name(name)
+        is_listed = digest and any(digest in image.digests for image in self._listed)
+        return tag or (digest if is_listed else None)
+
+    def list_public_names(self) -> list[str]:
+        return [image.name for image in self._found if not self.is_private_image(image.name)]
 
     async def check_image_access(self, name: str, credentials: RegistryCredentials | None) -> None:
         """Ask the registry by way of the daemon. Podman cannot do that: then nobody has access."""
@@ -89,16 +115,38 @@ class ContainerImages:
         full = self._make_full_name(name)
         if credentials is None and await self._is_present(full):
             return self._describe_image(name, full)
-        if credentials is not None:
-            await self._set_private(full, True)  # before it is there
         try:
-            await self._pull(full, credentials, on_progress)
+            if credentials is not None:
+                await self._pull_private(full, credentials, on_progress)
+            else:
+                await self._pull(full, None, on_progress)
+                await self._set_private(full, False)
         except EngineError as error:
             raise _translate_error(name, error) from error
-        if credentials is None:
-            await self._set_private(full, False)
         await self.refresh()
         return self._describe_image(name, full)
+
+    async def _pull_private(
+        self, name: str, credentials: RegistryCredentials, on_progress: Callable[[PullProgress], None] | None
+    ) -> None:
+        """Pull it, marked as private before it is there. If all pulls fail that began since then, the mark is removed:
+        nobody can take an image away from others by invented credentials."""
+        if name not in self._private or name in self._new_marks:
+            self._new_marks[name] = self._new_marks.get(name, 0) + 1
+            await self._set_private(name, True)
+        try:
+            await self._pull(name, credentials, on_progress)
+        except DaemonError:
+            if name in self._new_marks:
+                self._new_marks[name] -= 1
+                if not self._new_marks[name]:
+                    del self._new_marks[name]
+                    await self._set_private(name, False)
+            raise
+        except BaseException:
+            self._new_marks.pop(name, None)  # it may arrive all the same
+            raise
+        self._new_marks.pop(name, None)
 
     async def _is_present(self, name: str) -> bool:
         """Return whether any job can use it by now: the daemon may have been away when the job was planned."""
@@ -137,6 +185,12 @@ class ContainerImages:
         draft = self._private_file.with_suffix(".new")
         draft.write_text(json.dumps(names))
         draft.replace(self._private_file)
+
+
+def _get_digest_name(name: str) -> str:
+    """Return the full REPOSITORY@DIGEST of a name, without its tag; empty if it has no digest."""
+    reference = parse_reference(name)
+    return str(replace(reference, tag="")) if reference is not None and reference.digest else ""
 
 
 def _translate_error(name: str, error: EngineError) -> PullError:

@@ -46,7 +46,7 @@ def render_create_body(
     limits: ContainerLimits,
 ) -> dict[str, Any]:
     body: dict[str, Any] = {
-        "Image": launch.image,
+        "Image": image.name or launch.image,
         "Entrypoint": [argv[0]],
         "Cmd": list(argv[1:]),
         "User": "0:0",  # of the runner; it becomes the image's user for the command
