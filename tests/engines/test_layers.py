@@ -226,6 +226,36 @@ def test_endless_padding_after_a_layer_is_refused(tmp_path: Path, monkeypatch: p
         add_layer(make_store(tmp_path), tmp_path, COMPRESS["gzip"](tar(LOWER) + bytes(3 * 1024 * 1024)))
 
 
+def test_data_that_is_not_written_is_refused(tmp_path: Path) -> None:
+    """It would cost time to decompress, but no disk space, so that no other limit applies."""
+    zeros = bytes(2 * 1024 * 1024)
+    store = make_store(tmp_path)
+    for hostile in (entry(".wh.file", zeros), entry(".wh..wh..opq", zeros), entry("./", zeros)):
+        with pytest.raises(BadArchive, match="has data"):
+            add_layer(store, tmp_path, tar([hostile, entry("a")]))
+    with pytest.raises(BadArchive, match="unknown type"):
+        add_layer(store, tmp_path, tar([entry("a", b"x", type=b"Z"), entry("b")]))
+    add_layer(store, tmp_path, tar([entry("label", type=b"V"), entry("b")]))
+
+
+@pytest.mark.parametrize("compression", ["gzip", "zstd"])
+def test_a_layer_that_grows_beyond_measure_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: str
+) -> None:
+    monkeypatch.setattr(layer_streams, "_MIN_SIZE_LIMIT", 8 * 1024 * 1024)
+    data = tar([entry("zeros", bytes(16 * 1024 * 1024))])
+    packed = COMPRESS[compression](data)
+    store = make_store(tmp_path)
+    with pytest.raises(BadArchive, match="compressed size"):
+        add_layer(store, tmp_path, packed, digest_of(data))
+    assert list((tmp_path / "images/layers").iterdir()) == []
+    with pytest.raises(BadArchive, match="compressed size"):  # also if it is only compared with a stored one
+        store.check_layer(str(tmp_path / "blob"), digest_of(data), threading.Event())
+    mixed = tar([entry("zeros", bytes(16 * 1024 * 1024)), entry("big", random.Random(1).randbytes(200_000))])
+    digest = add_layer(store, tmp_path, COMPRESS[compression](mixed), digest_of(mixed))
+    store.check_layer(str(tmp_path / "blob"), digest, threading.Event())
+
+
 @pytest.mark.parametrize("compression", COMPRESS)
 def test_every_compression_is_read_in_parts_and_refused_if_damaged(tmp_path: Path, compression: str) -> None:
     data = tar([entry("big", random.Random(1).randbytes(3_000_000)), entry("zeros", bytes(5_000_000))])

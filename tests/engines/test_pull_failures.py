@@ -139,6 +139,27 @@ def test_hostile_manifests_are_refused(tmp_path: Path) -> None:
     run_scenario(tmp_path, scenario)
 
 
+def test_json_with_too_many_values_is_not_parsed(tmp_path: Path) -> None:
+    """Parsing it would block the server for a second."""
+
+    async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
+        large = [
+            b'{"manifests": [' + b"{}," * 60_000 + b"{}]}",
+            b'{"layers": [' + b"0," * 110_000 + b"0]}",
+            b'{"layers": ' + b"[" * 110_000,
+            b"{" + b",".join(b'"%d":0' % number for number in range(60_000)) + b"}",
+        ]
+        for content in large:
+            registry.add_index("app", content, MANIFEST_TYPE)
+            await expect_failure(puller.pull_image(f"{registry.host}/app"), PullFailure.INVALID, "too many values")
+        registry.add_image("config", build_image([BASE], Labels={str(number): "" for number in range(60_000)}))
+        await expect_failure(puller.pull_image(f"{registry.host}/config"), PullFailure.INVALID, "too many values")
+        registry.add_image("labels", build_image([BASE], Labels={str(number): "" for number in range(1000)}))
+        await puller.pull_image(f"{registry.host}/labels")
+
+    run_scenario(tmp_path, scenario)
+
+
 def test_a_hostile_layer_is_refused_and_not_kept(tmp_path: Path) -> None:
     async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
         for layer in ([entry("../x", b"")], [hard_link("a", "/etc/passwd")], [link("a", "/etc"), entry("a/../../x")]):

@@ -24,6 +24,12 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _INPUT_SIZE = 256 * 1024  # bytes decompressed at once; large enough to release the interpreter's lock
 _OUTPUT_SIZE = 1024 * 1024  # max bytes of output per step, however well the input is compressed
 _MAX_XZ_MEMORY = 256 * 1024 * 1024  # bytes
+_MAX_SKIP_SIZE = 1024 * 1024  # bytes between two entries that are not written; writers pad to 512 bytes
+# Compressed zeros cost a hostile registry nothing, but the server about a second per GiB. Programs and text compress
+# 20:1 at most, repetitive logs and tables 100:1. Only a layer of more than 4 GiB that is nearly all zeros exceeds both
+# limits; gzip reaches 1032:1 there, zstd 32000:1. A zero-filled file among others is fine: the whole layer counts.
+_MAX_SIZE_RATIO = 200  # uncompressed to compressed bytes
+_MIN_SIZE_LIMIT = 4 * 1024**3  # bytes that every layer may have uncompressed
 _MAX_TRAILER_SIZE = 64 * 1024 * 1024  # bytes after the end of a tar; writers pad to at most 1 MiB
 
 
@@ -68,6 +74,11 @@ class _GzipDecoder:
         return produced
 
 
+def compute_max_size(compressed_size: int) -> int:
+    """Return how many bytes a layer of this size may have uncompressed."""
+    return max(_MIN_SIZE_LIMIT, _MAX_SIZE_RATIO * compressed_size)
+
+
 def _make_decoder(head: bytes) -> _Decoder | None:
     """Return the decoder for data that starts with `head`; None: it is not compressed."""
     if head.startswith(b"\x1f\x8b"):
@@ -101,10 +112,18 @@ def _iter_decompressed(file: IO[bytes]) -> Iterator[bytes]:
 
 
 class LayerReader:
-    """Reads a layer forward, for tarfile: `seek` can only skip. Hashes what passes, and ends once it is cancelled."""
+    """Reads a layer forward, for tarfile: `seek` can only skip. Hashes what passes, and ends once it is cancelled.
+
+    BadArchive if the layer has more than `max_size` bytes uncompressed.
+    """
 
     def __init__(
-        self, file: IO[bytes], *, digest: Hash | None = None, cancelled: threading.Event | None = None
+        self,
+        file: IO[bytes],
+        *,
+        digest: Hash | None = None,
+        cancelled: threading.Event | None = None,
+        max_size: int | None = None,
     ) -> None:
         self._chunks = _iter_decompressed(file)
         self._digest = digest
@@ -112,6 +131,8 @@ class LayerReader:
         self._chunk = b""
         self._start = 0  # of the unread part of the chunk
         self._position = 0
+        self._max_size = max_size
+        self.size = 0  # bytes uncompressed so far
 
     def tell(self) -> int:
         return self._position
@@ -135,6 +156,11 @@ class LayerReader:
         """Skip forward. A seek beyond the end stops there."""
         if whence or offset < self._position:
             raise ValueError("a layer is read forward only")
+        if offset - self._position > _MAX_SKIP_SIZE:  # it would be decompressed for nothing
+            raise BadArchive(msg("The archive is damaged: an entry that is not a file has data."))
+        return self._skip_to(offset)
+
+    def _skip_to(self, offset: int) -> int:
         while self._position < offset and self._fill():
             step = min(offset - self._position, len(self._chunk) - self._start)
             self._start += step
@@ -144,7 +170,7 @@ class LayerReader:
     def drain(self) -> None:
         """Read to the end, so that the hash covers the padding after the tar."""
         end = self._position + _MAX_TRAILER_SIZE
-        self.seek(end)
+        self._skip_to(end)
         if self._position == end and self._fill():
             raise BadArchive(msg("The archive is damaged: data follows its end."))
 
@@ -161,6 +187,14 @@ class LayerReader:
             chunk = next(self._chunks, None)
             if chunk is None:
                 return False
+            self.size += len(chunk)
+            if self._max_size is not None and self.size > self._max_size:
+                raise BadArchive(
+                    msg(
+                        "A layer is too large for its compressed size: more than {max_size} bytes.",
+                        max_size=self._max_size,
+                    )
+                )
             if self._digest is not None:
                 self._digest.update(chunk)
             self._chunk, self._start = chunk, 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import secrets
 import threading
 import time
@@ -23,7 +24,7 @@ from holdfast.disk_space import DiskThresholds, is_disk_full_error
 
 from ..tree_removal import remove_tree
 from .files import write_file_safely
-from .layer_streams import COMPRESSION_ERRORS, LayerReader
+from .layer_streams import COMPRESSION_ERRORS, LayerReader, compute_max_size
 from .tars import BadArchive
 from .unpacking import OPAQUE_WHITEOUT, WHITEOUT_PREFIX, Unpacker, make_disk_space_error
 
@@ -162,7 +163,8 @@ class LayerStore:
             unpacker = LayerUnpacker(str(draft / "tree"), self._marks)
             checksum = hashlib.sha256()
             with open(blob_path, "rb", buffering=0) as file:
-                unpacker.add_layer(file, digest=checksum, cancelled=cancelled)
+                max_size = compute_max_size(os.fstat(file.fileno()).st_size)
+                unpacker.add_layer(file, digest=checksum, cancelled=cancelled, max_size=max_size)
             if f"sha256:{checksum.hexdigest()}" != digest:
                 raise BadArchive(msg("The content of a layer does not match the digest in the image's configuration."))
             unpacker.set_folder_modes()
@@ -180,7 +182,8 @@ class LayerStore:
         checksum = hashlib.sha256()
         try:
             with open(blob_path, "rb", buffering=0) as file:
-                LayerReader(file, digest=checksum, cancelled=cancelled).read_all()
+                max_size = compute_max_size(os.fstat(file.fileno()).st_size)
+                LayerReader(file, digest=checksum, cancelled=cancelled, max_size=max_size).read_all()
         except COMPRESSION_ERRORS as error:
             raise BadArchive(msg("The archive is damaged: {error}", error=error)) from error
         if f"sha256:{checksum.hexdigest()}" != digest:

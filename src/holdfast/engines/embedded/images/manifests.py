@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +15,10 @@ from .image_config import ImageConfig, get_architecture, list_architectures, par
 from .pull_errors import make_architecture_error, make_invalid_error
 from .registry import MANIFEST_TYPES, RepositoryClient, compute_digest
 
-_MAX_CONFIG_SIZE = 4 * 1024 * 1024  # bytes; parsing more would block the event loop
+_MAX_CONFIG_SIZE = 4 * 1024 * 1024  # bytes
+# Python's JSON parser does not release the interpreter's lock, so a thread alone does not keep the server responsive.
+# An image of 1000 layers has 10,000 values in its manifest.
+_MAX_JSON_VALUES = 100_000  # characters that separate values, in strings too; parsed in less than 0.1 s
 _MAX_INDEX_DEPTH = 3  # indexes that point to indexes
 _MAX_LAYERS = 1000
 _MAX_LAYER_SIZE = 2**50  # bytes
@@ -41,23 +45,29 @@ async def fetch_remote_image(client: RepositoryClient, reference: ImageReference
     name = str(reference)
     content = await client.fetch_manifest(reference.version)
     digest = await compute_digest(content)
-    document = _parse_json(content, name)
+    document = await asyncio.to_thread(_parse_json, content, name)
     for _ in range(_MAX_INDEX_DEPTH):
         if "manifests" not in document:
             break
-        content = await client.fetch_manifest(_select_digest(document["manifests"], name))
-        document = _parse_json(content, name)
+        selected = await asyncio.to_thread(_select_digest, document["manifests"], name)
+        document = await asyncio.to_thread(_parse_json, await client.fetch_manifest(selected), name)
     blobs = _parse_layers(document, name)
-    settings = _parse_json(await client.fetch_blob(_parse_config_digest(document, name), _MAX_CONFIG_SIZE), name)
+    config = await client.fetch_blob(_parse_config_digest(document, name), _MAX_CONFIG_SIZE)
+    return await asyncio.to_thread(_build_remote_image, digest, blobs, config, name)
+
+
+def _build_remote_image(digest: str, blobs: list[tuple[str, int]], config: bytes, name: str) -> RemoteImage:
+    settings = _parse_json(config, name)
     _check_platform(settings, name)
     digests = _parse_layer_digests(settings, len(blobs), name)
-    layers = [
-        RemoteLayer(blob=blob, size=size, digest=digest) for (blob, size), digest in zip(blobs, digests, strict=True)
-    ]
+    layers = [RemoteLayer(blob=blob, size=size, digest=each) for (blob, size), each in zip(blobs, digests, strict=True)]
     return RemoteImage(digest=digest, config=parse_image_config(settings), layers=tuple(layers))
 
 
 def _parse_json(content: bytes, name: str) -> dict[str, Any]:
+    """Parse a manifest or a configuration. May take long: call it from a thread."""
+    if sum(map(content.count, (b",", b":", b"{", b"["))) > _MAX_JSON_VALUES:
+        raise make_invalid_error(name, msg("Its manifest or configuration has too many values."))
     try:
         document = json.loads(content)
     except (ValueError, RecursionError) as error:

@@ -53,10 +53,11 @@ class Unpacker:
         whiteouts: bool = True,
         digest: Hash | None = None,
         cancelled: threading.Event | None = None,
+        max_size: int | None = None,
     ) -> None:
-        """Add a layer, compressed or not. `digest` gets all of its uncompressed bytes."""
+        """Add a layer, compressed or not. `digest` gets all of its uncompressed bytes, at most `max_size`."""
         fresh: set[str] = set()  # added by this layer; its whiteouts only apply to lower layers
-        reader = LayerReader(stream, digest=digest, cancelled=cancelled)
+        reader = LayerReader(stream, digest=digest, cancelled=cancelled, max_size=max_size)
         try:
             with ImageTar.open(fileobj=cast(IO[bytes], reader), mode="r:") as archive:
                 while (entry := archive.next()) is not None:
@@ -145,6 +146,10 @@ class Unpacker:
             self._remove_target(target)
             os.mkfifo(target, 0o600)
             self._set_metadata(entry, target)
+        elif not entry.isdev() and entry.size:
+            raise BadArchive(
+                msg("The archive contains {name}, which has an unknown type.", name=repr(entry.name[:100]))
+            )
         # Devices are skipped: every task gets its own /dev.
 
     def _create_folder(self, entry: tarfile.TarInfo, target: str) -> None:
