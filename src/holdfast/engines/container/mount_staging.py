@@ -30,7 +30,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 class MountStaging:
     def __init__(self, tag: str, protected: Sequence[str], options: ContainerOptions) -> None:
-        self._base = f"/run/holdfast-mounts-{tag}"
+        self._base = os.path.realpath(f"/run/holdfast-mounts-{tag}")
         self._has_root = options.has_root
         self._multi_user = options.multi_user
         self._protected = [os.path.realpath(path) for path in protected]
@@ -43,6 +43,14 @@ class MountStaging:
             raise StartRefused(str(bad), cause=Cause.NOT_ALLOWED) from bad
         for bind in binds:
             source = os.path.realpath(bind.source)
+            if self._has_root and (is_within(self._base, [source]) or is_within(source, [self._base])):
+                text = msg(
+                    "{source} cannot be mounted in a container: mounts are prepared in {folder}. "
+                    "Mount a folder that does not contain it.",
+                    source=bind.source,
+                    folder=self._base,
+                )
+                raise StartRefused(text, cause=Cause.NOT_ALLOWED)
             if source == "/" or any(is_within(path, [source]) or is_within(source, [path]) for path in self._protected):
                 text = msg("{source} cannot be mounted: it contains files of the server.", source=bind.source)
                 raise StartRefused(text, cause=Cause.NOT_ALLOWED)
