@@ -36,6 +36,8 @@ runtime = "runc"
 class ContainerDaemon:
     """One daemon, in a folder of its own. Its containers share its network."""
 
+    insecure_registry = ""  # host that Podman may reach without TLS; Docker does so for localhost
+
     def __init__(self, folder: Path, *, own_network: bool = True) -> None:
         """`own_network`: in a new network namespace; else on the machine's network, where it changes nothing."""
         self.folder = folder
@@ -144,7 +146,13 @@ class PodmanService(ContainerDaemon):
     @property
     def env(self) -> dict[str, str]:
         (self.folder / "containers.conf").write_text(CONTAINERS_CONF)
-        return {**super().env, "CONTAINERS_CONF": str(self.folder / "containers.conf")}
+        registry = f'[[registry]]\nlocation = "{self.insecure_registry}"\ninsecure = true\n'
+        (self.folder / "registries.conf").write_text(registry if self.insecure_registry else "")
+        return {
+            **super().env,
+            "CONTAINERS_CONF": str(self.folder / "containers.conf"),
+            "CONTAINERS_REGISTRIES_CONF": str(self.folder / "registries.conf"),
+        }
 
 
 def need_program(name: str) -> None:
@@ -159,11 +167,14 @@ def need_program(name: str) -> None:
 
 
 @contextmanager
-def run_daemon(kind: type[ContainerDaemon], *, own_network: bool = True) -> Iterator[ContainerDaemon]:
+def run_daemon(
+    kind: type[ContainerDaemon], *, own_network: bool = True, insecure_registry: str = ""
+) -> Iterator[ContainerDaemon]:
     """Run one with the images of the tests. In a short path: sockets have at most 108 characters."""
     need_program("dockerd" if issubclass(kind, Dockerd) else "podman")
     folder = Path(tempfile.mkdtemp(prefix="hf-", dir="/tmp"))
     daemon = kind(folder, own_network=own_network)
+    daemon.insecure_registry = insecure_registry
     try:
         daemon.start()
         daemon.import_image(IMAGE, build_root_tar(shell=True))

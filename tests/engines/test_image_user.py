@@ -163,9 +163,10 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             options = EmbeddedOptions(registries=RegistryOptions(insecure=frozenset({registry.host})))
             yield Place(registry.host, lambda home: EmbeddedEngine(home, options), is_daemon=False)
         return
-    with run_daemon(Dockerd if request.param == "docker" else PodmanService) as daemon:
-        with start_registry(folder) as registry:
-            push_images(registry)
+    with start_registry(folder) as registry:
+        push_images(registry)
+    kind = Dockerd if request.param == "docker" else PodmanService
+    with run_daemon(kind, insecure_registry=registry.host) as daemon:
         given = ContainerOptions(socket=daemon.socket, daemon_interval=0.1)
         with serve_in_network(daemon, folder):
             yield Place(registry.host, lambda home: ContainerEngine(home, given), is_daemon=True)

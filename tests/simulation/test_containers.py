@@ -105,6 +105,23 @@ def test_a_job_runs_in_a_container_with_all_it_expects(place: Place, containers:
     assert not (place.state / "simulations").exists()
 
 
+def test_a_real_folder_is_not_changed_by_a_container(place: Place, containers: Containers, tmp_path: Path) -> None:
+    mounts = [{"source": str(tmp_path), "target": "/data", "read_only": False}]
+    found = place.run(job("echo x >/data/new", mounts=mounts), engine=containers.program)
+    assert list(tmp_path.iterdir()) == []
+    assert (found.report.tasks[0].code, found.report.has_problems) == (1, False)
+
+
+def test_a_mount_that_contains_the_folder_for_mounts_is_refused(place: Place, containers: Containers) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only a simulation by root prepares its mounts in /run")
+    before = set(Path("/run").glob("holdfast-mounts-*"))
+    found = place.run(job("echo ran", mounts=[{"source": "/run", "target": "/data"}]), engine=containers.program)
+    assert [remark for remark in found.remarks(RemarkTopic.EXIT) if "/run cannot be mounted" in str(remark)]
+    assert not any("ran" in line for line in found.lines)
+    assert set(Path("/run").glob("holdfast-mounts-*")) <= before
+
+
 def test_what_is_not_in_the_image_is_said_and_time_ends_it(place: Place, containers: Containers) -> None:
     command = "trap 'echo asked; exit 3' TERM\necho up\npython3 nosuch.py &\nsleep 600 & wait"
     found = place.run(job(command), engine=containers.program, timeout=2.0)

@@ -57,6 +57,30 @@ def test_our_own_with_roles_ports_and_secrets(place: Place) -> None:
     assert (cut.role, cut.text) == ("client", "Runs 1 of 3 instances")
 
 
+def test_a_real_folder_is_not_changed_unless_allowed(place: Place, tmp_path: Path) -> None:
+    mount = {"source": str(tmp_path), "target": "/data", "read_only": False}
+    job = {"name": "writes", "image": "host", "command": "echo x >/data/new", "mounts": [mount]}
+    found = place.run(job)
+    assert list(tmp_path.iterdir()) == []
+    assert "read-only in the simulation. To let" in found.lines[0]
+    assert (found.report.tasks[0].code, found.report.has_problems) == (1, False)
+    (warning,) = found.remarks(RemarkTopic.EXIT, RemarkLevel.WARNING)
+    assert "/data is read-only only in a simulation" in warning.text
+
+    found = place.run(job, write_mounts=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+    assert found.lines[0] == f"simulation | Writes to /data change the real folder {tmp_path}."
+    assert found.alarms == []
+
+
+def test_a_relative_write_in_a_protected_folder_is_no_problem_of_the_job(place: Place, tmp_path: Path) -> None:
+    mount = {"source": str(tmp_path), "target": "/data", "read_only": False}
+    job = {"name": "w", "image": "host", "command": "touch new", "workdir": "/data", "mounts": [mount]}
+    assert not place.run(job).report.has_problems
+    assert list(tmp_path.iterdir()) == []
+    assert place.run({**job, "mounts": [{**mount, "read_only": True}]}).report.has_problems
+
+
 def test_one_role_knows_of_the_others_and_all_instances_run(place: Place) -> None:
     made = {
         "protocolVersion": 2,

@@ -33,7 +33,7 @@ from .homes import STAND_INS_FOLDER, SimulationHome, create_home, iter_leftover_
 from .image_requirements import find_requirements
 from .probe import ProbeResult, build_probe_launch, parse_probe_output, report_probe_result
 from .reduction import reduce_job, select_role_names
-from .report import Remarks, RemarkTopic, SimulationEnding, SimulationReport, TaskResult
+from .report import RemarkLevel, Remarks, RemarkTopic, SimulationEnding, SimulationReport, TaskResult
 from .server_view import ServerView, apply_server_view, report_server_view
 from .stand_ins import StandIns, build_launch_context, provide_stand_ins
 from .task_output import SecretMask
@@ -64,6 +64,7 @@ class SimulationOptions:
     roles: tuple[str, ...] = ()  # empty: all
     instances: int | None = 1  # maximum for each role; None: all
     timeout: float = 120.0  # seconds
+    write_mounts: bool = False  # tasks may change the real folders of their writable mounts
 
 
 LinePrinter = Callable[[str, str], None]  # the task and a line of its output
@@ -204,7 +205,7 @@ class _Simulation:
             self.remarks.add_note(RemarkTopic.ENGINE, note)
         report_undefined_references(self.job, self.chosen, self.remarks)
         node = self.backend.get_node()
-        job = await asyncio.to_thread(provide_stand_ins, self.job, self.stand_ins, self.remarks, self.chosen)
+        job = await asyncio.to_thread(self._provide_stand_ins)
         small = reduce_job(job, self.options.instances, node, self.remarks, self.chosen)
         surroundings = await asyncio.to_thread(self._build_context, small, node, platform)
         whole = self._build_full_launches(job, node, surroundings)
@@ -224,8 +225,20 @@ class _Simulation:
         if not own.roles:
             return self._build_report(SimulationEnding.NOT_RUN, not_run)
         result = await self._run_tasks(own, node, launches)
-        report_results(result, launches, MissingResources(self.job, small, self.stand_ins.unknown), self.remarks)
+        report_results(result, launches, self._list_missing_resources(small), self.remarks)
         return self._build_report(result.ending, (*list_task_results(result), *not_run), result)
+
+    def _provide_stand_ins(self) -> Job:
+        """Replace missing mounts, and print which mounts are read-only or can be changed, before anything runs."""
+        write_mounts = self.options.write_mounts or not self.backend.isolated  # only a sandbox can protect them
+        job = provide_stand_ins(self.job, self.stand_ins, self.remarks, self.chosen, write_mounts=write_mounts)
+        for remark in self.remarks.found:
+            if remark.about is RemarkTopic.MOUNT and remark.level is RemarkLevel.NOTE:
+                self.print_line("simulation", self.mask(f"{remark.text}. {remark.hint}".strip()))
+        return job
+
+    def _list_missing_resources(self, small: Job) -> MissingResources:
+        return MissingResources(self.job, small, self.stand_ins.unknown, self.stand_ins.write_protected)
 
     def _build_context(self, job: Job, node: Node, platform: PrimeHubSettings) -> LaunchContext:
         return build_launch_context(

@@ -28,6 +28,7 @@ class StandIns:
     folder: Path
     targets: set[str] = field(default_factory=set)
     unknown: set[str] = field(default_factory=set)  # targets whose content only a server knows
+    write_protected: set[str] = field(default_factory=set)  # targets of real folders that only the real run writes to
     _paths_by_name: dict[str, str] = field(default_factory=dict)
 
     def add_folder(self, name: str, target: str, *, unknown: bool = True) -> str:
@@ -49,10 +50,29 @@ class StandIns:
         return any(clean == target or clean.startswith(f"{target}/") for target in self.targets)
 
 
-def provide_stand_ins(job: Job, stand_ins: StandIns, remarks: Remarks, chosen: Collection[str]) -> Job:
-    """Replace mounts that do not exist on this machine. Only `chosen` roles get remarks."""
+def provide_stand_ins(
+    job: Job, stand_ins: StandIns, remarks: Remarks, chosen: Collection[str], *, write_mounts: bool
+) -> Job:
+    """Replace mounts that do not exist on this machine, and mount the others read-only unless `write_mounts`. Only
+    `chosen` roles get remarks."""
+    if not write_mounts:
+        job = replace(job, roles=tuple(_protect_mounts(role, stand_ins, remarks, chosen) for role in job.roles))
     roles = (_provide_role_stand_ins(job, role, stand_ins, remarks.for_role(role.name, chosen)) for role in job.roles)
     return replace(job, roles=tuple(roles))
+
+
+def _protect_mounts(role: Role, stand_ins: StandIns, remarks: Remarks, chosen: Collection[str]) -> Role:
+    """Mount the real folders of this machine read-only: the commands are not trusted yet."""
+    mounts = []
+    for mount in role.mounts:
+        if not mount.read_only and not mount.dataset and _is_readable(mount.volume.folder):
+            stand_ins.write_protected.add(posixpath.normpath(mount.target))
+            text = f"{mount.source}, mounted at {mount.target}, is read-only in the simulation"
+            hint = "To let the job change the real folder, use --write-mounts."
+            remarks.for_role(role.name, chosen).add_note(RemarkTopic.MOUNT, text, hint)
+            mount = replace(mount, read_only=True)
+        mounts.append(mount)
+    return replace(role, mounts=tuple(mounts))
 
 
 def _provide_role_stand_ins(job: Job, role: Role, stand_ins: StandIns, remarks: Remarks) -> Role:

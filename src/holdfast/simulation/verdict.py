@@ -35,18 +35,26 @@ class MissingResources:
     job: Job  # as in the real run
     simulated_job: Job  # as simulated
     folders: Collection[str]  # empty in the simulation
+    write_protected: Collection[str] = ()  # folders that are read-only only in the simulation
 
     def find_environment_cause(self, found: Diagnosis, role: str, text: str) -> str:
         """Return why the real run may not have this failure; empty: it has."""
         folder = next((folder for folder in self.folders if folder in text), None)
         if folder is not None:
             return f"{folder} is empty in a simulation"
+        if found.fault is Fault.READ_ONLY and (folder := self._find_write_protected(role, text)):
+            return f"{folder} is read-only only in a simulation without --write-mounts"
         real, here = self.job.get_role(role).resources, self.simulated_job.get_role(role).resources
         if here.gpu < real.gpu and (found.fault in _GPU_FAULTS or _GPU_PATTERN.search(text)):
             return "this machine has fewer GPUs than requested"
         if here.memory < real.memory and found.fault is Fault.OUT_OF_MEMORY:
             return "this machine has less memory than requested"
         return ""
+
+    def _find_write_protected(self, role: str, text: str) -> str:
+        """Return the folder that a failed write was for: named in the text, or the working folder is in it."""
+        workdir = f"{self.job.get_role(role).workdir or ''}/"
+        return next((each for each in self.write_protected if each in text or workdir.startswith(f"{each}/")), "")
 
 
 def report_results(

@@ -32,7 +32,7 @@ with socket.create_server(("127.0.0.1", int(os.environ["HOLDFAST_PORT_ECHO"]))) 
 """
 # As paipdb does: a note that it waits, a token, then a prompt.
 DEBUGGER = """
-import json, os, socket, time
+import contextlib, json, os, socket, time
 with socket.create_server(("127.0.0.1", 0)) as server:
     note = {"version": 1, "pid": os.getpid(), "file": "/code/train.py", "line": 42, "function": "step",
             "why": "breakpoint", "port": server.getsockname()[1], "token": "s3cret", "since": time.time(),
@@ -43,7 +43,7 @@ with socket.create_server(("127.0.0.1", 0)) as server:
     os.rename(notes + "/.tmp-debugger-1.json", notes + "/debugger-1.json")
     while True:
         connection, _ = server.accept()
-        with connection, connection.makefile("rwb", 0) as stream:
+        with contextlib.suppress(OSError), connection, connection.makefile("rwb", 0) as stream:
             stream.write(b"Token: ")
             right = stream.readline() == b"s3cret\\n"
             stream.write(b"(Pdb) " if right else b"no\\n")

@@ -46,6 +46,9 @@ def simulate(
             help="Run in the sandbox of the embedded engine, or in containers. Default: the engine in the settings.",
         ),
     ] = None,
+    write_mounts: Annotated[
+        bool, typer.Option("--write-mounts", help="Let the job change the real folders of its writable mounts.")
+    ] = False,
     group: GroupOption = None,
     dialect: DialectOption = None,
     server: Annotated[bool, typer.Option(help="Also check the job against the server, if there is one.")] = True,
@@ -71,6 +74,7 @@ def simulate(
         roles=tuple(role or ()),
         instances=_parse_instances(instances),
         timeout=_parse_timeout(timeout),
+        write_mounts=write_mounts,
     )
     state, remarks = resolve_default_home(), Remarks()
     settings = load_settings(state, os.environ)

@@ -31,7 +31,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 class MountStaging:
     def __init__(self, tag: str, protected: Sequence[str], options: ContainerOptions) -> None:
-        self._base = f"/run/holdfast-mounts-{tag}"
+        self._base = os.path.realpath(f"/run/holdfast-mounts-{tag}")
         self._has_root = options.has_root
         self._multi_user = options.multi_user
         self._protected = [os.path.realpath(path) for path in protected]
@@ -43,7 +43,16 @@ class MountStaging:
         except InvalidMount as bad:
             raise StartRefused(str(bad), cause=Cause.NOT_ALLOWED) from bad
         for mount, bind in zip(mounts, binds, strict=True):
-            if self._shows_server_files(mount, os.path.realpath(bind.source)):
+            source = os.path.realpath(bind.source)
+            if self._has_root and (is_within(self._base, [source]) or is_within(source, [self._base])):
+                text = msg(
+                    "{source} cannot be mounted in a container: mounts are prepared in {folder}. "
+                    "Mount a folder that does not contain it.",
+                    source=bind.source,
+                    folder=self._base,
+                )
+                raise StartRefused(text, cause=Cause.NOT_ALLOWED)
+            if self._shows_server_files(mount, source):
                 text = msg("The mount at {target} is not allowed: it shows files of the server.", target=bind.target)
                 raise StartRefused(text, cause=Cause.NOT_ALLOWED)
         return [ContainerMount(source=bind.source, target=bind.target, read_only=bind.read_only) for bind in binds]
