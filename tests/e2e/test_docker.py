@@ -12,6 +12,7 @@ import pytest
 
 from tests.container_daemons import IMAGE, ContainerDaemon, Dockerd, build_root_tar, run_daemon
 from tests.engines.registries import PASSWORD, USERNAME, build_image, start_registry
+from tests.security.member import Member
 
 from .server import Server
 
@@ -78,6 +79,8 @@ def test_images_are_pulled_through_the_daemon(tmp_path: Path, daemon: ContainerD
             assert f"Image {name} cannot be pulled" in end["message"]
             check_private_image(server, name)
             check_other_names(server, daemon, name)
+            assert name in [image["name"] for image in server.get("/images").json()["items"]]
+            assert name not in Member(server, "eve").call("GET", "/images").text
         finally:
             server.stop()
             process.terminate()
