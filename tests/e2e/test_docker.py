@@ -12,6 +12,7 @@ import pytest
 
 from tests.container_daemons import IMAGE, ContainerDaemon, Dockerd, build_root_tar, run_daemon
 from tests.engines.registries import PASSWORD, USERNAME, build_image, start_registry
+from tests.security.member import Member
 
 from .server import Server
 
@@ -78,6 +79,8 @@ def test_images_are_pulled_through_the_daemon(tmp_path: Path, daemon: ContainerD
             assert f"Image {name} cannot be pulled" in end["message"]
             check_private_image(server, name)
             check_other_names(server, daemon, name)
+            assert name in [image["name"] for image in server.get("/images").json()["items"]]
+            assert name not in Member(server, "eve").call("GET", "/images").text
         finally:
             server.stop()
             process.terminate()
@@ -104,21 +107,27 @@ def check_other_names(server: Server, daemon: ContainerDaemon, name: str) -> Non
         end = server.wait(job["id"])
         assert (end["state"], end["started_at"]) == ("Failed", None), image
         assert name not in end["message"].replace(image, "")
+    assert run_with_password(server, digest, PASSWORD) == "Succeeded"
 
 
 def check_failed_pull_marks_nothing(server: Server, daemon: ContainerDaemon, host: str) -> None:
     """A pull with wrong credentials fails; then a local image of that name can be used by all."""
     local = f"{host}/corp/tool"
-    prerequisite = {"type": "dockerimage", "name": "img", "uri": local}
-    role = {"dockerImage": "img", "resourcePerInstance": {"cpu": 1, "memoryMB": 64, "gpu": 0}, "commands": ["true"]}
-    wrong = {"username": "eve", "password": "wrong", "registryuri": host}
-    job = {"protocolVersion": 2, "name": "wrong", "type": "job", "taskRoles": {"worker": role}}
-    failed = server.submit(json.dumps({**job, "prerequisites": [{**prerequisite, "auth": wrong}]}))
-    assert server.wait(failed["id"])["state"] == "Failed"
+    assert run_with_password(server, local, "wrong") == "Failed"
     daemon.import_image(local, build_root_tar(shell=True))
     used = server.submit(f"name: local\n{SMALL.replace(IMAGE, local)}\ncommand: echo ran\n")
     end = server.wait(used["id"])
     assert end["state"] == "Succeeded", end["message"]
+
+
+def run_with_password(server: Server, image: str, password: str) -> str:
+    """Run a job with its own credentials; return its state."""
+    auth = {"username": USERNAME, "password": password, "registryuri": image.partition("/")[0]}
+    prerequisite = {"type": "dockerimage", "name": "img", "uri": image, "auth": auth}
+    role = {"dockerImage": "img", "resourcePerInstance": {"cpu": 1, "memoryMB": 64, "gpu": 0}, "commands": ["true"]}
+    job = {"protocolVersion": 2, "name": "own", "type": "job", "taskRoles": {"worker": role}}
+    made = server.submit(json.dumps({**job, "prerequisites": [prerequisite]}))
+    return str(server.wait(made["id"])["state"])
 
 
 def add_alias(server: Server, image: str, host: str) -> None:

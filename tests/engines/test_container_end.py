@@ -62,6 +62,9 @@ def test_the_runners_report_is_read_strictly(data: bytes, report: RunnerReport) 
         (RunnerReport(claimed=True, code=3), exited(0, started=False), {}, TaskEnd(EndKind.EXITED, 3)),
         (RunnerReport(), exited(127), {}, TaskEnd(EndKind.NO_SHELL, 127)),
         (RunnerReport(), exited(125), {}, TaskEnd(EndKind.NOT_RUN, 125)),
+        (RunnerReport(), exited(125), {"started": True}, TaskEnd(EndKind.EXITED, 125)),  # it deleted its claim
+        (RunnerReport(), exited(3), {"started": True}, TaskEnd(EndKind.EXITED, 3)),
+        (RunnerReport(), exited(0), {"started": True}, TaskEnd(EndKind.NO_SHELL)),  # its shell may have run nothing
         (CLAIMED, exited(137), {}, TaskEnd(EndKind.KILLED, 137)),
         (CLAIMED, exited(137), {"stopped": True}, TaskEnd(EndKind.EXITED, 137)),
         (CLAIMED, exited(137, oom=True), {}, TaskEnd(EndKind.EXITED, 137, True)),

@@ -260,6 +260,23 @@ def test_a_task_that_forges_its_claim_deceives_only_itself(
     play(daemon, tmp_path, scenario)
 
 
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [("rm claim; mkdir claim; exit 125", 125), ("printf 'run 1 1\\nend 4 0.01 0\\n%17000s' x >claim; exit 3", 4)],
+)
+def test_a_task_cannot_forge_that_it_did_not_run(
+    daemon: ContainerDaemon, tmp_path: Path, script: str, code: int
+) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "a", f"echo up; sleep 1; cd /run/holdfast/report; {script}")
+        seen = await rig.end_of("a")
+        assert (seen.seen, seen.code) == (ObservedState.EXITED, code), seen
+        assert seen.elapsed is not None
+        assert seen.elapsed >= 1
+
+    play(daemon, tmp_path, scenario)
+
+
 def test_what_belongs_to_the_server_is_not_in_the_container(daemon: ContainerDaemon, tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         await rig.run("a", "ls /run/holdfast; touch /run/holdfast/env || echo denied; touch ~/fine && echo fine")

@@ -18,6 +18,7 @@ from holdfast.core.exits.exit import Cause
 from holdfast.core.messages import msg
 from holdfast.engines.embedded.cgroups import find_process_cgroups
 from holdfast.engines.embedded.folder_content import (
+    TICKS_PER_SECOND,
     Claim,
     StartNote,
     add_notes,
@@ -32,6 +33,7 @@ from holdfast.engines.embedded.lifecycle.task_observer import TaskObserver
 from holdfast.engines.embedded.metrics.cgroup_metrics import read_kernel_file
 from holdfast.engines.embedded.processes import read_start_ticks, read_uptime
 from holdfast.engines.embedded.task_folder import KILLED_FILE, is_safe_id
+from holdfast.engines.runner_report import RunnerReport
 
 from .container_folder import ContainerFolder
 from .daemon import Daemon, DaemonUnavailable
@@ -174,7 +176,7 @@ class ContainerObserver:
                 with suppress(OSError):
                     folder.mark_out_of_memory()
             LogRecorder(folder, self.observer.options.log_cap).record_sizes(final=True)  # it may have ended unwatched
-            ended = min(report.ended or read_uptime(), read_uptime())
+            ended = _find_end_time(report, folder.read_claim())
             with suppress(OSError):
                 folder.record_end(end.code, ended)
             claim = replace(folder.read_claim(), command_code=end.code, code=end.code, ended=round(ended, 2))
@@ -188,6 +190,14 @@ def _observe_running(attempt_id: str, folder: ContainerFolder, note: StartNote) 
     """Return the observation of a task that ran a moment ago. Should it have ended since, its watcher reports that."""
     running = build_running_observation(attempt_id, note, folder.read_claim(), read_uptime())
     return add_notes(running, note, read_notes(folder), partial(was_out_of_memory, folder, note))
+
+
+def _find_end_time(report: RunnerReport, claim: Claim) -> float:
+    """Return when a task ended, in seconds after boot: as its runner reported, unless that is before its start or in
+    the future. A task can still claim an earlier end than its own."""
+    now = read_uptime()
+    begun = claim.started / TICKS_PER_SECOND if claim.started is not None else 0.0
+    return report.ended if report.ended is not None and begun <= report.ended <= now else now
 
 
 def find_first_pid(container_id: str) -> int:

@@ -233,7 +233,7 @@ class Daemon:
         return None if head is None else parse_archive_entry(head)
 
     async def list_images(self) -> list[ListedImage]:
-        found = await self._call(lambda docker: docker.images.list(digests=1))
+        found = await self._call(lambda docker: docker.images.list())
         return [
             ListedImage(
                 tags=tuple(tag for tag in each.get("RepoTags") or () if "<none>" not in tag),

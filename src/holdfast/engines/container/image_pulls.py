@@ -72,8 +72,8 @@ class ContainerImages:
         if list_name_variants(name) & self._private:
             return True
         digest = _get_digest_name(name)
-        listed = (image for image in self._listed if digest and digest in image.digests)
-        return any(self._has_private_name(image) for image in listed)
+        listed = (image for image in self._listed if digest in map(_get_digest_name, image.digests))
+        return bool(digest) and any(self._has_private_name(image) for image in listed)
 
     def _has_private_name(self, image: ListedImage) -> bool:
         private = {_get_digest_name(name) or name for name in self._private}
@@ -87,8 +87,8 @@ class ContainerImages:
         tags = (tag for image in self._listed for tag in image.tags)
         tag = next((tag for tag in tags if list_name_variants(shorten_image_name(tag)) & names), None)
         digest = _get_digest_name(name)
-        is_listed = digest and any(digest in image.digests for image in self._listed)
-        return tag or (digest if is_listed else None)
+        digests = (each for image in self._listed for each in image.digests)
+        return tag or next((each for each in digests if digest and _get_digest_name(each) == digest), None)
 
     def list_public_names(self) -> list[str]:
         return [image.name for image in self._found if not self.is_private_image(image.name)]

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from pathlib import Path
 from typing import IO, Any, Protocol, runtime_checkable
 
-from holdfast.core.access import Actor
+from holdfast.core.access import Actor, Permission, has_permission
 from holdfast.core.audit import AuditAction, AuditKind
 from holdfast.core.errors import Conflict, NotFound, UserError
 from holdfast.core.job import HOST_IMAGE
@@ -54,7 +54,14 @@ class Images:
         self._upload_folder = home / "uploads"
 
     async def list(self, actor: Actor) -> Sequence[ImageSummary]:
-        return await self._engine.list_images()
+        """Return the images; private ones only to admins: others could not use them."""
+        found = await self._engine.list_images()
+        shows_all = has_permission(actor, Permission.MANAGE_INSTALLATION)
+        return [image for image in found if shows_all or not self._is_private(image)]
+
+    def _is_private(self, image: ImageSummary) -> bool:
+        engine = self._engine.get_engine(image.engine)
+        return isinstance(engine, SupportsImagePulls) and engine.is_private_image(image.name)
 
     def check_import(self, actor: Actor, name: str) -> None:
         """Check everything that can be rejected before the first byte is read."""
