@@ -326,6 +326,26 @@ def test_bytes_of_one_registry_do_not_count_for_another(tmp_path: Path) -> None:
     run_scenario(tmp_path, scenario)
 
 
+def test_a_complete_download_is_only_used_with_access(tmp_path: Path) -> None:
+    """It may be of a pull with other credentials that ended before it was unpacked."""
+
+    async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
+        image = build_image([BASE])
+        registry.add_image("app", image)
+        blob = image.layers[0]
+        content = registry.blobs.pop(("app", blob))
+        store.layers.create_folders()
+        part = Path(store.layers.get_blob_path(registry.host, blob))
+        part.write_bytes(content)
+        await expect_failure(puller.pull_image(f"{registry.host}/app"), PullFailure.NOT_FOUND)
+        registry.blobs["app", blob] = content
+        await puller.pull_image(f"{registry.host}/app")
+        assert registry.count("GET", blob) == 0
+        assert not part.exists()
+
+    run_scenario(tmp_path, scenario)
+
+
 def test_a_registry_that_is_not_allowed_is_never_asked(tmp_path: Path) -> None:
     async def scenario() -> None:
         puller = ImagePuller(ImageStore(tmp_path / "images"), RegistryOptions(allowed=frozenset({"ghcr.io"})))

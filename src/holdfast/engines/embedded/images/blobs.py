@@ -15,7 +15,7 @@ import httpx
 from holdfast.core.messages import msg
 from holdfast.engines.base import PullError
 
-from .pull_errors import make_invalid_error, make_unreachable_error
+from .pull_errors import make_invalid_error, make_not_found_error, make_unreachable_error
 from .registry import RepositoryClient
 from .registry_http import REQUEST_ERRORS, translate_request_error
 
@@ -85,6 +85,9 @@ class BlobDownload:
         try:
             self._on_bytes(file.size)
             is_resumed = file.size > 0
+            # A complete file is of a pull that ended before unpacking, maybe of another user: no request proves access.
+            if file.size == size and not await self._client.has_blob(digest):
+                raise make_not_found_error(self._name, self._registry)
             while True:
                 await self._complete(file, digest, size)
                 if file.compute_digest() == digest:
