@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.attempt import ObservedState
+from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.exits.exit import Cause
 from holdfast.engines.base import (
     Engine,
@@ -34,7 +34,7 @@ from holdfast.engines.user_switch import build_user_switch
 from tests.container_daemons import ContainerDaemon, Dockerd, PodmanService, build_root_tar, run_daemon
 from tests.contracts.engine_contract import TIMEOUT, Rig, collect, read_all, sweep
 
-from .archives import ARCHITECTURE, config, docker_archive, entry, folder, shell_entries, tar
+from .archives import ARCHITECTURE, Entry, config, docker_archive, entry, folder, link, shell_entries, tar
 from .registries import RealRegistry, build_image, start_registry
 from .scenarios import need, play
 from .sessions import Screen, inside, let_in
@@ -387,6 +387,53 @@ def test_an_ended_task_is_revived_as_its_user(place: Place, tmp_path: Path) -> N
         assert (said.code, said.out) == (0, f"{APP}left\n"), said.errors
 
     place.play(tmp_path, "app", scenario)
+
+
+def run_crafted_image(home: Path, passwd: bytes, group: bytes, *more: Entry) -> tuple[Observation, bytes]:
+    """Run a task of an image with these lists and files, on the embedded engine; return its end and its output."""
+    need(Isolation.FULL)
+    found: list[tuple[Observation, bytes]] = []
+
+    async def scenario(rig: Rig) -> None:
+        seen = await rig.run("a", "echo $HOME; echo $(id -G)", image="crafted:1")
+        found.append((seen, await read_all(rig.log("a")) if seen.code is not None else b""))
+
+    kept = [each for each in busybox_entries() if each[0].name not in ("etc/passwd", "etc/group")]
+    lists = [entry("etc/passwd", passwd), entry("etc/group", group)]
+    file = home / "image.tar"
+    file.write_bytes(docker_archive([tar([*kept, *lists, *more])], config(User="app")))
+    ImageStore(home / "home" / "images").add("crafted:1", file)
+    play(home / "home", scenario)
+    return found[0]
+
+
+@pytest.mark.parametrize("path", ["/home/../proc", "//proc", "/link", "/link/deep", "/long/" + "x" * 200 + "/y" * 400])
+def test_a_home_that_cannot_be_used_is_not_used(tmp_path: Path, path: str) -> None:
+    """In a folder that every task has of its own, by way of `..` or a link, or too long."""
+    more = [folder("proc", 0o777), folder("proc/deep", 0o777), link("link", "/proc")]
+    if path.startswith("/long"):
+        parts = path.strip("/").split("/")
+        more += [folder("/".join(parts[: count + 1]), 0o777) for count in range(len(parts))]
+    seen, said = run_crafted_image(tmp_path, f"app:x:5:5::{path}:\n".encode(), b"", *more)
+    assert (seen.seen, seen.code) == (ObservedState.EXITED, 0), seen.message
+    assert said.splitlines()[0] == b"/home/jovyan"
+
+
+def test_a_user_in_too_many_groups_is_in_the_first_ones(tmp_path: Path) -> None:
+    group = b"".join(b"g%d:x:%d:app\n" % (number, number) for number in range(2_000_000_000, 2_000_003_000))
+    seen, said = run_crafted_image(tmp_path, PASSWD, group)
+    assert (seen.seen, seen.code) == (ObservedState.EXITED, 0), seen.message
+    assert len(said.splitlines()[1].split()) == 128
+
+
+@pytest.mark.parametrize("target", ["/etc", "../../../../var/tmp/made", None])
+@pytest.mark.parametrize("home", ["home/app", "home/jovyan"])
+def test_an_image_with_something_else_as_artifacts_is_refused(tmp_path: Path, home: str, target: str | None) -> None:
+    path = f"{home}/artifacts"
+    crafted = link(path, target) if target else entry(path, b"a file\n")
+    seen, _ = run_crafted_image(tmp_path, PASSWD, GROUP, crafted)
+    assert (seen.seen, seen.cause, seen.transient) == (ObservedState.REFUSED, Cause.INVALID_TASK, False), seen
+    assert f"/{path} is not a folder" in seen.message
 
 
 def test_a_machine_that_cannot_switch_users_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

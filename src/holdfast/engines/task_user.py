@@ -9,7 +9,8 @@ from holdfast.core.messages import msg
 
 MAX_ID = 2**31 - 1  # as in container runtimes; -1 would mean "unchanged" to the kernel
 MAX_LIST_SIZE = 1024 * 1024  # bytes read of a user or group list
-_MAX_GROUPS = 1024
+_MAX_GROUPS = 128  # they are part of the start note, as is the home: a link, of 4095 bytes at most
+_MAX_HOME_LENGTH = 512
 _MAX_NAME_LENGTH = 256
 
 
@@ -70,8 +71,12 @@ def _find_account(wanted: str, passwd: bytes) -> _Account | None:
 def _iter_accounts(passwd: bytes) -> Iterator[_Account]:
     for fields in _iter_lines(passwd):
         if len(fields) >= 6 and _is_id(fields[2]) and _is_id(fields[3]):
-            home = fields[5] if fields[5].startswith("/") and fields[5].isprintable() else ""
+            home = fields[5] if _is_valid_home(fields[5]) else ""
             yield _Account(fields[0], int(fields[2]), int(fields[3]), home)
+
+
+def _is_valid_home(home: str) -> bool:
+    return home.startswith("/") and home.isprintable() and len(home) <= _MAX_HOME_LENGTH
 
 
 def _find_group(wanted: str, group: bytes) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import posixpath
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
@@ -47,8 +48,29 @@ def add_image_user(root: SandboxRoot, image: Image, is_privileged: bool) -> Sand
         raise make_user_refusal(image.name, error) from error
     if user is None:
         return root
-    home = user.home if has_usable_home(user, *_find_owner(image.rootfs, user.home)) else ""
-    return replace(root, task_user=replace(user, home=home), user=user.name)
+    user = replace(user, home=user.home if _has_usable_home_in(image.rootfs, user) else "")
+    _check_artifacts_folders(image, user)
+    return replace(root, task_user=user, user=user.name)
+
+
+def _has_usable_home_in(rootfs: str, user: TaskUser) -> bool:
+    """Return whether the image contains its home; links in its path are resolved within the image."""
+    inside = resolve_path_inside(rootfs, user.home) if user.home else None
+    return inside is not None and has_usable_home(replace(user, home=inside), *_find_owner(rootfs, inside))
+
+
+def _check_artifacts_folders(image: Image, user: TaskUser) -> None:
+    """Refuse an image in which a mount point is a link or a file: its sandbox would never start."""
+    if not needs_artifacts_folder(user):
+        return
+    for home in (HOME_PATH, user.home):
+        path = f"{resolve_path_inside(image.rootfs, home)}/{ARTIFACTS_FOLDER}"
+        with suppress(FileNotFoundError, NotADirectoryError):
+            if not stat.S_ISDIR(os.lstat(image.rootfs + path).st_mode):
+                text = msg(
+                    "The image {image} cannot be used: {path} is not a folder.", image=repr(image.name), path=path
+                )
+                raise StartRefused(text)
 
 
 def describe_missing_support() -> str:
@@ -76,7 +98,8 @@ def check_note_size(note: StartNote, reserved: int = 0) -> None:
 def has_usable_home(user: TaskUser, mode: int, uid: int, gid: int) -> bool:
     """Return whether the home in the image's user list is a folder that the user can write to. Otherwise its home is
     that of every task."""
-    if not stat.S_ISDIR(mode) or os.path.normpath(user.home) == "/" or is_within(user.home, _HIDDEN_FOLDERS):
+    home = posixpath.normpath(f"/{user.home.lstrip('/')}")
+    if not stat.S_ISDIR(mode) or home == "/" or is_within(home, _HIDDEN_FOLDERS):
         return False
     needed = 0o300 if uid == user.uid else 0o030 if gid in user.groups else 0o003
     return mode & needed == needed
