@@ -292,16 +292,13 @@ def test_jobs_that_need_root_stay_root(place: Place, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tag", ["many-groups", "more-groups"])
-def test_a_user_with_too_many_groups_is_refused_for_good(place: Place, tmp_path: Path, tag: str) -> None:
-    """They are recorded at the start, where space is limited; in a container its cgroups are added later."""
-    if tag == "many-groups" and not place.is_daemon:
-        pytest.skip("the embedded engine knows the cgroups before the start: whether they fit depends on the machine")
+def test_a_task_with_many_groups_can_be_stopped(place: Place, tmp_path: Path, tag: str) -> None:
+    """Groups are part of the start note, whose size is limited; a task without a complete one would not be watched."""
 
     async def scenario(rig: Rig) -> None:
-        seen = await rig.engine.start(rig.launch("a", "sleep 600"))
-        assert (seen.seen, seen.cause, seen.transient) == (ObservedState.REFUSED, Cause.INVALID_TASK, False), seen
-        assert "too many groups" in seen.message
-        assert (await rig.look("a")).seen is ObservedState.ABSENT
+        await rig.start_and_wait_for(b"up", "a", "echo up; sleep 600")
+        await rig.engine.stop("a", 0)
+        assert (await rig.end_of("a")).seen is ObservedState.EXITED
 
     place.play(tmp_path, tag, scenario)
 

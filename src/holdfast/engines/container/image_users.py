@@ -6,6 +6,7 @@ import asyncio
 import posixpath
 import stat
 import tarfile
+from collections.abc import Mapping
 from dataclasses import replace
 
 from holdfast.core.errors import EngineError
@@ -39,10 +40,17 @@ class ImageUsers:
             return self._users[key]
 
     async def _read_user(self, image: ContainerImage) -> TaskUser | None:
+        try:
+            return await self._probe_image(image, {})
+        except EngineError:  # Podman looks up the image's user, and fails if it does not exist
+            return await self._probe_image(image, {"User": "0:0"})
+
+    async def _probe_image(self, image: ContainerImage, more: Mapping[str, str]) -> TaskUser | None:
+        """Read the user from a container that is never started."""
         container = self._names.make_probe_name(image.id)
         await self._daemon.remove(container, force=True)  # left by a server that died
         body = {"Image": image.id, "Entrypoint": ["/bin/sh"], "Cmd": [], "Labels": self._names.make_probe_labels()}
-        await self._daemon.create(container, {**body, "HostConfig": {"NetworkMode": "none"}})
+        await self._daemon.create(container, {**body, "HostConfig": {"NetworkMode": "none"}, **more})
         try:
             lists = [await self._read_file(container, path) for path in ("/etc/passwd", "/etc/group")]
             user = resolve_user(image.user, *lists)
