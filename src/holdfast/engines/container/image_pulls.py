@@ -94,7 +94,7 @@ class ContainerImages:
         return [image.name for image in self._found if not self.is_private_image(image.name)]
 
     async def check_image_access(self, name: str, credentials: RegistryCredentials | None) -> None:
-        """Ask the registry by way of the daemon. Podman cannot do that: then nobody has access."""
+        """Ask the registry through the daemon. Podman does not support this: access is denied there."""
         try:
             await self._daemon.check_distribution(self._make_full_name(name), credentials)
         except EngineError as error:
@@ -130,7 +130,7 @@ class ContainerImages:
         self, name: str, credentials: RegistryCredentials, on_progress: Callable[[PullProgress], None] | None
     ) -> None:
         """Pull it, marked as private before it is there. If all pulls fail that began since then, the mark is removed:
-        nobody can take an image away from others by invented credentials."""
+        a user cannot block an image for others with invented credentials."""
         if name not in self._private or name in self._new_marks:
             self._new_marks[name] = self._new_marks.get(name, 0) + 1
             await self._set_private(name, True)

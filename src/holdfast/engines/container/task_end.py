@@ -69,7 +69,7 @@ def decide_end(
     if not container.started:  # the daemon was killed meanwhile, and does not know how it ended
         return TaskEnd(EndKind.EXITED, _KILL_CODE, oom) if stopped or oom else TaskEnd(EndKind.KILLED, container.code)
     by_signal = container.code > 128
-    if not report.claimed and not by_signal and not (started and container.code):  # never a success that nobody saw
+    if not report.claimed and not by_signal and not (started and container.code):  # unobserved: not a success
         kind = EndKind.NOT_RUN if container.code == START_REFUSED_CODE else EndKind.NO_SHELL
         return TaskEnd(kind, container.code)
     if by_signal and not (stopped or oom):

@@ -17,7 +17,8 @@ from holdfast.core.image_names import list_name_variants
 from holdfast.core.job import HoldScope
 from holdfast.core.messages import msg
 from holdfast.disk_space import DiskSpace, DiskThresholds, read_disk_space
-from holdfast.engines.base import Engine, ImageSummary, LogUsage, SupportsDiskLimits
+from holdfast.engines.base import ImageSummary, LogUsage
+from holdfast.engines.engine_set import EngineSet
 from holdfast.hang_guard import HangGuard, NotResponding
 from holdfast.shared_folders import SharedFolders
 from holdfast.store.database import Store
@@ -82,7 +83,7 @@ class DiskReports:
     def __init__(
         self,
         store: Store,
-        engine: Engine,
+        engine: EngineSet,
         control: Control,
         home: Path,
         shared: SharedFolders,
@@ -134,8 +135,6 @@ class DiskReports:
 
     async def measure_logs(self) -> tuple[dict[str, JobStorage], bool]:
         """Return the logs of ended jobs, and whether all were counted."""
-        if not isinstance(self._engine, SupportsDiskLimits):
-            return {}, True
         found, complete = await self._engine.measure_logs_by_job(SCAN_TIMEOUT)
         return await self._select_ended_jobs(found), complete
 
@@ -160,11 +159,7 @@ class DiskReports:
 
     async def measure_held_files(self, held: list[tuple[JobSnapshot, TaskAttempt]]) -> int:
         ids = [snapshot.build_attempt_id(task) for snapshot, task in held]
-        return (
-            sum((await self._engine.measure_ended_tasks(ids)).values())
-            if isinstance(self._engine, SupportsDiskLimits)
-            else 0
-        )
+        return sum((await self._engine.measure_ended_tasks(ids)).values())
 
     async def list_unused_images(self, before: datetime) -> list[ImageSummary]:
         """Return images imported before `before` that no unfinished job uses."""
@@ -203,7 +198,7 @@ class DiskReports:
         )
 
     async def _build_task_usage(self) -> StorageUsage:
-        uses = await self._engine.measure_disk() if isinstance(self._engine, SupportsDiskLimits) else {}
+        uses = await self._engine.measure_disk()
         return StorageUsage(kind=StorageKind.TASKS, bytes=sum(use.bytes for use in uses.values()), count=len(uses))
 
     async def _measure_database(self, name: str) -> int:

@@ -13,7 +13,7 @@ from holdfast.core.messages import msg
 from holdfast.core.metrics.samples import CurrentMetrics, GpuState
 from holdfast.core.notifications import NotificationState
 from holdfast.core.scheduling.placement import GroupUsage, NodeUsage
-from holdfast.engines.base import Engine, SupportsGpuStates
+from holdfast.engines.engine_set import EngineSet
 from holdfast.store.database import Store
 from holdfast.store.errors import StoreError
 from holdfast.store.notifications import records as notifications
@@ -43,7 +43,7 @@ class Monitoring:
     def __init__(
         self,
         store: Store,
-        engine: Engine,
+        engine: EngineSet,
         control: Control,
         place: Installation,
         metrics: Metrics,
@@ -81,11 +81,7 @@ class Monitoring:
         )
 
     async def _read_gpu_states(self) -> Mapping[str, Sequence[GpuState]]:
-        return (
-            await self._engine.read_gpu_states()
-            if self._metrics.enabled and isinstance(self._engine, SupportsGpuStates)
-            else {}
-        )
+        return await self._engine.read_gpu_states() if self._metrics.enabled else {}
 
     async def _count_notifications(self) -> Mapping[NotificationState, int]:
         """Count notifications; empty if the database is down, which `is_healthy` reports."""

@@ -14,7 +14,7 @@ from holdfast.core.audit import AuditAction, AuditKind
 from holdfast.core.errors import UserError
 from holdfast.core.holds import HoldAction, HoldRequest
 from holdfast.core.messages import msg
-from holdfast.engines.base import Engine, SupportsDiskLimits
+from holdfast.engines.engine_set import EngineSet
 from holdfast.store.jobs import finish_times
 from holdfast.store.jobs import records as job_rows
 from holdfast.store.metrics.database import MetricsDatabase
@@ -55,7 +55,7 @@ class Pruning:
     def __init__(
         self,
         store: AuditedStore,
-        engine: Engine,
+        engine: EngineSet,
         control: Control,
         reports: DiskReports,
         artifacts: ArtifactCleanup,
@@ -137,8 +137,7 @@ class Pruning:
         more = True
         while more and (not count or time.monotonic() < deadline):
             due = await self._store.read(job_rows.list_expired_logs, before, BATCH_SIZE)
-            if isinstance(self._engine, SupportsDiskLimits):
-                size += sum((await self._engine.measure_ended_tasks(due)).values())
+            size += sum((await self._engine.measure_ended_tasks(due)).values())
             for attempt_id in due:
                 await self._engine.remove_logs(attempt_id)
             if due:
