@@ -177,6 +177,11 @@ class TaskSession:
             self._closed = True
             self._window_changed.notify_all()
 
+    def interrupt(self) -> None:
+        """End the wait of the receiving thread, from another one."""
+        self._mark_closed()
+        self._socket.close()
+
     def close(self) -> None:
         """Close the session. Idempotent."""
         self._mark_closed()

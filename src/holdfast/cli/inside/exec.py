@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 CHUNK_SIZE = 32 * 1024  # bytes read from stdin at once
 STDERR_PREFIX = 2  # prefix byte of stderr output
 END_OF_TRANSMISSION = b"\x04"  # Ctrl-D
-RESIZE_MESSAGE, INTERRUPT_MESSAGE = b"r", b"i"
 SIGINT = 2  # number on Linux, where the task runs
 
 
@@ -112,58 +110,72 @@ def _get_terminal_size() -> tuple[int, int]:
 
 
 class InputForwarder:
-    """Forwards input, signals and terminal resizes. On a terminal, every key is forwarded unchanged."""
+    """Forwards input, signals and terminal resizes. On a terminal, every key is forwarded unchanged.
+
+    A signal that arrives just before the main thread waits for output does not end that wait, and its handler does
+    not run. So a thread of its own gets the number of each signal, and closes the session if the command must end.
+    """
 
     def __init__(self, line: TaskSession, terminal: bool) -> None:
         self._session = line
         self._terminal = terminal
         self._stdin = sys.stdin.fileno()
-        self._wake_reader, self._wake_writer = os.pipe()
-        self._interrupts = 0
         self._raw = _set_raw_mode(self._stdin) if terminal and sys.stdin.isatty() else None
-        self._previous_handlers: dict[int, object] = {}
+        self._handlers: dict[int, Callable[[int, FrameType | None], None]] = {}
+        if self._raw is not None:
+            self._handlers = {
+                signal.SIGTERM: _exit_on_signal,
+                signal.SIGHUP: _exit_on_signal,
+                signal.SIGWINCH: lambda *_: None,
+            }
+        elif not terminal:
+            self._handlers = {signal.SIGINT: self._handle_interrupt}
+        self._interrupts = 0  # counted by the handler
+        self._previous_handlers: dict[int, Any] = {}
+        self._signal_reader, self._signal_writer = os.pipe()
+        os.set_blocking(self._signal_writer, False)
+        self._previous_wakeup_fd = -1
 
     def __enter__(self) -> InputForwarder:
         if self._raw is not None:
             self._raw.__enter__()
-            self._install_handler(signal.SIGTERM, _exit_on_signal)
-            self._install_handler(signal.SIGHUP, _exit_on_signal)
-            self._install_handler(signal.SIGWINCH, lambda *_: self._queue_message(RESIZE_MESSAGE))
-        elif not self._terminal:
-            self._install_handler(signal.SIGINT, self._handle_interrupt)
+        self._previous_wakeup_fd = signal.set_wakeup_fd(self._signal_writer)
+        for number, handler in self._handlers.items():
+            self._previous_handlers[number] = signal.signal(number, handler)
         return self
 
     def __exit__(self, *given: object) -> None:
         for number, handler in self._previous_handlers.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._previous_wakeup_fd)
         if self._raw is not None:
             self._raw.__exit__(None, None, None)
 
     def start(self) -> None:
         threading.Thread(target=self._forward_input, name="keyboard", daemon=True).start()
-
-    def _install_handler(self, number: int, handler: object) -> None:
-        self._previous_handlers[number] = signal.signal(number, handler)  # type: ignore[arg-type]
-
-    def _queue_message(self, what: bytes) -> None:
-        """Queue a message from a signal handler, which must not send on the socket."""
-        os.write(self._wake_writer, what)
+        threading.Thread(target=self._forward_signals, name="signals", daemon=True).start()
 
     def _handle_interrupt(self, number: int, frame: FrameType | None) -> None:
-        """Forward the first Ctrl-C to the command; exit on the second."""
+        """Leave the first Ctrl-C to the command; exit on the second."""
         self._interrupts += 1
         if self._interrupts > 1:
             raise KeyboardInterrupt
-        self._queue_message(INTERRUPT_MESSAGE)
+
+    def _forward_signals(self) -> None:
+        interrupted = False
+        while True:
+            for number in os.read(self._signal_reader, 100):
+                if number == signal.SIGWINCH:
+                    self._session.send_message(resize=[*_get_terminal_size()])
+                elif number == signal.SIGINT and not interrupted:
+                    interrupted = True
+                    self._session.send_message(signal=SIGINT)
+                elif number in self._handlers:
+                    self._session.interrupt()
 
     def _forward_input(self) -> None:
-        sources = [self._stdin, self._wake_reader]
-        while True:
-            ready, _, _ = select.select(sources, [], [])
-            if self._wake_reader in ready:
-                self._send_messages(os.read(self._wake_reader, 100))
-            if self._stdin in ready and not self._forward_chunk():
-                sources.remove(self._stdin)
+        while self._forward_chunk():
+            pass
 
     def _forward_chunk(self) -> bool:
         """Forward one chunk; return whether more can follow."""
@@ -178,12 +190,6 @@ class InputForwarder:
         else:
             self._session.send_message(end=True)
         return False
-
-    def _send_messages(self, what: bytes) -> None:
-        if RESIZE_MESSAGE in what:
-            self._session.send_message(resize=[*_get_terminal_size()])
-        if INTERRUPT_MESSAGE in what:
-            self._session.send_message(signal=SIGINT)
 
 
 def _exit_on_signal(number: int, frame: FrameType | None) -> None:

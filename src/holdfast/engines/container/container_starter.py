@@ -38,11 +38,11 @@ from .mount_staging import MountStaging
 from .names import ContainerNames
 from .options import ContainerOptions
 from .render import ContainerLimits, ContainerMount, render_create_body
+from .task_end import NO_PROGRAM_CODES
 from .task_files import create_task_files, create_user_files, list_own_mounts, make_start_note
 
 _LOCK_TIMEOUT = 150.0  # seconds to wait for another server that starts the same task
 _LOCK_INTERVAL = 0.02  # seconds between two attempts to lock
-_NO_PROGRAM_CODES = (126, 127)  # of a container whose first program cannot be executed
 _NAME_IN_USE = "already in use"  # in the error of a container name that is taken
 _CGROUPS_SIZE = 2048  # bytes reserved in the start note for the container's cgroups, which are known once it runs
 _MAX_REASON_SIZE = 500  # bytes of the daemon's error that are shown
@@ -203,7 +203,7 @@ class ContainerStarter:
             if found is not None and (found.started or found.is_running):
                 return
             await self.daemon.remove(name, force=False)
-            if found is not None and found.code in _NO_PROGRAM_CODES:
+            if found is not None and found.code in NO_PROGRAM_CODES:
                 raise make_no_shell_refusal(image) from error
             raise _make_start_refusal(found.error if found and found.error else str(error)) from error
 
