@@ -8,7 +8,7 @@ from holdfast.core.attempt import ObservedState
 from holdfast.engines.base import ExecRefused, LogStream
 from tests.engines.sessions import inside
 
-from .engine_rig import TIMEOUT, EngineHarness, Rig, read_all, without_figures
+from .engine_rig import EngineHarness, Rig, read_all, without_figures
 
 
 class HoldContract(EngineHarness):
@@ -27,9 +27,7 @@ class HoldContract(EngineHarness):
             assert not await source.is_complete()
             assert await source.read(0, 1000) == b"before\nkept for you\n"
             await rig.engine.remove("kept")  # it is there: nothing happens
-            rig.told.clear()
-            await rig.engine.stop("kept", 30)
-            assert (await rig.end_of("kept")).seen is ObservedState.EXITED
+            assert (await rig.stop_held("kept")).seen is ObservedState.EXITED
 
         self.play(scenario)
 
@@ -53,14 +51,10 @@ class HoldContract(EngineHarness):
 
         async def scenario(rig: Rig) -> None:
             assert (await rig.run("a", "echo mine >~/file\nexit 3", hold=True)).seen is ObservedState.HELD
-            rig.told.clear()
-            await rig.engine.stop("a", TIMEOUT)
-            ended = await rig.end_of("a")
+            ended = await rig.stop_held("a")
             assert (ended.seen, ended.code) == (ObservedState.EXITED, 3)
             assert (await rig.run("killed", "exit 3", hold=True)).seen is ObservedState.HELD
-            rig.told.clear()
-            await rig.engine.stop("killed", 0)
-            assert (await rig.end_of("killed")).seen is ObservedState.EXITED
+            assert (await rig.stop_held("killed", 0)).seen is ObservedState.EXITED
 
         self.play(scenario)
 

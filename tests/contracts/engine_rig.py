@@ -73,15 +73,20 @@ class Rig:
         async with self._news:
             self._news.notify_all()
 
-    async def end_of(self, attempt_id: str) -> Observation:
-        """The end of a task, as the engine tells it."""
+    async def end_of(self, attempt_id: str, before: Collection[ObservedState] = BEFORE_THE_END) -> Observation:
+        """The end of a task, as the engine tells it. It may tell the same more than once."""
 
         def ends() -> list[Observation]:
-            return [seen for seen in self.told if seen.attempt_id == attempt_id and seen.seen not in BEFORE_THE_END]
+            return [seen for seen in self.told if seen.attempt_id == attempt_id and seen.seen not in before]
 
         async with self._news:
             await self._news.wait_for(ends)
         return ends()[0]
+
+    async def stop_held(self, attempt_id: str, grace: float = TIMEOUT) -> Observation:
+        """Stop a held task; return its end."""
+        await self.engine.stop(attempt_id, grace)
+        return await self.end_of(attempt_id, (*BEFORE_THE_END, ObservedState.HELD))
 
     def launch(self, attempt_id: str, script: str, **more: Any) -> LaunchSpec:
         return launch(attempt_id, script, **{"image": self.image, **more})

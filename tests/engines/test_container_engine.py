@@ -319,9 +319,7 @@ def test_bash_is_preferred_and_gets_its_options(daemon: ContainerDaemon, tmp_pat
         assert await read_all(rig.log("b", LogStream.STDERR)) == b""
         held = await rig.run("c", "exit 3", image=BASH_IMAGE, hold=True)
         assert (held.seen, held.code) == (ObservedState.HELD, 3)
-        rig.told.clear()
-        await rig.engine.stop("c", TIMEOUT)
-        assert (await rig.end_of("c")).code == 3
+        assert (await rig.stop_held("c")).code == 3
         await rig.start_and_wait_for(b"up", "d", FOREVER, image=BASH_IMAGE)
         await rig.engine.stop("d", TIMEOUT)
         assert (await rig.end_of("d")).code == 143
