@@ -1,0 +1,186 @@
+"""A real Slurm cluster for tests: one controller and three nodes on this machine, in a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+NODES = ("n1", "n2", "n3")
+START_TIMEOUT = 60.0  # seconds
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun")
+
+SLURM_CONF = """
+ClusterName=holdfast
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={controller_port}
+SlurmUser=root
+AuthType=auth/munge
+CredType=cred/munge
+AuthInfo=socket={folder}/munge.sock,cred_expire=10
+StateSaveLocation={folder}/state
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdSpoolDir={folder}/spool-%n
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmdLogFile={folder}/slurmd-%n.log
+SlurmdParameters=config_overrides
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,sched_min_interval=0
+{limits}
+AccountingStorageType=accounting_storage/none
+SwitchType=switch/none
+MpiDefault=none
+MessageTimeout=2
+TCPTimeout=1
+SlurmdTimeout=10
+KillWait=2
+MinJobAge={min_job_age}
+ReturnToService=2
+JobRequeue=1
+NodeName=n[1-3] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{node_ports}] CPUs=8 RealMemory=4000
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PartitionName=short Nodes=n3 MaxTime=5 State=UP
+"""
+PLAIN = "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nJobAcctGatherType=jobacct_gather/none"
+CGROUPS = "ProctrackType=proctrack/cgroup\nTaskPlugin=task/cgroup\nJobAcctGatherType=jobacct_gather/cgroup"
+CGROUP_CONF = "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nConstrainRAMSpace=yes\n"
+
+
+class SlurmCluster:
+    """Its commands find it by the variable SLURM_CONF."""
+
+    def __init__(self, folder: Path, *, cgroups: bool = False, min_job_age: int = 300) -> None:
+        self.folder = folder
+        self.conf = folder / "slurm.conf"
+        self._controller: subprocess.Popen[bytes] | None = None
+        self._others: list[subprocess.Popen[bytes]] = []
+        host = socket.gethostname()
+        controller_port, node_port = find_free_ports(1)[0], find_free_ports(3)[0]
+        self.conf.write_text(
+            SLURM_CONF.format(
+                folder=folder,
+                host=host,
+                controller_port=controller_port,
+                node_ports=f"{node_port}-{node_port + 2}",
+                limits=CGROUPS if cgroups else PLAIN,
+                min_job_age=min_job_age,
+            )
+        )
+        if cgroups:
+            (folder / "cgroup.conf").write_text(CGROUP_CONF)
+        (folder / "state").mkdir()
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {**os.environ, "SLURM_CONF": str(self.conf)}
+
+    def start(self) -> None:
+        """Start it, and wait until all nodes are idle."""
+        key = self.folder / "munge.key"
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o600)
+        paths = {name: f"--{name}={self.folder}/munged.{name[:3]}" for name in ("pid-file", "log-file", "seed-file")}
+        command = ["munged", "--foreground", "--force", f"--key-file={key}", f"--socket={self.folder}/munge.sock"]
+        self._others.append(self._spawn([*command, *paths.values()], "munged.out"))
+        wait_until((self.folder / "munge.sock").exists, self.folder)
+        self._spawn_controller()
+        for node in NODES:
+            self._others.append(self._spawn(["slurmd", "-D", "-N", node, "-f", str(self.conf)], f"slurmd-{node}.out"))
+        wait_until(lambda: self.query("sinfo", "-h", "-o", "%t %D", "-p", "main").strip() == "idle 3", self.folder)
+
+    def _spawn_controller(self) -> None:
+        self._controller = self._spawn(["slurmctld", "-D", "-f", str(self.conf)], "slurmctld.out")
+
+    def _spawn(self, command: list[str], log_name: str) -> subprocess.Popen[bytes]:
+        with (self.folder / log_name).open("ab") as log:
+            return subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.env, cwd=self.folder,
+                start_new_session=True,
+            )  # fmt: skip
+
+    def query(self, *command: str) -> str:
+        """Return its output; empty if the controller does not respond."""
+        return subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=60).stdout
+
+    def responds(self) -> bool:
+        return "is UP" in self.query("scontrol", "ping")
+
+    def kill_controller(self) -> None:
+        """As a crash would."""
+        assert self._controller is not None
+        self._controller.kill()
+        self._controller.wait()
+
+    def start_controller(self) -> None:
+        self._spawn_controller()
+        wait_until(self.responds, self.folder)
+
+    def stop(self) -> None:
+        """Cancel all jobs, and end all daemons."""
+        if self.responds():
+            self.query("scancel", "--user=root")
+            wait_until(lambda: not self.query("squeue", "-h").strip(), self.folder)
+        for process in (*self._others[1:], self._controller, *self._others[:1]):
+            if process is not None and process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                try:
+                    process.wait(10)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+
+
+def find_free_ports(count: int) -> list[int]:
+    """Return free ports that follow each other."""
+    for _ in range(100):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            first = probe.getsockname()[1]
+        ports = list(range(first, first + count))
+        if first + count < 65536 and all(map(_is_free, ports)):
+            return ports
+    raise AssertionError("no free ports")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def wait_until(holds: object, folder: Path) -> None:
+    assert callable(holds)
+    end = time.monotonic() + START_TIMEOUT
+    while not holds():
+        assert time.monotonic() < end, "".join(path.read_text()[-1500:] for path in sorted(folder.glob("*.log")))
+        time.sleep(0.05)
+
+
+@contextmanager
+def run_cluster(*, cgroups: bool = False, min_job_age: int = 300) -> Iterator[SlurmCluster]:
+    missing = [name for name in PROGRAMS if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") is None]
+    if missing or os.geteuid() != 0:
+        pytest.skip("needs root, and Slurm with munge (apt-get install slurm-wlm slurm-client munge)")
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-slurm-"))
+    folder.chmod(0o755)
+    cluster = SlurmCluster(folder, cgroups=cgroups, min_job_age=min_job_age)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+        shutil.rmtree(folder, ignore_errors=True)
