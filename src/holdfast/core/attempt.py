@@ -196,3 +196,7 @@ class Observation:
     warning: str = ""  # it runs, but not exactly as requested; in the first observation
     debuggers: tuple[Debugger, ...] = ()  # with RUNNING and HELD
     used: Reading | None = None  # with EXITED: total usage, as far as known
+    # What an engine that places tasks itself has chosen, from the first observation that knows it.
+    node: str = ""  # name of the machine that runs it
+    gpus: tuple[int, ...] = ()  # numbers of its devices there
+    ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

@@ -55,6 +55,9 @@ class Node:
     # Engine that can run tasks on it -> why it cannot start any now, empty if it can. Empty: every engine can.
     engines: Mapping[str, str] = field(default_factory=dict)
     used_by_others: ResourceAmount = ResourceAmount()  # by programs that are not tasks of this server
+    # The node of an engine that queues and places tasks itself: how many may wait in its queue. Capacity, devices and
+    # ports are for display only. None: an ordinary node.
+    queue_limit: int | None = None
 
     def belongs_to(self, engine: str) -> bool:
         return not engine or not self.engines or engine in self.engines
