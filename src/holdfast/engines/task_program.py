@@ -57,19 +57,22 @@ def build_task_program(
     home: str = HOME_PATH,
     library: str = "",
     user: TaskUser | None = None,
+    user_name: str = "root",
     workdir: str = "",
 ) -> TaskProgram:
     """Return the program of a task whose shell is found when it runs. `image_env`: the variables of its image;
     `folder`: the path of its files, as the task sees it; `library`: likewise of the packages of every task, empty if
-    there are none; `user`: the image's user, if the task becomes it; `workdir`: the image's working folder, which is
-    created for that user.
+    there are none; `user`: the image's user, if the task becomes it; `user_name`: the name of the user otherwise;
+    `workdir`: the image's working folder, which is created for that user.
 
     Besides the files, the folder needs WRITABLE_FOLDERS and LOG_FILES. The runner takes the claim in `report` before
     the first command, and records the exit code there; `runner_report.parse_report` reads both.
     """
     gpus = {} if launch.leaves_gpus_to_engine else make_gpu_variables(launch.gpus, renumbered=True)
     notes = f"{folder}/{NOTES_FOLDER}"
-    env = make_task_env(launch, home=home, gpus=gpus, image_env=image_env, notes=notes, user=user, library=library)
+    env = make_task_env(
+        launch, home=home, gpus=gpus, image_env=image_env, notes=notes, user=user, user_name=user_name, library=library
+    )
     files = {
         RUNNER_FILE: TaskFile(text=_RUNNER_SCRIPT, mode=0o555),
         **make_command_files(launch, user),

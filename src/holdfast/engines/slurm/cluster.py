@@ -1,0 +1,74 @@
+"""What the cluster offers: its totals as one node, and what tasks must do without."""
+
+from __future__ import annotations
+
+from holdfast.core.conditions import Condition, ConditionKind
+from holdfast.core.messages import msg
+from holdfast.core.scheduling.placement import Node
+from holdfast.engines.base import NO_LIMITS, EngineHealth, Isolation
+
+from .commands import SlurmCommands, SlurmUnavailable
+from .jobs import ClusterTotals
+from .options import SlurmOptions
+
+_CGROUP_LIMITS = "cgroup"
+_NOTES = (
+    msg("Tasks in Slurm are not isolated: they run as the server's user and see the files of the node."),
+    msg("Shells, debuggers and metrics do not work in tasks in Slurm yet."),
+)
+_NO_LIMITS_NOTE = msg("Slurm does not limit memory and CPU of tasks. Set `TaskPlugin=task/cgroup` in slurm.conf.")
+
+
+class Cluster:
+    def __init__(self, name: str, commands: SlurmCommands, options: SlurmOptions) -> None:
+        self._name = name
+        self._commands = commands
+        self._options = options
+        self._totals = ClusterTotals()
+        self._has_limits = True
+        self.error = ""  # why Slurm does not respond; empty: it does
+
+    async def refresh(self) -> bool:
+        """Read the totals and the limits; return whether they have changed."""
+        before = (self._totals, self._has_limits, self.error)
+        try:
+            self._totals = await self._commands.read_totals(self._options.partition)
+            config = await self._commands.read_config()
+        except SlurmUnavailable as error:
+            self.error = str(error)
+            raise
+        self._has_limits = "cgroup" in config.get("TaskPlugin", "")
+        self.error = ""
+        return before != (self._totals, self._has_limits, self.error)
+
+    def build_node(self) -> Node:
+        """Return the whole cluster as one node: Slurm queues and places the tasks itself."""
+        return Node(
+            name=self._name,
+            cpu=max(1, self._totals.cpus),
+            memory=max(1, self._totals.memory),
+            gpus=tuple(range(self._totals.gpus)),
+            port_start=self._options.port_start,
+            port_end=self._options.port_end,
+            queue_limit=self._options.max_queued,
+            engines={self._name: ""},
+        )
+
+    def get_health(self) -> EngineHealth:
+        return EngineHealth(
+            name=self._name,
+            isolation=Isolation.NONE,
+            limits=_CGROUP_LIMITS if self._has_limits else NO_LIMITS,
+            notes=_NOTES if self._has_limits else (*_NOTES, _NO_LIMITS_NOTE),
+            conditions=(_make_unavailable_condition(self.error),) if self.error else (),
+        )
+
+
+def _make_unavailable_condition(detail: str) -> Condition:
+    return Condition(
+        kind=ConditionKind.ENGINE,
+        message=msg("Jobs stay pending: Slurm does not respond."),
+        hint=msg("Check `scontrol ping` on the server's machine. The server retries every few seconds."),
+        detail=detail,
+        blocks_starts=True,
+    )

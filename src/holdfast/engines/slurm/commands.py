@@ -1,0 +1,137 @@
+"""Runs the commands of Slurm. Their formats are fixed, their language is English, and each has a timeout.
+
+They get only a few variables of the server: `sbatch` passes its environment on to the job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from holdfast.core.errors import EngineError, sanitize_output
+from holdfast.core.messages import msg
+
+from .jobs import (
+    NODE_FORMAT,
+    QUEUE_FORMAT,
+    ClusterTotals,
+    QueuedJob,
+    parse_config,
+    parse_exit,
+    parse_jobs,
+    parse_totals,
+)
+from .reasons import is_refusal
+
+_TIMEOUT = 30.0  # seconds for a command
+_SUBMIT_TIMEOUT = 60.0  # seconds for sbatch
+_KEPT_VARIABLES = ("PATH", "HOME", "SLURM_CONF", "SLURM_CLUSTERS", "LD_LIBRARY_PATH")
+
+
+class SlurmUnavailable(EngineError):
+    """A command failed, so that nothing is known."""
+
+
+class SubmissionRefused(Exception):
+    """Slurm does not accept the job; the text is Slurm's."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    code: int
+    out: str
+    error: str
+
+
+class SlurmCommands:
+    def __init__(self, conf: str, prefix: str) -> None:
+        self._prefix = prefix
+        kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+        self._env = {"PATH": os.defpath, **kept, "LC_ALL": "C"}
+        if conf:
+            self._env["SLURM_CONF"] = conf
+
+    async def list_jobs(self) -> dict[str, list[QueuedJob]]:
+        """Return all jobs of this installation that Slurm remembers, by name."""
+        result = await self._run_checked("squeue", "-h", "--me", "-t", "all", "-o", QUEUE_FORMAT)
+        return parse_jobs(result.out, self._prefix)
+
+    async def submit(self, options: Sequence[str], script: str) -> None:
+        """Submit a job. SubmissionRefused if Slurm does not accept it; after SlurmUnavailable, look whether it did."""
+        result = await self._run(("sbatch", "--parsable", *options), script, _SUBMIT_TIMEOUT)
+        if result.code == 0:
+            return
+        text = sanitize_output(result.error.encode())
+        if is_refusal(text):
+            raise SubmissionRefused(text)
+        raise _make_error("sbatch", result)
+
+    async def signal_job(self, name: str, *signals: str) -> None:
+        """Signal all processes of the running jobs with that name, also the batch script."""
+        for signal in signals:
+            await self._run(("scancel", "--me", f"--name={name}", "--state=RUNNING", f"--signal={signal}", "--full"))
+
+    async def signal_step(self, step: str, *signals: str) -> None:
+        for signal in signals:
+            await self._run(("scancel", f"--signal={signal}", step))
+
+    async def cancel(self, name: str, *, pending: bool = False) -> None:
+        """Cancel the jobs with that name. `pending`: only those that wait."""
+        await self._run(("scancel", "--me", f"--name={name}", *(("--state=PENDING",) if pending else ())))
+
+    async def cancel_pending(self, number: int, name: str) -> None:
+        await self._run(("scancel", "--me", f"--name={name}", "--state=PENDING", str(number)))
+
+    async def read_exit(self, job: QueuedJob) -> tuple[int, int] | None:
+        """Return exit code and signal of an ended job; None if Slurm does not remember it."""
+        result = await self._run(("scontrol", "show", "job", "-o", str(job.number)))
+        first = result.out.partition("\n")[0]
+        return parse_exit(first, job.name)
+
+    async def read_totals(self, partition: str) -> ClusterTotals:
+        chosen = ("-p", partition) if partition else ()
+        return parse_totals((await self._run_checked("sinfo", "-h", "-N", "-o", NODE_FORMAT, *chosen)).out)
+
+    async def read_config(self) -> dict[str, str]:
+        return parse_config((await self._run_checked("scontrol", "show", "config")).out)
+
+    async def _run_checked(self, *command: str) -> CommandResult:
+        result = await self._run(command)
+        if result.code != 0:
+            raise _make_error(command[0], result)
+        return result
+
+    async def _run(self, command: Sequence[str], text: str = "", timeout: float = _TIMEOUT) -> CommandResult:
+        env = {**self._env, "SLURM_TIME_FORMAT": "%s"} if command[0] == "squeue" else self._env
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=env,
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise SlurmUnavailable(
+                msg("{command} cannot run: {why}", command=command[0], why=error.strerror or str(error))
+            ) from error
+        try:
+            async with asyncio.timeout(timeout):
+                out, err = await process.communicate(text.encode())
+        except TimeoutError as error:
+            raise SlurmUnavailable(msg("{command} did not finish in time", command=command[0])) from error
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    process.kill()
+        return CommandResult(process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace"))
+
+
+def _make_error(command: str, result: CommandResult) -> SlurmUnavailable:
+    why = sanitize_output(result.error.encode()) or msg("exit code {code}", code=result.code)
+    return SlurmUnavailable(msg("{command} failed: {why}", command=command, why=why))

@@ -1,0 +1,307 @@
+"""Runs tasks as jobs of a Slurm cluster.
+
+The server's machine is a submit host, and all nodes see the engine's folder at the same path. The state is in that
+folder and in Slurm; memory is only a cache. Every job is found by its name, never by its number: Slurm forgets jobs and
+uses their numbers again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from holdfast.core.attempt import Observation, ObservedState
+from holdfast.core.errors import EngineError
+from holdfast.core.messages import msg
+from holdfast.core.scheduling.placement import Node
+from holdfast.engines.artifacts import ArtifactSink
+from holdfast.engines.base import (
+    EngineHealth,
+    ImageSummary,
+    LaunchSpec,
+    LogSource,
+    LogStream,
+    ignore_health_change,
+)
+from holdfast.engines.embedded.background_tasks import BackgroundTasks
+from holdfast.engines.embedded.lifecycle import artifacts
+from holdfast.engines.embedded.lifecycle.logs import MAX_LOG_READERS, FileLog, MergedLog
+from holdfast.engines.embedded.lifecycle.recorder import LogRecorder
+from holdfast.engines.embedded.lifecycle.task_cleaner import TrashCleaner
+from holdfast.engines.embedded.lifecycle.task_folders import TaskFolders, delete_trash
+from holdfast.engines.embedded.task_folder import TaskFolder, is_safe_id
+from holdfast.engines.embedded.threads import start_thread_pool
+from holdfast.engines.start_refusal import StartRefused, make_refusal_observation
+from holdfast.supervision import run_supervised
+
+from .cluster import Cluster
+from .commands import SlurmCommands, SlurmUnavailable
+from .jobs import list_duplicates
+from .names import JobNames
+from .observer import SlurmObserver
+from .options import SlurmOptions
+from .queue_watch import QueueWatch
+from .slurm_folder import SlurmFolder
+from .starter import SlurmStarter
+from .stopper import SlurmStopper
+from .task_files import HOST_IMAGE
+from .watched_tasks import WatchedTasks
+
+T = TypeVar("T")
+
+_THREAD_COUNT = 4
+
+
+class SlurmEngine:
+    name = "slurm"
+
+    def __init__(self, folder: Path, options: SlurmOptions | None = None) -> None:
+        self._options = options or SlurmOptions()
+        self._task_folders = TaskFolders(folder, SlurmFolder)
+        self._names = JobNames(self._options.installation_id or self._task_folders.tag)
+        self._commands = SlurmCommands(self._options.conf, self._names.prefix)
+        self._on_change: Callable[[Observation], None] = lambda _: None
+        self._on_health: Callable[[], None] = ignore_health_change
+        self._background = BackgroundTasks()
+        self._tasks = WatchedTasks(self._options.log_cap)
+        self._is_open = False
+        self.log_readers = asyncio.Semaphore(MAX_LOG_READERS)
+        self._cluster = Cluster(self.name, self._commands, self._options)
+
+    # --- opening and health -------------------------------------------------------------------------------------------
+
+    async def open(
+        self, on_change: Callable[[Observation], None], on_health: Callable[[], None] = ignore_health_change
+    ) -> None:
+        self._on_change, self._on_health = on_change, on_health
+        self._loop = asyncio.get_running_loop()
+        self._threads = start_thread_pool(_THREAD_COUNT, self.name)
+        self._cleaner = TrashCleaner(self._task_folders, self._options.log_cap, self.name)
+        self._background = BackgroundTasks()
+        options = self._options
+        self._queue = QueueWatch(self._commands, options.min_interval, options.calm_interval, self._handle_health)
+        self._observer = SlurmObserver(
+            options, self._names, self._task_folders, self._commands, self._queue, self._run_in_thread
+        )
+        self._starter = SlurmStarter(
+            options, self._names, self._commands, self._queue, self._observer, self._run_in_thread
+        )
+        self._stopper = SlurmStopper(
+            self._names,
+            self._commands,
+            self._queue,
+            self._observer,
+            self._run_in_thread,
+            self._background.start,
+            self._report,
+            options.busy_interval,
+        )
+        self._is_open = True
+        for attempt_id in await self._run_in_thread(self._set_up_folders):
+            self._tasks.add(attempt_id, self._observer.get_folder(attempt_id))
+        with suppress(EngineError):
+            await self._cluster.refresh()
+        self._background.start(run_supervised("slurm-queue", self._watch_tasks))
+        self._background.start(run_supervised("slurm-logs", self._watch_logs))
+        self._background.start(run_supervised("slurm-nodes", self._watch_nodes))
+
+    def _set_up_folders(self) -> list[str]:
+        """Create the folders; return the attempts that may run."""
+        self._task_folders.create_folders()
+        (self._task_folders.home / "ports").mkdir(mode=0o700, exist_ok=True)
+        self._cleaner.submit(delete_trash, tuple(self._task_folders.list_trash()))
+        found = filter(is_safe_id, self._task_folders.list_attempt_ids())
+        return [attempt_id for attempt_id in found if self._observer.get_folder(attempt_id).is_alive()]
+
+    async def close(self) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._background.cancel()
+        await self._queue.close()
+        self._tasks = WatchedTasks(self._options.log_cap)
+        await asyncio.to_thread(self._threads.shutdown)
+        await asyncio.to_thread(self._cleaner.close)
+
+    def _handle_health(self) -> None:
+        self._cluster.error = self._queue.error
+        self._on_health()
+
+    def get_health(self) -> EngineHealth:
+        return self._cluster.get_health()
+
+    def list_nodes(self) -> Sequence[Node]:
+        return (self._cluster.build_node(),)
+
+    async def _watch_nodes(self) -> None:
+        while True:
+            await asyncio.sleep(self._options.node_interval)
+            with suppress(EngineError):
+                if await self._cluster.refresh():
+                    self._on_health()
+
+    async def list_images(self) -> Sequence[ImageSummary]:
+        source = msg("the files of the nodes")
+        return [ImageSummary(name=HOST_IMAGE, size=None, created_at=None, source=source)]
+
+    # --- watching -----------------------------------------------------------------------------------------------------
+
+    async def _watch_tasks(self) -> None:
+        """Look at the files of all tasks often, and at Slurm's queue as often as they need it."""
+        while True:
+            await asyncio.sleep(self._options.busy_interval)
+            ids = [task.attempt_id for task in self._tasks if not self._is_forming(task.attempt_id)]
+            if not ids:
+                continue
+            look = self._loop.time() - self._queue.looked_at > self._options.calm_interval
+            for seen in (await self._observer.observe(ids, look=look)).values():
+                self._report(seen)
+            self._tasks.record_logs(self._loop.time(), followed_only=False)
+            await self._cancel_duplicates()
+
+    async def _cancel_duplicates(self) -> None:
+        """Cancel second submissions of the same task. They would do no harm, but wait for as long as the first runs."""
+        for name, jobs in self._queue.last_jobs.items():
+            for number in list_duplicates(jobs):
+                await self._commands.cancel_pending(number, name)
+
+    async def _watch_logs(self) -> None:
+        while True:
+            await asyncio.sleep(self._options.log_interval)
+            self._tasks.record_logs(self._loop.time(), followed_only=True)
+
+    def _is_forming(self, attempt_id: str) -> bool:
+        return self._starter.find_forming(attempt_id) is not None
+
+    def _report(self, seen: Observation) -> None:
+        """Report a change of a watched task, and stop to watch it once it has ended."""
+        task = self._tasks.get(seen.attempt_id)
+        if task is None or seen.seen is ObservedState.UNREACHABLE or not self._is_open:
+            return
+        if seen.attempt_id in self._starter.starting:  # `start` returns its state
+            return
+        before, task.state = task.state, seen.seen
+        if not seen.seen.alive:
+            self._finish_watch(seen.attempt_id)
+        if seen.seen is ObservedState.EXITED and before in (ObservedState.QUEUED, ObservedState.STARTING):
+            # It ran between two looks: its start is reported, too.
+            running = replace(seen, seen=ObservedState.RUNNING, code=None, finished_at=None, artifacts=False, oom=False)
+            self._on_change(replace(running, message="", cause=""))
+        if seen.seen is not before and not (before is None and seen.seen in _WAITING):
+            self._on_change(seen)
+
+    def _finish_watch(self, attempt_id: str) -> None:
+        task = self._tasks.remove(attempt_id)
+        if task is not None:
+            task.recorder.finish_recording()
+
+    # --- starting and ending ------------------------------------------------------------------------------------------
+
+    async def start(self, launch: LaunchSpec) -> Observation:
+        try:
+            await self._starter.start_task(launch)
+        except StartRefused as refusal:
+            return make_refusal_observation(launch.attempt_id, refusal)
+        return (await self.observe([launch.attempt_id]))[launch.attempt_id]
+
+    async def observe(self, attempt_ids: Collection[str]) -> dict[str, Observation]:
+        self._check_open()
+        forming = [seen for id in attempt_ids if (seen := self._starter.find_forming(id)) is not None]
+        known = {seen.attempt_id for seen in forming}
+        found = await self._observer.observe([id for id in attempt_ids if id not in known])
+        found.update({seen.attempt_id: seen for seen in forming})
+        for seen in found.values():
+            if seen.seen.alive and self._observer.get_folder(seen.attempt_id).exists():
+                task = self._tasks.add(seen.attempt_id, self._observer.get_folder(seen.attempt_id))
+                if task.state is None:
+                    task.state = seen.seen
+            self._report(seen)
+        return found
+
+    async def stop(self, attempt_id: str, grace: float) -> None:
+        self._check_open()
+        if not is_safe_id(attempt_id):
+            return
+        self._starter.discard_gang(attempt_id)
+        with suppress(SlurmUnavailable):
+            seen = (await self.observe([attempt_id]))[attempt_id]
+            if not seen.seen.alive and seen.seen is not ObservedState.UNREACHABLE:
+                return
+        self._stopper.stop(attempt_id, grace)
+
+    async def remove(self, attempt_id: str) -> None:
+        self._check_open()
+        if not is_safe_id(attempt_id):
+            return
+        seen = (await self.observe([attempt_id]))[attempt_id]
+        if seen.seen is ObservedState.ABSENT and attempt_id not in self._starter.starting:
+            await self._starter.delete_files(attempt_id)
+        elif seen.seen.final:
+            await self._run_in_thread(lambda: self._cleaner.archive_folder(attempt_id))
+
+    async def remove_logs(self, attempt_id: str) -> None:
+        if is_safe_id(attempt_id):
+            await self._run_in_thread(lambda: self._task_folders.delete_logs(attempt_id))
+
+    async def list_attempts(self) -> Sequence[str]:
+        """Return those with files, and those whose files were deleted while their jobs run."""
+        found = set(filter(is_safe_id, await self._run_in_thread(self._task_folders.list_attempt_ids)))
+        with suppress(SlurmUnavailable):
+            for name, jobs in (await self._queue.look()).items():
+                active = {job.comment for job in jobs if not job.is_final}
+                found |= {id for id in active if is_safe_id(id) and self._names.make_name(id) == name}
+        return sorted(found)
+
+    # --- logs and artifacts -------------------------------------------------------------------------------------------
+
+    async def append_log(self, attempt_id: str, key: str, text: str) -> None:
+        if self._tasks.get(attempt_id) is not None:
+            folder = self._observer.get_folder(attempt_id)
+            await self._run_in_thread(lambda: folder.append_log_once(key, text))
+
+    def open_log(self, attempt_id: str, stream: LogStream) -> LogSource | None:
+        if self.find_log_folder(attempt_id) is None:
+            return None
+        return MergedLog(self, attempt_id) if stream is LogStream.MERGED else FileLog(self, attempt_id, stream)
+
+    def find_log_folder(self, attempt_id: str) -> TaskFolder | None:
+        if not is_safe_id(attempt_id):
+            return None
+        for _ in range(2):  # it may be archived between the two checks
+            folder = self._task_folders.get_folder(attempt_id)
+            if os.path.lexists(folder["stdout"]):
+                return folder
+        return None
+
+    def get_followed_recorder(self, attempt_id: str) -> LogRecorder | None:
+        return self._tasks.follow(attempt_id, self._loop.time())
+
+    def is_in_transition(self, attempt_id: str) -> bool:
+        return attempt_id in self._starter.starting
+
+    def collect_artifacts(self, attempt_id: str, sink: ArtifactSink) -> None:
+        if not is_safe_id(attempt_id):
+            return
+        folder = self._task_folders.get_folder(attempt_id)
+        note = folder.read_start_note()
+        if note is not None and not folder.is_alive():
+            artifacts.collect_artifacts(folder, note, sink)
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise EngineError(msg("the engine is not running"))
+
+    async def _run_in_thread(self, call: Callable[[], T]) -> T:
+        try:
+            future = self._loop.run_in_executor(self._threads, call)
+        except RuntimeError as error:  # its threads have stopped
+            raise EngineError(msg("the engine is not running")) from error
+        return await future
+
+
+_WAITING = (ObservedState.QUEUED, ObservedState.STARTING)

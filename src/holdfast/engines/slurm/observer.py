@@ -1,0 +1,243 @@
+"""Observes tasks: by their files first, then by Slurm's queue.
+
+A look that fails says nothing: a task is never taken for absent or lost because of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from holdfast.core.attempt import Observation, ObservedState
+from holdfast.core.exits.exit import Cause
+from holdfast.core.messages import msg
+from holdfast.engines.embedded.lifecycle import artifacts
+from holdfast.engines.embedded.lifecycle.disk_limits import ThreadRunner
+from holdfast.engines.embedded.lifecycle.recorder import LogRecorder
+from holdfast.engines.embedded.lifecycle.task_folders import TaskFolders
+from holdfast.engines.embedded.task_folder import is_safe_id
+
+from .commands import SlurmCommands, SlurmUnavailable
+from .jobs import QueuedJob, choose_job
+from .names import JobNames
+from .options import SlurmOptions
+from .queue_watch import JobsByName, QueueWatch
+from .reasons import describe_reason
+from .slurm_folder import SlurmFolder, TaskFacts, read_facts
+from .task_end import EndEvidence, EndRecord, add_run, build_end_observation, decide_end
+
+_SILENT_INTERVALS = 3  # heartbeats that are missing before a task is taken for lost
+
+
+class SlurmObserver:
+    def __init__(
+        self,
+        options: SlurmOptions,
+        names: JobNames,
+        folders: TaskFolders,
+        commands: SlurmCommands,
+        queue: QueueWatch,
+        run_in_thread: ThreadRunner,
+    ) -> None:
+        self._options = options
+        self._names = names
+        self._folders = folders
+        self._commands = commands
+        self._queue = queue
+        self._run_in_thread = run_in_thread
+        self._heartbeats: dict[str, tuple[bytes, float]] = {}  # the last one, and since when it has not changed
+        self._ended_since: dict[str, float] = {}  # attempts that have ended, but not reported it
+
+    def get_folder(self, attempt_id: str) -> SlurmFolder:
+        folder = self._folders.get_folder(attempt_id)
+        assert isinstance(folder, SlurmFolder)
+        return folder
+
+    async def read_facts(self, attempt_ids: Collection[str]) -> list[TaskFacts]:
+        ids = [attempt_id for attempt_id in attempt_ids if is_safe_id(attempt_id)]
+        found = await self._run_in_thread(lambda: [read_facts(self.get_folder(id), id) for id in ids])
+        now = asyncio.get_running_loop().time()
+        for facts in found:
+            last = self._heartbeats.get(facts.attempt_id)
+            if facts.allocation is not None and (last is None or last[0] != facts.heartbeat):
+                self._heartbeats[facts.attempt_id] = (facts.heartbeat, now)
+        return found
+
+    async def observe(self, attempt_ids: Collection[str], *, look: bool = False) -> dict[str, Observation]:
+        """`look`: look at Slurm's queue, although the files of the tasks are enough."""
+        seen = {
+            attempt_id: Observation(attempt_id=attempt_id, seen=ObservedState.ABSENT) for attempt_id in attempt_ids
+        }
+        unclear = []
+        for facts in await self.read_facts(attempt_ids):
+            if look or self._needs_look(facts):
+                unclear.append(facts.attempt_id)
+            else:
+                seen[facts.attempt_id] = await self._observe_by_files(facts)
+        if unclear:
+            seen.update(await self._observe_by_queue(unclear))
+        return seen
+
+    def _needs_look(self, facts: TaskFacts) -> bool:
+        if facts.end is not None or _is_clear_end(facts):
+            return False
+        return not facts.is_running or self._is_silent(facts.attempt_id)
+
+    def _is_silent(self, attempt_id: str) -> bool:
+        last = self._heartbeats.get(attempt_id)
+        limit = _SILENT_INTERVALS * self._options.heartbeat_interval
+        return last is not None and asyncio.get_running_loop().time() - last[1] > limit
+
+    async def _observe_by_files(self, facts: TaskFacts) -> Observation:
+        if facts.end is not None:
+            return await self._build_end(facts, facts.end)
+        if facts.is_running:
+            return _build_running(facts)
+        record = decide_end(EndEvidence(allocation=facts.allocation, code=facts.report.code, stopped=facts.stopped))
+        assert record is not None
+        return await self._record_end(facts, record)
+
+    async def _observe_by_queue(self, attempt_ids: Sequence[str]) -> dict[str, Observation]:
+        try:
+            jobs = await self._queue.look()
+        except SlurmUnavailable as error:
+            return {facts.attempt_id: self._build_unreachable(facts, str(error)) for facts in await self.read_facts(attempt_ids)}
+        # The files are read after the look: what a job wrote before its end is there.
+        return {facts.attempt_id: await self._combine(facts, jobs) for facts in await self.read_facts(attempt_ids)}
+
+    def _build_unreachable(self, facts: TaskFacts, error: str) -> Observation:
+        if facts.end is not None:
+            return self._add_artifacts(facts, build_end_observation(facts.attempt_id, facts.end))
+        if facts.is_running and not self._is_silent(facts.attempt_id):
+            return _build_running(facts)
+        text = msg("Slurm does not respond: {error}", error=error)
+        return Observation(
+            attempt_id=facts.attempt_id,
+            seen=ObservedState.UNREACHABLE,
+            message=text,
+            since=self._queue.failed_since,
+        )
+
+    def find_job(self, facts: TaskFacts, jobs: JobsByName) -> QueuedJob | None:
+        named = jobs.get(self._names.make_name(facts.leader), ())
+        return choose_job(named, facts.offset, facts.allocation.job if facts.allocation else None)
+
+    async def _combine(self, facts: TaskFacts, jobs: JobsByName) -> Observation:
+        """Return its state after a successful look."""
+        if facts.end is not None:
+            return await self._build_end(facts, facts.end)
+        job = self.find_job(facts, jobs)
+        if not facts.exists:
+            return _observe_without_files(facts.attempt_id, job)
+        record = await self._decide_end(facts, job)
+        if record is not None:
+            return await self._record_end(facts, record)
+        if facts.allocation is not None:
+            return _build_running(facts)
+        if job is None:
+            return Observation(attempt_id=facts.attempt_id, seen=ObservedState.ABSENT)
+        return _build_waiting(facts.attempt_id, job)
+
+    async def _decide_end(self, facts: TaskFacts, job: QueuedJob | None) -> EndRecord | None:
+        is_final = job is not None and job.is_final
+        unreported = facts.report.code is None and (is_final or facts.step_code is not None)
+        evidence = EndEvidence(
+            allocation=facts.allocation,
+            code=facts.report.code,
+            in_gang=bool(facts.gang),
+            step_code=facts.step_code,
+            state=job.state if job else "",
+            reason=job.reason if job else "",
+            is_final=is_final,
+            stopped=facts.stopped,
+            silent=self._is_silent(facts.attempt_id),
+            overdue=unreported and self._is_report_overdue(facts.attempt_id),
+        )
+        if unreported and job is not None and is_final:
+            evidence = replace(evidence, exit=await self._commands.read_exit(job))
+        return decide_end(evidence)
+
+    def _is_report_overdue(self, attempt_id: str) -> bool:
+        now = asyncio.get_running_loop().time()
+        return now - self._ended_since.setdefault(attempt_id, now) >= self._options.report_timeout
+
+    async def _record_end(self, facts: TaskFacts, record: EndRecord) -> Observation:
+        ended = facts.report.ended
+        if ended is None:
+            with suppress(ValueError):
+                ended = float(facts.heartbeat)
+        full = add_run(record, facts.allocation, ended)
+        recorded = await self._run_in_thread(lambda: self._write_end(facts, full))
+        self.forget(facts.attempt_id)
+        return await self._build_end(facts, recorded)
+
+    def _write_end(self, facts: TaskFacts, record: EndRecord) -> EndRecord:
+        folder = self.get_folder(facts.attempt_id)
+        LogRecorder(folder, self._options.log_cap).record_sizes(final=True)  # it may have ended unwatched
+        folder.delete_commands()
+        for port in (port for ports in record.ports.values() for port in ports):
+            with suppress(OSError):
+                (self._folders.home / "ports" / f"{record.node}.{port}").unlink()
+        return folder.record_end(record)
+
+    def forget(self, attempt_id: str) -> None:
+        self._heartbeats.pop(attempt_id, None)
+        self._ended_since.pop(attempt_id, None)
+
+    async def _build_end(self, facts: TaskFacts, record: EndRecord) -> Observation:
+        seen = build_end_observation(facts.attempt_id, record)
+        return await self._run_in_thread(lambda: self._add_artifacts(facts, seen))
+
+    def _add_artifacts(self, facts: TaskFacts, seen: Observation) -> Observation:
+        if seen.seen is not ObservedState.EXITED:
+            return seen
+        return replace(seen, artifacts=artifacts.may_have_artifacts(self.get_folder(facts.attempt_id), facts.note))
+
+
+def _is_clear_end(facts: TaskFacts) -> bool:
+    """Return whether its report is enough: Slurm's state would add nothing."""
+    return facts.report.code is not None and (facts.report.code == 0 or facts.stopped)
+
+
+def _build_running(facts: TaskFacts) -> Observation:
+    allocation, note = facts.allocation, facts.note
+    assert allocation is not None
+    elapsed = 0.0
+    with suppress(ValueError):
+        elapsed = max(0.0, float(facts.heartbeat) - allocation.uptime)
+    held = facts.notes.code
+    return Observation(
+        attempt_id=facts.attempt_id,
+        seen=ObservedState.RUNNING if held is None else ObservedState.HELD,
+        started_at=allocation.at,
+        elapsed=elapsed,
+        code=held,
+        node=allocation.node,
+        gpus=allocation.gpus,
+        ports=allocation.ports,
+        warning=note.warning if note else "",
+        debuggers=facts.notes.debuggers,
+    )
+
+
+def _build_waiting(attempt_id: str, job: QueuedJob) -> Observation:
+    if job.is_pending:
+        text = describe_reason(job.reason, job.start_at)
+        return Observation(attempt_id=attempt_id, seen=ObservedState.QUEUED, message=text, since=job.submitted_at)
+    text = msg("Slurm starts it on {node}", node=job.nodes) if job.nodes else msg("Slurm prepares its node")
+    since = job.start_at or job.submitted_at
+    return Observation(attempt_id=attempt_id, seen=ObservedState.STARTING, message=text, since=since)
+
+
+def _observe_without_files(attempt_id: str, job: QueuedJob | None) -> Observation:
+    """Return the state of a task whose folder does not exist."""
+    if job is None:
+        return Observation(attempt_id=attempt_id, seen=ObservedState.ABSENT)
+    if job.is_final:
+        text = msg("The files of the task were deleted")
+        return Observation(attempt_id=attempt_id, seen=ObservedState.LOST, message=text, cause=Cause.FILES_GONE)
+    if job.is_pending:
+        return _build_waiting(attempt_id, job)
+    return Observation(attempt_id=attempt_id, seen=ObservedState.RUNNING, node=job.nodes)

@@ -1,0 +1,29 @@
+"""Options of the Slurm engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holdfast.core.job import GIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmOptions:
+    partition: str = ""  # of jobs that choose none; empty: Slurm's default
+    account: str = ""
+    qos: str = ""
+    max_queued: int = 100  # tasks that wait in Slurm's queue at a time
+    conf: str = ""  # path of slurm.conf; empty: as the commands find it
+    installation_id: str = ""  # distinguishes servers that share a cluster; empty: derived from the folder
+    busy_interval: float = 2.0  # seconds between two looks while a task starts or ends
+    calm_interval: float = 30.0  # seconds between two looks otherwise
+    min_interval: float = 0.5  # seconds between two looks in any case
+    log_interval: float = 0.5  # seconds between two looks at logs that are followed
+    heartbeat_interval: float = 10.0  # seconds between two signs of life of a task
+    report_timeout: float = 15.0  # seconds until a report that the shared folder does not show is taken for missing
+    node_interval: float = 60.0  # seconds between two looks at the nodes
+    grace: float = 30.0  # seconds that Slurm adds to the time limit of a job
+    port_start: int = 15000  # inclusive
+    port_end: int = 40000  # exclusive
+    log_cap: int = 10 * GIB  # bytes kept of each stream
+    unknown_image: str = "fail"  # or "host": use the node's own files

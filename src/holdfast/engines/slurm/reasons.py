@@ -1,0 +1,105 @@
+"""Why Slurm does not run a job: its pending reasons and its refusals, in plain words. Pure."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from enum import StrEnum
+
+from holdfast.core.messages import join_messages, msg
+
+
+class WaitClass(StrEnum):
+    WAIT = "wait"  # it starts by itself
+    NEVER = "never"  # it cannot start as it is
+    ACT = "act"  # someone must act on the cluster
+
+
+_RESOURCES = {"Cpu": "CPUs", "Mem": "memory", "GRES": "GPUs", "Node": "nodes", "Job": "jobs", "Wall": "time"}
+_WAIT_TEXTS = {
+    "Resources": msg("Waits in Slurm for free resources"),
+    "Priority": msg("Waits in Slurm: other jobs have a higher priority"),
+    "Dependency": msg("Waits in Slurm for an earlier submission of the same task"),
+    "BeginTime": msg("Waits in Slurm for its start time"),
+    "Licenses": msg("Waits in Slurm for a license"),
+    "Reservation": msg("Waits in Slurm for its reservation"),
+    "NodeDown": msg("Waits in Slurm: a node that it needs is down"),
+    "JobArrayTaskLimit": msg("Waits in Slurm for free resources"),
+}
+_NEVER_TEXTS = {
+    "PartitionConfig": msg("The partition never has what this task requests. Request less, or choose another."),
+    "PartitionNodeLimit": msg("The task requests more nodes than its partition allows. Choose another partition."),
+    "PartitionTimeLimit": msg("The time limit is longer than the partition allows. Shorten it."),
+    "BadConstraints": msg("No node of the cluster fulfils the constraint. Change `constraint`."),
+    "DependencyNeverSatisfied": msg("Slurm waits for a job that can never succeed."),
+    "InvalidAccount": msg("The account is not valid. Change `account`."),
+    "InvalidQOS": msg("The QOS is not valid. Change `qos`."),
+    "AccountNotAllowed": msg("The partition does not allow this account. Change `account`."),
+    "QOSNotAllowed": msg("The partition does not allow this QOS. Change `qos`."),
+}
+_ACT_TEXTS = {
+    "JobHeldAdmin": msg("An admin holds the job in Slurm. Ask for its release: `scontrol release`."),
+    "JobHeldUser": msg("The job is held in Slurm. Release it: `scontrol release`."),
+    "PartitionDown": msg("The partition is down. Ask an admin of the cluster."),
+    "PartitionInactive": msg("The partition is inactive. Ask an admin of the cluster."),
+    "ReqNodeNotAvail": msg("Nodes that it needs are down, drained or reserved. Ask an admin of the cluster."),
+    "launch failed requeued held": msg("Slurm could not start it, and holds it. Ask an admin of the cluster."),
+}
+_LIMIT_PATTERN = re.compile(r"(?:Assoc|QOS)(?:Grp|Max)?\w*|Max\w+PerAccount")
+
+# What sbatch prints when the same request would fail again.
+_REFUSALS = (
+    ("Memory specification can not be satisfied", msg("No node has that much memory. Request less.")),
+    ("Requested node configuration is not available", msg("No node has what the task requests. Request less.")),
+    ("CPU count per node can not be satisfied", msg("No node has that many CPUs. Request fewer.")),
+    ("Node count specification invalid", msg("The cluster does not have that many nodes.")),
+    ("Invalid node name specified", msg("A node name is not valid.")),
+    ("Invalid generic resource (gres) specification", msg("No node has these GPUs. Change the request, or `gres`.")),
+    ("Invalid partition name specified", msg("The partition does not exist. Change `partition`.")),
+    ("invalid partition specified", msg("The partition does not exist. Change `partition`.")),
+    ("Invalid account", msg("The account is not valid for this partition. Change `account`.")),
+    ("Invalid qos specification", msg("The QOS is not valid. Change `qos`.")),
+    ("Invalid feature specification", msg("No node has this feature. Change `constraint`.")),
+    ("Requested reservation is invalid", msg("The reservation is not valid. Change `reservation`.")),
+    ("Requested time limit is invalid", msg("The partition does not allow this time limit. Shorten it.")),
+    ("Requested partition configuration not available", msg("The partition cannot run this task now.")),
+    ("Job violates accounting/QOS policy", msg("It exceeds a limit of the account or the QOS. Request less.")),
+    ("Access/permission denied", msg("Slurm does not allow this user to submit the job.")),
+    ("User's group not permitted", msg("The partition does not allow this user's group.")),
+    ("Invalid --", msg("An option of the job is not valid.")),
+    ("unrecognized option", msg("An option of the job is not valid.")),
+)
+
+
+def classify_reason(reason: str) -> WaitClass:
+    key = reason.partition(",")[0].strip()
+    if key in _NEVER_TEXTS or re.fullmatch(r"(?:QOS|Assoc)Max\w*PerJob\w*", key):
+        return WaitClass.NEVER
+    return WaitClass.ACT if key in _ACT_TEXTS else WaitClass.WAIT
+
+
+def describe_reason(reason: str, start_at: datetime | None = None) -> str:
+    """Return why a job is pending, in a sentence, with Slurm's estimate of its start."""
+    key = reason.partition(",")[0].strip()
+    text = _WAIT_TEXTS.get(key) or _NEVER_TEXTS.get(key) or _ACT_TEXTS.get(key)
+    if text is None and _LIMIT_PATTERN.fullmatch(key):
+        what = next((name for mark, name in _RESOURCES.items() if mark in key), "")
+        text = msg("Waits in Slurm: a limit of its account or QOS is reached ({reason})", reason=what or key)
+    if text is None:
+        text = msg("Waits in Slurm ({reason})", reason=key) if key else msg("Waits in Slurm's queue")
+    if start_at is None or classify_reason(reason) is not WaitClass.WAIT:
+        return text
+    estimate = msg("expected start: {time}", time=start_at.strftime("%Y-%m-%d %H:%M UTC"))
+    return join_messages("; ", (text, estimate))
+
+
+def is_refusal(text: str) -> bool:
+    """Return whether sbatch rejected the job itself, so that a retry would fail the same way."""
+    return any(mark in text for mark, _ in _REFUSALS)
+
+
+def describe_refusal(text: str) -> str:
+    """Return what to change, and Slurm's own words."""
+    advice = next((advice for mark, advice in _REFUSALS if mark in text), msg("Slurm does not accept the job."))
+    words = text.removeprefix("sbatch: error: ")
+    return join_messages(" ", (advice, msg("Slurm: {text}", text=words)))

@@ -1,0 +1,173 @@
+"""The folder of a task, which the server and all nodes see at the same path. Blocking: call it from a thread.
+
+The node's programs write to `report`: which job and node run the task, its heartbeat, its ports, its exit. The server
+writes `claim` once, when it knows how the task ended: it stays in the archive, and keeps the task from being run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from holdfast.engines.embedded.folder_content import StartNote, TaskNotes
+from holdfast.engines.embedded.lifecycle.notes import read_notes
+from holdfast.engines.embedded.task_folder import KILLED_FILE, TaskFolder
+from holdfast.engines.runner_report import RunnerReport, parse_report
+from holdfast.engines.task_program import REPORT_FOLDER, SECRET_FILES
+
+from .task_end import Allocation, EndRecord, parse_end_record
+
+HOME_FOLDER = "scratch"  # where lifecycle.task_paths expects the home of a task without a sandbox
+GANG_FILE = "gang"  # attempt ids of its gang
+_SERVER_CLAIM = "server\n"
+_MAX_REPORT_SIZE = 16 * 1024  # bytes
+_ALLOCATION_PATTERN = re.compile(
+    r"run ([0-9]{1,10}) ([0-9]{1,4}) (-|[0-9]{1,10}) (\S{1,255}) \S{1,64} ([0-9.]{1,20}) (\S{1,1000})\n"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFacts:
+    """What the files of a task say."""
+
+    attempt_id: str
+    exists: bool = False
+    end: EndRecord | None = None
+    note: StartNote | None = None
+    gang: tuple[str, ...] = ()  # empty: alone
+    allocation: Allocation | None = None
+    report: RunnerReport = field(default_factory=RunnerReport)
+    heartbeat: bytes = b""
+    step_code: int | None = None  # of its step in a gang, once that is over
+    notes: TaskNotes = field(default_factory=TaskNotes)
+    stopped: bool = False  # the server has signalled it
+
+    @property
+    def leader(self) -> str:
+        """The attempt that its job is named after."""
+        return self.gang[0] if self.gang else self.attempt_id
+
+    @property
+    def offset(self) -> int:
+        """Which component of its job it is."""
+        return self.gang.index(self.attempt_id) if self.gang else 0
+
+    @property
+    def is_running(self) -> bool:
+        return self.end is None and self.allocation is not None and self.report.code is None and self.step_code is None
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmFolder(TaskFolder):
+    def is_alive(self) -> bool:
+        """Return whether it may still run: the server has not recorded its end."""
+        return self.exists() and self.read_end() is None
+
+    def read_end(self) -> EndRecord | None:
+        return parse_end_record(self.read_head("claim", _MAX_REPORT_SIZE))
+
+    def record_end(self, record: EndRecord) -> EndRecord:
+        """Record how it ended, unless that was done before; return what is recorded."""
+        draft = self[f"claim.{os.getpid()}.draft"]
+        with open(draft, "w") as file:
+            file.write(record.to_json())
+        try:
+            os.link(draft, self["claim"])
+        except FileExistsError:
+            pass
+        finally:
+            os.unlink(draft)
+        return self.read_end() or record
+
+    def take_claim(self) -> bool:
+        """Take the claim of the task, so that no node runs it. False if a node was first; True also after an earlier
+        call."""
+        path = self[f"{REPORT_FOLDER}/allocation"]
+        try:
+            with open(path, "x") as file:
+                file.write(_SERVER_CLAIM)
+        except FileExistsError:
+            return self.read_head(f"{REPORT_FOLDER}/allocation", 100) == _SERVER_CLAIM.encode()
+        return True
+
+    def delete_commands(self) -> None:
+        """Delete what may contain secrets, once the task has ended."""
+        for name in SECRET_FILES:
+            with suppress(OSError):
+                os.unlink(self[name])
+
+    def read_gang(self) -> tuple[str, ...]:
+        try:
+            return tuple(str(each) for each in json.loads(self.read_head(GANG_FILE, 1 << 20)))
+        except (ValueError, TypeError):
+            return ()
+
+    def read_allocation(self) -> Allocation | None:
+        path = self[f"{REPORT_FOLDER}/allocation"]
+        data = self.read_head(f"{REPORT_FOLDER}/allocation", 2048)
+        found = _ALLOCATION_PATTERN.fullmatch(data.decode("ascii", "replace"))
+        if found is None:
+            return None
+        try:
+            at = os.lstat(path).st_mtime_ns
+            uptime = float(found[5])
+        except (OSError, ValueError):
+            return None
+        return Allocation(
+            job=int(found[1]),
+            step=found[3] if found[3] != "-" else "",
+            node=found[4],
+            at=datetime.fromtimestamp(at // 1_000_000 / 1000, UTC),
+            uptime=uptime,
+            gpus=_parse_numbers(found[6]),
+            ports=self._read_ports(),
+        )
+
+    def _read_ports(self) -> dict[str, tuple[int, ...]]:
+        lines = self.read_head(f"{REPORT_FOLDER}/ports", _MAX_REPORT_SIZE).decode("utf-8", "replace").splitlines()
+        pairs = (line.rpartition(" ") for line in lines)
+        return {label: _parse_numbers(numbers) for label, _, numbers in pairs if label}
+
+
+def read_facts(folder: SlurmFolder, attempt_id: str) -> TaskFacts:
+    """Return what the files say."""
+    if not folder.exists():
+        return TaskFacts(attempt_id=attempt_id)
+    end, note = folder.read_end(), folder.read_start_note()
+    if end is not None:
+        return TaskFacts(attempt_id=attempt_id, exists=True, end=end, note=note)
+    with suppress(OSError):
+        os.listdir(folder[REPORT_FOLDER])  # so that NFS does not answer from its cache
+    gang = folder.read_gang()
+    return TaskFacts(
+        attempt_id=attempt_id,
+        exists=True,
+        note=note,
+        gang=gang if attempt_id in gang else (),
+        allocation=folder.read_allocation(),
+        report=parse_report(folder.read_head(f"{REPORT_FOLDER}/claim", _MAX_REPORT_SIZE)),
+        heartbeat=folder.read_head(f"{REPORT_FOLDER}/heartbeat", 100),
+        step_code=_parse_code(folder.read_head(f"{REPORT_FOLDER}/step", 100)),
+        notes=read_notes(folder) if note is not None and note.hold else TaskNotes(),
+        stopped=folder.has_file(KILLED_FILE),
+    )
+
+
+def _parse_numbers(text: str) -> tuple[int, ...]:
+    """Parse `0,2-3`; empty if it is something else."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if not first.isdigit() or not (last or first).isdigit():
+            return ()
+        found += range(int(first), min(int(last or first), int(first) + 1000) + 1)
+    return tuple(found)
+
+
+def _parse_code(data: bytes) -> int | None:
+    text = data.decode("ascii", "replace").strip()
+    return int(text) if text.isdigit() and len(text) < 4 else None

@@ -1,0 +1,120 @@
+"""Prepares and submits tasks, each once: it looks for the job before it submits, and after every error."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from holdfast.core.attempt import Observation, ObservedState
+from holdfast.core.exits.exit import Cause
+from holdfast.core.messages import msg
+from holdfast.engines.base import LaunchSpec
+from holdfast.engines.embedded.lifecycle.disk_limits import ThreadRunner
+from holdfast.engines.embedded.task_folder import is_safe_id
+from holdfast.engines.embedded.tree_removal import remove_tree
+from holdfast.engines.start_refusal import StartRefused
+
+from .commands import SlurmCommands, SlurmUnavailable, SubmissionRefused
+from .names import JobNames
+from .observer import SlurmObserver
+from .options import SlurmOptions
+from .queue_watch import QueueWatch
+from .reasons import describe_refusal
+from .render import TaskLocation, render_submission
+from .task_files import check_launch, create_task_files
+
+
+class SlurmStarter:
+    def __init__(
+        self,
+        options: SlurmOptions,
+        names: JobNames,
+        commands: SlurmCommands,
+        queue: QueueWatch,
+        observer: SlurmObserver,
+        run_in_thread: ThreadRunner,
+    ) -> None:
+        self._options = options
+        self._names = names
+        self._commands = commands
+        self._queue = queue
+        self._observer = observer
+        self._run_in_thread = run_in_thread
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._gangs: dict[tuple[str, ...], dict[str, LaunchSpec]] = {}  # members that were passed, until all were
+        self._forming: dict[str, datetime] = {}  # attempts that wait for the other members of their gang
+        self.starting: set[str] = set()  # attempts in `start_task`
+
+    def find_forming(self, attempt_id: str) -> Observation | None:
+        """Return the state of a task that waits for the other members of its gang; None if it does not."""
+        since = self._forming.get(attempt_id)
+        if since is None:
+            return None
+        text = msg("Waits until all tasks of its gang are prepared")
+        return Observation(attempt_id=attempt_id, seen=ObservedState.STARTING, message=text, since=since)
+
+    async def start_task(self, launch: LaunchSpec) -> None:
+        """Submit it unless it was submitted before. StartRefused if it cannot run. A member of a gang is submitted with
+        the last member that is passed."""
+        if not is_safe_id(launch.attempt_id):
+            raise StartRefused(msg("The attempt id {id} is not valid.", id=repr(launch.attempt_id)))
+        gang = launch.gang if len(launch.gang) > 1 else (launch.attempt_id,)
+        lock = self._locks.setdefault(gang[0], asyncio.Lock())
+        self.starting.add(launch.attempt_id)
+        try:
+            async with lock:
+                await self._start_locked(launch, gang)
+        finally:
+            self.starting.discard(launch.attempt_id)
+            if not lock.locked():
+                self._locks.pop(gang[0], None)
+
+    async def _start_locked(self, launch: LaunchSpec, gang: tuple[str, ...]) -> None:
+        seen = (await self._observer.observe([launch.attempt_id]))[launch.attempt_id]
+        if seen.seen is ObservedState.UNREACHABLE:
+            raise SlurmUnavailable(seen.message)
+        if seen.seen is not ObservedState.ABSENT:
+            return
+        await self._run_in_thread(lambda: check_launch(launch, self._options.unknown_image))
+        folder = self._observer.get_folder(launch.attempt_id)
+        await self._run_in_thread(lambda: create_task_files(folder, launch))
+        members = self._gangs.setdefault(gang, {})
+        members[launch.attempt_id] = launch
+        if len(members) < len(gang):
+            self._forming[launch.attempt_id] = datetime.now(UTC)
+            return
+        try:
+            await self._submit([members[attempt_id] for attempt_id in gang])
+        finally:
+            del self._gangs[gang]
+            for attempt_id in gang:
+                self._forming.pop(attempt_id, None)
+
+    async def _submit(self, launches: Sequence[LaunchSpec]) -> None:
+        name = self._names.make_name(launches[0].attempt_id)
+        tasks = [TaskLocation(launch, self._observer.get_folder(launch.attempt_id).path) for launch in launches]
+        submission = render_submission(name, tasks, self._options)
+        try:
+            await self._commands.submit(submission.arguments, submission.script)
+        except SubmissionRefused as refusal:
+            for launch in launches:
+                await self.delete_files(launch.attempt_id)
+            raise StartRefused(describe_refusal(str(refusal)), cause=Cause.NOT_ALLOWED) from refusal
+        except SlurmUnavailable:  # it may have been accepted all the same
+            with suppress(SlurmUnavailable):
+                if name in await self._queue.look():
+                    return
+            raise
+
+    def discard_gang(self, attempt_id: str) -> None:
+        """Forget a member that is stopped before its gang was submitted."""
+        self._forming.pop(attempt_id, None)
+        for members in self._gangs.values():
+            members.pop(attempt_id, None)
+
+    async def delete_files(self, attempt_id: str) -> None:
+        """Delete the files of a task that was never submitted."""
+        path = self._observer.get_folder(attempt_id).path
+        await self._run_in_thread(lambda: remove_tree(path))

@@ -1,0 +1,131 @@
+"""Stops tasks: SIGTERM to all processes, SIGKILL after the grace period. It goes on until the task has ended.
+
+A task alone is signalled by the name of its job. A task of a gang is one step of the gang's job, and is signalled by the
+number of that step: it has its own processes, and the node need not watch the shared folder for requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from holdfast.core.attempt import Observation, ObservedState
+from holdfast.core.errors import EngineError
+from holdfast.core.messages import msg
+from holdfast.engines.embedded.lifecycle.disk_limits import ThreadRunner
+
+from .commands import SlurmCommands
+from .jobs import QueuedJob
+from .names import JobNames
+from .observer import SlurmObserver
+from .queue_watch import QueueWatch
+from .slurm_folder import TaskFacts
+from .task_end import TERM_CODE, EndKind, EndRecord
+
+logger = logging.getLogger(__name__)
+
+
+class SlurmStopper:
+    def __init__(
+        self,
+        names: JobNames,
+        commands: SlurmCommands,
+        queue: QueueWatch,
+        observer: SlurmObserver,
+        run_in_thread: ThreadRunner,
+        start_background: Callable[[Coroutine[Any, Any, object]], None],
+        report: Callable[[Observation], None],
+        interval: float,
+    ) -> None:
+        self._names = names
+        self._commands = commands
+        self._queue = queue
+        self._observer = observer
+        self._run_in_thread = run_in_thread
+        self._start_background = start_background
+        self._report = report
+        self._interval = interval
+        self._kill_at: dict[str, float] = {}  # tasks that are stopped, in the event loop's time
+
+    def is_stopping(self, attempt_id: str) -> bool:
+        return attempt_id in self._kill_at
+
+    def stop(self, attempt_id: str, grace: float) -> None:
+        """Begin to stop it; a second call may only shorten the grace period."""
+        kill_at = asyncio.get_running_loop().time() + grace
+        known = self._kill_at.get(attempt_id)
+        self._kill_at[attempt_id] = kill_at if known is None else min(known, kill_at)
+        if known is None:
+            self._start_background(self._stop_until_ended(attempt_id))
+
+    async def _stop_until_ended(self, attempt_id: str) -> None:
+        terminated = False  # with the task's own processes there
+        try:
+            while True:
+                try:
+                    seen = (await self._observer.observe([attempt_id], look=True))[attempt_id]
+                    if seen.seen.final or seen.seen is ObservedState.ABSENT:
+                        self._report(seen)
+                        return
+                    if seen.seen.alive:
+                        terminated = await self._signal(attempt_id, terminated)
+                except EngineError as error:
+                    logger.warning(msg("cannot stop %s yet: %s"), attempt_id, error)
+                left = self._kill_at[attempt_id] - asyncio.get_running_loop().time()
+                await asyncio.sleep(min(self._interval, left) if left > 0 else self._interval)
+        finally:
+            self._kill_at.pop(attempt_id, None)
+
+    async def _signal(self, attempt_id: str, terminated: bool) -> bool:
+        """Signal it as it is now. Return whether it got SIGTERM since its own processes run."""
+        facts = (await self._observer.read_facts([attempt_id]))[0]
+        jobs = await self._queue.look()
+        job = self._observer.find_job(facts, jobs)
+        if facts.exists:
+            await self._run_in_thread(self._observer.get_folder(attempt_id).mark_killed)
+        if job is None or job.is_final:
+            return terminated
+        if facts.gang:
+            return await self._signal_member(facts, job, terminated)
+        name = self._names.make_name(attempt_id)
+        if job.is_pending:
+            await self._commands.cancel(name, pending=True)
+        elif asyncio.get_running_loop().time() >= self._kill_at[attempt_id]:
+            await self._commands.signal_job(name, "KILL")
+            await self._commands.cancel(name)  # also what escaped the signal
+        elif not terminated:
+            # A stopped process takes SIGTERM only once it is continued.
+            await self._commands.signal_job(name, "TERM", "CONT")
+            return facts.allocation is not None or not facts.exists
+        return terminated
+
+    async def _signal_member(self, facts: TaskFacts, job: QueuedJob, terminated: bool) -> bool:
+        allocation = facts.allocation
+        if allocation is None:
+            if not await self._run_in_thread(lambda: self._end_before_start(facts.attempt_id)):
+                return False  # it starts just now
+            if await self._have_all_ended(facts.gang):
+                await self._commands.cancel(self._names.make_name(facts.leader))
+            return True
+        step = f"{job.number}.{allocation.step}"
+        if asyncio.get_running_loop().time() >= self._kill_at[facts.attempt_id]:
+            await self._commands.signal_step(step, "KILL")
+        elif not terminated:
+            await self._commands.signal_step(step, "TERM", "CONT")
+        return True
+
+    def _end_before_start(self, attempt_id: str) -> bool:
+        """Take the claim of a task in the place of its node, which then does not run it. False if it runs. Blocking."""
+        folder = self._observer.get_folder(attempt_id)
+        if not folder.take_claim():
+            return False
+        folder.record_end(EndRecord(kind=EndKind.EXITED, code=TERM_CODE))
+        return True
+
+    async def _have_all_ended(self, gang: tuple[str, ...]) -> bool:
+        with suppress(EngineError):
+            return all(facts.end is not None for facts in await self._observer.read_facts(gang))
+        return False

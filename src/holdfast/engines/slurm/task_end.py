@@ -1,0 +1,216 @@
+"""Derives how a task ended from its runner's report, its heartbeat and Slurm's state. Pure.
+
+The runner's report comes first. Slurm's state adds why: a time limit, preemption, a cancelled job, memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+from holdfast.core.attempt import Observation, ObservedState
+from holdfast.core.exits.exit import Cause
+from holdfast.core.messages import msg
+
+KILL_CODE, TERM_CODE = 137, 143
+_SIGNAL_BASE = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """Where a task runs, as its node reported."""
+
+    job: int  # number of the job, or of its first component
+    step: str = ""  # of a task in a gang
+    node: str = ""
+    at: datetime  # when the claim was taken, by the clock of the shared folder
+    uptime: float = 0.0  # seconds after boot, then
+    gpus: tuple[int, ...] = ()
+    ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+class EndKind(StrEnum):
+    EXITED = "exited"
+    TIME_LIMIT = "time-limit"  # by Slurm
+    CANCELLED = "cancelled"  # not by the server
+    PREEMPTED = "preempted"
+    NODE_FAILED = "node-failed"
+    LOST = "lost"  # Slurm does not know the job, and its heartbeat has stopped
+    NOT_RUN = "not-run"  # the job ended before the task took its claim
+
+
+_KINDS = {
+    "TIMEOUT": EndKind.TIME_LIMIT,
+    "DEADLINE": EndKind.TIME_LIMIT,
+    "CANCELLED": EndKind.CANCELLED,
+    "REVOKED": EndKind.CANCELLED,
+    "PREEMPTED": EndKind.PREEMPTED,
+    "NODE_FAIL": EndKind.NODE_FAILED,
+    "BOOT_FAIL": EndKind.NODE_FAILED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndRecord:
+    """How a task ended, as the server records it."""
+
+    kind: EndKind
+    code: int = 0
+    oom: bool = False
+    started_ms: int = 0  # unix time; 0: it did not start
+    elapsed: float = 0.0
+    node: str = ""
+    gpus: tuple[int, ...] = ()
+    ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    reason: str = ""  # Slurm's
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+
+def parse_end_record(data: bytes) -> EndRecord | None:
+    try:
+        given = json.loads(data)
+        ports = {str(label): tuple(map(int, numbers)) for label, numbers in given["ports"].items()}
+        return EndRecord(
+            **{**given, "kind": EndKind(given["kind"]), "gpus": tuple(map(int, given["gpus"])), "ports": ports}
+        )
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndEvidence:
+    """What is known about a task whose end is not recorded yet, after a successful look at Slurm's queue."""
+
+    allocation: Allocation | None
+    code: int | None  # by its runner
+    in_gang: bool = False
+    step_code: int | None = None  # of its step in a gang
+    state: str = ""  # of its job; empty: Slurm does not know it
+    reason: str = ""
+    is_final: bool = False
+    exit: tuple[int, int] | None = None  # code and signal of its job, by Slurm
+    stopped: bool = False  # by the server
+    silent: bool = False  # no heartbeat for several intervals
+    overdue: bool = False  # its report should be visible by now
+
+
+def decide_end(seen: EndEvidence) -> EndRecord | None:
+    """Return how it ended; None if it has not, or that is not known yet."""
+    if seen.code is not None:
+        return _decide_reported(seen, seen.code)
+    if seen.step_code is not None and not seen.is_final:  # the rest of its gang runs on
+        return _decide_unreported(seen, seen.step_code) if seen.overdue or seen.stopped else None
+    if not seen.state:
+        return EndRecord(kind=EndKind.LOST) if seen.allocation is not None and seen.silent else None
+    if not seen.is_final:
+        return None
+    if seen.allocation is None:
+        return _decide_not_run(seen)
+    if seen.state == "NODE_FAIL" and not seen.silent:  # its processes may still run there
+        return None
+    if not (seen.overdue or seen.stopped):
+        return None
+    return _decide_unreported(seen, _get_code(seen.exit))
+
+
+def _decide_reported(seen: EndEvidence, code: int) -> EndRecord | None:
+    if code == 0 or seen.stopped:
+        return EndRecord(kind=EndKind.EXITED, code=code)
+    settled = not seen.state or seen.is_final or (seen.in_gang and seen.state != "COMPLETING")
+    if not settled:  # Slurm knows why only once the job has ended
+        return None
+    kind = _KINDS.get(seen.state, EndKind.EXITED)
+    return EndRecord(kind=kind, code=code, oom=seen.state == "OUT_OF_MEMORY", reason=seen.reason)
+
+
+def _decide_unreported(seen: EndEvidence, code: int) -> EndRecord:
+    """Its runner was killed before it could report."""
+    oom = seen.state == "OUT_OF_MEMORY"
+    if seen.stopped or oom:
+        return EndRecord(kind=EndKind.EXITED, code=code or KILL_CODE, oom=oom and not seen.stopped)
+    kind = _KINDS.get(seen.state)
+    if kind is None:  # it was killed from outside, or could not write
+        kind = EndKind.EXITED if code else EndKind.LOST
+    return EndRecord(kind=kind, code=code, reason=seen.reason)
+
+
+def _decide_not_run(seen: EndEvidence) -> EndRecord | None:
+    if seen.stopped:
+        return EndRecord(kind=EndKind.EXITED, code=TERM_CODE)
+    kind = _KINDS.get(seen.state)
+    if kind is not None:
+        return EndRecord(kind=kind, reason=seen.reason)
+    if not seen.overdue:  # its claim may not be visible yet
+        return None
+    return EndRecord(kind=EndKind.NOT_RUN, code=_get_code(seen.exit), reason=seen.reason)
+
+
+def _get_code(exit: tuple[int, int] | None) -> int:
+    if exit is None:
+        return 0
+    code, signal = exit
+    return _SIGNAL_BASE + signal if signal and not code and signal < 65 else code % 256
+
+
+def add_run(record: EndRecord, allocation: Allocation | None, ended: float | None) -> EndRecord:
+    """Add where and how long it ran. `ended`: seconds after the node's boot."""
+    if allocation is None:
+        return record
+    return replace(
+        record,
+        started_ms=round(allocation.at.timestamp() * 1000),
+        elapsed=round(max(0.0, (ended if ended is not None else allocation.uptime) - allocation.uptime), 2),
+        node=allocation.node,
+        gpus=allocation.gpus,
+        ports=allocation.ports,
+    )
+
+
+# --- observations -----------------------------------------------------------------------------------------------------
+
+
+def build_end_observation(attempt_id: str, record: EndRecord) -> Observation:
+    started = datetime.fromtimestamp(record.started_ms / 1000, UTC) if record.started_ms else None
+    seen = Observation(
+        attempt_id=attempt_id,
+        seen=ObservedState.LOST,
+        started_at=started,
+        finished_at=started + timedelta(seconds=record.elapsed) if started else None,
+        elapsed=record.elapsed if started else None,
+        node=record.node,
+        gpus=record.gpus,
+        ports=record.ports,
+        cause=Cause.LOST,
+    )
+    match record.kind:
+        case EndKind.EXITED:
+            return replace(seen, seen=ObservedState.EXITED, code=record.code, oom=record.oom, cause="")
+        case EndKind.TIME_LIMIT:
+            text = msg("Slurm stopped the task at the time limit of its job or partition")
+            return replace(seen, seen=ObservedState.EXITED, code=record.code or TERM_CODE, message=text, cause="")
+        case EndKind.CANCELLED:
+            return replace(seen, message=msg("The job was cancelled in Slurm, not by Holdfast"))
+        case EndKind.PREEMPTED:
+            return replace(seen, message=msg("Slurm preempted the job for another one"))
+        case EndKind.NODE_FAILED:
+            return replace(seen, message=msg("The node of the task failed"))
+        case EndKind.NOT_RUN:
+            return replace(
+                seen,
+                seen=ObservedState.REFUSED,
+                message=_describe_failed_start(record),
+                cause=Cause.START_FAILED,
+                transient=True,
+            )
+    return replace(seen, message=msg("Slurm does not know the job any more, and the task sends no heartbeat"))
+
+
+def _describe_failed_start(record: EndRecord) -> str:
+    if record.code in (125, 126, 127, 2):
+        return msg("The node cannot use the task's folder. Check that all nodes share it at the same path.")
+    return msg("Slurm could not start the task ({reason})", reason=record.reason or str(record.code))

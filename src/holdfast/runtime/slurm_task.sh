@@ -1,0 +1,94 @@
+#!/bin/sh
+# Runs one task attempt on a node of a Slurm cluster.
+#
+#   slurm_task.sh INTERVAL OFFSET PORT_START PORT_END
+#
+# It takes the claim of the task, chooses its ports, and writes a heartbeat every INTERVAL seconds while the runner beside
+# it (`runner`) runs the commands. OFFSET says which component of a heterogeneous job this is. The folder is shared by all
+# nodes: a second job of the same task finds the claim, and exits without a word. The variables of this script have a
+# prefix, since those of the task are beside them.
+
+take_claim() {
+    IFS=' ' read -r _holdfast_boot </proc/sys/kernel/random/boot_id
+    IFS=' ' read -r _holdfast_now _ </proc/uptime
+    _holdfast_line="run ${SLURM_JOB_ID:-0} $1 ${SLURM_STEP_ID:--} ${SLURMD_NODENAME:-$(uname -n)} $_holdfast_boot"
+    _holdfast_line="$_holdfast_line $_holdfast_now ${SLURM_STEP_GPUS:-${SLURM_JOB_GPUS:--}}"
+    set -C
+    if ! { echo "$_holdfast_line" >"$_holdfast_folder/report/allocation"; } 2>/dev/null; then
+        [ -e "$_holdfast_folder/report/allocation" ] || exit 125 # the folder is not writable here
+        exit 0
+    fi
+    set +C
+}
+
+# Listening ports of this node, as ":PORT" in hexadecimal digits.
+list_used_ports() {
+    for _holdfast_file in /proc/net/tcp /proc/net/tcp6; do
+        [ -r "$_holdfast_file" ] || continue
+        while IFS=' ' read -r _ _holdfast_local _ _holdfast_state _; do
+            [ "$_holdfast_state" != 0A ] || printf ':%s ' "${_holdfast_local##*:}"
+        done <"$_holdfast_file"
+    done
+}
+
+# choose_ports START END: sets a variable for each line "LABEL VARIABLE COUNT" of the file `ports`. A file in the shared
+# folder reserves a port on this node.
+choose_ports() {
+    [ -s "$_holdfast_folder/ports" ] || return 0
+    _holdfast_used=$(list_used_ports)
+    _holdfast_span=$(($2 - $1))
+    _holdfast_try=$(($$ * 61 % _holdfast_span))
+    _holdfast_left=$_holdfast_span
+    while read -r _holdfast_label _holdfast_name _holdfast_count; do
+        _holdfast_chosen=
+        while [ "$_holdfast_count" -gt 0 ]; do
+            [ "$_holdfast_left" -gt 0 ] || exit 125
+            _holdfast_left=$((_holdfast_left - 1))
+            _holdfast_try=$(((_holdfast_try + 1) % _holdfast_span))
+            _holdfast_port=$(($1 + _holdfast_try))
+            case $_holdfast_used in *:$(printf '%04X' "$_holdfast_port")\ *) continue ;; esac
+            reserve_port "$_holdfast_port" || continue
+            _holdfast_chosen=${_holdfast_chosen:+$_holdfast_chosen,}$_holdfast_port
+            _holdfast_count=$((_holdfast_count - 1))
+        done
+        echo "$_holdfast_label $_holdfast_chosen" >>"$_holdfast_folder/report/ports"
+        export "$_holdfast_name=$_holdfast_chosen"
+    done <"$_holdfast_folder/ports"
+}
+
+reserve_port() {
+    set -C
+    { echo "${_holdfast_folder##*/}" >"$_holdfast_folder/../../ports/${SLURMD_NODENAME:-node}.$1"; } 2>/dev/null
+    set -- "$?"
+    set +C
+    return "$1"
+}
+
+# In the background; ends with the shell that started it.
+write_heartbeat() {
+    trap '' TERM INT HUP QUIT USR1 USR2 ALRM
+    while kill -0 "$$" 2>/dev/null; do
+        IFS=' ' read -r _holdfast_now _ </proc/uptime
+        echo "$_holdfast_now" >"$_holdfast_folder/report/heartbeat"
+        sleep "$1"
+    done
+}
+
+_holdfast_folder=${0%/*}
+cd "$_holdfast_folder/scratch" || exit 125
+take_claim "$2"
+trap : TERM INT HUP QUIT USR1 USR2 ALRM PIPE
+choose_ports "$3" "$4"
+# A command that starts steps of its own must not inherit the shape of this one.
+unset LC_ALL ENVIRONMENT SLURM_STEP_ID SLURM_STEPID SLURM_STEP_NODELIST SLURM_STEP_NUM_NODES SLURM_STEP_NUM_TASKS \
+    SLURM_STEP_TASKS_PER_NODE SLURM_STEP_LAUNCHER_PORT SLURM_STEP_GPUS SLURM_STEP_RESV_PORTS SLURM_SRUN_COMM_HOST \
+    SLURM_SRUN_COMM_PORT SLURM_CPU_BIND SLURM_CPU_BIND_LIST SLURM_CPU_BIND_TYPE SLURM_CPU_BIND_VERBOSE \
+    SLURM_MEM_BIND SLURM_CPUS_PER_TASK SLURM_NTASKS SLURM_NPROCS SLURM_PROCID SLURM_LOCALID SLURM_NODEID \
+    SLURM_TASK_PID SLURM_GTIDS SLURM_LAUNCH_NODE_IPADDR SLURM_EXPORT_ENV SLURM_OPEN_MODE SLURM_JOB_DEPENDENCY \
+    SLURM_TASKS_PER_NODE SLURM_DISTRIBUTION SLURM_MEM_PER_NODE SLURM_MEM_PER_CPU SLURM_UMASK OLDPWD TMPDIR
+write_heartbeat "$1" </dev/null >/dev/null 2>&1 &
+_holdfast_heartbeat=$!
+/bin/sh "$_holdfast_folder/runner" </dev/null
+_holdfast_code=$?
+kill -9 "$_holdfast_heartbeat"
+exit "$_holdfast_code"

@@ -1,0 +1,78 @@
+"""The Slurm engine keeps the contract on a real Slurm."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.engines.base import Engine
+from holdfast.engines.slurm import SlurmEngine, SlurmOptions
+from tests.slurm_cluster import SlurmCluster, run_cluster
+
+from .engine_contract import EngineContract, EngineHarness, Rig
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SlurmCluster]:
+    with run_cluster() as cluster:
+        yield cluster
+
+
+class SlurmHarness(EngineHarness):
+    has_own_folders = False
+
+    @pytest.fixture(autouse=True)
+    def _home(self, tmp_path: Path, cluster: SlurmCluster) -> None:
+        self.home = tmp_path / "home"
+        self.cluster = cluster
+
+    def make(self) -> Engine:
+        return self._make_at(self.home)
+
+    def make_other_installation(self) -> Engine:
+        return self._make_at(self.home.with_name("other"))
+
+    def _make_at(self, home: Path) -> SlurmEngine:
+        options = SlurmOptions(
+            conf=str(self.cluster.conf),
+            busy_interval=0.1,
+            calm_interval=0.5,
+            min_interval=0.05,
+            log_interval=0.05,
+            heartbeat_interval=0.5,
+            report_timeout=0.5,
+        )
+        return SlurmEngine(home, options)
+
+    def kill_daemon(self) -> None:
+        self.cluster.kill_controller()
+
+    def start_daemon(self) -> None:
+        self.cluster.start_controller()
+
+    def remove_by_hand(self, rig: Rig, attempt_id: str) -> None:
+        assert isinstance(rig.engine, SlurmEngine)
+        self.cluster.query("scancel", f"--name={rig.engine._names.make_name(attempt_id)}")
+
+    def delete_folder_by_hand(self, attempt_id: str) -> None:
+        shutil.rmtree(self.home / "tasks" / attempt_id, ignore_errors=True)
+
+    def create_file(self, attempt_id: str, name: str) -> None:
+        (self.home / "tasks" / attempt_id / "scratch" / name).touch()
+
+    def test_a_task_killed_for_its_memory_says_so(self) -> None:
+        pytest.skip("this cluster does not limit memory; see TestSlurmWithCgroups")
+
+    def test_a_task_that_fills_its_home_is_stopped(self) -> None:
+        pytest.skip("the Slurm engine does not enforce disk limits yet")
+
+    def test_a_task_sees_its_own_gpus_and_no_others(self) -> None:
+        pytest.skip("Slurm chooses and hides devices; this cluster has none")
+
+
+@pytest.mark.release
+class TestSlurm(SlurmHarness, EngineContract):
+    pass
