@@ -17,6 +17,7 @@ import pytest
 
 NODES = ("n1", "n2", "n3")
 START_TIMEOUT = 60.0  # seconds
+MAX_SAVE_DELAY = 6.0  # seconds until the controller saves a change
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun")
 
 SLURM_CONF = """
@@ -115,6 +116,12 @@ class SlurmCluster:
 
     def responds(self) -> bool:
         return "is UP" in self.query("scontrol", "ping")
+
+    def wait_for_save(self) -> None:
+        """Wait until the controller has saved what it knows: it does so seconds later, and forgets the rest in a crash."""
+        saved, begin = self.folder / "state" / "job_state", time.time()
+        while time.time() < begin + MAX_SAVE_DELAY and not (saved.exists() and saved.stat().st_mtime > begin):
+            time.sleep(0.05)
 
     def kill_controller(self) -> None:
         """As a crash would."""

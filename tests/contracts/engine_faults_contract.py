@@ -37,14 +37,16 @@ def make_counting_tasks(rig: Rig, shared: Path) -> list[LaunchSpec]:
 
 
 async def start_persistently(rig: Rig, launch: LaunchSpec) -> Observation:
-    """Start it as the controller does: again after each error, with the same launch; then wait for its end."""
+    """Start it as the controller does: again after each error, and when the engine has forgotten it, with the same
+    launch; then wait for its end."""
     while True:
-        try:
+        with suppress(EngineError):
             seen = await rig.engine.start(launch)
-            break
-        except EngineError:
-            await asyncio.sleep(0.05)
-    return await rig.end_of(launch.attempt_id) if seen.seen.alive else seen
+            ended = await rig.end_of(launch.attempt_id) if seen.seen.alive else seen
+            if ended.seen is not ObservedState.ABSENT:
+                return ended
+            rig.told.remove(ended)
+        await asyncio.sleep(0.05)
 
 
 async def look_persistently(rig: Rig, attempt_id: str) -> Observation:

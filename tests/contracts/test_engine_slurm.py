@@ -13,6 +13,7 @@ from holdfast.engines.slurm import SlurmEngine, SlurmOptions
 from tests.slurm_cluster import SlurmCluster, run_cluster
 
 from .engine_contract import EngineContract, EngineHarness, Rig
+from .engine_surroundings_contract import SurroundingsContract
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +24,7 @@ def cluster() -> Iterator[SlurmCluster]:
 
 class SlurmHarness(EngineHarness):
     has_own_folders = False
+    waits_for_save = False  # before the controller is killed; else it forgets new jobs, and nodes kill them
 
     @pytest.fixture(autouse=True)
     def _home(self, tmp_path: Path, cluster: SlurmCluster) -> None:
@@ -48,6 +50,8 @@ class SlurmHarness(EngineHarness):
         return SlurmEngine(home, options)
 
     def kill_daemon(self) -> None:
+        if self.waits_for_save:
+            self.cluster.wait_for_save()
         self.cluster.kill_controller()
 
     def start_daemon(self) -> None:
@@ -63,6 +67,13 @@ class SlurmHarness(EngineHarness):
     def create_file(self, attempt_id: str, name: str) -> None:
         (self.home / "tasks" / attempt_id / "scratch" / name).touch()
 
+
+@pytest.mark.release
+class TestSlurm(SlurmHarness, EngineContract):
+    def test_nothing_is_taken_for_absent_or_lost_while_the_engine_cannot_look(self) -> None:
+        self.waits_for_save = True
+        super().test_nothing_is_taken_for_absent_or_lost_while_the_engine_cannot_look()
+
     def test_a_task_killed_for_its_memory_says_so(self) -> None:
         pytest.skip("this cluster does not limit memory; see TestSlurmWithCgroups")
 
@@ -74,5 +85,14 @@ class SlurmHarness(EngineHarness):
 
 
 @pytest.mark.release
-class TestSlurm(SlurmHarness, EngineContract):
-    pass
+class TestSlurmWithCgroups(SlurmHarness):
+    """Where Slurm limits memory."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def cluster(cls) -> Iterator[SlurmCluster]:
+        with run_cluster(cgroups=True) as cluster:
+            yield cluster
+
+    def test_a_task_killed_for_its_memory_says_so(self) -> None:
+        SurroundingsContract.test_a_task_killed_for_its_memory_says_so(self)  # type: ignore[arg-type]

@@ -74,6 +74,21 @@ write_heartbeat() {
     done
 }
 
+# How many processes of this task were killed for their memory, if its cgroup says so.
+record_memory_kills() {
+    _holdfast_group=
+    while IFS=: read -r _holdfast_number _holdfast_kind _holdfast_path; do
+        case $_holdfast_number:$_holdfast_kind:$_holdfast_path in
+            *:memory:*/job_*) _holdfast_group=/sys/fs/cgroup/memory$_holdfast_path/memory.oom_control ;;
+            0::*/job_*) _holdfast_group=${_holdfast_group:-/sys/fs/cgroup$_holdfast_path/memory.events} ;;
+        esac
+    done </proc/self/cgroup
+    [ -r "$_holdfast_group" ] || return 0
+    while IFS=' ' read -r _holdfast_key _holdfast_value; do
+        [ "$_holdfast_key" != oom_kill ] || echo "$_holdfast_value" >"$_holdfast_folder/report/oom"
+    done <"$_holdfast_group"
+}
+
 _holdfast_folder=${0%/*}
 cd "$_holdfast_folder/scratch" || exit 125
 take_claim "$2"
@@ -90,5 +105,6 @@ write_heartbeat "$1" </dev/null >/dev/null 2>&1 &
 _holdfast_heartbeat=$!
 /bin/sh "$_holdfast_folder/runner" </dev/null
 _holdfast_code=$?
+record_memory_kills
 kill -9 "$_holdfast_heartbeat"
 exit "$_holdfast_code"

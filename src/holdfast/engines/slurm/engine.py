@@ -207,7 +207,10 @@ class SlurmEngine:
             await self._starter.start_task(launch)
         except StartRefused as refusal:
             return make_refusal_observation(launch.attempt_id, refusal)
-        return (await self.observe([launch.attempt_id]))[launch.attempt_id]
+        seen = (await self.observe([launch.attempt_id]))[launch.attempt_id]
+        if seen.seen is ObservedState.ABSENT:
+            raise SlurmUnavailable(msg("Slurm accepted the job, and does not know it any more"))
+        return seen
 
     async def observe(self, attempt_ids: Collection[str]) -> dict[str, Observation]:
         self._check_open()

@@ -146,12 +146,12 @@ class SlurmObserver:
         evidence = EndEvidence(
             allocation=facts.allocation,
             code=facts.report.code,
-            in_gang=bool(facts.gang),
             step_code=facts.step_code,
             state=job.state if job else "",
             reason=job.reason if job else "",
             is_final=is_final,
             stopped=facts.stopped,
+            oom=facts.oom or (job is not None and job.state == "OUT_OF_MEMORY"),
             silent=self._is_silent(facts.attempt_id),
             overdue=unreported and self._is_report_overdue(facts.attempt_id),
         )

@@ -43,6 +43,7 @@ class TaskFacts:
     report: RunnerReport = field(default_factory=RunnerReport)
     heartbeat: bytes = b""
     step_code: int | None = None  # of its step in a gang, once that is over
+    oom: bool = False  # a process was killed for its memory
     notes: TaskNotes = field(default_factory=TaskNotes)
     stopped: bool = False  # the server has signalled it
 
@@ -152,6 +153,7 @@ def read_facts(folder: SlurmFolder, attempt_id: str) -> TaskFacts:
         report=parse_report(folder.read_head(f"{REPORT_FOLDER}/claim", _MAX_REPORT_SIZE)),
         heartbeat=folder.read_head(f"{REPORT_FOLDER}/heartbeat", 100),
         step_code=_parse_code(folder.read_head(f"{REPORT_FOLDER}/step", 100)),
+        oom=bool(_parse_code(folder.read_head(f"{REPORT_FOLDER}/oom", 100))),
         notes=read_notes(folder) if note is not None and note.hold else TaskNotes(),
         stopped=folder.has_file(KILLED_FILE),
     )

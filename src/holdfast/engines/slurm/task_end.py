@@ -88,7 +88,6 @@ class EndEvidence:
 
     allocation: Allocation | None
     code: int | None  # by its runner
-    in_gang: bool = False
     step_code: int | None = None  # of its step in a gang
     state: str = ""  # of its job; empty: Slurm does not know it
     reason: str = ""
@@ -96,6 +95,7 @@ class EndEvidence:
     exit: tuple[int, int] | None = None  # code and signal of its job, by Slurm
     stopped: bool = False  # by the server
     silent: bool = False  # no heartbeat for several intervals
+    oom: bool = False  # a process was killed for its memory, by its cgroup or by Slurm
     overdue: bool = False  # its report should be visible by now
 
 
@@ -121,18 +121,17 @@ def decide_end(seen: EndEvidence) -> EndRecord | None:
 def _decide_reported(seen: EndEvidence, code: int) -> EndRecord | None:
     if code == 0 or seen.stopped:
         return EndRecord(kind=EndKind.EXITED, code=code)
-    settled = not seen.state or seen.is_final or (seen.in_gang and seen.state != "COMPLETING")
+    settled = not seen.state or seen.is_final or seen.step_code is not None
     if not settled:  # Slurm knows why only once the job has ended
         return None
     kind = _KINDS.get(seen.state, EndKind.EXITED)
-    return EndRecord(kind=kind, code=code, oom=seen.state == "OUT_OF_MEMORY", reason=seen.reason)
+    return EndRecord(kind=kind, code=code, oom=seen.oom, reason=seen.reason)
 
 
 def _decide_unreported(seen: EndEvidence, code: int) -> EndRecord:
     """Its runner was killed before it could report."""
-    oom = seen.state == "OUT_OF_MEMORY"
-    if seen.stopped or oom:
-        return EndRecord(kind=EndKind.EXITED, code=code or KILL_CODE, oom=oom and not seen.stopped)
+    if seen.stopped or seen.oom:
+        return EndRecord(kind=EndKind.EXITED, code=code or KILL_CODE, oom=seen.oom and not seen.stopped)
     kind = _KINDS.get(seen.state)
     if kind is None:  # it was killed from outside, or could not write
         kind = EndKind.EXITED if code else EndKind.LOST
