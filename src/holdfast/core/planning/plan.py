@@ -183,6 +183,8 @@ def _apply_observation(work: PlanBuilder, i: int, task: TaskAttempt, observation
     elif seen is ObservedState.LOST:
         lost = build_platform_exit(observation.message, observation.cause or Cause.LOST)
         work.finish_task(i, _mark_started(work, i, task, observation), task.stop or lost)
+    elif seen is ObservedState.EXITED and task.stop is not None and observation.started_at is None:
+        _apply_exit(work, i, task, observation)  # it was stopped in the engine's queue
     elif seen is ObservedState.EXITED:
         _apply_exit(work, i, _mark_started(work, i, task, observation), observation)
     elif seen is ObservedState.HELD:
