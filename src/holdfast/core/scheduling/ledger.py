@@ -11,7 +11,7 @@ from .placement import EPSILON, Assignment, Node, QueueEntry, Quota, ResourceAmo
 U = TypeVar("U", bound="ClusterUsage")
 
 _ZERO_AMOUNT = ResourceAmount()
-_UNLIMITED_QUOTAS = (Quota(), Quota())
+UNLIMITED_QUOTAS = (Quota(), Quota())
 
 
 class ClusterUsage:
@@ -92,7 +92,7 @@ class ClusterUsage:
         return found
 
     def get_quotas(self, group: str) -> tuple[Quota, Quota]:
-        return self.quotas.get(group, _UNLIMITED_QUOTAS)
+        return self.quotas.get(group, UNLIMITED_QUOTAS)
 
     def apply_request(self, waiting: QueueEntry, request: TaskRequest, node: str, sign: int) -> None:
         """Add (+1) or remove (-1) a request on a node."""

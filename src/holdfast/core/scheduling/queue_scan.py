@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .fitting import fit_requests, has_port_shortage, is_exhausted, reserve_resources
-from .ledger import ClusterUsage
+from .ledger import UNLIMITED_QUOTAS, ClusterUsage
 from .placement import QueueEntry, ResourceAmount
 
 _ZERO_AMOUNT = ResourceAmount()
@@ -28,7 +28,9 @@ class QueueScan:
     def find_or_reserve_nodes(self, waiting: QueueEntry) -> list[str] | None:
         """Return a node for each task if it can start now. The caller claims them in `room` and with `reserve`."""
         group, user, total = waiting.group, waiting.user, waiting.total
-        group_quota, user_quota = self.usage.get_quotas(group)
+        group_quota, user_quota = quotas = self.usage.get_quotas(group)
+        if self.closed_queues and quotas == UNLIMITED_QUOTAS and self._is_behind_closed_queue(waiting):
+            return None  # fast path: thousands may wait for one queue
         if not user_quota.allows(self._get_user_usage(group, user), total):
             return None
         if not group_quota.allows(self._get_group_usage(group), total):
@@ -68,10 +70,13 @@ class QueueScan:
                 self.available[spot] = self.available[spot].minus(request.needs)
 
     def _find_nodes(self, waiting: QueueEntry) -> list[str] | None:
-        node = self.usage.find_queue_node(waiting.engine)
-        if node is not None and node.name in self.closed_queues:
+        if self.closed_queues and self._is_behind_closed_queue(waiting):
             return None
         return fit_requests(waiting, self.available, self.usage)
+
+    def _is_behind_closed_queue(self, waiting: QueueEntry) -> bool:
+        node = self.usage.find_queue_node(waiting.engine)
+        return node is not None and node.name in self.closed_queues
 
     def _reserve_for_blocked_entry(self, waiting: QueueEntry, total: ResourceAmount) -> None:
         self.starved_groups.add(waiting.group)
