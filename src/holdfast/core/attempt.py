@@ -37,6 +37,7 @@ class TaskAttempt:
     state: TaskState = TaskState.WAITING
     engine: str = ""  # runs it; fixed when it is placed
     node: str | None = None
+    host: str = ""  # the machine that runs it, if its node stands for several; empty: the node itself, or not known yet
     gpus: tuple[int, ...] = ()
     ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     placed_at: datetime | None = None
@@ -55,6 +56,11 @@ class TaskAttempt:
         if not self.state.live or self.node is None:
             return False
         return self.held is None or self.held.keep is HoldScope.ALL or not self.held.ended
+
+    @property
+    def machine(self) -> str | None:
+        """Name of the machine that runs it, as shown to users; None: not placed."""
+        return self.host or self.node
 
     @property
     def worked_until(self) -> datetime | None:

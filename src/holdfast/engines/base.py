@@ -432,7 +432,8 @@ class Engine(Protocol):
 
     def list_nodes(self) -> Sequence[Node]:
         """Return the nodes as they are now, with their total capacity and, in `Node.engines`, why one is not available.
-        `on_health` is called after each change."""
+        `on_health` is called after each change. An engine that queues and places tasks itself returns one node with a
+        `queue_limit`, always: how its launches are built depends on it."""
         ...
 
     async def list_images(self) -> Sequence[ImageSummary]:
@@ -441,7 +442,8 @@ class Engine(Protocol):
 
     async def start(self, launch: LaunchSpec) -> Observation:
         """Start it unless it was started before. Returns its state right after: QUEUED, STARTING, RUNNING, EXITED, LOST
-        or REFUSED. After an exception it may run or not: the caller retries with the same launch."""
+        or REFUSED. After an exception it may run or not: the caller retries with the same launch. A member of a `gang`
+        may be STARTING until all were passed; after a restart, one that was not submitted is ABSENT."""
         ...
 
     async def observe(self, attempt_ids: Collection[str]) -> dict[str, Observation]:
