@@ -118,7 +118,7 @@ class SlurmCluster:
         return "is UP" in self.query("scontrol", "ping")
 
     def wait_for_save(self) -> None:
-        """Wait until the controller has saved what it knows: it does so seconds later, and forgets the rest in a crash."""
+        """Wait until the controller has saved what it knows: it does so seconds later, and a crash loses the rest."""
         saved, begin = self.folder / "state" / "job_state", time.time()
         while time.time() < begin + MAX_SAVE_DELAY and not (saved.exists() and saved.stat().st_mtime > begin):
             time.sleep(0.05)

@@ -25,7 +25,7 @@ from holdfast.log_lines import configure_logging
 from holdfast.memory_allocator import configure_allocator
 from holdfast.settings import Settings
 from holdfast.shared_folders import SharedFolders
-from holdfast.start_options import build_engines, build_platform_options
+from holdfast.start_options import build_engines, build_platform_options, find_engine_folder
 from holdfast.start_priority import restore_priority
 from holdfast.state_folder import (
     RunningServer,
@@ -184,7 +184,7 @@ async def start_components(
         stack.callback(services.metrics.database.close)  # last: tasks may end until the controller is closed
         stack.push_async_callback(controller.close)
         stack.push_async_callback(services.image_pulls.close)
-        folders = (home, *(home / "engines").glob("*"))
+        folders = (home, *(home / "engines").glob("*"), find_engine_folder(home, settings, "slurm"))
         if any(map(has_job_data, folders)) and not await store.read(people.list_users):
             raise UserError(
                 f"The database is empty, but {home} contains tasks or logs of earlier jobs",

@@ -12,7 +12,7 @@ from pydantic import PrivateAttr, ValidationError
 
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
-from holdfast.settings_engines import EngineSettings, ImageSettings
+from holdfast.settings_engines import EngineSettings, ImageSettings, SlurmSettings
 from holdfast.settings_names import build_unknown_setting_error
 from holdfast.settings_sections import (
     AccessSettings,
@@ -46,6 +46,7 @@ class Settings(SettingsSection):
     disk: DiskSettings = DiskSettings()  # type: ignore[call-arg]
     node: NodeSettings = NodeSettings()  # type: ignore[call-arg]
     engine: EngineSettings = EngineSettings()  # type: ignore[call-arg]
+    slurm: SlurmSettings = SlurmSettings()  # type: ignore[call-arg]
     images: ImageSettings = ImageSettings()  # type: ignore[call-arg]
     sandbox: SandboxSettings = SandboxSettings()  # type: ignore[call-arg]
     mounts: MountSettings = MountSettings()  # type: ignore[call-arg]

@@ -8,14 +8,14 @@ from pydantic import Field, field_validator
 
 from holdfast.settings_sections import MAX_DAYS, SettingsSection
 
-EngineKind = Literal["embedded", "docker"]
+EngineKind = Literal["embedded", "docker", "slurm"]
 
 
 class EngineSettings(SettingsSection):
     kind: EngineKind = Field(
         "embedded",
         description="Where tasks run. embedded: in the server's own sandbox. docker: in containers of Docker or "
-        "Podman on this machine.",
+        "Podman on this machine. slurm: as jobs of a Slurm cluster.",
     )
     others: list[EngineKind] = Field(
         [],
@@ -26,6 +26,21 @@ class EngineSettings(SettingsSection):
         "/var/run/docker.sock",
         description="Unix socket of Docker, or of Podman's service (such as /run/podman/podman.sock).",
     )
+
+
+class SlurmSettings(SettingsSection):
+    folder: str = Field(
+        "",
+        description="Folder for the files of tasks that run in Slurm. The server and all nodes must see it at the same "
+        "path. Required for the engine slurm.",
+    )
+    partition: str = Field("", description="Partition of jobs that choose none. If empty: Slurm's default.")
+    account: str = Field("", description="Account of jobs that choose none. If empty: Slurm's default.")
+    qos: str = Field("", description="QOS of jobs that choose none. If empty: Slurm's default.")
+    max_queued: int = Field(
+        100, ge=1, description="Tasks that can wait in Slurm's queue at a time. Others wait in Holdfast's queue."
+    )
+    conf: str = Field("", description="Path of slurm.conf. If empty: as Slurm's commands find it.")
 
 
 class ImageSettings(SettingsSection):

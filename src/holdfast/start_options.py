@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import importlib.util
+import os
 import socket
 from collections.abc import Collection
 from datetime import timedelta
 from pathlib import Path
 from typing import get_args
 
+from holdfast.core.errors import UserError
 from holdfast.core.image_names import normalize_registry
+from holdfast.core.messages import msg
 from holdfast.engines.base import Engine
 from holdfast.engines.embedded.engine import EmbeddedEngine
 from holdfast.engines.embedded.images.registry_options import RegistryOptions
@@ -39,7 +43,7 @@ def build_engines(
     kept = [
         name
         for name in get_args(EngineKind)
-        if name not in chosen and (name in used or has_job_data(get_engine_folder(home, name)))
+        if name not in chosen and (name in used or has_job_data(find_engine_folder(home, settings, name)))
     ]
     return EngineSet([_build_engine(name, home, settings, options) for name in (*chosen, *kept)], retired=kept)
 
@@ -47,6 +51,8 @@ def build_engines(
 def _build_engine(name: str, home: Path, settings: Settings, options: EmbeddedOptions) -> Engine:
     if name == "embedded":
         return EmbeddedEngine(home, options)
+    if name == "slurm":
+        return _build_slurm_engine(home, settings, options)
     from holdfast.engines.container import (  # it loads a client that others do not need
         ContainerEngine,
         ContainerOptions,
@@ -55,6 +61,39 @@ def _build_engine(name: str, home: Path, settings: Settings, options: EmbeddedOp
     fields = {each.name: getattr(options, each.name) for each in dataclasses.fields(options)}
     folder = get_engine_folder(home, name)
     return ContainerEngine(folder, ContainerOptions(socket=settings.engine.socket, **fields))
+
+
+def _build_slurm_engine(home: Path, settings: Settings, options: EmbeddedOptions) -> Engine:
+    from holdfast.engines.slurm import SlurmEngine, SlurmOptions
+
+    slurm = settings.slurm
+    if not slurm.folder:
+        raise UserError(
+            msg("The engine slurm needs a folder that all nodes share."),
+            hint=msg("Set slurm.folder, such as /shared/holdfast."),
+        )
+    slurm_options = SlurmOptions(
+        partition=slurm.partition,
+        account=slurm.account,
+        qos=slurm.qos,
+        max_queued=slurm.max_queued,
+        conf=slurm.conf,
+        grace=settings.jobs.grace,
+        port_start=settings.node.port_start,
+        port_end=settings.node.port_end or SlurmOptions().port_end,
+        log_cap=options.log_cap,
+        unknown_image=options.unknown_image,
+    )
+    return SlurmEngine(find_engine_folder(home, settings, "slurm"), slurm_options)
+
+
+def find_engine_folder(home: Path, settings: Settings, name: str) -> Path:
+    """Return the folder with the tasks and logs of an engine. Slurm's is shared by all nodes, and contains one folder
+    for each installation."""
+    if name != "slurm" or not settings.slurm.folder:
+        return get_engine_folder(home, name)
+    tag = hashlib.sha256(os.fsencode(os.path.realpath(home))).hexdigest()[:12]
+    return Path(settings.slurm.folder) / tag
 
 
 def build_engine_options(

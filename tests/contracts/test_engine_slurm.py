@@ -29,7 +29,7 @@ class SlurmHarness(EngineHarness):
     @pytest.fixture(autouse=True)
     def _home(self, tmp_path: Path, cluster: SlurmCluster) -> None:
         self.home = tmp_path / "home"
-        self.cluster = cluster
+        self.slurm = cluster
 
     def make(self) -> Engine:
         return self._make_at(self.home)
@@ -39,7 +39,7 @@ class SlurmHarness(EngineHarness):
 
     def _make_at(self, home: Path) -> SlurmEngine:
         options = SlurmOptions(
-            conf=str(self.cluster.conf),
+            conf=str(self.slurm.conf),
             busy_interval=0.1,
             calm_interval=0.5,
             min_interval=0.05,
@@ -51,15 +51,15 @@ class SlurmHarness(EngineHarness):
 
     def kill_daemon(self) -> None:
         if self.waits_for_save:
-            self.cluster.wait_for_save()
-        self.cluster.kill_controller()
+            self.slurm.wait_for_save()
+        self.slurm.kill_controller()
 
     def start_daemon(self) -> None:
-        self.cluster.start_controller()
+        self.slurm.start_controller()
 
     def remove_by_hand(self, rig: Rig, attempt_id: str) -> None:
         assert isinstance(rig.engine, SlurmEngine)
-        self.cluster.query("scancel", f"--name={rig.engine._names.make_name(attempt_id)}")
+        self.slurm.query("scancel", f"--name={rig.engine._names.make_name(attempt_id)}")
 
     def delete_folder_by_hand(self, attempt_id: str) -> None:
         shutil.rmtree(self.home / "tasks" / attempt_id, ignore_errors=True)

@@ -150,7 +150,15 @@ def test_every_cause_has_a_row(cause: Cause) -> None:
         ),
         (
             build_platform_exit,
-            [Cause.START_FAILED, Cause.SANDBOX_FAILED, Cause.PORT_IN_USE, Cause.LOST, Cause.FILES_GONE],
+            [
+                Cause.START_FAILED,
+                Cause.SANDBOX_FAILED,
+                Cause.PORT_IN_USE,
+                Cause.LOST,
+                Cause.FILES_GONE,
+                Cause.PREEMPTED,
+                Cause.NODE_FAILED,
+            ],
         ),
     ],
 )

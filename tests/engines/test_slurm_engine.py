@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def cluster() -> Iterator[SlurmCluster]:
 
 
 @pytest.fixture
-def play(cluster: SlurmCluster, tmp_path: Path) -> Callable[[Callable[[Rig], Awaitable[None]]], None]:
+def play(cluster: SlurmCluster, tmp_path: Path) -> Callable[..., None]:
     options = SlurmOptions(
         conf=str(cluster.conf),
         busy_interval=0.1,
@@ -40,12 +41,12 @@ def play(cluster: SlurmCluster, tmp_path: Path) -> Callable[[Callable[[Rig], Awa
         report_timeout=0.5,
     )
 
-    def run(scenario: Callable[[Rig], Awaitable[None]]) -> None:
+    def run(scenario: Callable[[Rig], Awaitable[None]], **more: Any) -> None:
         async def go() -> None:
-            rig = Rig(lambda: SlurmEngine(tmp_path / "shared", options))
+            rig = Rig(lambda: SlurmEngine(tmp_path / "shared", replace(options, **more)))
             await rig.open()
             try:
-                await asyncio.wait_for(scenario(rig), TIMEOUT)  # type: ignore[arg-type]
+                await asyncio.wait_for(scenario(rig), TIMEOUT)
             finally:
                 await sweep(rig.engine)
                 await rig.close()
@@ -122,6 +123,16 @@ def test_a_gang_that_was_not_complete_is_absent_after_a_restart(play: Any) -> No
     play(scenario)
 
 
+def test_a_member_does_not_wait_forever_for_its_gang(play: Any) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.engine.start(rig.launch(GANG[0], "exit 0", gang=GANG))
+        seen = await rig.end_of(GANG[0])
+        assert (seen.seen, seen.transient) == (ObservedState.REFUSED, True)
+        assert (await rig.look(GANG[0])).seen is ObservedState.REFUSED
+
+    play(scenario, gang_timeout=0.1)
+
+
 def test_two_servers_that_start_the_same_gang_run_it_once(play: Any) -> None:
     async def scenario(rig: Rig) -> None:
         other = await rig.another()
@@ -175,17 +186,19 @@ def test_a_queued_task_says_why_and_can_be_stopped(play: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "words"),
+    ("more", "cause", "words"),
     [
-        ({"resources": Resources(cpu=1, memory=999999 * MIB)}, "memory"),
-        ({"engine_options": {"partition": "none"}}, "partition"),
-        ({"resources": Resources(cpu=1, memory=64 * MIB, gpu=2)}, "GPUs"),
+        ({"resources": Resources(cpu=1, memory=999999 * MIB)}, Cause.TOO_LARGE, "memory"),
+        ({"engine_options": {"partition": "none"}}, Cause.NOT_ALLOWED, "partition"),
+        ({"resources": Resources(cpu=1, memory=64 * MIB, gpu=2)}, Cause.NOT_ALLOWED, "GPUs"),
     ],
 )
-def test_what_can_never_run_is_refused_with_what_to_change(play: Any, more: dict[str, Any], words: str) -> None:
+def test_what_can_never_run_is_refused_with_what_to_change(
+    play: Any, more: dict[str, Any], cause: Cause, words: str
+) -> None:
     async def scenario(rig: Rig) -> None:
         seen = await rig.engine.start(rig.launch("a", "exit 0", **more))
-        assert (seen.seen, seen.transient, seen.cause) == (ObservedState.REFUSED, False, Cause.NOT_ALLOWED)
+        assert (seen.seen, seen.transient, seen.cause) == (ObservedState.REFUSED, False, cause)
         assert words in seen.message
         assert await rig.engine.list_attempts() == []
 

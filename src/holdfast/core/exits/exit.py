@@ -43,10 +43,13 @@ class Cause(StrEnum):
     PORT_IN_USE = "port-in-use"
     LOST = "lost"
     FILES_GONE = "files-gone"
+    PREEMPTED = "preempted"  # the engine's system needed its resources for another job
+    NODE_FAILED = "node-failed"
     # stopped by the engine
     SCRATCH_FULL = "scratch-full"  # its home folder exceeded the limit
     DISK_LIMIT = "disk-limit"  # it exceeded the limit of bytes or files of a task
     SERVER_DISK_FULL = "server-disk-full"  # the server's disk was nearly full, and it had written the most
+    ENGINE_TIME_LIMIT = "engine-time-limit"  # a time limit of the engine's system
     # observed by the engine when it failed
     DISK_WAS_FULL = "disk-was-full"  # the server's disk: the program may have been unable to write
     # found in its log
@@ -126,6 +129,18 @@ def classify_exit(code: int, *, oom: bool = False, memory_limit: str = "", scrat
             message=msg("Exit code {code} (killed by {name})", code=code, name=name),
         )
     return Exit(kind=ExitKind.USER_ERROR, code=code, message=msg("Exit code {code}", code=code))
+
+
+def build_time_limit_exit(message: str, code: int) -> Exit:
+    """Return the exit of a task that its engine stopped at a time limit of its own."""
+    return Exit(
+        kind=ExitKind.TIME_LIMIT,
+        message=message,
+        behaviour=RetryBehaviour.PERMANENT,
+        code=code,
+        signal=_signal_from_code(code),
+        cause=Cause.ENGINE_TIME_LIMIT.value,
+    )
 
 
 def _signal_from_code(code: int) -> int | None:

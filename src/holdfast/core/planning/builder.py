@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from ..attempt import JobSnapshot, Observation, TaskAttempt
-from ..exits.exit import DISK_STOP_CAUSES, Exit, ExitKind, classify_exit
+from ..exits.exit import DISK_STOP_CAUSES, Cause, Exit, ExitKind, build_time_limit_exit, classify_exit
 from ..exits.table import add_cause, find_spec
 from ..holds import compute_warning_time
 from ..messages import join_messages, msg
@@ -71,6 +71,8 @@ class PlanBuilder:
         """Classify how its command ended, if no stop was requested."""
         code = observation.code if observation.code is not None else 0
         limit = format_bytes(self.job.get_role(task.role).resources.memory)
+        if observation.cause == Cause.ENGINE_TIME_LIMIT:
+            return build_time_limit_exit(observation.message, code)
         full = observation.message if observation.cause in DISK_STOP_CAUSES else ""
         reason = classify_exit(code, oom=observation.oom, memory_limit=limit, scratch_full=full)
         if reason.kind is not ExitKind.USER_ERROR:

@@ -51,7 +51,7 @@ class Cluster:
             port_start=self._options.port_start,
             port_end=self._options.port_end,
             queue_limit=self._options.max_queued,
-            engines={self._name: ""},
+            engines={self._name: self.error and msg("Slurm does not respond")},
         )
 
     def get_health(self) -> EngineHealth:

@@ -20,14 +20,7 @@ from holdfast.core.errors import EngineError
 from holdfast.core.messages import msg
 from holdfast.core.scheduling.placement import Node
 from holdfast.engines.artifacts import ArtifactSink
-from holdfast.engines.base import (
-    EngineHealth,
-    ImageSummary,
-    LaunchSpec,
-    LogSource,
-    LogStream,
-    ignore_health_change,
-)
+from holdfast.engines.base import EngineHealth, ImageSummary, LaunchSpec, LogSource, LogStream, ignore_health_change
 from holdfast.engines.embedded.background_tasks import BackgroundTasks
 from holdfast.engines.embedded.lifecycle import artifacts
 from holdfast.engines.embedded.lifecycle.logs import MAX_LOG_READERS, FileLog, MergedLog
@@ -155,6 +148,7 @@ class SlurmEngine:
         """Look at the files of all tasks often, and at Slurm's queue as often as they need it."""
         while True:
             await asyncio.sleep(self._options.busy_interval)
+            await self._starter.expire_gangs(self._options.gang_timeout)
             ids = [task.attempt_id for task in self._tasks if not self._is_forming(task.attempt_id)]
             if not ids:
                 continue

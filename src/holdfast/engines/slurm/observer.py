@@ -67,9 +67,7 @@ class SlurmObserver:
 
     async def observe(self, attempt_ids: Collection[str], *, look: bool = False) -> dict[str, Observation]:
         """`look`: look at Slurm's queue, although the files of the tasks are enough."""
-        seen = {
-            attempt_id: Observation(attempt_id=attempt_id, seen=ObservedState.ABSENT) for attempt_id in attempt_ids
-        }
+        seen = {attempt_id: Observation(attempt_id=attempt_id, seen=ObservedState.ABSENT) for attempt_id in attempt_ids}
         unclear = []
         for facts in await self.read_facts(attempt_ids):
             if look or self._needs_look(facts):
@@ -103,7 +101,10 @@ class SlurmObserver:
         try:
             jobs = await self._queue.look()
         except SlurmUnavailable as error:
-            return {facts.attempt_id: self._build_unreachable(facts, str(error)) for facts in await self.read_facts(attempt_ids)}
+            return {
+                facts.attempt_id: self._build_unreachable(facts, str(error))
+                for facts in await self.read_facts(attempt_ids)
+            }
         # The files are read after the look: what a job wrote before its end is there.
         return {facts.attempt_id: await self._combine(facts, jobs) for facts in await self.read_facts(attempt_ids)}
 
@@ -114,10 +115,7 @@ class SlurmObserver:
             return _build_running(facts)
         text = msg("Slurm does not respond: {error}", error=error)
         return Observation(
-            attempt_id=facts.attempt_id,
-            seen=ObservedState.UNREACHABLE,
-            message=text,
-            since=self._queue.failed_since,
+            attempt_id=facts.attempt_id, seen=ObservedState.UNREACHABLE, message=text, since=self._queue.failed_since
         )
 
     def find_job(self, facts: TaskFacts, jobs: JobsByName) -> QueuedJob | None:

@@ -12,7 +12,7 @@ from holdfast.core.messages import join_messages, msg
 class WaitClass(StrEnum):
     WAIT = "wait"  # it starts by itself
     NEVER = "never"  # it cannot start as it is
-    ACT = "act"  # someone must act on the cluster
+    ACT = "act"  # a user or an admin must act on the cluster
 
 
 _RESOURCES = {"Cpu": "CPUs", "Mem": "memory", "GRES": "GPUs", "Node": "nodes", "Job": "jobs", "Wall": "time"}
@@ -69,6 +69,7 @@ _REFUSALS = (
     ("Invalid --", msg("An option of the job is not valid.")),
     ("unrecognized option", msg("An option of the job is not valid.")),
 )
+_TOO_LARGE_MARKS = tuple(mark for mark, _ in _REFUSALS[:4])
 
 
 def classify_reason(reason: str) -> WaitClass:
@@ -96,6 +97,11 @@ def describe_reason(reason: str, start_at: datetime | None = None) -> str:
 def is_refusal(text: str) -> bool:
     """Return whether sbatch rejected the job itself, so that a retry would fail the same way."""
     return any(mark in text for mark, _ in _REFUSALS)
+
+
+def is_too_large(text: str) -> bool:
+    """Return whether sbatch rejected the job because no node, or not the whole cluster, has what it requests."""
+    return any(mark in text for mark in _TOO_LARGE_MARKS)
 
 
 def describe_refusal(text: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.exits.exit import Cause
@@ -21,8 +22,9 @@ from .names import JobNames
 from .observer import SlurmObserver
 from .options import SlurmOptions
 from .queue_watch import QueueWatch
-from .reasons import describe_refusal
+from .reasons import describe_refusal, is_too_large
 from .render import TaskLocation, render_submission
+from .task_end import EndKind, EndRecord
 from .task_files import check_launch, create_task_files
 
 
@@ -101,12 +103,23 @@ class SlurmStarter:
         except SubmissionRefused as refusal:
             for launch in launches:
                 await self.delete_files(launch.attempt_id)
-            raise StartRefused(describe_refusal(str(refusal)), cause=Cause.NOT_ALLOWED) from refusal
+            cause = Cause.TOO_LARGE if is_too_large(str(refusal)) else Cause.NOT_ALLOWED
+            raise StartRefused(describe_refusal(str(refusal)), cause=cause) from refusal
         except SlurmUnavailable:  # it may have been accepted all the same
             with suppress(SlurmUnavailable):
                 if name in await self._queue.look():
                     return
             raise
+
+    async def expire_gangs(self, timeout: float) -> list[str]:
+        """Give up the members that waited too long for the others; return their ids."""
+        limit = datetime.now(UTC) - timedelta(seconds=timeout)
+        expired = [attempt_id for attempt_id, since in self._forming.items() if since < limit]
+        record = EndRecord(kind=EndKind.GANG_INCOMPLETE)
+        for attempt_id in expired:
+            self.discard_gang(attempt_id)
+            await self._run_in_thread(partial(self._observer.get_folder(attempt_id).record_end, record))
+        return expired
 
     def discard_gang(self, attempt_id: str) -> None:
         """Forget a member that is stopped before its gang was submitted."""

@@ -1,7 +1,7 @@
 """Stops tasks: SIGTERM to all processes, SIGKILL after the grace period. It goes on until the task has ended.
 
-A task alone is signalled by the name of its job. A task of a gang is one step of the gang's job, and is signalled by the
-number of that step: it has its own processes, and the node need not watch the shared folder for requests.
+A task alone is signalled by the name of its job. A task of a gang is one step of the gang's job, and is signalled by
+the number of that step: it has its own processes, and the node need not watch the shared folder for requests.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class SlurmStopper:
         allocation = facts.allocation
         if allocation is None:
             if not await self._run_in_thread(lambda: self._end_before_start(facts.attempt_id)):
-                return False  # it starts just now
+                return False  # it is starting
             if await self._have_all_ended(facts.gang):
                 await self._commands.cancel(self._names.make_name(facts.leader))
             return True
@@ -118,7 +118,7 @@ class SlurmStopper:
         return True
 
     def _end_before_start(self, attempt_id: str) -> bool:
-        """Take the claim of a task in the place of its node, which then does not run it. False if it runs. Blocking."""
+        """Take the claim of a task before its node does, which then does not run it. False if it runs. Blocking."""
         folder = self._observer.get_folder(attempt_id)
         if not folder.take_claim():
             return False

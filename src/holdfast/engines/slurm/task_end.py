@@ -39,6 +39,7 @@ class EndKind(StrEnum):
     PREEMPTED = "preempted"
     NODE_FAILED = "node-failed"
     LOST = "lost"  # Slurm does not know the job, and its heartbeat has stopped
+    GANG_INCOMPLETE = "gang-incomplete"  # it was not submitted: other tasks of its gang were not passed in time
     NOT_RUN = "not-run"  # the job ended before the task took its claim
 
 
@@ -191,25 +192,24 @@ def build_end_observation(attempt_id: str, record: EndRecord) -> Observation:
             return replace(seen, seen=ObservedState.EXITED, code=record.code, oom=record.oom, cause="")
         case EndKind.TIME_LIMIT:
             text = msg("Slurm stopped the task at the time limit of its job or partition")
-            return replace(seen, seen=ObservedState.EXITED, code=record.code or TERM_CODE, message=text, cause="")
+            code = record.code or TERM_CODE
+            return replace(seen, seen=ObservedState.EXITED, code=code, message=text, cause=Cause.ENGINE_TIME_LIMIT)
         case EndKind.CANCELLED:
             return replace(seen, message=msg("The job was cancelled in Slurm, not by Holdfast"))
         case EndKind.PREEMPTED:
-            return replace(seen, message=msg("Slurm preempted the job for another one"))
+            return replace(seen, message=msg("Slurm preempted the job for another one"), cause=Cause.PREEMPTED)
         case EndKind.NODE_FAILED:
-            return replace(seen, message=msg("The node of the task failed"))
-        case EndKind.NOT_RUN:
-            return replace(
-                seen,
-                seen=ObservedState.REFUSED,
-                message=_describe_failed_start(record),
-                cause=Cause.START_FAILED,
-                transient=True,
-            )
+            return replace(seen, message=msg("The node of the task failed"), cause=Cause.NODE_FAILED)
+        case EndKind.NOT_RUN | EndKind.GANG_INCOMPLETE:
+            text = _describe_failed_start(record)
+            refused = ObservedState.REFUSED
+            return replace(seen, seen=refused, message=text, cause=Cause.START_FAILED, transient=True)
     return replace(seen, message=msg("Slurm does not know the job any more, and the task sends no heartbeat"))
 
 
 def _describe_failed_start(record: EndRecord) -> str:
+    if record.kind is EndKind.GANG_INCOMPLETE:
+        return msg("The other tasks of its gang did not start in time")
     if record.code in (125, 126, 127, 2):
         return msg("The node cannot use the task's folder. Check that all nodes share it at the same path.")
     return msg("Slurm could not start the task ({reason})", reason=record.reason or str(record.code))

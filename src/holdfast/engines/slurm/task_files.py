@@ -16,13 +16,7 @@ from holdfast.engines.base import LaunchSpec
 from holdfast.engines.embedded.folder_content import StartNote
 from holdfast.engines.embedded.lifecycle.notes import create_notes_folder
 from holdfast.engines.start_refusal import StartRefused, check_task_program
-from holdfast.engines.task_program import (
-    LOG_FILES,
-    REPORT_FOLDER,
-    TaskFile,
-    build_task_program,
-    make_variable_name,
-)
+from holdfast.engines.task_program import LOG_FILES, REPORT_FOLDER, TaskFile, build_task_program, make_variable_name
 
 from .render import MAX_GANG_SIZE, NODE_PROGRAM
 from .slurm_folder import GANG_FILE, HOME_FOLDER, SlurmFolder
@@ -54,11 +48,8 @@ def _check_mounts(launch: LaunchSpec) -> None:
             text = msg("The Slurm engine cannot mount {source}.", source=mount.volume.address)
             raise StartRefused(text, cause=Cause.NOT_ALLOWED)
         if os.path.normpath(source) != target:
-            text = msg(
-                "{source} cannot be mounted at {target}: tasks in Slurm see the folders of the node. Use the same path.",
-                source=source,
-                target=target,
-            )
+            why = msg("without isolation, the target must equal the source")
+            text = msg("{source} cannot be mounted at {target}: {why}.", source=source, target=target, why=why)
             raise StartRefused(text, cause=Cause.NOT_ALLOWED)
         if not os.path.exists(source):
             raise StartRefused(msg("The mount source {source} does not exist.", source=source))
