@@ -24,7 +24,8 @@ def cluster() -> Iterator[SlurmCluster]:
 
 class SlurmHarness(EngineHarness):
     has_own_folders = False
-    waits_for_save = False  # before the controller is killed; else it forgets new jobs, and nodes kill them
+    # Before the controller is killed. Else it forgets new jobs and uses their numbers again, and nodes kill those.
+    waits_for_save = True
 
     @pytest.fixture(autouse=True)
     def _home(self, tmp_path: Path, cluster: SlurmCluster) -> None:
@@ -70,9 +71,9 @@ class SlurmHarness(EngineHarness):
 
 @pytest.mark.release
 class TestSlurm(SlurmHarness, EngineContract):
-    def test_nothing_is_taken_for_absent_or_lost_while_the_engine_cannot_look(self) -> None:
-        self.waits_for_save = True
-        super().test_nothing_is_taken_for_absent_or_lost_while_the_engine_cannot_look()
+    def test_a_daemon_killed_at_any_moment_runs_every_task_once(self, tmp_path: Path) -> None:
+        self.waits_for_save = False
+        super().test_a_daemon_killed_at_any_moment_runs_every_task_once(tmp_path)
 
     def test_a_task_killed_for_its_memory_says_so(self) -> None:
         pytest.skip("this cluster does not limit memory; see TestSlurmWithCgroups")

@@ -88,8 +88,9 @@ class SlurmCommands:
     async def read_exit(self, job: QueuedJob) -> tuple[int, int] | None:
         """Return exit code and signal of an ended job; None if Slurm does not remember it."""
         result = await self._run(("scontrol", "show", "job", "-o", str(job.number)))
-        first = result.out.partition("\n")[0]
-        return parse_exit(first, job.name)
+        if result.code != 0 and "Invalid job id" not in result.error:
+            raise _make_error("scontrol", result)
+        return parse_exit(result.out.partition("\n")[0], job.name)
 
     async def read_totals(self, partition: str) -> ClusterTotals:
         chosen = ("-p", partition) if partition else ()
@@ -129,6 +130,7 @@ class SlurmCommands:
             if process.returncode is None:
                 with suppress(ProcessLookupError):
                     process.kill()
+                await process.wait()
         return CommandResult(process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace"))
 
 

@@ -43,11 +43,12 @@ from .slurm_folder import SlurmFolder
 from .starter import SlurmStarter
 from .stopper import SlurmStopper
 from .task_files import HOST_IMAGE
-from .watched_tasks import WatchedTasks
+from .watched_tasks import WatchedTask, WatchedTasks, poll_logs
 
 T = TypeVar("T")
 
 _THREAD_COUNT = 4
+_RETRY_INTERVAL = 5.0  # seconds between two looks at the nodes while Slurm does not respond
 
 
 class SlurmEngine:
@@ -79,7 +80,7 @@ class SlurmEngine:
         options = self._options
         self._queue = QueueWatch(self._commands, options.min_interval, options.calm_interval, self._handle_health)
         self._observer = SlurmObserver(
-            options, self._names, self._task_folders, self._commands, self._queue, self._run_in_thread
+            options, self._names, self._task_folders, self._commands, self._queue, self._tasks, self._run_in_thread
         )
         self._starter = SlurmStarter(
             options, self._names, self._commands, self._queue, self._observer, self._run_in_thread
@@ -95,8 +96,7 @@ class SlurmEngine:
             options.busy_interval,
         )
         self._is_open = True
-        for attempt_id in await self._run_in_thread(self._set_up_folders):
-            self._tasks.add(attempt_id, self._observer.get_folder(attempt_id))
+        await self._watch_new(await self._run_in_thread(self._set_up_folders))
         with suppress(EngineError):
             await self._cluster.refresh()
         self._background.start(run_supervised("slurm-queue", self._watch_tasks))
@@ -133,7 +133,8 @@ class SlurmEngine:
 
     async def _watch_nodes(self) -> None:
         while True:
-            await asyncio.sleep(self._options.node_interval)
+            interval = self._options.node_interval
+            await asyncio.sleep(min(interval, _RETRY_INTERVAL) if self._cluster.error else interval)
             with suppress(EngineError):
                 if await self._cluster.refresh():
                     self._on_health()
@@ -153,10 +154,11 @@ class SlurmEngine:
             if not ids:
                 continue
             look = self._loop.time() - self._queue.looked_at > self._options.calm_interval
-            for seen in (await self._observer.observe(ids, look=look)).values():
-                self._report(seen)
-            self._tasks.record_logs(self._loop.time(), followed_only=False)
-            await self._cancel_duplicates()
+            with suppress(EngineError):  # nothing is known: the next round looks again
+                for seen in (await self._observer.observe(ids, look=look)).values():
+                    self._report(seen)
+                await self._cancel_duplicates()
+            await self._poll_logs(list(self._tasks))
 
     async def _cancel_duplicates(self) -> None:
         """Cancel second submissions of the same task. They would do no harm, but wait for as long as the first runs."""
@@ -167,7 +169,11 @@ class SlurmEngine:
     async def _watch_logs(self) -> None:
         while True:
             await asyncio.sleep(self._options.log_interval)
-            self._tasks.record_logs(self._loop.time(), followed_only=True)
+            await self._poll_logs(self._tasks.list_followed(self._loop.time()))
+
+    async def _poll_logs(self, tasks: list[WatchedTask]) -> None:
+        for task in await self._run_in_thread(lambda: poll_logs(tasks)) if tasks else ():
+            task.recorder.wake_readers()
 
     def _is_forming(self, attempt_id: str) -> bool:
         return self._starter.find_forming(attempt_id) is not None
@@ -212,13 +218,25 @@ class SlurmEngine:
         known = {seen.attempt_id for seen in forming}
         found = await self._observer.observe([id for id in attempt_ids if id not in known])
         found.update({seen.attempt_id: seen for seen in forming})
+        await self._watch_new([seen.attempt_id for seen in found.values() if seen.seen.alive])
         for seen in found.values():
-            if seen.seen.alive and self._observer.get_folder(seen.attempt_id).exists():
-                task = self._tasks.add(seen.attempt_id, self._observer.get_folder(seen.attempt_id))
-                if task.state is None:
-                    task.state = seen.seen
+            task = self._tasks.get(seen.attempt_id)
+            if task is not None and task.state is None and seen.seen.alive:
+                task.state = seen.seen
             self._report(seen)
         return found
+
+    async def _watch_new(self, attempt_ids: Sequence[str]) -> None:
+        """Watch those that are not watched yet."""
+        new = [attempt_id for attempt_id in attempt_ids if self._tasks.get(attempt_id) is None]
+        if not new:
+            return
+        get_folder = self._observer.get_folder
+        recorders = await self._run_in_thread(
+            lambda: {attempt_id: self._tasks.open_recorder(get_folder(attempt_id)) for attempt_id in new}
+        )
+        for attempt_id, recorder in recorders.items():
+            self._tasks.add(attempt_id, recorder)
 
     async def stop(self, attempt_id: str, grace: float) -> None:
         self._check_open()

@@ -11,11 +11,11 @@ from contextlib import suppress
 from dataclasses import replace
 
 from holdfast.core.attempt import Observation, ObservedState
+from holdfast.core.errors import EngineError
 from holdfast.core.exits.exit import Cause
 from holdfast.core.messages import msg
 from holdfast.engines.embedded.lifecycle import artifacts
 from holdfast.engines.embedded.lifecycle.disk_limits import ThreadRunner
-from holdfast.engines.embedded.lifecycle.recorder import LogRecorder
 from holdfast.engines.embedded.lifecycle.task_folders import TaskFolders
 from holdfast.engines.embedded.task_folder import is_safe_id
 
@@ -27,6 +27,7 @@ from .queue_watch import JobsByName, QueueWatch
 from .reasons import describe_reason
 from .slurm_folder import SlurmFolder, TaskFacts, read_facts
 from .task_end import EndEvidence, EndRecord, add_run, build_end_observation, decide_end
+from .watched_tasks import WatchedTasks
 
 _SILENT_INTERVALS = 3  # heartbeats that are missing before a task is taken for lost
 
@@ -39,6 +40,7 @@ class SlurmObserver:
         folders: TaskFolders,
         commands: SlurmCommands,
         queue: QueueWatch,
+        tasks: WatchedTasks,
         run_in_thread: ThreadRunner,
     ) -> None:
         self._options = options
@@ -46,6 +48,7 @@ class SlurmObserver:
         self._folders = folders
         self._commands = commands
         self._queue = queue
+        self._tasks = tasks
         self._run_in_thread = run_in_thread
         self._heartbeats: dict[str, tuple[bytes, float]] = {}  # the last one, and since when it has not changed
         self._ended_since: dict[str, float] = {}  # attempts that have ended, but not reported it
@@ -57,13 +60,22 @@ class SlurmObserver:
 
     async def read_facts(self, attempt_ids: Collection[str]) -> list[TaskFacts]:
         ids = [attempt_id for attempt_id in attempt_ids if is_safe_id(attempt_id)]
-        found = await self._run_in_thread(lambda: [read_facts(self.get_folder(id), id) for id in ids])
+        found = await self._run_in_thread(lambda: self._read_facts(ids))
         now = asyncio.get_running_loop().time()
         for facts in found:
             last = self._heartbeats.get(facts.attempt_id)
             if facts.allocation is not None and (last is None or last[0] != facts.heartbeat):
                 self._heartbeats[facts.attempt_id] = (facts.heartbeat, now)
         return found
+
+    def _read_facts(self, attempt_ids: Sequence[str]) -> list[TaskFacts]:
+        """Blocking. EngineError while the folder is not there: then nothing is known, and no task is absent."""
+        try:
+            self._folders.list_attempt_ids()
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise EngineError(msg("The folder that all nodes share cannot be read: {why}", why=why)) from error
+        return [read_facts(self.get_folder(attempt_id), attempt_id) for attempt_id in attempt_ids]
 
     async def observe(self, attempt_ids: Collection[str], *, look: bool = False) -> dict[str, Observation]:
         """`look`: look at Slurm's queue, although the files of the tasks are enough."""
@@ -105,8 +117,13 @@ class SlurmObserver:
                 facts.attempt_id: self._build_unreachable(facts, str(error))
                 for facts in await self.read_facts(attempt_ids)
             }
-        # The files are read after the look: what a job wrote before its end is there.
-        return {facts.attempt_id: await self._combine(facts, jobs) for facts in await self.read_facts(attempt_ids)}
+        seen = {}
+        for facts in await self.read_facts(attempt_ids):  # after the look: what a job wrote before its end is there
+            try:
+                seen[facts.attempt_id] = await self._combine(facts, jobs)
+            except SlurmUnavailable as error:
+                seen[facts.attempt_id] = self._build_unreachable(facts, str(error))
+        return seen
 
     def _build_unreachable(self, facts: TaskFacts, error: str) -> Observation:
         if facts.end is not None:
@@ -173,7 +190,7 @@ class SlurmObserver:
 
     def _write_end(self, facts: TaskFacts, record: EndRecord) -> EndRecord:
         folder = self.get_folder(facts.attempt_id)
-        LogRecorder(folder, self._options.log_cap).record_sizes(final=True)  # it may have ended unwatched
+        self._tasks.record_final_sizes(facts.attempt_id, folder)
         folder.delete_commands()
         for port in (port for ports in record.ports.values() for port in ports):
             with suppress(OSError):

@@ -73,7 +73,7 @@ class SlurmFolder(TaskFolder):
 
     def record_end(self, record: EndRecord) -> EndRecord:
         """Record how it ended, unless that was done before; return what is recorded."""
-        draft = self[f"claim.{os.getpid()}.draft"]
+        draft = self[f"claim.{os.urandom(4).hex()}.draft"]  # another server may do the same
         with open(draft, "w") as file:
             file.write(record.to_json())
         try:

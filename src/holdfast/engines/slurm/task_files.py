@@ -97,9 +97,7 @@ def _make_start_note(launch: LaunchSpec) -> StartNote:
 
 
 def _write_file(path: str, content: TaskFile) -> None:
-    draft = f"{path}.{os.getpid()}.draft"
-    with suppress(FileNotFoundError):
-        os.unlink(draft)
+    draft = f"{path}.{os.urandom(4).hex()}.draft"  # another server may do the same
     mode = content.mode & 0o700 if content.secret else content.mode
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(fd, "wb") as file:

@@ -1,24 +1,50 @@
-"""The tasks that the server watches: those that wait, start or run."""
+"""The tasks that the server watches: those that wait, start or run; and the sizes of their logs.
+
+The folder of a task may be on a file server that does not respond: it is only read in threads.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Lock
 
 from holdfast.core.attempt import ObservedState
 from holdfast.engines.embedded.lifecycle.recorder import LogRecorder
+from holdfast.engines.embedded.lifecycle.timeline import TimelineRecord
 
 from .slurm_folder import SlurmFolder
 
 _FOLLOW_TIME = 30.0  # seconds that a log is looked at often after its last reader
 
 
+class PolledRecorder(LogRecorder):
+    """Returns the sizes of the last poll to callers on the event loop."""
+
+    def __init__(self, folder: SlurmFolder, cap: int) -> None:
+        super().__init__(folder, cap)
+        self._lock = Lock()
+
+    def record_sizes(self, *, final: bool = False) -> TimelineRecord:
+        return self._last_record
+
+    def poll_sizes(self, *, final: bool = False) -> bool:
+        """Record the sizes of both streams; return whether they have changed. Blocking."""
+        with self._lock:
+            before = self._last_record
+            return not self.ended and super().record_sizes(final=final) != before
+
+    def finish_recording(self) -> None:
+        self.ended = True
+        self.wake_readers()
+
+
 @dataclass(slots=True, eq=False)
 class WatchedTask:
     attempt_id: str
-    recorder: LogRecorder
+    recorder: PolledRecorder
     state: ObservedState | None = None  # as reported last
-    followed_until: float = 0.0  # in the event loop's time
+    followed_until: float = field(default=float("-inf"))  # in the event loop's time
 
 
 class WatchedTasks:
@@ -32,16 +58,17 @@ class WatchedTasks:
     def get(self, attempt_id: str) -> WatchedTask | None:
         return self._tasks.get(attempt_id)
 
-    def add(self, attempt_id: str, folder: SlurmFolder) -> WatchedTask:
-        known = self._tasks.get(attempt_id)
-        if known is None:
-            known = self._tasks[attempt_id] = WatchedTask(attempt_id, LogRecorder(folder, self._log_cap))
-        return known
+    def open_recorder(self, folder: SlurmFolder) -> PolledRecorder:
+        """Blocking."""
+        return PolledRecorder(folder, self._log_cap)
+
+    def add(self, attempt_id: str, recorder: PolledRecorder) -> WatchedTask:
+        return self._tasks.setdefault(attempt_id, WatchedTask(attempt_id, recorder))
 
     def remove(self, attempt_id: str) -> WatchedTask | None:
         return self._tasks.pop(attempt_id, None)
 
-    def follow(self, attempt_id: str, now: float) -> LogRecorder | None:
+    def follow(self, attempt_id: str, now: float) -> PolledRecorder | None:
         """Return the recorder of a task, and look at its logs often from now on."""
         task = self._tasks.get(attempt_id)
         if task is None:
@@ -49,12 +76,15 @@ class WatchedTasks:
         task.followed_until = now + _FOLLOW_TIME
         return task.recorder
 
-    def record_logs(self, now: float, *, followed_only: bool) -> None:
-        """Record the sizes of the logs, and wake their readers."""
-        for task in self:
-            if followed_only and task.followed_until < now:
-                continue
-            before = task.recorder.count_kept_bytes()
-            task.recorder.record_sizes()
-            if task.recorder.count_kept_bytes() != before or task.followed_until >= now:
-                task.recorder.wake_readers()
+    def list_followed(self, now: float) -> list[WatchedTask]:
+        return [task for task in self if task.followed_until >= now]
+
+    def record_final_sizes(self, attempt_id: str, folder: SlurmFolder) -> None:
+        """Record the sizes of the logs of a task that has ended, watched or not. Blocking."""
+        task = self._tasks.get(attempt_id)
+        (task.recorder if task else self.open_recorder(folder)).poll_sizes(final=True)
+
+
+def poll_logs(tasks: list[WatchedTask]) -> list[WatchedTask]:
+    """Record the sizes of their logs; return those that have grown. Blocking."""
+    return [task for task in tasks if task.recorder.poll_sizes()]
