@@ -51,7 +51,11 @@ def test_an_image_larger_than_the_disk_is_not_fetched(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("difference", [-1, 1, 100_000])
 @pytest.mark.parametrize("announced", [True, False])
-def test_a_wrong_size_is_refused_and_never_exceeded(tmp_path: Path, difference: int, announced: bool) -> None:
+def test_a_wrong_size_is_refused_and_never_exceeded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, difference: int, announced: bool
+) -> None:
+    monkeypatch.setattr(blobs, "_MIN_KEPT_SIZE", 0)
+
     async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
         true = build_image([BASE])
         size = len(true.blobs[true.layers[0]])
@@ -160,7 +164,9 @@ def test_json_with_too_many_values_is_not_parsed(tmp_path: Path) -> None:
     run_scenario(tmp_path, scenario)
 
 
-def test_a_hostile_layer_is_refused_and_not_kept(tmp_path: Path) -> None:
+def test_a_hostile_layer_is_refused_and_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blobs, "_MIN_KEPT_SIZE", 0)
+
     async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
         for layer in ([entry("../x", b"")], [hard_link("a", "/etc/passwd")], [link("a", "/etc"), entry("a/../../x")]):
             image = build_image([BASE, tar(layer)])
@@ -311,8 +317,9 @@ def test_headers_that_never_end_are_cut_off(tmp_path: Path, monkeypatch: pytest.
     asyncio.run(run())
 
 
-def test_bytes_of_one_registry_do_not_count_for_another(tmp_path: Path) -> None:
+def test_bytes_of_one_registry_do_not_count_for_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a registry could serve the last byte of a private layer, and get the rest from an interrupted pull."""
+    monkeypatch.setattr(blobs, "_MIN_KEPT_SIZE", 0)
 
     async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
         image = build_image([BASE])
@@ -326,8 +333,9 @@ def test_bytes_of_one_registry_do_not_count_for_another(tmp_path: Path) -> None:
     run_scenario(tmp_path, scenario)
 
 
-def test_a_complete_download_is_only_used_with_access(tmp_path: Path) -> None:
+def test_a_complete_download_is_only_used_with_access(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be of a pull with other credentials that ended before it was unpacked."""
+    monkeypatch.setattr(blobs, "_MIN_KEPT_SIZE", 0)
 
     async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
         image = build_image([BASE])
