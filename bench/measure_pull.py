@@ -7,7 +7,6 @@ turn. Only the first has a bar: decompressing the second takes longer than skope
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import hashlib
 import io
@@ -26,6 +25,8 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import uvloop
 
 from holdfast.core.job import MIB
 from holdfast.engines.embedded.images.image_config import get_architecture
@@ -62,15 +63,17 @@ def format_name(image: str) -> str:
 def measure_image(options: Options, folder: Path, registry: str, image: str) -> Row:
     size = options.pick_size(IMAGE_SIZE, IMAGE_SIZE // 10)
     compressed, files = push_image(folder, f"{registry}/{image}", choose_files(size, image))
-    turns = [measure_turn(folder, registry, image) for _ in range(options.pick_size(TURNS, 2))]
+    count = options.pick_size(TURNS, 2)
+    turns = [measure_turn(folder, registry, image, f"{image}-{number}") for number in range(count)]
     ratios = [theirs / ours for theirs, ours in turns]
     note = f"{size // MIB} MiB in {files} files, {compressed // MIB} MiB compressed; turns: "
     note += ", ".join(f"{ratio:.2f}" for ratio in ratios)
     return Row(format_name(image), statistics.median(ratios), "", BARS[image], note)
 
 
-def measure_turn(folder: Path, registry: str, image: str) -> tuple[float, float]:
-    """Return the seconds of skopeo, and of the embedded engine with unpacking."""
+def measure_turn(folder: Path, registry: str, image: str, name: str) -> tuple[float, float]:
+    """Return the seconds of skopeo, and of the embedded engine with unpacking. Pulled images are kept: for a
+    minute after files were deleted, ext4 takes longer to create others."""
     target = folder / "copy"
     os.sync()
     started = time.monotonic()
@@ -78,8 +81,7 @@ def measure_turn(folder: Path, registry: str, image: str) -> tuple[float, float]
     theirs = time.monotonic() - started
     shutil.rmtree(target)
     os.sync()
-    ours = asyncio.run(pull(folder / "images", registry, image))
-    shutil.rmtree(folder / "images")
+    ours = uvloop.run(pull(folder / f"images-{name}", registry, image))
     print_progress(f"pull: skopeo {theirs:.1f} s, ours {ours:.1f} s")
     return theirs, ours
 
