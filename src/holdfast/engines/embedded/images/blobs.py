@@ -21,8 +21,8 @@ from .registry import RepositoryClient
 from .registry_http import REQUEST_ERRORS, translate_request_error
 from .tars import BadArchive
 
-_CHUNK_SIZE = 1024 * 1024  # bytes hashed and written at once
-_CHUNK_TIMEOUT = 120.0  # seconds for one chunk: a slower registry (9 KB/s) counts as unreachable
+_CHUNK_SIZE = 2 * 1024 * 1024  # bytes hashed and unpacked at once
+_CHUNK_TIMEOUT = 240.0  # seconds for one chunk: a slower registry (9 KB/s) counts as unreachable
 _MIN_KEPT_SIZE = 128 * 1024 * 1024  # bytes of a blob that is kept for a later pull until it is unpacked
 _MIN_PROGRESS_SIZE = 1024 * 1024  # bytes after which a broken connection does not count
 _MAX_FAILURES = 5  # broken connections in a row, without progress in between
