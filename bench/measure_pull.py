@@ -63,17 +63,15 @@ def format_name(image: str) -> str:
 def measure_image(options: Options, folder: Path, registry: str, image: str) -> Row:
     size = options.pick_size(IMAGE_SIZE, IMAGE_SIZE // 10)
     compressed, files = push_image(folder, f"{registry}/{image}", choose_files(size, image))
-    count = options.pick_size(TURNS, 2)
-    turns = [measure_turn(folder, registry, image, f"{image}-{number}") for number in range(count)]
+    turns = [measure_turn(folder, registry, image) for _ in range(options.pick_size(TURNS, 2))]
     ratios = [theirs / ours for theirs, ours in turns]
     note = f"{size // MIB} MiB in {files} files, {compressed // MIB} MiB compressed; turns: "
     note += ", ".join(f"{ratio:.2f}" for ratio in ratios)
     return Row(format_name(image), statistics.median(ratios), "", BARS[image], note)
 
 
-def measure_turn(folder: Path, registry: str, image: str, name: str) -> tuple[float, float]:
-    """Return the seconds of skopeo, and of the embedded engine with unpacking. Pulled images are kept: for a
-    minute after files were deleted, ext4 takes longer to create others."""
+def measure_turn(folder: Path, registry: str, image: str) -> tuple[float, float]:
+    """Return the seconds of skopeo, and of the embedded engine with unpacking."""
     target = folder / "copy"
     os.sync()
     started = time.monotonic()
@@ -81,7 +79,8 @@ def measure_turn(folder: Path, registry: str, image: str, name: str) -> tuple[fl
     theirs = time.monotonic() - started
     shutil.rmtree(target)
     os.sync()
-    ours = uvloop.run(pull(folder / f"images-{name}", registry, image))
+    ours = uvloop.run(pull(folder / "images", registry, image))
+    shutil.rmtree(folder / "images")
     print_progress(f"pull: skopeo {theirs:.1f} s, ours {ours:.1f} s")
     return theirs, ours
 
