@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.engines.base import PullError, PullFailure
-from holdfast.engines.embedded.images import blobs, registry_http
+from holdfast.engines.embedded.images import blobs, registry_http, unpacking
 from holdfast.engines.embedded.images import registry as registry_client
 from holdfast.engines.embedded.images.image_store import ImageStore
 from holdfast.engines.embedded.images.pulling import ImagePuller
@@ -100,6 +102,34 @@ def test_an_endless_body_is_cut_off(tmp_path: Path) -> None:
             sent = 0
             await expect_failure(puller.pull_image(f"{registry.host}/app"), PullFailure.INVALID)
             assert sent < 40_000_000
+
+    run_scenario(tmp_path, scenario)
+
+
+def test_a_disk_that_becomes_full_ends_the_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def raise_disk_full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(unpacking, "require_space", raise_disk_full)
+    size = 200_000_000
+
+    async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
+        image = build_image([BASE], "none", sizes={0: size})
+        registry.add_image("app", image)
+        sent = 0
+
+        async def send() -> AsyncIterator[bytes]:
+            nonlocal sent
+            yield BASE
+            while sent < size:
+                sent += 65536
+                yield bytes(65536)
+
+        registry.hook = lambda request: Reply(200, {}, stream=send()) if image.layers[0] in request.path else None
+        await expect_failure(puller.pull_image(f"{registry.host}/app"), PullFailure.NO_SPACE)
+        assert sent < size / 2
+        assert list((tmp_path / "images/blobs").iterdir()) == []
+        assert_nothing_left(tmp_path / "images")
 
     run_scenario(tmp_path, scenario)
 
