@@ -27,6 +27,8 @@ from .task_end import TERM_CODE, EndKind, EndRecord
 
 logger = logging.getLogger(__name__)
 
+_CANCEL_DELAY = 10.0  # seconds after SIGKILL until the job is cancelled, which takes longer
+
 
 class SlurmStopper:
     def __init__(
@@ -95,7 +97,8 @@ class SlurmStopper:
             await self._commands.cancel(name, pending=True)
         elif asyncio.get_running_loop().time() >= self._kill_at[attempt_id]:
             await self._commands.signal_job(name, "KILL")
-            await self._commands.cancel(name)  # also what escaped the signal
+            if asyncio.get_running_loop().time() >= self._kill_at[attempt_id] + _CANCEL_DELAY:
+                await self._commands.cancel(name)  # also what escaped the signal
         elif not terminated:
             # A stopped process takes SIGTERM only once it is continued.
             await self._commands.signal_job(name, "TERM", "CONT")
