@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from holdfast.core.attempt import ObservedState
+from holdfast.core.chosen_later import make_address_placeholder, make_first_port_placeholder, make_ports_placeholder
 from holdfast.core.scheduling.placement import Node
 from holdfast.engines.base import Engine
 
@@ -82,5 +83,41 @@ class QueueContract(EngineHarness):
                 await asyncio.sleep(0.005)
             assert seen.started_at is None
             assert seen.seen is ObservedState.ABSENT or seen.seen.final
+
+        self.play(scenario)
+
+    def test_addresses_and_ports_are_filled_in_for_the_whole_gang(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            self.need_queue(rig.engine)
+            self.need_programs()
+            env = {
+                "ADDRESSES": ",".join(make_address_placeholder(member) for member in range(2)),
+                "FIRST": f"{make_address_placeholder(0)}:{make_first_port_placeholder(0, 1)}",
+                "SECOND": make_ports_placeholder(1, 0),
+            }
+            script = 'echo "$ADDRESSES|$FIRST|$SECOND"\ncase @holdfast:1:address@ in @*) exit 3 ;; esac'
+            counts = {"a": {"ssh": 1, "web": 2}, "b": {"web": 2}}
+            for id in GANG:
+                await rig.engine.start(rig.launch(id, script, gang=GANG, env=env, port_counts=counts[id]))
+            ends = {id: await rig.end_of(id) for id in GANG}
+            assert [ends[id].code for id in GANG] == [0, 0], [await read_all(rig.log(id)) for id in GANG]
+            said = (await read_all(rig.log("a"))).decode()
+            assert said == (await read_all(rig.log("b"))).decode()
+            addresses, first, second = said.strip().split("|")
+            assert all(addresses.split(","))
+            assert first == f"{addresses.split(',')[0]}:{ends['a'].ports['web'][0]}"
+            assert second == ",".join(map(str, ends["b"].ports["web"]))
+
+        self.play(scenario)
+
+    def test_a_task_alone_gets_its_own_address(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            self.need_queue(rig.engine)
+            self.need_programs()
+            env = {"OWN": f"{make_address_placeholder(0)}:{make_first_port_placeholder(0, 0)}"}
+            ended = await rig.run("a", 'echo "$OWN"', env=env, port_counts={"web": 1})
+            said = (await read_all(rig.log("a"))).decode().strip()
+            assert said.rpartition(":")[2] == str(ended.ports["web"][0])
+            assert "@" not in said
 
         self.play(scenario)

@@ -5,9 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+from holdfast.core.attempt import JobSnapshot
+from holdfast.core.chosen_later import (
+    has_placeholder,
+    make_address_placeholder,
+    make_first_port_placeholder,
+    make_ports_placeholder,
+)
 from holdfast.core.job import Job, Resources, Role
 
-from .scene import AT, launch_of, placed, v2_job
+from .scene import ADDRESSES, AT, launch_of, placed, v2_job
+from .test_variables import two_roles
 
 ROLE = Role(name="main", commands=("true",), instances=3, ports={"web": 2}, resources=Resources(gpu=1))
 
@@ -49,3 +57,36 @@ def test_options_are_those_of_the_engine_that_runs_it() -> None:
     for engine, expected in (("far", {"partition": "gpu"}), ("near", {}), ("", {})):
         tasks = tuple(replace(task, engine=engine) for task in snapshot.tasks)
         assert launch_of(replace(snapshot, tasks=tasks)).engine_options == expected
+
+
+def fill(text: str, snapshot: JobSnapshot) -> str:
+    """As an engine does."""
+    for member, task in enumerate(snapshot.tasks):
+        text = text.replace(make_address_placeholder(member), ADDRESSES[task.node or ""])
+        for number, ports in enumerate(task.ports.values()):
+            text = text.replace(make_ports_placeholder(member, number), ",".join(map(str, ports)))
+            text = text.replace(make_first_port_placeholder(member, number), str(ports[0]))
+    return text
+
+
+def test_filled_in_the_variables_of_a_gang_are_those_of_any_other_engine() -> None:
+    snapshot = two_roles()
+    for number in range(len(snapshot.tasks)):
+        known = launch_of(snapshot, number)
+        later = launch_of(snapshot, number, queue_nodes=frozenset(ADDRESSES))
+        assert any(has_placeholder(value) for value in later.env.values())
+        ours = {"NVIDIA_VISIBLE_DEVICES"}  # the engine sets it
+        filled = {name: fill(value, snapshot) for name, value in later.env.items() if name not in ours}
+        assert filled == {name: value for name, value in known.env.items() if name not in ours}
+        assert fill(later.entry, snapshot) == known.entry
+
+
+def test_a_task_alone_only_knows_its_own_address_and_the_machines_of_others() -> None:
+    job = replace(two_roles().job, gang=False)
+    snapshot = replace(two_roles(), job=job)
+    tasks = (snapshot.tasks[0], replace(snapshot.tasks[1], host="n7"), *snapshot.tasks[2:])
+    env = launch_of(replace(snapshot, tasks=tasks), queue_nodes=frozenset(ADDRESSES)).env
+    assert env["PAI_HOST_IP_worker_0"] == make_address_placeholder(0)
+    assert env["PAI_CONTAINER_HOST_debug_PORT_LIST"] == make_ports_placeholder(0, list(tasks[0].ports).index("debug"))
+    assert env["PAI_HOST_IP_worker_1"] == "n7"
+    assert env["PAI_PORT_LIST_worker_1_debug"] == str(tasks[1].ports["debug"][0])

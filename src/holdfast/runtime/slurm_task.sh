@@ -3,8 +3,8 @@
 #
 #   slurm_task.sh INTERVAL OFFSET PORT_START PORT_END
 #
-# It takes the claim of the task, chooses its ports, and writes a heartbeat every INTERVAL seconds while the runner beside
-# it (`runner`) runs the commands. OFFSET says which component of a heterogeneous job this is. The folder is shared by all
+# It takes the claim of the task, chooses its ports, waits for the addresses of its gang if the task uses them, and writes
+# a heartbeat every INTERVAL seconds while the runner beside it (`runner`) runs the commands. OFFSET says which component of a heterogeneous job this is. The folder is shared by all
 # nodes: a second job of the same task finds the claim, and exits without a word. The variables of this script have a
 # prefix, since those of the task are beside them.
 
@@ -64,6 +64,83 @@ reserve_port() {
     return "$1"
 }
 
+# The address at which other nodes reach this one.
+find_address() {
+    _holdfast_node=${SLURMD_NODENAME:-$(uname -n)}
+    _holdfast_address=$(scontrol show node -o "$_holdfast_node" 2>/dev/null)
+    case $_holdfast_address in *\ NodeAddr=*) _holdfast_address=${_holdfast_address#*\ NodeAddr=} ;; *) _holdfast_address= ;; esac
+    _holdfast_address=${_holdfast_address%%\ *}
+    _holdfast_found=$(getent ahostsv4 "${_holdfast_address:-$_holdfast_node}" 2>/dev/null)
+    _holdfast_found=${_holdfast_found%%\ *}
+    echo "${_holdfast_found:-${_holdfast_address:-$_holdfast_node}}"
+}
+
+# Publishes the address, and the ports of each label, one line each.
+publish_address() {
+    {
+        find_address
+        [ ! -e "$_holdfast_folder/report/ports" ] || while read -r _holdfast_line; do
+            echo "${_holdfast_line##* }"
+        done <"$_holdfast_folder/report/ports"
+    } >"$_holdfast_folder/report/address.draft" || exit 125
+    mv "$_holdfast_folder/report/address.draft" "$_holdfast_folder/report/address" || exit 125
+}
+
+# wait_for_address FOLDER: until that task has published its address. It gives up if the task has ended without it.
+wait_for_address() {
+    _holdfast_tries=0
+    until [ -e "$1/report/address" ]; do
+        [ -z "$_holdfast_stopped" ] || exit 143
+        if [ -e "$1/report/step" ] || [ "$_holdfast_tries" -ge 1500 ]; then
+            [ ! -e "$1/report/address" ] || break
+            echo >"$_holdfast_folder/report/incomplete"
+            exit 125
+        fi
+        _holdfast_tries=$((_holdfast_tries + 1))
+        sleep 0.2
+        ls "$1/report" >/dev/null 2>&1 # so that NFS does not answer from its cache
+    done
+}
+
+# The sed commands that replace the placeholders of one task. $1: its position in the gang; stdin: its address.
+render_replacements() {
+    read -r _holdfast_value
+    check_value "$_holdfast_value"
+    echo "s|@holdfast:$1:address@|$_holdfast_value|g"
+    _holdfast_number=0
+    while read -r _holdfast_value; do
+        check_value "$_holdfast_value"
+        echo "s|@holdfast:$1:ports:$_holdfast_number@|$_holdfast_value|g"
+        echo "s|@holdfast:$1:port:$_holdfast_number@|${_holdfast_value%%,*}|g"
+        _holdfast_number=$((_holdfast_number + 1))
+    done
+}
+
+check_value() {
+    case $1 in *[!A-Za-z0-9.,:_-]*) exit 125 ;; esac
+}
+
+# Waits until all tasks of the gang have published their addresses, and fills them in. `members`: the names of their
+# folders, in order; only if there is something to fill in.
+fill_in_addresses() {
+    [ -s "$_holdfast_folder/members" ] || return 0
+    umask 077
+    publish_address
+    _holdfast_member=0
+    while read -r _holdfast_name; do
+        wait_for_address "${_holdfast_folder%/*}/$_holdfast_name"
+        render_replacements "$_holdfast_member" <"${_holdfast_folder%/*}/$_holdfast_name/report/address"
+        _holdfast_member=$((_holdfast_member + 1))
+    done <"$_holdfast_folder/members" >"$_holdfast_folder/report/replacements" || exit 125
+    for _holdfast_file in env entry script; do
+        _holdfast_file=$_holdfast_folder/$_holdfast_file
+        [ -e "$_holdfast_file" ] || continue
+        sed -f "$_holdfast_folder/report/replacements" "$_holdfast_file" >"$_holdfast_file.filled" || exit 125
+        chmod 500 "$_holdfast_file.filled" && mv -f "$_holdfast_file.filled" "$_holdfast_file" || exit 125
+    done
+    umask 022
+}
+
 # In the background; ends with the shell that started it.
 write_heartbeat() {
     trap '' TERM INT HUP QUIT USR1 USR2 ALRM
@@ -92,7 +169,9 @@ record_memory_kills() {
 _holdfast_folder=${0%/*}
 cd "$_holdfast_folder/scratch" || exit 125
 take_claim "$2"
-trap : TERM INT HUP QUIT USR1 USR2 ALRM PIPE
+_holdfast_stopped=
+trap _holdfast_stopped=yes TERM
+trap : INT HUP QUIT USR1 USR2 ALRM PIPE
 choose_ports "$3" "$4"
 # A command that starts steps of its own must not inherit the shape of this one.
 unset LC_ALL ENVIRONMENT SLURM_STEP_ID SLURM_STEPID SLURM_STEP_NODELIST SLURM_STEP_NUM_NODES SLURM_STEP_NUM_TASKS \
@@ -103,6 +182,8 @@ unset LC_ALL ENVIRONMENT SLURM_STEP_ID SLURM_STEPID SLURM_STEP_NODELIST SLURM_ST
     SLURM_TASKS_PER_NODE SLURM_DISTRIBUTION SLURM_MEM_PER_NODE SLURM_MEM_PER_CPU SLURM_UMASK OLDPWD TMPDIR
 write_heartbeat "$1" </dev/null >/dev/null 2>&1 &
 _holdfast_heartbeat=$!
+fill_in_addresses
+trap : TERM
 /bin/sh "$_holdfast_folder/runner" </dev/null
 _holdfast_code=$?
 record_memory_kills

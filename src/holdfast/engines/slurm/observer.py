@@ -166,6 +166,7 @@ class SlurmObserver:
             reason=job.reason if job else "",
             is_final=is_final,
             stopped=facts.stopped,
+            gang_incomplete=facts.gang_incomplete,
             oom=facts.oom or (job is not None and job.state == "OUT_OF_MEMORY"),
             silent=self._is_silent(facts.attempt_id),
             overdue=unreported and self._is_report_overdue(facts.attempt_id),

@@ -44,6 +44,7 @@ class TaskFacts:
     heartbeat: bytes = b""
     step_code: int | None = None  # of its step in a gang, once that is over
     oom: bool = False  # a process was killed for its memory
+    gang_incomplete: bool = False  # it waited for the addresses of its gang, and gave up
     notes: TaskNotes = field(default_factory=TaskNotes)
     stopped: bool = False  # the server has signalled it
 
@@ -154,6 +155,7 @@ def read_facts(folder: SlurmFolder, attempt_id: str) -> TaskFacts:
         heartbeat=folder.read_head(f"{REPORT_FOLDER}/heartbeat", 100),
         step_code=_parse_code(folder.read_head(f"{REPORT_FOLDER}/step", 100)),
         oom=bool(_parse_code(folder.read_head(f"{REPORT_FOLDER}/oom", 100))),
+        gang_incomplete=folder.has_file(f"{REPORT_FOLDER}/incomplete"),
         notes=read_notes(folder) if note is not None and note.hold else TaskNotes(),
         stopped=folder.has_file(KILLED_FILE),
     )

@@ -98,12 +98,15 @@ class EndEvidence:
     silent: bool = False  # no heartbeat for several intervals
     oom: bool = False  # a process was killed for its memory, by its cgroup or by Slurm
     overdue: bool = False  # its report should be visible by now
+    gang_incomplete: bool = False  # it gave up to wait for its gang, and ran nothing
 
 
 def decide_end(seen: EndEvidence) -> EndRecord | None:
     """Return how it ended; None if it has not, or that is not known yet."""
     if seen.code is not None:
         return _decide_reported(seen, seen.code)
+    if seen.gang_incomplete and not seen.stopped:
+        return EndRecord(kind=EndKind.GANG_INCOMPLETE)
     if seen.step_code is not None and not seen.is_final:  # the rest of its gang runs on
         return _decide_unreported(seen, seen.step_code) if seen.overdue or seen.stopped else None
     if not seen.state:

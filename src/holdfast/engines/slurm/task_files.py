@@ -9,6 +9,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from holdfast.core.chosen_later import has_placeholder
 from holdfast.core.exits.exit import Cause
 from holdfast.core.messages import msg
 from holdfast.core.volumes import LOCAL_KINDS, is_mountable
@@ -16,7 +17,14 @@ from holdfast.engines.base import LaunchSpec
 from holdfast.engines.embedded.folder_content import StartNote
 from holdfast.engines.embedded.lifecycle.notes import create_notes_folder
 from holdfast.engines.start_refusal import StartRefused, check_task_program
-from holdfast.engines.task_program import LOG_FILES, REPORT_FOLDER, TaskFile, build_task_program, make_variable_name
+from holdfast.engines.task_program import (
+    LOG_FILES,
+    REPORT_FOLDER,
+    SECRET_FILES,
+    TaskFile,
+    build_task_program,
+    make_variable_name,
+)
 
 from .render import MAX_GANG_SIZE, NODE_PROGRAM
 from .slurm_folder import GANG_FILE, HOME_FOLDER, SlurmFolder
@@ -68,6 +76,9 @@ def create_task_files(folder: SlurmFolder, launch: LaunchSpec) -> None:
         GANG_FILE: TaskFile(text=json.dumps(launch.gang if len(launch.gang) > 1 else ()), mode=0o400),
         "ports": TaskFile(text=ports, mode=0o400),
     }
+    if any(has_placeholder(program.files[name].text) for name in SECRET_FILES if name in program.files):
+        members = launch.gang if len(launch.gang) > 1 else (launch.attempt_id,)
+        files["members"] = TaskFile(text="".join(f"{name}\n" for name in members), mode=0o400)
     for name in (REPORT_FOLDER, HOME_FOLDER):
         with suppress(FileExistsError):
             os.mkdir(folder[name], 0o700)

@@ -15,7 +15,7 @@ from ..shell import fill_script, read_script, render_write_file
 from .entry import PluginStep
 from .log_messages import SAY_FUNCTION
 from .parameters import get_number
-from .variables import TaskContext, get_first_port
+from .variables import TaskContext
 
 DEFAULT_BARRIER_TIMEOUT = 30  # minutes
 _MAX_BARRIER_TIMEOUT = 60 * 24 * 7  # minutes
@@ -99,7 +99,7 @@ def _render_host_blocks(scene: TaskContext, roles: Iterable[str]) -> Iterator[st
             yield _HOST_BLOCK.format(
                 names=" ".join(_list_host_names(scene, task)),
                 address=scene.job_tasks.get_address(task),
-                port=get_first_port(task, "ssh"),
+                port=scene.job_tasks.get_first_port(task, "ssh"),
                 own=_OWN_FOLDER_PLACEHOLDER,
             )
 

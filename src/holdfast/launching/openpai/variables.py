@@ -11,6 +11,7 @@ from functools import cached_property
 
 from holdfast.core import identity
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
+from holdfast.core.chosen_later import make_address_placeholder, make_first_port_placeholder, make_ports_placeholder
 from holdfast.core.job import MIB, JobFormat, Role
 
 from .references import get_role_config
@@ -24,7 +25,7 @@ class JobTasks:
 
     snapshot: JobSnapshot
     addresses: Mapping[str, str]
-    queue_nodes: frozenset[str] = frozenset()  # there, the engine sets the variables of devices
+    queue_nodes: frozenset[str] = frozenset()  # there, the engine chooses machine, devices and ports
 
     @cached_property
     def plain_names(self) -> dict[str, str]:
@@ -43,8 +44,48 @@ class JobTasks:
                 found[task.role].append(task)
         return found
 
-    def get_address(self, task: TaskAttempt) -> str:
-        return self.addresses.get(task.node or "", _FALLBACK_ADDRESS)
+    def get_address(self, task: TaskAttempt, *, own: bool = False) -> str:
+        """`own`: for the task itself, which knows more than others: see `find_member`."""
+        if task.node not in self.queue_nodes:
+            return self.addresses.get(task.node or "", _FALLBACK_ADDRESS)
+        member = self.find_member(task, own=own)
+        return make_address_placeholder(member) if member is not None else task.host or _FALLBACK_ADDRESS
+
+    def get_ports(self, task: TaskAttempt, *, own: bool = False) -> dict[str, str]:
+        """Return its ports by label, separated by commas."""
+        member = self.find_member(task, own=own)
+        if member is None:
+            return {label: _join_numbers(numbers) for label, numbers in task.ports.items()}
+        labels = self.snapshot.job.get_role(task.role).ports
+        return {label: make_ports_placeholder(member, number) for number, label in enumerate(labels)}
+
+    def get_first_port(self, task: TaskAttempt, label: str, *, own: bool = False) -> str:
+        member = self.find_member(task, own=own)
+        labels = list(self.snapshot.job.get_role(task.role).ports)
+        if member is not None and label in labels:
+            return make_first_port_placeholder(member, labels.index(label))
+        numbers = task.ports.get(label, ())
+        return str(numbers[0]) if numbers else ""
+
+    def find_member(self, task: TaskAttempt, *, own: bool = False) -> int | None:
+        """Return its position among the tasks that start together, for placeholders; None if its address and ports are
+        known, or will never be known to others."""
+        if task.node not in self.queue_nodes:
+            return None
+        if task.task in self._members:
+            return self._members[task.task]
+        return 0 if own else None
+
+    @cached_property
+    def _members(self) -> dict[str, int]:
+        """The positions of all tasks on queue nodes that were placed together with others."""
+        if not self.snapshot.job.gang:
+            return {}
+        found: dict[str, int] = {}
+        for at in {task.placed_at for task in self.snapshot.tasks if task.node in self.queue_nodes}:
+            gang = [task.task for task in self.snapshot.tasks if task.placed_at == at]
+            found.update({name: number for number, name in enumerate(gang)} if len(gang) > 1 else {})
+        return found
 
     @cached_property
     def variables(self) -> dict[str, str]:
@@ -72,11 +113,6 @@ class TaskContext:
         return identity.build_container_uid(self.snapshot.build_attempt_id(self.task))
 
 
-def get_first_port(task: TaskAttempt, label: str) -> str:
-    numbers = task.ports.get(label, ())
-    return str(numbers[0]) if numbers else ""
-
-
 def make_own_variables(scene: TaskContext) -> dict[str, str]:
     own = {
         **_make_current_task_variables(scene),
@@ -84,7 +120,7 @@ def make_own_variables(scene: TaskContext) -> dict[str, str]:
         **_make_controller_variables(scene),
         **_make_legacy_variables(scene),
     }
-    return {**own, **make_address_variables(scene.job_tasks, [scene.task])}
+    return {**own, **make_address_variables(scene.job_tasks, [scene.task], own=True)}
 
 
 def _make_job_variables(job_tasks: JobTasks) -> dict[str, str]:
@@ -108,7 +144,7 @@ def _make_job_variables(job_tasks: JobTasks) -> dict[str, str]:
 
 
 def _make_current_task_variables(scene: TaskContext) -> dict[str, str]:
-    index, address = str(scene.task.index), scene.job_tasks.get_address(scene.task)
+    index, address = str(scene.task.index), scene.job_tasks.get_address(scene.task, own=True)
     gpus = scene.role.resources.gpu if scene.task.node in scene.job_tasks.queue_nodes else len(scene.task.gpus)
     return {
         "PAI_CURRENT_TASK_ROLE_NAME": scene.task.role,
@@ -122,13 +158,13 @@ def _make_current_task_variables(scene: TaskContext) -> dict[str, str]:
 
 
 def _make_port_variables(scene: TaskContext) -> dict[str, str]:
-    task = scene.task
-    lists = {label: _join_numbers(numbers) for label, numbers in task.ports.items()}
-    http = get_first_port(task, "http")
+    task, job_tasks = scene.task, scene.job_tasks
+    lists = job_tasks.get_ports(task, own=True)
+    http = job_tasks.get_first_port(task, "http", own=True)
     return {
         "PAI_CURRENT_CONTAINER_PORT": http,
         "PAI_CONTAINER_HOST_PORT": http,
-        "PAI_CONTAINER_SSH_PORT": get_first_port(task, "ssh"),
+        "PAI_CONTAINER_SSH_PORT": job_tasks.get_first_port(task, "ssh", own=True),
         "PAI_CONTAINER_HOST_PORT_LIST": "".join(f"{label}:{numbers};" for label, numbers in lists.items()),
         **{f"PAI_CONTAINER_HOST_{label}_PORT_LIST": numbers for label, numbers in lists.items()},
     }
@@ -189,7 +225,7 @@ def _make_role_variables(job_tasks: JobTasks) -> dict[str, str]:
     found: dict[str, str] = {}
     for role in job_tasks.snapshot.job.roles:
         tasks = [
-            f"{job_tasks.get_address(task)}:{get_first_port(task, 'http')}"
+            f"{job_tasks.get_address(task)}:{job_tasks.get_first_port(task, 'http')}"
             for task in job_tasks.placed_tasks[role.name]
         ]
         about = {
@@ -204,12 +240,11 @@ def _make_role_variables(job_tasks: JobTasks) -> dict[str, str]:
     return found
 
 
-def make_address_variables(job_tasks: JobTasks, tasks: Iterable[TaskAttempt]) -> dict[str, str]:
+def make_address_variables(job_tasks: JobTasks, tasks: Iterable[TaskAttempt], *, own: bool = False) -> dict[str, str]:
     """Return the nodes and ports of these tasks."""
     found: dict[str, str] = {}
     for task in tasks:
-        address = job_tasks.get_address(task)
-        lists = {label: _join_numbers(numbers) for label, numbers in task.ports.items()}
+        address, lists = job_tasks.get_address(task, own=own), job_tasks.get_ports(task, own=own)
         for spelling in job_tasks.list_spellings(task.role):
             place = f"{spelling}_{task.index}"
             found[f"PAI_HOST_IP_{place}"] = address
