@@ -65,7 +65,8 @@ class SlurmCluster:
         self.folder = folder
         self.conf = folder / "slurm.conf"
         self._controller: subprocess.Popen[bytes] | None = None
-        self._others: list[subprocess.Popen[bytes]] = []
+        self._munge: subprocess.Popen[bytes] | None = None
+        self._nodes: dict[str, subprocess.Popen[bytes]] = {}
         host = socket.gethostname()
         controller_port, node_port = find_free_ports(1)[0], find_free_ports(3)[0]
         self.conf.write_text(
@@ -93,11 +94,11 @@ class SlurmCluster:
         key.chmod(0o600)
         paths = {name: f"--{name}={self.folder}/munged.{name[:3]}" for name in ("pid-file", "log-file", "seed-file")}
         command = ["munged", "--foreground", "--force", f"--key-file={key}", f"--socket={self.folder}/munge.sock"]
-        self._others.append(self._spawn([*command, *paths.values()], "munged.out"))
+        self._munge = self._spawn([*command, *paths.values()], "munged.out")
         wait_until((self.folder / "munge.sock").exists, self.folder)
         self._spawn_controller()
         for node in NODES:
-            self._others.append(self._spawn(["slurmd", "-D", "-N", node, "-f", str(self.conf)], f"slurmd-{node}.out"))
+            self.start_node(node)
         wait_until(lambda: self.query("sinfo", "-h", "-o", "%t %D", "-p", "main").strip() == "idle 3", self.folder)
 
     def _spawn_controller(self) -> None:
@@ -133,12 +134,20 @@ class SlurmCluster:
         self._spawn_controller()
         wait_until(self.responds, self.folder)
 
+    def kill_node(self, node: str) -> None:
+        """Kill its slurmd, as a crash would. Its tasks run on."""
+        self._nodes[node].kill()
+        self._nodes[node].wait()
+
+    def start_node(self, node: str) -> None:
+        self._nodes[node] = self._spawn(["slurmd", "-D", "-N", node, "-f", str(self.conf)], f"slurmd-{node}.out")
+
     def stop(self) -> None:
         """Cancel all jobs, and end all daemons."""
         if self.responds():
             self.query("scancel", "--user=root")
             wait_until(lambda: not self.query("squeue", "-h").strip(), self.folder)
-        for process in (*self._others[1:], self._controller, *self._others[:1]):
+        for process in (*self._nodes.values(), self._controller, self._munge):
             if process is not None and process.poll() is None:
                 process.send_signal(signal.SIGTERM)
                 try:
