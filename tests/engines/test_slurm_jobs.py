@@ -141,7 +141,8 @@ def test_an_estimated_start_is_told_to_those_who_only_wait() -> None:
 def test_a_refusal_is_told_apart_from_an_outage() -> None:
     refused = "sbatch: error: Batch job submission failed: Invalid partition name specified"
     assert is_refusal(refused)
-    assert describe_refusal(refused).startswith("The partition does not exist. Change `partition`. Slurm: Batch job")
+    advice = "The partition does not exist. Change `partition`."
+    assert describe_refusal(refused) == f"{advice} Slurm: Invalid partition name specified"
     for outage in (
         "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
         "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",

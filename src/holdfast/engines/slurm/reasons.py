@@ -107,5 +107,5 @@ def is_too_large(text: str) -> bool:
 def describe_refusal(text: str) -> str:
     """Return what to change, and Slurm's own words."""
     advice = next((advice for mark, advice in _REFUSALS if mark in text), msg("Slurm does not accept the job."))
-    words = text.removeprefix("sbatch: error: ")
+    words = text.rpartition("sbatch: error: ")[2].removeprefix("Batch job submission failed: ")
     return join_messages(" ", (advice, msg("Slurm: {text}", text=words)))
