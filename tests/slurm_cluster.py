@@ -97,7 +97,7 @@ class SlurmCluster:
         wait_until((self.folder / "munge.sock").exists, self.folder)
         self._spawn_controller()
         for node in NODES:
-            self._others.append(self._spawn(["slurmd", "-D", "-N", node, "-f", str(self.conf)], f"slurmd-{node}.out"))
+            self._others.append(self._spawn_node(node))
         wait_until(lambda: self.query("sinfo", "-h", "-o", "%t %D", "-p", "main").strip() == "idle 3", self.folder)
 
     def _spawn_controller(self) -> None:
@@ -132,6 +132,20 @@ class SlurmCluster:
     def start_controller(self) -> None:
         self._spawn_controller()
         wait_until(self.responds, self.folder)
+
+    def kill_node(self, node: str) -> None:
+        """Kill the daemon of a node. Its tasks run on."""
+        daemon = self._others[1 + NODES.index(node)]
+        daemon.kill()
+        daemon.wait()
+
+    def start_node(self, node: str) -> None:
+        """Start the daemon again, and wait until the node is idle."""
+        self._others[1 + NODES.index(node)] = self._spawn_node(node)
+        wait_until(lambda: self.query("sinfo", "-h", "-o", "%t %D", "-p", "main").strip() == "idle 3", self.folder)
+
+    def _spawn_node(self, node: str) -> subprocess.Popen[bytes]:
+        return self._spawn(["slurmd", "-D", "-N", node, "-f", str(self.conf)], f"slurmd-{node}.out")
 
     def stop(self) -> None:
         """Cancel all jobs, and end all daemons."""
