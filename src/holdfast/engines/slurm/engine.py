@@ -280,11 +280,16 @@ class SlurmEngine:
     async def list_attempts(self) -> Sequence[str]:
         """Return those with files, and those whose files were deleted while their jobs run."""
         found = set(filter(is_safe_id, await self._run_in_thread(self._task_folders.list_attempt_ids)))
+        orphans: set[str] = set()
         with suppress(SlurmUnavailable):
             for name, jobs in (await self._queue.look()).items():
                 active = {job.comment for job in jobs if not job.is_final}
-                found |= {id for id in active if is_safe_id(id) and self._names.make_name(id) == name}
-        return sorted(found)
+                orphans |= {id for id in active if is_safe_id(id) and self._names.make_name(id) == name}
+        orphans -= found
+        archived = await self._run_in_thread(
+            lambda: {attempt_id for attempt_id in orphans if self._observer.get_folder(attempt_id).exists()}
+        )
+        return sorted(found | orphans - archived)
 
     # --- logs and artifacts -------------------------------------------------------------------------------------------
 

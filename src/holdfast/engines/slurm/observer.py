@@ -116,7 +116,7 @@ class SlurmObserver:
             return await self._build_end(facts, facts.end)
         if facts.is_running:
             return _build_running(facts)
-        record = decide_end(EndEvidence(allocation=facts.allocation, code=facts.report.code, stopped=facts.stopped))
+        record = decide_end(EndEvidence(allocation=facts.allocation, code=facts.report.code, stop_code=facts.stop_code))
         assert record is not None
         return await self._record_end(facts, record)
 
@@ -179,7 +179,7 @@ class SlurmObserver:
             state=job.state if job else "",
             reason=job.reason if job else "",
             is_final=is_final,
-            stopped=facts.stopped,
+            stop_code=facts.stop_code,
             oom=facts.oom or (job is not None and job.state == "OUT_OF_MEMORY"),
             silent=self._is_silent(facts.attempt_id),
             overdue=unreported and self._is_report_overdue(facts.attempt_id),
@@ -231,7 +231,7 @@ def _has_ended(facts: TaskFacts) -> bool:
 
 def _is_clear_end(facts: TaskFacts) -> bool:
     """Return whether its report is enough: Slurm's state would add nothing."""
-    return facts.report.code is not None and (facts.report.code == 0 or facts.stopped)
+    return facts.report.code is not None and (facts.report.code == 0 or facts.stop_code is not None)
 
 
 def _build_running(facts: TaskFacts) -> Observation:
