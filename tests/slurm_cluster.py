@@ -98,7 +98,7 @@ class SlurmCluster:
         wait_until((self.folder / "munge.sock").exists, self.folder)
         self._spawn_controller()
         for node in NODES:
-            self.start_node(node)
+            self._nodes[node] = self._spawn_node(node)
         wait_until(lambda: self.query("sinfo", "-h", "-o", "%t %D", "-p", "main").strip() == "idle 3", self.folder)
 
     def _spawn_controller(self) -> None:
@@ -135,12 +135,20 @@ class SlurmCluster:
         wait_until(self.responds, self.folder)
 
     def kill_node(self, node: str) -> None:
-        """Kill its slurmd, as a crash would. Its tasks run on."""
+        """Kill the daemon of a node. Its tasks run on."""
         self._nodes[node].kill()
         self._nodes[node].wait()
 
     def start_node(self, node: str) -> None:
-        self._nodes[node] = self._spawn(["slurmd", "-D", "-N", node, "-f", str(self.conf)], f"slurmd-{node}.out")
+        """Start the daemon again, and wait until the node responds."""
+        self._nodes[node] = self._spawn_node(node)
+        wait_until(lambda: self._read_node_state(node) in ("idle", "mixed", "allocated"), self.folder)
+
+    def _read_node_state(self, node: str) -> str:
+        return next(iter(self.query("sinfo", "-h", "-N", "-n", node, "-o", "%T").split()), "")
+
+    def _spawn_node(self, node: str) -> subprocess.Popen[bytes]:
+        return self._spawn(["slurmd", "-D", "-N", node, "-f", str(self.conf)], f"slurmd-{node}.out")
 
     def stop(self) -> None:
         """Cancel all jobs, and end all daemons."""

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.attempt import Observation, ObservedState
+from holdfast.core.errors import EngineError
 from holdfast.core.exits.exit import Cause
 from holdfast.core.job import MIB, Resources
 from holdfast.engines.slurm import SlurmEngine, SlurmOptions
@@ -231,5 +232,48 @@ def test_ports_are_chosen_on_the_node_and_reported(play: Any) -> None:
         assert len(ports) == len(set(ports)) == 6
         http, ssh = seen["a"].ports["http"], seen["a"].ports["ssh"]
         assert await read_all(rig.log("a")) == f"{http[0]},{http[1]} {ssh[0]}\nup\n".encode()
+
+    play(scenario)
+
+
+# --- failures ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_task_on_a_failed_node_is_lost_only_when_its_heartbeat_stops(play: Any, cluster: SlurmCluster) -> None:
+    """Slurm gives up a node whose daemon died, while the task there runs on: a retry would run beside it."""
+
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "a", "echo $PPID >pid; echo up; sleep 600")
+        seen = await rig.look("a")
+        await asyncio.to_thread(cluster.kill_node, seen.node)
+        try:
+            assert isinstance(rig.engine, SlurmEngine)
+            command = ("squeue", "-h", "-t", "all", f"--name={rig.engine._names.make_name('a')}", "-o", "%T")
+            while "NODE_FAIL" not in await asyncio.to_thread(cluster.query, *command):
+                await asyncio.sleep(0.2)
+            await rig.engine.observe(["a"])
+            await asyncio.sleep(1.0)  # some looks of the engine
+            assert (await rig.look("a")).seen is ObservedState.RUNNING
+            assert not [each for each in rig.told if each.seen.final]
+        finally:
+            await asyncio.to_thread(cluster.start_node, seen.node)  # it kills the task
+        ended = await rig.end_of("a")
+        assert (ended.seen, ended.cause) == (ObservedState.LOST, Cause.NODE_FAILED)
+
+    play(scenario)
+
+
+def test_nothing_is_absent_while_the_shared_folder_is_away(play: Any, tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "a", FOREVER)
+        tasks = tmp_path / "shared" / "tasks"
+        tasks.rename(tmp_path / "away")
+        with pytest.raises(EngineError):
+            await rig.look("a")
+        with pytest.raises(EngineError):
+            await rig.engine.start(rig.launch("b", "exit 0"))
+        (tmp_path / "away").rename(tasks)
+        assert (await rig.look("a")).seen is ObservedState.RUNNING
+        assert not [each for each in rig.told if not each.seen.alive]
 
     play(scenario)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -133,15 +133,25 @@ def test_a_pending_reason_is_told_in_plain_words(reason: str, kind: WaitClass, w
     assert words in describe_reason(reason)
 
 
-def test_an_estimated_start_is_told_to_those_who_only_wait() -> None:
-    assert describe_reason("Resources", NOON).endswith("expected start: 2026-01-01 12:00 UTC")
-    assert "expected" not in describe_reason("PartitionConfig", NOON)
+@pytest.mark.parametrize(
+    ("minutes", "shown"),
+    [(-60, ""), (0, "12:00"), (1, "12:10"), (59, "13:00"), (60 * 7 + 1, "20:00"), (60 * 24 * 8, "")],
+)
+def test_an_estimated_start_is_rounded(minutes: int, shown: str) -> None:
+    """It changes all the time, and each change is an event of the job."""
+    text = describe_reason("Resources", NOON + timedelta(minutes=minutes), NOON)
+    assert text.partition("; ")[2] == (f"expected start: 2026-01-01 {shown} UTC" if shown else "")
+
+
+def test_what_never_starts_has_no_estimate() -> None:
+    assert "expected" not in describe_reason("PartitionConfig", NOON, NOON)
 
 
 def test_a_refusal_is_told_apart_from_an_outage() -> None:
     refused = "sbatch: error: Batch job submission failed: Invalid partition name specified"
     assert is_refusal(refused)
-    assert describe_refusal(refused).startswith("The partition does not exist. Change `partition`. Slurm: Batch job")
+    advice = "The partition does not exist. Change `partition`."
+    assert describe_refusal(refused) == f"{advice} Slurm: Invalid partition name specified"
     for outage in (
         "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
         "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",

@@ -107,10 +107,11 @@ class SlurmCommands:
 
     async def _run(self, command: Sequence[str], text: str = "", timeout: float = _TIMEOUT) -> CommandResult:
         env = {**self._env, "SLURM_TIME_FORMAT": "%s"} if command[0] == "squeue" else self._env
+        stdin = _open_text(text)  # not a pipe: a command may exit before it reads
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,
-                stdin=asyncio.subprocess.PIPE,
+                stdin=stdin,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 env=env,
@@ -121,9 +122,11 @@ class SlurmCommands:
             raise SlurmUnavailable(
                 msg("{command} cannot run: {why}", command=command[0], why=error.strerror or str(error))
             ) from error
+        finally:
+            os.close(stdin)
         try:
             async with asyncio.timeout(timeout):
-                out, err = await process.communicate(text.encode())
+                out, err = await process.communicate()
         except TimeoutError as error:
             raise SlurmUnavailable(msg("{command} did not finish in time", command=command[0])) from error
         finally:
@@ -132,6 +135,14 @@ class SlurmCommands:
                     process.kill()
                 await process.wait()
         return CommandResult(process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace"))
+
+
+def _open_text(text: str) -> int:
+    """Return a descriptor from which a command can read the text."""
+    fd = os.memfd_create("input")
+    os.write(fd, text.encode())
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
 
 
 def _make_error(command: str, result: CommandResult) -> SlurmUnavailable:

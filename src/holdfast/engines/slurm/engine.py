@@ -48,6 +48,7 @@ from .watched_tasks import WatchedTask, WatchedTasks, poll_logs
 T = TypeVar("T")
 
 _THREAD_COUNT = 4
+_PAUSE_FACTOR = 5  # pause between two looks at the files of all tasks, in multiples of the time that one takes
 _RETRY_INTERVAL = 5.0  # seconds between two looks at the nodes while Slurm does not respond
 
 
@@ -64,6 +65,7 @@ class SlurmEngine:
         self._background = BackgroundTasks()
         self._tasks = WatchedTasks(self._options.log_cap)
         self._is_open = False
+        self._changed_at = float("-inf")  # last start or change of a task, in the event loop's time
         self.log_readers = asyncio.Semaphore(MAX_LOG_READERS)
         self._cluster = Cluster(self.name, self._commands, self._options)
 
@@ -147,18 +149,26 @@ class SlurmEngine:
 
     async def _watch_tasks(self) -> None:
         """Look at the files of all tasks often, and at Slurm's queue as often as they need it."""
+        took = 0.0
         while True:
-            await asyncio.sleep(self._options.busy_interval)
+            await asyncio.sleep(max(self._options.busy_interval, _PAUSE_FACTOR * took))
+            began = self._loop.time()
             await self._starter.expire_gangs(self._options.gang_timeout)
             ids = [task.attempt_id for task in self._tasks if not self._is_forming(task.attempt_id)]
             if not ids:
                 continue
-            look = self._loop.time() - self._queue.looked_at > self._options.calm_interval
             with suppress(EngineError):  # nothing is known: the next round looks again
-                for seen in (await self._observer.observe(ids, look=look)).values():
+                for seen in (await self._observer.observe_changes(ids, look=self._is_look_due())).values():
                     self._report(seen)
                 await self._cancel_duplicates()
             await self._poll_logs(list(self._tasks))
+            took = self._loop.time() - began
+
+    def _is_look_due(self) -> bool:
+        """Return whether it is time to look at Slurm's queue: often after a change, seldom otherwise."""
+        now = self._loop.time()
+        is_busy = now - self._changed_at < self._options.busy_time
+        return now - self._queue.looked_at > (0 if is_busy else self._options.calm_interval)
 
     async def _cancel_duplicates(self) -> None:
         """Cancel second submissions of the same task. They would do no harm, but wait for as long as the first runs."""
@@ -186,6 +196,8 @@ class SlurmEngine:
         if seen.attempt_id in self._starter.starting:  # `start` returns its state
             return
         before, task.state = task.state, seen.seen
+        if before is not seen.seen:
+            self._changed_at = self._loop.time()
         if not seen.seen.alive:
             self._finish_watch(seen.attempt_id)
         if seen.seen is ObservedState.EXITED and before in (ObservedState.QUEUED, ObservedState.STARTING):
@@ -203,6 +215,8 @@ class SlurmEngine:
     # --- starting and ending ------------------------------------------------------------------------------------------
 
     async def start(self, launch: LaunchSpec) -> Observation:
+        self._check_open()
+        self._changed_at = self._loop.time()
         try:
             await self._starter.start_task(launch)
         except StartRefused as refusal:
@@ -266,11 +280,16 @@ class SlurmEngine:
     async def list_attempts(self) -> Sequence[str]:
         """Return those with files, and those whose files were deleted while their jobs run."""
         found = set(filter(is_safe_id, await self._run_in_thread(self._task_folders.list_attempt_ids)))
+        orphans: set[str] = set()
         with suppress(SlurmUnavailable):
             for name, jobs in (await self._queue.look()).items():
                 active = {job.comment for job in jobs if not job.is_final}
-                found |= {id for id in active if is_safe_id(id) and self._names.make_name(id) == name}
-        return sorted(found)
+                orphans |= {id for id in active if is_safe_id(id) and self._names.make_name(id) == name}
+        orphans -= found
+        archived = await self._run_in_thread(
+            lambda: {attempt_id for attempt_id in orphans if self._observer.get_folder(attempt_id).exists()}
+        )
+        return sorted(found | orphans - archived)
 
     # --- logs and artifacts -------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.errors import EngineError
@@ -79,16 +80,26 @@ class SlurmObserver:
 
     async def observe(self, attempt_ids: Collection[str], *, look: bool = False) -> dict[str, Observation]:
         """`look`: look at Slurm's queue, although the files of the tasks are enough."""
-        seen = {attempt_id: Observation(attempt_id=attempt_id, seen=ObservedState.ABSENT) for attempt_id in attempt_ids}
-        unclear = []
-        for facts in await self.read_facts(attempt_ids):
-            if look or self._needs_look(facts):
-                unclear.append(facts.attempt_id)
-            else:
-                seen[facts.attempt_id] = await self._observe_by_files(facts)
-        if unclear:
-            seen.update(await self._observe_by_queue(unclear))
-        return seen
+        seen = {id: Observation(attempt_id=id, seen=ObservedState.ABSENT) for id in attempt_ids}
+        facts = await self.read_facts(attempt_ids)
+        unclear = [each.attempt_id for each in facts if look or self._needs_look(each)]
+        return seen | await self._observe(facts, unclear)
+
+    async def observe_changes(self, attempt_ids: Collection[str], *, look: bool) -> dict[str, Observation]:
+        """Observe tasks by their files, and by Slurm's queue if `look`, or if one has ended and Slurm knows why. Those
+        about which the files say nothing are left out."""
+        facts = await self.read_facts(attempt_ids)
+        unclear = [each for each in facts if look or self._needs_look(each)]
+        if not look and not any(map(_has_ended, unclear)):
+            clear = [each for each in facts if each not in unclear]
+            return await self._observe(clear, [])
+        return await self._observe(facts, [each.attempt_id for each in unclear])
+
+    async def _observe(self, facts: Sequence[TaskFacts], unclear: Sequence[str]) -> dict[str, Observation]:
+        known = set(unclear)
+        clear = [each for each in facts if each.attempt_id not in known]
+        seen = {each.attempt_id: await self._observe_by_files(each) for each in clear}
+        return seen | await self._observe_by_queue(unclear) if unclear else seen
 
     def _needs_look(self, facts: TaskFacts) -> bool:
         if facts.end is not None or _is_clear_end(facts):
@@ -105,7 +116,7 @@ class SlurmObserver:
             return await self._build_end(facts, facts.end)
         if facts.is_running:
             return _build_running(facts)
-        record = decide_end(EndEvidence(allocation=facts.allocation, code=facts.report.code, stopped=facts.stopped))
+        record = decide_end(EndEvidence(allocation=facts.allocation, code=facts.report.code, stop_code=facts.stop_code))
         assert record is not None
         return await self._record_end(facts, record)
 
@@ -113,27 +124,25 @@ class SlurmObserver:
         try:
             jobs = await self._queue.look()
         except SlurmUnavailable as error:
-            return {
-                facts.attempt_id: self._build_unreachable(facts, str(error))
-                for facts in await self.read_facts(attempt_ids)
-            }
+            found = await self.read_facts(attempt_ids)
+            return {facts.attempt_id: await self._observe_without_queue(facts, str(error)) for facts in found}
         seen = {}
         for facts in await self.read_facts(attempt_ids):  # after the look: what a job wrote before its end is there
             try:
                 seen[facts.attempt_id] = await self._combine(facts, jobs)
             except SlurmUnavailable as error:
-                seen[facts.attempt_id] = self._build_unreachable(facts, str(error))
+                seen[facts.attempt_id] = self._build_unreachable(facts.attempt_id, str(error))
         return seen
 
-    def _build_unreachable(self, facts: TaskFacts, error: str) -> Observation:
-        if facts.end is not None:
-            return self._add_artifacts(facts, build_end_observation(facts.attempt_id, facts.end))
-        if facts.is_running and not self._is_silent(facts.attempt_id):
-            return _build_running(facts)
+    async def _observe_without_queue(self, facts: TaskFacts, error: str) -> Observation:
+        if not self._needs_look(facts):
+            return await self._observe_by_files(facts)
+        return self._build_unreachable(facts.attempt_id, error)
+
+    def _build_unreachable(self, attempt_id: str, error: str) -> Observation:
         text = msg("Slurm does not respond: {error}", error=error)
-        return Observation(
-            attempt_id=facts.attempt_id, seen=ObservedState.UNREACHABLE, message=text, since=self._queue.failed_since
-        )
+        since = self._queue.failed_since
+        return Observation(attempt_id=attempt_id, seen=ObservedState.UNREACHABLE, message=text, since=since)
 
     def find_job(self, facts: TaskFacts, jobs: JobsByName) -> QueuedJob | None:
         named = jobs.get(self._names.make_name(facts.leader), ())
@@ -153,7 +162,12 @@ class SlurmObserver:
             return _build_running(facts)
         if job is None:
             return Observation(attempt_id=facts.attempt_id, seen=ObservedState.ABSENT)
-        return _build_waiting(facts.attempt_id, job)
+        return _build_waiting(facts.attempt_id, self._find_first_component(job, jobs))
+
+    def _find_first_component(self, job: QueuedJob, jobs: JobsByName) -> QueuedJob:
+        """Return the component whose reason is shown: the same for all tasks of a gang."""
+        named = (each for each in jobs.get(job.name, ()) if each.leader == job.leader and each.offset == 0)
+        return next(named, job)
 
     async def _decide_end(self, facts: TaskFacts, job: QueuedJob | None) -> EndRecord | None:
         is_final = job is not None and job.is_final
@@ -165,7 +179,7 @@ class SlurmObserver:
             state=job.state if job else "",
             reason=job.reason if job else "",
             is_final=is_final,
-            stopped=facts.stopped,
+            stop_code=facts.stop_code,
             gang_incomplete=facts.gang_incomplete,
             oom=facts.oom or (job is not None and job.state == "OUT_OF_MEMORY"),
             silent=self._is_silent(facts.attempt_id),
@@ -212,9 +226,13 @@ class SlurmObserver:
         return replace(seen, artifacts=artifacts.may_have_artifacts(self.get_folder(facts.attempt_id), facts.note))
 
 
+def _has_ended(facts: TaskFacts) -> bool:
+    return facts.report.code is not None or facts.step_code is not None
+
+
 def _is_clear_end(facts: TaskFacts) -> bool:
     """Return whether its report is enough: Slurm's state would add nothing."""
-    return facts.report.code is not None and (facts.report.code == 0 or facts.stopped)
+    return facts.report.code is not None and (facts.report.code == 0 or facts.stop_code is not None)
 
 
 def _build_running(facts: TaskFacts) -> Observation:
@@ -240,7 +258,7 @@ def _build_running(facts: TaskFacts) -> Observation:
 
 def _build_waiting(attempt_id: str, job: QueuedJob) -> Observation:
     if job.is_pending:
-        text = describe_reason(job.reason, job.start_at)
+        text = describe_reason(job.reason, job.start_at, datetime.now(UTC))
         return Observation(attempt_id=attempt_id, seen=ObservedState.QUEUED, message=text, since=job.submitted_at)
     text = msg("Slurm starts it on {node}", node=job.nodes) if job.nodes else msg("Slurm prepares its node")
     since = job.start_at or job.submitted_at

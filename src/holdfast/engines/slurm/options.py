@@ -16,6 +16,7 @@ class SlurmOptions:
     conf: str = ""  # path of slurm.conf; empty: as the commands find it
     installation_id: str = ""  # distinguishes servers that share a cluster; empty: derived from the folder
     busy_interval: float = 2.0  # seconds between two looks while a task starts or ends
+    busy_time: float = 60.0  # seconds after a change of a task until looks become seldom
     calm_interval: float = 30.0  # seconds between two looks otherwise
     min_interval: float = 0.5  # seconds between two looks in any case
     log_interval: float = 0.5  # seconds between two looks at logs that are followed

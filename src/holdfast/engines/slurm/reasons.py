@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from holdfast.core.messages import join_messages, msg
+
+_ESTIMATE_STEP = timedelta(minutes=10)
+_NEAR_ESTIMATE = timedelta(hours=6)  # estimates that are shown to 10 minutes; others to the hour
+_MAX_ESTIMATE = timedelta(days=7)  # Slurm adds up the time limits of all jobs before it
 
 
 class WaitClass(StrEnum):
@@ -79,7 +83,7 @@ def classify_reason(reason: str) -> WaitClass:
     return WaitClass.ACT if key in _ACT_TEXTS else WaitClass.WAIT
 
 
-def describe_reason(reason: str, start_at: datetime | None = None) -> str:
+def describe_reason(reason: str, start_at: datetime | None = None, now: datetime | None = None) -> str:
     """Return why a job is pending, in a sentence, with Slurm's estimate of its start."""
     key = reason.partition(",")[0].strip()
     text = _WAIT_TEXTS.get(key) or _NEVER_TEXTS.get(key) or _ACT_TEXTS.get(key)
@@ -88,10 +92,23 @@ def describe_reason(reason: str, start_at: datetime | None = None) -> str:
         text = msg("Waits in Slurm: a limit of its account or QOS is reached ({reason})", reason=what or key)
     if text is None:
         text = msg("Waits in Slurm ({reason})", reason=key) if key else msg("Waits in Slurm's queue")
-    if start_at is None or classify_reason(reason) is not WaitClass.WAIT:
+    if start_at is None or now is None or classify_reason(reason) is not WaitClass.WAIT:
         return text
-    estimate = msg("expected start: {time}", time=start_at.strftime("%Y-%m-%d %H:%M UTC"))
-    return join_messages("; ", (text, estimate))
+    estimate = _round_estimate(start_at, now)
+    if estimate is None:
+        return text
+    shown = msg("expected start: {time}", time=estimate.strftime("%Y-%m-%d %H:%M UTC"))
+    return join_messages("; ", (text, shown))
+
+
+def _round_estimate(start_at: datetime, now: datetime) -> datetime | None:
+    """Round it up, since it changes all the time; None if it is long ago, or too far away to mean anything."""
+    distance = start_at - now
+    if not -_ESTIMATE_STEP < distance < _MAX_ESTIMATE:
+        return None
+    step = _ESTIMATE_STEP if distance < _NEAR_ESTIMATE else timedelta(hours=1)
+    seconds = int(step.total_seconds())
+    return datetime.fromtimestamp(-(-int(start_at.timestamp()) // seconds) * seconds, UTC)
 
 
 def is_refusal(text: str) -> bool:
@@ -107,5 +124,5 @@ def is_too_large(text: str) -> bool:
 def describe_refusal(text: str) -> str:
     """Return what to change, and Slurm's own words."""
     advice = next((advice for mark, advice in _REFUSALS if mark in text), msg("Slurm does not accept the job."))
-    words = text.removeprefix("sbatch: error: ")
+    words = text.rpartition("sbatch: error: ")[2].removeprefix("Batch job submission failed: ")
     return join_messages(" ", (advice, msg("Slurm: {text}", text=words)))

@@ -46,7 +46,7 @@ class TaskFacts:
     oom: bool = False  # a process was killed for its memory
     gang_incomplete: bool = False  # it waited for the addresses of its gang, and gave up
     notes: TaskNotes = field(default_factory=TaskNotes)
-    stopped: bool = False  # the server has signalled it
+    stop_code: int | None = None  # the server has signalled it: its exit code, unless the task reports its own
 
     @property
     def leader(self) -> str:
@@ -95,6 +95,16 @@ class SlurmFolder(TaskFolder):
         except FileExistsError:
             return self.read_head(f"{REPORT_FOLDER}/allocation", 100) == _SERVER_CLAIM.encode()
         return True
+
+    def record_stop(self, code: int) -> None:
+        """Record that the server signals it, before it does."""
+        draft = self[f"{KILLED_FILE}.{os.urandom(4).hex()}.draft"]
+        with open(draft, "w") as file:
+            file.write(f"{code}\n")
+        os.rename(draft, self[KILLED_FILE])
+
+    def read_stop_code(self) -> int | None:
+        return _parse_code(self.read_head(KILLED_FILE, 100))
 
     def delete_commands(self) -> None:
         """Delete what may contain secrets, once the task has ended."""
@@ -157,7 +167,7 @@ def read_facts(folder: SlurmFolder, attempt_id: str) -> TaskFacts:
         oom=bool(_parse_code(folder.read_head(f"{REPORT_FOLDER}/oom", 100))),
         gang_incomplete=folder.has_file(f"{REPORT_FOLDER}/incomplete"),
         notes=read_notes(folder) if note is not None and note.hold else TaskNotes(),
-        stopped=folder.has_file(KILLED_FILE),
+        stop_code=folder.read_stop_code(),
     )
 
 

@@ -23,7 +23,7 @@ from .names import JobNames
 from .observer import SlurmObserver
 from .queue_watch import QueueWatch
 from .slurm_folder import TaskFacts
-from .task_end import TERM_CODE, EndKind, EndRecord
+from .task_end import KILL_CODE, TERM_CODE, EndKind, EndRecord
 
 logger = logging.getLogger(__name__)
 
@@ -86,8 +86,10 @@ class SlurmStopper:
         facts = (await self._observer.read_facts([attempt_id]))[0]
         jobs = await self._queue.look()
         job = self._observer.find_job(facts, jobs)
-        if facts.exists:
-            await self._run_in_thread(self._observer.get_folder(attempt_id).mark_killed)
+        is_over = asyncio.get_running_loop().time() >= self._kill_at[attempt_id]
+        code = KILL_CODE if is_over else TERM_CODE
+        if facts.exists and facts.stop_code != code:
+            await self._run_in_thread(lambda: self._observer.get_folder(attempt_id).record_stop(code))
         if job is None or job.is_final:
             return terminated
         if facts.gang:
@@ -95,7 +97,7 @@ class SlurmStopper:
         name = self._names.make_name(attempt_id)
         if job.is_pending:
             await self._commands.cancel(name, pending=True)
-        elif asyncio.get_running_loop().time() >= self._kill_at[attempt_id]:
+        elif is_over:
             await self._commands.signal_job(name, "KILL")
             if asyncio.get_running_loop().time() >= self._kill_at[attempt_id] + _CANCEL_DELAY:
                 await self._commands.cancel(name)  # also what escaped the signal
@@ -107,25 +109,27 @@ class SlurmStopper:
 
     async def _signal_member(self, facts: TaskFacts, job: QueuedJob, terminated: bool) -> bool:
         allocation = facts.allocation
+        is_over = asyncio.get_running_loop().time() >= self._kill_at[facts.attempt_id]
         if allocation is None:
-            if not await self._run_in_thread(lambda: self._end_before_start(facts.attempt_id)):
+            code = KILL_CODE if is_over else TERM_CODE
+            if not await self._run_in_thread(lambda: self._end_before_start(facts.attempt_id, code)):
                 return False  # it is starting
             if await self._have_all_ended(facts.gang):
                 await self._commands.cancel(self._names.make_name(facts.leader))
             return True
         step = f"{job.number}.{allocation.step}"
-        if asyncio.get_running_loop().time() >= self._kill_at[facts.attempt_id]:
+        if is_over:
             await self._commands.signal_step(step, "KILL")
         elif not terminated:
             await self._commands.signal_step(step, "TERM", "CONT")
         return True
 
-    def _end_before_start(self, attempt_id: str) -> bool:
+    def _end_before_start(self, attempt_id: str, code: int) -> bool:
         """Take the claim of a task before its node does, which then does not run it. False if it runs. Blocking."""
         folder = self._observer.get_folder(attempt_id)
         if not folder.take_claim():
             return False
-        folder.record_end(EndRecord(kind=EndKind.EXITED, code=TERM_CODE))
+        folder.record_end(EndRecord(kind=EndKind.EXITED, code=code))
         return True
 
     async def _have_all_ended(self, gang: tuple[str, ...]) -> bool:

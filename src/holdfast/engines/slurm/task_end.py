@@ -94,11 +94,15 @@ class EndEvidence:
     reason: str = ""
     is_final: bool = False
     exit: tuple[int, int] | None = None  # code and signal of its job, by Slurm
-    stopped: bool = False  # by the server
+    stop_code: int | None = None  # the server has signalled it: its exit code, unless the task reports its own
     silent: bool = False  # no heartbeat for several intervals
     oom: bool = False  # a process was killed for its memory, by its cgroup or by Slurm
     overdue: bool = False  # its report should be visible by now
     gang_incomplete: bool = False  # it gave up to wait for its gang, and ran nothing
+
+    @property
+    def stopped(self) -> bool:
+        return self.stop_code is not None
 
 
 def decide_end(seen: EndEvidence) -> EndRecord | None:
@@ -134,8 +138,10 @@ def _decide_reported(seen: EndEvidence, code: int) -> EndRecord | None:
 
 def _decide_unreported(seen: EndEvidence, code: int) -> EndRecord:
     """Its runner was killed before it could report."""
-    if seen.stopped or seen.oom:
-        return EndRecord(kind=EndKind.EXITED, code=code or KILL_CODE, oom=seen.oom and not seen.stopped)
+    if seen.stop_code is not None:
+        return EndRecord(kind=EndKind.EXITED, code=KILL_CODE if seen.stop_code == KILL_CODE else code or TERM_CODE)
+    if seen.oom:
+        return EndRecord(kind=EndKind.EXITED, code=code or KILL_CODE, oom=True)
     kind = _KINDS.get(seen.state)
     if kind is None:  # it was killed from outside, or could not write
         kind = EndKind.EXITED if code else EndKind.LOST
@@ -143,8 +149,8 @@ def _decide_unreported(seen: EndEvidence, code: int) -> EndRecord:
 
 
 def _decide_not_run(seen: EndEvidence) -> EndRecord | None:
-    if seen.stopped:
-        return EndRecord(kind=EndKind.EXITED, code=TERM_CODE)
+    if seen.stop_code is not None:
+        return EndRecord(kind=EndKind.EXITED, code=seen.stop_code)
     kind = _KINDS.get(seen.state)
     if kind is not None:
         return EndRecord(kind=kind, reason=seen.reason)
