@@ -45,7 +45,11 @@ def final(evidence: EndEvidence, state: str, exit: tuple[int, int] = (0, 0)) -> 
         (final(REPORTED, "TIMEOUT"), EndKind.TIME_LIMIT, 3, False),
         (final(REPORTED, "CANCELLED"), EndKind.CANCELLED, 3, False),
         (final(REPORTED, "PREEMPTED"), EndKind.PREEMPTED, 3, False),
+        (final(REPORTED, "NODE_FAIL"), EndKind.EXITED, 3, False),  # it ended by itself before that
+        (replace(final(REPORTED, "NODE_FAIL"), code=143), EndKind.NODE_FAILED, 143, False),
         (replace(final(REPORTED, "CANCELLED"), stop_code=143), EndKind.EXITED, 3, False),
+        (replace(final(REPORTED, "CANCELLED"), code=143, stop_code=137), EndKind.EXITED, 137, False),
+        (replace(final(REPORTED, "CANCELLED"), code=143, stop_code=143), EndKind.EXITED, 143, False),
         (final(UNREPORTED, "FAILED", (0, 9)), EndKind.EXITED, 137, False),
         (final(UNREPORTED, "FAILED", (44, 0)), EndKind.EXITED, 44, False),
         (final(UNREPORTED, "COMPLETED"), EndKind.LOST, 0, False),

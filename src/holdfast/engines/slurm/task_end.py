@@ -127,12 +127,17 @@ def decide_end(seen: EndEvidence) -> EndRecord | None:
 
 
 def _decide_reported(seen: EndEvidence, code: int) -> EndRecord | None:
+    if seen.stop_code == KILL_CODE and code == TERM_CODE:
+        # A job that starts while it is cancelled gets SIGTERM first, although it is to be killed.
+        return EndRecord(kind=EndKind.EXITED, code=KILL_CODE)
     if code == 0 or seen.stopped:
         return EndRecord(kind=EndKind.EXITED, code=code)
     settled = not seen.state or seen.is_final or seen.step_code is not None
     if not settled:  # Slurm knows why only once the job has ended
         return None
     kind = _KINDS.get(seen.state, EndKind.EXITED)
+    if kind is EndKind.NODE_FAILED and code <= _SIGNAL_BASE:  # it ended by itself while slurmctld was away
+        kind = EndKind.EXITED
     return EndRecord(kind=kind, code=code, oom=seen.oom, reason=seen.reason)
 
 
