@@ -18,7 +18,15 @@ from holdfast.core.messages import join_messages, msg
 from holdfast.core.notifications import Channel, NotifySpec
 from holdfast.engines.base import Isolation
 from holdfast.engines.engine_set import EngineSet
-from holdfast.jobspec import Defaults, ParsedJob, parse_job, render_openpai_yaml, render_primehub_yaml, render_yaml
+from holdfast.jobspec import (
+    Defaults,
+    ParsedJob,
+    parse_job,
+    render_openpai_yaml,
+    render_primehub_yaml,
+    render_sbatch_script,
+    render_yaml,
+)
 from holdfast.jobspec.notify import add_notify
 from holdfast.jobspec.problem_lines import add_problem_lines
 from holdfast.settings import Settings
@@ -126,6 +134,8 @@ class JobValidator:
         that Holdfast's format does not have."""
         if job.dialect is JobFormat.PRIMEHUB:
             return render_primehub_yaml(job)
+        if job.dialect is JobFormat.SBATCH:
+            return render_sbatch_script(job)
         return (
             await asyncio.to_thread(render_openpai_yaml, job) if job.dialect.is_openpai else await self.render_job(job)
         )
@@ -174,7 +184,7 @@ class JobValidator:
             job = await self._mounts.resolve_mounts(job, actor)
             stored = await self._dataset_mounter.mount_datasets(job, actor, requests)
         except UserError as first:
-            if job.dialect is not JobFormat.HOLDFAST:
+            if job.dialect.emulates_platform:
                 raise
             raise await self._combine_errors(first, actor, job, requests, source) from None
         return ValidatedJob(stored.job, source, (*warnings, *stored.warnings, *await self._collect_warnings(job)))
@@ -248,7 +258,7 @@ class JobValidator:
         found = []
         name = self._control.choose_engine(job)
         isolation = self._engine.find_health(name).isolation
-        if job.files and job.dialect is JobFormat.HOLDFAST and isolation is Isolation.NONE:
+        if job.files and not job.dialect.emulates_platform and isolation is Isolation.NONE:
             found.append(FILES_WARNING)
         requested = {role.engine_image for role in job.roles} - {HOST_IMAGE}
         if requested:
