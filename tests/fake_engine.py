@@ -66,6 +66,7 @@ class FakeMachine:
     tasks: dict[str, FakeTask] = field(default_factory=dict)
     stops: list[tuple[str, float]] = field(default_factory=list)  # every requested stop: id, grace
     engines: list[FakeEngine] = field(default_factory=list)  # the open ones
+    longest_queue: int = 0  # most tasks of several jobs that waited in the engine's queue at once
 
 
 class Faults:

@@ -10,6 +10,7 @@ from .engine_faults_contract import FaultsContract
 from .engine_hold_contract import HoldContract
 from .engine_lifecycle_contract import LifecycleContract
 from .engine_log_contract import LogContract
+from .engine_queue_contract import QueueContract
 from .engine_results_contract import ResultsContract
 from .engine_rig import TIMEOUT, Basket, EngineHarness, Rig, collect, launch, read_all, sweep, without_figures
 from .engine_surroundings_contract import SurroundingsContract
@@ -29,6 +30,13 @@ __all__ = [
 
 
 class EngineContract(
-    LifecycleContract, SurroundingsContract, LogContract, ExecContract, HoldContract, ResultsContract, FaultsContract
+    LifecycleContract,
+    SurroundingsContract,
+    LogContract,
+    ExecContract,
+    HoldContract,
+    ResultsContract,
+    QueueContract,
+    FaultsContract,
 ):
     pass

@@ -29,7 +29,7 @@ TASKS = (
     TaskAttempt(role="worker", index=0, state=TaskState.FAILED, node="n1", exit=_exit(1)),
     TaskAttempt(role="worker", index=0, number=1, state=TaskState.FAILED, node="n1", exit=_exit(7)),
     TaskAttempt(role="worker", index=1, state=TaskState.SUCCEEDED, node="N2", exit=_exit(0)),
-    TaskAttempt(role="worker", index=2, state=TaskState.RUNNING, node="n1"),
+    TaskAttempt(role="worker", index=2, state=TaskState.RUNNING, node="n1", host="Rack-7"),
     TaskAttempt(role="Chief_1%", index=0, state=TaskState.FAILED, node="n1", exit=_exit(17, LIAR)),
     TaskAttempt(role="Chief_1%", index=1, state=TaskState.WAITING),
 )
@@ -74,6 +74,8 @@ class TaskPagesContract:
             TaskFilter(node="n1", state=TaskState.FAILED),
             TaskFilter(text="WORKER-1"),
             TaskFilter(text="n2"),
+            TaskFilter(node="Rack-7"),
+            TaskFilter(text="rack"),
             TaskFilter(text="f_1%-"),
             TaskFilter(text="%"),
             TaskFilter(text="_"),

@@ -11,6 +11,7 @@ from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.errors import EngineError
 from holdfast.core.metrics.samples import Reading
 from holdfast.engines.base import Engine, LaunchSpec
+from tests.fake_cluster import FakeCluster
 from tests.fake_engine import FakeEngine, FakeMachine, Faults
 
 from .engine_contract import EngineContract, EngineHarness, Rig
@@ -56,6 +57,13 @@ class QueueingEngine(FakeEngine):
             self.run_task(attempt_id)
 
 
+class QuickCluster(FakeCluster):
+    """It chooses the machines, too."""
+
+    interval = DELAY
+    machines = tuple(f"n{i}" for i in range(100))
+
+
 class FakeHarness(EngineHarness):
     runs_programs = False
     faults: type[Spells] = Spells
@@ -97,3 +105,7 @@ class TestFakeEngineThatRepeatsItself(FakeHarness, EngineContract):
 
 class TestFakeEngineWithAQueue(FakeHarness, EngineContract):
     engine = QueueingEngine
+
+
+class TestFakeEngineThatPlacesTasks(FakeHarness, EngineContract):
+    engine = QuickCluster

@@ -36,6 +36,7 @@ from holdfast.store.database import Store
 from holdfast.store.errors import StoreError
 from holdfast.store.jobs import records as job_rows
 from holdfast.store.vault import Vault
+from tests.fake_cluster import FakeCluster
 from tests.fake_engine import FakeEngine, FakeMachine, Faults
 
 from .virtual_time import run_virtually
@@ -145,6 +146,7 @@ class World:
 
     store: InlineStore
     seed: int
+    is_cluster: bool = False  # the engine queues and places tasks itself
     machine: FakeMachine = field(default_factory=FakeMachine)
     truths: dict[str, Truth] = field(default_factory=dict)
     runs: Counter[tuple[str, str]] = field(default_factory=Counter)  # (job, task) -> how often it truly ran
@@ -167,11 +169,12 @@ class World:
     async def _serve(self, until: float, dies: bool) -> None:
         store = self.store
         store.pick, store.failure_rate = self.pick, self.pick.choice((0.0, 0.0, 0.2))
-        engine: FakeEngine = FakeEngine(
-            self.machine,
-            nodes=(Node(name="fake", cpu=3.0, memory=16 * GIB),),
-            now=self.now,
-            faults=RandomFaults(self.pick, lambda: engine in self.machine.engines),
+        faults = RandomFaults(self.pick, lambda: engine in self.machine.engines)
+        nodes = (Node(name="fake", cpu=3.0, memory=16 * GIB),)
+        engine: FakeEngine = (
+            FakeCluster(self.machine, now=self.now, faults=faults)
+            if self.is_cluster
+            else FakeEngine(self.machine, nodes=nodes, now=self.now, faults=faults)
         )
         engine._run_script = self._play(engine)  # type: ignore[method-assign]
         controller = Controller(store, engine, LIMITS, clock=self.now)
@@ -208,7 +211,7 @@ class World:
 
     @functools.cached_property
     def wanted(self) -> int:
-        return self.pick.randint(1, 4)
+        return self.pick.randint(1, 6 if self.is_cluster else 4)
 
     async def _act(self, controller: Controller, store: InlineStore) -> None:
         while True:
@@ -232,7 +235,7 @@ class World:
             name="main",
             commands=("sleep 1",),
             resources=Resources(cpu=1.0),
-            instances=self.pick.randint(1, 2),
+            instances=self.pick.randint(1, 3 if self.is_cluster else 2),
             max_task_retries=0,
         )
         job = Job(
@@ -247,6 +250,10 @@ class World:
         seconds = self.pick.choice((0.0, 0.0, 1.0, 40.0, 300.0))
         self.truths[made.summary.id] = Truth(job, code, seconds, stopped_at if stops else None)
         controller.add_job(await store.read(job_rows.load_snapshot, made.summary.id))
+
+    def list_gang(self, job_id: str, job: Job) -> list[str]:
+        count = job.task_count
+        return [str(AttemptId(job_id, 0, "main", i, 0)) for i in range(count)] if count > 1 else []
 
     # -- what tasks do
 
@@ -288,12 +295,27 @@ def check(world: World, ends: dict[str, JobSnapshot]) -> None:
         assert task.removed, attempt_id
 
 
-async def play(store: InlineStore, seed: int) -> None:
-    world = World(store, seed)
+def check_cluster(world: World, ends: dict[str, JobSnapshot]) -> None:
+    """Its queue was never too long, gangs began as a whole, and the machine of each task is known."""
+    assert world.machine.longest_queue <= FakeCluster.queue_limit
+    for job_id, truth in world.truths.items():
+        tasks = [task for task in world.machine.tasks.values() if task.launch.job_id == job_id]
+        if truth.job.gang and not truth.asked:
+            assert len({task.seen.started_at for task in tasks}) == 1
+            assert {task.launch.gang for task in tasks} == {tuple(world.list_gang(job_id, truth.job))}
+        assert all(task.launch.node is None for task in tasks)
+        for task in ends[job_id].tasks:
+            assert task.started_at is None or task.host in FakeCluster.machines
+
+
+async def play(store: InlineStore, seed: int, is_cluster: bool) -> None:
+    world = World(store, seed, is_cluster)
     await world.play()
     ends = {id: await store.read(job_rows.load_snapshot, id) for id in world.truths}
     assert world.all_final, {id: (end.state, end.message, end.tasks) for id, end in ends.items()}
     check(world, ends)
+    if is_cluster:
+        check_cluster(world, ends)
 
 
 @pytest.fixture
@@ -311,10 +333,11 @@ def store(tmp_path: Path) -> Iterator[InlineStore]:
 @pytest.mark.longer
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", range(5))
-def test_every_job_comes_to_its_right_end_once(store: InlineStore, part: int) -> None:
+@pytest.mark.parametrize("engine", ["plain", "cluster"])
+def test_every_job_comes_to_its_right_end_once(store: InlineStore, part: int, engine: str) -> None:
     for seed in range(FIRST_SEED + part, FIRST_SEED + SCHEDULES, 5):
         try:
-            run_virtually(play(store, seed))
+            run_virtually(play(store, seed, engine == "cluster"))
         except BaseException as error:
             error.add_note(f"HOLDFAST_SEED={seed} HOLDFAST_SCHEDULES=1 plays this schedule again.")
             raise

@@ -63,6 +63,43 @@ def running(of: Job | None = None) -> JobSnapshot:
     return plan_job(prepared, see(prepared, ObservedState.RUNNING), NOON, POLICY).after
 
 
+def test_what_the_engine_has_chosen_is_kept_from_the_first_report() -> None:
+    first = snapshot(job(role(instances=2)))
+    made = plan_job(first, {}, NOON, POLICY, decision=placed(first))
+    assert {task.host for task in made.after.tasks} == {""}
+    chosen = {"node": "n7", "gpus": (3,), "ports": {"web": (20000,)}}
+    made = plan_job(made.after, see(made.after, ObservedState.STARTING, message="Pulling", **chosen), NOON, POLICY)
+    assert len(made.tasks) == 2
+    for task in made.after.tasks:
+        assert (task.state, task.node, task.machine) == (TaskState.PREPARING, "big", "n7")
+        assert (task.host, task.gpus, task.ports) == ("n7", (3,), {"web": (20000,)})
+    made = plan_job(made.after, see(made.after, ObservedState.STARTING, message="Pulling", **chosen), NOON, POLICY)
+    assert made.tasks == ()
+    made = plan_job(made.after, see(made.after, ObservedState.RUNNING), NOON, POLICY)
+    assert [event.message for event in made.events][1:] == ["main-0 runs on n7", "main-1 runs on n7"]
+    assert {task.host for task in made.after.tasks} == {"n7"}
+    made = plan_job(made.after, see(made.after, ObservedState.RUNNING, node="n8"), NOON, POLICY)  # moved there
+    assert {(task.host, task.gpus) for task in made.after.tasks} == {("n8", (3,))}
+
+
+def test_a_node_that_names_itself_has_no_host() -> None:
+    first = snapshot()
+    made = plan_job(first, {}, NOON, POLICY, decision=placed(first))
+    made = plan_job(made.after, see(made.after, ObservedState.RUNNING, node="big"), NOON, POLICY)
+    assert (made.after.tasks[0].host, made.after.tasks[0].machine) == ("", "big")
+
+
+def test_a_task_stopped_in_the_queue_of_the_engine_never_started() -> None:
+    first = snapshot()
+    made = plan_job(first, {}, NOON, POLICY, decision=placed(first))
+    made = plan_job(made.after, see(made.after, ObservedState.QUEUED, message="Waits"), NOON, POLICY)
+    stopping = replace(made.after, stop=StopRequest(actor="ann", at=NOON))
+    made = plan_job(stopping, {}, NOON, POLICY)
+    made = plan_job(made.after, see(made.after, ObservedState.EXITED, code=143), NOON, POLICY)
+    assert made.after.state is JobState.CANCELLED
+    assert (made.after.started_at, made.after.tasks[0].started_at) == (None, None)
+
+
 def test_a_job_from_submission_to_success() -> None:
     first = snapshot()
     made = plan_job(first, {}, NOON, POLICY, decision=placed(first))

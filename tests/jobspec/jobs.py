@@ -68,6 +68,10 @@ def _distinct_targets(mounts: list[Mount]) -> tuple[Mount, ...]:
     return tuple({mount.target.rstrip("/"): mount for mount in mounts}.values())
 
 
+_option_values = st.sampled_from(["gpu", "no", "0x1f", "1e5", "a|b&c", "gpu:a100:2", "#x", "- ", "~"]).map(str.strip)
+engine_options = st.dictionaries(
+    st.sampled_from(["partition", "account", "qos", "constraint", "reservation", "gres"]), _option_values, min_size=1
+)
 mounts = st.lists(
     st.builds(Mount, volume=paths.map(HostFolder), target=paths, read_only=st.booleans()), max_size=3
 ).map(_distinct_targets)
@@ -94,6 +98,7 @@ roles = st.builds(
     max_task_retries=st.integers(-2, 3),
     shell_options=st.lists(st.sampled_from(SHELL_OPTION_KIND.schema["enum"]), max_size=3).map(tuple),
     workdir=st.none() | paths,
+    engine_options=st.dictionaries(st.just("slurm"), engine_options),
 )
 
 

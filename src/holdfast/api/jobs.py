@@ -109,6 +109,7 @@ class Task:
     state: str
     engine: Annotated[str, "The engine that runs it; empty: not placed yet."] = ""
     node: str | None = None
+    host: Annotated[str, "The machine that runs it, if the node stands for several; empty: the node itself."] = ""
     gpus: tuple[int, ...] = ()
     ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     placed_at: datetime | None = None

@@ -91,6 +91,7 @@ class TaskUsage:
     index: int = 0
     state: str = ""
     node: str | None = None
+    host: Annotated[str, "The machine that runs it, if the node stands for several; empty: the node itself."] = ""
     cpu_asked: Annotated[float, "Cores."] = 0.0
     memory_asked: Annotated[int, "Bytes."] = 0
     gpu_asked: int = 0

@@ -31,6 +31,10 @@ class Node:
         Mapping[str, str],
         "Engines that run tasks on it; the value says why one cannot start any now. Empty: the only one.",
     ] = field(default_factory=dict)
+    queue_limit: Annotated[
+        int | None, "Max tasks in the queue of an engine that places tasks itself; null: an ordinary node."
+    ] = None
+    waiting: Annotated[int, "Tasks in that queue."] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,6 +95,7 @@ class LaunchContextBuilder:
         if found is None:
             found = self._base_contexts[engine] = LaunchContext(
                 addresses={node.name: node.address for node in nodes},
+                queue_nodes=frozenset(node.name for node in nodes if node.is_queue),
                 isolated=self._engine.find_health(engine).isolation is not Isolation.NONE,
             )
         return found

@@ -50,4 +50,6 @@ class LaunchBuilder:
                 transient=True,
                 cause=Cause.START_FAILED,
             )
-        return replace(launch, hold=True) if self._policy(launcher.snapshot.job).hold is not None else launch
+        policy = self._policy(launcher.snapshot.job)
+        limit = None if policy.time_limit is None else policy.time_limit.total_seconds()
+        return replace(launch, hold=policy.hold is not None, time_limit=limit)

@@ -406,7 +406,7 @@ class Controller:
     def _place_waiting_jobs(self, rounds: dict[str, JobRound]) -> Decisions:
         """Plan each job again that was placed or refused."""
         for work in rounds.values():
-            self._scheduler.release_ended_tasks(work.plans)
+            self._scheduler.apply_task_changes(work.plans)
         if list_blocking_conditions(self.list_conditions()):
             return []
         try:

@@ -14,6 +14,7 @@ from holdfast.core.scheduling.ledger import Ledger
 from holdfast.core.scheduling.placement import Node, Placement, PlacementRefusal, Quota
 from holdfast.core.scheduling.placing import place_jobs
 from holdfast.core.scheduling.queue import Queue
+from holdfast.core.states import TaskState
 
 from .live_jobs import LiveJob
 
@@ -60,11 +61,14 @@ class Scheduler:
         for task in snapshot.tasks:
             self.ledger.remove_assignment(snapshot.build_attempt_id(task))
 
-    def release_ended_tasks(self, plans: Iterable[Plan]) -> None:
+    def apply_task_changes(self, plans: Iterable[Plan]) -> None:
+        """Release what ended tasks used. A task that has started leaves the queue of its engine."""
         for result in plans:
             for task in result.tasks:
                 if task.state.ended or (task.held and not task.occupies_node):
                     self.ledger.remove_assignment(result.after.build_attempt_id(task))
+                elif task.state.live and task.state is not TaskState.PREPARING:
+                    self.ledger.set_waiting(result.after.build_attempt_id(task), False)
 
     def release_unused_assignments(self, decision: Placement, after: JobSnapshot) -> None:
         """Release an assignment that the plan did not use: the job is stopping or decided."""

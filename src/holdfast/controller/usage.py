@@ -13,7 +13,10 @@ from .live_jobs import LiveJob
 
 
 def collect_usage(ledger: Ledger, groups: Mapping[str, Group]) -> tuple[list[NodeUsage], list[GroupUsage]]:
-    nodes = [NodeUsage(node=node, free=ledger.free[name]) for name, node in ledger.nodes.items()]
+    nodes = [
+        NodeUsage(node=node, free=ledger.get_free_amount(name), waiting=ledger.queued.get(name, 0))
+        for name, node in ledger.nodes.items()
+    ]
     users = ledger.get_usage_by_user()
     used = [
         GroupUsage(

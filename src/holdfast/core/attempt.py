@@ -37,6 +37,7 @@ class TaskAttempt:
     state: TaskState = TaskState.WAITING
     engine: str = ""  # runs it; fixed when it is placed
     node: str | None = None
+    host: str = ""  # the machine that runs it, if its node stands for several; empty: the node itself, or not known yet
     gpus: tuple[int, ...] = ()
     ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     placed_at: datetime | None = None
@@ -55,6 +56,11 @@ class TaskAttempt:
         if not self.state.live or self.node is None:
             return False
         return self.held is None or self.held.keep is HoldScope.ALL or not self.held.ended
+
+    @property
+    def machine(self) -> str | None:
+        """Name of the machine that runs it, as shown to users; None: not placed."""
+        return self.host or self.node
 
     @property
     def worked_until(self) -> datetime | None:
@@ -196,3 +202,7 @@ class Observation:
     warning: str = ""  # it runs, but not exactly as requested; in the first observation
     debuggers: tuple[Debugger, ...] = ()  # with RUNNING and HELD
     used: Reading | None = None  # with EXITED: total usage, as far as known
+    # What an engine that places tasks itself has chosen, from the first observation that knows it.
+    node: str = ""  # name of the machine that runs it
+    gpus: tuple[int, ...] = ()  # numbers of its devices there
+    ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

@@ -110,6 +110,8 @@ class Role:
     max_task_retries: int = 0  # used only when the job is not gang-placed
     shell_options: tuple[str, ...] = ("errexit", "pipefail")  # `set -o` names
     workdir: str | None = None  # None: the image's own, else /home/jovyan
+    # Engine -> name -> value: options for the system behind that engine.
+    engine_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def engine_image(self) -> str:

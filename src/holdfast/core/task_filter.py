@@ -17,7 +17,7 @@ class TaskFilter:
     state: TaskState | None = None
     kind: ExitKind | None = None
     code: int | None = None  # exit code
-    node: str | None = None
+    node: str | None = None  # or the host on it
     text: str = ""  # part of its name, such as worker-1, or of its node's name
 
     def matches(self, task: TaskAttempt) -> bool:
@@ -27,8 +27,8 @@ class TaskFilter:
             and self.state in (None, task.state)
             and (self.kind is None or (exit is not None and exit.kind is self.kind))
             and (self.code is None or (exit is not None and exit.code == self.code))
-            and self.node in (None, task.node)
-            and self.text.lower() in f"{task.task} {task.node or ''}".lower()
+            and self.node in (None, task.node, task.host or None)
+            and self.text.lower() in f"{task.task} {task.node or ''} {task.host}".lower()
         )
 
     def __bool__(self) -> bool:

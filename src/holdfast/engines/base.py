@@ -48,8 +48,14 @@ class LaunchSpec:
     engine: str = ""  # the one that starts it; empty: the default one
     secret_env: frozenset[str] = frozenset()  # the variables with secret values: keep them where others cannot read
     node: str | None = None  # where it is placed; None: the engine chooses
-    gpus: tuple[int, ...] = ()  # numbers of its devices on that node
+    gpus: tuple[int, ...] = ()  # numbers of its devices on that node; see leaves_gpus_to_engine
     ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    port_counts: Mapping[str, int] = field(default_factory=dict)  # label -> number of ports that the engine chooses
+    # Attempt ids of all tasks that were placed together with it, in the job's order, with its own; empty: placed alone.
+    # An engine that queues tasks starts all of them or none.
+    gang: tuple[str, ...] = ()
+    time_limit: float | None = None  # max seconds that its job may run; None: unlimited
+    engine_options: Mapping[str, str] = field(default_factory=dict)  # the job's options for the engine's own system
     mounts: tuple[Mount, ...] = ()
     workdir: str | None = None
     scratch: int | None = None  # max bytes in its home; a task with more is stopped, with SCRATCH_FULL
@@ -426,7 +432,8 @@ class Engine(Protocol):
 
     def list_nodes(self) -> Sequence[Node]:
         """Return the nodes as they are now, with their total capacity and, in `Node.engines`, why one is not available.
-        `on_health` is called after each change."""
+        `on_health` is called after each change. An engine that queues and places tasks itself returns one node with a
+        `queue_limit`, always: how its launches are built depends on it."""
         ...
 
     async def list_images(self) -> Sequence[ImageSummary]:
@@ -435,7 +442,8 @@ class Engine(Protocol):
 
     async def start(self, launch: LaunchSpec) -> Observation:
         """Start it unless it was started before. Returns its state right after: QUEUED, STARTING, RUNNING, EXITED, LOST
-        or REFUSED. After an exception it may run or not: the caller retries with the same launch."""
+        or REFUSED. After an exception it may run or not: the caller retries with the same launch. A member of a `gang`
+        may be STARTING until all were passed; after a restart, one that was not submitted is ABSENT."""
         ...
 
     async def observe(self, attempt_ids: Collection[str]) -> dict[str, Observation]:

@@ -12,7 +12,7 @@ from holdfast.core.messages import msg
 from . import rules
 from .defaults import Defaults
 from .fields import FieldKind, Fields, FieldValue, InvalidValue, build_similar_name_hint, format_typo_hint
-from .holdfast_keys import JOB_KEYS, SHARED_KEYS, RoleDraft
+from .holdfast_keys import ENGINE_OPTION_KINDS, JOB_KEYS, SHARED_KEYS, RoleDraft
 from .instance_types import get_instance_type, override_resources
 from .kinds import NONE_KEYWORD, make_map_kind
 from .templates import format_secret_reference
@@ -128,6 +128,7 @@ def _build_role(
         env={**exported, **top.get("env", {}), **own.get("env", {})},
         completion=Completion(**_replace_none_keywords(values.get("completion", {}))),
         max_task_retries=own.get("retry", _get_task_retries(top)),
+        engine_options=_merge_engine_options(top, own),
         **{key: values[key] for key in as_written if key in values},
     )
 
@@ -136,6 +137,12 @@ def _merge_resources(top: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str
     """Merge resources; a role with its own instance type ignores those of the job."""
     shared = {} if "instance_type" in own else top.get("resources", {})
     return _replace_none_keywords({**shared, **own.get("resources", {})})
+
+
+def _merge_engine_options(top: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Override each option of the job by the role's."""
+    merged = {engine: {**top.get(engine, {}), **own.get(engine, {})} for engine in ENGINE_OPTION_KINDS}
+    return {engine: options for engine, options in merged.items() if options}
 
 
 def _merge_role_values(top: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

@@ -106,6 +106,7 @@ def _render_role(role: Role, exported: Mapping[str, str], defaults: Defaults) ->
         "completion": _render_completion(role.completion) or None,
         "shell_options": options,
         "workdir": role.workdir,
+        **{engine: dict(options) for engine, options in role.engine_options.items()},
         "retry": role.max_task_retries or None,
     }
     return {key: value for key, value in written.items() if value is not None}

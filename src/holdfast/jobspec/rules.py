@@ -61,6 +61,9 @@ ENGINE_KIND = make_text_kind(
     pattern=r"^[a-z][a-z0-9-]*$",
     rule=msg("must contain only lowercase letters, digits and - and must start with a letter"),
 )
+ENGINE_OPTION_KIND = make_text_kind(
+    most=255, pattern=r"^[!-~]+$", rule=msg("must contain only ASCII characters without spaces")
+)
 DATASET_KIND = make_text_kind(
     most=63,
     pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",

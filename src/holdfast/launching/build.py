@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.job import Job, JobFormat, Role
@@ -24,16 +25,33 @@ class AttemptLaunchBuilder:
     def __init__(self, snapshot: JobSnapshot) -> None:
         self.snapshot = snapshot
         self._shared_data: SharedLaunchData | None = None
+        self._gangs: dict[datetime, tuple[str, ...]] = {}  # cached, by the time of placement
         self.needs_thread = snapshot.job.dialect.is_openpai  # its launch may be long: build it in a thread
 
     def build_launch(self, task: TaskAttempt, context: LaunchContext) -> LaunchSpec:
+        launch = replace(self._build_for_node(task, context), gang=self._list_gang(task))
+        if task.node not in context.queue_nodes:
+            return launch
+        return replace(launch, node=None, gpus=(), ports={}, port_counts=self.snapshot.job.get_role(task.role).ports)
+
+    def _list_gang(self, task: TaskAttempt) -> tuple[str, ...]:
+        """Return the attempt ids of all tasks that were placed together with it; none if it was placed alone."""
+        snapshot, at = self.snapshot, task.placed_at
+        if at is None or not snapshot.job.gang or len(snapshot.tasks) == 1:
+            return ()
+        if at not in self._gangs:
+            gang = tuple(snapshot.build_attempt_id(each) for each in snapshot.tasks if each.placed_at == at)
+            self._gangs[at] = gang if len(gang) > 1 else ()
+        return self._gangs[at]
+
+    def _build_for_node(self, task: TaskAttempt, context: LaunchContext) -> LaunchSpec:
         snapshot = self.snapshot
         if not snapshot.job.dialect.is_openpai:
             return _add_runtime(
                 _build_launch(snapshot, task, _make_secret_filler(snapshot.job)), snapshot, task, context
             )
         if self._shared_data is None:
-            self._shared_data = SharedLaunchData(JobTasks(snapshot, context.addresses))
+            self._shared_data = SharedLaunchData(JobTasks(snapshot, context.addresses, context.queue_nodes))
         launch = _build_launch(snapshot, task, make_openpai_filler(snapshot.job, task.role))
         return add_openpai_runtime(launch, task, self._shared_data, context)
 
@@ -74,6 +92,7 @@ def _build_launch(snapshot: JobSnapshot, task: TaskAttempt, fill: Callable[[str]
         engine=task.engine,
         gpus=task.gpus,
         ports=task.ports,
+        engine_options=role.engine_options.get(task.engine, {}),
         mounts=role.mounts,
         workdir=role.workdir,
         # OpenPAI and PrimeHub run every job as root, whatever the image says: files for them rely on it.

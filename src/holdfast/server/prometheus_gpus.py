@@ -84,7 +84,7 @@ def _group_gpus_by_node(standing: MonitoringSnapshot) -> dict[str, dict[int, Gpu
     for _, task, now in standing.running:
         for gpu in now.reading.gpus:
             state = GpuState(index=gpu.index, percent=gpu.percent, memory=gpu.memory, memory_total=gpu.memory_total)
-            found.setdefault(task.node or "", {})[gpu.index] = state
+            found.setdefault(task.machine or "", {})[gpu.index] = state
     for node, gpus in standing.gpus.items():
         found.setdefault(node, {}).update({gpu.index: gpu for gpu in gpus})
     return found

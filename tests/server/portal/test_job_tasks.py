@@ -70,6 +70,22 @@ async def test_thousands_of_tasks_come_page_by_page(rig: Rig) -> None:
     assert rows[1234]["exit_code"] == "1"
 
 
+async def test_the_machine_of_a_task_is_shown_instead_of_its_cluster(rig: Rig) -> None:
+    job = Job(name="far", roles=(Role(name="worker", commands=("true",), instances=2),))
+    tasks = (ended("worker", 0, 0, "cluster", host="rack-7"), ended("worker", 1, 0, "cluster"))
+    id = await add_ended(rig, tasks, job)
+    async with open_desk(rig) as desk:
+        page = text_of((await desk.get(f"/jobs/{id}?section=tasks")).text)
+        found = text_of((await desk.get(f"/jobs/{id}?section=tasks&text=rack")).text)
+        rows = list(csv.DictReader(io.StringIO((await desk.get(f"/jobs/{id}/tasks.csv")).text)))
+    assert page.count("rack-7") == page.count("cluster") == 1
+    assert "worker-0" in found
+    assert "worker-1" not in found
+    assert [row["node"] for row in rows] == ["rack-7", "cluster"]
+    shown = (await rig.get(f"/jobs/{id}")).json()["tasks"]
+    assert [(task["node"], task["host"]) for task in shown] == [("cluster", "rack-7"), ("cluster", "")]
+
+
 async def test_tasks_that_have_not_begun_are_shown_and_filtered(rig: Rig) -> None:
     big = await rig.house.submit("name: big\ncommand: sleep 9\nresources: {cpu: 4}\n")
     await rig.house.until(big.id, JobState.RUNNING)

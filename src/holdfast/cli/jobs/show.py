@@ -192,7 +192,7 @@ def _show_tasks(tasks: Sequence[Task]) -> None:
             task.task,
             output.build_state_cell(task.state),
             task.number,
-            task.node,
+            task.host or task.node,
             format_local_time(task.started_at),
             format_span(task.started_at, task.held.since if task.held else task.finished_at, now),
             task.exit.message if task.exit else "",

@@ -166,6 +166,7 @@ def _apply_observation(work: PlanBuilder, i: int, task: TaskAttempt, observation
     seen = observation.seen
     if seen is not ObservedState.UNREACHABLE:
         _mark_reachable(work)
+    task = _record_machine(work, i, task, observation)
     if task.held is not None:
         apply_held_observation(work, i, task, task.held, seen)
     elif seen is ObservedState.ABSENT and task.state is TaskState.PREPARING and task.stop is None:
@@ -182,6 +183,8 @@ def _apply_observation(work: PlanBuilder, i: int, task: TaskAttempt, observation
     elif seen is ObservedState.LOST:
         lost = build_platform_exit(observation.message, observation.cause or Cause.LOST)
         work.finish_task(i, _mark_started(work, i, task, observation), task.stop or lost)
+    elif seen is ObservedState.EXITED and task.stop is not None and observation.started_at is None:
+        _apply_exit(work, i, task, observation)  # it was stopped in the engine's queue
     elif seen is ObservedState.EXITED:
         _apply_exit(work, i, _mark_started(work, i, task, observation), observation)
     elif seen is ObservedState.HELD:
@@ -215,6 +218,17 @@ def _report_start_progress(work: PlanBuilder, task: TaskAttempt, observation: Ob
         work.add_event("starting", observation.message, task)
 
 
+def _record_machine(work: PlanBuilder, i: int, task: TaskAttempt, observation: Observation) -> TaskAttempt:
+    """Record what an engine that places tasks itself has chosen."""
+    if not observation.node:
+        return task
+    host = observation.node if observation.node != task.node else ""
+    gpus, ports = observation.gpus or task.gpus, observation.ports or task.ports
+    if (host, gpus, ports) == (task.host, task.gpus, task.ports):
+        return task
+    return work.update_task(i, replace(task, host=host, gpus=gpus, ports=dict(ports)))
+
+
 def _mark_started(work: PlanBuilder, i: int, task: TaskAttempt, observation: Observation) -> TaskAttempt:
     if task.state is not TaskState.PREPARING:
         return task
@@ -226,7 +240,7 @@ def _mark_started(work: PlanBuilder, i: int, task: TaskAttempt, observation: Obs
     if work.after.state in (JobState.PREPARING, JobState.UNKNOWN):
         work.change_state(StateChange.START, "started", "Running")
     if len(work.tasks) > 1:
-        work.add_event("task-started", msg("{task} runs on {node}", task=task.task, node=task.node), task)
+        work.add_event("task-started", msg("{task} runs on {node}", task=task.task, node=task.machine), task)
     if observation.warning:
         work.add_event("warning", observation.warning, task)
     return task

@@ -38,6 +38,7 @@ def build_assignment(snapshot: JobSnapshot, task: TaskAttempt) -> Assignment:
         engine=task.engine,
         gpus=task.gpus,
         ports=task.ports,
+        is_waiting=task.state is TaskState.PREPARING,
     )
 
 

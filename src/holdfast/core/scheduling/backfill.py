@@ -61,7 +61,9 @@ def iter_backfill_jobs(
     entries = [
         each for each in queue.list_first_entries(MAX_JOBS_PER_GROUP, MAX_CONSIDERED_JOBS) if each.job_id not in over
     ]
-    candidates = [each for each in entries if _can_start_now(each, ledger)]
+    candidates = [
+        each for each in entries if ledger.find_queue_node(each.engine) is None and _can_start_now(each, ledger)
+    ]
     if not candidates:
         return
     scene = _ForecastInput.from_ledger(ledger, entries, estimates)
@@ -219,7 +221,7 @@ class Forecast:
         ):
             if waiting.group in walk.closed_groups:
                 continue
-            if is_exhausted(walk.available):
+            if walk.is_exhausted():
                 break
             self.checks += 1
             spots = walk.find_or_reserve_nodes(waiting)
@@ -247,7 +249,7 @@ class Forecast:
         group, user = waiting.group, waiting.user
         self._most_used.add_value(now, group, room.get_group_usage(group))
         self._most_used.add_value(now, (group, user), room.get_user_usage(group, user))
-        for spot in run.spots:
+        for spot in (name for name in run.spots if name in room.free):
             self._least_free.add_value(now, spot, room.free[spot])
             self._fewest_ports.add_value(now, spot, room.free_ports[spot])
 

@@ -16,6 +16,7 @@ class BlockerKind(StrEnum):
     FRAGMENTED = "fragmented"  # enough in total, but not on one node
     UNAVAILABLE = "unavailable"  # the nodes that could run it are not available
     PORTS = "ports"
+    ENGINE_QUEUE = "engine-queue"  # too many tasks wait in the queue of its engine
     GROUP_QUOTA = "group-quota"
     USER_QUOTA = "user-quota"
     QUEUE = "queue"  # other jobs are ahead

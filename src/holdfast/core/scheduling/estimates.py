@@ -22,6 +22,7 @@ LATEST_START_BASIS = msg(
     "Latest start time if all running jobs and jobs ahead of it use their full time limits. Retries, holds and "
     "jobs of higher priority can delay it."
 )
+ENGINE_QUEUE_BASIS = msg("No estimate: the engine decides when its tasks run.")
 TOO_MANY_JOBS_BASIS = msg("No estimate: too many jobs are ahead of it.")
 
 
@@ -37,6 +38,8 @@ def estimate_start(
     usual: Mapping[str, float] | None = None,
 ) -> Estimate:
     """Every job uses its full time limit. `name`: formats a job id. `usual`: seconds that such jobs took before."""
+    if ledger.find_queue_node(waiting.engine) is not None:
+        return Estimate(at=None, basis=ENGINE_QUEUE_BASIS)
     latest = _estimate_latest(waiting, queue, ledger, estimates, now, name)
     if not usual:
         return latest

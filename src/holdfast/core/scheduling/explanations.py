@@ -30,7 +30,7 @@ MAX_NODES_NAMED = 5
 
 def find_impossible_reasons(waiting: QueueEntry, ledger: Ledger) -> tuple[str, ...]:
     """Return why the cluster can never run it: requested resources against the largest available."""
-    nodes = [node for node in ledger.nodes.values() if node.belongs_to(waiting.engine)]
+    nodes = [ledger.nodes[name] for name in ledger.free if ledger.nodes[name].belongs_to(waiting.engine)]
     return (*(_find_oversize_reasons(waiting, nodes) if nodes else ()), *_find_quota_reasons(waiting, ledger))
 
 
@@ -122,7 +122,7 @@ def _describe_held_resources(waiting: QueueEntry, ledger: Ledger, held: Collecti
     of_machines = build_node_shortage_mask(waiting, ledger)
     found = []
     for spot in (ledger.assignments[id] for id in held if id in ledger.assignments):
-        has = spot.needs.elementwise_min(of_machines) if spot.node in ledger.nodes else ResourceAmount()
+        has = spot.needs.elementwise_min(of_machines) if spot.node in ledger.free else ResourceAmount()
         if spot.group == group:
             has = has.elementwise_max(spot.amount.elementwise_min(of_group))
             has = has.elementwise_max(spot.amount.elementwise_min(of_user)) if spot.user == user else has
@@ -156,7 +156,7 @@ def build_quota_excess_mask(quota: Quota, used: ResourceAmount, asked: ResourceA
 
 def build_node_shortage_mask(waiting: QueueEntry, ledger: Ledger) -> ResourceAmount:
     """The same for the nodes; if enough is free in total but not together, for each requested resource."""
-    if fit_requests(waiting, ledger.free, ledger) is not None:
+    if ledger.find_queue_node(waiting.engine) or fit_requests(waiting, ledger.free, ledger) is not None:
         return ResourceAmount()
     free = sum_amounts(ledger.get_available_amounts(waiting.engine).values())
     short = build_quota_excess_mask(
@@ -172,6 +172,8 @@ def build_node_shortage_mask(waiting: QueueEntry, ledger: Ledger) -> ResourceAmo
 def find_queue_blockers(waiting: QueueEntry, queue: Queue, ledger: Ledger, *, backfill: bool) -> list[Blocker]:
     """Return the queue entries it waits behind, though resources may be free."""
     walk = QueueScan(ledger)
+    queue_node = ledger.find_queue_node(waiting.engine)
+    backfill = backfill and queue_node is None
     others: list[QueueEntry] = []  # with reserved resources
     for other in queue.list_first_entries(MAX_SCANNED_PER_GROUP, 2 * MAX_SCANNED_PER_GROUP):
         if (other.key, other.id) >= (waiting.key, waiting.id):
@@ -191,7 +193,9 @@ def find_queue_blockers(waiting: QueueEntry, queue: Queue, ledger: Ledger, *, ba
             return [_build_queue_blocker(message), *_build_backfill_blockers(backfill)]
     if others and walk.find_or_reserve_nodes(waiting) is None:
         message = msg("Free resources are reserved for jobs ahead of it in the queue.")
-        if all(other.priority > waiting.priority for other in others):
+        if queue_node is not None and queue_node.name in walk.closed_queues:
+            message = msg("Jobs ahead of it enter the queue of {engine} first.", engine=waiting.engine)
+        elif all(other.priority > waiting.priority for other in others):
             message = msg("Free resources are reserved for jobs of higher priority.")
         return [_build_queue_blocker(message), *_build_backfill_blockers(backfill)]
     return []
@@ -301,6 +305,9 @@ def _describe_too_many_tasks(waiting: QueueEntry, wholes: Sequence[ResourceAmoun
 
 
 def _build_capacity_blocker(waiting: QueueEntry, ledger: Ledger) -> Blocker:
+    queue_node = ledger.find_queue_node(waiting.engine)
+    if queue_node is not None:
+        return _build_engine_queue_blocker(waiting, queue_node, ledger)
     available = ledger.get_available_amounts(waiting.engine)
     needs, free = waiting.needs, sum_amounts(available.values())
     if not _fits_available_nodes(waiting, ledger) and (text := _describe_unavailable_nodes(waiting, ledger)):
@@ -309,6 +316,16 @@ def _build_capacity_blocker(waiting: QueueEntry, ledger: Ledger) -> Blocker:
         return _build_fragmented_blocker(waiting, available)
     text = msg("It requests {needs}; free: {free}.", needs=format_amount(needs), free=format_amount(free))
     return Blocker(kind=BlockerKind.CAPACITY, text=text, lacks=_compute_shortage(needs, free))
+
+
+def _build_engine_queue_blocker(waiting: QueueEntry, node: Node, ledger: Ledger) -> Blocker:
+    if not node.is_available(waiting.engine):
+        return Blocker(kind=BlockerKind.UNAVAILABLE, text=_describe_unavailable_nodes(waiting, ledger))
+    count, engine = ledger.queued[node.name], waiting.engine or node.name
+    text = msg("{count} tasks already wait in the queue of {engine}.", count=count, engine=engine)
+    if count == 1:
+        text = msg("One task already waits in the queue of {engine}.", engine=engine)
+    return Blocker(kind=BlockerKind.ENGINE_QUEUE, text=text)
 
 
 def _fits_available_nodes(waiting: QueueEntry, ledger: Ledger) -> bool:

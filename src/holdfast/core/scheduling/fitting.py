@@ -5,16 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from .ledger import ClusterUsage
-from .placement import EPSILON, QueueEntry, ResourceAmount, TaskRequest
+from .placement import EPSILON, Node, QueueEntry, ResourceAmount, TaskRequest
 
 
 def fit_requests(waiting: QueueEntry, free: Mapping[str, ResourceAmount], room: ClusterUsage) -> list[str] | None:
     """Return a node for each request within `free`; None if not all fit."""
+    queue_node = room.find_queue_node(waiting.engine)
+    if queue_node is not None:
+        return _fit_into_queue(waiting, queue_node, room)
     requests, names = waiting.requests, list(room.get_available_nodes(waiting.engine))
     if len(requests) == len(names) == 1:  # fast path for the common case
         return names if requests[0].needs.fits_in(free[names[0]]) else None
     spots = fit_amounts([request.needs for request in requests], [free[name] for name in names])
     return None if spots is None else [names[spot] for spot in spots]
+
+
+def _fit_into_queue(waiting: QueueEntry, node: Node, room: ClusterUsage) -> list[str] | None:
+    """The engine decides where and when its tasks run, so only the length of its queue counts."""
+    count = len(waiting.requests)
+    if not node.is_available(waiting.engine) or not room.admits_tasks(node, count):
+        return None
+    return [node.name] * count
 
 
 def fit_amounts(amounts: Sequence[ResourceAmount], rooms: Sequence[ResourceAmount]) -> list[int] | None:
@@ -59,7 +70,7 @@ def has_port_shortage(requests: Sequence[TaskRequest], spots: Sequence[str], fre
     wanted: dict[str, int] = {}
     for request, spot in zip(requests, spots, strict=True):
         wanted[spot] = wanted.get(spot, 0) + request.port_count
-    return any(count > free_ports[name] for name, count in wanted.items() if count)
+    return any(count > free_ports[name] for name, count in wanted.items() if count and name in free_ports)
 
 
 def reserve_resources(waiting: QueueEntry, free: dict[str, ResourceAmount], room: ClusterUsage) -> None:

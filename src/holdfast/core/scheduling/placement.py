@@ -55,6 +55,9 @@ class Node:
     # Engine that can run tasks on it -> why it cannot start any now, empty if it can. Empty: every engine can.
     engines: Mapping[str, str] = field(default_factory=dict)
     used_by_others: ResourceAmount = ResourceAmount()  # by programs that are not tasks of this server
+    # Max tasks in the queue of an engine that queues and places tasks itself. Such a queue node stands for all machines
+    # of its engine; its capacity is only shown. None: an ordinary node.
+    queue_limit: int | None = None
 
     def belongs_to(self, engine: str) -> bool:
         return not engine or not self.engines or engine in self.engines
@@ -62,6 +65,11 @@ class Node:
     def is_available(self, engine: str) -> bool:
         """Whether the engine can start tasks on it now."""
         return self.belongs_to(engine) and not self.engines.get(engine)
+
+    @property
+    def is_queue(self) -> bool:
+        """Whether it stands for all machines of an engine that queues and places tasks itself."""
+        return self.queue_limit is not None
 
     @property
     def port_count(self) -> int:
@@ -153,6 +161,7 @@ class Assignment:
     gpus: tuple[int, ...] = ()
     ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     engine: str = ""
+    is_waiting: bool = True  # it has not started yet; counts on queue nodes only
 
     @property
     def needs(self) -> ResourceAmount:
@@ -186,6 +195,7 @@ class StartPrediction:
 class NodeUsage:
     node: Node
     free: ResourceAmount
+    waiting: int = 0  # tasks in the queue of a queue node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,8 @@
 
 For each job in order: if its user's quota is exhausted, it is skipped. If its group's quota is exhausted, the rest of
 the group's queue is blocked too. If it waits for a node, its request is reserved there and in its quotas, so that later
-jobs cannot delay it. With `TimeEstimates`, later jobs are also backfilled (see backfill).
+jobs cannot delay it. With `TimeEstimates`, later jobs are also backfilled (see backfill). If it waits for the queue of
+an engine that places tasks itself, later jobs of that engine wait too.
 
 One pass costs what it places and the few jobs it has to skip, not the number of all jobs.
 """
@@ -13,7 +14,6 @@ from collections.abc import Iterator
 
 from .backfill import TimeEstimates, iter_backfill_jobs
 from .explanations import find_impossible_reasons
-from .fitting import is_exhausted
 from .ledger import Ledger
 from .placement import Placement, PlacementRefusal, QueueEntry
 from .queue import Queue
@@ -47,7 +47,7 @@ def _refuse_impossible_jobs(queue: Queue, ledger: Ledger) -> Iterator[PlacementR
 def _place_jobs_in_order(queue: Queue, ledger: Ledger, over: set[str]) -> Iterator[Placement]:
     walk = QueueScan(ledger)
     for waiting in queue.iter_entries(walk.closed_groups):
-        if is_exhausted(walk.available):
+        if walk.is_exhausted():
             return
         spots = walk.find_or_reserve_nodes(waiting) if waiting.job_id not in over else None
         if spots is not None:

@@ -34,7 +34,9 @@ def list_suggestions(
 ) -> tuple[str, ...]:
     """Return suggestions, first those that the user can do. `holders`: jobs that use the missing resources of it or of
     jobs ahead. `stuck`: waiting jobs ahead of it."""
-    trial = _SuggestionFinder(waiting, holders or _list_all_jobs(ledger), queue, ledger, names, CheckBudget())
+    if not holders and ledger.find_queue_node(waiting.engine) is None:
+        holders = _list_all_jobs(ledger)
+    trial = _SuggestionFinder(waiting, holders, queue, ledger, names, CheckBudget())
     less = [less.text for less in find_smaller_requests(waiting, queue, ledger, CheckBudget())]
     others = [*trial.suggest_releases(), *trial.suggest_waiting()]
     return (*less, *others, *(trial.suggest_queue_changes(stuck) if stuck else ()), *trial.suggest_quotas())

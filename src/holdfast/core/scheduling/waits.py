@@ -167,7 +167,7 @@ def _find_usage_by_job(blocker: Blocker, waiting: QueueEntry, ledger: Ledger) ->
     )
     for id, spot in ledger.assignments.items():
         part = _select_usage(blocker.kind, spot, waiting, ledger).elementwise_min(missing)
-        if part != _ZERO_AMOUNT or (blocker.kind is BlockerKind.PORTS and spot.ports and spot.node in ledger.nodes):
+        if part != _ZERO_AMOUNT or (blocker.kind is BlockerKind.PORTS and spot.ports and spot.node in ledger.free):
             job_id = parse_job_id(id)
             has[job_id] = has[job_id].plus(part) if job_id in has else part
     return has
@@ -179,7 +179,7 @@ def _select_usage(kind: BlockerKind, spot: Assignment, waiting: QueueEntry, ledg
         return spot.amount if spot.group == waiting.group else _ZERO_AMOUNT
     if kind is BlockerKind.USER_QUOTA:
         return spot.amount if spot.group == waiting.group and spot.user == waiting.user else _ZERO_AMOUNT
-    return spot.needs if spot.node in ledger.nodes else _ZERO_AMOUNT
+    return spot.needs if spot.node in ledger.free else _ZERO_AMOUNT
 
 
 def _compute_freed_share(has: ResourceAmount, lacks: ResourceAmount | None) -> float:

@@ -24,6 +24,7 @@ class JobTasks:
 
     snapshot: JobSnapshot
     addresses: Mapping[str, str]
+    queue_nodes: frozenset[str] = frozenset()  # there, the engine sets the variables of devices
 
     @cached_property
     def plain_names(self) -> dict[str, str]:
@@ -108,6 +109,7 @@ def _make_job_variables(job_tasks: JobTasks) -> dict[str, str]:
 
 def _make_current_task_variables(scene: TaskContext) -> dict[str, str]:
     index, address = str(scene.task.index), scene.job_tasks.get_address(scene.task)
+    gpus = scene.role.resources.gpu if scene.task.node in scene.job_tasks.queue_nodes else len(scene.task.gpus)
     return {
         "PAI_CURRENT_TASK_ROLE_NAME": scene.task.role,
         "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX": index,
@@ -115,7 +117,7 @@ def _make_current_task_variables(scene: TaskContext) -> dict[str, str]:
         "PAI_TASK_ROLE_INDEX": index,
         "PAI_CURRENT_CONTAINER_IP": address,
         "PAI_CONTAINER_HOST_IP": address,
-        **({} if scene.task.gpus else {"NVIDIA_VISIBLE_DEVICES": "none"}),  # otherwise the engine sets it
+        **({} if gpus else {"NVIDIA_VISIBLE_DEVICES": "none"}),  # otherwise the engine sets it
     }
 
 

@@ -137,7 +137,7 @@ def condition_to_json(condition: Condition, *, admin: bool = False) -> dict[str,
 
 
 def node_usage_to_json(use: NodeUsage) -> dict[str, Any]:
-    return record_to_json(server.Node, use.node, free=amount_to_json(use.free))
+    return record_to_json(server.Node, use.node, free=amount_to_json(use.free), waiting=use.waiting)
 
 
 def group_usage_to_json(use: GroupUsage) -> dict[str, Any]:

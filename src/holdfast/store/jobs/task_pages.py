@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, String, case, cast, exists, func, select, text
+from sqlalchemy import ColumnElement, Connection, Select, String, case, cast, exists, func, or_, select, text
 
 from holdfast.core.records import JobAttempt, TaskRecord
 from holdfast.core.states import TaskState
@@ -90,15 +90,16 @@ def _build_filter_conditions(filter: TaskFilter) -> list[ColumnElement[bool]]:
     if filter.state is not None:
         found.append(_TRY_COLUMNS.state == filter.state.value)
     if filter.node is not None:
-        found.append(_TRY_COLUMNS.node == make_storable(filter.node))
+        name = make_storable(filter.node)
+        found.append(or_(_TRY_COLUMNS.node == name, _TRY_COLUMNS.host == name))
     # As written by `mapping`, in the order of the fields. Quotes within a message are escaped, so none can match.
     if filter.kind is not None:
         found.append(_TRY_COLUMNS.exit_json.like(f'{{"kind":"{filter.kind.value}",%'))
     if filter.code is not None:
         found.append(_TRY_COLUMNS.exit_json.like(f'%,"code":{int(filter.code)},"signal":%'))
     if filter.text:
-        name = (
-            _TRY_COLUMNS.role + "-" + cast(_TRY_COLUMNS.task_index, String) + " " + func.coalesce(_TRY_COLUMNS.node, "")
-        )
-        found.append(func.lower(name).contains(make_storable(filter.text.lower()), autoescape=True))
+        task = _TRY_COLUMNS.role + "-" + cast(_TRY_COLUMNS.task_index, String)
+        node, host = func.coalesce(_TRY_COLUMNS.node, ""), func.coalesce(_TRY_COLUMNS.host, "")
+        searched = task + " " + node + " " + host
+        found.append(func.lower(searched).contains(make_storable(filter.text.lower()), autoescape=True))
     return found

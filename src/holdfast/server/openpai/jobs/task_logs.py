@@ -41,7 +41,9 @@ async def list_task_logs(call: Call) -> Response:
         chosen.record,
         maker=await get_link_token_id(call),
         role=map_role_keys(job)[role],
-        machine=(await load_node_addresses(call)).get(chosen.record.task.node or "") or "localhost",
+        machine=(await load_node_addresses(call)).get(chosen.record.task.machine or "")
+        or chosen.record.task.host
+        or "localhost",
         tail=_is_tail_mode(call),
     )
     return respond_json({"locations": links})

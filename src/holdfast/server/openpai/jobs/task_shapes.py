@@ -59,8 +59,8 @@ def build_container_fields(shown: ShownAttempt, record: TaskRecord) -> dict[str,
     placed = task.node is not None
     return {
         "containerId": build_container_uid(record.attempt_id) if placed else None,
-        "containerIp": shown.addresses.get(task.node) if task.node is not None else None,
-        "containerNodeName": task.node,
+        "containerIp": task.host or (shown.addresses.get(task.node) if task.node is not None else None),
+        "containerNodeName": task.machine,
         "containerPorts": ports_to_json(task.ports),
         "containerGpus": None,
         "containerLog": build_log_path(shown, record),

@@ -20,6 +20,7 @@ MIN_FREE_DISK_SIZE = 1 << 30  # bytes
 class NodeRow:
     node: Node
     used: ResourceAmount
+    waiting: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,9 @@ async def show_installation(visit: Visit) -> Response:
     found = await visit.services.installation.inspect_server(visit.current_actor)
     shown = InstallationPage(
         inspection=found,
-        machines=tuple(NodeRow(node=use.node, used=_compute_used_amount(use)) for use in found.nodes),
+        machines=tuple(
+            NodeRow(node=use.node, used=_compute_used_amount(use), waiting=use.waiting) for use in found.nodes
+        ),
         disks=tuple(DiskRow(disk=disk, low=_is_disk_low(disk)) for disk in found.disks),
     )
     return await visit.render_response(

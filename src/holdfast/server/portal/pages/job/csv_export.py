@@ -61,7 +61,7 @@ def _build_cells(record: TaskRecord, addresses: Mapping[str, str]) -> tuple[obje
     ports = " ".join(f"{label}={','.join(map(str, numbers))}" for label, numbers in task.ports.items())
     return (
         *(task.task, task.role, task.index, record.attempt, task.number, task.state.value),
-        *(task.node or "", addresses.get(task.node or "", ""), ports, " ".join(map(str, task.gpus))),
+        *(task.machine or "", addresses.get(task.machine or "", ""), ports, " ".join(map(str, task.gpus))),
         *(_format_time(task.placed_at), _format_time(task.started_at), _format_time(task.finished_at)),
         _compute_elapsed_seconds(task.started_at, task.worked_until),
         *(("", "", "", "", "") if exit is None else (

@@ -173,7 +173,7 @@ def _build_task_row(
     which = f"task={quote(task.task, safe='')}&attempt={record.attempt}"
     return TaskRow(
         record=record,
-        address=addresses.get(task.node or "", ""),
+        address=addresses.get(task.machine or "", ""),
         engine=engine,
         exit=exit,
         tries=f"{job_path}?section=tasks&{which}#tries",
