@@ -93,9 +93,10 @@ def test_the_script_reads_the_file_of_input(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_warnings_and_mistakes_are_shown(cli: Cli, tmp_path: Path) -> None:
-    good = write_script(tmp_path, "#!/bin/sh", "#SBATCH --job-name=good -o out.txt", "srun true")
+    good = write_script(tmp_path, "#!/bin/sh", "#SBATCH --job-name=good -o out.txt -p long -A lab", "srun true")
     warned = cli.ok("plan", good).text
     assert "--output: has no effect here" in warned
+    assert "options of Slurm have no effect on the engine embedded: partition, account" in warned
     assert "srun: is a command of Slurm" in warned
     bad = write_script(tmp_path, "#!/bin/sh", "#SBATCH --nodes=2", "#SBATCH --dependency=afterok:1 --tiem=5", "true")
     refused = cli("submit", bad, "--json")

@@ -165,6 +165,33 @@ def test_gpus_follow_from_any_of_the_options() -> None:
     assert (shared.gpu, shared.cpu) == (4, 12)
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("--gres=gpu:2", None),
+        ("--gres=gpu:a100:2", "gpu:a100:2"),
+        ("--gpus=a100:1,v100:2", "gpu:a100:1,gpu:v100:2"),
+        ("-n 2 --gpus-per-task=a100:2", "gpu:a100:4"),
+        ("--gpus=2 --gres=tmpfs:20G", "tmpfs:20G,gpu:2"),
+    ],
+)
+def test_what_only_slurm_knows_of_gpus_is_kept_for_it(options: str, expected: str | None) -> None:
+    assert job_of(options).roles[0].engine_options.get("slurm", {}).get("gres") == expected
+
+
+def test_options_of_the_queue_of_slurm_are_kept_for_it() -> None:
+    job = job_of("-p gpu,long -A lab -q high -C 'a100&nvlink' --reservation=course")
+    assert job.roles[0].engine_options == {
+        "slurm": {
+            "partition": "gpu,long",
+            "account": "lab",
+            "qos": "high",
+            "constraint": "a100&nvlink",
+            "reservation": "course",
+        }
+    }
+
+
 def test_a_signal_to_the_script_counts_back_from_the_time_limit() -> None:
     assert job_of("--time=10 --signal=B:10@60").extras["sbatch"]["signal"] == {"name": "USR1", "seconds": 540}
     assert "signal" not in job_of("--time=1 --signal=B:USR1@60").extras["sbatch"]

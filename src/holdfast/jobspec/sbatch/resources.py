@@ -10,9 +10,10 @@ from typing import Any
 from holdfast.core.job import MIB, Resources
 from holdfast.core.messages import msg
 
+from .. import rules
 from ..fields import FieldValue
 from .options import SEVERAL_NODES_HINT, OptionValues
-from .values import GpuRequest, read_count, read_gpus, read_gres, read_memory, read_node_count
+from .values import get_text, read_count, read_gpus, read_gres, read_memory, read_node_count
 
 _READERS: dict[str, Callable[[FieldValue], Any]] = {
     "nodes": read_node_count,
@@ -29,8 +30,7 @@ _GPU_NAMES = ("gpus", "gpus-per-node", "gres")  # what they say does not depend 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptResources:
     resources: Resources
-    gpu_types: tuple[str, ...]
-    other_resources: tuple[str, ...]  # of --gres
+    gres: str  # types of GPUs and other resources, which only Slurm knows
     variables: dict[str, str]  # of Slurm
 
 
@@ -50,8 +50,7 @@ def read_resources(options: OptionValues, defaults: Resources) -> ScriptResource
     )
     return ScriptResources(
         resources=resources,
-        gpu_types=_list_gpu_types(values),
-        other_resources=values["gres"].other_resources if "gres" in values else (),
+        gres=_build_gres(options, values, gpus),
         variables=_make_variables(values, tasks, resources),
     )
 
@@ -62,9 +61,17 @@ def _read_values(options: OptionValues) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _list_gpu_types(values: dict[str, Any]) -> tuple[str, ...]:
-    found = (value for value in values.values() if isinstance(value, GpuRequest))
-    return tuple(dict.fromkeys(kind for value in found for kind in value.types))
+def _build_gres(options: OptionValues, values: dict[str, Any], gpus: int) -> str:
+    """Return the generic resources for Slurm, if they are more than a number of GPUs."""
+    gres = values.get("gres")
+    if gres is not None and (gres.types or gres.other_resources):
+        text = options["gres"].read_as_kind(rules.ENGINE_OPTION_KIND, "")
+        return text if gres.total or not gpus else f"{text},gpu:{gpus}"
+    typed = next((name for name in ("gpus", "gpus-per-node") if name in values and values[name].types), None)
+    if typed:
+        return ",".join(f"gpu:{part.strip()}" for part in get_text(options[typed]).split(","))
+    types = values["gpus-per-task"].types if "gpus-per-task" in values else ()
+    return f"gpu:{types[0]}:{gpus}" if types else ""
 
 
 # -- tasks and nodes

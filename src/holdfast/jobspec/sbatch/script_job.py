@@ -60,7 +60,7 @@ def read_sbatch_job(text: str, report: ProblemReport, defaults: Defaults) -> Job
     options = read_options(script.list_marked_lines(SLURM_MARKER), report)
     own = read_holdfast_lines(script, report)
     size = read_resources(options, defaults.resources)
-    _warn_about_slurm(script, options, size, report)
+    _warn_about_slurm_commands(script, report)
     array = options["array"].apply_reader(_read_array, None) if "array" in options else None
     time_limit = options["time"].apply_reader(read_time, None) if "time" in options else None
     name = options["job-name"].read_as_kind(rules.JOB_NAME_KIND, "") if "job-name" in options else DEFAULT_JOB_NAME
@@ -84,6 +84,7 @@ def read_sbatch_job(text: str, report: ProblemReport, defaults: Defaults) -> Job
         completion=Completion(wait_for_all=array is not None),
         max_task_retries=_get_retries(own) if array else 0,
         shell_options=(),
+        engine_options=_read_slurm_options(options, size),
         workdir=options["chdir"].read_as_kind(rules.PATH_KIND, None) if "chdir" in options else None,
     )
     job = Job(
@@ -131,8 +132,8 @@ def _check_script(script: BatchScript, report: ProblemReport) -> None:
     report_unread_lines(script, report)
 
 
-def _warn_about_slurm(script: BatchScript, options: OptionValues, size: ScriptResources, report: ProblemReport) -> None:
-    """Warn about what only Slurm has."""
+def _warn_about_slurm_commands(script: BatchScript, report: ProblemReport) -> None:
+    """Warn about commands that only Slurm has."""
     commands: dict[str, int] = {}
     for line in script.body:
         found = _SLURM_COMMAND_PATTERN.match(line.text)
@@ -141,15 +142,14 @@ def _warn_about_slurm(script: BatchScript, options: OptionValues, size: ScriptRe
     for command, number in commands.items():
         hint = msg("Remove `srun` before a single program; use mpirun for MPI.") if command == "srun" else None
         report.add_warning(command, number, msg("is a command of Slurm, which other engines do not have"), hint)
-    for name in _SLURM_NAMES:
-        if name in options:
-            options[name].add_warning(msg("has no effect here"))
-    for name in ("gres", "gpus", "gpus-per-node", "gpus-per-task"):
-        if name in options and size.gpu_types and any(kind in get_text(options[name]) for kind in size.gpu_types):
-            options[name].add_warning(msg("requests GPUs of a type; any GPU is used"))
-    if size.other_resources:
-        listed = ", ".join(size.other_resources)
-        options["gres"].add_warning(msg("requests {names}, which has no effect here", names=listed[:200]))
+
+
+def _read_slurm_options(options: OptionValues, size: ScriptResources) -> dict[str, dict[str, str]]:
+    """Return the options of Slurm's own queue, which other engines ignore."""
+    found = {name: options[name].read_as_kind(rules.ENGINE_OPTION_KIND, "") for name in _SLURM_NAMES if name in options}
+    if size.gres:
+        found["gres"] = size.gres
+    return {"slurm": found} if found else {}
 
 
 def _make_queue_variables(options: OptionValues) -> dict[str, str]:

@@ -260,6 +260,7 @@ class JobValidator:
         isolation = self._engine.find_health(name).isolation
         if job.files and not job.dialect.emulates_platform and isolation is Isolation.NONE:
             found.append(FILES_WARNING)
+        found += _list_slurm_warnings(job, name)
         requested = {role.engine_image for role in job.roles} - {HOST_IMAGE}
         if requested:
             names = [image.name for image in await self._engine.list_images() if image.engine in ("", name)]
@@ -303,6 +304,18 @@ class JobValidator:
                 host_image=HOST_IMAGE,
             )
         return format_missing_image(image)
+
+
+def _list_slurm_warnings(job: Job, engine: str) -> list[str]:
+    """Warn about options of a batch script that another engine ignores."""
+    if job.dialect is not JobFormat.SBATCH or engine == "slurm":
+        return []
+    options = [option for role in job.roles for option in role.engine_options.get("slurm", {})]
+    if not options:
+        return []
+    return [
+        msg("options of Slurm have no effect on the engine {engine}: {names}", engine=engine, names=", ".join(options))
+    ]
 
 
 def list_problems(error: UserError) -> list[Problem]:
