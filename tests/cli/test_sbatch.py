@@ -119,6 +119,16 @@ def test_a_script_is_cloned_as_it_was_submitted(cli: Cli, tmp_path: Path) -> Non
     assert cli.ok("clone", job).out == Path(script).read_bytes()
 
 
+def test_a_script_without_a_name_has_that_of_its_file(cli: Cli, tmp_path: Path) -> None:
+    script = write_script(tmp_path, "#!/bin/bash", "#SBATCH --time=1", "true")
+    job = cli.ok("submit", "--wait", "--json", script).json
+    assert job["name"] == "job.sh"
+    copy = cli.ok("clone", job["id"]).out
+    assert copy.startswith(b'#!/bin/bash\n#SBATCH --job-name="job.sh"\n#SBATCH --time=1\n')
+    assert cli.ok("submit", "--wait", "--json", "-", stdin=copy).json["name"] == "job.sh"
+    assert cli.ok("submit", "--wait", "--json", "-", stdin=Path(script).read_bytes()).json["name"] == "sbatch"
+
+
 def test_a_script_is_simulated(cli: Cli, tmp_path: Path) -> None:
     script = write_script(tmp_path, "#!/bin/bash", "#SBATCH -J copy -a 3-4", 'echo "index $SLURM_ARRAY_TASK_ID"')
     assert "index 3" in cli.ok("simulate", script).text

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.core.errors import InvalidJob, Problem
 from holdfast.core.job import GIB, MIB, Job, JobFormat
-from holdfast.jobspec import ParsedJob, parse_job
+from holdfast.jobspec import Defaults, ParsedJob, parse_job, render_sbatch_script
 from holdfast.jobspec.rules import MAX_TASKS
 from holdfast.jobspec.sbatch import is_sbatch_script, list_array_indices
 from holdfast.jobspec.sbatch.option_table import LONG_NAMES, OPTIONS, Argument
@@ -190,6 +190,13 @@ def test_options_of_the_queue_of_slurm_are_kept_for_it() -> None:
             "reservation": "course",
         }
     }
+
+
+@given(st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=20).map(str.strip).filter(bool))
+def test_the_name_of_a_file_survives_a_clone(name: str) -> None:
+    job = parse_job("#!/bin/sh\n#SBATCH --time=1\ntrue\n", defaults=Defaults(job_name=name)).job
+    assert job.name == name
+    assert parse_job(render_sbatch_script(job)).job.name == name
 
 
 def test_a_signal_to_the_script_counts_back_from_the_time_limit() -> None:

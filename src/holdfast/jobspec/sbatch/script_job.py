@@ -63,7 +63,7 @@ def read_sbatch_job(text: str, report: ProblemReport, defaults: Defaults) -> Job
     _warn_about_slurm_commands(script, report)
     array = options["array"].apply_reader(_read_array, None) if "array" in options else None
     time_limit = options["time"].apply_reader(read_time, None) if "time" in options else None
-    name = options["job-name"].read_as_kind(rules.JOB_NAME_KIND, "") if "job-name" in options else DEFAULT_JOB_NAME
+    name = options["job-name"].read_as_kind(rules.JOB_NAME_KIND, "") if "job-name" in options else defaults.job_name
     extras = {
         "interpreter": list(script.interpreter),
         "variables": {**size.variables, **_make_queue_variables(options)},
@@ -88,7 +88,7 @@ def read_sbatch_job(text: str, report: ProblemReport, defaults: Defaults) -> Job
         workdir=options["chdir"].read_as_kind(rules.PATH_KIND, None) if "chdir" in options else None,
     )
     job = Job(
-        name=name,
+        name=name or DEFAULT_JOB_NAME,
         roles=(role,),
         group=own.get("group", defaults.group),
         description=get_text(options["comment"]) if "comment" in options else "",
@@ -111,9 +111,15 @@ def read_sbatch_job(text: str, report: ProblemReport, defaults: Defaults) -> Job
 
 
 def render_sbatch_script(job: Job) -> str:
-    """Return the script, whose options are the job's."""
+    """Return the script, whose options are the job's. The name of its file becomes an option, too."""
     (role,) = job.roles
-    return "\n".join(role.commands) + "\n"
+    text = "\n".join(role.commands) + "\n"
+    options = read_options(split_script(text).list_marked_lines(SLURM_MARKER), ProblemReport())
+    if "job-name" in options or job.name == DEFAULT_JOB_NAME:
+        return text
+    first, _, rest = text.partition("\n")
+    quoted = job.name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'{first}\n{SLURM_MARKER} --job-name="{quoted}"\n{rest}'
 
 
 def _check_script(script: BatchScript, report: ProblemReport) -> None:

@@ -45,6 +45,7 @@ from ..why.feasibility import format_image_suggestion, format_missing_image
 from .hold_defaults import GroupHoldDefaults
 
 MAX_INLINE_LENGTH = 16 * 1024  # characters; parsing fewer takes less time than starting a thread
+MAX_FILE_NAME_LENGTH = 255  # characters; the limit of a job's name
 HOLDS_DISABLED_WARNING = msg("holds are disabled on this server; `hold` is ignored")
 NOTIFICATIONS_DISABLED_WARNING = msg("notifications are disabled on this server; `notify` is ignored")
 MAIL_NOT_CONFIGURED_WARNING = msg("email is not configured on this server; email notifications are not sent")
@@ -59,6 +60,7 @@ class JobOverrides(TypedDict, total=False):
 
     group: str | None
     dialect: str | None
+    file_name: str | None
     hold: Hold | None
     notify: NotifySpec | None
 
@@ -102,13 +104,14 @@ class JobValidator:
         *,
         group: str | None = None,
         dialect: str | None = None,
+        file_name: str | None = None,
         hold: Hold | None = None,
         notify: NotifySpec | None = None,
         unique: bool = False,
     ) -> ValidatedJob:
-        """Parse and check a job file. `group` and `hold` override the file, `notify` is added to it. With `unique`,
-        raise NameTaken if the user ever had a job of that name."""
-        parsed = await self._parse_text(actor, text, dialect)
+        """Parse and check a job file. `group` and `hold` override the file, `notify` is added to it. `file_name` names
+        a batch script that sets no name. With `unique`, raise NameTaken if the user ever had a job of that name."""
+        parsed = await self._parse_text(actor, text, dialect, file_name or "")
         job = parsed.job if group is None else replace(parsed.job, group=group)
         if not job.group:
             raise _build_group_required_error(actor)
@@ -152,10 +155,11 @@ class JobValidator:
         """Create what the job needs before it starts. Call only for jobs that will be stored."""
         await self._dataset_mounter.create_user_folders(ready.job, actor)
 
-    async def _parse_text(self, actor: Actor, text: str, dialect: str | None) -> ParsedJob:
+    async def _parse_text(self, actor: Actor, text: str, dialect: str | None, file_name: str) -> ParsedJob:
         sizes = await self._catalogue.load_sizes(actor)
         group = choose_default_group(actor.groups, actor.usual_group)
-        defaults = replace(self._defaults, group=group, user=actor.name, instance_types=sizes)
+        name = "".join(char for char in file_name if char.isprintable())[:MAX_FILE_NAME_LENGTH].strip()
+        defaults = replace(self._defaults, group=group, user=actor.name, instance_types=sizes, job_name=name)
         known = _parse_dialect(dialect)
         try:
             if len(text) <= MAX_INLINE_LENGTH:
