@@ -199,6 +199,24 @@ def test_the_name_of_a_file_survives_a_clone(name: str) -> None:
     assert parse_job(render_sbatch_script(job)).job.name == name
 
 
+def test_an_image_and_mounts_of_pyxis_are_those_of_the_job() -> None:
+    role = job_of("--container-image=ghcr.io\\#lab/train:1 --container-mounts=/a,/b:/c:ro").roles[0]
+    assert role.image == "ghcr.io/lab/train:1"
+    assert [(mount.source, mount.target, mount.read_only) for mount in role.mounts] == [
+        ("/a", "/a", False), ("/b", "/c", True),
+    ]  # fmt: skip
+
+
+def test_types_of_mails_add_up() -> None:
+    (spec,) = job_of("--mail-type=BEGIN", "--mail-type=FAIL --mail-user=ada@example.org").notify
+    assert sorted(spec.events) == ["failed", "started"]
+
+
+def test_a_limit_that_limits_nothing_gives_no_warning() -> None:
+    assert parse("--array=1-4%4").warnings == ()
+    assert [warning.field for warning in parse("--array=1-4%3").warnings] == ["--array"]
+
+
 def test_a_signal_to_the_script_counts_back_from_the_time_limit() -> None:
     assert job_of("--time=10 --signal=B:10@60").extras["sbatch"]["signal"] == {"name": "USR1", "seconds": 540}
     assert "signal" not in job_of("--time=1 --signal=B:USR1@60").extras["sbatch"]

@@ -43,6 +43,7 @@ _LOGS_HINT = msg("Holdfast keeps the output: read it with `holdfast logs`.")
 _WAIT_HINT = msg("Use `holdfast submit --wait`.")
 _DEPENDENCY_HINT = msg("Submit this job when the other one has ended: `holdfast wait JOB && holdfast submit FILE`.")
 _SCHEDULE_HINT = msg("Submit the job later, or create a schedule.")
+_IMAGE_HINT = msg("Write `#HOLDFAST image: NAME` to choose an image.")
 _CPUS_HINT = msg("Use cpus-per-task and gpus-per-task.")
 
 OPTIONS: dict[str, OptionSpec] = {
@@ -78,11 +79,19 @@ OPTIONS: dict[str, OptionSpec] = {
     "partition": _use("p"),
     "qos": _use("q"),
     "reservation": _use(),
+    # Options of Pyxis, a plugin for containers.
+    "container-image": _use(),
+    "container-mounts": _use(),
+    "container-workdir": _use(),
     # Without effect.
     "acctg-freq": _ignore(),
     "batch": _ignore(),
     "cluster-constraint": _ignore(),
     "clusters": _ignore("M"),
+    "container-mount-home": _ignore("", _NONE),
+    "container-name": _ignore(),
+    "container-remap-root": _ignore("", _NONE),
+    "container-writable": _ignore("", _NONE),
     "contiguous": _ignore("", _NONE),
     "core-spec": _ignore("S"),
     "cores-per-socket": _ignore(),
@@ -102,9 +111,12 @@ OPTIONS: dict[str, OptionSpec] = {
     "ignore-pbs": _ignore("", _NONE),
     "immediate": _ignore("I", _OPTIONAL),
     "kill-on-invalid-dep": _ignore(),
+    "licenses": _ignore("L"),
     "mcs-label": _ignore(),
     "mem-bind": _ignore(),
     "network": _ignore(),
+    "no-container-mount-home": _ignore("", _NONE),
+    "no-container-remap-root": _ignore("", _NONE),
     "no-kill": _ignore("k", _OPTIONAL),
     "no-requeue": _ignore("", _NONE, msg("A job runs again if the platform failed, and not after its own failure.")),
     "nodefile": _ignore("F"),
@@ -146,7 +158,7 @@ OPTIONS: dict[str, OptionSpec] = {
     "bb": _refuse(_NOT_SUPPORTED, hint=_REMOVE_HINT),
     "bbf": _refuse(_NOT_SUPPORTED, hint=_REMOVE_HINT),
     "begin": _refuse(_STARTS_AT_ONCE, "b", hint=_SCHEDULE_HINT),
-    "container": _refuse(_NOT_SUPPORTED, hint=msg("Write `#HOLDFAST image: NAME` to choose an image.")),
+    "container": _refuse(_NOT_SUPPORTED, hint=_IMAGE_HINT),
     "container-id": _refuse(_NOT_SUPPORTED, hint=_REMOVE_HINT),
     "deadline": _refuse(_NOT_SUPPORTED, hint=_REMOVE_HINT),
     "dependency": _refuse(_STARTS_AT_ONCE, "d", hint=_DEPENDENCY_HINT),
@@ -154,7 +166,7 @@ OPTIONS: dict[str, OptionSpec] = {
     "gid": _refuse(_NOT_SUPPORTED, hint=_REMOVE_HINT),
     "gpus-per-socket": _refuse(_NOT_SUPPORTED, hint=_CPUS_HINT),
     "hold": _refuse(_STARTS_AT_ONCE, "H", _NONE, _SCHEDULE_HINT),
-    "licenses": _refuse(_NOT_SUPPORTED, "L", hint=_REMOVE_HINT),
+    "image": _refuse(_NOT_SUPPORTED, hint=_IMAGE_HINT),  # of Shifter, which runs only parts of the script in it
     "test-only": _refuse(_NOT_SUPPORTED, "", _NONE, msg("Use `holdfast plan FILE`.")),
     "tres-per-task": _refuse(_NOT_SUPPORTED, hint=_CPUS_HINT),
     "uid": _refuse(_NOT_SUPPORTED, hint=_REMOVE_HINT),
@@ -164,5 +176,5 @@ OPTIONS: dict[str, OptionSpec] = {
     "version": _refuse(_COMMAND_LINE_ONLY, "V", _NONE),
     "wrap": _refuse(_COMMAND_LINE_ONLY),
 }
-OLD_NAMES = {"workdir": "chdir"}
+OLD_NAMES = {"workdir": "chdir", "tasks-per-node": "ntasks-per-node"}
 LONG_NAMES = {spec.letter: name for name, spec in OPTIONS.items() if spec.letter}

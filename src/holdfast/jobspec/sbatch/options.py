@@ -1,4 +1,4 @@
-"""The lines of options -> the options by their long names, with the line of each. The last of several wins."""
+"""The lines of options -> the options by their long names, with the line of each. The last of several counts."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from .script import ScriptLine
 
 _COMPONENT_WORDS = ("hetjob", "packjob", ":")  # each begins another component of a heterogeneous job
 SEVERAL_NODES_HINT = msg("For several nodes, use roles and instances in a Holdfast job file.")
+
+_PLUGIN_HINT = msg("Remove it if it is an option of a plugin of another cluster.")
 
 OptionValues = dict[str, FieldValue]
 
@@ -41,6 +43,8 @@ def read_options(lines: Iterable[ScriptLine], report: ProblemReport) -> OptionVa
             return found  # what follows is for another component
         for name, value in _iter_options(words, context):
             option = FieldValue(DocumentNode(value, line.number), f"--{name}", report)
+            if name == "mail-type" and name in found:  # all of them count
+                option.node.value = f"{found[name].node.value},{value}"
             if _report_unused_option(name, option):
                 found[name] = option
     return found
@@ -90,12 +94,12 @@ def _find_long_name(written: str, context: _Context) -> str | None:
     name = OLD_NAMES.get(written, written)
     if name in OPTIONS:
         return name
-    longer = [known for known in OPTIONS if known.startswith(written)]
+    longer = [known for known in (*OPTIONS, *OLD_NAMES) if known.startswith(written)]
     if written and len(longer) == 1:
-        return longer[0]
+        return OLD_NAMES.get(longer[0], longer[0])
     shorter = max((known for known in OPTIONS if written.startswith(known)), key=len, default="")
     hint = build_similar_name_hint(written, longer or OPTIONS, _format_option_hint)
-    hint = hint or (_format_option_hint(shorter) if shorter else None)
+    hint = hint or (_format_option_hint(shorter) if shorter else _PLUGIN_HINT)
     context.add_problem(f"--{written}", msg("is not an option of sbatch"), hint, "additionalProperties")
     return None
 

@@ -94,7 +94,8 @@ def _iter_marked_lines(lines: tuple[ScriptLine, ...], marker: str) -> Iterator[S
 
 
 def _has_marker(text: str, marker: str) -> bool:
-    return text.startswith(marker) and (len(text) == len(marker) or text[len(marker)].isspace())
+    rest = text[len(marker) :]
+    return text.startswith(marker) and (not rest or rest[0].isspace() or rest[0] == "-")
 
 
 def _is_command(text: str) -> bool:

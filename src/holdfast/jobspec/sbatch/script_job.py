@@ -28,6 +28,7 @@ from ..document import DocumentNode
 from ..fields import FieldValue, InvalidValue, ProblemReport, build_name_hint
 from ..holdfast_yaml import DEFAULT_ROLE_NAME
 from ..kinds import make_text_kind
+from .containers import read_image, read_mounts
 from .holdfast_lines import read_holdfast_lines
 from .options import OptionValues, read_options
 from .resources import ScriptResources, read_resources
@@ -76,16 +77,16 @@ def read_sbatch_job(text: str, report: ProblemReport, defaults: Defaults) -> Job
         name=DEFAULT_ROLE_NAME,
         commands=(script.text.rstrip("\n"),),
         instances=len(list_array_indices(array.indices)) if array else 1,
-        image=own.get("image", defaults.image),
+        image=own.get("image") or read_image(options) or defaults.image,
         resources=size.resources,
         env=options["export"].apply_reader(_read_export, {}) if "export" in options else {},
-        mounts=own.get("mounts", ()),
+        mounts=(*read_mounts(options), *own.get("mounts", ())),
         ports=own.get("ports", {}),
         completion=Completion(wait_for_all=array is not None),
         max_task_retries=_get_retries(own) if array else 0,
         shell_options=(),
         engine_options=_read_slurm_options(options, size),
-        workdir=options["chdir"].read_as_kind(rules.PATH_KIND, None) if "chdir" in options else None,
+        workdir=_read_workdir(options),
     )
     job = Job(
         name=name or DEFAULT_JOB_NAME,
@@ -174,7 +175,7 @@ def _read_array(option: FieldValue) -> ArrayRequest:
             msg("Remove %1 if the tasks can run at the same time."),
             rule="not",
         )
-    if array.limit:
+    if array.limit and array.limit < len(list_array_indices(array.indices)):
         option.add_warning(
             msg("has a limit of {count} tasks, which has no effect", count=array.limit),
             msg("As many tasks run as there are resources in the quota of the group."),
@@ -197,6 +198,13 @@ def _read_signal(options: OptionValues, time_limit: timedelta | None) -> dict[st
         option.add_warning(msg("has no effect: the script sets no time limit that is longer"))
         return {}
     return {"signal": {"name": request.name, "seconds": int(time_limit.total_seconds()) - request.seconds}}
+
+
+def _read_workdir(options: OptionValues) -> str | None:
+    option = options.get("container-workdir") or options.get("chdir")
+    if option is None or get_text(option) in (".", "./"):
+        return None
+    return option.read_as_kind(rules.PATH_KIND, None)
 
 
 def _read_input(options: OptionValues) -> dict[str, str]:
@@ -285,6 +293,9 @@ def _read_mail_events(option: FieldValue) -> frozenset[NotificationEvent]:
 def _read_addresses(option: FieldValue) -> tuple[str, ...]:
     addresses = tuple(dict.fromkeys(part.strip() for part in get_text(option).split(",") if part.strip()))
     for address in addresses:
+        if "@" not in address:
+            option.add_warning(msg("is not an email address; the mails go to the job's user"))
+            return ("",)
         wrong = find_address_problem(Channel.MAIL, address)
         if wrong:
             raise InvalidValue(wrong, rule="format")
