@@ -230,6 +230,25 @@ pieces = st.sampled_from(
 )  # fmt: skip
 
 
+def test_an_array_with_many_repetitions_is_refused_before_it_is_counted() -> None:
+    assert problem_lines("--array=" + ",".join(["1-10000"] * 50_000)) == [("--array", 2)]
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ("-n 900000 -c 900000", "--cpus-per-task"),
+        ("-n 900000 --gpus-per-task=900", "--gpus-per-task"),
+        ("-n 900000 --mem-per-cpu=900000T", "--mem-per-cpu"),
+        ("--mail-type=END --mail-user=" + ",".join(f"user{number}@example.org" for number in range(21)), "--mail-user"),
+        ("--export=" + ",".join(f"A{number}=1" for number in range(1001)), "--export"),
+        ("--container-mounts=" + ",".join(f"/a{number}" for number in range(101)), "--container-mounts"),
+    ],
+)
+def test_requests_beyond_the_limits_of_a_job_are_refused(options: str, field: str) -> None:
+    assert problem_lines(options) == [(field, 2)]
+
+
 def find_problems(text: str) -> tuple[Problem, ...]:
     try:
         parse_job(text)

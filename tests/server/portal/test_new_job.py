@@ -173,6 +173,7 @@ async def test_every_dialect_is_recognised_and_told_in_our_own(rig: Rig, text: s
         ("name: x\ncommand: y\ninstance_type: huge\n", "instance_type", 3),
         (OPENPAI_V2.replace("instances: 2", "instances: none"), "taskRoles.worker.instances", 7),
         (SBATCH.replace("=10", "=soon"), "--time", 3),
+        (SBATCH.replace("echo", "#HOLDFAST datasets: [nothing]\necho"), "datasets", 4),
     ],
 )
 async def test_each_mistake_is_told_with_its_field_and_line(rig: Rig, text: str, field: str, line: int | None) -> None:

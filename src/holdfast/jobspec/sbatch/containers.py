@@ -10,8 +10,11 @@ from holdfast.core.messages import msg
 from .. import rules
 from ..document import DocumentNode
 from ..fields import FieldValue, InvalidValue
+from ..kinds import check_count
 from .options import OptionValues
 from .values import get_text
+
+MAX_MOUNTS = 100
 
 
 def read_image(options: OptionValues) -> str:
@@ -34,11 +37,13 @@ def _read_image(option: FieldValue) -> str:
 
 def read_mounts(options: OptionValues) -> tuple[Mount, ...]:
     option = options.get("container-mounts")
-    if option is None:
-        return ()
-    found = [
-        _replace_value(option, part.strip()).apply_reader(_read_mount, None) for part in get_text(option).split(",")
-    ]
+    return option.apply_reader(_read_mounts, ()) if option else ()
+
+
+def _read_mounts(option: FieldValue) -> tuple[Mount, ...]:
+    parts = get_text(option).split(",")
+    check_count(len(parts), "entries", 0, MAX_MOUNTS, ("minItems", "maxItems"))
+    found = (_replace_value(option, part.strip()).apply_reader(_read_mount, None) for part in parts)
     return tuple(mount for mount in found if mount is not None)
 
 

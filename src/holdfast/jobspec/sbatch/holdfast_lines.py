@@ -19,12 +19,15 @@ _KEYS = {
 }  # fmt: skip
 
 
-def read_holdfast_lines(script: BatchScript, report: ProblemReport) -> dict[str, Any]:
-    """Read what follows the marker in all lines as one YAML mapping; lines keep their numbers."""
+def extract_holdfast_text(script: BatchScript) -> str:
+    """Return what follows the marker in all lines; other lines are empty, so that lines keep their numbers."""
     lines = {line.number: line.text[1:] for line in script.list_marked_lines(HOLDFAST_MARKER)}
-    if not lines:
-        return {}
-    text = "\n".join(lines.get(number, "") for number in range(1, max(lines) + 1))
+    return "\n".join(lines.get(number, "") for number in range(1, max(lines, default=0) + 1))
+
+
+def read_holdfast_lines(script: BatchScript, report: ProblemReport) -> dict[str, Any]:
+    """Read the lines as one YAML mapping."""
+    text = extract_holdfast_text(script)
     if not text.strip():
         return {}
     try:

@@ -63,7 +63,7 @@ def _report_unused_option(name: str, option: FieldValue) -> bool:
 def _iter_options(words: list[str], context: _Context) -> Iterator[tuple[str, str]]:
     """Yield (long name, value), as getopt_long does."""
     rest = deque(words)
-    while rest:
+    while rest and not context.report.is_full:
         word = rest.popleft()
         if word.startswith("--") and len(word) > 2:
             yield from _read_long_option(word[2:], rest, context)
@@ -145,25 +145,27 @@ def _skip_value(rest: deque[str]) -> None:
 
 def _split_words(text: str, context: _Context) -> Iterator[str]:
     """Split at spaces outside of quotes. A # at the start of a word begins a comment."""
-    word: str | None = None
+    word: list[str] | None = None  # None: between words
     quote = ""
     letters = iter(text)
     for letter in letters:
-        if letter == "\\" and quote != "'":
-            word = (word or "") + next(letters, "")
-        elif quote:
-            quote, word = ("", word) if letter == quote else (quote, (word or "") + letter)
-        elif letter in "\"'":
-            quote, word = letter, word or ""
-        elif letter.isspace():
+        if letter.isspace() and not quote:
             if word is not None:
-                yield word
+                yield "".join(word)
             word = None
-        elif letter == "#" and word is None:
+            continue
+        if word is None and letter == "#":
             return
+        word = [] if word is None else word
+        if letter == "\\" and quote != "'":
+            word.append(next(letters, ""))
+        elif letter == quote:
+            quote = ""
+        elif not quote and letter in "\"'":
+            quote = letter
         else:
-            word = (word or "") + letter
+            word.append(letter)
     if quote:
         context.add_problem("#SBATCH", msg("has a quote that is not closed"))
     elif word is not None:
-        yield word
+        yield "".join(word)

@@ -13,7 +13,17 @@ from holdfast.core.messages import msg
 from .. import rules
 from ..fields import FieldValue
 from .options import SEVERAL_NODES_HINT, OptionValues
-from .values import get_text, read_count, read_gpus, read_gres, read_memory, read_node_count
+from .values import (
+    MAX_COUNT,
+    MAX_GPUS,
+    MAX_MEMORY,
+    get_text,
+    read_count,
+    read_gpus,
+    read_gres,
+    read_memory,
+    read_node_count,
+)
 
 _READERS: dict[str, Callable[[FieldValue], Any]] = {
     "nodes": read_node_count,
@@ -48,6 +58,7 @@ def read_resources(options: OptionValues, defaults: Resources) -> ScriptResource
         gpu=gpus,
         memory=_compute_memory(options, values, cpus or math.ceil(defaults.cpu), gpus) or defaults.memory,
     )
+    _report_large_requests(options, resources)
     return ScriptResources(
         resources=resources,
         gres=_build_gres(options, values, gpus),
@@ -59,6 +70,20 @@ def _read_values(options: OptionValues) -> dict[str, Any]:
     """Return the values of all options about resources; invalid ones are reported and omitted."""
     found = {name: options[name].apply_reader(reader, None) for name, reader in _READERS.items() if name in options}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _report_large_requests(options: OptionValues, resources: Resources) -> None:
+    """Report products of options that exceed the limits of a job."""
+    checks = (
+        (resources.cpu, MAX_COUNT, ("cpus-per-task", "cpus-per-gpu", "ntasks", "ntasks-per-node", "ntasks-per-gpu")),
+        (resources.gpu, MAX_GPUS, ("gpus", "gpus-per-node", "gres", "gpus-per-task")),
+        (resources.memory, MAX_MEMORY, ("mem-per-cpu", "mem-per-gpu", "mem")),
+    )
+    for value, limit, names in checks:
+        if value > limit:
+            option = next(options[name] for name in names if name in options)
+            message = msg("must be at most {limit}, not {value}", limit=limit, value=int(value))
+            option.add_problem(message, rule="maximum", expected=limit)
 
 
 def _build_gres(options: OptionValues, values: dict[str, Any], gpus: int) -> str:

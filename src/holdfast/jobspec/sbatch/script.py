@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from holdfast.core.messages import msg
 
@@ -103,5 +104,6 @@ def _is_command(text: str) -> bool:
     return bool(stripped) and not stripped.startswith("#")
 
 
+@lru_cache(maxsize=64)
 def _is_similar_to_marker(word: str) -> bool:
     return difflib.SequenceMatcher(None, word.upper(), SLURM_MARKER[1:]).ratio() >= _MIN_SIMILARITY

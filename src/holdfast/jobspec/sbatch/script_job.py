@@ -27,7 +27,8 @@ from ..defaults import Defaults
 from ..document import DocumentNode
 from ..fields import FieldValue, InvalidValue, ProblemReport, build_name_hint
 from ..holdfast_yaml import DEFAULT_ROLE_NAME
-from ..kinds import make_text_kind
+from ..kinds import check_count, make_text_kind
+from ..notify import MAX_NOTIFY_ENTRIES
 from .containers import read_image, read_mounts
 from .holdfast_lines import read_holdfast_lines
 from .options import OptionValues, read_options
@@ -237,6 +238,7 @@ def _read_export(option: FieldValue) -> dict[str, str]:
         else:
             at = FieldValue(DocumentNode(name, option.node.line), option.path, option.report)
             found[at.read_as_kind(rules.ENV_NAME_KIND, "_")] = value
+    check_count(len(found), "entries", 0, rules.MAX_VARIABLES, ("minProperties", "maxProperties"))
     return found
 
 
@@ -292,6 +294,7 @@ def _read_mail_events(option: FieldValue) -> frozenset[NotificationEvent]:
 
 def _read_addresses(option: FieldValue) -> tuple[str, ...]:
     addresses = tuple(dict.fromkeys(part.strip() for part in get_text(option).split(",") if part.strip()))
+    check_count(len(addresses), msg("addresses"), 0, MAX_NOTIFY_ENTRIES, ("minItems", "maxItems"))
     for address in addresses:
         if "@" not in address:
             option.add_warning(msg("is not an email address; the mails go to the job's user"))

@@ -18,6 +18,8 @@ from ..rules import MAX_TASKS
 
 MAX_ARRAY_INDEX = 4_000_000  # Slurm's own
 MAX_COUNT = 1_000_000
+MAX_GPUS = 10_000
+MAX_MEMORY = 2**60  # bytes
 MAX_SIGNAL_TIME = 65535  # seconds
 DEFAULT_SIGNAL_TIME = 60  # seconds
 NO_LIMIT = timedelta(0)
@@ -81,7 +83,7 @@ def read_memory(option: FieldValue) -> int:
         raise InvalidValue(
             msg("requests all memory of the node, which is not supported"), msg("Write a size such as 16G."), rule="not"
         )
-    if size > 2**60:
+    if size > MAX_MEMORY:
         raise _build_invalid_value(msg("a size such as 500M or 16G"), option)
     return max(MIB, size)
 
@@ -124,6 +126,7 @@ def _build_array_error(option: FieldValue) -> InvalidValue:
 def list_array_indices(text: str) -> tuple[int, ...]:
     """Return the indices of an array in order; ValueError if it is none, OverflowError if it is too large."""
     found: set[int] = set()
+    total = 0  # with repetitions, which cost as much time
     for part in text.split(","):
         match = _RANGE_PATTERN.fullmatch(part.strip())
         if match is None:
@@ -132,11 +135,10 @@ def list_array_indices(text: str) -> tuple[int, ...]:
         if last < first or step < 1 or last > MAX_ARRAY_INDEX:
             raise ValueError(part)
         indices = range(first, last + 1, step)
-        if len(indices) > MAX_TASKS:
+        total += len(indices)
+        if total > MAX_TASKS:
             raise OverflowError
         found.update(indices)
-        if len(found) > MAX_TASKS:
-            raise OverflowError
     return tuple(sorted(found))
 
 
