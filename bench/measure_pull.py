@@ -7,7 +7,6 @@ turn. Only the first has a bar: decompressing the second takes longer than skope
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import hashlib
 import io
@@ -26,6 +25,8 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import uvloop
 
 from holdfast.core.job import MIB
 from holdfast.engines.embedded.images.image_config import get_architecture
@@ -78,7 +79,7 @@ def measure_turn(folder: Path, registry: str, image: str) -> tuple[float, float]
     theirs = time.monotonic() - started
     shutil.rmtree(target)
     os.sync()
-    ours = asyncio.run(pull(folder / "images", registry, image))
+    ours = uvloop.run(pull(folder / "images", registry, image))
     shutil.rmtree(folder / "images")
     print_progress(f"pull: skopeo {theirs:.1f} s, ours {ours:.1f} s")
     return theirs, ours

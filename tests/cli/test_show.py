@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.api.jobs import Retries, StopRequest
+from holdfast.api.jobs import Retries, StopRequest, Task
 from holdfast.cli.jobs.show import show_job
 from holdfast.sdk import JobDetail, JobState
 
@@ -32,6 +32,18 @@ def detail(**more: Any) -> JobDetail:
 def test_retries(own: int, platform: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     show_job(detail(attempt=3, retries=Retries(user=own, platform=platform)), ())
     assert f"  attempt     {said}\n" in capsys.readouterr().out
+
+
+def test_the_machine_of_a_task_is_shown_instead_of_its_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    tasks = (
+        Task(task="main-0", state="Running", node="cluster", host="rack-7"),
+        Task(task="main-1", state="Preparing", node="cluster"),
+    )
+    show_job(detail(tasks=tasks), ())
+    first, second = (line for line in capsys.readouterr().out.splitlines() if line.startswith("main-"))
+    assert "rack-7" in first
+    assert "cluster" not in first
+    assert "cluster" in second
 
 
 def test_what_was_warned_of_stays_to_be_seen(cli: Cli) -> None:

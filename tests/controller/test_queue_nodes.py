@@ -25,6 +25,10 @@ class SmallCluster(FakeCluster):
     interval = 0.005
 
 
+class LargeCluster(SmallCluster):
+    machines = tuple(f"n{i}" for i in range(40))
+
+
 class HangingStarts(Faults):
     """The second task of a gang is never passed to the engine."""
 
@@ -109,6 +113,19 @@ def test_a_gang_that_was_passed_in_part_is_passed_again_after_a_restart(tmp_path
             await place.until(id, JobState.RUNNING)
             tasks = [machine.tasks[attempt_id] for attempt_id in list_ids(snapshot)]
             assert [task.seen.seen for task in tasks] == [ObservedState.RUNNING] * 2
+
+    run(story)
+
+
+def test_a_large_gang_enters_an_empty_queue_and_starts_as_a_whole(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, engine=LargeCluster) as place:
+            id = await place.submit(a_job(instances=40))
+            await place.until(id, JobState.RUNNING)
+            assert len(place.engine.list_running()) == 40
+            async with asyncio.timeout(20):
+                while place.controller.ledger.queued["cluster"]:
+                    await asyncio.sleep(0.001)
 
     run(story)
 

@@ -332,8 +332,8 @@ def store(tmp_path: Path) -> Iterator[InlineStore]:
 @pytest.mark.release_after(2)
 @pytest.mark.longer
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("part", range(5))
 @pytest.mark.parametrize("engine", ["plain", "cluster"])
+@pytest.mark.parametrize("part", range(5))
 def test_every_job_comes_to_its_right_end_once(store: InlineStore, part: int, engine: str) -> None:
     for seed in range(FIRST_SEED + part, FIRST_SEED + SCHEDULES, 5):
         try:

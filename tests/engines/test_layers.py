@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import random
 import stat
@@ -36,8 +37,13 @@ def add_layer(store: LayerStore, tmp_path: Path, data: bytes, digest: str = "") 
     blob = tmp_path / "blob"
     blob.write_bytes(data)
     digest = digest or digest_of(data)
-    store.unpack_layer(str(blob), digest, threading.Event())
+    with blob.open("rb") as file:
+        store.unpack_layer(file, len(data), digest, threading.Event())
     return digest
+
+
+def check_layer(store: LayerStore, data: bytes, digest: str) -> None:
+    store.check_layer(io.BytesIO(data), len(data), digest, threading.Event())
 
 
 def build(tmp_path: Path, *layers: Iterable[Entry]) -> Path:
@@ -250,10 +256,40 @@ def test_a_layer_that_grows_beyond_measure_is_refused(
         add_layer(store, tmp_path, packed, digest_of(data))
     assert list((tmp_path / "images/layers").iterdir()) == []
     with pytest.raises(BadArchive, match="compressed size"):  # also if it is only compared with a stored one
-        store.check_layer(str(tmp_path / "blob"), digest_of(data), threading.Event())
+        check_layer(store, packed, digest_of(data))
     mixed = tar([entry("zeros", bytes(16 * 1024 * 1024)), entry("big", random.Random(1).randbytes(200_000))])
-    digest = add_layer(store, tmp_path, COMPRESS[compression](mixed), digest_of(mixed))
-    store.check_layer(str(tmp_path / "blob"), digest, threading.Event())
+    packed = COMPRESS[compression](mixed)
+    check_layer(store, packed, add_layer(store, tmp_path, packed, digest_of(mixed)))
+
+
+def test_a_layer_that_grows_before_it_has_arrived_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry may announce many bytes, and send a few that are compressed zeros."""
+    monkeypatch.setattr(layer_streams, "_MIN_SIZE_LIMIT", 8 * 1024 * 1024)
+    monkeypatch.setattr(layer_streams, "_MAX_EARLY_SIZE", 0)
+    packed = COMPRESS["zstd"](tar([entry("zeros", bytes(16 * 1024 * 1024))]))
+    store = make_store(tmp_path)
+    with pytest.raises(BadArchive, match="compressed size"):
+        store.unpack_layer(io.BytesIO(packed), 10**9, "sha256:" + "0" * 64, threading.Event())
+    monkeypatch.setattr(layer_streams, "_MAX_EARLY_SIZE", 100_000)
+    with pytest.raises(BadArchive, match="does not match"):
+        store.unpack_layer(io.BytesIO(packed), 10**9, "sha256:" + "0" * 64, threading.Event())
+
+
+def test_a_layer_that_two_registries_send_at_once_is_stored_once(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    data = tar([entry("a", b"x")])
+
+    class SlowSource(io.BytesIO):
+        """Its layer is stored from another source before it ends."""
+
+        def read(self, size: int | None = -1) -> bytes:
+            chunk = super().read(size)
+            if not chunk and not store.has_layer(digest_of(data)):
+                add_layer(store, tmp_path, data)
+            return chunk
+
+    store.unpack_layer(SlowSource(data), len(data), digest_of(data), threading.Event())
+    assert [folder.name for folder in (tmp_path / "images/layers").iterdir()] == [digest_of(data).partition(":")[2]]
 
 
 @pytest.mark.parametrize("compression", COMPRESS)

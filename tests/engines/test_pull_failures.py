@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.engines.base import PullError, PullFailure
-from holdfast.engines.embedded.images import blobs, registry_http
+from holdfast.engines.embedded.images import blobs, registry_http, unpacking
 from holdfast.engines.embedded.images import registry as registry_client
 from holdfast.engines.embedded.images.image_store import ImageStore
 from holdfast.engines.embedded.images.pulling import ImagePuller
@@ -51,7 +53,11 @@ def test_an_image_larger_than_the_disk_is_not_fetched(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("difference", [-1, 1, 100_000])
 @pytest.mark.parametrize("announced", [True, False])
-def test_a_wrong_size_is_refused_and_never_exceeded(tmp_path: Path, difference: int, announced: bool) -> None:
+def test_a_wrong_size_is_refused_and_never_exceeded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, difference: int, announced: bool
+) -> None:
+    monkeypatch.setattr(blobs, "_MIN_KEPT_SIZE", 0)
+
     async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
         true = build_image([BASE])
         size = len(true.blobs[true.layers[0]])
@@ -96,6 +102,34 @@ def test_an_endless_body_is_cut_off(tmp_path: Path) -> None:
             sent = 0
             await expect_failure(puller.pull_image(f"{registry.host}/app"), PullFailure.INVALID)
             assert sent < 40_000_000
+
+    run_scenario(tmp_path, scenario)
+
+
+def test_a_disk_that_becomes_full_ends_the_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def raise_disk_full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(unpacking, "require_space", raise_disk_full)
+    size = 200_000_000
+
+    async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
+        image = build_image([BASE], "none", sizes={0: size})
+        registry.add_image("app", image)
+        sent = 0
+
+        async def send() -> AsyncIterator[bytes]:
+            nonlocal sent
+            yield BASE
+            while sent < size:
+                sent += 65536
+                yield bytes(65536)
+
+        registry.hook = lambda request: Reply(200, {}, stream=send()) if image.layers[0] in request.path else None
+        await expect_failure(puller.pull_image(f"{registry.host}/app"), PullFailure.NO_SPACE)
+        assert sent < size / 2
+        assert list((tmp_path / "images/blobs").iterdir()) == []
+        assert_nothing_left(tmp_path / "images")
 
     run_scenario(tmp_path, scenario)
 
@@ -160,7 +194,9 @@ def test_json_with_too_many_values_is_not_parsed(tmp_path: Path) -> None:
     run_scenario(tmp_path, scenario)
 
 
-def test_a_hostile_layer_is_refused_and_not_kept(tmp_path: Path) -> None:
+def test_a_hostile_layer_is_refused_and_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blobs, "_MIN_KEPT_SIZE", 0)
+
     async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
         for layer in ([entry("../x", b"")], [hard_link("a", "/etc/passwd")], [link("a", "/etc"), entry("a/../../x")]):
             image = build_image([BASE, tar(layer)])
@@ -311,8 +347,9 @@ def test_headers_that_never_end_are_cut_off(tmp_path: Path, monkeypatch: pytest.
     asyncio.run(run())
 
 
-def test_bytes_of_one_registry_do_not_count_for_another(tmp_path: Path) -> None:
+def test_bytes_of_one_registry_do_not_count_for_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a registry could serve the last byte of a private layer, and get the rest from an interrupted pull."""
+    monkeypatch.setattr(blobs, "_MIN_KEPT_SIZE", 0)
 
     async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
         image = build_image([BASE])
@@ -326,8 +363,9 @@ def test_bytes_of_one_registry_do_not_count_for_another(tmp_path: Path) -> None:
     run_scenario(tmp_path, scenario)
 
 
-def test_a_complete_download_is_only_used_with_access(tmp_path: Path) -> None:
+def test_a_complete_download_is_only_used_with_access(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be of a pull with other credentials that ended before it was unpacked."""
+    monkeypatch.setattr(blobs, "_MIN_KEPT_SIZE", 0)
 
     async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
         image = build_image([BASE])

@@ -16,6 +16,7 @@ import pytest
 from holdfast.engines.base import Isolation, LogStream, PullFailure, PullPhase, PullProgress, RegistryCredentials
 from holdfast.engines.embedded import EmbeddedEngine
 from holdfast.engines.embedded.image import Image
+from holdfast.engines.embedded.images import blobs
 from holdfast.engines.embedded.images.image_store import ImageStore
 from holdfast.engines.embedded.images.pulling import ImagePuller
 from holdfast.engines.embedded.images.registry_options import RegistryOptions
@@ -212,16 +213,20 @@ def test_a_stored_layer_is_not_given_to_an_image_that_only_names_its_digest(tmp_
 PULL_PROGRAM = """
 import asyncio, sys
 from pathlib import Path
+from holdfast.engines.embedded.images import blobs
 from holdfast.engines.embedded.images.image_store import ImageStore
 from holdfast.engines.embedded.images.pulling import ImagePuller
 from holdfast.engines.embedded.images.registry_options import RegistryOptions
 host, folder = sys.argv[1:]
+blobs._MIN_KEPT_SIZE = 1_000_000
 puller = ImagePuller(ImageStore(Path(folder)), RegistryOptions(insecure=frozenset({host})))
 asyncio.run(puller.pull_image(f"{host}/app"))
 """
 
 
-def test_a_killed_pull_continues_where_it_stopped(tmp_path: Path) -> None:
+def test_a_killed_pull_continues_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blobs, "_MIN_KEPT_SIZE", 1_000_000)
+
     async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
         big = tar([entry("big", random.Random(1).randbytes(8_000_000))])
         image = build_image([BASE, big], "none")
@@ -266,7 +271,11 @@ def stall(data: bytes, count: int) -> Reply:
     return Reply(200, {"Content-Length": str(len(data))}, stream=send())
 
 
-def test_a_broken_connection_continues_and_a_damaged_part_starts_again(tmp_path: Path) -> None:
+def test_a_broken_connection_continues_and_a_damaged_part_starts_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blobs, "_MIN_KEPT_SIZE", 1_000_000)
+
     async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
         image = build_image([BASE, tar([entry("big", random.Random(1).randbytes(4_000_000))])], "none")
         registry.add_image("app", image)
@@ -277,6 +286,39 @@ def test_a_broken_connection_continues_and_a_damaged_part_starts_again(tmp_path:
         await puller.pull_image(f"{registry.host}/app")
         starts = [request.start for request in registry.requests if blob in request.path]
         assert starts == [100_000, 1_600_000, 3_100_000, 0, 1_500_000, 3_000_000]
+
+    run_scenario(tmp_path, scenario)
+
+
+def test_a_broken_connection_continues_without_a_file(tmp_path: Path) -> None:
+    async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
+        content = random.Random(1).randbytes(4_000_000)
+        image = build_image([BASE, tar([entry("big", content)])], "none")
+        registry.add_image("app", image)
+        blob = image.layers[1]
+        registry.hook = lambda request: cut(registry, request, blob, 1_500_000)
+        await puller.pull_image(f"{registry.host}/app")
+        assert [request.start for request in registry.requests if blob in request.path] == [0, 1_500_000, 3_000_000]
+        assert not list((tmp_path / "images/blobs").iterdir())
+        found = store.find_image(f"{registry.host}/app")
+        assert found is not None
+        assert Path(found.rootfs, "big").read_bytes() == content
+
+    run_scenario(tmp_path, scenario)
+
+
+def test_a_layer_is_not_visible_before_its_digest_is_checked(tmp_path: Path) -> None:
+    """The last byte, after the end of the tar, is wrong: all files have been unpacked by then."""
+
+    async def scenario(registry: FakeRegistry, puller: ImagePuller, store: ImageStore) -> None:
+        layer = tar([*shell_entries(), entry("big", random.Random(1).randbytes(4_000_000))])
+        image = build_image([layer], "none")
+        registry.add_image("app", image)
+        registry.blobs["app", image.layers[0]] = layer[:-1] + b"x"
+        await expect_failure(puller.pull_image(f"{registry.host}/app"), PullFailure.INVALID, "does not match")
+        assert_nothing_left(tmp_path / "images")
+        registry.blobs["app", image.layers[0]] = layer
+        await puller.pull_image(f"{registry.host}/app")
 
     run_scenario(tmp_path, scenario)
 

@@ -72,4 +72,4 @@ _JSON = st.recursive(
 @given(st.dictionaries(st.sampled_from([*sorted(a_job()), "tasks", "job", "stop", "waiting"]), _JSON))
 def test_any_json_is_read_or_refused_in_our_words(changes: dict[str, object]) -> None:
     with suppress(UnexpectedReply):  # anything else fails the test
-        assert to_json(from_json(JobDetail, a_job(**changes)))["id"]
+        assert "id" in to_json(from_json(JobDetail, a_job(**changes)))

@@ -164,7 +164,7 @@ task_attempts = Table(
     Column("logs_removed_at", Micros),
     Column("hold_json", Text),  # of the current or last hold
     Column("engine", String),  # NULL: not placed, or by a release with one engine
-    Column("host", String),  # NULL: the node itself
+    Column("host", String),  # empty or NULL: the node itself
     _build_partial_index(
         "ix_task_attempts_logs_due", "job_finished_at", where="job_finished_at IS NOT NULL AND logs_removed_at IS NULL"
     ),

@@ -5,8 +5,9 @@ from datetime import timedelta
 import pytest
 
 from holdfast.core.conditions import Condition, ConditionKind
+from holdfast.core.job import GIB
 from holdfast.core.schedule import Recurrence, RecurrenceKind
-from holdfast.core.scheduling.placement import Quota
+from holdfast.core.scheduling.placement import Node, Quota
 from holdfast.core.states import JobState
 from holdfast.services.people.groups import GroupChange
 
@@ -51,6 +52,21 @@ async def test_a_problem_of_the_installation_is_shown_to_everyone(rig: Rig) -> N
     answered = (await rig.get("/health")).json()
     assert [each["detail"] for each in answered["conditions"]] == [""]
     assert [each["detail"] for each in (await rig.get("/status")).json()["conditions"]] == ["EPERM"]
+
+
+async def test_the_queue_of_an_engine_is_shown_instead_of_ports(rig: Rig) -> None:
+    async with open_desk(rig) as desk:
+        assert "task ports" in text_of((await desk.get("/admin/installation")).text)
+        rig.house.engine.queues = "Waits for a machine"
+        rig.house.engine.set_nodes([Node(name="cluster", cpu=64, memory=GIB, queue_limit=50)])
+        job = await rig.house.submit("name: far\ncommand: sleep 9\nresources: {cpu: 32}\ninstances: 3\n")
+        await rig.house.until(job.id, JobState.PREPARING)
+        page = text_of((await desk.get("/admin/installation")).text)
+        assert "Tasks in the queue: 3, at most 50" in page
+        assert "task ports" not in page
+        assert (await desk.get("/")).status_code == 200
+    (node,) = (await rig.get("/capacity")).json()["nodes"]
+    assert (node["queue_limit"], node["waiting"], node["free"]["cpu"]) == (50, 3, 64)
 
 
 async def test_somebody_without_a_group_is_told_so(rig: Rig) -> None:

@@ -38,7 +38,6 @@ from holdfast.engines.embedded import machine
 from holdfast.engines.embedded.cgroups import find_other_cgroups
 from holdfast.engines.embedded.exec.exec_sessions import ExecSessions
 from holdfast.engines.embedded.folder_engine import FolderEngine
-from holdfast.engines.embedded.lifecycle.killing import KillTarget
 from holdfast.engines.embedded.lifecycle.live_tasks import LiveTask
 from holdfast.engines.embedded.lifecycle.mount_check import MountCheck
 from holdfast.engines.embedded.lifecycle.task_cleaner import TrashCleaner
@@ -327,9 +326,6 @@ class ContainerEngine(FolderEngine):
                     self._on_change(seen)
                     return
             await asyncio.sleep(_STOP_INTERVAL)
-
-    def build_kill_target(self, task: LiveTask) -> KillTarget:
-        return super().build_kill_target(task)._replace(records_kill=True)
 
     async def remove(self, attempt_id: str) -> None:
         if not is_safe_id(attempt_id) or self._task_watch.get(attempt_id) is not None:

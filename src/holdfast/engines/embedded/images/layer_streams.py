@@ -10,6 +10,8 @@ import zlib
 from collections.abc import Iterator
 from typing import IO, Any, Protocol, cast
 
+from zlib_ng import zlib_ng
+
 from holdfast.core.messages import msg
 
 from .tars import BadArchive
@@ -19,7 +21,8 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-COMPRESSION_ERRORS = (EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError)
+_GZIP_ERROR = cast(type[Exception], zlib_ng.error)  # declared as an instance
+COMPRESSION_ERRORS = (EOFError, zlib.error, _GZIP_ERROR, lzma.LZMAError, zstd.ZstdError)
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _INPUT_SIZE = 256 * 1024  # bytes decompressed at once; large enough to release the interpreter's lock
 _OUTPUT_SIZE = 1024 * 1024  # max bytes of output per step, however well the input is compressed
@@ -29,6 +32,7 @@ _MAX_SKIP_SIZE = 1024 * 1024  # bytes between two entries that are not written; 
 # 20:1 at most, repetitive logs and tables 100:1. Only a layer of more than 4 GiB that is nearly all zeros exceeds both
 # limits; gzip reaches 1032:1 there, zstd 32000:1. A zero-filled file among others is fine: the whole layer counts.
 _MAX_SIZE_RATIO = 200  # uncompressed to compressed bytes
+_MAX_EARLY_SIZE = 64 * 1024 * 1024  # compressed bytes that count before they have arrived: zeros may come first
 _MIN_SIZE_LIMIT = 4 * 1024**3  # bytes that every layer may have uncompressed
 _MAX_TRAILER_SIZE = 64 * 1024 * 1024  # bytes after the end of a tar; writers pad to at most 1 MiB
 
@@ -39,6 +43,12 @@ class PullCancelled(Exception):
 
 class Hash(Protocol):
     def update(self, data: bytes, /) -> None: ...
+
+
+class ByteSource(Protocol):
+    def read(self, size: int, /) -> bytes:
+        """Return about `size` bytes; none at the end."""
+        ...
 
 
 class _Decoder(Protocol):
@@ -54,10 +64,10 @@ class _Decoder(Protocol):
 
 
 class _GzipDecoder:
-    """zlib's decompressor with the interface of the others."""
+    """The decompressor of zlib-ng, which is faster than zlib, with the interface of the others."""
 
     def __init__(self) -> None:
-        self._decoder = zlib.decompressobj(wbits=31)
+        self._decoder = zlib_ng.decompressobj(wbits=31)
         self.needs_input = True
 
     @property
@@ -74,9 +84,9 @@ class _GzipDecoder:
         return produced
 
 
-def compute_max_size(compressed_size: int) -> int:
-    """Return how many bytes a layer of this size may have uncompressed."""
-    return max(_MIN_SIZE_LIMIT, _MAX_SIZE_RATIO * compressed_size)
+def _compute_max_size(announced: int, received: int) -> int:
+    """Return how many bytes a layer may have uncompressed, by its announced size and by what has arrived of it."""
+    return max(_MIN_SIZE_LIMIT, _MAX_SIZE_RATIO * min(announced, received + _MAX_EARLY_SIZE))
 
 
 def _make_decoder(head: bytes) -> _Decoder | None:
@@ -92,7 +102,7 @@ def _make_decoder(head: bytes) -> _Decoder | None:
     return None
 
 
-def _iter_decompressed(file: IO[bytes]) -> Iterator[bytes]:
+def _iter_decompressed(file: ByteSource) -> Iterator[bytes]:
     data = file.read(_INPUT_SIZE)
     if _make_decoder(data) is None:
         while data:
@@ -111,27 +121,39 @@ def _iter_decompressed(file: IO[bytes]) -> Iterator[bytes]:
         data = decoder.unused_data.lstrip(b"\0") or file.read(_INPUT_SIZE).lstrip(b"\0")  # zeros may follow
 
 
+class _CountedSource:
+    def __init__(self, source: ByteSource) -> None:
+        self._source = source
+        self.size = 0  # bytes read so far
+
+    def read(self, size: int) -> bytes:
+        data = self._source.read(size)
+        self.size += len(data)
+        return data
+
+
 class LayerReader:
     """Reads a layer forward, for tarfile: `seek` can only skip. Hashes what passes, and ends once it is cancelled.
 
-    BadArchive if the layer has more than `max_size` bytes uncompressed.
+    BadArchive if the layer has too many bytes uncompressed for `announced_size`, its compressed bytes.
     """
 
     def __init__(
         self,
-        file: IO[bytes],
+        source: ByteSource,
         *,
         digest: Hash | None = None,
         cancelled: threading.Event | None = None,
-        max_size: int | None = None,
+        announced_size: int | None = None,
     ) -> None:
-        self._chunks = _iter_decompressed(file)
+        self._source = _CountedSource(source)
+        self._chunks = _iter_decompressed(self._source)
         self._digest = digest
         self._cancelled = cancelled
         self._chunk = b""
         self._start = 0  # of the unread part of the chunk
         self._position = 0
-        self._max_size = max_size
+        self._announced_size = announced_size
         self.size = 0  # bytes uncompressed so far
 
     def tell(self) -> int:
@@ -151,6 +173,17 @@ class LayerReader:
             size -= len(piece)
             pieces.append(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def iter_pieces(self, size: int) -> Iterator[memoryview]:
+        """Yield the next `size` bytes without copying them."""
+        while size:
+            if not self._fill():
+                raise EOFError("unexpected end of data")
+            piece = memoryview(self._chunk)[self._start : self._start + size]
+            self._start += len(piece)
+            self._position += len(piece)
+            size -= len(piece)
+            yield piece
 
     def seek(self, offset: int, whence: int = 0) -> int:
         """Skip forward. A seek beyond the end stops there."""
@@ -188,17 +221,20 @@ class LayerReader:
             if chunk is None:
                 return False
             self.size += len(chunk)
-            if self._max_size is not None and self.size > self._max_size:
-                raise BadArchive(
-                    msg(
-                        "A layer is too large for its compressed size: more than {max_size} bytes.",
-                        max_size=self._max_size,
-                    )
-                )
+            self._check_size()
             if self._digest is not None:
                 self._digest.update(chunk)
             self._chunk, self._start = chunk, 0
         return True
+
+    def _check_size(self) -> None:
+        if self._announced_size is None:
+            return
+        max_size = _compute_max_size(self._announced_size, self._source.size)
+        if self.size > max_size:
+            raise BadArchive(
+                msg("A layer is too large for its compressed size: more than {max_size} bytes.", max_size=max_size)
+            )
 
 
 def open_zstd(file: Any) -> IO[bytes]:

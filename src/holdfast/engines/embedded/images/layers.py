@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import secrets
 import threading
 import time
@@ -24,7 +23,7 @@ from holdfast.disk_space import DiskThresholds, is_disk_full_error
 
 from ..tree_removal import remove_tree
 from .files import write_file_safely
-from .layer_streams import COMPRESSION_ERRORS, LayerReader, compute_max_size
+from .layer_streams import COMPRESSION_ERRORS, ByteSource, LayerReader
 from .tars import BadArchive
 from .unpacking import OPAQUE_WHITEOUT, WHITEOUT_PREFIX, Unpacker, make_disk_space_error
 
@@ -102,6 +101,7 @@ class LayerStore:
         self._blobs = folder / "blobs"
         self._marks = marks
         self._lock = lock  # of the image store: images and reservations are read together
+        self._sources_lock = threading.Lock()
         self._reserved: Counter[str] = Counter()
 
     def create_folders(self) -> None:
@@ -143,9 +143,10 @@ class LayerStore:
         return [registry, blob] in self._read_sources(digest)
 
     def add_source(self, digest: str, registry: str, blob: str) -> None:
-        sources = self._read_sources(digest)
-        if [registry, blob] not in sources:
-            write_file_safely(self._get_folder(digest) / "sources.json", json.dumps([*sources, [registry, blob]]))
+        with self._sources_lock:
+            sources = self._read_sources(digest)
+            if [registry, blob] not in sources:
+                write_file_safely(self._get_folder(digest) / "sources.json", json.dumps([*sources, [registry, blob]]))
 
     def _read_sources(self, digest: str) -> list[list[str]]:
         try:
@@ -154,22 +155,20 @@ class LayerStore:
             return []
         return found
 
-    def unpack_layer(self, blob_path: str, digest: str, cancelled: threading.Event) -> None:
-        """Unpack a downloaded layer; BadArchive if it is not the one with this digest."""
+    def unpack_layer(self, source: ByteSource, announced_size: int, digest: str, cancelled: threading.Event) -> None:
+        """Unpack a layer; BadArchive if it is not the one with this digest."""
         draft = self._layers / f"{DRAFT_PREFIX}{secrets.token_hex(8)}"
         try:
             (draft / "tree").mkdir(parents=True)
             (draft / "tree").chmod(0o755)
             unpacker = LayerUnpacker(str(draft / "tree"), self._marks)
             checksum = hashlib.sha256()
-            with open(blob_path, "rb", buffering=0) as file:
-                max_size = compute_max_size(os.fstat(file.fileno()).st_size)
-                unpacker.add_layer(file, digest=checksum, cancelled=cancelled, max_size=max_size)
+            unpacker.add_layer(source, digest=checksum, cancelled=cancelled, announced_size=announced_size)
             if f"sha256:{checksum.hexdigest()}" != digest:
                 raise BadArchive(msg("The content of a layer does not match the digest in the image's configuration."))
             unpacker.set_folder_modes()
             (draft / "layer.json").write_text(json.dumps(unpacker.describe_layer()))
-            draft.rename(self._get_folder(digest))
+            self._publish_layer(draft, digest)
         except OSError as error:
             if is_disk_full_error(error):
                 raise make_disk_space_error() from error
@@ -177,13 +176,18 @@ class LayerStore:
         finally:
             remove_tree(str(draft))
 
-    def check_layer(self, blob_path: str, digest: str, cancelled: threading.Event) -> None:
-        """Check that a downloaded layer is the one with this digest, without unpacking it."""
+    def _publish_layer(self, draft: Path, digest: str) -> None:
+        try:
+            draft.rename(self._get_folder(digest))
+        except OSError:
+            if not self.has_layer(digest):  # else a pull from another registry has unpacked the same layer
+                raise
+
+    def check_layer(self, source: ByteSource, announced_size: int, digest: str, cancelled: threading.Event) -> None:
+        """Check that a layer is the one with this digest, without unpacking it."""
         checksum = hashlib.sha256()
         try:
-            with open(blob_path, "rb", buffering=0) as file:
-                max_size = compute_max_size(os.fstat(file.fileno()).st_size)
-                LayerReader(file, digest=checksum, cancelled=cancelled, max_size=max_size).read_all()
+            LayerReader(source, digest=checksum, cancelled=cancelled, announced_size=announced_size).read_all()
         except COMPRESSION_ERRORS as error:
             raise BadArchive(msg("The archive is damaged: {error}", error=error)) from error
         if f"sha256:{checksum.hexdigest()}" != digest:

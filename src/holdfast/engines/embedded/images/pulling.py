@@ -1,6 +1,6 @@
 """Pulls images from registries into the image store.
 
-Layers are downloaded in parallel and unpacked while others arrive. Every pull proves its own access: the manifest is
+Layers are downloaded in parallel and unpacked while they arrive. Every pull proves its own access: the manifest is
 always read with the credentials of the pull. A stored layer is only used if the same registry has sent it before, and
 confirms that this user may read it; otherwise it is downloaded again, and compared.
 """
@@ -8,7 +8,6 @@ confirms that this user may read it; otherwise it is downloaded again, and compa
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +24,7 @@ from holdfast.engines.base import ImageSummary, PullPhase, PullProgress, Registr
 from ..image import Image
 from .blobs import BlobDownload
 from .image_store import ImageStore, get_config_fields
-from .layer_streams import PullCancelled
+from .layer_pipes import LayerPipe, PipeReader
 from .manifests import RemoteImage, RemoteLayer, fetch_remote_image, list_distinct_layers
 from .pull_errors import make_name_error, make_registry_error, make_space_error, translate_archive_error
 from .registry import RepositoryClient
@@ -38,7 +37,8 @@ T = TypeVar("T")
 _MAX_DOWNLOADS = 4  # layers of one pull at the same time
 _MAX_CHECKS = 8  # requests of one pull about stored layers at the same time
 _WRITE_THREADS = 4
-_UNPACK_THREADS = 2  # of all pulls; more would slow down the rest of the server
+_UNPACK_THREADS = 256  # of all pulls: one for each connection, since most wait for data
+_MAX_BUSY_UNPACKERS = 2  # of these, at the same time; more would slow down the rest of the server
 
 
 ProgressCallback = Callable[[PullProgress], None]
@@ -86,6 +86,7 @@ class ImagePuller:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._writers = ThreadPoolExecutor(_WRITE_THREADS, thread_name_prefix="pull-write")
         self._unpackers = ThreadPoolExecutor(_UNPACK_THREADS, thread_name_prefix="pull-unpack")
+        self._unpack_slots = threading.Semaphore(_MAX_BUSY_UNPACKERS)
 
     async def pull_image(
         self, name: str, credentials: RegistryCredentials | None = None, on_progress: ProgressCallback | None = None
@@ -196,7 +197,7 @@ class ImagePuller:
         """Download and unpack it.
 
         A manifest can name any digest, so a slow registry must not delay pulls from others: downloads of the same blob
-        wait for each other only within a registry, and the layer is locked only while it is unpacked.
+        wait for each other only within a registry. If two registries send the same layer, the first to end is kept.
         """
         registry = pull.reference.registry
         async with self._get_lock(f"{registry} {layer.blob}"):
@@ -206,30 +207,18 @@ class ImagePuller:
             path = self._layers.get_blob_path(registry, layer.blob)
             async with pull.downloads:
                 download = BlobDownload(pull.client, pull.name, registry, self._run_in_writer, pull.report)
-                await download.run(path, layer.blob, layer.size)
-            async with self._get_lock(f"layer {layer.digest}"):
-                await self._unpack_layer(pull, layer, path)
+                await download.run(path, layer.blob, layer.size, lambda pipe: self._unpack_layer(pull, layer, pipe))
 
-    async def _unpack_layer(self, pull: _Pull, layer: RemoteLayer, path: str) -> None:
+    async def _unpack_layer(self, pull: _Pull, layer: RemoteLayer, pipe: LayerPipe) -> None:
         def unpack(cancelled: threading.Event) -> None:
+            reader = PipeReader(pipe, self._unpack_slots)
             if self._layers.has_layer(layer.digest):
-                self._layers.check_layer(path, layer.digest, cancelled)
+                self._layers.check_layer(reader, layer.size, layer.digest, cancelled)
             else:
-                self._layers.unpack_layer(path, layer.digest, cancelled)
+                self._layers.unpack_layer(reader, layer.size, layer.digest, cancelled)
             self._layers.add_source(layer.digest, pull.reference.registry, layer.blob)
 
-        def unpack_once(cancelled: threading.Event) -> None:
-            """A layer that cannot be unpacked is not kept either."""
-            try:
-                unpack(cancelled)
-            except PullCancelled:
-                raise
-            except BaseException:
-                os.unlink(path)
-                raise
-            os.unlink(path)
-
-        await self._run_in_unpacker(unpack_once)
+        await self._run_in_unpacker(unpack)
 
     async def _build_image(self, pull: _Pull, remote: RemoteImage) -> ImageSummary:
         fields = Image(
@@ -265,7 +254,12 @@ class ImagePuller:
     async def _run_in_unpacker(self, call: Callable[[threading.Event], T]) -> T:
         """Run it in a thread. A cancellation ends the thread's work first, so that it leaves nothing behind."""
         cancelled = threading.Event()
-        work = asyncio.get_running_loop().run_in_executor(self._unpackers, call, cancelled)
+
+        def run() -> T:
+            with self._unpack_slots:
+                return call(cancelled)
+
+        work = asyncio.get_running_loop().run_in_executor(self._unpackers, run)
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:

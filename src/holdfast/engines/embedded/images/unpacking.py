@@ -20,13 +20,12 @@ from holdfast.disk_space import DiskThresholds, read_disk_space, require_space
 from ..descriptors import closing_fd, open_below
 from ..sandbox.roots import find_path_inside
 from ..tree_removal import remove_tree
-from .layer_streams import COMPRESSION_ERRORS, Hash, LayerReader
+from .layer_streams import COMPRESSION_ERRORS, ByteSource, Hash, LayerReader
 from .tars import BadArchive, ImageTar, NoDiskSpace
 
 WHITEOUT_PREFIX = ".wh."
 OPAQUE_WHITEOUT = ".wh..wh..opq"
 _MAX_ENTRIES = 5_000_000
-_CHUNK_SIZE = 1024 * 1024  # bytes
 _SPACE_CHECK_SIZE = 16 * 1024 * 1024  # bytes written between two checks of the free space
 _MIN_ENTRY_SIZE = 4096  # min bytes of a file on disk, even if empty
 
@@ -48,16 +47,17 @@ class Unpacker:
 
     def add_layer(
         self,
-        stream: IO[bytes],
+        source: ByteSource,
         *,
         whiteouts: bool = True,
         digest: Hash | None = None,
         cancelled: threading.Event | None = None,
-        max_size: int | None = None,
+        announced_size: int | None = None,
     ) -> None:
-        """Add a layer, compressed or not. `digest` gets all of its uncompressed bytes, at most `max_size`."""
+        """Add a layer, compressed or not. `digest` gets all of its uncompressed bytes; `announced_size`, its compressed
+        bytes, limits them."""
         fresh: set[str] = set()  # added by this layer; its whiteouts only apply to lower layers
-        reader = LayerReader(stream, digest=digest, cancelled=cancelled, max_size=max_size)
+        reader = LayerReader(source, digest=digest, cancelled=cancelled, announced_size=announced_size)
         try:
             with ImageTar.open(fileobj=cast(IO[bytes], reader), mode="r:") as archive:
                 while (entry := archive.next()) is not None:
@@ -170,14 +170,10 @@ class Unpacker:
         reader.seek(entry.offset_data)
         fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with io.FileIO(fd, "wb") as file:
-            for start in range(0, entry.size, _CHUNK_SIZE):
-                wanted = min(_CHUNK_SIZE, entry.size - start)
-                chunk = reader.read(wanted)
-                if len(chunk) < wanted:
-                    raise EOFError("unexpected end of data")
-                self.size += len(chunk)
-                self._check_space(len(chunk))
-                _write_all(file, chunk)
+            for piece in reader.iter_pieces(entry.size):
+                self.size += len(piece)
+                self._check_space(len(piece))
+                _write_all(file, piece)
         self._set_metadata(entry, target)
 
     def _create_hard_link(self, entry: tarfile.TarInfo, target: str) -> None:
@@ -246,9 +242,8 @@ def make_disk_space_error() -> NoDiskSpace:
     )
 
 
-def _write_all(file: io.FileIO, data: bytes) -> None:
+def _write_all(file: io.FileIO, rest: memoryview) -> None:
     """Write all of it: on a disk that becomes full, a single write may be short."""
-    rest = memoryview(data)
     while rest:
         rest = rest[file.write(rest) :]
 

@@ -34,7 +34,6 @@ class KillTarget(NamedTuple):
     note: StartNote | None
     runner: int  # 0 when it has ended
     helpers: tuple[int, ...] = ()  # of sessions: outside the task, with children inside
-    records_kill: bool = False  # nothing outside the sandbox reports that it was killed: record it before
 
     @property
     def is_sandboxed(self) -> bool:
@@ -69,12 +68,12 @@ def kill_task(target: KillTarget, *, again: bool = False) -> None:
 
     `again`: the first attempt failed. Bubblewrap, which reports the exit of the command, is spared until then.
     """
+    _mark_killed(target)
     if target.is_sandboxed:
         _kill_sandbox(target)
     else:
         kill_unsandboxed_processes(target)
     if again and target.groups:
-        _mark_killed(target)
         cgroups.kill_cgroup(target.groups)
 
 
@@ -113,21 +112,19 @@ def _kill_sandbox(target: KillTarget) -> None:
     """Kill its first process, which ends all others of the namespace. Before there is one, kill bubblewrap itself."""
     found = get_sandbox_pids(target.folder.read_claim())
     if found is None:
-        _mark_killed(target)
         send_signal(list_children(target.runner), signal.SIGKILL)
         return
     fd = open_namespace_init_pidfd(*found)
     if fd is None:
         return
-    if target.records_kill:
-        _mark_killed(target)
     with suppress(OSError):
         signal.pidfd_send_signal(fd, signal.SIGKILL)
     os.close(fd)
 
 
 def _mark_killed(target: KillTarget) -> None:
-    """Without it, an exit that bubblewrap did not report counts as killed from outside."""
+    """Without it, an exit that bubblewrap did not report counts as killed from outside: it reports none of a command
+    that it has not started yet."""
     with suppress(OSError):  # a full disk is no reason to let it run
         target.folder.mark_killed()
 
