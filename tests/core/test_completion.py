@@ -104,3 +104,13 @@ def test_of_a_single_task_there_is_no_more_to_say() -> None:
         outcome = decide_outcome(of, [ended(task, TaskState.SUCCEEDED) for task in build_task_attempts(of)])
         assert outcome is not None
         assert outcome.message == "Succeeded"
+
+
+def test_a_role_that_waits_for_all_fails_only_when_all_have_ended() -> None:
+    of = job(role("case", instances=3, completion=Completion(wait_for_all=True)))
+    first, second, third = build_task_attempts(of)
+    failed, passed = ended(first, TaskState.FAILED), ended(second, TaskState.SUCCEEDED)
+    assert decide_outcome(of, [failed, passed, ended(third, TaskState.RUNNING)]) is None
+    outcome = decide_outcome(of, [failed, passed, ended(third, TaskState.SUCCEEDED)])
+    assert outcome is not None
+    assert (outcome.result, outcome.index) == (OutcomeResult.FAILED, 0)

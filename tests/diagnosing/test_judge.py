@@ -176,6 +176,7 @@ def test_nothing_is_said_of_the_kernel_where_we_watch() -> None:
         (JobFormat.OPENPAI_V2, "resourcePerInstance.memoryMB"),
         (JobFormat.OPENPAI_V1, "memoryMB"),
         (JobFormat.PRIMEHUB, "instanceType"),
+        (JobFormat.SBATCH, "--mem"),
     ],
 )
 def test_a_remedy_names_the_field_of_the_jobs_own_dialect(dialect: JobFormat, field: str) -> None:

@@ -42,6 +42,19 @@ def test_a_job_runs_in_a_container_and_its_log_is_kept(server: Server) -> None:
     assert server.get("/status").json()["engine"]["name"] == "docker"
 
 
+def test_a_batch_script_runs_in_a_container(server: Server) -> None:
+    lines = [
+        "#!/bin/sh",
+        "#SBATCH --job-name=script --mem=64M --array=5,7 --time=10",
+        f"#HOLDFAST image: {IMAGE}",
+        'echo "$SLURM_ARRAY_TASK_ID of $SLURM_ARRAY_TASK_COUNT on $SLURM_CPUS_ON_NODE in $SLURM_SUBMIT_DIR"',
+    ]
+    job = server.submit("\n".join(lines) + "\n")
+    assert server.wait(job["id"])["state"] == "Succeeded"
+    logs = [server.get(f"/jobs/{job['id']}/log", task=f"main-{index}").text for index in range(2)]
+    assert [log.split(" in /")[0] for log in logs] == ["5 of 2 on 1", "7 of 2 on 1"]
+
+
 def test_a_task_survives_the_server_and_a_failed_one_is_held(server: Server) -> None:
     job = server.submit(f"name: hold\n{SMALL}\nhold: {{}}\ncommand: echo up; sleep 2; exit 7\n")
     wait_for_log(server, job["id"], "up")

@@ -115,7 +115,7 @@ def test_damaged_files(data: bytes) -> None:
     parse_or_refuse(data)
 
 
-TREES = [parse_document(path.read_bytes()).root.to_plain() for path in golden_files(*JobFormat)]
+TREES = [parse_document(path.read_bytes()).root.to_plain() for path in golden_files(*JobFormat) if path.suffix != ".sh"]
 ODD = [
     None,
     [],

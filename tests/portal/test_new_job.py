@@ -130,6 +130,22 @@ def test_mistakes_are_told_at_their_line_and_their_field(window: Window) -> None
     leave(page)
 
 
+def test_a_script_of_sbatch_is_checked_and_submitted(window: Window, server: Server) -> None:
+    page = open_new(window)
+    paste(page, "#!/bin/bash\n#SBATCH --job-name=script --time=10\necho hi\n")
+    expect(page.locator("[data-dialect]")).to_have_text("sbatch")
+    expect(page.locator("[data-note=foreign]")).to_be_visible()
+    expect(page.locator("[data-note=unreadable]")).to_be_hidden()
+    expect(page.locator("[data-do=convert]")).to_be_hidden()
+    expect(page.locator("#f-name")).to_have_value("script")
+    expect(page.locator("#f-name")).to_be_disabled()
+    expect(page.locator("#verdict")).to_have_class(ACCEPTED)
+    page.get_by_role("button", name="Submit").click()
+    page.wait_for_url("**/jobs/job-*")
+    job = server.get(f"/jobs/{page.url.rsplit('/', 1)[1]}").json()
+    assert (job["name"], job["dialect"]) == ("script", "sbatch")
+
+
 def test_a_file_of_openpai_is_shown_converted_and_submitted(window: Window, server: Server) -> None:
     page = open_new(window)
     page.select_option("#f-group", "default")

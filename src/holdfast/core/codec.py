@@ -79,7 +79,11 @@ def _role_to_json(role: Role) -> dict[str, Any]:
         "ports": dict(role.ports),
         "env": dict(role.env),
         "mounts": [_mount_to_json(mount) for mount in role.mounts],
-        "completion": {"min_failed": completion.min_failed, "min_succeeded": completion.min_succeeded},
+        "completion": {
+            "min_failed": completion.min_failed,
+            "min_succeeded": completion.min_succeeded,
+            **({"wait_for_all": True} if completion.wait_for_all else {}),
+        },
         "max_task_retries": role.max_task_retries,
         "shell_options": list(role.shell_options),
         "workdir": role.workdir,

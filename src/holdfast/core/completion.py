@@ -18,6 +18,8 @@ def decide_outcome(job: Job, tasks: Sequence[TaskAttempt]) -> Outcome | None:
     `tasks` contains the newest try of each task; one that will be retried must not be in an ended state.
     """
     for role in job.roles:
+        if role.completion.wait_for_all and not all(task.state.ended for task in tasks if task.role == role.name):
+            continue
         failed = _list_ended_tasks(tasks, role.name, TaskState.FAILED)
         needed = role.completion.min_failed
         if _is_threshold_reached(len(failed), needed):

@@ -26,11 +26,17 @@ class JobFormat(StrEnum):
     OPENPAI_V2 = "openpai-v2"
     OPENPAI_V1 = "openpai-v1"
     PRIMEHUB = "primehub"
+    SBATCH = "sbatch"
 
     @property
     def is_openpai(self) -> bool:
         """Whether its jobs get OpenPAI's environment and retry rules."""
         return self in (JobFormat.OPENPAI_V1, JobFormat.OPENPAI_V2)
+
+    @property
+    def emulates_platform(self) -> bool:
+        """Whether its jobs run as on OpenPAI or PrimeHub: always as root, with their setup around the commands."""
+        return self.is_openpai or self is JobFormat.PRIMEHUB
 
 
 class HoldScope(StrEnum):
@@ -74,6 +80,7 @@ class Completion:
 
     min_failed: int | None = 1
     min_succeeded: int | None = None
+    wait_for_all: bool = False  # min_failed applies only when all tasks of the role have ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

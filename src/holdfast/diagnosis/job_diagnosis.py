@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from holdfast.core.exits.exit import ExitKind
-from holdfast.core.job import JobFormat
 from holdfast.core.messages import join_messages
 from holdfast.core.verdicts import Confidence, Diagnosis, Evidence, EvidenceKind, Fault
 
@@ -272,8 +271,8 @@ def _add_frame(diagnosis: Diagnosis, suspect: Suspect) -> Diagnosis:
 
 
 def _add_command_line(diagnosis: Diagnosis, case: JobDiagnosisInput, task: TaskDiagnosisInput, error: str) -> Diagnosis:
-    """Add the line of the job's commands that the shell names. Only Holdfast's own format runs nothing else."""
-    found = _SCRIPT_LINE_PATTERN.search(error) if case.job.dialect is JobFormat.HOLDFAST else None
+    """Add the line of the job's commands that the shell names. OpenPAI and PrimeHub jobs run other commands, too."""
+    found = None if case.job.dialect.emulates_platform else _SCRIPT_LINE_PATTERN.search(error)
     lines = "\n".join(task.role.commands).split("\n")
     number = int(found[1]) if found else 0
     own = lines[number - 1].strip() if 0 < number <= len(lines) else ""

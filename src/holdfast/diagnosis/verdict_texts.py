@@ -272,36 +272,42 @@ REMEDIES_BY_FORMAT: Mapping[str, Mapping[JobFormat, str]] = {
         "the task role {role}.",
         JobFormat.OPENPAI_V1: "Request more memory, for example {memory_more}: `memoryMB` of the task role {role}.",
         JobFormat.PRIMEHUB: "Choose an instance type with more memory, for example {memory_more}: `instanceType`.",
+        JobFormat.SBATCH: "Request more memory, for example {memory_more}: `#SBATCH --mem`.",
     },
     "shm": {
         JobFormat.HOLDFAST: "Request more shared memory: `resources.shm` of the role {role}.",
         JobFormat.OPENPAI_V2: "Request more shared memory: `extraContainerOptions.shmMB` of the task role {role}.",
         JobFormat.OPENPAI_V1: "Request more shared memory: `shmMB` of the task role {role}.",
         JobFormat.PRIMEHUB: "Choose an instance type with more memory, or use fewer data loader workers.",
+        JobFormat.SBATCH: "Request more memory (`#SBATCH --mem`), or use fewer data loader workers.",
     },
     "gpu": {
         JobFormat.HOLDFAST: "Request GPUs: `resources.gpu` of the role {role}, now {gpus}.",
         JobFormat.OPENPAI_V2: "Request GPUs: `resourcePerInstance.gpu` of the task role {role}, now {gpus}.",
         JobFormat.OPENPAI_V1: "Request GPUs: `gpuNumber` of the task role {role}, now {gpus}.",
         JobFormat.PRIMEHUB: "Choose an instance type with GPUs: `instanceType`. The current type has {gpus}.",
+        JobFormat.SBATCH: "Request GPUs: `#SBATCH --gpus`, now {gpus}.",
     },
     "time": {
         JobFormat.HOLDFAST: "Increase its time limit: `time_limit`.",
         JobFormat.OPENPAI_V2: "Increase its time limit: `extras.holdfast.time_limit`, or ask an admin to increase it.",
         JobFormat.OPENPAI_V1: "Increase its time limit: `extras.holdfast.time_limit`, or ask an admin to increase it.",
         JobFormat.PRIMEHUB: "Increase its time limit: `activeDeadlineSeconds`.",
+        JobFormat.SBATCH: "Increase its time limit: `#SBATCH --time`.",
     },
     "image": {
         JobFormat.HOLDFAST: "Use an image that includes it: `image` of the role {role}, now {image}.",
         JobFormat.OPENPAI_V2: "Use an image that includes it: `dockerImage` of the task role {role}, now {image}.",
         JobFormat.OPENPAI_V1: "Use an image that includes it: `image` of the job, now {image}.",
         JobFormat.PRIMEHUB: "Use an image that includes it: `image`, now {image}.",
+        JobFormat.SBATCH: "Use an image that includes it: `#HOLDFAST image: NAME`, now {image}.",
     },
     "mount": {
         JobFormat.HOLDFAST: "If it is in a dataset or shared folder, add that to the job: `datasets` or `mounts`.",
         JobFormat.OPENPAI_V2: "If it is in a storage, add the storage to the job: the plugin `teamwise_storage`.",
         JobFormat.OPENPAI_V1: "If it is in a storage, add the storage to the job.",
         JobFormat.PRIMEHUB: "If it is in a dataset or volume, check that the job's group has access.",
+        JobFormat.SBATCH: "If it is in a dataset or shared folder, add that to the job: `#HOLDFAST datasets: [NAME]`.",
     },
 }
 

@@ -1,4 +1,4 @@
-"""Job files: text in four file formats -> the canonical Job -> text."""
+"""Job files: text in five file formats -> the canonical Job -> text."""
 
 from holdfast.core.codec import MASK, job_from_json, job_to_json
 from holdfast.core.job import JobFormat
@@ -9,6 +9,7 @@ from .openpai_render import render_openpai_yaml
 from .parse import ParsedJob, detect_format, parse_job
 from .primehub import render_primehub_yaml
 from .render import render_yaml
+from .sbatch import render_sbatch_script
 from .templates import RenderedText, fill_secrets, render_templates
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "parse_job",
     "render_openpai_yaml",
     "render_primehub_yaml",
+    "render_sbatch_script",
     "render_templates",
     "render_yaml",
 ]

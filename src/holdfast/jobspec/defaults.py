@@ -14,5 +14,6 @@ class Defaults:
     image: str = HOST_IMAGE
     group: str = DEFAULT_GROUP
     instance_types: Mapping[str, Resources] = field(default_factory=dict)  # by name
+    job_name: str = ""  # of a batch script that sets none: the name of its file
     user: str | None = None  # submitting user, for $PAI_USER_NAME in OpenPAI v1 paths; None: not replaced
     file_system: str = ""  # for $PAI_DEFAULT_FS_URI in OpenPAI v1 paths

@@ -60,7 +60,7 @@ class Document:
 
 def parse_document(data: str | bytes) -> Document:
     """Parse YAML or JSON text; InvalidJob if it is neither, or too large."""
-    text = _decode_text(data)
+    text = decode_text(data)
     if not text.lstrip().startswith(("{", "[")):
         return _parse_yaml(text)
     try:
@@ -115,7 +115,7 @@ def _raise_invalid(message: str, *, hint: str | None = None, line: int | None = 
 # -- decoding ---------------------------------------------------------------------------------------------------------
 
 
-def _decode_text(data: str | bytes) -> str:
+def decode_text(data: str | bytes) -> str:
     _check_size(len(data))
     text = _decode_bytes(data) if isinstance(data, bytes) else data.removeprefix("\ufeff")
     at = text.find("\0")

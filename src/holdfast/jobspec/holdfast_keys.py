@@ -47,6 +47,9 @@ _COMPLETION_KIND = make_object_kind(
             make_optional_kind(_TASK_COUNT_KIND),
             "The job succeeds when this number of tasks of this role have succeeded.",
         ),
+        "wait_for_all": FieldSpec(
+            BOOLEAN_KIND, "Apply min_failed only when all tasks of this role have ended. Default: false."
+        ),
     }
 )
 

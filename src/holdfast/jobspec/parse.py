@@ -11,12 +11,13 @@ from holdfast.core.job import Job, JobFormat
 from holdfast.core.messages import msg
 
 from .defaults import Defaults
-from .document import Document, DocumentNode, parse_document, reparse_with_lines
+from .document import Document, DocumentNode, decode_text, parse_document, reparse_with_lines
 from .fields import FieldValue, ProblemReport, describe_node
 from .holdfast_yaml import read_holdfast_job
 from .openpai_v1 import read_openpai_v1_job
 from .openpai_v2 import read_openpai_v2_job
 from .primehub import PRIMEHUB_KEYS, is_kubernetes_resource, read_primehub_job
+from .sbatch import is_plain_script, is_sbatch_script, read_sbatch_job
 
 _READERS: dict[JobFormat, Callable[[FieldValue, Defaults], Job]] = {
     JobFormat.HOLDFAST: read_holdfast_job,
@@ -35,6 +36,13 @@ class ParsedJob:
 
 def parse_job(text: str | bytes, *, dialect: JobFormat | None = None, defaults: Defaults = _NO_DEFAULTS) -> ParsedJob:
     """Parse a job file; InvalidJob contains all problems."""
+    if dialect in (None, JobFormat.SBATCH):
+        text = decode_text(text)
+        if dialect or is_sbatch_script(text):
+            return _parse_script(text, defaults)
+        if is_plain_script(text):
+            message = msg("A script must have `#SBATCH` lines before its first command")
+            raise InvalidJob([Problem("", message, msg("Use --dialect sbatch to submit it as it is."), 1, "contains")])
     document = parse_document(text)
     outcome = _try_parse(document, dialect, defaults)
     if isinstance(outcome, InvalidJob) or outcome.warnings:
@@ -42,6 +50,14 @@ def parse_job(text: str | bytes, *, dialect: JobFormat | None = None, defaults: 
     if isinstance(outcome, InvalidJob):
         raise outcome
     return outcome
+
+
+def _parse_script(text: str, defaults: Defaults) -> ParsedJob:
+    report = ProblemReport()
+    job = read_sbatch_job(text, report, defaults)
+    report.raise_problems()
+    report.warnings.sort(key=lambda warning: warning.line or 0)
+    return ParsedJob(job, tuple(report.warnings))
 
 
 def detect_format(document: Mapping[str, Any]) -> JobFormat:

@@ -9,6 +9,8 @@ from dataclasses import replace
 from holdfast.core.errors import InvalidJob, Problem
 
 from .document import DocumentNode, parse_document, reparse_with_lines
+from .sbatch.holdfast_lines import extract_holdfast_text
+from .sbatch.script import is_sbatch_script, split_script
 
 _PATH_STEP_PATTERN = re.compile(r"[^.\[\]]+")
 _ROLE_PREFIX_PATTERN = re.compile(r"roles\.[^.]+\.")
@@ -16,6 +18,8 @@ _ROLE_PREFIX_PATTERN = re.compile(r"roles\.[^.]+\.")
 
 def add_problem_lines(text: str, problems: Iterable[Problem]) -> list[Problem]:
     """Add line numbers to problems, where the text has the field."""
+    if is_sbatch_script(text):
+        text = extract_holdfast_text(split_script(text))
     try:
         document = parse_document(text)
     except InvalidJob:  # it was built from parts, and is not the parsed text

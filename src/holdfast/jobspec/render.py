@@ -144,6 +144,8 @@ def _render_completion(completion: Completion) -> dict[str, Any]:
         value = getattr(completion, key)
         if value != getattr(base, key):
             written[key] = "none" if value is None else value
+    if completion.wait_for_all:
+        written["wait_for_all"] = True
     return written
 
 

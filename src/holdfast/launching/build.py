@@ -15,6 +15,7 @@ from .context import LaunchContext
 from .intra_job_ssh import add_intra_job_ssh
 from .openpai import JobTasks, SharedLaunchData, add_openpai_runtime, make_openpai_filler
 from .primehub import add_primehub_runtime
+from .sbatch import add_sbatch_runtime
 from .volumes import add_shared_files, add_volume
 
 
@@ -66,6 +67,8 @@ def _add_runtime(launch: LaunchSpec, snapshot: JobSnapshot, task: TaskAttempt, c
         launch = add_volume(launch, context.volume)
     if context.files:
         launch = add_shared_files(launch, context.files, isolated=context.isolated)
+    if snapshot.job.dialect is JobFormat.SBATCH:
+        return add_sbatch_runtime(launch, snapshot, task)
     return add_intra_job_ssh(launch, snapshot.job, context) if snapshot.job.task_count > 1 else launch
 
 
@@ -93,7 +96,7 @@ def _build_launch(snapshot: JobSnapshot, task: TaskAttempt, fill: Callable[[str]
         mounts=role.mounts,
         workdir=role.workdir,
         # OpenPAI and PrimeHub run every job as root, whatever the image says: files for them rely on it.
-        as_image_user=job.dialect is JobFormat.HOLDFAST,
+        as_image_user=not job.dialect.emulates_platform,
     )
 
 

@@ -53,6 +53,7 @@ class SubmitOptions(TypedDict, total=False):
 
     group: str | None
     dialect: str | None  # default: detected
+    file_name: str | None  # name of a batch script that sets no name
     hold: str | None  # overrides the job: true, 7d, files, files:7d or false
     notify: str | None  # notification events, such as failed,held
 

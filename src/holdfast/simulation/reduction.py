@@ -54,7 +54,7 @@ def _reduce_completion(rule: Completion, count: int) -> Completion:
     def limit_count(needed: int | None) -> int | None:
         return needed if needed is None else min(needed, count)
 
-    return Completion(min_failed=limit_count(rule.min_failed), min_succeeded=limit_count(rule.min_succeeded))
+    return replace(rule, min_failed=limit_count(rule.min_failed), min_succeeded=limit_count(rule.min_succeeded))
 
 
 def _reduce_resources(role: Role, node: Node, remarks: Remarks) -> Resources:

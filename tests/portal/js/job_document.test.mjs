@@ -183,3 +183,11 @@ test("renaming to an existing name replaces it", () => {
   writeVariable(document, [], "PIN", "VERSION", "2");
   assert.deepEqual(readJob(open(document.text)).env, [["VERSION", "2"], ["EMPTY", ""]]);
 });
+
+test("a script of sbatch is recognised, and is no document", () => {
+  for (const text of ["#!/bin/bash\n#SBATCH --time=1\ntrue\n", "#!/bin/sh -l\r\n# why\r\n\r\n#SBATCH -n 1\r\n"]) {
+    const script = open(text);
+    assert.deepEqual([script.isScript, script.isReadable, script.isHoldfast], [true, false, false]);
+  }
+  for (const text of [FILE, "#!/bin/bash\ntrue\n#SBATCH --time=1\n", "# a\r\n".repeat(50)]) assert.equal(open(text).isScript, false);
+});

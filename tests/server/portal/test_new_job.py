@@ -33,6 +33,7 @@ taskRoles:
 """
 OPENPAI_V1 = '{"jobName": "older", "image": "host", "taskRoles": [{"name": "main", "command": "echo hi"}]}'
 PRIMEHUB = "displayName: form\ninstanceType: cpu-1\nimage: host\ncommand: echo hi\n"
+SBATCH = "#!/bin/bash\n#SBATCH --job-name=script\n#SBATCH --time=10\necho hi\n"
 
 
 async def check(desk: Desk, text: str, **more: str) -> dict[str, Any]:
@@ -145,6 +146,7 @@ async def test_names_of_the_place_cannot_break_out_of_the_page(rig: Rig) -> None
         (OPENPAI_V2, "openpai-v2", "old_job"),
         (OPENPAI_V1, "openpai-v1", "older"),
         (PRIMEHUB, "primehub", "form"),
+        (SBATCH, "sbatch", "script"),
     ],
 )
 async def test_every_dialect_is_recognised_and_told_in_our_own(rig: Rig, text: str, dialect: str, name: str) -> None:
@@ -170,6 +172,8 @@ async def test_every_dialect_is_recognised_and_told_in_our_own(rig: Rig, text: s
         ("name: x\ncommand: y\nsecrets: {A: '******'}\n", "secrets", 3),
         ("name: x\ncommand: y\ninstance_type: huge\n", "instance_type", 3),
         (OPENPAI_V2.replace("instances: 2", "instances: none"), "taskRoles.worker.instances", 7),
+        (SBATCH.replace("=10", "=soon"), "--time", 3),
+        (SBATCH.replace("echo", "#HOLDFAST datasets: [nothing]\necho"), "datasets", 4),
     ],
 )
 async def test_each_mistake_is_told_with_its_field_and_line(rig: Rig, text: str, field: str, line: int | None) -> None:
@@ -284,7 +288,7 @@ async def test_a_group_one_is_not_in_is_refused(rig: Rig) -> None:
 async def test_a_group_beside_the_file_counts_for_every_dialect(rig: Rig) -> None:
     await rig.house.user("bob", "blue", "red", password=PASSWORD)
     async with open_desk(rig, "bob") as desk:
-        for text in (OURS, OPENPAI_V2, OPENPAI_V1, PRIMEHUB):
+        for text in (OURS, OPENPAI_V2, OPENPAI_V1, PRIMEHUB, SBATCH):
             answer = await desk.post("/jobs/new", {"text": text, "group": "red"})
             assert answer.status_code == 303, answer.text
             ref = answer.headers["location"].removeprefix("/jobs/")
@@ -347,6 +351,14 @@ async def test_a_clone_begins_with_the_text_as_it_was_written(rig: Rig) -> None:
     async with open_desk(rig) as desk:
         for way in ("clone", "rerun"):
             assert typed((await desk.get(f"/jobs/new?{way}={job.id}")).text) == written
+
+
+async def test_a_clone_of_a_script_is_the_script(rig: Rig) -> None:
+    async with open_desk(rig) as desk:
+        job = await rig.house.submit(SBATCH)
+        assert typed((await desk.get(f"/jobs/new?clone={job.id}")).text) == SBATCH
+        facts = (await desk.get(f"/jobs/{job.id}")).text
+        assert ">sbatch</dd>" in facts
 
 
 async def test_a_clone_names_the_group_that_its_text_did_not(rig: Rig) -> None:

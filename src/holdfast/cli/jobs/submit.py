@@ -69,7 +69,9 @@ def submit(
     job = _read_job(ctx, file, options)
     hold_value = hold.build_hold_parameter()
     with open_client() as client:
-        sent = client.submit_job(job, group=group, dialect=dialect, hold=hold_value, notify=notify)
+        sent = client.submit_job(
+            job, group=group, dialect=dialect, file_name=_get_script_name(file, job), hold=hold_value, notify=notify
+        )
         report_submitted_job(client, sent, follow=follow, wait=wait, json=json)
     output.print_hint(f"holdfast logs -f {sent.id}", f"holdfast show {sent.id}")
 
@@ -91,7 +93,9 @@ def plan(
     job = _read_job(ctx, file, options)
     hold_value = hold.build_hold_parameter()
     with open_client() as client:
-        found = client.plan_job(job, group=group, dialect=dialect, hold=hold_value, notify=notify)
+        found = client.plan_job(
+            job, group=group, dialect=dialect, file_name=_get_script_name(file, job), hold=hold_value, notify=notify
+        )
     if json:
         output.emit_json(found)
     elif yaml:
@@ -132,6 +136,12 @@ def _read_job(ctx: typer.Context, file: str | None, options: JobOptions) -> byte
     if file is None:
         raise typer.BadParameter(f"missing FILE or a command after --; to read stdin: holdfast {ctx.info_name} -")
     return read_job_file(file)
+
+
+def _get_script_name(file: str | None, job: bytes | dict[str, Any]) -> str | None:
+    """Return the name of a script's file; other job files have a name of their own."""
+    is_script = isinstance(job, bytes) and job.startswith(b"#!")
+    return Path(file).name if is_script and file and file != "-" else None
 
 
 def read_job_file(file: str) -> bytes:

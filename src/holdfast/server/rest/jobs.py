@@ -37,7 +37,8 @@ MAX_INTEGER = 2**62
 JOB_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "description": "A job file in any format: Holdfast YAML, OpenPAI v2 YAML, OpenPAI v1 JSON, PrimeHub's form.",
+        "description": "A job file in any format: Holdfast YAML, OpenPAI v2 YAML, OpenPAI v1 JSON, PrimeHub's "
+        "form, an sbatch script.",
         "content": {"text/yaml": {"schema": {"type": "string"}}, "application/json": {"schema": {"type": "object"}}},
     }
 }
@@ -45,6 +46,8 @@ _GROUP_DESCRIPTION = "Submit to this group; overrides the file."
 GroupName = Annotated[str | None, Query(max_length=200, description=_GROUP_DESCRIPTION)]
 _DIALECT_DESCRIPTION = "The file format; default: detected."
 Dialect = Annotated[str | None, Query(description=_DIALECT_DESCRIPTION)]
+_FILE_NAME_DESCRIPTION = "Name of the file: the name of a job whose sbatch script sets none."
+FileName = Annotated[str | None, Query(max_length=255, description=_FILE_NAME_DESCRIPTION)]
 _HOLD_DESCRIPTION = (
     "Hold tasks whose command fails; overrides the file: true, 7d, files or files:7d; false disables the hold, also "
     "that of the group."
@@ -76,6 +79,7 @@ SUBMIT_JOB_OPENAPI: dict[str, Any] = {
         for name, where, description in (
             ("group", "query", _GROUP_DESCRIPTION),
             ("dialect", "query", _DIALECT_DESCRIPTION),
+            ("file_name", "query", _FILE_NAME_DESCRIPTION),
             ("hold", "query", _HOLD_DESCRIPTION),
             ("notify", "query", _NOTIFY_DESCRIPTION),
             ("Idempotency-Key", "header", "A unique key for each job, up to 200 characters."),
@@ -92,13 +96,20 @@ async def plan_job(
     services: ServicesDep,
     group: GroupName = None,
     dialect: Dialect = None,
+    file_name: FileName = None,
     hold: HoldText = None,
     notify: NotifyText = None,
 ) -> Response:
     """Show what would happen to this job if you submitted it now."""
     text = _decode_job_text(await request.body())
     planned = await services.jobs.plan(
-        actor, text, group=group, dialect=dialect, hold=_parse_hold(hold), notify=_parse_notify(notify)
+        actor,
+        text,
+        group=group,
+        dialect=dialect,
+        file_name=file_name,
+        hold=_parse_hold(hold),
+        notify=_parse_notify(notify),
     )
     return respond_json(
         {
@@ -317,6 +328,7 @@ def _parse_submit_query(query: bytes) -> dict[str, Any]:
     return {
         "group": found.get("group"),
         "dialect": found.get("dialect"),
+        "file_name": found.get("file_name"),
         "hold": _parse_hold(found.get("hold")),
         "notify": _parse_notify(found.get("notify")),
     }

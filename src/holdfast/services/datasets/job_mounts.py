@@ -303,7 +303,7 @@ def _check_granted(job: Job, chosen: list[DatasetRequest], granted: Mapping[str,
         for request in chosen
         if request.name not in granted or (request.needs_folder and granted[request.name].kind == ENV)
     ]
-    if len(missing) > 1 and job.dialect is JobFormat.HOLDFAST:
+    if len(missing) > 1 and not job.dialect.emulates_platform:
         raise InvalidJob([Problem(error.field or "", error.message, error.hint) for error in missing])
     if missing:
         raise missing[0]

@@ -18,7 +18,15 @@ from holdfast.core.messages import join_messages, msg
 from holdfast.core.notifications import Channel, NotifySpec
 from holdfast.engines.base import Isolation
 from holdfast.engines.engine_set import EngineSet
-from holdfast.jobspec import Defaults, ParsedJob, parse_job, render_openpai_yaml, render_primehub_yaml, render_yaml
+from holdfast.jobspec import (
+    Defaults,
+    ParsedJob,
+    parse_job,
+    render_openpai_yaml,
+    render_primehub_yaml,
+    render_sbatch_script,
+    render_yaml,
+)
 from holdfast.jobspec.notify import add_notify
 from holdfast.jobspec.problem_lines import add_problem_lines
 from holdfast.settings import Settings
@@ -37,6 +45,7 @@ from ..why.feasibility import format_image_suggestion, format_missing_image
 from .hold_defaults import GroupHoldDefaults
 
 MAX_INLINE_LENGTH = 16 * 1024  # characters; parsing fewer takes less time than starting a thread
+MAX_FILE_NAME_LENGTH = 255  # characters; the limit of a job's name
 HOLDS_DISABLED_WARNING = msg("holds are disabled on this server; `hold` is ignored")
 NOTIFICATIONS_DISABLED_WARNING = msg("notifications are disabled on this server; `notify` is ignored")
 MAIL_NOT_CONFIGURED_WARNING = msg("email is not configured on this server; email notifications are not sent")
@@ -51,6 +60,7 @@ class JobOverrides(TypedDict, total=False):
 
     group: str | None
     dialect: str | None
+    file_name: str | None
     hold: Hold | None
     notify: NotifySpec | None
 
@@ -94,13 +104,14 @@ class JobValidator:
         *,
         group: str | None = None,
         dialect: str | None = None,
+        file_name: str | None = None,
         hold: Hold | None = None,
         notify: NotifySpec | None = None,
         unique: bool = False,
     ) -> ValidatedJob:
-        """Parse and check a job file. `group` and `hold` override the file, `notify` is added to it. With `unique`,
-        raise NameTaken if the user ever had a job of that name."""
-        parsed = await self._parse_text(actor, text, dialect)
+        """Parse and check a job file. `group` and `hold` override the file, `notify` is added to it. `file_name` names
+        a batch script that sets no name. With `unique`, raise NameTaken if the user ever had a job of that name."""
+        parsed = await self._parse_text(actor, text, dialect, file_name or "")
         job = parsed.job if group is None else replace(parsed.job, group=group)
         if not job.group:
             raise _build_group_required_error(actor)
@@ -126,6 +137,8 @@ class JobValidator:
         that Holdfast's format does not have."""
         if job.dialect is JobFormat.PRIMEHUB:
             return render_primehub_yaml(job)
+        if job.dialect is JobFormat.SBATCH:
+            return render_sbatch_script(job)
         return (
             await asyncio.to_thread(render_openpai_yaml, job) if job.dialect.is_openpai else await self.render_job(job)
         )
@@ -142,10 +155,11 @@ class JobValidator:
         """Create what the job needs before it starts. Call only for jobs that will be stored."""
         await self._dataset_mounter.create_user_folders(ready.job, actor)
 
-    async def _parse_text(self, actor: Actor, text: str, dialect: str | None) -> ParsedJob:
+    async def _parse_text(self, actor: Actor, text: str, dialect: str | None, file_name: str) -> ParsedJob:
         sizes = await self._catalogue.load_sizes(actor)
         group = choose_default_group(actor.groups, actor.usual_group)
-        defaults = replace(self._defaults, group=group, user=actor.name, instance_types=sizes)
+        name = "".join(char for char in file_name if char.isprintable())[:MAX_FILE_NAME_LENGTH].strip()
+        defaults = replace(self._defaults, group=group, user=actor.name, instance_types=sizes, job_name=name)
         known = _parse_dialect(dialect)
         try:
             if len(text) <= MAX_INLINE_LENGTH:
@@ -174,7 +188,7 @@ class JobValidator:
             job = await self._mounts.resolve_mounts(job, actor)
             stored = await self._dataset_mounter.mount_datasets(job, actor, requests)
         except UserError as first:
-            if job.dialect is not JobFormat.HOLDFAST:
+            if job.dialect.emulates_platform:
                 raise
             raise await self._combine_errors(first, actor, job, requests, source) from None
         return ValidatedJob(stored.job, source, (*warnings, *stored.warnings, *await self._collect_warnings(job)))
@@ -248,8 +262,9 @@ class JobValidator:
         found = []
         name = self._control.choose_engine(job)
         isolation = self._engine.find_health(name).isolation
-        if job.files and job.dialect is JobFormat.HOLDFAST and isolation is Isolation.NONE:
+        if job.files and not job.dialect.emulates_platform and isolation is Isolation.NONE:
             found.append(FILES_WARNING)
+        found += _list_slurm_warnings(job, name)
         requested = {role.engine_image for role in job.roles} - {HOST_IMAGE}
         if requested:
             names = [image.name for image in await self._engine.list_images() if image.engine in ("", name)]
@@ -293,6 +308,18 @@ class JobValidator:
                 host_image=HOST_IMAGE,
             )
         return format_missing_image(image)
+
+
+def _list_slurm_warnings(job: Job, engine: str) -> list[str]:
+    """Warn about options of a batch script that another engine ignores."""
+    if job.dialect is not JobFormat.SBATCH or engine == "slurm":
+        return []
+    options = [option for role in job.roles for option in role.engine_options.get("slurm", {})]
+    if not options:
+        return []
+    return [
+        msg("options of Slurm have no effect on the engine {engine}: {names}", engine=engine, names=", ".join(options))
+    ]
 
 
 def list_problems(error: UserError) -> list[Problem]:

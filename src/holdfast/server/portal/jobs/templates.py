@@ -69,7 +69,7 @@ async def build_draft_from_job(visit: Visit, ref: str, *, rename: bool) -> JobDr
 
 async def _find_original_text(visit: Visit, job: Job, source: str) -> str:
     """Return the submitted text, with comments, if it still gives the same job for this visitor; else empty."""
-    if job.dialect is not JobFormat.HOLDFAST or job.secrets or not source:
+    if job.dialect.emulates_platform or job.secrets or not source:
         return ""
     try:
         again = (await visit.services.jobs.plan(visit.current_actor, source)).job

@@ -33,11 +33,13 @@ async def _load_configuration(visit: Visit, job: JobHeader) -> ConfigurationView
         cut=len(text) > MAX_SHOWN_LENGTH,
         addresses={each: build_job_address(id, {"section": "configuration", "as": each}) for each in (YAML, SOURCE)},
         download=f"/api/v1/jobs/{id}/{shown}",
-        file_name=f"{id}{_get_file_suffix(text) if shown == SOURCE else '.yaml'}",
+        file_name=f"{id}{_get_file_suffix(text)}",
     )
 
 
 def _get_file_suffix(source: str) -> str:
+    if source.startswith("#!"):
+        return ".sh"
     return ".json" if source.lstrip().startswith("{") else ".yaml"
 
 

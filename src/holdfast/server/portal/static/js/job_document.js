@@ -16,7 +16,8 @@ export class JobDocument {
     this.isTooLong = text.length > MAX_TEXT_SIZE;
     this.options = detectFormat(text);
     this.isReadable = false;
-    if (this.isTooLong) return;
+    this.isScript = /^#![^\r\n]*\r?\n(?:[ \t]*(?:#[^\r\n]*)?\r?\n)*#SBATCH\b/.test(text); // of sbatch
+    if (this.isTooLong || this.isScript) return;
     this.document = this.json ? new yaml.Document(this.json) : yaml.parseDocument(text, { schema: "failsafe", logLevel: "silent" });
     if (!this.json && this.document.contents === null) this.document.contents = new yaml.YAMLMap();
     const empty = this.document.contents?.value === "";

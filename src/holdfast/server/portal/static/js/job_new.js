@@ -56,7 +56,7 @@ class NewJobPage {
       maxSize: Number(form.dataset.maxSize),
       onText: (text) => this.replaceText(text),
       onError: (text) => this.verdict.showMessage(text),
-      getFile: () => ({ text: this.getMaskedText() ?? this.editor.text, name: this.document?.isReadable ? String(this.document.getValues().name ?? "") : "", kind: this.document?.json ? "json" : "yaml" }),
+      getFile: () => ({ text: this.getMaskedText() ?? this.editor.text, name: this.document?.isReadable ? String(this.document.getValues().name ?? "") : "", kind: this.document?.isScript ? "sh" : this.document?.json ? "json" : "yaml" }),
     });
   }
 
@@ -70,7 +70,7 @@ class NewJobPage {
   updateText(text, pause) {
     const wasHoldfast = this.document?.isHoldfast;
     if (this.lib) this.document = new JobDocument(this.lib.yaml, text);
-    if (wasHoldfast && this.document.isReadable && !this.document.isHoldfast) group.value = ""; // a file in another format sets its own group
+    if (wasHoldfast && (this.document.isReadable || this.document.isScript) && !this.document.isHoldfast) group.value = ""; // a file in another format sets its own group
     this.result = null;
     this.showForm();
     this.saveDraft();
@@ -102,9 +102,10 @@ class NewJobPage {
     if (shown || !file.isReadable) this.form.showDocument(this.lib.yaml, shown ?? this.lastShown, file.isHoldfast, this.editor.text);
     if (shown) this.lastShown = shown;
     select("[data-note=long]").hidden = !file.isTooLong;
-    select("[data-note=unreadable]").hidden = file.isReadable || file.isTooLong;
-    select("[data-note=foreign]").hidden = !file.isReadable || file.isHoldfast;
+    select("[data-note=unreadable]").hidden = file.isReadable || file.isTooLong || file.isScript;
+    select("[data-note=foreign]").hidden = !(file.isReadable || file.isScript) || file.isHoldfast;
     select("[data-do=convert]").disabled = !converted;
+    select("[data-do=convert]").hidden = file.isScript; // its array and Slurm's variables would be lost
     if (file.isHoldfast) this.showGroup(this.form.job.group);
     if (file.isTooLong) this.form.box.hidden = true;
   }

@@ -1,0 +1,4 @@
+#!/bin/bash
+#SBATCH --job-name=empty
+
+# nothing follows

@@ -1,0 +1,3 @@
+#SBATCH --job-name=lost
+#SBATCH --time=10
+echo hello

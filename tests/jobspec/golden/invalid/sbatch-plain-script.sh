@@ -1,0 +1,3 @@
+#!/bin/bash
+echo "no options at all"
+#SBATCH --time=10

@@ -1,0 +1,4 @@
+#!/bin/bash
+#SBATCH --job=abbreviated --part=short
+#SBATCH --workdir=/scratch/run
+pwd
