@@ -79,6 +79,10 @@ class EngineSet:
         """Return whether an engine pulls images from registries."""
         return isinstance(self._engines.get(name or self.name), SupportsImagePulls)
 
+    def has_host_image(self, name: str) -> bool:
+        """Return whether tasks of an engine can use the image `host`."""
+        return self.find_health(name).has_host_image
+
     def __iter__(self) -> Iterator[Engine]:
         return iter(self._engines.values())
 

@@ -7,9 +7,12 @@ from collections.abc import Collection
 from sqlalchemy import Connection
 
 from holdfast.core.errors import NotFound, UserError
+from holdfast.core.job import HOST_IMAGE
 from holdfast.core.messages import msg
 from holdfast.jobspec.fields import build_similar_name_hint
 from holdfast.store import people
+
+from .errors import HostImageUnavailable
 
 
 def suggest_name(name: str, known: Collection[str], command: str = "") -> str:
@@ -27,6 +30,18 @@ def check_engine(name: str, known: Collection[str]) -> None:
             field="engine",
             hint=msg("Available engines: {names}.", names=", ".join(known)),
         )
+
+
+def build_host_image_error(engine: str, others: Collection[str]) -> HostImageUnavailable:
+    """Return the error for a job without an image. `others`: the engines that have the image `host`."""
+    hint = (
+        msg("Set `image`, or use `engine: {name}`.", name=next(iter(others)))
+        if others
+        else msg("Set `image`. `holdfast image ls` lists the images on this server.")
+    )
+    return HostImageUnavailable(
+        msg("The engine {name} has no image `{image}`", name=engine, image=HOST_IMAGE), field="image", hint=hint
+    )
 
 
 def build_group_not_found_error(name: str, known: Collection[str], field: str | None = None) -> NotFound:

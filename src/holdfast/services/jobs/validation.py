@@ -32,7 +32,7 @@ from ..control import Control
 from ..datasets.job_mounts import DatasetMounter, DatasetRequests, parse_dataset_requests, remove_dataset_mounts
 from ..datasets.mount_rules import MountRules
 from ..errors import InstanceTypeNotFound, NotInGroup, Unavailable, build_name_taken_error
-from ..name_suggestions import build_group_not_found_error, check_engine, suggest_name
+from ..name_suggestions import build_group_not_found_error, build_host_image_error, check_engine, suggest_name
 from ..why.feasibility import format_image_suggestion, format_missing_image
 from .hold_defaults import GroupHoldDefaults
 
@@ -177,6 +177,7 @@ class JobValidator:
             if job.dialect is not JobFormat.HOLDFAST:
                 raise
             raise await self._combine_errors(first, actor, job, requests, source) from None
+        self._check_host_image(stored.job)
         return ValidatedJob(stored.job, source, (*warnings, *stored.warnings, *await self._collect_warnings(job)))
 
     async def _combine_errors(
@@ -224,6 +225,14 @@ class JobValidator:
                 ),
                 field="roles",
             )
+
+    def _check_host_image(self, job: Job) -> None:
+        """Raise HostImageUnavailable if a task uses the image `host` and its engine has none."""
+        name = self._control.choose_engine(job)
+        if self._engine.has_host_image(name) or all(role.engine_image != HOST_IMAGE for role in job.roles):
+            return
+        others = [other for other in self._engine.names if self._engine.has_host_image(other)]
+        raise build_host_image_error(name, others)
 
     async def _check_group(self, actor: Actor, job: Job) -> None:
         group = job.group
@@ -286,7 +295,7 @@ class JobValidator:
     def _format_unknown_image(self, image: str, engine: str) -> str:
         if self._settings.images.unknown == "pull" and self._engine.pulls_images(engine):
             return msg("image {image} is not on this server; it is pulled before the job starts", image=image)
-        if self._settings.images.unknown == "host":
+        if self._settings.images.unknown == "host" and self._engine.has_host_image(engine):
             return msg(
                 "image {image} is not on this server; the job uses image {host_image} instead",
                 image=image,

@@ -40,7 +40,9 @@ class Feasibility:
 
     async def list_missing_images(self, job: Job) -> list[str]:
         """Return the unknown images that would make the job fail."""
-        fails = self._unknown_image != "host" and not self._pulls_images(job)
+        engine = self._control.choose_engine(job)
+        replaced = self._unknown_image == "host" and self._engine.has_host_image(engine)
+        fails = not replaced and not self._pulls_images(job)
         return await self._list_unknown_images(job) if fails else []
 
     async def list_pulled_images(self, job: Job) -> list[str]:
