@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.core.errors import UserError
 from holdfast.core.records import Dataset
 from holdfast.engines.base import Isolation
@@ -153,3 +154,16 @@ async def test_without_another_engine_the_hint_lists_images(tmp_path: Path) -> N
             await house.services.jobs.submit(house.admin, HELLO)
         assert "holdfast image ls" in (caught.value.hint or "")
         assert (await planned(house, f"{HELLO}image: jax\n"))[0] == "never"  # there is no `host` to replace it
+
+
+@pytest.mark.parametrize("unknown", ["pull", "fail"])
+async def test_images_are_not_called_missing_while_the_daemon_does_not_respond(tmp_path: Path, unknown: str) -> None:
+    engine = FakeEngine(name="boxes", images=())
+    async with open_house(tmp_path / "home", engine=engine, settings={"images": {"unknown": unknown}}) as house:
+        text = f"{HELLO}image: torch\n"
+        assert any("is not on this server" in warning for warning in await warned(house, text))
+        engine.set_conditions(Condition(kind=ConditionKind.ENGINE, message="No daemon.", blocks_starts=True))
+        assert await warned(house, text) == ("the engine boxes does not respond, so its images are not known",)
+        answer, reasons = await planned(house, text)
+        assert (answer, reasons[0]) == ("wait", "No daemon.")
+        assert not any("torch" in reason for reason in reasons)

@@ -21,6 +21,9 @@ NO_HOME_NOTE = msg(
 )
 NO_LIMITS_NOTE = msg("The daemon does not limit memory and CPU. Run it as root, or delegate cgroup v2 to its user.")
 DISK_NOTE = msg("Disk limits of tasks count the home only: other files are in the data folder of the daemon.")
+START_DAEMON_HINT = msg(
+    "Ask an admin to start Docker or Podman's service, or to set `engine.socket` to its socket. The server retries."
+)
 SERVER_ONLY_NOTES = (
     DISK_NOTE,
     NO_LIVE_RESTORE_NOTE,
@@ -93,8 +96,8 @@ def is_remote(daemon: DaemonDescription, kernel: str) -> bool:
 def make_unavailable_condition(detail: str) -> Condition:
     return Condition(
         kind=ConditionKind.ENGINE,
-        message=msg("Jobs stay pending: the container daemon does not respond."),
-        hint=msg("Start Docker, or Podman's service. The server retries every few seconds."),
+        message=msg("Jobs on the engine docker stay pending: the container daemon does not respond."),
+        hint=START_DAEMON_HINT,
         detail=detail,
         blocks_starts=True,
     )
@@ -103,7 +106,7 @@ def make_unavailable_condition(detail: str) -> Condition:
 def make_remote_condition() -> Condition:
     return Condition(
         kind=ConditionKind.ENGINE,
-        message=msg("Jobs stay pending: the container daemon runs on another machine, or in a virtual machine."),
-        hint=msg("Set engine.socket to a daemon on this machine, such as /var/run/docker.sock."),
+        message=msg("Jobs on the engine docker stay pending: the container daemon is not on this machine."),
+        hint=msg("Set `engine.socket` to a daemon on this machine, not in a virtual machine."),
         blocks_starts=True,
     )

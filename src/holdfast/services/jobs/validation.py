@@ -260,7 +260,10 @@ class JobValidator:
         if job.files and job.dialect is JobFormat.HOLDFAST and isolation is Isolation.NONE:
             found.append(FILES_WARNING)
         requested = {role.engine_image for role in job.roles} - {HOST_IMAGE}
-        if requested:
+        if requested and not self._engine.knows_images(name):
+            text = msg("the engine {engine} does not respond, so its images are not known", engine=name)
+            found.append(text)
+        elif requested:
             names = [image.name for image in await self._engine.list_images() if image.engine in ("", name)]
             known = {name for image in names for name in list_name_variants(image)}
             missing = [image for image in sorted(requested) if not known & list_name_variants(image)]

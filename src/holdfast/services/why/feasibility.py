@@ -54,7 +54,9 @@ class Feasibility:
 
     async def _list_unknown_images(self, job: Job) -> list[str]:
         wanted = _list_images(job)
-        known = await self._get_known_image_names(job) if wanted else set()
+        if not wanted or not self._engine.knows_images(self._control.choose_engine(job)):
+            return []
+        known = await self._get_known_image_names(job)
         return [image for image in wanted if not known & list_name_variants(image)]
 
     def _add_pulls(self, verdict: StartPrediction, images: list[str]) -> StartPrediction:
