@@ -145,6 +145,8 @@ async def test_an_engine_without_the_host_image_refuses_a_job_without_an_image(s
         assert caught.value.hint == "Set `image`, or use `engine: near`."
     assert (await planned(several, f"{HELLO}image: torch\n"))[0] == "now"
     assert (await planned(several, f"{HELLO}engine: near\n"))[0] == "now"
+    overridden = await several.services.jobs.plan(several.admin, f"{HELLO}engine: boxes\n", engine="near")
+    assert (overridden.job.engine, overridden.verdict.answer) == ("near", "now")
 
 
 async def test_without_another_engine_the_hint_lists_images(tmp_path: Path) -> None:

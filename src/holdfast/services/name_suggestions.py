@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from holdfast.core.errors import NotFound, UserError
 from holdfast.core.job import HOST_IMAGE
-from holdfast.core.messages import msg
+from holdfast.core.messages import join_messages, msg
 from holdfast.jobspec.fields import build_similar_name_hint
 from holdfast.store import people
 
@@ -22,13 +22,15 @@ def suggest_name(name: str, known: Collection[str], command: str = "") -> str:
     return near or (msg("`{command}` lists them.", command=command) if command else "")
 
 
-def check_engine(name: str, known: Collection[str]) -> None:
-    """Raise UserError if an engine was chosen that is not configured."""
+def check_engine(name: str, known: Collection[str], *, is_group: bool = False) -> None:
+    """Raise UserError if an engine was chosen that is not configured. `is_group`: for a group."""
     if name and name not in known:
+        hint = msg("Available engines: {names}.", names=", ".join(known))
+        if is_group:
+            reset = msg("To reset it to the server's engine: `holdfast group set GROUP --engine default`.")
+            hint = join_messages(" ", (hint, reset))
         raise UserError(
-            msg("The engine {name} is not configured on this server", name=name[:100]),
-            field="engine",
-            hint=msg("Available engines: {names}.", names=", ".join(known)),
+            msg("The engine {name} is not configured on this server", name=name[:100]), field="engine", hint=hint
         )
 
 

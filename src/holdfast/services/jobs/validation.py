@@ -53,6 +53,7 @@ class JobOverrides(TypedDict, total=False):
     dialect: str | None
     hold: Hold | None
     notify: NotifySpec | None
+    engine: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +97,18 @@ class JobValidator:
         dialect: str | None = None,
         hold: Hold | None = None,
         notify: NotifySpec | None = None,
+        engine: str | None = None,
         unique: bool = False,
     ) -> ValidatedJob:
-        """Parse and check a job file. `group` and `hold` override the file, `notify` is added to it. With `unique`,
-        raise NameTaken if the user ever had a job of that name."""
+        """Parse and check a job file. `group`, `hold` and `engine` override the file, `notify` is added to it. With
+        `unique`, raise NameTaken if the user ever had a job of that name."""
         parsed = await self._parse_text(actor, text, dialect)
         job = parsed.job if group is None else replace(parsed.job, group=group)
         if not job.group:
             raise _build_group_required_error(actor)
         job = job if hold is None else replace(job, hold=hold)
         job = job if notify is None else replace(job, notify=add_notify(job.notify, notify))
+        job = job if engine is None else replace(job, engine=engine)
         source = await self.render_clone(job) if job.secrets else text
         warnings = (
             *(_format_warning(warning) for warning in parsed.warnings),
