@@ -58,6 +58,7 @@ def test_a_daemon_that_ended_and_left_its_socket(tmp_path: Path) -> None:
     ("text", "kind", "said"),
     [
         (f"{URL}: dial tcp: lookup registry.example.com on 10.0.0.2:53: no such host", "unreachable", "resolved"),
+        (f"{URL}: dial tcp: lookup a.b on [::1]:53: dial udp: network is unreachable", "unreachable", "resolved"),
         (f"{URL}: dial tcp 10.0.0.1:443: connect: connection refused", "unreachable", "refused"),
         (f"{URL}: net/http: request canceled (Client.Timeout exceeded while awaiting headers)", "unreachable", "resp"),
         (f"{URL}: x509: certificate signed by unknown authority", "unreachable", "certificate is not valid"),

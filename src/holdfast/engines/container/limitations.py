@@ -21,9 +21,6 @@ NO_HOME_NOTE = msg(
 )
 NO_LIMITS_NOTE = msg("The daemon does not limit memory and CPU. Run it as root, or delegate cgroup v2 to its user.")
 DISK_NOTE = msg("Disk limits of tasks count the home only: other files are in the data folder of the daemon.")
-START_DAEMON_HINT = msg(
-    "Ask an admin to start Docker or Podman's service, or to set `engine.socket` to its socket. The server retries."
-)
 SERVER_ONLY_NOTES = (
     DISK_NOTE,
     NO_LIVE_RESTORE_NOTE,
@@ -97,7 +94,10 @@ def make_unavailable_condition(detail: str) -> Condition:
     return Condition(
         kind=ConditionKind.ENGINE,
         message=msg("Jobs on the engine docker stay pending: the container daemon does not respond."),
-        hint=START_DAEMON_HINT,
+        hint=msg(
+            "Start Docker or Podman's service, or set `engine.socket` to its socket. "
+            "The server retries every few seconds."
+        ),
         detail=detail,
         blocks_starts=True,
     )

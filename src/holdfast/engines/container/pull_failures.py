@@ -12,10 +12,12 @@ from holdfast.engines.embedded.images.image_config import get_architecture
 from holdfast.engines.embedded.images.pull_errors import make_denied_error, make_not_found_error, make_rate_limit_error
 
 from .daemon import DaemonError
-from .limitations import START_DAEMON_HINT
 
 _MAX_REASON_SIZE = 500  # bytes of the daemon's own text
 
+_DAEMON_HINT = msg(
+    "Ask an admin to start Docker or Podman's service, or to set `engine.socket` to its socket. The server retries."
+)
 _NETWORK_HINT = msg(
     "Check the registry's name. If it is correct, ask an admin to check the network, DNS and proxy of the daemon."
 )
@@ -25,7 +27,7 @@ _TLS_HINT = msg(
 _NETWORK_REASONS = (  # in this order
     (re.compile(r"proxyconnect", re.I), msg("the daemon's proxy does not respond"), _NETWORK_HINT),
     (
-        re.compile(r"no such host|name resolution|server misbehaving", re.I),
+        re.compile(r"no such host|name resolution|server misbehaving|\blookup \S+ on ", re.I),
         msg("its name cannot be resolved"),
         _NETWORK_HINT,
     ),
@@ -56,7 +58,7 @@ def translate_pull_error(name: str, error: EngineError, *, has_credentials: bool
     """Return the error for what the daemon says. What is not known may pass."""
     if not isinstance(error, DaemonError):
         text = msg("Image {name} cannot be pulled now: the container daemon does not respond", name=name)
-        return PullError(PullFailure.UNREACHABLE, text, hint=START_DAEMON_HINT)
+        return PullError(PullFailure.UNREACHABLE, text, hint=_DAEMON_HINT)
     text = str(error)
     registry = get_registry_host(name)
     for pattern, reason, hint in _NETWORK_REASONS:
