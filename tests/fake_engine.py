@@ -94,6 +94,7 @@ class FakeEngine:
         nodes: Sequence[Node] = (Node(name="fake", cpu=4.0, memory=16 * GIB),),
         images: Sequence[str] = (HOST_IMAGE,),
         isolation: Isolation = Isolation.FULL,
+        has_host_image: bool = True,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         faults: Faults | None = None,
     ) -> None:
@@ -106,6 +107,7 @@ class FakeEngine:
         self._nodes = tuple(nodes)
         self._images = tuple(images)
         self._isolation = isolation
+        self._has_host_image = has_host_image
         self._now = now
         self._on_change: Callable[[Observation], None] = lambda _: None
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -190,6 +192,7 @@ class FakeEngine:
             limits="none",
             conditions=self._conditions,
             volume_kinds=self.volume_kinds,
+            has_host_image=self._has_host_image,
         )
 
     def list_nodes(self) -> Sequence[Node]:

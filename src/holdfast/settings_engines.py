@@ -19,8 +19,8 @@ class EngineSettings(SettingsSection):
     )
     others: list[EngineKind] = Field(
         [],
-        description="Further engines that a job or a group can choose. Tasks that run on an engine are kept there "
-        "when it is removed from the settings.",
+        description="Other engines that a job or a group can choose. Running tasks continue on their engine when it "
+        "is removed from the settings.",
     )
     socket: str = Field(
         "/var/run/docker.sock",

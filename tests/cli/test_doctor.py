@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -142,6 +143,14 @@ def test_no_isolation_is_a_warning_with_its_reason() -> None:
     assert [check.status for check in check_engine(full)] == ["ok"]
     blocked = Condition(kind="sandbox", message="Jobs are waiting.", blocks_starts=True)
     assert check_engine(full, [blocked]) == []
+
+
+def test_the_engine_is_named_and_not_praised_while_it_is_blocked() -> None:
+    full = EngineHealth(name="embedded", isolation=Isolation.FULL, limits="cgroup v2")
+    other, own = (Condition(kind="engine", message="No daemon.", engine=name) for name in ("docker", "embedded"))
+    (check,) = check_engine(full, [other])
+    assert check.message.startswith("embedded: ")
+    assert check_engine(full, [own]) == check_engine(full, [replace(own, engine="")]) == []
 
 
 def write_number(proc: Path, name: str, number: int) -> None:

@@ -56,7 +56,7 @@ def test_without_a_server_it_says_how_to_start_one(nowhere: Cli) -> None:
         (("ls", "--limit", "many"), "--limit"),
         (("submit",), "missing FILE"),
         (("submit", "a.yaml", "--", "true"), "cannot be used together"),
-        (("submit", "a.yaml", "--cpu", "2"), "--cpu: only valid with a command"),
+        (("submit", "a.yaml", "--cpu", "2"), "--cpu: only valid with a command after --; set `resources`"),
         (("submit", "--env", "A", "--", "true"), "NAME=VALUE"),
         (("logs", "x", "--stdout", "--stderr"), "--stdout and --stderr cannot be used together"),
         (("completion", "tcsh"), "bash"),

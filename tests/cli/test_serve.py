@@ -53,6 +53,17 @@ def test_detached_with_a_first_job(env: dict[str, str], job_file: Path) -> None:
     assert run_program("up", "--first-job", str(job_file), env=env).code == 9
 
 
+def test_an_engine_that_cannot_run_the_first_job_skips_it(env: dict[str, str], tmp_path: Path) -> None:
+    job = tmp_path / "hello.yaml"
+    job.write_text("name: hello\ncommand: echo hello\n")
+    docker = {**env, "HOLDFAST_ENGINE_KIND": "docker", "HOLDFAST_ENGINE_SOCKET": str(tmp_path / "none.sock")}
+    first = run_program("up", "--detach", "--first-job", str(job), env=docker)
+    assert first.code == 0, first
+    assert "First job skipped: The engine docker has no image `host`. Run one with an image" in first.err
+    assert b"Portal: " in first.out
+    assert b'"first_job": null' in run_program("up", "--first-job", str(job), "--json", env=docker).out
+
+
 @pytest.mark.release
 def test_what_to_do_next_comes_after_the_first_job(env: dict[str, str], job_file: Path) -> None:
     seen = run_on_terminal("up", "--detach", "--first-job", str(job_file), env=env).out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,6 +45,16 @@ def test_the_machine_of_a_task_is_shown_instead_of_its_cluster(capsys: pytest.Ca
     assert "rack-7" in first
     assert "cluster" not in first
     assert "cluster" in second
+
+
+def test_the_engine_can_be_chosen_for_a_file_and_is_shown(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("name: chosen\nengine: other\ncommand: 'true'\n")
+    assert "The engine other is not configured" in cli("submit", str(file)).err
+    assert "The engine docker is not configured" in cli("plan", "--engine", "docker", str(file)).err
+    assert "It can never run" not in cli.ok("plan", "--engine", "embedded", str(file)).text
+    sent = cli.ok("submit", "--wait", "--engine", "embedded", "--json", str(file)).json
+    assert "  engine      embedded\n" in cli.ok("show", sent["id"]).text
 
 
 def test_what_was_warned_of_stays_to_be_seen(cli: Cli) -> None:

@@ -138,5 +138,6 @@ def test_status_and_version(cli: Cli, place: dict[str, str]) -> None:
     text = cli.ok("status").text
     assert url_of(place) in text
     assert "admin (admin)" in text
+    assert "  engine     embedded\n" in text
     versions = cli.ok("version", "--server", "--json").json
     assert versions["client"] == versions["server"]

@@ -89,7 +89,7 @@ def test_images_are_pulled_through_the_daemon(tmp_path: Path, daemon: ContainerD
             denied = server.submit(f"name: denied\n{SMALL.replace(IMAGE, name)}\ncommand: echo pulled\n")
             end = server.wait(denied["id"])
             assert (end["state"], end["started_at"]) == ("Failed", None)
-            assert f"Image {name} cannot be pulled" in end["message"]
+            assert f"denies access to {name}" in end["message"]
             check_private_image(server, name)
             check_other_names(server, daemon, name)
             assert name in [image["name"] for image in server.get("/images").json()["items"]]

@@ -162,6 +162,14 @@ def test_nodes_know_their_engines_and_those_of_one_machine_are_one() -> None:
     play(scenario)
 
 
+def test_other_engines_that_jobs_can_choose_are_named() -> None:
+    async def scenario(pair: Pair) -> None:
+        (note,) = pair.engines.get_health().notes
+        assert note.startswith("Jobs can also use the engine far")
+
+    play(scenario)
+
+
 def test_an_engine_that_cannot_start_tasks_does_not_block_the_others() -> None:
     async def scenario(pair: Pair) -> None:
         pair.far.set_conditions(BLOCKED)
@@ -169,7 +177,11 @@ def test_an_engine_that_cannot_start_tasks_does_not_block_the_others() -> None:
         assert nodes["here"].is_available("near")
         assert nodes["there"].belongs_to("far")
         assert not nodes["there"].is_available("far")
-        assert [each.blocks_starts for each in pair.engines.get_health().conditions] == [False]
+        health = pair.engines.get_health()
+        (condition,) = health.conditions
+        assert (condition.engine, condition.blocks_starts) == ("far", False)
+        assert condition.message == "Jobs stay pending. Jobs on other engines are not affected."
+        assert not any("can also use" in note for note in health.notes)
         pair.near.set_conditions(BLOCKED)
         assert [each.blocks_starts for each in pair.engines.get_health().conditions] == [True, True]
 

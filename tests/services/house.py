@@ -20,6 +20,7 @@ from holdfast.core.attempt import JobSnapshot
 from holdfast.core.records import Group, JobSummary
 from holdfast.core.states import JobState, TaskState
 from holdfast.engines.base import Engine
+from holdfast.engines.engine_set import EngineSet
 from holdfast.services import Services, build_services
 from holdfast.services.people.passwords import Passwords
 from holdfast.settings import Settings
@@ -126,7 +127,7 @@ def open_store(home: Path) -> Store:
 
 @asynccontextmanager
 async def open_house(
-    home: Path, *, settings: Mapping[str, Any] | None = None, engine: Engine | None = None
+    home: Path, *, settings: Mapping[str, Any] | None = None, engine: Engine | EngineSet | None = None
 ) -> AsyncIterator[House]:
     password = await make_home(home, seeded="instance_types" not in (settings or {}).get("jobs", {}))
     clock = Clock()

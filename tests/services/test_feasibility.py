@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.core.conditions import Condition, ConditionKind
+from holdfast.core.errors import UserError
 from holdfast.core.records import Dataset
 from holdfast.engines.base import Isolation
+from holdfast.engines.engine_set import EngineSet
 from tests.fake_engine import FakeEngine
 
 from .house import House, open_house
@@ -22,6 +25,16 @@ HELLO = "name: hello\ncommand: echo hello\n"
 async def plain(tmp_path: Path) -> AsyncIterator[House]:
     """A node that cannot isolate jobs and has an image all the same."""
     engine = FakeEngine(images=("host", "torch:latest"), isolation=Isolation.NONE)
+    async with open_house(tmp_path / "home", engine=engine) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def several(tmp_path: Path) -> AsyncIterator[House]:
+    """A default engine without the image `host`, and another one that has it."""
+    engine = EngineSet(
+        [FakeEngine(name="boxes", images=("torch:latest",), has_host_image=False), FakeEngine(name="near")]
+    )
     async with open_house(tmp_path / "home", engine=engine) as opened:
         yield opened
 
@@ -122,3 +135,37 @@ async def test_tasks_placed_one_by_one_need_not_fit_together(house: House) -> No
 
 async def test_a_job_that_fits_has_no_warning(house: House) -> None:
     assert await warned(house, HELLO) == ()
+
+
+async def test_an_engine_without_the_host_image_refuses_a_job_without_an_image(several: House) -> None:
+    for action in (several.services.jobs.plan, several.services.jobs.submit):
+        with pytest.raises(UserError, match="The engine boxes has no image `host`") as caught:
+            await action(several.admin, HELLO)
+        assert (caught.value.code, caught.value.field) == ("host_image_unavailable", "image")
+        assert caught.value.hint == "Set `image`, or use `engine: near`."
+    assert (await planned(several, f"{HELLO}image: torch\n"))[0] == "now"
+    assert (await planned(several, f"{HELLO}engine: near\n"))[0] == "now"
+    overridden = await several.services.jobs.plan(several.admin, f"{HELLO}engine: boxes\n", engine="near")
+    assert (overridden.job.engine, overridden.verdict.answer) == ("near", "now")
+
+
+async def test_without_another_engine_the_hint_lists_images(tmp_path: Path) -> None:
+    engine = FakeEngine(name="boxes", images=("torch:latest",), has_host_image=False)
+    async with open_house(tmp_path / "home", engine=engine, settings={"images": {"unknown": "host"}}) as house:
+        with pytest.raises(UserError) as caught:
+            await house.services.jobs.submit(house.admin, HELLO)
+        assert "holdfast image ls" in (caught.value.hint or "")
+        assert (await planned(house, f"{HELLO}image: jax\n"))[0] == "never"  # there is no `host` to replace it
+
+
+@pytest.mark.parametrize("unknown", ["pull", "fail"])
+async def test_images_are_not_called_missing_while_the_daemon_does_not_respond(tmp_path: Path, unknown: str) -> None:
+    engine = FakeEngine(name="boxes", images=())
+    async with open_house(tmp_path / "home", engine=engine, settings={"images": {"unknown": unknown}}) as house:
+        text = f"{HELLO}image: torch\n"
+        assert any("is not on this server" in warning for warning in await warned(house, text))
+        engine.set_conditions(Condition(kind=ConditionKind.ENGINE, message="No daemon.", blocks_starts=True))
+        assert await warned(house, text) == ("the engine boxes does not respond, so its images are not known",)
+        answer, reasons = await planned(house, text)
+        assert (answer, reasons[0]) == ("wait", "No daemon.")
+        assert not any("torch" in reason for reason in reasons)

@@ -173,3 +173,10 @@ async def test_a_quota_is_neither_negative_nor_beyond_reason(house: House) -> No
     for quota in (Quota(cpu=-1), Quota(memory=2**61), Quota(gpu=2_000_000)):
         with pytest.raises(UserError, match="A quota must be between 0 and"):
             await house.services.groups.create(house.admin, Group(name="team", quota=quota))
+
+
+async def test_an_unknown_engine_is_refused_with_the_value_that_resets_it(house: House) -> None:
+    with pytest.raises(UserError, match="The engine none is not configured") as caught:
+        await house.services.groups.change(house.admin, "default", GroupChange(engine="none"))
+    assert "Available engines: fake. To reset it" in (caught.value.hint or "")
+    assert "--engine default" in (caught.value.hint or "")

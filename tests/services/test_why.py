@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.access import Actor
+from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.errors import NotFound
+from holdfast.core.exits.exit import Cause
 from holdfast.core.job import GIB
 from holdfast.core.records import Dataset, Group, JobSummary
 from holdfast.core.scheduling.blockers import Blocker, BlockerKind, WaitExplanation
@@ -269,6 +271,18 @@ async def test_a_job_that_failed_says_why_with_evidence(house: House) -> None:
     assert why.failure is not None
     assert why.verdict == "failed"
     assert any(each.kind is EvidenceKind.EXIT and "127" in each.text for each in why.failure.evidence)
+
+
+async def test_a_refused_image_is_told_once(house: House) -> None:
+    text = "Image 'torch' not found. Available images: host."
+    house.engine.refuse = lambda launch: Observation(
+        attempt_id=launch.attempt_id, seen=ObservedState.REFUSED, cause=Cause.IMAGE_MISSING, message=text
+    )
+    job = await house.run("name: bad\ncommand: 'true'\n")
+    failure = (await house.services.explanations.explain_job(house.admin, job.id)).failure
+    assert failure is not None
+    assert text.removesuffix(".") in failure.title
+    assert len([each for each in failure.evidence if text in each.text]) == 1
 
 
 async def test_nothing_is_said_of_one_that_does_well(house: House) -> None:

@@ -171,7 +171,7 @@ def test_an_image_of_a_registry_is_pulled_and_removed(
             process.terminate()
     assert "good-0 | root:x:0:0:root:/root:/bin/sh" in found.lines
     (problem,) = found.remarks(RemarkTopic.IMAGE, RemarkLevel.PROBLEM)
-    assert problem.text.startswith(f"Image {registry.host}/team/tiny:2 cannot be pulled")
+    assert problem.text.startswith(f"Image {registry.host}/team/tiny:2 was not found in the registry")
     with dockerd.client() as client:
         tags = [tag for image in client.get("/images/json").json() for tag in image["RepoTags"] or ()]
     assert tags

@@ -63,6 +63,7 @@ class Condition:
     detail: Annotated[str, "Error details; empty unless you are an admin."] = ""
     blocks_starts: Annotated[bool, "No tasks start; jobs stay Pending."] = False
     warning: Annotated[bool, "Everything still works."] = False
+    engine: Annotated[str, "The engine that has the problem, if there are several."] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +104,7 @@ class Status:
     home: Annotated[str | None, "State folder; null unless you are an admin."] = None
     jobs: Annotated[Mapping[str, int], "State -> number of jobs."] = field(default_factory=dict)
     queue: int = 0
-    engine: Engine = field(default_factory=Engine)
+    engine: Annotated[Engine, "The default engine."] = field(default_factory=Engine)
+    engines: Annotated[tuple[str, ...], "Names of the engines that jobs can choose, the default first."] = ()
     conditions: Annotated[tuple[Condition, ...], "Current problems of the installation."] = ()
     ssh: Gateway = field(default_factory=Gateway)

@@ -24,6 +24,7 @@ class Condition:
     detail: str = ""  # the error itself, visible to admins only
     blocks_starts: bool = False  # no task starts while it lasts; jobs stay Pending
     warning: bool = False  # everything still works
+    engine: str = ""  # whose problem it is, if there are several engines
 
 
 def list_blocking_conditions(conditions: Iterable[Condition]) -> list[Condition]:

@@ -146,7 +146,10 @@ def to_one_line(text: str) -> str:
 
 
 def add_evidence(diagnosis: Diagnosis, *more: Evidence | None) -> Diagnosis:
-    return replace(diagnosis, evidence=(*diagnosis.evidence, *(each for each in more if each is not None)))
+    """Add evidence, unless the same text is there already."""
+    known = {each.text for each in diagnosis.evidence}
+    new = (each for each in more if each is not None and each.text not in known)
+    return replace(diagnosis, evidence=(*diagnosis.evidence, *new))
 
 
 def compute_suggested_memory(limit: int) -> int:

@@ -88,6 +88,7 @@ class EngineHealth:
     notes: tuple[str, ...] = ()  # each a sentence: a limitation and its remedy
     conditions: tuple[Condition, ...] = ()  # what blocks task starts, if anything
     volume_kinds: frozenset[VolumeKind] = LOCAL_KINDS  # what it can mount; see core.volumes.is_mountable
+    has_host_image: bool = True  # whether tasks can run on the machine's own root filesystem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from holdfast.core.attempt import Observation, ObservedState
-from holdfast.core.conditions import list_blocking_conditions
+from holdfast.core.conditions import Condition, ConditionKind, list_blocking_conditions
 from holdfast.core.errors import EngineError
 from holdfast.core.messages import msg
 from holdfast.core.metrics.samples import GpuState, Reading
@@ -79,6 +79,14 @@ class EngineSet:
         """Return whether an engine pulls images from registries."""
         return isinstance(self._engines.get(name or self.name), SupportsImagePulls)
 
+    def knows_images(self, name: str) -> bool:
+        """Return whether the images of an engine are known: not while its daemon does not respond."""
+        return all(condition.kind is not ConditionKind.ENGINE for condition in self.find_health(name).conditions)
+
+    def has_host_image(self, name: str) -> bool:
+        """Return whether tasks of an engine can use the image `host`."""
+        return self.find_health(name).has_host_image
+
     def __iter__(self) -> Iterator[Engine]:
         return iter(self._engines.values())
 
@@ -125,10 +133,13 @@ class EngineSet:
         if len(self._engines) == 1:
             return health
         present = [engine for engine in self if engine.name not in self._retired or self._has_attempts(engine.name)]
-        conditions = [condition for engine in present for condition in engine.get_health().conditions]
+        conditions = [
+            replace(condition, engine=engine.name) for engine in present for condition in engine.get_health().conditions
+        ]
         if not all(self._find_obstacle(engine) for engine in self):
-            conditions = [replace(condition, blocks_starts=False) for condition in conditions]
-        notes = [note for engine in present[1:] for note in _describe_other_engine(engine.get_health())]
+            conditions = [_limit_to_engine(condition) for condition in conditions]
+        others = [engine for engine in present[1:] if not self._find_obstacle(engine)]
+        notes = [note for engine in others for note in _describe_other_engine(engine.get_health())]
         return replace(health, notes=(*health.notes, *notes), conditions=tuple(conditions))
 
     def _has_attempts(self, name: str) -> bool:
@@ -330,6 +341,14 @@ class EngineSet:
                 known = found.get(job_id, LogUsage())
                 found[job_id] = LogUsage(known.bytes + usage.bytes, known.tasks + usage.tasks)
         return found, complete
+
+
+def _limit_to_engine(condition: Condition) -> Condition:
+    """Return the condition of one engine while another one starts tasks."""
+    if not condition.blocks_starts:
+        return condition
+    text = msg("{problem} Jobs on other engines are not affected.", problem=condition.message)
+    return replace(condition, message=text, blocks_starts=False)
 
 
 def _describe_other_engine(health: EngineHealth) -> list[str]:

@@ -56,6 +56,7 @@ class SubmitOptions(TypedDict, total=False):
     file_name: str | None  # name of a batch script that sets no name
     hold: str | None  # overrides the job: true, 7d, files, files:7d or false
     notify: str | None  # notification events, such as failed,held
+    engine: str | None  # overrides the job, such as docker
 
 
 class JobCalls:
@@ -73,7 +74,7 @@ class JobCalls:
     ) -> Call[api.jobs.SubmittedJob]:
         """Submit a job: text in any supported format, or a mapping. `key` is an idempotency key; default: a random one,
         so that retries after a lost connection never submit twice. `hold` overrides the job: true, 7d, files,
-        files:7d or false. `notify`: notification events, such as failed,held."""
+        files:7d or false; so does `engine`. `notify`: notification events, such as failed,held."""
         return build_call(
             "POST",
             "/jobs",

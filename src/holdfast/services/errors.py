@@ -37,6 +37,12 @@ class ImageAliasNotFound(_NamedError, NotFound):
     """There is no such alias, or the user has no access to it."""
 
 
+class HostImageUnavailable(UserError):
+    """The engine of the job has no image `host`."""
+
+    code = "host_image_unavailable"
+
+
 class OverQuota(UserError):
     """A single task exceeds a quota, whatever else runs."""
 

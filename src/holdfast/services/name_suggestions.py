@@ -7,9 +7,12 @@ from collections.abc import Collection
 from sqlalchemy import Connection
 
 from holdfast.core.errors import NotFound, UserError
-from holdfast.core.messages import msg
+from holdfast.core.job import HOST_IMAGE
+from holdfast.core.messages import join_messages, msg
 from holdfast.jobspec.fields import build_similar_name_hint
 from holdfast.store import people
+
+from .errors import HostImageUnavailable
 
 
 def suggest_name(name: str, known: Collection[str], command: str = "") -> str:
@@ -19,14 +22,28 @@ def suggest_name(name: str, known: Collection[str], command: str = "") -> str:
     return near or (msg("`{command}` lists them.", command=command) if command else "")
 
 
-def check_engine(name: str, known: Collection[str]) -> None:
-    """Raise UserError if an engine was chosen that is not configured."""
+def check_engine(name: str, known: Collection[str], *, is_group: bool = False) -> None:
+    """Raise UserError if an engine was chosen that is not configured. `is_group`: for a group."""
     if name and name not in known:
+        hint = msg("Available engines: {names}.", names=", ".join(known))
+        if is_group:
+            reset = msg("To reset it to the server's engine: `holdfast group set GROUP --engine default`.")
+            hint = join_messages(" ", (hint, reset))
         raise UserError(
-            msg("The engine {name} is not configured on this server", name=name[:100]),
-            field="engine",
-            hint=msg("Available engines: {names}.", names=", ".join(known)),
+            msg("The engine {name} is not configured on this server", name=name[:100]), field="engine", hint=hint
         )
+
+
+def build_host_image_error(engine: str, others: Collection[str]) -> HostImageUnavailable:
+    """Return the error for a job without an image. `others`: the engines that have the image `host`."""
+    hint = (
+        msg("Set `image`, or use `engine: {name}`.", name=next(iter(others)))
+        if others
+        else msg("Set `image`. `holdfast image ls` lists the images on this server.")
+    )
+    return HostImageUnavailable(
+        msg("The engine {name} has no image `{image}`", name=engine, image=HOST_IMAGE), field="image", hint=hint
+    )
 
 
 def build_group_not_found_error(name: str, known: Collection[str], field: str | None = None) -> NotFound:

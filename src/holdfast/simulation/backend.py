@@ -17,6 +17,7 @@ from holdfast.engines.base import (
     LaunchSpec,
     LogStream,
     PullError,
+    PullFailure,
     SupportsExec,
     SupportsImagePulls,
 )
@@ -120,7 +121,8 @@ class Backend:
         try:
             await self._engine.pull_image(image)
         except PullError as error:
-            return error.message.removesuffix("."), error.hint or self._setup.pull_hint.format(image=image)
+            own_hint = self._setup.pull_hint.format(image=image) if error.kind is PullFailure.DENIED else ""
+            return error.message.removesuffix("."), own_hint or error.hint or ""
         return None
 
     async def _remove_pulled_images(self) -> None:

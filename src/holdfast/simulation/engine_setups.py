@@ -129,7 +129,10 @@ class ContainerSetup(EngineSetup):
                     f"You have no access to {self._socket}",
                     hint="Ask an admin to add you to the group docker, then log in again.",
                 )
-            reason = condition.detail or condition.message.removeprefix("Jobs stay pending: ").capitalize()
+            reason = (
+                condition.detail
+                or condition.message.removeprefix("Jobs on the engine docker stay pending: ").capitalize()
+            )
             raise UserError(
                 f"{self.name} cannot be used: {reason}",
                 hint="Check that its service is running. Set DOCKER_HOST if its socket has another path.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ import pytest
 from holdfast.core.catalogue import ImageAlias, ImageKind, InstanceType
 from holdfast.core.job import GIB
 from holdfast.core.records import Dataset
-from tests.server.rig import Rig
+from tests.fake_engine import FakeEngine
+from tests.server.rig import Rig, open_rig
+from tests.services.house import open_house
 
 from .page_client import PASSWORD, Desk, open_desk, text_of
 
@@ -122,6 +125,14 @@ async def test_choices_are_those_of_the_group(rig: Rig) -> None:
         assert "mnist" in found["panel"]
         other = (await desk.get("/jobs/new/choices?group=red")).json()
         assert (other["group"], other["types"], other["images"], other["datasets"]) == ("", [], [], [])
+
+
+@pytest.mark.parametrize("has_host", [True, False])
+async def test_the_host_system_is_offered_where_an_engine_has_it(tmp_path: Path, has_host: bool) -> None:
+    engine = FakeEngine(images=("torch",), has_host_image=has_host)
+    async with open_house(tmp_path / "home", engine=engine) as house, open_rig(house) as rig, open_desk(rig) as desk:
+        found = (await desk.get("/jobs/new/choices?group=default")).json()
+        assert [image["name"] for image in found["images"]] == (["host", "torch"] if has_host else ["torch"])
 
 
 async def test_names_of_the_place_cannot_break_out_of_the_page(rig: Rig) -> None:

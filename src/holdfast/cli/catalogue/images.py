@@ -52,10 +52,11 @@ def import_image(
             image = client.import_image(name, file, progress=progress)
     except OSError as error:
         raise UserError(f"Cannot read {file}: {error.strerror}", hint="Check the path.") from None
-    output.emit_result(
-        image, f"Imported {output.escape(image.name)}{f' ({format_size(image.size)})' if image.size else ''}.", json
-    )
-    output.print_hint(f"holdfast submit --image {name} -- command")
+    size_text = f" ({format_size(image.size)})" if image.size else ""
+    target = f" for the engine {output.escape(image.engine)}" if image.engine else ""
+    output.emit_result(image, f"Imported {output.escape(image.name)}{size_text}{target}.", json)
+    engine = f"--engine {image.engine} " if image.engine else ""
+    output.print_hint(f"holdfast submit {engine}--image {name} -- command")
 
 
 @image_app.command("pull")
@@ -65,7 +66,7 @@ def pull_image(
     engine: Annotated[str | None, typer.Option(help="Engine that needs it. Default: the server's.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Pull an image from its registry. Jobs do so by themselves; this saves the first one the wait."""
+    """Pull an image from its registry. Jobs pull their images before they start; use this to pull in advance."""
     with open_client() as client:
         status = client.pull_image(name, secret=secret, engine=engine)
         with show_progress_bar(name, status.total or None) as progress:

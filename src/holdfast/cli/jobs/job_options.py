@@ -53,7 +53,7 @@ class JobOptions:
     time_limit: Annotated[str | None, Option(help="Time limit: 90m, 2h, none.", rich_help_panel=PANEL)] = None
     retry: Annotated[int | None, Option(help="Number of retries after a failure.", rich_help_panel=PANEL)] = None
     priority: Annotated[int | None, Option(help="Priority; higher starts first.", rich_help_panel=PANEL)] = None
-    engine: Annotated[str | None, Option(help="Engine that runs the job.", rich_help_panel=PANEL)] = None
+    engine: Annotated[str | None, Option(help="Engine that runs the job; overrides a file.")] = None
 
 
 def compose_job(command: Sequence[str], options: JobOptions, folder: PurePath) -> dict[str, Any]:

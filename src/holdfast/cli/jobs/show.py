@@ -95,6 +95,8 @@ def _iter_job_fields(job: JobDetail, why: JobExplanation | None) -> Iterator[tup
         yield "debugger", f"{_describe_debugger(debugger)} {format_debugger_location(debugger)}"
     yield from _iter_role_fields(job)
     yield "requests", _format_requests(job)
+    if engine := _find_engine(job):
+        yield "engine", engine
     if why and why.efficiency and job.state.final:
         for at, usage_lines in enumerate(iter_usage_lines(why.efficiency)):
             yield "" if at else "used", usage_lines
@@ -116,6 +118,12 @@ def _iter_job_fields(job: JobDetail, why: JobExplanation | None) -> Iterator[tup
         yield "tags", ", ".join(job.tags)
     if job.isolation == "none":
         yield "isolation", "none: this job is not isolated from other jobs on the node"
+
+
+def _find_engine(job: JobDetail) -> str:
+    """Return the engine of its tasks; before they are placed, the one that the job chooses. Empty: not known yet."""
+    names = sorted({task.engine for task in job.tasks if task.engine})
+    return ", ".join(names) or str(job.job.get("engine") or "")
 
 
 def _describe_debugger(debugger: Debugger) -> str:

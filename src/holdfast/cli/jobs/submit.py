@@ -26,6 +26,15 @@ if TYPE_CHECKING:
 
 MAX_JOB_FILE_SIZE = 64 * 1024 * 1024  # of a job file; the server accepts less, with a better error message
 
+OVERRIDES = frozenset({"engine"})  # job options that override a job file
+OPTION_FIELDS = {
+    "cpu": "resources",
+    "memory": "resources",
+    "gpu": "resources",
+    "mount": "mounts",
+    "dataset": "datasets",
+}
+
 
 class JobCommand(DoubleDashCommand):
     """A command that keeps the arguments after `--` as the job's command."""
@@ -70,7 +79,13 @@ def submit(
     hold_value = hold.build_hold_parameter()
     with open_client() as client:
         sent = client.submit_job(
-            job, group=group, dialect=dialect, file_name=_get_script_name(file, job), hold=hold_value, notify=notify
+            job,
+            group=group,
+            dialect=dialect,
+            file_name=_get_script_name(file, job),
+            hold=hold_value,
+            notify=notify,
+            engine=options.engine,
         )
         report_submitted_job(client, sent, follow=follow, wait=wait, json=json)
     output.print_hint(f"holdfast logs -f {sent.id}", f"holdfast show {sent.id}")
@@ -94,7 +109,13 @@ def plan(
     hold_value = hold.build_hold_parameter()
     with open_client() as client:
         found = client.plan_job(
-            job, group=group, dialect=dialect, file_name=_get_script_name(file, job), hold=hold_value, notify=notify
+            job,
+            group=group,
+            dialect=dialect,
+            file_name=_get_script_name(file, job),
+            hold=hold_value,
+            notify=notify,
+            engine=options.engine,
         )
     if json:
         output.emit_json(found)
@@ -129,10 +150,11 @@ def _read_job(ctx: typer.Context, file: str | None, options: JobOptions) -> byte
         raise typer.BadParameter("FILE and a command after -- cannot be used together")
     if command:
         return compose_job(command, options, Path.cwd())
-    given = [field.name for field in fields(options) if getattr(options, field.name)]
+    given = [field.name for field in fields(options) if getattr(options, field.name) and field.name not in OVERRIDES]
     if given:
         names = ", ".join("--" + name.replace("_", "-") for name in given)
-        raise typer.BadParameter(f"{names}: only valid with a command after --; set these in the job file")
+        keys = ", ".join(dict.fromkeys(f"`{OPTION_FIELDS.get(name, name)}`" for name in given))
+        raise typer.BadParameter(f"{names}: only valid with a command after --; set {keys} in the job file")
     if file is None:
         raise typer.BadParameter(f"missing FILE or a command after --; to read stdin: holdfast {ctx.info_name} -")
     return read_job_file(file)

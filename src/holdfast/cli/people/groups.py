@@ -66,7 +66,7 @@ class GroupOptions:
     ] = None
 
     engine: Annotated[
-        str | None, typer.Option(metavar="ENGINE", help="Default engine of its jobs; default: the server's.")
+        str | None, typer.Option(metavar="ENGINE", help="Engine of its jobs; `default` resets it to the server's.")
     ] = None
 
     def to_fields(self, quota: Quota, user_quota: Quota) -> GroupFields:

@@ -40,6 +40,8 @@ class Health(Protocol):
     """The guarantees of an engine, from this process or from the API."""
 
     @property
+    def name(self) -> str: ...
+    @property
     def isolation(self) -> str: ...
     @property
     def limits(self) -> str: ...
@@ -263,16 +265,16 @@ ISOLATION_LEVELS = {
 
 
 def check_engine(health: Health | None, conditions: Sequence[ReportedCondition] = ()) -> list[CheckResult]:
-    """Report what the engine tested; skip it if the sandbox is unavailable, which is reported as a condition."""
-    if any(each.kind == "sandbox" for each in conditions):
-        return []
+    """Report what the default engine tested; skip it if it cannot start tasks, which is reported as a condition."""
     if health is None:
         return [CheckResult("engine", "warn", "the server did not report its engine", "Run `holdfast status`.")]
+    if any(each.kind in ("sandbox", "engine") and each.engine in ("", health.name) for each in conditions):
+        return []
     status, text = ISOLATION_LEVELS.get(str(health.isolation), ("warn", str(health.isolation)))
     if health.limits in ("watched", "none"):
         status = "warn"
     remedy = " ".join(health.notes) or None
-    return [CheckResult("engine", status, f"{text}; limits: {health.limits}", remedy)]
+    return [CheckResult("engine", status, f"{health.name}: {text}; limits: {health.limits}", remedy)]
 
 
 class ReportedCondition(Protocol):
@@ -286,6 +288,8 @@ class ReportedCondition(Protocol):
     def hint(self) -> str: ...
     @property
     def warning(self) -> bool: ...
+    @property
+    def engine(self) -> str: ...
 
 
 def check_conditions(conditions: Sequence[ReportedCondition]) -> list[CheckResult]:

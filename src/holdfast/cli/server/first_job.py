@@ -14,6 +14,9 @@ from ..jobs.follow import RESTART_TIMEOUT, follow_log, print_result, wait_for_en
 if TYPE_CHECKING:
     from holdfast.sdk import JobDetail
 
+NO_IMAGE_CODE = "host_image_unavailable"  # the server's error for a job without an image
+FIRST_IMAGE_HINT = "Run one with an image: holdfast submit --image IMAGE --follow -- echo hello"
+
 
 @dataclass(frozen=True, slots=True)
 class FirstJob:
@@ -29,16 +32,24 @@ class FirstJob:
         except OSError as error:
             raise UserError(f"Cannot read {file}: {error.strerror}", hint="Check the path.") from None
 
-    def run(self, *, quiet: bool = False) -> JobDetail:
-        """Submit the job, print its log and result, and return it. `quiet`: print nothing."""
-        from holdfast.sdk import Client
+    def run(self, *, quiet: bool = False) -> JobDetail | None:
+        """Submit the job, print its log and result, and return it. `quiet`: print nothing. None if the job names no
+        image and the server's engine needs one: the server works all the same."""
+        from holdfast.sdk import ApiError, Client
         from holdfast.sdk.address import load_local_login
 
         known = load_local_login(self.home)
         if known is None:
             raise UserError(f"No server login found in {self.home}", hint="Run `holdfast down`, then `holdfast up`.")
         with Client(known.url, known.token, home=self.home, retry_timeout=RESTART_TIMEOUT) as client:
-            sent = client.submit_job(self.text)
+            try:
+                sent = client.submit_job(self.text)
+            except ApiError as error:
+                if error.code != NO_IMAGE_CODE:
+                    raise
+                if not quiet:
+                    output.print_note(f"First job skipped: {output.escape(error.message)}. {FIRST_IMAGE_HINT}")
+                return None
             if not quiet:
                 output.print_note(f"First job: {output.escape(self.file)}, submitted as {sent.id}. Its log:", "bold")
             ended = wait_for_end(client, sent.id) if quiet else follow_log(client, sent.id)

@@ -50,6 +50,7 @@ class StartedServer:
     home: str
     already_running: bool = False
     first_password: str | None = None
+    engine: str = ""  # the default one
     isolation: str = ""
     limits: str = ""
     notes: tuple[str, ...] = ()
@@ -229,7 +230,8 @@ def _build_started_server(info: RunningServer, *, already_running: bool = False)
         home=str(info.home),
         already_running=already_running,
         first_password=info.first_password,
-        isolation=_describe_isolation(health.isolation.value, info.conditions) if health else "",
+        engine=health.name if health else "",
+        isolation=_describe_isolation(health.name, health.isolation.value, info.conditions) if health else "",
         limits=health.limits if health else "",
         notes=health.notes if health else (),
         conditions=[(each.message, each.detail, each.hint) for each in info.conditions],
@@ -254,7 +256,8 @@ def _print_banner(started: StartedServer, how_to_stop: str) -> None:
     output.emit_line(f"  API        {started.url}/api/docs")
     output.emit_line(f"  process    {started.pid}, state in {started.home}")
     if started.isolation:
-        output.emit_line(f"  jobs       isolation: {started.isolation}, limits: {started.limits}")
+        engine = f"engine: {started.engine}, " if started.engine else ""
+        output.emit_line(f"  jobs       {engine}isolation: {started.isolation}, limits: {started.limits}")
     for line in started.notes:
         output.emit_line(f"             {output.escape(line)}")
     _show_conditions(started.conditions)
@@ -263,9 +266,9 @@ def _print_banner(started: StartedServer, how_to_stop: str) -> None:
         output.emit_line(f"  to use     export HOLDFAST_HOME={started.home}   (for other commands to find this server)")
 
 
-def _describe_isolation(level: str, conditions: Sequence[ReportedCondition]) -> str:
+def _describe_isolation(engine: str, level: str, conditions: Sequence[ReportedCondition]) -> str:
     """Describe the isolation level; without a working sandbox it is only the required level."""
-    blocked = any(each.kind == "sandbox" for each in conditions)
+    blocked = any(each.kind == "sandbox" and each.engine in ("", engine) for each in conditions)
     return f"unavailable (required: {level})" if blocked else level
 
 
@@ -403,7 +406,8 @@ def status(json: JsonOption = False) -> None:
         output.emit_line(f"  state      {output.escape(found.home)}")
     counts = ", ".join(f"{count} {state}" for state, count in found.jobs.items() if count) or "none active"
     output.emit_line(f"  jobs       {output.escape(counts)}")
-    isolation = _describe_isolation(found.engine.isolation, found.conditions)
+    output.emit_line(f"  engine     {output.escape(_describe_engines(found))}")
+    isolation = _describe_isolation(found.engine.name, found.engine.isolation, found.conditions)
     output.emit_line(f"  isolation  {output.escape(isolation)}, limits: {output.escape(found.engine.limits)}")
     for line in found.engine.notes:
         output.emit_line(f"             {output.escape(line)}")
@@ -411,6 +415,12 @@ def status(json: JsonOption = False) -> None:
     role = " (admin)" if me.admin else ""
     output.emit_line(f"  user       {output.escape(me.name)}{role}, from {address.source}")
     output.print_hint("holdfast ls", "holdfast top", "holdfast doctor")
+
+
+def _describe_engines(found: Status) -> str:
+    """Return the engines that jobs can choose, the default first."""
+    first, *others = found.engines or (found.engine.name,)
+    return ", ".join((f"{first} (default)", *others)) if others else first
 
 
 def doctor(home: HomeOption = None, json: JsonOption = False) -> None:

@@ -1,6 +1,6 @@
 """Observes tasks in containers: by the server's claim and the task's process first, then by the daemon.
 
-A look that fails raises DaemonUnavailable: a task is never taken for absent or lost because of it.
+A request that fails raises DaemonUnavailable: a task is never reported as absent or lost because of it.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from typing import Any
 
 from holdfast.core.errors import EngineError, sanitize_output
 from holdfast.core.exits.exit import Cause
+from holdfast.core.job import HOST_IMAGE
 from holdfast.core.messages import msg
 from holdfast.engines.base import LaunchSpec
 from holdfast.engines.embedded.lifecycle.disk_limits import ThreadRunner
@@ -213,6 +214,9 @@ class ContainerStarter:
 
     async def _find_image(self, name: str) -> ContainerImage:
         """Return the image of this name. In a simulation, the user may name it in every way that the daemon knows."""
+        if name == HOST_IMAGE:  # the engine of its group was changed after its submission
+            text = msg("The engine docker has no image `host`. Set `image` in the job.")
+            raise StartRefused(text, cause=Cause.IMAGE_MISSING)
         exact = await self.images.find_exact_name(name) if self.options.guards_state else name
         image = await self.daemon.find_image(exact) if exact else None
         if image is None:

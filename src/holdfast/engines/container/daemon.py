@@ -6,8 +6,10 @@ No answer never means that something does not exist: such a call raises DaemonUn
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
 import json
+import os
 import re
 import tarfile
 from collections.abc import Awaitable, Callable, Mapping
@@ -42,6 +44,13 @@ TERMINATE_COMMAND = ("/bin/sh", "-c", "kill -TERM -1; kill -CONT -1")  # a stopp
 _MAX_ENTRY_SIZE = MAX_LIST_SIZE + 64 * 1024  # bytes read of an archive: a file with its headers
 _ID_SIZE = 19  # characters of an image ID that are shown
 _IMAGE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/-]{0,254}\Z")
+_CONNECTION_REASONS = {  # texts of the operating system
+    os.strerror(errno.ENOENT): msg("the socket does not exist"),
+    os.strerror(errno.EACCES): msg("the server's user has no access to the socket"),
+    os.strerror(errno.ECONNREFUSED): msg("no process listens on the socket"),
+    os.strerror(errno.ECONNRESET): msg("the daemon closed the connection"),
+    "disconnected": msg("the daemon closed the connection"),
+}
 
 
 class DaemonUnavailable(EngineError):
@@ -298,14 +307,24 @@ class Daemon:
         except aiodocker.DockerError as error:
             if error.status != _CONNECTION_ERROR:
                 raise DaemonError(error.status, error.message) from error
-            raise self._make_unavailable_error(error.message) from error
+            raise self._make_unavailable_error(error) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:  # a timeout, too
-            raise self._make_unavailable_error(str(error) or type(error).__name__) from error
+            raise self._make_unavailable_error(error) from error
 
-    def _make_unavailable_error(self, reason: str) -> DaemonUnavailable:
+    def _make_unavailable_error(self, error: Exception) -> DaemonUnavailable:
+        reason = describe_connection_error(error)
         return DaemonUnavailable(
             msg("The container daemon at {socket} does not respond: {reason}", socket=self._socket, reason=reason)
         )
+
+
+def describe_connection_error(error: Exception) -> str:
+    """Return why there is no connection to the daemon."""
+    if isinstance(error, TimeoutError):
+        return msg("the request timed out")
+    text = error.message if isinstance(error, aiodocker.DockerError) else str(error)
+    known = (reason for part, reason in _CONNECTION_REASONS.items() if part.lower() in text.lower())
+    return next(known, "") or msg("the connection failed ({error})", error=type(error.__context__ or error).__name__)
 
 
 def parse_archive_entry(head: bytes) -> tuple[tarfile.TarInfo, bytes] | None:

@@ -210,6 +210,7 @@ class ContainerEngine(FolderEngine):
             limits=self._describe_limits(),
             notes=self._notes or (),
             conditions=(self._condition,) if self._condition else (),
+            has_host_image=False,
         )
 
     def _describe_limits(self) -> str:

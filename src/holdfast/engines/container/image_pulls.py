@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
@@ -16,23 +15,11 @@ from pathlib import Path
 
 from holdfast.core.errors import EngineError
 from holdfast.core.image_names import list_name_variants, parse_reference
-from holdfast.core.messages import msg
-from holdfast.engines.base import ImageSummary, PullError, PullFailure, PullPhase, PullProgress, RegistryCredentials
+from holdfast.engines.base import ImageSummary, PullPhase, PullProgress, RegistryCredentials
 from holdfast.engines.embedded.images.pull_errors import make_name_error, make_registry_error
 
 from .daemon import Daemon, DaemonError, DaemonUnavailable, ListedImage, PullEvent, shorten_image_name
-
-_FAILURES = (  # what a daemon says, in this order
-    (re.compile(r"no matching manifest|does not match the specified platform", re.I), PullFailure.WRONG_ARCHITECTURE),
-    (re.compile(r"toomanyrequests|rate limit|too many requests", re.I), PullFailure.RATE_LIMITED),
-    (
-        re.compile(r"denied|unauthorized|authentication required|forbidden|no basic auth credentials", re.I),
-        PullFailure.DENIED,
-    ),
-    (re.compile(r"manifest unknown|not found|repository name not known", re.I), PullFailure.NOT_FOUND),
-    (re.compile(r"no space left", re.I), PullFailure.NO_SPACE),
-    (re.compile(r"invalid reference|unsupported|digest", re.I), PullFailure.INVALID),
-)
+from .pull_failures import translate_pull_error
 
 
 class ContainerImages:
@@ -98,7 +85,7 @@ class ContainerImages:
         try:
             await self._daemon.check_distribution(self._make_full_name(name), credentials)
         except EngineError as error:
-            raise _translate_error(name, error) from error
+            raise translate_pull_error(name, error, has_credentials=credentials is not None) from error
 
     def _make_full_name(self, name: str) -> str:
         """Return it; PullError if it is not a name, or its registry is not allowed."""
@@ -122,7 +109,7 @@ class ContainerImages:
                 await self._pull(full, None, on_progress)
                 await self._set_private(full, False)
         except EngineError as error:
-            raise _translate_error(name, error) from error
+            raise translate_pull_error(name, error, has_credentials=credentials is not None) from error
         await self.refresh()
         return self._describe_image(name, full)
 
@@ -191,11 +178,3 @@ def _get_digest_name(name: str) -> str:
     """Return the full REPOSITORY@DIGEST of a name, without its tag; empty if it has no digest."""
     reference = parse_reference(name)
     return str(replace(reference, tag="")) if reference is not None and reference.digest else ""
-
-
-def _translate_error(name: str, error: EngineError) -> PullError:
-    """Return the error for what the daemon says. What is not known may pass."""
-    text = str(error)
-    known = (kind for pattern, kind in _FAILURES if isinstance(error, DaemonError) and pattern.search(text))
-    kind = next(known, PullFailure.UNREACHABLE)
-    return PullError(kind, msg("Image {name} cannot be pulled: {reason}", name=name, reason=text.strip().rstrip(".")))

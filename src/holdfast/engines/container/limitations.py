@@ -93,8 +93,11 @@ def is_remote(daemon: DaemonDescription, kernel: str) -> bool:
 def make_unavailable_condition(detail: str) -> Condition:
     return Condition(
         kind=ConditionKind.ENGINE,
-        message=msg("Jobs stay pending: the container daemon does not respond."),
-        hint=msg("Start Docker, or Podman's service. The server retries every few seconds."),
+        message=msg("Jobs on the engine docker stay pending: the container daemon does not respond."),
+        hint=msg(
+            "Start Docker or Podman's service, or set `engine.socket` to its socket. "
+            "The server retries every few seconds."
+        ),
         detail=detail,
         blocks_starts=True,
     )
@@ -103,7 +106,7 @@ def make_unavailable_condition(detail: str) -> Condition:
 def make_remote_condition() -> Condition:
     return Condition(
         kind=ConditionKind.ENGINE,
-        message=msg("Jobs stay pending: the container daemon runs on another machine, or in a virtual machine."),
-        hint=msg("Set engine.socket to a daemon on this machine, such as /var/run/docker.sock."),
+        message=msg("Jobs on the engine docker stay pending: the container daemon is not on this machine."),
+        hint=msg("Set `engine.socket` to a daemon on this machine, not in a virtual machine."),
         blocks_starts=True,
     )

@@ -56,6 +56,9 @@ HoldText = Annotated[str | None, Query(alias="hold", max_length=100, description
 _NOTIFY_DESCRIPTION = "Events to notify the job's user of, regardless of the user's default events: failed,held."
 NotifyText = Annotated[str | None, Query(alias="notify", max_length=200, description=_NOTIFY_DESCRIPTION)]
 
+_ENGINE_DESCRIPTION = "Run the job on this engine; overrides the file."
+EngineName = Annotated[str | None, Query(alias="engine", max_length=100, description=_ENGINE_DESCRIPTION)]
+
 
 async def submit_job(request: Request) -> Response:
     """Submit a job. On the hot path: parsed by hand, because FastAPI's parsing costs more than everything else."""
@@ -82,6 +85,7 @@ SUBMIT_JOB_OPENAPI: dict[str, Any] = {
             ("file_name", "query", _FILE_NAME_DESCRIPTION),
             ("hold", "query", _HOLD_DESCRIPTION),
             ("notify", "query", _NOTIFY_DESCRIPTION),
+            ("engine", "query", _ENGINE_DESCRIPTION),
             ("Idempotency-Key", "header", "A unique key for each job, up to 200 characters."),
         )
     ],
@@ -99,6 +103,7 @@ async def plan_job(
     file_name: FileName = None,
     hold: HoldText = None,
     notify: NotifyText = None,
+    engine: EngineName = None,
 ) -> Response:
     """Show what would happen to this job if you submitted it now."""
     text = _decode_job_text(await request.body())
@@ -110,6 +115,7 @@ async def plan_job(
         file_name=file_name,
         hold=_parse_hold(hold),
         notify=_parse_notify(notify),
+        engine=engine,
     )
     return respond_json(
         {
@@ -331,6 +337,7 @@ def _parse_submit_query(query: bytes) -> dict[str, Any]:
         "file_name": found.get("file_name"),
         "hold": _parse_hold(found.get("hold")),
         "notify": _parse_notify(found.get("notify")),
+        "engine": found.get("engine"),
     }
 
 

@@ -7,6 +7,7 @@ import logging
 import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Protocol, runtime_checkable
 
@@ -37,6 +38,8 @@ AccessGuard = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]  # cancels 
 class SupportsImages(Protocol):
     """An engine into which images are imported."""
 
+    name: str
+
     async def import_image(self, name: str, file: Path) -> ImageSummary:
         """Import a docker-save tar, an OCI layout or a rootfs tar; raise UserError for other files."""
         ...
@@ -54,8 +57,9 @@ class Images:
         self._upload_folder = home / "uploads"
 
     async def list(self, actor: Actor) -> Sequence[ImageSummary]:
-        """Return the images; private ones only to admins: others could not use them."""
-        found = await self._engine.list_images()
+        """Return the images of the engines that jobs can choose; private ones only to admins: others could not use
+        them."""
+        found = [image for image in await self._engine.list_images() if image.engine in ("", *self._engine.names)]
         shows_all = has_permission(actor, Permission.MANAGE_INSTALLATION)
         return [image for image in found if shows_all or not self._is_private(image)]
 
@@ -84,11 +88,12 @@ class Images:
         path = self._upload_folder / secrets.token_hex(8)
         try:
             await self._receive_upload(path, chunks, guard)
-            found = await self._find_import_engine().import_image(name, path)
+            engine = self._find_import_engine()
+            found = await engine.import_image(name, path)
         finally:
             await asyncio.to_thread(path.unlink, missing_ok=True)
         await self._store.record_entry(AuditEntry(actor.name, AuditKind.IMAGE, AuditAction.CREATED, name))
-        return found
+        return replace(found, engine=engine.name) if len(self._engine.names) > 1 else found
 
     async def remove(self, actor: Actor, name: str) -> None:
         """Remove an image from every engine that has it."""
@@ -127,10 +132,12 @@ class Images:
         return path.open("xb")
 
     def _find_import_engine(self) -> SupportsImages:
-        found = next((engine for engine in self._engine if isinstance(engine, SupportsImages)), None)
+        """Return the first engine of those that jobs can choose."""
+        engines = map(self._engine.get_engine, self._engine.names)
+        found = next((engine for engine in engines if isinstance(engine, SupportsImages)), None)
         if found is None:
             text = msg("The engine {name} does not support importing images", name=self._engine.name)
-            raise Conflict(text, hint=msg("Load the image with the engine's own tool, such as `docker load`."))
+            raise Conflict(text, hint=msg("Load the image with the engine's own tool: `docker load -i FILE`."))
         return found
 
 

@@ -65,6 +65,7 @@ class ServerStatus:
     jobs: dict[str, int]  # state -> how many, of those that are not final
     queue: int
     engine: EngineHealth
+    engines: tuple[str, ...] = ()  # names of those that jobs can choose, the default first
     conditions: tuple[Condition, ...] = ()
 
 
@@ -169,6 +170,7 @@ class Installation:
             jobs={state.value: counts.get(state, 0) for state in shown},
             queue=counts.get(JobState.PENDING, 0),
             engine=self.engine.get_health(),
+            engines=tuple(self.engine.names),
             conditions=self._control.list_conditions(),
         )
 

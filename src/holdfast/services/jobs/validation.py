@@ -40,7 +40,7 @@ from ..control import Control
 from ..datasets.job_mounts import DatasetMounter, DatasetRequests, parse_dataset_requests, remove_dataset_mounts
 from ..datasets.mount_rules import MountRules
 from ..errors import InstanceTypeNotFound, NotInGroup, Unavailable, build_name_taken_error
-from ..name_suggestions import build_group_not_found_error, check_engine, suggest_name
+from ..name_suggestions import build_group_not_found_error, build_host_image_error, check_engine, suggest_name
 from ..why.feasibility import format_image_suggestion, format_missing_image
 from .hold_defaults import GroupHoldDefaults
 
@@ -63,6 +63,7 @@ class JobOverrides(TypedDict, total=False):
     file_name: str | None
     hold: Hold | None
     notify: NotifySpec | None
+    engine: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +108,19 @@ class JobValidator:
         file_name: str | None = None,
         hold: Hold | None = None,
         notify: NotifySpec | None = None,
+        engine: str | None = None,
         unique: bool = False,
     ) -> ValidatedJob:
-        """Parse and check a job file. `group` and `hold` override the file, `notify` is added to it. `file_name` names
-        a batch script that sets no name. With `unique`, raise NameTaken if the user ever had a job of that name."""
+        """Parse and check a job file. `group`, `hold` and `engine` override the file, `notify` is added to it.
+        `file_name` names a batch script that sets no name. With `unique`, raise NameTaken if the user ever had a job of
+        that name."""
         parsed = await self._parse_text(actor, text, dialect, file_name or "")
         job = parsed.job if group is None else replace(parsed.job, group=group)
         if not job.group:
             raise _build_group_required_error(actor)
         job = job if hold is None else replace(job, hold=hold)
         job = job if notify is None else replace(job, notify=add_notify(job.notify, notify))
+        job = job if engine is None else replace(job, engine=engine)
         source = await self.render_clone(job) if job.secrets else text
         warnings = (
             *(_format_warning(warning) for warning in parsed.warnings),
@@ -191,6 +195,7 @@ class JobValidator:
             if job.dialect.emulates_platform:
                 raise
             raise await self._combine_errors(first, actor, job, requests, source) from None
+        self._check_host_image(stored.job)
         return ValidatedJob(stored.job, source, (*warnings, *stored.warnings, *await self._collect_warnings(job)))
 
     async def _combine_errors(
@@ -239,6 +244,14 @@ class JobValidator:
                 field="roles",
             )
 
+    def _check_host_image(self, job: Job) -> None:
+        """Raise HostImageUnavailable if a task uses the image `host` and its engine has none."""
+        name = self._control.choose_engine(job)
+        if self._engine.has_host_image(name) or all(role.engine_image != HOST_IMAGE for role in job.roles):
+            return
+        others = [other for other in self._engine.names if self._engine.has_host_image(other)]
+        raise build_host_image_error(name, others)
+
     async def _check_group(self, actor: Actor, job: Job) -> None:
         group = job.group
         if group in actor.groups:
@@ -266,7 +279,10 @@ class JobValidator:
             found.append(FILES_WARNING)
         found += _list_slurm_warnings(job, name)
         requested = {role.engine_image for role in job.roles} - {HOST_IMAGE}
-        if requested:
+        if requested and not self._engine.knows_images(name):
+            text = msg("the engine {engine} does not respond, so its images are not known", engine=name)
+            found.append(text)
+        elif requested:
             names = [image.name for image in await self._engine.list_images() if image.engine in ("", name)]
             known = {name for image in names for name in list_name_variants(image)}
             missing = [image for image in sorted(requested) if not known & list_name_variants(image)]
@@ -301,7 +317,7 @@ class JobValidator:
     def _format_unknown_image(self, image: str, engine: str) -> str:
         if self._settings.images.unknown == "pull" and self._engine.pulls_images(engine):
             return msg("image {image} is not on this server; it is pulled before the job starts", image=image)
-        if self._settings.images.unknown == "host":
+        if self._settings.images.unknown == "host" and self._engine.has_host_image(engine):
             return msg(
                 "image {image} is not on this server; the job uses image {host_image} instead",
                 image=image,

@@ -95,7 +95,7 @@ class Groups:
         check_group_name(group.name)
         check_group(group)
         check_quotas(group)
-        check_engine(group.engine, self._engine.names)
+        check_engine(group.engine, self._engine.names, is_group=True)
         group = replace(group, extension=merge_extension({}, group.extension, replace=True))
         check_extension(group.extension)
         async with self._create_lock:
@@ -119,7 +119,7 @@ class Groups:
     async def change(self, actor: Actor, name: str, change: GroupChange) -> Group:
         _check_can_change(actor, name, change)
         if not isinstance(change.engine, Unset):
-            check_engine(change.engine, self._engine.names)
+            check_engine(change.engine, self._engine.names, is_group=True)
         if not isinstance(change.extension, Unset):
             check_extension(merge_extension({}, change.extension, replace=True))  # early, to save writer time
         entry = AuditEntry(actor.name, AuditKind.GROUP, AuditAction.CHANGED, name, _summarize_group_change(change))

@@ -40,7 +40,9 @@ class Feasibility:
 
     async def list_missing_images(self, job: Job) -> list[str]:
         """Return the unknown images that would make the job fail."""
-        fails = self._unknown_image != "host" and not self._pulls_images(job)
+        engine = self._control.choose_engine(job)
+        replaced = self._unknown_image == "host" and self._engine.has_host_image(engine)
+        fails = not replaced and not self._pulls_images(job)
         return await self._list_unknown_images(job) if fails else []
 
     async def list_pulled_images(self, job: Job) -> list[str]:
@@ -52,7 +54,9 @@ class Feasibility:
 
     async def _list_unknown_images(self, job: Job) -> list[str]:
         wanted = _list_images(job)
-        known = await self._get_known_image_names(job) if wanted else set()
+        if not wanted or not self._engine.knows_images(self._control.choose_engine(job)):
+            return []
+        known = await self._get_known_image_names(job)
         return [image for image in wanted if not known & list_name_variants(image)]
 
     def _add_pulls(self, verdict: StartPrediction, images: list[str]) -> StartPrediction:

@@ -85,8 +85,11 @@ def _build_type_choice(visit: Visit, type: InstanceType) -> JobChoice:
 
 
 async def _list_image_choices(visit: Visit, group: str) -> tuple[JobChoice, ...]:
-    """Return aliases, including the host system, then imported images."""
-    aliases = await visit.services.image_aliases.list_usable_aliases(visit.current_actor, group)
+    """Return aliases, including the host system where an engine has it, then imported images."""
+    engine = visit.services.installation.engine
+    has_host = any(engine.has_host_image(name) for name in engine.names)
+    usable = await visit.services.image_aliases.list_usable_aliases(visit.current_actor, group)
+    aliases = [alias for alias in usable if has_host or alias.url != HOST_IMAGE]
     named = {alias.name for alias in aliases}
     imported = [image.name for image in await visit.services.images.list(visit.current_actor)]
     rest = sorted(name for name in imported if name not in named and name.removesuffix(":latest") not in named)

@@ -143,14 +143,15 @@ def _build_rows(
     """Build rows. Most tasks have the same few exits, so each exit is described once."""
     descriptions = {exit: describe_exit(visit, exit) for exit in {_get_exit(record) for record in records}}
     access = open_ones or {}
-    shows_engine = len(visit.services.installation.engine.names) > 1
+    engine = visit.services.installation.engine
+    shows_engine = len(engine.names) > 1
     return tuple(
         _build_task_row(
             each,
             descriptions[_get_exit(each)],
             addresses,
             access.get(each.attempt_id),
-            each.task.engine if shows_engine else "",
+            each.task.engine if shows_engine or each.task.engine != engine.name else "",
         )
         for each in records
     )
