@@ -49,12 +49,12 @@ check_shell_syntax() {
     ! command -v shellcheck >/dev/null 2>&1 || shellcheck scripts/*.sh src/holdfast/runtime/*.sh .ci/run
 }
 
-run_check "format (make format mends it)" "$bin/ruff" format --check .
+run_check "format (fix: make format)" "$bin/ruff" format --check .
 run_check "lint" "$bin/ruff" check --output-format concise .
 run_check "types" "$bin/mypy"
 run_check "imports point one way" "$bin/lint-imports"
-run_check "generated docs (make docs mends them)" "$bin/python" docs/generate.py --check
-run_check "translations (make words brings them up to date)" "$bin/python" scripts/translations.py --check
+run_check "generated docs (fix: make docs)" "$bin/python" docs/generate.py --check
+run_check "translations (fix: make translations)" "$bin/python" scripts/translations.py --check
 run_check "plain words" "$bin/python" scripts/banned_words.py
 run_check "shell scripts" check_shell_syntax
 if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then

@@ -1,4 +1,4 @@
-"""Updates the portal's translation catalogues from the source: `make words` writes them, `--check` prints problems.
+"""Updates the translation files from the source: `make translations` writes them, `--check` prints problems.
 
 portal.po has the texts of templates and pages, services.po all others. Entries are in the order of the source and have
 no dates or line numbers, so that merges seldom conflict.
@@ -192,7 +192,7 @@ def iter_problems(path: Path, language: str, texts: list[Text]) -> Iterator[str]
     for text in translations.keys() - set(texts):
         yield f"{language}: no longer in the source: {text.singular!r}"
     if path.exists() and path.read_text(encoding="utf-8") != render_catalogue(language, texts, translations):
-        yield f"{path.relative_to(ROOT)} is not as `make words` writes it"
+        yield f"{path.relative_to(ROOT)} is not as `make translations` writes it"
 
 
 def _iter_mistakes(text: Text, translated: str) -> Iterator[str]:
@@ -218,7 +218,11 @@ def main(arguments: list[str]) -> int:
             line for path, language, texts in list_catalogues() for line in iter_problems(path, language, texts)
         ]
         print("\n".join(problems[:200]))
-        print(f"{len(problems)} problems; `make words` brings the catalogues up to date" if problems else "complete")
+        print(
+            f"{len(problems)} problems; `make translations` brings the catalogues up to date"
+            if problems
+            else "complete"
+        )
         return 1 if problems else 0
     for path, language, texts in list_catalogues():
         translations = read_catalogue(path)

@@ -259,6 +259,7 @@ async def _run_server(
             first_password=first_password,
             health=services.installation.engine.get_health(),
             conditions=(await services.installation.check_health()).conditions,
+            ssh_problem=ssh if isinstance(ssh, str) else "",
         )
         token = await _ensure_local_token(home, services)
         notes: dict[Path, dict[str, str | int]] = {

@@ -36,6 +36,7 @@ class RunningServer:
     first_password: str | None = None  # of user admin; only after the first start
     health: EngineHealth | None = None
     conditions: tuple[Condition, ...] = ()
+    ssh_problem: str = ""  # why the SSH gateway does not run
 
 
 def find_running_server(home: Path) -> RunningServer | None:

@@ -118,7 +118,7 @@ def test_a_volume(cli: Cli) -> None:
     refused = cli("dataset", "add", "vol", "--kind", "volume")
     assert "--adopt" in refused.err
     cli.ok("dataset", "add", "vol", "--kind", "volume", "--adopt")
-    assert "and all its data?" in cli("dataset", "rm", "vol", "--purge").err
+    assert "and all its data" in cli("dataset", "rm", "vol", "--purge").err
     assert "data is deleted" in cli.ok("dataset", "rm", "vol", "--purge", "--yes").text
     assert not Path(made["path"]).exists()
 

@@ -264,7 +264,9 @@ def test_a_port_of_a_task_here(place: Env, tmp_path: Path) -> None:
     assert by_number.wait(TIMEOUT) == 130
     run_program("stop", "--wait", job, env=place)
     assert by_name.wait(TIMEOUT) == 1
-    assert b"has ended" in by_name.stderr.read()
+    said = by_name.stderr.read()
+    assert b"has ended" in said
+    assert b"Nothing listens" not in said
 
 
 def test_where_nothing_listens_is_told_and_forwarding_goes_on(place: Env, job: str) -> None:
@@ -273,6 +275,7 @@ def test_where_nothing_listens_is_told_and_forwarding_goes_on(place: Env, job: s
     assert process.stderr is not None
     address = process.stdout.readline().decode().strip()
     process.stderr.readline()  # where it leads
+    assert b"warning: Nothing listens on port 1 of main-0 yet" in process.stderr.readline()
     for _ in range(2):
         with pytest.raises((OSError, http.client.RemoteDisconnected)):
             urllib.request.urlopen(f"http://{address}/", timeout=TIMEOUT)
@@ -393,3 +396,4 @@ def test_a_job_that_is_over_is_told(place: Env, way: tuple[str, ...]) -> None:
     done = run_program(way[0], job, *way[1:], env=place)
     assert done.code == 1
     assert "its containers no longer exist" in done.err
+    assert "holdfast show" not in done.err

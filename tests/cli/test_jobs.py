@@ -95,6 +95,10 @@ def test_plan_says_what_would_happen(cli: Cli) -> None:
     assert never.code == 1
     assert "never run" in never.text
     assert cli("plan", "--json", "--cpu", "100000", "--", "true").json["verdict"] == "never"
+    invalid = cli("plan", "-", stdin=b"name: j\ncommand: a\nmounts: [/none/a:/a]\nresources: {cpu: 100000}\n")
+    assert "mounts[0].source: /none/a does not exist" in invalid.err
+    assert "roles.main" not in invalid.err
+    assert invalid.err.endswith("error: 2 problems.\n")
 
 
 def test_a_job_no_machine_can_run_has_no_exit_code(cli: Cli) -> None:

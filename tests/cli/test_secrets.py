@@ -22,14 +22,15 @@ def test_a_secret_from_beginning_to_end(cli: Cli, tmp_path: Path) -> None:
         "secret", "add", "reg", "--registry", "ghcr.io", "--username", "ann", "--stdin", stdin=b"hush-hush\n"
     )
     assert added.text == "Added reg, for pulling images.\n"
-    assert cli.ok("secret", "ls").text.split()[:5] == ["SECRET", "KIND", "REGISTRY", "USER", "key"]
+    assert cli.ok("secret", "ls").text.split()[:6] == ["SECRET", "FOR", "REGISTRY", "USER", "key", "git"]
     assert "registry  ghcr.io" in cli.ok("secret", "show", "reg").text
     assert cli.ok("secret", "show", "key", "--json").json == made.json
     assert cli.ok("secret", "set", "reg", "--username", "bob", "--json").json["username"] == "bob"
     assert cli.ok("secret", "set", "key", "--stdin", stdin=b"new").text == "Changed key, for git.\n"
     for shown in (cli.ok("secret", "ls", "--json"), cli.ok("secret", "show", "key"), made, added):
         assert "hush-hush" not in shown.text + shown.err
-    assert cli("secret", "rm", "key").code == 1  # there is no terminal to ask on
+    refused = cli("secret", "rm", "key")  # there is no terminal to ask on
+    assert "Cannot ask for confirmation to delete secret key: stdin is not a terminal" in refused.err
     for name in ("key", "reg"):
         assert "Deleted" in cli.ok("secret", "rm", name, "--yes").text
     assert cli("secret", "show", "key").code == 1

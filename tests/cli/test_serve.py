@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,6 +43,7 @@ def test_detached_with_a_first_job(env: dict[str, str], job_file: Path) -> None:
     log = (Path(env["HOLDFAST_HOME"]) / "server.log").read_text()
     password = first.text.split("password ")[1].split()[0]
     assert password not in log
+    assert "Login link: run `holdfast portal`" in first.text
 
     again = run_program("up", "--first-job", str(job_file), env=env)
     assert again.code == 0, again.err
@@ -116,6 +118,40 @@ def test_a_taken_port_is_explained_and_nothing_is_left_running(env: dict[str, st
             assert f"Cannot listen on 127.0.0.1:{port}" in result.err
             assert "--port" in result.err
     assert not (Path(env["HOLDFAST_HOME"]) / "server.json").exists()
+
+
+def test_a_used_ssh_port_is_reported_at_the_start(env: dict[str, str]) -> None:
+    program = "import socket, sys\nlistener = socket.create_server(('127.0.0.1', 0))\n"
+    program += "print(listener.getsockname()[1], flush=True)\nsys.stdin.read()"
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-I", "-c", program], stdin=pipe, stdout=pipe) as owner:
+        assert owner.stdout is not None
+        port = owner.stdout.readline().decode().strip()
+        started = run_program("up", "--detach", env={**env, "HOLDFAST_SSH_PORT": port})
+        assert started.code == 0, started.err
+        assert f"The SSH gateway cannot listen on 127.0.0.1:{port}" in started.text
+        assert "HOLDFAST_SSH_PORT" in started.text
+        assert f"process {owner.pid} (" in started.text
+        assert "import socket" not in started.text
+        refused = run_program("ssh", "somejob", env=env)
+        assert f"cannot listen on 127.0.0.1:{port}" in refused.err
+        assert "holdfast exec" in refused.err
+        owner.kill()
+
+
+def test_a_start_on_another_port_than_the_last_one_is_reported(env: dict[str, str]) -> None:
+    home = Path(env["HOLDFAST_HOME"])
+    run_program("up", "--detach", env=env)
+    last = json.loads((home / "client.json").read_text())["url"].rpartition(":")[2]
+    run_program("down", env=env)
+    assert f"`holdfast up --port {last}`" in " ".join(run_program("ls", env=env).err.split())
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    elsewhere = run_program("up", "--detach", env={**env, "HOLDFAST_SERVER_PORT": port})
+    assert f"holdfast up --port {last}" in elsewhere.err
+    run_program("down", env=env)
+    assert "warning" not in run_program("up", "--detach", env={**env, "HOLDFAST_SERVER_PORT": port}).err
 
 
 def test_a_missing_first_job_starts_nothing(env: dict[str, str], tmp_path: Path) -> None:

@@ -57,6 +57,13 @@ def test_the_engine_can_be_chosen_for_a_file_and_is_shown(cli: Cli, tmp_path: Pa
     assert "  engine      embedded\n" in cli.ok("show", sent["id"]).text
 
 
+def test_a_message_that_repeats_the_state_is_not_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    show_job(detail(message="Running"), ())
+    assert "reason" not in capsys.readouterr().out
+    show_job(detail(message="Running again after a failure"), ())
+    assert "  reason      Running again after a failure\n" in capsys.readouterr().out
+
+
 def test_what_was_warned_of_stays_to_be_seen(cli: Cli) -> None:
     sent = cli.ok("submit", "--image", "nowhere", "--json", "--", "true").json
     assert f"  warning     {sent['warnings'][0]}\n" in cli.ok("show", sent["id"]).text

@@ -31,6 +31,19 @@ class HoldContract(EngineHarness):
 
         self.play(scenario)
 
+    def test_an_announcement_follows_all_output_of_the_task(self) -> None:
+        self.need_programs()
+
+        async def scenario(rig: Rig) -> None:
+            for attempt_id, write in (("a", "echo"), ("b", "printf")):
+                held = await rig.run(attempt_id, f"echo out; {write} err >&2; exit 3", hold=True)
+                assert held.seen is ObservedState.HELD
+                await rig.engine.append_log(attempt_id, "held", "kept for you\n")
+                assert await rig.log(attempt_id, LogStream.MERGED).read(0, 1000) == b"out\nerr\nkept for you\n"
+                await rig.stop_held(attempt_id)
+
+        self.play(scenario)
+
     def test_success_is_not_held(self) -> None:
         async def scenario(rig: Rig) -> None:
             ended = await rig.run("fine", "echo fine", hold=True)

@@ -45,7 +45,7 @@ def test_rules_are_well_formed() -> None:
         assert rule.positive, rule.id
         assert rule.negative, rule.id
         names = {name for pattern in rule.patterns for name in pattern.groupindex}
-        known = {"error", "code", "task", "role", "image", "gpus", "memory_limit", "exception", "message"}
+        known = {"error", "code", "job", "task", "role", "image", "gpus", "memory_limit", "exception", "message"}
         for text in (rule.title, rule.explanation, *rule.remedies):
             assert set(re.findall(r"\{([a-z_0-9]+)\}", text)) <= names | known, (rule.id, text)
         assert all(

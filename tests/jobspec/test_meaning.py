@@ -163,6 +163,12 @@ def test_task_retries_under_gang_placement_are_warned_about() -> None:
     assert [(warning.field, warning.line) for warning in parsed.warnings] == [("roles.w", 4)]
 
 
+def test_a_number_as_the_command_is_warned_about() -> None:
+    assert "run as the command `5`" in parse_job("name: a\ncommand: 5\n").warnings[0].message
+    assert not parse_job("name: a\ncommand: true\n").warnings
+    assert not parse_job("name: a\ncommand: '5'\n").warnings
+
+
 def test_unreachable_completion_is_warned_about() -> None:
     parsed = parse_job("name: a\ncommand: b\nroles:\n  w: {instances: 2, completion: {min_succeeded: 3}}\n")
     assert "completion rule that never applies" in parsed.warnings[0].message

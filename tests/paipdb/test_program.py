@@ -99,6 +99,7 @@ def test_quitting_is_no_success(desk: Bench) -> None:
     assert client.rest() == "The program ends with exit code 2.\n"
     assert program.ends() == 2
     assert program.stdout == ""
+    assert "paipdb: the program was ended in the debugger, with exit code 2\n" in program.stderr
 
 
 def test_quitting_runs_what_cleans_up(desk: Bench) -> None:

@@ -362,7 +362,7 @@ async def test_what_was_set_is_told(house: House) -> None:
     await house.services.groups.change(house.admin, "red", change)
     await house.services.groups.change(house.admin, "red", GroupChange(time_limit=None))
     cleared, changed, _ = await events(house, kind=AuditKind.GROUP)
-    assert changed.detail == {"quota": "cpu: 1.5, gpu: 4", "time_limit": "3600 s", "extension": "…"}
+    assert changed.detail == {"quota": "cpu: 1.5, gpu: 4", "time_limit": "1 hour", "extension": "…"}
     assert cleared.detail == {"time_limit": "–"}
 
 

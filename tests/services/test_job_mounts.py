@@ -318,7 +318,7 @@ async def test_a_dataset_without_a_folder_does_not_become_one_of_a_folder(house:
 async def test_what_the_engine_cannot_mount_is_refused_at_submission(house: House, ann: Actor, data: Path) -> None:
     house.engine.volume_kinds = frozenset({VolumeKind.NFS, VolumeKind.CLAIM})
     text = f"name: j\ncommand: a\nfiles: true\nmounts: ['{data}']\n"
-    assert await problems(house, house.admin, text) == ["roles.main.mounts[0].source", "files"]
+    assert await problems(house, house.admin, text) == ["mounts[0].source", "files"]
     with pytest.raises(Unavailable, match="the engine fake cannot mount folders of this server"):
         await mounts(house, ann, openpai([{"name": "b"}]))
 

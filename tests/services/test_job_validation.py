@@ -31,8 +31,18 @@ def told(error: UserError) -> list[tuple[str, int | None]]:
 async def test_a_wrong_group_mount_and_datasets_are_told_together(house: House) -> None:
     ann = await house.user("ann", "lab")
     text = f"{HEAD}group: lap\nmounts:\n  - /etc:/mnt\ndatasets:\n  - one\n  - two\n"
-    fields = [("group", 3), ("roles.main.mounts[0].source", 5), ("datasets[0]", 7), ("datasets[1]", 8)]
+    fields = [("group", 3), ("mounts[0].source", 5), ("datasets[0]", 7), ("datasets[1]", 8)]
     assert told(await refused(house, ann, text)) == fields
+
+
+async def test_a_plan_reports_missing_mounts_and_requests_that_are_too_large(house: House) -> None:
+    text = f"{HEAD}mounts:\n  - /none/a:/a\n  - source: /none/b\n    target: /b\nresources: {{cpu: 4800}}\n"
+    with pytest.raises(InvalidJob) as caught:
+        await house.services.jobs.plan(house.admin, text)
+    assert told(caught.value) == [("mounts[0].source", 4), ("mounts[1].source", 5), ("", None)]
+    assert "4800 cores" in caught.value.problems[2].message
+    in_role = "name: j\nroles:\n  main:\n    command: a\n    mounts: [/none/a:/a]\n"
+    assert told(await refused(house, house.admin, in_role)) == [("roles.main.mounts[0].source", 5)]
 
 
 async def test_a_size_of_another_group_is_told_with_the_rest(house: House) -> None:
@@ -54,4 +64,4 @@ async def test_a_single_refusal_stays_what_it_is(house: House) -> None:
     ann = await house.user("ann", "lab")
     assert isinstance(await refused(house, ann, f"{HEAD}group: lap\n"), NotInGroup)
     assert isinstance(await refused(house, ann, f"{HEAD}datasets: [one]\n"), DatasetNotFound)
-    assert told(await refused(house, ann, f"{HEAD}mounts: [/etc:/mnt]\n")) == [("roles.main.mounts[0].source", 3)]
+    assert told(await refused(house, ann, f"{HEAD}mounts: [/etc:/mnt]\n")) == [("mounts[0].source", 3)]

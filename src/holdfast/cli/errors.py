@@ -76,7 +76,8 @@ def _show_problems(problems: Sequence[Problem], source: str | None, outcome: str
         advice = f" ({problem.hint})" if problem.hint else ""
         output.print_note(output.escape(f"{_format_location(problem, source)}: {problem.message}{advice}"), "red")
     count = len(problems)
-    output.print_note(f"error: {count} {'problem' if count == 1 else 'problems'}; {outcome}.")
+    consequence = f"; {outcome}" if outcome else ""
+    output.print_note(f"error: {count} {'problem' if count == 1 else 'problems'}{consequence}.")
 
 
 def _format_location(problem: Problem, source: str | None) -> str:

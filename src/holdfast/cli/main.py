@@ -178,8 +178,10 @@ _SCHEDULE_OUTCOMES: dict[tuple[str, ...], str] = {
 
 
 def describe_outcome(args: Sequence[str]) -> str:
-    """Return the consequence of an invalid job file."""
-    if args[:1] == ["simulate"]:
+    """Return the consequence of an invalid job file; empty if none is expected."""
+    if "plan" in args[:1]:
+        return ""
+    if "simulate" in args[:1]:
         return "nothing was run"
     return _SCHEDULE_OUTCOMES.get(tuple(args[:2]), "nothing was submitted")
 

@@ -51,6 +51,9 @@ def confirm_or_exit(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UserError(f"{question} Cannot ask: stdin is not a terminal", hint="Add --yes to confirm.")
+        action = question[:1].lower() + question[1:].removesuffix("?")
+        raise UserError(
+            f"Cannot ask for confirmation to {action}: stdin is not a terminal", hint="Add --yes to confirm."
+        )
     if not typer.confirm(question, err=True):
         raise typer.Exit(1)

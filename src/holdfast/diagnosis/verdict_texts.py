@@ -199,7 +199,8 @@ EXCEPTION = VerdictText(
     (
         "Check that line of the program and the values that it uses.",
         "@inside",
-        "To open a debugger where the exception is raised, start the program with `paipdb`.",
+        "To open a debugger where the exception is raised, start the program with "
+        "`python3 -m paipdb -c continue FILE`.",
     ),
 )
 EARLIER_EXCEPTION = VerdictText(
@@ -232,7 +233,7 @@ VENV_INSTALL = (
 )
 # How to open a shell in a failed task: only one on hold still exists.
 SHELL_ON_HOLD = "The task is on hold. Open a shell where it failed: `holdfast ssh {job} {task}`."
-SHELL_WITH_HOLD = "To open a shell where it failed, submit the job again with `hold`: the failed task is then kept."
+SHELL_WITH_HOLD = "To open a shell where it failed, run `holdfast rerun {job} --hold`: the failed task is then kept."
 UNKNOWN_ERROR = VerdictText(
     "Exit code {code}, and no known error in its log",
     "The program exited with code {code}. Its last lines are below; no rule matches them.",
@@ -301,6 +302,15 @@ REMEDIES_BY_FORMAT: Mapping[str, Mapping[JobFormat, str]] = {
         JobFormat.OPENPAI_V1: "Use an image that includes it: `image` of the job, now {image}.",
         JobFormat.PRIMEHUB: "Use an image that includes it: `image`, now {image}.",
         JobFormat.SBATCH: "Use an image that includes it: `#HOLDFAST image: NAME`, now {image}.",
+    },
+    "files": {
+        JobFormat.HOLDFAST: "Upload your own files with `holdfast files put FILE`. Submit with "
+        "`holdfast submit --files -- …` (in a job file: files: true); the job finds them at /phfs.",
+        JobFormat.OPENPAI_V2: "Add the file to the image, or get it in the job's commands, for example with "
+        "`git clone`.",
+        JobFormat.OPENPAI_V1: "Add the file to the image, or get it in the job's commands, for example with "
+        "`git clone`.",
+        JobFormat.PRIMEHUB: "Upload your own files with `holdfast files put FILE`; the job finds them at /phfs.",
     },
     "mount": {
         JobFormat.HOLDFAST: "If it is in a dataset or shared folder, add that to the job: `datasets` or `mounts`.",

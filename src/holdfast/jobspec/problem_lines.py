@@ -13,11 +13,12 @@ from .sbatch.holdfast_lines import extract_holdfast_text
 from .sbatch.script import is_sbatch_script, split_script
 
 _PATH_STEP_PATTERN = re.compile(r"[^.\[\]]+")
-_ROLE_PREFIX_PATTERN = re.compile(r"roles\.[^.]+\.")
+_ROLE_PREFIX_PATTERN = re.compile(r"^roles\.[^.]+\.")
 
 
 def add_problem_lines(text: str, problems: Iterable[Problem]) -> list[Problem]:
-    """Add line numbers to problems, where the text has the field."""
+    """Add line numbers to problems, where the text has the field. A file without roles has their fields at the top
+    level; then the problems name those."""
     if is_sbatch_script(text):
         text = extract_holdfast_text(split_script(text))
     try:
@@ -25,12 +26,13 @@ def add_problem_lines(text: str, problems: Iterable[Problem]) -> list[Problem]:
     except InvalidJob:  # it was built from parts, and is not the parsed text
         return list(problems)
     root = (reparse_with_lines(document) or document).root
-    return [replace(problem, line=problem.line or _find_field_line(root, problem.field)) for problem in problems]
+    return [_locate_problem(root, problem) for problem in problems]
 
 
-def _find_field_line(root: DocumentNode, field: str) -> int | None:
-    """Find a line; a file with a single role may have its fields at the top level."""
-    return _find_node_line(root, field) or _find_node_line(root, _ROLE_PREFIX_PATTERN.sub("", field, count=1))
+def _locate_problem(root: DocumentNode, problem: Problem) -> Problem:
+    has_roles = isinstance(root.value, dict) and "roles" in root.value
+    field = problem.field if has_roles else _ROLE_PREFIX_PATTERN.sub("", problem.field, count=1)
+    return replace(problem, field=field, line=problem.line or _find_node_line(root, field))
 
 
 def _find_node_line(node: DocumentNode, field: str) -> int | None:

@@ -99,6 +99,8 @@ def _read_command(at: FieldValue) -> str:
     command = _read_multiline_text(at)
     if not command.strip():
         raise InvalidValue(msg("must not be empty"), rule="minLength", expected=1)
+    if isinstance(at.node.value, int | float) and not isinstance(at.node.value, bool):  # true and false are commands
+        at.add_warning(msg("is a number; it is run as the command `{command}`", command=command))
     return command
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.tcp_listeners import list_tcp_listeners
 
-MAX_COMMAND_LENGTH = 200
+MAX_COMMAND_LENGTH = 60  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,12 @@ def _read_command_line(pid: int) -> str:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return ""
-    text = " ".join(word.decode("utf-8", "replace") for word in words if word)
-    shown = "".join(char if char.isprintable() else "?" for char in text)
-    return shown[:MAX_COMMAND_LENGTH]
+    return shorten_command([word.decode("utf-8", "replace") for word in words if word])
+
+
+def shorten_command(words: Sequence[str]) -> str:
+    """Return the command as one short line, without the program text after `-c`."""
+    if "-c" in words:
+        words = [*words[: words.index("-c") + 1], "…"]
+    text = "".join(char if char.isprintable() else "?" for char in " ".join(words))
+    return text if len(text) <= MAX_COMMAND_LENGTH else f"{text[: MAX_COMMAND_LENGTH - 1]}…"

@@ -271,6 +271,12 @@ _SOURCE_HINTS = {
 }
 
 
+def _build_start_command(url: str) -> str:
+    """Return the command that starts a server at this address."""
+    port = urlsplit(url).port
+    return f"holdfast up --port {port}" if port and url != DEFAULT_URL else "holdfast up"
+
+
 def _build_connection_hint(address: Address) -> str:
     """Return the hint for a failed connection: the source of the address, and what to try."""
     why = _SOURCE_HINTS.get(address.source, "")
@@ -278,5 +284,5 @@ def _build_connection_hint(address: Address) -> str:
     if address.source == "HOLDFAST_URL":
         login += " after unsetting HOLDFAST_URL"
     if is_loopback(address.url):
-        return f"{why}Start a server with `holdfast up`, or {login}."
+        return f"{why}Start a server with `{_build_start_command(address.url)}`, or {login}."
     return f"{why}Check the address and the network, or {login}."

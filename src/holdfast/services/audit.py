@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from holdfast.core.access import Actor
 from holdfast.core.audit import AuditAction, AuditKind, AuditPage, AuditQuery, NewAuditEvent
 from holdfast.core.errors import UserError
+from holdfast.core.holds import format_duration_in_words
 from holdfast.core.messages import msg
 from holdfast.store import audit as audit_rows
 from holdfast.store.database import Store
@@ -140,7 +141,7 @@ def _format_value(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, timedelta):
-        return msg("{value} s", value=f"{value.total_seconds():g}")
+        return format_duration_in_words(value)
     if isinstance(value, Mapping):
         return ", ".join(f"{key}: {_format_value(inner)}" for key, inner in value.items())
     if isinstance(value, list | tuple | set | frozenset):

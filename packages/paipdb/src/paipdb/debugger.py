@@ -84,7 +84,10 @@ class Debugger(pdb.Pdb, SupportsPrompt):
 
     def _apply_outcome(self, server: DebugServer) -> None:
         if self.outcome == "quit":
-            exit_program(1 if self.has_crashed else QUIT_CODE)
+            if self.has_crashed:
+                exit_program(1)
+            write_log(f"paipdb: the program was ended in the debugger, with exit code {QUIT_CODE}")
+            exit_program(QUIT_CODE)
         elif self.outcome == "timeout":
             server.has_timed_out = True
             message = f"No client connect to server in {self.timeout:g} seconds, "

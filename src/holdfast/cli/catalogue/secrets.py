@@ -38,9 +38,9 @@ def list_secrets(json: JsonOption = False) -> None:
     if not found:
         output.print_note("No secrets. An admin can add one: holdfast secret add NAME")
         return
-    rows = [[one.name, one.kind, one.registry_host, one.username, one.display_name] for one in found]
+    rows = [[one.name, _describe_purpose(one), one.registry_host, one.username, one.display_name] for one in found]
     output.emit_table(
-        ("SECRET", "KIND", "REGISTRY", "USER", ""), rows, cut=("REGISTRY", ""), drop=("", "USER", "REGISTRY")
+        ("SECRET", "FOR", "REGISTRY", "USER", ""), rows, cut=("REGISTRY", ""), drop=("", "USER", "REGISTRY")
     )
     output.print_hint("holdfast secret show NAME", "holdfast secret add NAME")
 

@@ -23,6 +23,9 @@ MAX_CONNECTIONS = 256
 CHUNK_SIZE = 64 * 1024  # bytes
 LISTEN_HOST = "127.0.0.1"
 ACCESSIBLE_STATES = ("Running", "Held")
+LISTENERS_SCRIPT = "exec cat /proc/net/tcp /proc/net/tcp6"  # a test connection would end a server that accepts only one
+LISTEN_STATE = "0A"  # in those tables
+STDOUT_PREFIX = 1  # prefix byte of stdout output
 
 
 def forward(
@@ -45,6 +48,8 @@ def forward(
         tunnel = open_tunnel(client, job, task or None, asked, local)
         with tunnel:
             _print_address(tunnel, json)
+            if not tunnel.has_listener():
+                output.print_warning(f"Nothing listens on port {tunnel.target} of {tunnel.task} yet. Start its server.")
             tunnel.wait_for_task_end(client)
 
 
@@ -125,6 +130,19 @@ class Tunnel:
             self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
 
+    def has_listener(self) -> bool:
+        """Return whether a process listens on the port, or whether that is unknown."""
+        from holdfast.sdk import ClientError
+        from holdfast.sdk.inside import open_exec
+
+        try:
+            with open_exec(self.address, self.job, self.task, script=LISTENERS_SCRIPT) as session:
+                parts = [part[1:] for part in session if isinstance(part, bytes) and part[0] == STDOUT_PREFIX]
+        except ClientError:
+            return True
+        ports = parse_listening_ports(b"".join(parts).decode("ascii", "replace"))
+        return ports is None or int(self.target) in ports
+
     def wait_for_task_end(self, client: Client) -> None:
         """Wait until the task has ended, and raise an error."""
         from holdfast.core.errors import UserError
@@ -165,6 +183,14 @@ class Tunnel:
         finally:
             _close_connection(connection)
             self._connection_slots.release()
+
+
+def parse_listening_ports(tables: str) -> set[int] | None:
+    """Return the ports of the listening sockets in the text of /proc/net/tcp; None if it could not be read."""
+    if "local_address" not in tables:
+        return None
+    rows = [line.split() for line in tables.splitlines()]
+    return {int(row[1].rpartition(":")[2], 16) for row in rows if len(row) > 3 and row[3] == LISTEN_STATE}
 
 
 def _close_connection(connection: socket.socket) -> None:

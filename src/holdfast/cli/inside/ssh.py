@@ -115,15 +115,18 @@ def _find_ssh_command(client: Client | PlainClient, job: str, task: str | None) 
     from holdfast.core.errors import UserError
 
     found = client.list_ssh_commands(job)
+    if found.host_key is None:
+        reason = (found.reason or "The SSH gateway is not running").rstrip(".")
+        raise UserError(reason, hint=f"Use `{_build_exec_command(job, task)}` instead.")
     if not found.items:
-        raise UserError(found.reason or "The SSH gateway is not running", hint=f"Run `holdfast show {job}`.")
+        return _resolve_task_command(found, job, task)
     if task is None:
         return next((line for line in found.items if line.held), found.items[0])
     named = next((line for line in found.items if line.task == task), None)
     return named or _resolve_task_command(found, job, task)
 
 
-def _resolve_task_command(found: SshCommandList, job: str, task: str) -> SshCommand:
+def _resolve_task_command(found: SshCommandList, job: str, task: str | None) -> SshCommand:
     """Let the server resolve the task name; it reports why a task is not available."""
     from holdfast.core.errors import UserError
     from holdfast.sdk.inside import open_exec
@@ -155,5 +158,9 @@ def _print_ssh_command(line: SshCommand, *, config: bool, json: bool) -> None:
 def _raise_missing_client(job: str, task: str | None) -> None:
     from holdfast.core.errors import UserError
 
-    instead = " ".join(["holdfast exec", job, *([task] if task else [])])
+    instead = _build_exec_command(job, task)
     raise UserError("No ssh client found on this machine", hint=f"Use `{instead}`, which needs none.")
+
+
+def _build_exec_command(job: str, task: str | None) -> str:
+    return " ".join(["holdfast exec", job, *([task] if task else [])])

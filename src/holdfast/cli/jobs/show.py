@@ -65,10 +65,10 @@ def _build_heading(job: JobDetail) -> Text:
 
 
 def _choose_reason(job: JobDetail, why: JobExplanation | None) -> str:
-    """Return the verdict, if there is one, else the message of the job."""
+    """Return the verdict, if there is one, else the message of the job if it says more than the state."""
     failure = why.failure if why else None
     if failure is None or failure.fault == "unknown" or str(job.state) not in ("Failed", "Held"):
-        return job.message
+        return "" if job.message == str(job.state) else job.message
     return f"{failure.task}: {failure.title}" if failure.task else failure.title
 
 

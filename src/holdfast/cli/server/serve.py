@@ -55,6 +55,7 @@ class StartedServer:
     limits: str = ""
     notes: tuple[str, ...] = ()
     conditions: Sequence[Sequence[str]] = ()  # problems: message, detail and hint of each
+    ssh_problem: str = ""  # why the SSH gateway does not run
 
 
 def up(
@@ -88,11 +89,33 @@ def up(
     if found is not None:
         restore_priority()
         _report_started_server(_build_started_server(found, already_running=True), job, json)
-    elif detach:
+        return
+    if ready_fd is None and port is None:
+        _warn_of_changed_port(folder, settings.server.port)
+    if detach:
         restore_priority()  # the child process would inherit it
         _report_started_server(_start_detached_server(folder, port, host), job, json)
     else:
         _run_server(folder, settings, job, ready_fd, json)
+
+
+def _warn_of_changed_port(folder: Path, port: int) -> None:
+    """Warn if the last server of this folder used another port: links and logins still have that one."""
+    from urllib.parse import urlsplit
+
+    from holdfast.sdk import ClientError
+    from holdfast.sdk.address import load_local_login
+
+    try:
+        known = load_local_login(folder)
+    except ClientError:
+        return  # the server writes the file again
+    last = urlsplit(known.url).port if known is not None else None
+    if port and last and last != port:
+        output.print_warning(
+            f"The last server on {folder} used port {last}; this one uses {port}. "
+            f"To use the last one, run `holdfast up --port {last}`."
+        )
 
 
 def _find_server_of_folder(folder: Path) -> RunningServer | None:
@@ -235,6 +258,7 @@ def _build_started_server(info: RunningServer, *, already_running: bool = False)
         limits=health.limits if health else "",
         notes=health.notes if health else (),
         conditions=[(each.message, each.detail, each.hint) for each in info.conditions],
+        ssh_problem=info.ssh_problem,
     )
 
 
@@ -260,6 +284,11 @@ def _print_banner(started: StartedServer, how_to_stop: str) -> None:
         output.emit_line(f"  jobs       {engine}isolation: {started.isolation}, limits: {started.limits}")
     for line in started.notes:
         output.emit_line(f"             {output.escape(line)}")
+    if started.ssh_problem:
+        output.emit_line(f"  ssh        {output.escape(started.ssh_problem)}")
+        output.emit_line(
+            "             Choose another port with HOLDFAST_SSH_PORT. Until then, use `holdfast exec JOB`."
+        )
     _show_conditions(started.conditions)
     output.emit_line(f"  to stop    {how_to_stop}")
     if Path(started.home) != Path.home() / ".holdfast" and os.environ.get("HOLDFAST_HOME") != started.home:
@@ -288,6 +317,8 @@ def _print_next_steps(started: StartedServer) -> None:
     output.emit_styled(f"Portal: {started.url}", "bold")
     if link:
         output.emit_line(f"Login link (valid once, for 10 minutes): {link}")
+    else:
+        output.emit_line("Login link: run `holdfast portal`")
 
 
 def _format_path_export(folder: Path) -> str:

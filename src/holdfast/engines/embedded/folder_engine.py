@@ -120,6 +120,7 @@ class FolderEngine:
     async def append_log(self, attempt_id: str, key: str, text: str) -> None:
         task = self._task_watch.get(attempt_id)
         if task is not None:
+            task.recorder.record_sizes(final=True)  # in the merged log, its stderr comes before the text, too
             await self._run_in_thread(lambda: task.folder.append_log_once(key, text))
 
     def list_live_tasks(self) -> list[LiveTask]:

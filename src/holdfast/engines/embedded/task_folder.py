@@ -92,12 +92,18 @@ class TaskFolder:
         """Append to the log, unless that was done under this key before. A crash may add it twice, never skip it."""
         if not is_safe_id(key) or os.path.lexists(self[f"said.{key}"]):
             return
-        with closing_fd(os.open(self["stdout"], os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)) as fd:
-            size = os.fstat(fd).st_size
-            begun = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+        begun = self._has_partial_line("stdout") or self._has_partial_line("stderr")
+        with closing_fd(os.open(self["stdout"], os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)) as fd:
             os.write(fd, (f"\n{text}" if begun else text).encode("utf-8", "replace"))
         with suppress(FileExistsError):
             os.symlink("said", self[f"said.{key}"])
+
+    def _has_partial_line(self, stream: str) -> bool:
+        try:
+            size = os.lstat(self[stream]).st_size
+        except OSError:
+            return False
+        return size > 0 and read_file_range(self[stream], size - 1, 1) != b"\n"
 
     def write_mounts(self, mounts: Sequence[tuple[str, str]]) -> None:
         """Record the targets in the task with their sources, for later readers of the task's files."""

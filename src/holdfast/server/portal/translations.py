@@ -1,8 +1,8 @@
 """Languages of the portal, and the choice of one for a visitor.
 
 Texts are written in English where they are used; `locale/<code>/portal.po` has the translations. Texts of services (why
-a job is pending, what an error means) are messages with an id and arguments, translated by `services.po`. `make words`
-keeps both files in sync with the source.
+a job is pending, what an error means) are messages with an id and arguments, translated by `services.po`.
+`make translations` keeps both files in sync with the source.
 """
 
 from __future__ import annotations

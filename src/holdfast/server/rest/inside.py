@@ -56,7 +56,7 @@ async def add_temporary_key(
     if not gate.is_open:
         raise Unavailable(
             gate.trouble.rstrip(".") or msg("The SSH gateway is disabled"),
-            hint=msg("Run `holdfast doctor` for details."),
+            hint=msg("Use `holdfast exec JOB` instead. For details, run `holdfast doctor`."),
         )
     until = await services.ssh_logins.register_key(read_request_token(request), body["public_key"])
     where = {

@@ -120,7 +120,11 @@ class Jobs:
 
     async def plan(self, actor: Actor, text: str, **overrides: Unpack[JobOverrides]) -> PlanResult:
         """Return what would happen if this job were submitted."""
-        ready = await self._validator.validate(actor, text, **overrides)
+
+        async def list_reasons(job: Job) -> tuple[str, ...]:
+            return await self._feasibility.list_impossible_reasons(job, actor.name)
+
+        ready = await self._validator.validate(actor, text, list_reasons=list_reasons, **overrides)
         verdict = await self._feasibility.predict_start(ready.job, actor.name)
         missing = tuple(
             format_missing_image(role.engine_image) for role in ready.job.roles

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -53,6 +53,9 @@ FILES_WARNING = msg(
     "jobs are not isolated on this machine, so the group's files are not at {files}; use the path in HOLDFAST_FILES",
     files=SHARED_FILES_PATH,
 )
+
+
+ReasonLister = Callable[[Job], Awaitable[Sequence[str]]]  # why a job can never run
 
 
 class JobOverrides(TypedDict, total=False):
@@ -110,10 +113,11 @@ class JobValidator:
         notify: NotifySpec | None = None,
         engine: str | None = None,
         unique: bool = False,
+        list_reasons: ReasonLister | None = None,
     ) -> ValidatedJob:
         """Parse and check a job file. `group`, `hold` and `engine` override the file, `notify` is added to it.
         `file_name` names a batch script that sets no name. With `unique`, raise NameTaken if the user ever had a job of
-        that name."""
+        that name. The reasons of `list_reasons` are added to an error."""
         parsed = await self._parse_text(actor, text, dialect, file_name or "")
         job = parsed.job if group is None else replace(parsed.job, group=group)
         if not job.group:
@@ -129,7 +133,7 @@ class JobValidator:
         )
         if job.hold is None:
             job = replace(job, hold=await self._group_holds.get_group_hold(job.group))
-        return await self._apply_rules(actor, job, source, warnings, new=True, unique=unique)
+        return await self._apply_rules(actor, job, source, warnings, new=True, unique=unique, list_reasons=list_reasons)
 
     async def render_job(self, job: Job) -> str:
         """Return the job in Holdfast's format, secrets masked, without values that equal this server's defaults."""
@@ -173,7 +177,15 @@ class JobValidator:
             raise _build_type_not_found_error(error) or error from None
 
     async def _apply_rules(
-        self, actor: Actor, job: Job, source: str, warnings: tuple[str, ...], *, new: bool, unique: bool = False
+        self,
+        actor: Actor,
+        job: Job,
+        source: str,
+        warnings: tuple[str, ...],
+        *,
+        new: bool,
+        unique: bool = False,
+        list_reasons: ReasonLister | None = None,
     ) -> ValidatedJob:
         """Run all checks, in the order that OpenPAI's clients expect: resources, name, group, datasets."""
         job, lowered = self._limit_priority(actor, job)
@@ -194,12 +206,18 @@ class JobValidator:
         except UserError as first:
             if job.dialect.emulates_platform:
                 raise
-            raise await self._combine_errors(first, actor, job, requests, source) from None
+            raise await self._combine_errors(first, actor, job, requests, source, list_reasons) from None
         self._check_host_image(stored.job)
         return ValidatedJob(stored.job, source, (*warnings, *stored.warnings, *await self._collect_warnings(job)))
 
     async def _combine_errors(
-        self, first: UserError, actor: Actor, job: Job, requests: DatasetRequests, source: str
+        self,
+        first: UserError,
+        actor: Actor,
+        job: Job,
+        requests: DatasetRequests,
+        source: str,
+        list_reasons: ReasonLister | None,
     ) -> UserError:
         """Return the first error together with those of the remaining checks; itself if it is the only one."""
         in_group = first.field != "group"  # else do not reveal the group's instance types
@@ -214,6 +232,8 @@ class JobValidator:
                 await check()
             except UserError as error:
                 problems += list_problems(error)
+        if list_reasons is not None and in_group:
+            problems += [Problem("", reason) for reason in await list_reasons(job)]
         alone = len(problems) < (1 if isinstance(first, InvalidJob) else 2)
         if alone or isinstance(first, Unavailable):
             return first
