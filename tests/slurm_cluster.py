@@ -17,7 +17,6 @@ import pytest
 
 NODES = ("n1", "n2", "n3")
 START_TIMEOUT = 60.0  # seconds
-MAX_SAVE_DELAY = 6.0  # seconds until the controller saves a change
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun")
 
 SLURM_CONF = """
@@ -119,10 +118,13 @@ class SlurmCluster:
         return "is UP" in self.query("scontrol", "ping")
 
     def wait_for_save(self) -> None:
-        """Wait until the controller has saved what it knows: it does so seconds later, and a crash loses the rest."""
-        saved, begin = self.folder / "state" / "job_state", time.time()
-        while time.time() < begin + MAX_SAVE_DELAY and not (saved.exists() and saved.stat().st_mtime > begin):
-            time.sleep(0.05)
+        """Wait until the controller has saved what it knows: it does so seconds later, and a crash loses the rest. A
+        save that contains a job of our own contains everything before it."""
+        name = f"save-{os.urandom(6).hex()}"
+        saved = self.folder / "state" / "job_state"
+        number = self.query("sbatch", "--parsable", "--hold", f"--job-name={name}", "--output=/dev/null", "--wrap=true")
+        wait_until(lambda: saved.exists() and name.encode() in saved.read_bytes(), self.folder)
+        self.query("scancel", number.strip())
 
     def kill_controller(self) -> None:
         """As a crash would."""
