@@ -71,7 +71,7 @@ class TaskFolder:
         self._create_file(OUT_OF_MEMORY_FILE)
 
     def mark_killed(self) -> None:
-        """Record that we kill its sandbox, which then cannot report the exit."""
+        """Record that we stop it: a sandbox that dies of it during its start cannot report the exit."""
         self._create_file(KILLED_FILE)
 
     def _create_file(self, name: str) -> None:

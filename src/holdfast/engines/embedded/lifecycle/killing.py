@@ -58,6 +58,8 @@ def measure_memory(target: KillTarget, limit: int) -> int:
 def terminate_task(target: KillTarget) -> bool:
     """Send SIGTERM to every process of the user; False if there is none yet."""
     pids = _list_user_pids(target)
+    if pids:
+        _mark_killed(target)
     send_signal(pids, signal.SIGTERM)
     send_signal(pids, signal.SIGCONT)  # a stopped process would not handle SIGTERM
     return bool(pids)
