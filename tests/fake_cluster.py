@@ -40,7 +40,7 @@ class FakeCluster(FakeEngine):
 
     async def observe(self, attempt_ids: Collection[str]) -> dict[str, Observation]:
         found = await super().observe(attempt_ids)
-        return found | {id: self._observe_prepared(id) for id in attempt_ids if id in self._prepared}
+        return found | {id: self._observe_prepared(id) for id in attempt_ids if self._is_prepared(id)}
 
     def _start_task(self, launch: LaunchSpec) -> Observation:
         present = self.machine.tasks.get(launch.attempt_id)
@@ -60,10 +60,13 @@ class FakeCluster(FakeEngine):
         return self.machine.tasks[launch.attempt_id].seen
 
     def _stop_task(self, attempt_id: str, grace: float) -> None:
-        launch = self._prepared.pop(attempt_id, None)
-        if launch is not None:
-            self._submit(launch)  # to be ended at once
+        if self._is_prepared(attempt_id):
+            self._submit(self._prepared.pop(attempt_id))  # to be ended at once
         super()._stop_task(attempt_id, grace)
+
+    def _is_prepared(self, attempt_id: str) -> bool:
+        """Another server on the same cluster may have submitted it meanwhile."""
+        return attempt_id in self._prepared and attempt_id not in self.machine.tasks
 
     # --- the queue ----------------------------------------------------------------------------------------------------
 

@@ -95,7 +95,7 @@ def test_up_ends_with_the_portal_and_only_a_terminal_sees_a_link(tmp_path: Path)
         assert answer.status_code == 303
 
         again = run_program("up", env=env)
-        assert again.text.strip().splitlines()[-1] == f"Portal: {found[1]}"
+        assert again.text.strip().splitlines()[-2:] == [f"Portal: {found[1]}", "Login link: run `holdfast portal`"]
         assert "code=" not in again.text + again.err
     finally:
         run_program("down", env=env)
@@ -108,7 +108,9 @@ def test_up_into_a_pipe_shows_the_portal_last_and_no_link(tmp_path: Path) -> Non
     job.write_text("name: first\ncommand: echo it works\n")
     try:
         first = run_program("up", "--detach", "--first-job", os.fspath(job), env=env)
-        assert re.fullmatch(r"Portal: http://127\.0\.0\.1:\d+", first.text.strip().splitlines()[-1])
+        portal, link = first.text.strip().splitlines()[-2:]
+        assert re.fullmatch(r"Portal: http://127\.0\.0\.1:\d+", portal)
+        assert link == "Login link: run `holdfast portal`"
         assert "code=" not in first.text + first.err
     finally:
         run_program("down", env=env)

@@ -294,9 +294,11 @@ class SlurmEngine:
     # --- logs and artifacts -------------------------------------------------------------------------------------------
 
     async def append_log(self, attempt_id: str, key: str, text: str) -> None:
-        if self._tasks.get(attempt_id) is not None:
+        task = self._tasks.get(attempt_id)
+        if task is not None:
             folder = self._observer.get_folder(attempt_id)
-            await self._run_in_thread(lambda: folder.append_log_once(key, text))
+            await self._run_in_thread(lambda: task.append_log_once(folder, key, text))
+            task.recorder.wake_readers()
 
     def open_log(self, attempt_id: str, stream: LogStream) -> LogSource | None:
         if self.find_log_folder(attempt_id) is None:

@@ -46,6 +46,12 @@ class WatchedTask:
     state: ObservedState | None = None  # as reported last
     followed_until: float = field(default=float("-inf"))  # in the event loop's time
 
+    def append_log_once(self, folder: SlurmFolder, key: str, text: str) -> None:
+        """Append to its log, after everything that it has written so far to either stream. Blocking."""
+        self.recorder.poll_sizes(final=True)
+        folder.append_log_once(key, text)
+        self.recorder.poll_sizes(final=True)
+
 
 class WatchedTasks:
     def __init__(self, log_cap: int) -> None:

@@ -72,7 +72,10 @@ class TaskFolders:
         note = folder.read_start_note()
         if folder.read_claim().code != 0 and was_out_of_memory(folder, note):
             folder.mark_out_of_memory()
-        left = enumerate(_delete_empty_entries(folder))
+        try:
+            left = enumerate(_delete_empty_entries(folder))
+        except FileNotFoundError:  # another server has archived it
+            return None
         trash = {folder[name]: f"{self._trash}/{attempt_id}.{number}" for number, name in left}
         shelf = self._get_archive_path(attempt_id)
         try:
