@@ -153,7 +153,10 @@ def serve_in_network(daemon: ContainerDaemon, folder: Path) -> Iterator[None]:
             process.terminate()
 
 
-@pytest.fixture(scope="module", params=["embedded", "docker", pytest.param("podman", marks=pytest.mark.release)])
+@pytest.fixture(
+    scope="module",
+    params=["embedded", *(pytest.param(kind, marks=pytest.mark.release) for kind in ("docker", "podman"))],
+)
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("registry") / "data"
     if request.param == "embedded":
