@@ -77,7 +77,8 @@ class SlurmStarter:
         seen = (await self._observer.observe([launch.attempt_id]))[launch.attempt_id]
         if seen.seen is ObservedState.UNREACHABLE:
             raise SlurmUnavailable(seen.message)
-        if seen.seen is not ObservedState.ABSENT:
+        if seen.seen is not ObservedState.ABSENT:  # then another server may have submitted the whole gang
+            self._forget_gang(gang)
             return
         await self._run_in_thread(lambda: check_launch(launch, self._options.unknown_image))
         folder = self._observer.get_folder(launch.attempt_id)
@@ -90,9 +91,12 @@ class SlurmStarter:
         try:
             await self._submit([members[attempt_id] for attempt_id in gang])
         finally:
-            del self._gangs[gang]
-            for attempt_id in gang:
-                self._forming.pop(attempt_id, None)
+            self._forget_gang(gang)
+
+    def _forget_gang(self, gang: tuple[str, ...]) -> None:
+        self._gangs.pop(gang, None)
+        for attempt_id in gang:
+            self._forming.pop(attempt_id, None)
 
     async def _submit(self, launches: Sequence[LaunchSpec]) -> None:
         name = self._names.make_name(launches[0].attempt_id)
@@ -118,6 +122,8 @@ class SlurmStarter:
         record = EndRecord(kind=EndKind.GANG_INCOMPLETE)
         for attempt_id in expired:
             self.discard_gang(attempt_id)
+            if (await self._observer.observe([attempt_id]))[attempt_id].seen is not ObservedState.ABSENT:
+                continue  # another server has submitted it
             await self._run_in_thread(partial(self._observer.get_folder(attempt_id).record_end, record))
         return expired
 
