@@ -182,7 +182,6 @@ class EngineHarness:
     no_shell_image = ""  # one without a shell; empty: this engine accepts none
     runs_programs = True  # False: it interprets a few commands itself
     has_own_folders = True  # tasks have folders of their own at the same paths; False: they see the machine's
-    daemon_loses_tasks = False  # a daemon that is killed may end tasks that it has just accepted
     gives_gpus = True  # False: it refuses tasks that request GPUs
     python_mounts: tuple[Mount, ...] = ()  # what a task needs to run python3
 

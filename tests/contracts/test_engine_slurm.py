@@ -24,7 +24,6 @@ def cluster() -> Iterator[SlurmCluster]:
 
 class SlurmHarness(EngineHarness):
     has_own_folders = False
-    daemon_loses_tasks = True  # a controller forgets new jobs and uses their numbers again, and nodes kill those
     # Before the controller is killed. Else it forgets new jobs and uses their numbers again, and nodes kill those.
     waits_for_save = True
 
