@@ -1,5 +1,5 @@
 #!/bin/bash
-#SBATCH --cpus-per-task=4 --mem=16G --ntasks=1
+#SBATCH --ntasks=1 --cpus-per-task=12 --mem=48G
 #SBATCH hetjob
-#SBATCH --cpus-per-task=2 --mem=1G --ntasks=8
-srun ./run.app
+#SBATCH --ntasks=6 --cpus-per-task=1 --mem=3G
+srun ./reader : ./writers

@@ -1,3 +1,3 @@
 #!/bin/bash
-#SBATCH --ntasks=1 : --ntasks=4
-srun ./run.app
+#SBATCH --ntasks=2 : --ntasks=5
+srun ./planner

@@ -1,6 +1,6 @@
 #!/bin/bash -l
 #SBATCH -N 1 -C cpu -q debug -t 30:00
-#SBATCH -L SCRATCH,cfs
+#SBATCH -L solver,viewer
 #SBATCH --mail-type=END
 #SBATCH --mail-type=FAIL
 #SBATCH --mail-user=ada
