@@ -62,6 +62,7 @@ def test_the_runners_report_is_read_strictly(data: bytes, report: RunnerReport) 
         (RunnerReport(claimed=True, code=3), exited(0, started=False), {}, TaskEnd(EndKind.EXITED, 3)),
         (RunnerReport(), exited(127), {}, TaskEnd(EndKind.NO_SHELL, 127)),
         (RunnerReport(), exited(127), {"started": True}, TaskEnd(EndKind.NO_SHELL, 127)),  # its init was seen
+        (RunnerReport(), exited(1), {"started": True}, TaskEnd(EndKind.NO_SHELL, 1)),  # Podman's init
         (RunnerReport(), exited(125), {}, TaskEnd(EndKind.NOT_RUN, 125)),
         (RunnerReport(), exited(125), {"started": True}, TaskEnd(EndKind.EXITED, 125)),  # it deleted its claim
         (RunnerReport(), exited(3), {"started": True}, TaskEnd(EndKind.EXITED, 3)),

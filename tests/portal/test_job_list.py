@@ -173,6 +173,7 @@ def test_the_keyboard_is_enough(window: Window, server: Server, group: str) -> N
     keys.press("j")
     keys.press("Enter")
     expect(window.page).to_have_url(re.compile(r"/jobs/job-"))
+    window.page.wait_for_load_state()  # its scripts have run: they handle the keys
     keys.press("g")
     keys.press("j")
     expect(window.page).to_have_url(f"{server.url}/jobs")

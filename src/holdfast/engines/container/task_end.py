@@ -12,6 +12,7 @@ from holdfast.engines.runner_report import START_REFUSED_CODE, RunnerReport
 
 RUNNING_STATUSES = ("running", "paused", "restarting")
 NO_PROGRAM_CODES = (126, 127)  # of a container whose first program cannot be executed
+_INIT_CODES = (1, *NO_PROGRAM_CODES)  # of an init that cannot execute it: 1 with Podman's, 127 with Docker's
 _KILL_CODE = 137
 CREATED_STATUS = "created"  # of a container that was not started, as far as the daemon knows
 
@@ -70,7 +71,7 @@ def decide_end(
     if not container.started:  # the daemon was killed meanwhile, and does not know how it ended
         return TaskEnd(EndKind.EXITED, _KILL_CODE, oom) if stopped or oom else TaskEnd(EndKind.KILLED, container.code)
     by_signal = container.code > 128
-    no_program = container.code in NO_PROGRAM_CODES  # at most the daemon's init was seen running
+    no_program = container.code in _INIT_CODES  # at most the daemon's init was seen running
     if not report.claimed and not by_signal and (no_program or not (started and container.code)):  # not a success
         kind = EndKind.NOT_RUN if container.code == START_REFUSED_CODE else EndKind.NO_SHELL
         return TaskEnd(kind, container.code)
