@@ -183,6 +183,7 @@ unset LC_ALL ENVIRONMENT SLURM_STEP_ID SLURM_STEPID SLURM_STEP_NODELIST SLURM_ST
 write_heartbeat "$1" </dev/null >/dev/null 2>&1 &
 _holdfast_heartbeat=$!
 fill_in_addresses
+(umask 077 && export -p >"$_holdfast_folder/report/variables") # for sessions; those of the task are not among them yet
 trap : TERM
 /bin/sh "$_holdfast_folder/runner" </dev/null
 _holdfast_code=$?
