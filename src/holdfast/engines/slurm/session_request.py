@@ -39,9 +39,10 @@ class StepLocation:
 
 def render_step(location: StepLocation, command: Sequence[str], *, terminal: bool = False) -> list[str]:
     """Return the arguments of srun for a step beside the task's own, in its resources."""
-    number = str(location.job) if location.offset is None else f"{location.job}+{location.offset}"
     # Quiet: its messages would be in the stderr of the command. Unbuffered: else it holds back an incomplete line.
-    options = ["-QQ", f"--jobid={number}", "--overlap", "--mem=0", "-N1", "-n1", f"--nodelist={location.node}"]
+    options = ["-QQ", f"--jobid={location.job}", "--overlap", "--mem=0", "-N1", "-n1", f"--nodelist={location.node}"]
+    if location.offset is not None:
+        options.append(f"--het-group={location.offset}")
     return [*options, "--pty" if terminal else "--unbuffered", "/bin/sh", *command]
 
 
