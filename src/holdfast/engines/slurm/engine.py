@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import TypeVar
 from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.errors import EngineError
 from holdfast.core.messages import msg
+from holdfast.core.metrics.samples import Reading
 from holdfast.core.scheduling.placement import Node
 from holdfast.engines.artifacts import ArtifactSink
 from holdfast.engines.base import (
@@ -328,7 +329,7 @@ class SlurmEngine:
         )
         return sorted(found | orphans - archived)
 
-    # --- sessions -----------------------------------------------------------------------------------------------------
+    # --- sessions and metrics -----------------------------------------------------------------------------------------
 
     async def open_session(self, attempt_id: str, command: ExecCommand) -> ExecSession:
         self._check_open()
@@ -349,6 +350,10 @@ class SlurmEngine:
     async def _end_revived(self, attempt_id: str) -> None:
         await self._revived.end(attempt_id)
         await self._sessions.end_sessions(attempt_id)
+
+    async def measure_tasks(self, attempt_ids: Collection[str]) -> Mapping[str, Reading]:
+        self._check_open()
+        return await self._run_in_thread(lambda: self._observer.read_usages(attempt_ids))
 
     # --- logs and artifacts -------------------------------------------------------------------------------------------
 
