@@ -109,3 +109,13 @@ class TestSlurmWithCgroups(SlurmHarness):
             assert (await rig.look("a")).seen.alive
 
         self.play(scenario)
+
+    def test_memory_is_measured_with_its_limit(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            assert isinstance(rig.engine, SlurmEngine)
+            await rig.start_and_wait_for(b"up", "a", FOREVER, resources=Resources(cpu=1.0, memory=64 * MIB))
+            reading = (await rig.engine.measure_tasks(["a"]))["a"]
+            assert reading.memory_limit == 64 * MIB
+            assert 0 < reading.memory < 64 * MIB
+
+        self.play(scenario)

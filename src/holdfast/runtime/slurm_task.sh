@@ -185,19 +185,29 @@ read_number() {
     done
 }
 
-# Memory of the cgroup without the file cache, which the kernel reclaims; and its limit.
+# Memory of the step without the file cache, which the kernel reclaims; and its limit. The group of a process is below
+# that of its step.
 read_group_memory() {
     _holdfast_memory=-
     _holdfast_limit=-
     [ -n "$_holdfast_group" ] || return 0
-    read_number "$_holdfast_group/memory.limit_in_bytes" "$_holdfast_group/memory.max"
+    _holdfast_step=${_holdfast_group%/task_*}
+    _holdfast_step=${_holdfast_step%/user}
+    _holdfast_prefix=
+    [ ! -e "$_holdfast_step/memory.limit_in_bytes" ] || _holdfast_prefix=total_ # version 1: with the groups below
+    read_number "$_holdfast_step/memory.limit_in_bytes" "$_holdfast_step/memory.max"
     _holdfast_limit=$_holdfast_value
-    read_number "$_holdfast_group/memory.usage_in_bytes" "$_holdfast_group/memory.current"
+    read_number "$_holdfast_step/memory.usage_in_bytes" "$_holdfast_step/memory.current"
     [ "$_holdfast_value" != - ] || return 0
     _holdfast_memory=$_holdfast_value
     while IFS=' ' read -r _holdfast_key _holdfast_value; do
-        case $_holdfast_key in inactive_file | active_file) _holdfast_memory=$((_holdfast_memory - _holdfast_value)) ;; esac
-    done <"$_holdfast_group/memory.stat"
+        case ${_holdfast_key#"$_holdfast_prefix"}:$_holdfast_key in
+            inactive_file:"$_holdfast_prefix"* | active_file:"$_holdfast_prefix"*)
+                _holdfast_memory=$((_holdfast_memory - _holdfast_value))
+                ;;
+        esac
+    done <"$_holdfast_step/memory.stat"
+    [ "$_holdfast_memory" -ge 0 ] || _holdfast_memory=0
 }
 
 # write_usage PID: the processor time, memory and number of the processes below this shell, without those below PID. It
