@@ -358,9 +358,18 @@ class SlurmEngine:
     # --- logs and artifacts -------------------------------------------------------------------------------------------
 
     async def append_log(self, attempt_id: str, key: str, text: str) -> None:
-        if self._tasks.get(attempt_id) is not None:
-            folder = self._observer.get_folder(attempt_id)
-            await self._run_in_thread(lambda: folder.append_log_once(key, text))
+        task = self._tasks.get(attempt_id)
+        if task is None:
+            return
+        folder, recorder = self._observer.get_folder(attempt_id), task.recorder
+
+        def append() -> None:
+            recorder.poll_sizes(final=True)  # in the merged log, its stderr comes before the text, too
+            folder.append_log_once(key, text)
+            recorder.poll_sizes()
+
+        await self._run_in_thread(append)
+        recorder.wake_readers()
 
     def open_log(self, attempt_id: str, stream: LogStream) -> LogSource | None:
         if self.find_log_folder(attempt_id) is None:
