@@ -34,10 +34,10 @@ def _parse_line(line: str, port: int | None) -> TcpListener | None:
         return None
     address, _, digits = words[1].partition(":")
     number = int(digits, 16)
-    return TcpListener(_parse_address(address), int(words[9]), number) if port in (None, number) else None
+    return TcpListener(parse_address(address), int(words[9]), number) if port in (None, number) else None
 
 
-def _parse_address(text: str) -> str:
+def parse_address(text: str) -> str:
     """Parse 32-bit words, each in the machine's byte order."""
     packed = b"".join(_WORD_STRUCT.pack(int(text[at : at + 8], 16)) for at in range(0, len(text), 8))
     return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.core.job import MIB, Resources
 from holdfast.engines.base import Engine
 from holdfast.engines.slurm import SlurmEngine, SlurmOptions
+from tests.engines.sessions import inside
 from tests.slurm_cluster import SlurmCluster, run_cluster
 
 from .engine_contract import EngineContract, EngineHarness, Rig
+from .engine_rig import FOREVER
 from .engine_surroundings_contract import SurroundingsContract
 
 
@@ -97,3 +100,22 @@ class TestSlurmWithCgroups(SlurmHarness):
 
     def test_a_task_killed_for_its_memory_says_so(self) -> None:
         SurroundingsContract.test_a_task_killed_for_its_memory_says_so(self)  # type: ignore[arg-type]
+
+    def test_a_session_has_the_memory_limit_of_its_task(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            await rig.start_and_wait_for(b"up", "a", FOREVER, resources=Resources(cpu=1.0, memory=64 * MIB))
+            assert (await inside(rig.engine, "a", "head -c 300M /dev/zero | tail")).code != 0
+            assert (await inside(rig.engine, "a", "head -c 10M /dev/zero | tail | wc -c")).out == "10485760\n"
+            assert (await rig.look("a")).seen.alive
+
+        self.play(scenario)
+
+    def test_memory_is_measured_with_its_limit(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            assert isinstance(rig.engine, SlurmEngine)
+            await rig.start_and_wait_for(b"up", "a", FOREVER, resources=Resources(cpu=1.0, memory=64 * MIB))
+            reading = (await rig.engine.measure_tasks(["a"]))["a"]
+            assert reading.memory_limit == 64 * MIB
+            assert 0 < reading.memory < 64 * MIB
+
+        self.play(scenario)

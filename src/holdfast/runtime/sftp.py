@@ -1,6 +1,7 @@
 """An SFTP server, version 3, on two descriptors: draft-ietf-secsh-filexfer-02, with OpenSSH's extensions. `exec_helper`
 runs it inside a task's sandbox, with the task's own privileges, so that the image needs no server. It is loaded before
-the sandbox is joined, and nothing may be imported after."""
+the sandbox is joined, and nothing may be imported after. On a node of a cluster it is a program, with the Python of
+the node: 3.8 or newer."""
 
 from __future__ import annotations
 
@@ -461,3 +462,7 @@ def _pack_filesystem_stats(found: os.statvfs_result) -> bytes:
         found.f_favail, found.f_fsid & 0xFFFFFFFFFFFFFFFF, flags, found.f_namemax,
     )  # fmt: skip
     return struct.pack(">B11Q", _FXP_EXTENDED_REPLY, *numbers)
+
+
+if __name__ == "__main__":  # on a node of a cluster
+    serve(0, 1, os.fsencode(os.environ.get("HOME", "/")))

@@ -144,26 +144,106 @@ fill_in_addresses() {
 # In the background; ends with the shell that started it.
 write_heartbeat() {
     trap '' TERM INT HUP QUIT USR1 USR2 ALRM
+    IFS=' ' read -r _holdfast_self _ </proc/self/stat
     while kill -0 "$$" 2>/dev/null; do
         IFS=' ' read -r _holdfast_now _ </proc/uptime
         echo "$_holdfast_now" >"$_holdfast_folder/report/heartbeat"
+        write_usage "$_holdfast_self"
         sleep "$1"
     done
 }
 
-# How many processes of this task were killed for their memory, if its cgroup says so.
-record_memory_kills() {
+# The cgroup that limits the memory of this task, if Slurm has created one.
+find_memory_group() {
     _holdfast_group=
     while IFS=: read -r _holdfast_number _holdfast_kind _holdfast_path; do
         case $_holdfast_number:$_holdfast_kind:$_holdfast_path in
-            *:memory:*/job_*) _holdfast_group=/sys/fs/cgroup/memory$_holdfast_path/memory.oom_control ;;
-            0::*/job_*) _holdfast_group=${_holdfast_group:-/sys/fs/cgroup$_holdfast_path/memory.events} ;;
+            *:memory:*/job_*) _holdfast_group=/sys/fs/cgroup/memory$_holdfast_path ;;
+            0::*/job_*) _holdfast_group=${_holdfast_group:-/sys/fs/cgroup$_holdfast_path} ;;
         esac
     done </proc/self/cgroup
-    [ -r "$_holdfast_group" ] || return 0
+}
+
+# How many processes of this task were killed for their memory, if its cgroup says so.
+record_memory_kills() {
+    for _holdfast_file in "$_holdfast_group/memory.oom_control" "$_holdfast_group/memory.events"; do
+        [ -n "$_holdfast_group" ] && [ -r "$_holdfast_file" ] || continue
+        while IFS=' ' read -r _holdfast_key _holdfast_value; do
+            [ "$_holdfast_key" != oom_kill ] || echo "$_holdfast_value" >"$_holdfast_folder/report/oom"
+        done <"$_holdfast_file"
+    done
+}
+
+# read_number FILE...: sets the number in the first that exists; "-" if none does, or it is no number.
+read_number() {
+    _holdfast_value=-
+    for _holdfast_file; do
+        [ -r "$_holdfast_file" ] || continue
+        read -r _holdfast_value <"$_holdfast_file"
+        case $_holdfast_value in '' | *[!0-9]*) _holdfast_value=- ;; esac
+        return
+    done
+}
+
+# Memory of the step without the file cache, which the kernel reclaims; and its limit. The group of a process is below
+# that of its step.
+read_group_memory() {
+    _holdfast_memory=-
+    _holdfast_limit=-
+    [ -n "$_holdfast_group" ] || return 0
+    _holdfast_step=${_holdfast_group%/task_*}
+    _holdfast_step=${_holdfast_step%/user}
+    _holdfast_prefix=
+    [ ! -e "$_holdfast_step/memory.limit_in_bytes" ] || _holdfast_prefix=total_ # version 1: with the groups below
+    read_number "$_holdfast_step/memory.limit_in_bytes" "$_holdfast_step/memory.max"
+    _holdfast_limit=$_holdfast_value
+    read_number "$_holdfast_step/memory.usage_in_bytes" "$_holdfast_step/memory.current"
+    [ "$_holdfast_value" != - ] || return 0
+    _holdfast_memory=$_holdfast_value
     while IFS=' ' read -r _holdfast_key _holdfast_value; do
-        [ "$_holdfast_key" != oom_kill ] || echo "$_holdfast_value" >"$_holdfast_folder/report/oom"
-    done <"$_holdfast_group"
+        case ${_holdfast_key#"$_holdfast_prefix"}:$_holdfast_key in
+            inactive_file:"$_holdfast_prefix"* | active_file:"$_holdfast_prefix"*)
+                _holdfast_memory=$((_holdfast_memory - _holdfast_value))
+                ;;
+        esac
+    done <"$_holdfast_step/memory.stat"
+    [ "$_holdfast_memory" -ge 0 ] || _holdfast_memory=0
+}
+
+# write_usage PID: the processor time, memory and number of the processes below this shell, without those below PID. It
+# starts no process for it. Processes that left the tree, such as daemons, are not counted.
+write_usage() {
+    _holdfast_ticks=0
+    _holdfast_pages=0
+    _holdfast_count=-1 # without this shell
+    _holdfast_pids=$$
+    while [ -n "$_holdfast_pids" ]; do
+        _holdfast_next=
+        for _holdfast_pid in $_holdfast_pids; do
+            [ "$_holdfast_pid" != "$1" ] || continue
+            read -r _holdfast_line <"/proc/$_holdfast_pid/stat" || continue
+            add_process "$_holdfast_pid" ${_holdfast_line##*\) }
+        done 2>/dev/null
+        _holdfast_pids=$_holdfast_next
+    done
+    read_group_memory 2>/dev/null
+    IFS=' ' read -r _holdfast_now _ </proc/uptime
+    _holdfast_line="$_holdfast_now $_holdfast_ticks $_holdfast_count $((_holdfast_pages * _holdfast_page_size))"
+    echo "$_holdfast_line $_holdfast_memory $_holdfast_limit" >"$_holdfast_folder/report/usage.draft"
+    mv -f "$_holdfast_folder/report/usage.draft" "$_holdfast_folder/report/usage"
+}
+
+# add_process PID FIELDS...: with the time of its children that have ended.
+add_process() {
+    _holdfast_ticks=$((_holdfast_ticks + ${13} + ${14} + ${15} + ${16}))
+    _holdfast_pages=$((_holdfast_pages + ${23}))
+    _holdfast_count=$((_holdfast_count + 1))
+    for _holdfast_file in /proc/"$1"/task/*/children; do
+        _holdfast_line=
+        read -r _holdfast_line <"$_holdfast_file"
+        _holdfast_next="$_holdfast_next $_holdfast_line"
+    done
+    _holdfast_next=${_holdfast_next# }
 }
 
 _holdfast_folder=${0%/*}
@@ -180,12 +260,16 @@ unset LC_ALL ENVIRONMENT SLURM_STEP_ID SLURM_STEPID SLURM_STEP_NODELIST SLURM_ST
     SLURM_MEM_BIND SLURM_CPUS_PER_TASK SLURM_NTASKS SLURM_NPROCS SLURM_PROCID SLURM_LOCALID SLURM_NODEID \
     SLURM_TASK_PID SLURM_GTIDS SLURM_LAUNCH_NODE_IPADDR SLURM_EXPORT_ENV SLURM_OPEN_MODE SLURM_JOB_DEPENDENCY \
     SLURM_TASKS_PER_NODE SLURM_DISTRIBUTION SLURM_MEM_PER_NODE SLURM_MEM_PER_CPU SLURM_UMASK OLDPWD TMPDIR
+find_memory_group
+_holdfast_page_size=$(getconf PAGESIZE 2>/dev/null || echo 4096)
 write_heartbeat "$1" </dev/null >/dev/null 2>&1 &
 _holdfast_heartbeat=$!
 fill_in_addresses
+(umask 077 && export -p >"$_holdfast_folder/report/variables") # for sessions; those of the task are not among them yet
 trap : TERM
 /bin/sh "$_holdfast_folder/runner" </dev/null
 _holdfast_code=$?
 record_memory_kills
 kill -9 "$_holdfast_heartbeat"
+write_usage "$_holdfast_heartbeat"
 exit "$_holdfast_code"

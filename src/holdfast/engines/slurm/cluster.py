@@ -12,10 +12,7 @@ from .jobs import ClusterTotals
 from .options import SlurmOptions
 
 _CGROUP_LIMITS = "cgroup"
-_NOTES = (
-    msg("Tasks in Slurm are not isolated: they run as the server's user and see the files of the node."),
-    msg("Shells, debuggers and metrics do not work in tasks in Slurm yet."),
-)
+_NOTES = (msg("Tasks in Slurm are not isolated: they run as the server's user and see the files of the node."),)
 _NO_LIMITS_NOTE = msg("Slurm does not limit memory and CPU of tasks. Set `TaskPlugin=task/cgroup` in slurm.conf.")
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
+import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +30,7 @@ from .reasons import is_refusal
 
 _TIMEOUT = 30.0  # seconds for a command
 _SUBMIT_TIMEOUT = 60.0  # seconds for sbatch
+_ADDRESS_PATTERN = re.compile(r" NodeAddr=(\S+)")
 _KEPT_VARIABLES = ("PATH", "HOME", "SLURM_CONF", "SLURM_CLUSTERS", "LD_LIBRARY_PATH")
 
 
@@ -99,6 +102,31 @@ class SlurmCommands:
     async def read_config(self) -> dict[str, str]:
         return parse_config((await self._run_checked("scontrol", "show", "config")).out)
 
+    async def read_node_address(self, node: str) -> str:
+        """Return the address at which other machines reach a node, or a name that resolves to it."""
+        result = await self._run_checked("scontrol", "show", "node", "-o", node)
+        found = _ADDRESS_PATTERN.search(result.out)
+        return found[1] if found else node
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    async def run_step(self, arguments: Sequence[str]) -> str:
+        """Run a step to its end; return its output."""
+        return (await self._run_checked("srun", *arguments)).out
+
+    async def start_step(self, arguments: Sequence[str], streams: Sequence[int | None]) -> asyncio.subprocess.Process:
+        """Start a step with these descriptors as stdin, stdout and stderr; None: /dev/null. It ends with the server:
+        srun kills its step at SIGTERM."""
+        stdin, stdout, stderr = (asyncio.subprocess.DEVNULL if fd is None else fd for fd in streams)
+        setpriv = shutil.which("setpriv")
+        command = [*((setpriv, "--pdeathsig=TERM") if setpriv else ()), "srun", *arguments]
+        try:
+            return await asyncio.create_subprocess_exec(
+                *command, stdin=stdin, stdout=stdout, stderr=stderr, env=self._env, cwd="/", start_new_session=True
+            )
+        except OSError as error:
+            raise _make_start_error("srun", error) from error
+
     async def _run_checked(self, *command: str) -> CommandResult:
         result = await self._run(command)
         if result.code != 0:
@@ -119,9 +147,7 @@ class SlurmCommands:
                 start_new_session=True,
             )
         except OSError as error:
-            raise SlurmUnavailable(
-                msg("{command} cannot run: {why}", command=command[0], why=error.strerror or str(error))
-            ) from error
+            raise _make_start_error(command[0], error) from error
         finally:
             os.close(stdin)
         try:
@@ -143,6 +169,10 @@ def _open_text(text: str) -> int:
     os.write(fd, text.encode())
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
+
+
+def _make_start_error(command: str, error: OSError) -> SlurmUnavailable:
+    return SlurmUnavailable(msg("{command} cannot run: {why}", command=command, why=error.strerror or str(error)))
 
 
 def _make_error(command: str, result: CommandResult) -> SlurmUnavailable:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,9 +18,20 @@ from typing import TypeVar
 from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.errors import EngineError
 from holdfast.core.messages import msg
+from holdfast.core.metrics.samples import Reading
 from holdfast.core.scheduling.placement import Node
 from holdfast.engines.artifacts import ArtifactSink
-from holdfast.engines.base import EngineHealth, ImageSummary, LaunchSpec, LogSource, LogStream, ignore_health_change
+from holdfast.engines.base import (
+    EngineHealth,
+    ExecCommand,
+    ExecSession,
+    ImageSummary,
+    LaunchSpec,
+    LogSource,
+    LogStream,
+    TaskProcess,
+    ignore_health_change,
+)
 from holdfast.engines.embedded.background_tasks import BackgroundTasks
 from holdfast.engines.embedded.lifecycle import artifacts
 from holdfast.engines.embedded.lifecycle.logs import MAX_LOG_READERS, FileLog, MergedLog
@@ -36,9 +47,12 @@ from .cluster import Cluster
 from .commands import SlurmCommands, SlurmUnavailable
 from .jobs import list_duplicates
 from .names import JobNames
+from .node_programs import NodePrograms
 from .observer import SlurmObserver
 from .options import SlurmOptions
 from .queue_watch import QueueWatch
+from .revived_jobs import RevivedJobs
+from .sessions import SlurmSessions
 from .slurm_folder import SlurmFolder
 from .starter import SlurmStarter
 from .stopper import SlurmStopper
@@ -97,8 +111,27 @@ class SlurmEngine:
             self._report,
             options.busy_interval,
         )
+        self._sessions = SlurmSessions(
+            self._commands,
+            self._observer,
+            NodePrograms(self._task_folders.home),
+            self._run_in_thread,
+            self._background.start,
+        )
+        self._revived = RevivedJobs(
+            self._names,
+            self._commands,
+            self._queue,
+            self._task_folders,
+            self._starter,
+            self._sessions.has_session,
+            self._run_in_thread,
+            self._background.start,
+        )
         self._is_open = True
         await self._watch_new(await self._run_in_thread(self._set_up_folders))
+        for attempt_id in await self._run_in_thread(self._revived.find_revived_attempts):
+            self._revived.schedule_session_check(attempt_id)
         with suppress(EngineError):
             await self._cluster.refresh()
         self._background.start(run_supervised("slurm-queue", self._watch_tasks))
@@ -117,6 +150,8 @@ class SlurmEngine:
         if not self._is_open:
             return
         self._is_open = False
+        self._revived.close()
+        await self._sessions.close()
         self._background.cancel()
         await self._queue.close()
         self._tasks = WatchedTasks(self._options.log_cap)
@@ -200,6 +235,7 @@ class SlurmEngine:
             self._changed_at = self._loop.time()
         if not seen.seen.alive:
             self._finish_watch(seen.attempt_id)
+            self._background.start(self._sessions.end_sessions(seen.attempt_id))
         if seen.seen is ObservedState.EXITED and before in (ObservedState.QUEUED, ObservedState.STARTING):
             # It ran between two looks: its start is reported, too.
             running = replace(seen, seen=ObservedState.RUNNING, code=None, finished_at=None, artifacts=False, oom=False)
@@ -260,6 +296,7 @@ class SlurmEngine:
         with suppress(SlurmUnavailable):
             seen = (await self.observe([attempt_id]))[attempt_id]
             if not seen.seen.alive and seen.seen is not ObservedState.UNREACHABLE:
+                await self._end_revived(attempt_id)
                 return
         self._stopper.stop(attempt_id, grace)
 
@@ -271,6 +308,7 @@ class SlurmEngine:
         if seen.seen is ObservedState.ABSENT and attempt_id not in self._starter.starting:
             await self._starter.delete_files(attempt_id)
         elif seen.seen.final:
+            await self._end_revived(attempt_id)
             await self._run_in_thread(lambda: self._cleaner.archive_folder(attempt_id))
 
     async def remove_logs(self, attempt_id: str) -> None:
@@ -290,6 +328,32 @@ class SlurmEngine:
             lambda: {attempt_id for attempt_id in orphans if self._observer.get_folder(attempt_id).exists()}
         )
         return sorted(found | orphans - archived)
+
+    # --- sessions and metrics -----------------------------------------------------------------------------------------
+
+    async def open_session(self, attempt_id: str, command: ExecCommand) -> ExecSession:
+        self._check_open()
+        return await self._sessions.open_session(attempt_id, command)
+
+    async def connect_port(self, attempt_id: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        self._check_open()
+        return await self._sessions.connect_port(attempt_id, port)
+
+    async def list_processes(self, attempt_id: str) -> Sequence[TaskProcess]:
+        self._check_open()
+        return await self._sessions.list_processes(attempt_id)
+
+    async def revive_task(self, launch: LaunchSpec) -> None:
+        self._check_open()
+        await self._revived.revive(launch)
+
+    async def _end_revived(self, attempt_id: str) -> None:
+        await self._revived.end(attempt_id)
+        await self._sessions.end_sessions(attempt_id)
+
+    async def measure_tasks(self, attempt_ids: Collection[str]) -> Mapping[str, Reading]:
+        self._check_open()
+        return await self._run_in_thread(lambda: self._observer.read_usages(attempt_ids))
 
     # --- logs and artifacts -------------------------------------------------------------------------------------------
 

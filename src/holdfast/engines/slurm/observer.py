@@ -15,6 +15,7 @@ from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.errors import EngineError
 from holdfast.core.exits.exit import Cause
 from holdfast.core.messages import msg
+from holdfast.core.metrics.samples import Reading
 from holdfast.engines.embedded.lifecycle import artifacts
 from holdfast.engines.embedded.lifecycle.disk_limits import ThreadRunner
 from holdfast.engines.embedded.lifecycle.task_folders import TaskFolders
@@ -28,6 +29,7 @@ from .queue_watch import JobsByName, QueueWatch
 from .reasons import describe_reason
 from .slurm_folder import SlurmFolder, TaskFacts, read_facts
 from .task_end import EndEvidence, EndRecord, add_run, build_end_observation, decide_end
+from .usage import parse_usage
 from .watched_tasks import WatchedTasks
 
 _SILENT_INTERVALS = 3  # heartbeats that are missing before a task is taken for lost
@@ -210,7 +212,17 @@ class SlurmObserver:
         for port in (port for ports in record.ports.values() for port in ports):
             with suppress(OSError):
                 (self._folders.home / "ports" / f"{record.node}.{port}").unlink()
-        return folder.record_end(record)
+        return folder.record_end(replace(record, usage=folder.read_usage()))
+
+    def read_usages(self, attempt_ids: Collection[str]) -> dict[str, Reading]:
+        """Return the usage of those that run or are held, as of their last heartbeats. Blocking."""
+        found: dict[str, Reading] = {}
+        for attempt_id in filter(is_safe_id, attempt_ids):
+            folder = self.get_folder(attempt_id)
+            reading = parse_usage(folder.read_usage()) if folder.is_alive() else None
+            if reading is not None:
+                found[attempt_id] = reading
+        return found
 
     def forget(self, attempt_id: str) -> None:
         self._heartbeats.pop(attempt_id, None)

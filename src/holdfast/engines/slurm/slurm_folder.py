@@ -1,7 +1,8 @@
 """The folder of a task, which the server and all nodes see at the same path. Blocking: call it from a thread.
 
-The node's programs write to `report`: which job and node run the task, its heartbeat, its ports, its exit. The server
-writes `claim` once, when it knows how the task ended: it stays in the archive, and keeps the task from being run.
+The node's programs write to `report`: which job and node run the task, its heartbeat, its usage, its ports, its exit.
+The server writes `claim` once, when it knows how the task ended: it stays in the archive, and keeps the task from being
+run.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from holdfast.engines.runner_report import RunnerReport, parse_report
 from holdfast.engines.task_program import REPORT_FOLDER, SECRET_FILES
 
 from .task_end import Allocation, EndRecord, parse_end_record
+from .usage import MAX_USAGE_SIZE, USAGE_FILE
 
 HOME_FOLDER = "scratch"  # where lifecycle.task_paths expects the home of a task without a sandbox
 GANG_FILE = "gang"  # attempt ids of its gang
@@ -138,6 +140,10 @@ class SlurmFolder(TaskFolder):
             gpus=_parse_numbers(found[6]),
             ports=self._read_ports(),
         )
+
+    def read_usage(self) -> str:
+        """Return what the node has written last about its usage; empty if nothing."""
+        return self.read_head(f"{REPORT_FOLDER}/{USAGE_FILE}", MAX_USAGE_SIZE).decode("ascii", "replace")
 
     def _read_ports(self) -> dict[str, tuple[int, ...]]:
         lines = self.read_head(f"{REPORT_FOLDER}/ports", _MAX_REPORT_SIZE).decode("utf-8", "replace").splitlines()

@@ -80,7 +80,7 @@ class SlurmStarter:
         if seen.seen is not ObservedState.ABSENT:  # then another server may have submitted the whole gang
             self._forget_gang(gang)
             return
-        await self._run_in_thread(lambda: check_launch(launch, self._options.unknown_image))
+        await self.check_launch(launch)
         folder = self._observer.get_folder(launch.attempt_id)
         await self._run_in_thread(lambda: create_task_files(folder, launch))
         members = self._gangs.setdefault(gang, {})
@@ -101,12 +101,19 @@ class SlurmStarter:
     async def _submit(self, launches: Sequence[LaunchSpec]) -> None:
         name = self._names.make_name(launches[0].attempt_id)
         tasks = [TaskLocation(launch, self._observer.get_folder(launch.attempt_id).path) for launch in launches]
+        try:
+            await self.submit_job(name, tasks)
+        except StartRefused:
+            for launch in launches:
+                await self.delete_files(launch.attempt_id)
+            raise
+
+    async def submit_job(self, name: str, tasks: Sequence[TaskLocation]) -> None:
+        """Submit a job whose files exist. StartRefused if Slurm does not accept it."""
         submission = render_submission(name, tasks, self._options)
         try:
             await self._commands.submit(submission.arguments, submission.script)
         except SubmissionRefused as refusal:
-            for launch in launches:
-                await self.delete_files(launch.attempt_id)
             cause = Cause.TOO_LARGE if is_too_large(str(refusal)) else Cause.NOT_ALLOWED
             raise StartRefused(describe_refusal(str(refusal)), cause=cause) from refusal
         except SlurmUnavailable:  # it may have been accepted all the same
@@ -114,6 +121,10 @@ class SlurmStarter:
                 if name in await self._queue.look():
                     return
             raise
+
+    async def check_launch(self, launch: LaunchSpec) -> None:
+        """Raise StartRefused if this engine cannot run it."""
+        await self._run_in_thread(lambda: check_launch(launch, self._options.unknown_image))
 
     async def expire_gangs(self, timeout: float) -> list[str]:
         """Give up the members that waited too long for the others; return their ids."""

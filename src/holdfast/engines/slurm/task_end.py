@@ -15,6 +15,8 @@ from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.exits.exit import Cause
 from holdfast.core.messages import msg
 
+from .usage import parse_usage
+
 KILL_CODE, TERM_CODE = 137, 143
 _SIGNAL_BASE = 128
 
@@ -67,6 +69,7 @@ class EndRecord:
     gpus: tuple[int, ...] = ()
     ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     reason: str = ""  # Slurm's
+    usage: str = ""  # as its node has written it last
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":"))
@@ -200,6 +203,7 @@ def build_end_observation(attempt_id: str, record: EndRecord) -> Observation:
         gpus=record.gpus,
         ports=record.ports,
         cause=Cause.LOST,
+        used=parse_usage(record.usage),
     )
     match record.kind:
         case EndKind.EXITED:

@@ -63,10 +63,12 @@ def _check_mounts(launch: LaunchSpec) -> None:
             raise StartRefused(msg("The mount source {source} does not exist.", source=source))
 
 
-def create_task_files(folder: SlurmFolder, launch: LaunchSpec) -> None:
-    """Create everything that the node needs; existing files are replaced."""
+def create_task_files(folder: SlurmFolder, launch: LaunchSpec, home: str = "") -> None:
+    """Create everything that the node needs; existing files are replaced. `home`: its home, if it is another folder."""
     os.makedirs(folder.path, mode=0o700, exist_ok=True)
-    program = build_task_program(launch, folder=folder.path, home=folder[HOME_FOLDER], user_name=getpass.getuser())
+    program = build_task_program(
+        launch, folder=folder.path, home=home or folder[HOME_FOLDER], user_name=getpass.getuser()
+    )
     ports = "".join(
         f"{label} HOLDFAST_PORT_{make_variable_name(label)} {count}\n" for label, count in launch.port_counts.items()
     )
@@ -84,7 +86,7 @@ def create_task_files(folder: SlurmFolder, launch: LaunchSpec) -> None:
             os.mkdir(folder[name], 0o700)
     create_notes_folder(folder)
     for name, file in files.items():
-        _write_file(folder[name], file)
+        write_file(folder[name], file)
     for name in LOG_FILES:
         os.close(os.open(folder[name], os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
     if folder.read_start_note() is None:
@@ -107,7 +109,8 @@ def _make_start_note(launch: LaunchSpec) -> StartNote:
     )
 
 
-def _write_file(path: str, content: TaskFile) -> None:
+def write_file(path: str, content: TaskFile) -> None:
+    """Write a file of a task at once, with its mode."""
     draft = f"{path}.{os.urandom(4).hex()}.draft"  # another server may do the same
     mode = content.mode & 0o700 if content.secret else content.mode
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -111,7 +111,7 @@ class ExecSessions:
         self._site = site
 
     async def open_session(self, attempt_id: str, command: ExecCommand) -> ExecSession:
-        _check_command(command)
+        check_command(command)
         helper, ends = await _retry_until_ready(lambda: self._start_helper(attempt_id, command))
         try:
             word, terminal = await helper.read_first_message(_JOIN_TIMEOUT)
@@ -269,7 +269,7 @@ class ExecSessions:
             except (OSError, TimeoutError):
                 continue
         raise ExecRefused(
-            msg("Nothing listens on port {port} of {attempt_id}.", port=port, attempt_id=_get_task_name(attempt_id))
+            msg("Nothing listens on port {port} of {attempt_id}.", port=port, attempt_id=get_task_name(attempt_id))
         )
 
     def _find_listening_hosts(self, attempt_id: str, port: int) -> list[str]:
@@ -329,7 +329,8 @@ def _close_fds(fds: Iterable[int]) -> None:
         os.close(fd)
 
 
-def _check_command(command: ExecCommand) -> None:
+def check_command(command: ExecCommand) -> None:
+    """Raise ExecRefused if no engine can run it."""
     words = [*command.argv, command.script, *command.env, *command.env.values()]
     if command.terminal is not None:
         words.append(command.terminal.term)
@@ -354,7 +355,7 @@ def _create_pipe(target: int, *, large: bool) -> tuple[int, int]:
     return (writer, reader) if target == 0 else (reader, writer)
 
 
-def _get_task_name(attempt_id: str) -> str:
+def get_task_name(attempt_id: str) -> str:
     try:
         return AttemptId.parse(attempt_id).task
     except ValueError:

@@ -26,7 +26,7 @@ class PySpy:
         """Return a descriptor of the program, for the caller to close."""
         with self._lock:
             if self._copy is None:
-                self._copy = SealedCopy(_find_program())
+                self._copy = SealedCopy(find_program())
             return self._copy.open_descriptor()
 
     def close(self) -> None:
@@ -39,7 +39,8 @@ def build_argv(process: int) -> tuple[str, ...]:
     return ("py-spy", "dump", "--json", "--full-filenames", "--pid", str(process))
 
 
-def _find_program() -> str:
+def find_program() -> str:
+    """Return its path on the server. ExecRefused if it is not installed."""
     beside = Path(sys.executable).with_name("py-spy")
     found = str(beside) if beside.is_file() else shutil.which("py-spy")
     if found is None:

@@ -23,7 +23,7 @@ def list_task_processes(pids: Iterable[int]) -> list[TaskProcess]:
             found[pid] = _read_process(pid)
         if len(found) >= _MAX_PROCESS_COUNT:
             break
-    return _sort_by_parent(found)
+    return sort_by_parent(found)
 
 
 def _read_process(pid: int) -> TaskProcess:
@@ -52,7 +52,8 @@ def _read_proc_file(pid: int, name: str) -> bytes:
         return os.read(fd, _MAX_FILE_SIZE)
 
 
-def _sort_by_parent(found: dict[int, TaskProcess]) -> list[TaskProcess]:
+def sort_by_parent(found: dict[int, TaskProcess]) -> list[TaskProcess]:
+    """Return processes by pid as a list, parents before children."""
     below: dict[int, list[TaskProcess]] = {}
     for info in sorted(found.values(), key=lambda info: info.inner_pid):
         below.setdefault(info.parent if info.parent in found else 0, []).append(info)
