@@ -84,7 +84,7 @@ def _read_container(server: BenchServer, daemon: ContainerDaemon) -> dict[str, A
     with daemon.client() as client:
         (found,) = client.get("/containers/json").json()
         details = client.get(f"/containers/{found['Id']}/json").json()
-    (folder,) = (server.home / "tasks").glob(f"{job}*")
+    (folder,) = (server.home / "engines" / "docker" / "tasks").glob(f"{job}*")
     copy = server.home.parent / "bare"
     shutil.copytree(folder, copy, symlinks=True)
     with server.connect() as connection:
