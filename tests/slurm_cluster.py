@@ -25,7 +25,6 @@ SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={controller_port}
 SlurmUser=root
 AuthType=auth/munge
-CredType=cred/munge
 AuthInfo=socket={folder}/munge.sock,cred_expire=10
 StateSaveLocation={folder}/state
 SlurmctldPidFile={folder}/slurmctld.pid
@@ -39,7 +38,6 @@ SelectTypeParameters=CR_Core_Memory
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,sched_min_interval=0
 {limits}
 AccountingStorageType=accounting_storage/none
-SwitchType=switch/none
 MpiDefault=none
 MessageTimeout=2
 TCPTimeout=1
