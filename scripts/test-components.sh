@@ -61,6 +61,10 @@ has_slurm() {
     [ -x /usr/sbin/slurmctld ] && [ -x /usr/sbin/munged ] && command -v sbatch >/dev/null 2>&1
 }
 
+has_slurm_accounting() {
+    [ -x /usr/sbin/slurmdbd ] && [ -x /usr/sbin/mariadbd ] && command -v mariadb >/dev/null 2>&1
+}
+
 # A static one, from which an image is made.
 has_busybox() {
     command -v busybox >/dev/null 2>&1 && ! ldd "$(command -v busybox)" >/dev/null 2>&1
@@ -130,5 +134,6 @@ has_busybox || install_component busybox busybox-static
 has_podman || install_component Podman podman crun runc conmon netavark catatonit
 has_docker || install_service Docker docker.io
 has_slurm || install_service Slurm slurm-wlm slurm-client munge
+has_slurm_accounting || install_service "Slurm accounting" slurmdbd mariadb-server-core mariadb-client-core
 has_caddy || install_service Caddy caddy
 has_docker_registry || install_service docker-registry docker-registry

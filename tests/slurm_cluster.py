@@ -25,7 +25,6 @@ SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={controller_port}
 SlurmUser=root
 AuthType=auth/munge
-CredType=cred/munge
 AuthInfo=socket={folder}/munge.sock,cred_expire=10
 StateSaveLocation={folder}/state
 SlurmctldPidFile={folder}/slurmctld.pid
@@ -38,8 +37,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,sched_min_interval=0
 {limits}
-AccountingStorageType=accounting_storage/none
-SwitchType=switch/none
+{accounting}
 MpiDefault=none
 MessageTimeout=2
 TCPTimeout=1
@@ -54,13 +52,16 @@ PartitionName=short Nodes=n3 MaxTime=5 State=UP
 """
 PLAIN = "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nJobAcctGatherType=jobacct_gather/none"
 CGROUPS = "ProctrackType=proctrack/cgroup\nTaskPlugin=task/cgroup\nJobAcctGatherType=jobacct_gather/cgroup"
+NO_ACCOUNTING = "AccountingStorageType=accounting_storage/none"
 CGROUP_CONF = "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nConstrainRAMSpace=yes\n"
 
 
 class SlurmCluster:
     """Its commands find it by the variable SLURM_CONF."""
 
-    def __init__(self, folder: Path, *, cgroups: bool = False, min_job_age: int = 300) -> None:
+    def __init__(
+        self, folder: Path, *, cgroups: bool = False, min_job_age: int = 300, accounting: str = NO_ACCOUNTING
+    ) -> None:
         self.folder = folder
         self.conf = folder / "slurm.conf"
         self._controller: subprocess.Popen[bytes] | None = None
@@ -76,6 +77,7 @@ class SlurmCluster:
                 node_ports=f"{node_port}-{node_port + 2}",
                 limits=CGROUPS if cgroups else PLAIN,
                 min_job_age=min_job_age,
+                accounting=accounting,
             )
         )
         if cgroups:
@@ -88,25 +90,32 @@ class SlurmCluster:
 
     def start(self) -> None:
         """Start it, and wait until all nodes are idle."""
-        key = self.folder / "munge.key"
-        key.write_bytes(os.urandom(128))
-        key.chmod(0o600)
-        paths = {name: f"--{name}={self.folder}/munged.{name[:3]}" for name in ("pid-file", "log-file", "seed-file")}
-        command = ["munged", "--foreground", "--force", f"--key-file={key}", f"--socket={self.folder}/munge.sock"]
-        self._munge = self._spawn([*command, *paths.values()], "munged.out")
-        wait_until((self.folder / "munge.sock").exists, self.folder)
+        self.start_munge()
         self._spawn_controller()
         for node in NODES:
             self._nodes[node] = self._spawn_node(node)
         wait_until(lambda: self.query("sinfo", "-h", "-o", "%t %D", "-p", "main").strip() == "idle 3", self.folder)
 
-    def _spawn_controller(self) -> None:
-        self._controller = self._spawn(["slurmctld", "-D", "-f", str(self.conf)], "slurmctld.out")
+    def start_munge(self) -> None:
+        """Start it unless it runs."""
+        if self._munge is not None:
+            return
+        key = self.folder / "munge.key"
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o600)
+        paths = {name: f"--{name}={self.folder}/munged.{name[:3]}" for name in ("pid-file", "log-file", "seed-file")}
+        command = ["munged", "--foreground", "--force", f"--key-file={key}", f"--socket={self.folder}/munge.sock"]
+        self._munge = self.spawn([*command, *paths.values()], "munged.out")
+        wait_until((self.folder / "munge.sock").exists, self.folder)
 
-    def _spawn(self, command: list[str], log_name: str) -> subprocess.Popen[bytes]:
+    def _spawn_controller(self) -> None:
+        self._controller = self.spawn(["slurmctld", "-D", "-f", str(self.conf)], "slurmctld.out")
+
+    def spawn(self, command: list[str], log_name: str, **variables: str) -> subprocess.Popen[bytes]:
+        env = {**self.env, **variables}
         with (self.folder / log_name).open("ab") as log:
             return subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.env, cwd=self.folder,
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, cwd=self.folder,
                 start_new_session=True,
             )  # fmt: skip
 
@@ -150,7 +159,7 @@ class SlurmCluster:
         return next(iter(self.query("sinfo", "-h", "-N", "-n", node, "-o", "%T").split()), "")
 
     def _spawn_node(self, node: str) -> subprocess.Popen[bytes]:
-        return self._spawn(["slurmd", "-D", "-N", node, "-f", str(self.conf)], f"slurmd-{node}.out")
+        return self.spawn(["slurmd", "-D", "-N", node, "-f", str(self.conf)], f"slurmd-{node}.out")
 
     def stop(self) -> None:
         """Cancel all jobs, and end all daemons."""
@@ -196,11 +205,15 @@ def wait_until(holds: object, folder: Path) -> None:
         time.sleep(0.05)
 
 
-@contextmanager
-def run_cluster(*, cgroups: bool = False, min_job_age: int = 300) -> Iterator[SlurmCluster]:
+def skip_without_slurm() -> None:
     missing = [name for name in PROGRAMS if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") is None]
     if missing or os.geteuid() != 0:
         pytest.skip("needs root, and Slurm with munge (apt-get install slurm-wlm slurm-client munge)")
+
+
+@contextmanager
+def run_cluster(*, cgroups: bool = False, min_job_age: int = 300) -> Iterator[SlurmCluster]:
+    skip_without_slurm()
     folder = Path(tempfile.mkdtemp(prefix="holdfast-slurm-"))
     folder.chmod(0o755)
     cluster = SlurmCluster(folder, cgroups=cgroups, min_job_age=min_job_age)

@@ -26,7 +26,7 @@ from .jobs import (
     parse_jobs,
     parse_totals,
 )
-from .reasons import is_refusal
+from .reasons import is_refusal, is_submit_limit
 
 _TIMEOUT = 30.0  # seconds for a command
 _SUBMIT_TIMEOUT = 60.0  # seconds for sbatch
@@ -68,6 +68,8 @@ class SlurmCommands:
         if result.code == 0:
             return
         text = sanitize_output(result.error.encode())
+        if is_submit_limit(text):
+            raise SlurmUnavailable(msg("Slurm accepts no more jobs of this account or QOS now: {why}", why=text))
         if is_refusal(text):
             raise SubmissionRefused(text)
         raise _make_error("sbatch", result)
@@ -94,6 +96,9 @@ class SlurmCommands:
         if result.code != 0 and "Invalid job id" not in result.error:
             raise _make_error("scontrol", result)
         return parse_exit(result.out.partition("\n")[0], job.name)
+
+    async def read_accounting(self, arguments: Sequence[str], timeout: float) -> str:
+        return (await self._run_checked("sacct", *arguments, timeout=timeout)).out
 
     async def read_totals(self, partition: str) -> ClusterTotals:
         chosen = ("-p", partition) if partition else ()
@@ -127,8 +132,8 @@ class SlurmCommands:
         except OSError as error:
             raise _make_start_error("srun", error) from error
 
-    async def _run_checked(self, *command: str) -> CommandResult:
-        result = await self._run(command)
+    async def _run_checked(self, *command: str, timeout: float = _TIMEOUT) -> CommandResult:
+        result = await self._run(command, timeout=timeout)
         if result.code != 0:
             raise _make_error(command[0], result)
         return result

@@ -21,6 +21,7 @@ from holdfast.engines.embedded.lifecycle.disk_limits import ThreadRunner
 from holdfast.engines.embedded.lifecycle.task_folders import TaskFolders
 from holdfast.engines.embedded.task_folder import is_safe_id
 
+from .accounting import AccountedJob, Accounting
 from .commands import SlurmCommands, SlurmUnavailable
 from .jobs import QueuedJob, choose_job
 from .names import JobNames
@@ -50,6 +51,7 @@ class SlurmObserver:
         self._names = names
         self._folders = folders
         self._commands = commands
+        self._accounting = Accounting(commands)
         self._queue = queue
         self._tasks = tasks
         self._run_in_thread = run_in_thread
@@ -129,7 +131,9 @@ class SlurmObserver:
             found = await self.read_facts(attempt_ids)
             return {facts.attempt_id: await self._observe_without_queue(facts, str(error)) for facts in found}
         seen = {}
-        for facts in await self.read_facts(attempt_ids):  # after the look: what a job wrote before its end is there
+        found = await self.read_facts(attempt_ids)  # after the look: what a job wrote before its end is there
+        await self._ask_accounting(found, jobs)
+        for facts in found:
             try:
                 seen[facts.attempt_id] = await self._combine(facts, jobs)
             except SlurmUnavailable as error:
@@ -150,6 +154,25 @@ class SlurmObserver:
         named = jobs.get(self._names.make_name(facts.leader), ())
         return choose_job(named, facts.offset, facts.allocation.job if facts.allocation else None)
 
+    async def _ask_accounting(self, found: Sequence[TaskFacts], jobs: JobsByName) -> None:
+        """Ask about tasks that have ended, or were not started, and whose jobs the queue has forgotten."""
+        self._accounting.forget(jobs.keys())
+        forgotten = [each for each in found if self._may_be_forgotten(each) and self.find_job(each, jobs) is None]
+        now = datetime.now(UTC)
+        names = {self._names.make_name(each.leader): each.note.at if each.note else now for each in forgotten}
+        await self._accounting.ask(names)
+
+    def _may_be_forgotten(self, facts: TaskFacts) -> bool:
+        if not facts.exists or facts.end is not None or _is_clear_end(facts) or facts.stop_code is not None:
+            return False
+        return facts.allocation is None or _has_ended(facts) or self._is_silent(facts.attempt_id)
+
+    def _find_accounted(self, facts: TaskFacts) -> AccountedJob | None:
+        if not self._may_be_forgotten(facts):
+            return None
+        claimed = facts.allocation.job if facts.allocation else None
+        return self._accounting.find(self._names.make_name(facts.leader), facts.offset, claimed)
+
     async def _combine(self, facts: TaskFacts, jobs: JobsByName) -> Observation:
         """Return its state after a successful look."""
         if facts.end is not None:
@@ -157,7 +180,10 @@ class SlurmObserver:
         job = self.find_job(facts, jobs)
         if not facts.exists:
             return _observe_without_files(facts.attempt_id, job)
-        record = await self._decide_end(facts, job)
+        accounted = self._find_accounted(facts) if job is None else None
+        if accounted is not None:
+            job = accounted.job
+        record = await self._decide_end(facts, job, accounted)
         if record is not None:
             return await self._record_end(facts, record)
         if facts.allocation is not None:
@@ -171,7 +197,9 @@ class SlurmObserver:
         named = (each for each in jobs.get(job.name, ()) if each.leader == job.leader and each.offset == 0)
         return next(named, job)
 
-    async def _decide_end(self, facts: TaskFacts, job: QueuedJob | None) -> EndRecord | None:
+    async def _decide_end(
+        self, facts: TaskFacts, job: QueuedJob | None, accounted: AccountedJob | None
+    ) -> EndRecord | None:
         is_final = job is not None and job.is_final
         unreported = facts.report.code is None and (is_final or facts.step_code is not None)
         evidence = EndEvidence(
@@ -187,7 +215,9 @@ class SlurmObserver:
             silent=self._is_silent(facts.attempt_id),
             overdue=unreported and self._is_report_overdue(facts.attempt_id),
         )
-        if unreported and job is not None and is_final:
+        if accounted is not None:
+            evidence = replace(evidence, exit=accounted.exit)
+        elif unreported and job is not None and is_final:
             evidence = replace(evidence, exit=await self._commands.read_exit(job))
         return decide_end(evidence)
 

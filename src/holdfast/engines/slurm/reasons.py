@@ -49,6 +49,8 @@ _ACT_TEXTS = {
     "ReqNodeNotAvail": msg("Nodes that it needs are down, drained or reserved. Ask an admin of the cluster."),
     "launch failed requeued held": msg("Slurm could not start it, and holds it. Ask an admin of the cluster."),
 }
+_JOB_LIMIT_PATTERN = re.compile(r"(?:QOS|Assoc)Max\w*Per(?:Job|Node)\w*")  # one that a job alone exceeds
+_SUBMIT_LIMIT_PATTERN = re.compile(r"\b\w*SubmitJob\w*\b")  # how many jobs may be in the queue
 _LIMIT_PATTERN = re.compile(r"(?:Assoc|QOS)(?:Grp|Max)?\w*|Max\w+PerAccount")
 
 # What sbatch prints when the same request would fail again.
@@ -78,7 +80,7 @@ _TOO_LARGE_MARKS = tuple(mark for mark, _ in _REFUSALS[:4])
 
 def classify_reason(reason: str) -> WaitClass:
     key = reason.partition(",")[0].strip()
-    if key in _NEVER_TEXTS or re.fullmatch(r"(?:QOS|Assoc)Max\w*PerJob\w*", key):
+    if key in _NEVER_TEXTS or _JOB_LIMIT_PATTERN.fullmatch(key):
         return WaitClass.NEVER
     return WaitClass.ACT if key in _ACT_TEXTS else WaitClass.WAIT
 
@@ -88,8 +90,7 @@ def describe_reason(reason: str, start_at: datetime | None = None, now: datetime
     key = reason.partition(",")[0].strip()
     text = _WAIT_TEXTS.get(key) or _NEVER_TEXTS.get(key) or _ACT_TEXTS.get(key)
     if text is None and _LIMIT_PATTERN.fullmatch(key):
-        what = next((name for mark, name in _RESOURCES.items() if mark in key), "")
-        text = msg("Waits in Slurm: a limit of its account or QOS is reached ({reason})", reason=what or key)
+        text = _describe_limit(key)
     if text is None:
         text = msg("Waits in Slurm ({reason})", reason=key) if key else msg("Waits in Slurm's queue")
     if start_at is None or now is None or classify_reason(reason) is not WaitClass.WAIT:
@@ -99,6 +100,17 @@ def describe_reason(reason: str, start_at: datetime | None = None, now: datetime
         return text
     shown = msg("expected start: {time}", time=estimate.strftime("%Y-%m-%d %H:%M UTC"))
     return join_messages("; ", (text, shown))
+
+
+def _describe_limit(key: str) -> str:
+    what = next((name for mark, name in _RESOURCES.items() if mark in key.partition("Per")[0]), "")
+    if not _JOB_LIMIT_PATTERN.fullmatch(key):
+        return msg("Waits in Slurm: a limit of its account or QOS is reached ({reason})", reason=what or key)
+    return msg(
+        "It requests more {what} than a limit of its account or QOS allows ({reason}). Request less.",
+        what=what or "resources",
+        reason=key,
+    )
 
 
 def _round_estimate(start_at: datetime, now: datetime) -> datetime | None:
@@ -116,6 +128,11 @@ def is_refusal(text: str) -> bool:
     return any(mark in text for mark, _ in _REFUSALS)
 
 
+def is_submit_limit(text: str) -> bool:
+    """Return whether sbatch rejected the job because too many are in the queue: later it is accepted."""
+    return _SUBMIT_LIMIT_PATTERN.search(text) is not None
+
+
 def is_too_large(text: str) -> bool:
     """Return whether sbatch rejected the job because no node, or not the whole cluster, has what it requests."""
     return any(mark in text for mark in _TOO_LARGE_MARKS)
@@ -124,5 +141,9 @@ def is_too_large(text: str) -> bool:
 def describe_refusal(text: str) -> str:
     """Return what to change, and Slurm's own words."""
     advice = next((advice for mark, advice in _REFUSALS if mark in text), msg("Slurm does not accept the job."))
-    words = text.rpartition("sbatch: error: ")[2].removeprefix("Batch job submission failed: ")
+    *details, words = text.split("sbatch: error: ")
+    words = words.removeprefix("Batch job submission failed: ")
+    limit = next((found[0] for each in details if (found := _LIMIT_PATTERN.fullmatch(each.strip()))), "")
+    if limit:  # which one, in a line of its own before the error
+        words = f"{limit}: {words}"
     return join_messages(" ", (advice, msg("Slurm: {text}", text=words)))
