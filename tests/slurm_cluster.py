@@ -150,16 +150,19 @@ class SlurmCluster:
         self._nodes[node].kill()
         self._nodes[node].wait()
 
-    def start_node(self, node: str) -> None:
-        """Start the daemon again, and wait until the node responds."""
-        self._nodes[node] = self._spawn_node(node)
+    def start_node(self, node: str, mount: str = "") -> None:
+        """Start the daemon again, and wait until the node responds. `mount`: a command that changes its mounts."""
+        self._nodes[node] = self._spawn_node(node, mount)
         wait_until(lambda: self._read_node_state(node) in ("idle", "mixed", "allocated"), self.folder)
 
     def _read_node_state(self, node: str) -> str:
         return next(iter(self.query("sinfo", "-h", "-N", "-n", node, "-o", "%T").split()), "")
 
-    def _spawn_node(self, node: str) -> subprocess.Popen[bytes]:
-        return self.spawn(["slurmd", "-D", "-N", node, "-f", str(self.conf)], f"slurmd-{node}.out")
+    def _spawn_node(self, node: str, mount: str = "") -> subprocess.Popen[bytes]:
+        command = ["slurmd", "-D", "-N", node, "-f", str(self.conf)]
+        if mount:
+            command = ["unshare", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh", *command]
+        return self.spawn(command, f"slurmd-{node}.out")
 
     def stop(self) -> None:
         """Cancel all jobs, and end all daemons."""

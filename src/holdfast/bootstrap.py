@@ -87,6 +87,7 @@ def probe_engine(home: Path, settings: Settings) -> EngineHealth:
         engine = build_engines(home, settings)
         await engine.open(lambda observation: None)
         try:
+            await engine.complete_checks()
             return engine.get_health()
         finally:
             await engine.close()

@@ -333,6 +333,15 @@ class SupportsStartPreparation(Protocol):
 
 
 @runtime_checkable
+class SupportsChecks(Protocol):
+    """An engine that checks other machines in the background."""
+
+    async def complete_checks(self) -> None:
+        """Wait until `health` contains the results of all checks that are due."""
+        ...
+
+
+@runtime_checkable
 class SupportsDiskLimits(Protocol):
     """An engine that can measure and stop tasks that fill the disk of the state folder."""
 

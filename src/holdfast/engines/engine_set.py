@@ -31,6 +31,7 @@ from .base import (
     LogSource,
     LogStream,
     LogUsage,
+    SupportsChecks,
     SupportsDiskLimits,
     SupportsExec,
     SupportsGpuStates,
@@ -122,6 +123,11 @@ class EngineSet:
 
         for engine in self:
             await engine.open(on_change, handle_health_change)
+
+    async def complete_checks(self) -> None:
+        for engine in self:
+            if isinstance(engine, SupportsChecks):
+                await engine.complete_checks()
 
     async def close(self) -> None:
         await asyncio.gather(*(engine.close() for engine in self))

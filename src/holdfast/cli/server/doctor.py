@@ -268,7 +268,8 @@ def check_engine(health: Health | None, conditions: Sequence[ReportedCondition] 
     """Report what the default engine tested; skip it if it cannot start tasks, which is reported as a condition."""
     if health is None:
         return [CheckResult("engine", "warn", "the server did not report its engine", "Run `holdfast status`.")]
-    if any(each.kind in ("sandbox", "engine") and each.engine in ("", health.name) for each in conditions):
+    blocking = [each for each in conditions if each.kind in ("sandbox", "engine") and not each.warning]
+    if any(each.engine in ("", health.name) for each in blocking):
         return []
     status, text = ISOLATION_LEVELS.get(str(health.isolation), ("warn", str(health.isolation)))
     if health.limits in ("watched", "none"):

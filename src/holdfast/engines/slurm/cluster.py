@@ -23,6 +23,7 @@ class Cluster:
         self._options = options
         self._totals = ClusterTotals()
         self._has_limits = True
+        self.config: dict[str, str] = {}  # of Slurm, as read last
         self.error = ""  # why Slurm does not respond; empty: it does
 
     async def refresh(self) -> bool:
@@ -30,7 +31,7 @@ class Cluster:
         before = (self._totals, self._has_limits, self.error)
         try:
             self._totals = await self._commands.read_totals(self._options.partition)
-            config = await self._commands.read_config()
+            self.config = config = await self._commands.read_config()
         except SlurmUnavailable as error:
             self.error = str(error)
             raise

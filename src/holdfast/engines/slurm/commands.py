@@ -24,12 +24,14 @@ from .jobs import (
     parse_config,
     parse_exit,
     parse_jobs,
+    parse_partitions,
     parse_totals,
 )
 from .reasons import is_refusal, is_submit_limit
 
 _TIMEOUT = 30.0  # seconds for a command
 _SUBMIT_TIMEOUT = 60.0  # seconds for sbatch
+_TERM_TIMEOUT = 3.0  # seconds for srun to end its job
 _ADDRESS_PATTERN = re.compile(r" NodeAddr=(\S+)")
 _KEPT_VARIABLES = ("PATH", "HOME", "SLURM_CONF", "SLURM_CLUSTERS", "LD_LIBRARY_PATH")
 
@@ -57,10 +59,19 @@ class SlurmCommands:
         if conf:
             self._env["SLURM_CONF"] = conf
 
+    @property
+    def path(self) -> str:
+        """Where the commands are looked up."""
+        return self._env["PATH"]
+
     async def list_jobs(self) -> dict[str, list[QueuedJob]]:
         """Return all jobs of this installation that Slurm remembers, by name."""
         result = await self._run_checked("squeue", "-h", "--me", "-t", "all", "-o", QUEUE_FORMAT)
         return parse_jobs(result.out, self._prefix)
+
+    async def list_jobs_by_name(self, name: str) -> list[QueuedJob]:
+        result = await self._run_checked("squeue", "-h", "--me", "-t", "all", f"--name={name}", "-o", QUEUE_FORMAT)
+        return parse_jobs(result.out, name).get(name, [])
 
     async def submit(self, options: Sequence[str], script: str) -> None:
         """Submit a job. SubmissionRefused if Slurm does not accept it; after SlurmUnavailable, look whether it did."""
@@ -107,6 +118,10 @@ class SlurmCommands:
     async def read_config(self) -> dict[str, str]:
         return parse_config((await self._run_checked("scontrol", "show", "config")).out)
 
+    async def read_partitions(self) -> dict[str, str]:
+        """Return the lines of `scontrol show partition -o` by partition."""
+        return parse_partitions((await self._run_checked("scontrol", "show", "partition", "-o")).out)
+
     async def read_node_address(self, node: str) -> str:
         """Return the address at which other machines reach a node, or a name that resolves to it."""
         result = await self._run_checked("scontrol", "show", "node", "-o", node)
@@ -118,6 +133,10 @@ class SlurmCommands:
     async def run_step(self, arguments: Sequence[str]) -> str:
         """Run a step to its end; return its output."""
         return (await self._run_checked("srun", *arguments)).out
+
+    async def run_probe(self, arguments: Sequence[str]) -> CommandResult:
+        """Run a job by srun to its end. One that does not end in time, or is cancelled, leaves no job."""
+        return await self._run(("srun", *arguments))
 
     async def start_step(self, arguments: Sequence[str], streams: Sequence[int | None]) -> asyncio.subprocess.Process:
         """Start a step with these descriptors as stdin, stdout and stderr; None: /dev/null. It ends with the server:
@@ -162,10 +181,20 @@ class SlurmCommands:
             raise SlurmUnavailable(msg("{command} did not finish in time", command=command[0])) from error
         finally:
             if process.returncode is None:
-                with suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
+                await _end_process(process, gently=command[0] == "srun")
         return CommandResult(process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace"))
+
+
+async def _end_process(process: asyncio.subprocess.Process, *, gently: bool) -> None:
+    """`gently`: a killed srun would leave its job behind."""
+    with suppress(ProcessLookupError):
+        if gently:
+            process.terminate()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), _TERM_TIMEOUT)
+                return
+        process.kill()
+    await process.wait()
 
 
 def _open_text(text: str) -> int:

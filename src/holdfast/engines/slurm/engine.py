@@ -8,6 +8,7 @@ uses their numbers again.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -50,6 +51,7 @@ from .names import JobNames
 from .node_programs import NodePrograms
 from .observer import SlurmObserver
 from .options import SlurmOptions
+from .probe import ClusterProbe
 from .queue_watch import QueueWatch
 from .revived_jobs import RevivedJobs
 from .sessions import SlurmSessions
@@ -58,6 +60,8 @@ from .starter import SlurmStarter
 from .stopper import SlurmStopper
 from .task_files import HOST_IMAGE
 from .watched_tasks import WatchedTask, WatchedTasks, poll_logs
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -79,6 +83,7 @@ class SlurmEngine:
         self._background = BackgroundTasks()
         self._tasks = WatchedTasks(self._options.log_cap)
         self._is_open = False
+        self._has_folders = False  # the shared folder was there since `open`
         self._changed_at = float("-inf")  # last start or change of a task, in the event loop's time
         self.log_readers = asyncio.Semaphore(MAX_LOG_READERS)
         self._cluster = Cluster(self.name, self._commands, self._options)
@@ -128,15 +133,36 @@ class SlurmEngine:
             self._run_in_thread,
             self._background.start,
         )
-        self._is_open = True
-        await self._watch_new(await self._run_in_thread(self._set_up_folders))
-        for attempt_id in await self._run_in_thread(self._revived.find_revived_attempts):
-            self._revived.schedule_session_check(attempt_id)
+        self._probe = ClusterProbe(
+            options,
+            self._names.probe_name,
+            self._commands,
+            self._cluster,
+            self._task_folders.home,
+            self._run_in_thread,
+            self._on_health,
+        )
+        self._is_open, self._has_folders = True, False
+        await self._open_folders()
         with suppress(EngineError):
             await self._cluster.refresh()
         self._background.start(run_supervised("slurm-queue", self._watch_tasks))
         self._background.start(run_supervised("slurm-logs", self._watch_logs))
         self._background.start(run_supervised("slurm-nodes", self._watch_nodes))
+        self._background.start(run_supervised("slurm-probe", self._probe.watch))
+
+    async def _open_folders(self) -> None:
+        """Use the shared folder; while it cannot be used, `_watch_nodes` tries again and the probe says why."""
+        try:
+            attempt_ids = await self._run_in_thread(self._set_up_folders)
+            revived = await self._run_in_thread(self._revived.find_revived_attempts)
+        except OSError as error:
+            logger.warning(msg("cannot use the shared folder yet: %s"), error)
+            return
+        self._has_folders = True
+        await self._watch_new(attempt_ids)
+        for attempt_id in revived:
+            self._revived.schedule_session_check(attempt_id)
 
     def _set_up_folders(self) -> list[str]:
         """Create the folders; return the attempts that may run."""
@@ -163,7 +189,13 @@ class SlurmEngine:
         self._on_health()
 
     def get_health(self) -> EngineHealth:
-        return self._cluster.get_health()
+        health = self._cluster.get_health()
+        return self._probe.extend_health(health) if self._is_open else health
+
+    async def complete_checks(self) -> None:
+        """Check the cluster now, if that is due."""
+        with suppress(EngineError, OSError):
+            await self._probe.run_due()
 
     def list_nodes(self) -> Sequence[Node]:
         return (self._cluster.build_node(),)
@@ -171,7 +203,11 @@ class SlurmEngine:
     async def _watch_nodes(self) -> None:
         while True:
             interval = self._options.node_interval
-            await asyncio.sleep(min(interval, _RETRY_INTERVAL) if self._cluster.error else interval)
+            is_ready = self._has_folders and not self._cluster.error
+            await asyncio.sleep(interval if is_ready else min(interval, _RETRY_INTERVAL))
+            if not self._has_folders:
+                await self._open_folders()
+                self._probe.request_check()
             with suppress(EngineError):
                 if await self._cluster.refresh():
                     self._on_health()
@@ -254,6 +290,7 @@ class SlurmEngine:
         self._check_open()
         self._changed_at = self._loop.time()
         try:
+            self._probe.use_partition(launch.engine_options.get("partition", ""))
             await self._starter.start_task(launch)
         except StartRefused as refusal:
             return make_refusal_observation(launch.attempt_id, refusal)

@@ -151,3 +151,9 @@ def parse_config(text: str) -> dict[str, str]:
     """Return the values of `scontrol show config` by name."""
     pairs = (line.partition("=") for line in text.splitlines())
     return {name.strip(): value.strip() for name, mark, value in pairs if mark}
+
+
+def parse_partitions(text: str) -> dict[str, str]:
+    """Return the lines of `scontrol show partition -o` by partition."""
+    lines = (line for line in text.splitlines() if line.startswith("PartitionName="))
+    return {line.partition(" ")[0].partition("=")[2]: line for line in lines}

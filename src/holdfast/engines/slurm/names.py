@@ -26,3 +26,8 @@ class JobNames:
         if _ID_PATTERN.match(self.installation_id):
             return f"hf-{self.installation_id[:_ID_LENGTH]}-"
         return f"hf-{hashlib.sha256(self.installation_id.encode()).hexdigest()[:_ID_LENGTH]}-"
+
+    @property
+    def probe_name(self) -> str:
+        """The name of probe jobs: no task has it."""
+        return f"hf-probe-{self.prefix[3:-1]}"

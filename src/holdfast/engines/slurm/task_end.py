@@ -19,6 +19,8 @@ from .usage import parse_usage
 
 KILL_CODE, TERM_CODE = 137, 143
 _SIGNAL_BASE = 128
+# Of the shell, of our programs, and of a node that cannot create the output file: Slurm shows that as signal 53.
+_NO_FOLDER_CODES = (2, 125, 126, 127, _SIGNAL_BASE + 53)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +230,6 @@ def build_end_observation(attempt_id: str, record: EndRecord) -> Observation:
 def _describe_failed_start(record: EndRecord) -> str:
     if record.kind is EndKind.GANG_INCOMPLETE:
         return msg("The other tasks of its gang did not start in time")
-    if record.code in (125, 126, 127, 2):
+    if record.code in _NO_FOLDER_CODES:
         return msg("The node cannot use the task's folder. Check that all nodes share it at the same path.")
     return msg("Slurm could not start the task ({reason})", reason=record.reason or str(record.code))
