@@ -24,6 +24,7 @@ from .jobs import (
     parse_config,
     parse_exit,
     parse_jobs,
+    parse_number,
     parse_totals,
 )
 from .reasons import is_refusal
@@ -62,11 +63,12 @@ class SlurmCommands:
         result = await self._run_checked("squeue", "-h", "--me", "-t", "all", "-o", QUEUE_FORMAT)
         return parse_jobs(result.out, self._prefix)
 
-    async def submit(self, options: Sequence[str], script: str) -> None:
-        """Submit a job. SubmissionRefused if Slurm does not accept it; after SlurmUnavailable, look whether it did."""
+    async def submit(self, options: Sequence[str], script: str) -> int | None:
+        """Submit a job; return its number, if Slurm says so. SubmissionRefused if Slurm does not accept it; after
+        SlurmUnavailable, look whether it did."""
         result = await self._run(("sbatch", "--parsable", *options), script, _SUBMIT_TIMEOUT)
         if result.code == 0:
-            return
+            return parse_number(result.out)
         text = sanitize_output(result.error.encode())
         if is_refusal(text):
             raise SubmissionRefused(text)

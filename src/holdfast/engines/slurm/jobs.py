@@ -68,6 +68,12 @@ def parse_jobs(text: str, prefix: str) -> dict[str, list[QueuedJob]]:
     return found
 
 
+def parse_number(text: str) -> int | None:
+    """Return the number that `sbatch --parsable` printed: `ID`, or `ID;CLUSTER`."""
+    number = text.strip().partition(";")[0]
+    return int(number) if number.isdigit() else None
+
+
 def _make_job(fields: list[str]) -> QueuedJob:
     shown, number, name, state, reason, nodes, submitted, start, comment = fields
     leader, _, offset = shown.partition("+")

@@ -22,6 +22,7 @@ from holdfast.engines.embedded.lifecycle.task_folders import TaskFolders
 from holdfast.engines.embedded.task_folder import is_safe_id
 
 from .commands import SlurmCommands, SlurmUnavailable
+from .job_numbers import JobNumbers
 from .jobs import QueuedJob, choose_job
 from .names import JobNames
 from .options import SlurmOptions
@@ -55,6 +56,7 @@ class SlurmObserver:
         self._run_in_thread = run_in_thread
         self._heartbeats: dict[str, tuple[bytes, float]] = {}  # the last one, and since when it has not changed
         self._ended_since: dict[str, float] = {}  # attempts that have ended, but not reported it
+        self.numbers = JobNumbers()
 
     def get_folder(self, attempt_id: str) -> SlurmFolder:
         folder = self._folders.get_folder(attempt_id)
@@ -69,6 +71,7 @@ class SlurmObserver:
             last = self._heartbeats.get(facts.attempt_id)
             if facts.allocation is not None and (last is None or last[0] != facts.heartbeat):
                 self._heartbeats[facts.attempt_id] = (facts.heartbeat, now)
+                self.numbers.record(facts.allocation.job, self._names.make_name(facts.leader))
         return found
 
     def _read_facts(self, attempt_ids: Sequence[str]) -> list[TaskFacts]:
@@ -157,6 +160,9 @@ class SlurmObserver:
         job = self.find_job(facts, jobs)
         if not facts.exists:
             return _observe_without_files(facts.attempt_id, job)
+        if job is not None and self._was_cancelled_for_its_number(facts, job):
+            self.forget(facts.attempt_id)
+            return Observation(attempt_id=facts.attempt_id, seen=ObservedState.ABSENT)
         record = await self._decide_end(facts, job)
         if record is not None:
             return await self._record_end(facts, record)
@@ -165,6 +171,14 @@ class SlurmObserver:
         if job is None:
             return Observation(attempt_id=facts.attempt_id, seen=ObservedState.ABSENT)
         return _build_waiting(facts.attempt_id, self._find_first_component(job, jobs))
+
+    def _was_cancelled_for_its_number(self, facts: TaskFacts, job: QueuedJob) -> bool:
+        """Return whether its job ended before it began because Slurm gave its number twice. Then it can be submitted
+        again."""
+        if not job.is_final or not self.numbers.is_reused(job.leader, job.name):
+            return False
+        has_begun = facts.allocation is not None or _has_ended(facts) or facts.gang_incomplete
+        return not has_begun and facts.stop_code is None and self._is_report_overdue(facts.attempt_id)
 
     def _find_first_component(self, job: QueuedJob, jobs: JobsByName) -> QueuedJob:
         """Return the component whose reason is shown: the same for all tasks of a gang."""
@@ -186,8 +200,9 @@ class SlurmObserver:
             oom=facts.oom or (job is not None and job.state == "OUT_OF_MEMORY"),
             silent=self._is_silent(facts.attempt_id),
             overdue=unreported and self._is_report_overdue(facts.attempt_id),
+            reused=job is not None and self.numbers.is_reused(job.leader, job.name),
         )
-        if unreported and job is not None and is_final:
+        if job is not None and is_final and (unreported or evidence.reused):
             evidence = replace(evidence, exit=await self._commands.read_exit(job))
         return decide_end(evidence)
 
@@ -279,7 +294,7 @@ def _build_waiting(attempt_id: str, job: QueuedJob) -> Observation:
 
 def _observe_without_files(attempt_id: str, job: QueuedJob | None) -> Observation:
     """Return the state of a task whose folder does not exist."""
-    if job is None:
+    if job is None or (job.is_final and not job.nodes):  # Slurm also remembers a job that it refused
         return Observation(attempt_id=attempt_id, seen=ObservedState.ABSENT)
     if job.is_final:
         text = msg("The files of the task were deleted")

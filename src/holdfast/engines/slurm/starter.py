@@ -22,7 +22,7 @@ from .names import JobNames
 from .observer import SlurmObserver
 from .options import SlurmOptions
 from .queue_watch import QueueWatch
-from .reasons import describe_refusal, is_too_large
+from .reasons import describe_refusal, is_too_large, may_succeed_later
 from .render import TaskLocation, render_submission
 from .task_end import EndKind, EndRecord
 from .task_files import check_launch, create_task_files
@@ -112,10 +112,14 @@ class SlurmStarter:
         """Submit a job whose files exist. StartRefused if Slurm does not accept it."""
         submission = render_submission(name, tasks, self._options)
         try:
-            await self._commands.submit(submission.arguments, submission.script)
+            number = await self._commands.submit(submission.arguments, submission.script)
+            for offset in range(len(tasks)) if number is not None else ():
+                self._observer.numbers.record(number + offset, name)
         except SubmissionRefused as refusal:
             cause = Cause.TOO_LARGE if is_too_large(str(refusal)) else Cause.NOT_ALLOWED
-            raise StartRefused(describe_refusal(str(refusal)), cause=cause) from refusal
+            later = may_succeed_later(str(refusal))
+            cause = Cause.START_FAILED if later else cause
+            raise StartRefused(describe_refusal(str(refusal)), cause=cause, transient=later) from refusal
         except SlurmUnavailable:  # it may have been accepted all the same
             with suppress(SlurmUnavailable):
                 if name in await self._queue.look():
