@@ -64,13 +64,7 @@ class SlurmCluster:
     """Its commands find it by the variable SLURM_CONF."""
 
     def __init__(
-        self,
-        folder: Path,
-        *,
-        cgroups: bool = False,
-        min_job_age: int = 300,
-        node_options: str = "",
-        more: str = "",
+        self, folder: Path, *, cgroups: bool = False, min_job_age: int = 300, node_options: str = "", more: str = ""
     ) -> None:
         """`node_options`: of all nodes. `more`: lines of slurm.conf."""
         self.folder = folder
@@ -201,7 +195,7 @@ def _find_step_managers(spool: Path) -> list[int]:
     found = []
     for folder in Path("/proc").glob("[0-9]*/fd"):
         with suppress(OSError):
-            if inodes & {os.readlink(entry) for entry in folder.iterdir()}:
+            if inodes & {str(entry.readlink()) for entry in folder.iterdir()}:
                 found.append(int(folder.parent.name))
     return found
 

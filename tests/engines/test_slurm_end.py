@@ -108,6 +108,7 @@ def test_an_end_that_is_not_certain_is_not_told(evidence: EndEvidence) -> None:
         (EndKind.LOST, ObservedState.LOST, Cause.LOST),
         (EndKind.GANG_INCOMPLETE, ObservedState.REFUSED, Cause.START_FAILED),
         (EndKind.NOT_RUN, ObservedState.REFUSED, Cause.START_FAILED),
+        (EndKind.NEVER_STARTS, ObservedState.REFUSED, Cause.NOT_ALLOWED),
     ],
 )
 def test_ends_are_told_apart(kind: EndKind, seen: ObservedState, cause: str) -> None:

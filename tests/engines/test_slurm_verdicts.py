@@ -15,6 +15,8 @@ import pytest
 from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.exits.exit import Cause
 from holdfast.core.job import MIB, Resources
+from holdfast.core.scheduling.blockers import BlockerKind
+from holdfast.core.scheduling.placement import ResourceAmount
 from holdfast.engines.slurm import SlurmEngine, SlurmOptions
 from holdfast.engines.slurm.reasons import WaitClass, classify_reason
 from tests.contracts.engine_rig import FOREVER, TIMEOUT, Rig, read_all, sweep
@@ -327,23 +329,24 @@ def test_tasks_wait_for_resources_priority_and_licenses(play: Any, cluster: Slur
 
 
 @pytest.mark.parametrize(
-    ("changes", "reason", "kind", "words"),
+    ("partition", "changes", "reason", "kind", "words"),
     [
-        (("starttime=now+1hour", "partition=main"), "BeginTime", WaitClass.WAIT, "for its start time"),
-        (("dependency=after:{held}", "partition=main"), "Dependency", WaitClass.WAIT, "for another job"),
-        (("partition=wide",), "PartitionNodeLimit", WaitClass.NEVER, "Choose another partition"),
-        (("timelimit=10", "partition=short"), "PartitionTimeLimit", WaitClass.NEVER, "Shorten it"),
-        (("numcpus=4", "partition=narrow"), "PartitionConfig", WaitClass.NEVER, "Request less"),
-        ((), "PartitionDown", WaitClass.ACT, "Ask an admin"),
+        ("closed", ("starttime=now+1hour", "partition=main"), "BeginTime", WaitClass.WAIT, "for its start time"),
+        ("closed", ("dependency=after:{held}", "partition=main"), "Dependency", WaitClass.WAIT, "for another job"),
+        ("wide", (), "PartitionNodeLimit", WaitClass.NEVER, "Choose another partition"),
+        ("short", (), "PartitionTimeLimit", WaitClass.NEVER, "Shorten it"),
+        ("narrow", (), "PartitionConfig", WaitClass.NEVER, "Request less"),
+        ("closed", (), "PartitionDown", WaitClass.ACT, "Ask an admin"),
     ],
 )
 def test_a_pending_reason_has_a_class_and_advice(
-    play: Any, cluster: SlurmCluster, changes: tuple[str, ...], reason: str, kind: WaitClass, words: str
+    play: Any, cluster: SlurmCluster, partition: str, changes: tuple[str, ...], reason: str, kind: WaitClass, words: str
 ) -> None:
     async def scenario(rig: Rig) -> None:
         arguments = ("--hold", "-o", "/dev/null", "--wrap=true")
         held = await query(cluster, "sbatch", "--parsable", *arguments)
-        await rig.engine.start(rig.launch("a", FOREVER, engine_options={"partition": "closed"}))
+        request = {"time_limit": 600.0, "resources": Resources(cpu=4, memory=64 * MIB)}
+        await rig.engine.start(rig.launch("a", FOREVER, engine_options={"partition": partition}, **request))
         number = await find_number(cluster, rig, "a")
         for change in changes:
             await query(cluster, "scontrol", "update", f"jobid={number}", change.format(held=held))
@@ -387,5 +390,82 @@ def test_a_drained_node_and_a_reservation_are_said_so(play: Any, cluster: SlurmC
         await rig.engine.stop("b", 0)
         await rig.end_of("b")
         await query(cluster, "scontrol", "delete", "reservationname=later")
+
+    play(scenario)
+
+
+# --- who has the resources --------------------------------------------------------------------------------------------
+
+
+def test_a_wait_for_resources_names_own_tasks_and_other_users(play: Any, cluster: SlurmCluster) -> None:
+    async def scenario(rig: Rig) -> None:
+        assert isinstance(rig.engine, SlurmEngine)
+        more = {"resources": WHOLE_NODE, "engine_options": {"partition": "short"}}
+        arguments = ("-w", "n3", "-c2", "--mem=100", "-t", "5", "-o", "/dev/null", "--wrap=sleep 600")
+        others = [await query(cluster, "sbatch", "--parsable", *arguments) for _ in range(2)]
+        for number in others:
+            while await query(cluster, "squeue", "-h", "-j", number, "-o", "%T") != "RUNNING":
+                await asyncio.sleep(0.1)
+        half = Resources(cpu=4, memory=64 * MIB)
+        await rig.start_and_wait_for(
+            b"up", "j1.0.main-0.0", FOREVER, resources=half, engine_options={"partition": "short"}
+        )
+        await rig.start_and_wait_for(b"up", "j2.0.main-0.0", FOREVER, resources=SMALL)  # on another node
+        await rig.engine.start(rig.launch("waits", FOREVER, time_limit=60.0, **more))
+        await wait_for_message(rig, "waits", "for free resources")
+        wait = await rig.engine.explain_queue_wait(["waits"])
+        assert wait is not None
+        assert (wait.kind, wait.text) == (BlockerKind.ENGINE_WAIT, "Waits in Slurm for free resources")
+        own, foreign = wait.holders
+        assert (own.attempt_id, own.has) == ("j1.0.main-0.0", ResourceAmount(cpu=4, memory=64 * MIB))
+        assert (foreign.user, foreign.job_count, foreign.has) == ("root", 2, ResourceAmount(cpu=4, memory=200 * MIB))
+        assert foreign.until is not None
+        assert await rig.engine.explain_queue_wait(["j1.0.main-0.0"]) is None
+        await query(cluster, "scancel", *others)
+
+    play(scenario)
+
+
+# --- what never starts ------------------------------------------------------------------------------------------------
+
+
+def test_a_task_that_slurm_never_starts_fails_after_a_while(play: Any, cluster: SlurmCluster) -> None:
+    async def scenario(rig: Rig) -> None:
+        seen = await rig.engine.start(rig.launch("a", FOREVER, engine_options={"partition": "wide"}))
+        ended = await rig.end_of("a") if seen.seen.alive else seen
+        assert (ended.seen, ended.transient, ended.cause) == (ObservedState.REFUSED, False, Cause.NOT_ALLOWED)
+        assert "Slurm will never start it" in ended.message
+        assert "Choose another partition" in ended.message
+        number = await find_number(cluster, rig, "a")
+        assert await query(cluster, "squeue", "-h", "-t", "all", "-j", number, "-o", "%T") == "CANCELLED"
+        await rig.reopen()
+        assert (await rig.look("a")).seen is ObservedState.REFUSED
+
+    play(scenario, never_timeout=1.0)
+
+
+def test_a_gang_that_slurm_never_starts_fails_as_a_whole(play: Any) -> None:
+    async def scenario(rig: Rig) -> None:
+        gang = ("j.0.master-0.0", "j.0.worker-0.0")
+        for attempt_id in gang:
+            more = {"gang": gang, "engine_options": {"partition": "wide"}}
+            await rig.engine.start(rig.launch(attempt_id, FOREVER, **more))
+        for attempt_id in gang:
+            ended = await rig.end_of(attempt_id)
+            assert (ended.seen, ended.transient) == (ObservedState.REFUSED, False)
+            assert "Choose another partition" in ended.message
+
+    play(scenario, never_timeout=1.0)
+
+
+def test_a_task_starts_when_what_it_needs_is_added(play: Any, cluster: SlurmCluster) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.engine.start(rig.launch("a", "exit 6", engine_options={"partition": "wide"}))
+        await wait_for_message(rig, "a", "Slurm will never start it")
+        await query(cluster, "scontrol", "update", "partitionname=wide", "minnodes=0")
+        try:
+            assert (await rig.end_of("a")).code == 6
+        finally:
+            await query(cluster, "scontrol", "update", "partitionname=wide", "minnodes=2")
 
     play(scenario)

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 
 from holdfast.core.errors import EngineError, sanitize_output
 from holdfast.core.messages import msg
@@ -28,6 +29,7 @@ from .jobs import (
     parse_totals,
 )
 from .reasons import is_refusal
+from .running_jobs import RUNNING_FORMAT, RUNNING_STATES, RunningJob, parse_running_jobs
 
 _TIMEOUT = 30.0  # seconds for a command
 _SUBMIT_TIMEOUT = 60.0  # seconds for sbatch
@@ -100,6 +102,14 @@ class SlurmCommands:
     async def read_totals(self, partition: str) -> ClusterTotals:
         chosen = ("-p", partition) if partition else ()
         return parse_totals((await self._run_checked("sinfo", "-h", "-N", "-o", NODE_FORMAT, *chosen)).out)
+
+    async def list_running_jobs(self, now: datetime) -> list[RunningJob]:
+        """Return the running jobs of all users, as far as Slurm shows them."""
+        result = await self._run_checked("squeue", "-h", "-t", RUNNING_STATES, "-O", RUNNING_FORMAT)
+        return parse_running_jobs(result.out, now)
+
+    async def list_nodes(self, partition: str) -> frozenset[str]:
+        return frozenset((await self._run_checked("sinfo", "-h", "-N", "-p", partition, "-o", "%N")).out.split())
 
     async def read_config(self) -> dict[str, str]:
         return parse_config((await self._run_checked("scontrol", "show", "config")).out)

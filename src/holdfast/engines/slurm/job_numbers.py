@@ -14,8 +14,12 @@ class JobNumbers:
     def __init__(self) -> None:
         self._names: dict[int, set[str]] = {}
 
-    def record(self, number: int, name: str) -> None:
-        """Record that a job with this name had this number."""
+    def record(self, number: int, name: str, count: int = 1) -> None:
+        """Record that a job with this name had this number. `count`: of its components, whose numbers follow."""
+        for each in range(number, number + count):
+            self._record(each, name)
+
+    def _record(self, number: int, name: str) -> None:
         known = self._names.get(number)
         if known is not None:
             known.add(name)

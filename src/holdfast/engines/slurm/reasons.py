@@ -19,7 +19,8 @@ class WaitClass(StrEnum):
     ACT = "act"  # a user or an admin must act on the cluster
 
 
-_RESOURCES = {"Cpu": "CPUs", "Mem": "memory", "GRES": "GPUs", "Node": "nodes", "Job": "jobs", "Wall": "time"}
+# By a part of the reason; the first that fits, so `Job` is last: it is in `PerJob`, too.
+_RESOURCES = {"Cpu": "CPUs", "Mem": "memory", "GRES": "GPUs", "Node": "nodes", "Wall": "time", "Job": "jobs"}
 _WAIT_TEXTS = {
     "Resources": msg("Waits in Slurm for free resources"),
     "Priority": msg("Waits in Slurm: other jobs have a higher priority"),
@@ -56,7 +57,9 @@ _ACT_TEXTS = {
     "PartitionInactive": msg("The partition is inactive. Ask an admin of the cluster."),
     "ReqNodeNotAvail": msg("Nodes that it needs are down, drained or reserved. Ask an admin of the cluster."),
     "launch failed requeued held": msg("Slurm could not start it, and holds it. Ask an admin of the cluster."),
-    "job requeued in held state": msg("Slurm put it back into the queue, and holds it. Release it: `scontrol release`."),
+    "job requeued in held state": msg(
+        "Slurm put it back into the queue, and holds it. Release it: `scontrol release`."
+    ),
     "JobHoldMaxRequeue": msg("Slurm could not start it, and holds it. Ask an admin of the cluster."),
     "FrontEndDown": msg("The front end of the cluster is down. Ask an admin of the cluster."),
 }
@@ -96,15 +99,25 @@ _TOO_LARGE_MARKS = tuple(mark for mark, _ in _REFUSALS[:4])
 
 
 def classify_reason(reason: str) -> WaitClass:
-    key = reason.partition(",")[0].strip()
+    key = _get_key(reason)
     if key in _NEVER_TEXTS or _JOB_LIMIT_PATTERN.fullmatch(key):
         return WaitClass.NEVER
     return WaitClass.ACT if key in _ACT_TEXTS else WaitClass.WAIT
 
 
+def needs_resources(reason: str) -> bool:
+    """Return whether it waits for what other jobs use."""
+    return _get_key(reason) in ("", "Resources", "Priority", "JobArrayTaskLimit", "Nodes required for job are DOWN")
+
+
+def _get_key(reason: str) -> str:
+    """Return the reason without its details."""
+    return reason.partition(",")[0].strip()
+
+
 def describe_reason(reason: str, start_at: datetime | None = None, now: datetime | None = None) -> str:
     """Return why a job is pending, in a sentence, with Slurm's estimate of its start."""
-    key = reason.partition(",")[0].strip()
+    key = _get_key(reason)
     text = _describe_key(key)
     if classify_reason(reason) is WaitClass.NEVER:
         return msg("Slurm will never start it as it is: {text}", text=text)
@@ -122,6 +135,8 @@ def _describe_key(key: str) -> str:
     if text is not None:
         return text
     what = next((name for mark, name in _RESOURCES.items() if mark in key), "")
+    if key.startswith("QOSMin"):
+        return msg("Its QOS is for larger jobs only ({reason}). Change `qos`, or request more.", reason=what or key)
     if _JOB_LIMIT_PATTERN.fullmatch(key):
         return msg("Its account or QOS does not allow a job of this size ({reason}). Request less.", reason=what or key)
     if _LIMIT_PATTERN.fullmatch(key):

@@ -113,8 +113,8 @@ class SlurmStarter:
         submission = render_submission(name, tasks, self._options)
         try:
             number = await self._commands.submit(submission.arguments, submission.script)
-            for offset in range(len(tasks)) if number is not None else ():
-                self._observer.numbers.record(number + offset, name)
+            if number is not None:
+                self._observer.numbers.record(number, name, len(tasks))
         except SubmissionRefused as refusal:
             cause = Cause.TOO_LARGE if is_too_large(str(refusal)) else Cause.NOT_ALLOWED
             later = may_succeed_later(str(refusal))

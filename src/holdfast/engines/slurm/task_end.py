@@ -15,6 +15,7 @@ from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.exits.exit import Cause
 from holdfast.core.messages import msg
 
+from .reasons import describe_reason
 from .usage import parse_usage
 
 KILL_CODE, TERM_CODE = 137, 143
@@ -46,6 +47,7 @@ class EndKind(StrEnum):
     LOST = "lost"  # Slurm does not know the job, and its heartbeat has stopped
     GANG_INCOMPLETE = "gang-incomplete"  # it was not submitted: other tasks of its gang were not passed in time
     NUMBER_REUSED = "number-reused"  # Slurm ended it, since another job had the same number
+    NEVER_STARTS = "never-starts"  # Slurm said for some time that it can never start it
     NOT_RUN = "not-run"  # the job ended before the task took its claim
 
 
@@ -233,7 +235,12 @@ def build_end_observation(attempt_id: str, record: EndRecord) -> Observation:
         case EndKind.NODE_FAILED:
             return replace(seen, message=msg("The node of the task failed"), cause=Cause.NODE_FAILED)
         case EndKind.NUMBER_REUSED:
-            return replace(seen, message=msg("Slurm ended the job: it gave the same number to another one after a crash"))
+            return replace(
+                seen, message=msg("Slurm ended the job: it gave the same number to another one after a crash")
+            )
+        case EndKind.NEVER_STARTS:
+            text = describe_reason(record.reason)
+            return replace(seen, seen=ObservedState.REFUSED, message=text, cause=Cause.NOT_ALLOWED)
         case EndKind.NOT_RUN | EndKind.GANG_INCOMPLETE:
             text = _describe_failed_start(record)
             refused = ObservedState.REFUSED
