@@ -10,8 +10,9 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,13 +47,15 @@ KillWait=2
 MinJobAge={min_job_age}
 ReturnToService=2
 JobRequeue=1
-NodeName=n[1-3] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{node_ports}] CPUs=8 RealMemory=4000
+NodeName=n[1-3] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{node_ports}] CPUs=8 RealMemory=4000{node_options}
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 PartitionName=short Nodes=n3 MaxTime=5 State=UP
+{more}
 """
 PLAIN = "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nJobAcctGatherType=jobacct_gather/none"
 CGROUPS = "ProctrackType=proctrack/cgroup\nTaskPlugin=task/cgroup\nJobAcctGatherType=jobacct_gather/cgroup"
 NO_ACCOUNTING = "AccountingStorageType=accounting_storage/none"
+_USABLE_STATES = ("idle", "mixed", "allocated")
 CGROUP_CONF = "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nConstrainRAMSpace=yes\n"
 
 
@@ -60,8 +63,16 @@ class SlurmCluster:
     """Its commands find it by the variable SLURM_CONF."""
 
     def __init__(
-        self, folder: Path, *, cgroups: bool = False, min_job_age: int = 300, accounting: str = NO_ACCOUNTING
+        self,
+        folder: Path,
+        *,
+        cgroups: bool = False,
+        min_job_age: int = 300,
+        accounting: str = NO_ACCOUNTING,
+        node_options: str = "",
+        more: str = "",
     ) -> None:
+        """`node_options`: of all nodes. `more`: lines of slurm.conf."""
         self.folder = folder
         self.conf = folder / "slurm.conf"
         self._controller: subprocess.Popen[bytes] | None = None
@@ -78,6 +89,8 @@ class SlurmCluster:
                 limits=CGROUPS if cgroups else PLAIN,
                 min_job_age=min_job_age,
                 accounting=accounting,
+                node_options=node_options and f" {node_options}",
+                more=more,
             )
         )
         if cgroups:
@@ -150,10 +163,22 @@ class SlurmCluster:
         self._nodes[node].kill()
         self._nodes[node].wait()
 
+    def kill_node_with_tasks(self, node: str) -> None:
+        """As a machine that loses power."""
+        self.kill_node(node)
+        for pid in _list_descendants(_find_step_managers(self.folder / f"spool-{node}")):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def resume_nodes(self) -> None:
+        """Use all nodes again, also those that Slurm has drained."""
+        self.query("scontrol", "update", "nodename=n[1-3]", "state=resume")
+        wait_until(lambda: all(self._read_node_state(node) in _USABLE_STATES for node in NODES), self.folder)
+
     def start_node(self, node: str, mount: str = "") -> None:
         """Start the daemon again, and wait until the node responds. `mount`: a command that changes its mounts."""
         self._nodes[node] = self._spawn_node(node, mount)
-        wait_until(lambda: self._read_node_state(node) in ("idle", "mixed", "allocated"), self.folder)
+        wait_until(lambda: self._read_node_state(node) in _USABLE_STATES, self.folder)
 
     def _read_node_state(self, node: str) -> str:
         return next(iter(self.query("sinfo", "-h", "-N", "-n", node, "-o", "%T").split()), "")
@@ -177,6 +202,33 @@ class SlurmCluster:
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()
+
+
+def _find_step_managers(spool: Path) -> list[int]:
+    """Return the processes that run the steps of a node: their sockets are in its folder."""
+    sockets = {str(path) for path in spool.iterdir()}
+    listed = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    inodes = {f"socket:[{fields[6]}]" for fields in listed if len(fields) == 8 and fields[7] in sockets}
+    found = []
+    for folder in Path("/proc").glob("[0-9]*/fd"):
+        with suppress(OSError):
+            if inodes & {str(entry.readlink()) for entry in folder.iterdir()}:
+                found.append(int(folder.parent.name))
+    return found
+
+
+def _list_descendants(pids: list[int]) -> list[int]:
+    """Return these processes and all below them."""
+    children: dict[int, list[int]] = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parent = int(status.read_text().rpartition(") ")[2].split()[1])
+            children.setdefault(parent, []).append(int(status.parent.name))
+    found, left = [], list(pids)
+    while left:
+        found.append(pid := left.pop())
+        left += children.get(pid, [])
+    return found
 
 
 def find_free_ports(count: int) -> list[int]:
@@ -215,11 +267,12 @@ def skip_without_slurm() -> None:
 
 
 @contextmanager
-def run_cluster(*, cgroups: bool = False, min_job_age: int = 300) -> Iterator[SlurmCluster]:
+def run_cluster(**options: Any) -> Iterator[SlurmCluster]:
+    """`options`: see SlurmCluster."""
     skip_without_slurm()
     folder = Path(tempfile.mkdtemp(prefix="holdfast-slurm-"))
     folder.chmod(0o755)
-    cluster = SlurmCluster(folder, cgroups=cgroups, min_job_age=min_job_age)
+    cluster = SlurmCluster(folder, **options)
     try:
         cluster.start()
         yield cluster

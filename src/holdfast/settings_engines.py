@@ -40,6 +40,12 @@ class SlurmSettings(SettingsSection):
     max_queued: int = Field(
         100, ge=1, description="Tasks that can wait in Slurm's queue at a time. Others wait in Holdfast's queue."
     )
+    never_timeout: float = Field(
+        900,
+        ge=0,
+        description="Seconds until a task fails whose request Slurm accepted, but says that it can never run, such as "
+        "a time limit above the partition's. 0: it waits until nodes are added or an admin changes the partition.",
+    )
     conf: str = Field("", description="Path of slurm.conf. If empty: as Slurm's commands find it.")
 
 

@@ -111,7 +111,11 @@ def test_lines_of_a_job_that_waits() -> None:
         kind="machines",
         text="Too little.",
         lacks=ResourceAmount(cpu=1),
-        holders=(holder, ResourceHolder(has=ResourceAmount(gpu=1))),
+        holders=(
+            holder,
+            ResourceHolder(has=ResourceAmount(gpu=1)),
+            ResourceHolder(user="eve", has=ResourceAmount(cpu=8), outside="slurm", job_count=3),
+        ),
     )
     wait = WaitExplanation(
         blockers=(lacking, replace(lacking, text="Quota."), Blocker(kind="queue", text="Others.")),
@@ -128,6 +132,7 @@ def test_lines_of_a_job_that_waits() -> None:
     assert lines_of(found) == [
         "in use by: other (job-2) of bob: 3 cores, 1 GiB, 2 GPUs, for 1h00m, no time limit",
         "in use by: a job of another group: 1 GPU, no time limit",
+        "in use by: 3 jobs of eve in slurm: 8 cores, no time limit",
         "waiting: Quota.",
         "in use by: the same jobs",
         "waiting: Others.",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,14 +13,18 @@ import pytest
 from holdfast.controller.explanations import WaitExplainer
 from holdfast.controller.live_jobs import LiveJob
 from holdfast.controller.waits import ESTIMATE_PENDING_BASIS, SchedulingState
-from holdfast.core.attempt import JobSnapshot, StopRequest
+from holdfast.core.attempt import JobSnapshot, StopRequest, TaskAttempt
 from holdfast.core.job import GIB, Job, Resources, Role
 from holdfast.core.planning.steps import JobPolicy
 from holdfast.core.planning.task_requests import build_queue_entries
-from holdfast.core.scheduling.blockers import ActiveJob
+from holdfast.core.scheduling.blockers import ActiveJob, BlockerKind
 from holdfast.core.scheduling.ledger import Ledger
-from holdfast.core.scheduling.placement import Node
+from holdfast.core.scheduling.placement import Node, ResourceAmount
 from holdfast.core.scheduling.queue import Queue
+from holdfast.core.states import TaskState
+from holdfast.engines.engine_set import EngineSet
+from holdfast.engines.queue_waits import QueueHolder, QueueWait
+from tests.fake_engine import FakeEngine, FakeMachine
 
 pytestmark = pytest.mark.anyio
 
@@ -78,7 +83,7 @@ def waits() -> Waits:
 
 @pytest.fixture
 async def explanations(waits: Waits) -> AsyncIterator[WaitExplainer]:
-    explanations = WaitExplainer(waits.standing)
+    explanations = WaitExplainer(waits.standing, EngineSet([FakeEngine(FakeMachine())]))
     yield explanations
     explanations.close()
 
@@ -187,3 +192,60 @@ async def test_a_job_that_does_not_wait_is_told_at_once(waits: Waits, explanatio
     )
     assert await explanations.explain_wait("b", everything, usual, TIMEOUT) is None
     assert waits.threads == set()
+
+
+# --- tasks that wait in the queue of their engine ---------------------------------------------------------------------
+
+
+class QueueEngine(FakeEngine):
+    wait: QueueWait | None = None
+
+    async def explain_queue_wait(self, attempt_ids: Collection[str]) -> QueueWait | None:
+        return self.wait if list(attempt_ids) == ["q.0.main-0.0"] else None
+
+
+def queue_task(waits: Waits) -> None:
+    """Place job q, whose task then waits in the queue of its engine."""
+    waits.add("q", 1)
+    waits.queue.remove("q")
+    snapshot = waits.live["q"].snapshot
+    task = TaskAttempt(role="main", index=0, state=TaskState.PREPARING)
+    waits.live["q"] = LiveJob(snapshot=replace(snapshot, tasks=(task,)))
+
+
+async def test_a_wait_in_the_engines_queue_names_who_has_the_resources(waits: Waits) -> None:
+    queue_task(waits)
+    holders = (
+        QueueHolder(attempt_id="a.0.main-0.0", has=ResourceAmount(cpu=1), until=NOW),
+        QueueHolder(attempt_id="a.0.main-1.0", has=ResourceAmount(cpu=1), until=NOW),
+        QueueHolder(user="eve", job_count=3, has=ResourceAmount(cpu=8)),
+    )
+    engine = QueueEngine(FakeMachine())
+    engine.wait = QueueWait(kind=BlockerKind.ENGINE_WAIT, text="full", start_at=NOW, holders=holders)
+    explainer = WaitExplainer(waits.standing, EngineSet([engine]))
+    found = await explainer.explain_wait("q", everything, usual, TIMEOUT)
+    assert found is not None
+    (blocker,) = found.blockers
+    assert (blocker.kind, blocker.text) == (BlockerKind.ENGINE_WAIT, "full")
+    assert [(each.name, each.user, each.outside, each.job_count, each.has.cpu) for each in blocker.holders] == [
+        ("", "eve", "fake", 3, 8),
+        ("a", "ann", "", 1, 2),
+    ]
+    assert found.estimate is not None
+    assert found.estimate.at == NOW
+    hidden = await explainer.explain_wait("q", lambda _: False, usual, TIMEOUT)
+    assert hidden is not None
+    assert [(each.job_id, each.user) for each in hidden.blockers[0].holders] == [("", "eve"), ("", "")]
+    explainer.close()
+
+
+async def test_what_the_engine_can_never_start_has_no_estimate(waits: Waits) -> None:
+    queue_task(waits)
+    engine = QueueEngine(FakeMachine())
+    explainer = WaitExplainer(waits.standing, EngineSet([engine]))
+    assert await explainer.explain_wait("q", everything, usual, TIMEOUT) is None
+    engine.wait = QueueWait(kind=BlockerKind.IMPOSSIBLE, text="never")
+    found = await explainer.explain_wait("q", everything, usual, TIMEOUT)
+    assert found is not None
+    assert (found.blockers[0].kind, found.estimate) == (BlockerKind.IMPOSSIBLE, None)
+    explainer.close()

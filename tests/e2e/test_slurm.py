@@ -88,6 +88,10 @@ def test_a_job_says_why_slurm_does_not_start_it(server: Server) -> None:
     while "Waits in Slurm" not in server.get(f"/jobs/{waits['id']}").json()["message"]:
         assert time.monotonic() < end, server.get(f"/jobs/{waits['id']}").json()
         time.sleep(0.1)
+    why = server.get(f"/jobs/{waits['id']}/why").json()
+    (blocker,) = why["waiting"]["blockers"]
+    assert (why["verdict"], blocker["kind"]) == ("waiting", "engine-wait")
+    assert [(each["name"], each["has"]["cpu"]) for each in blocker["holders"]] == [("busy", 24)]
     with server.client() as client:
         client.post(f"/jobs/{busy['id']}/stop").raise_for_status()
     assert server.wait(waits["id"])["state"] == "Succeeded"

@@ -25,7 +25,7 @@ from holdfast.engines.slurm.reasons import (
     describe_reason,
     describe_refusal,
     is_refusal,
-    is_submit_limit,
+    may_succeed_later,
 )
 from tests.contracts.engine_rig import FOREVER, TIMEOUT, Rig, sweep
 from tests.slurm_accounting import AccountedCluster, run_accounted_cluster
@@ -111,9 +111,9 @@ def test_a_refusal_names_its_limit() -> None:
         "QOSMaxCpuPerJobLimit: Job violates accounting/QOS policy (job submit limit)"
     )
     assert is_refusal(text)
-    assert not is_submit_limit(text)
+    assert not may_succeed_later(text)
     for limit in ("AssocMaxSubmitJobLimit", "AssocGrpSubmitJobsLimit", "QOSMaxSubmitJobPerUserLimit"):
-        assert is_submit_limit(f"sbatch: error: {limit} {policy}")
+        assert may_succeed_later(f"sbatch: error: {limit} {policy}")
 
 
 # --- a real database --------------------------------------------------------------------------------------------------

@@ -53,7 +53,11 @@ def final(evidence: EndEvidence, state: str, exit: tuple[int, int] = (0, 0)) -> 
         (final(UNREPORTED, "FAILED", (0, 9)), EndKind.EXITED, 137, False),
         (final(UNREPORTED, "FAILED", (44, 0)), EndKind.EXITED, 44, False),
         (final(UNREPORTED, "COMPLETED"), EndKind.LOST, 0, False),
-        (final(UNREPORTED, "DEADLINE"), EndKind.TIME_LIMIT, 0, False),
+        (final(UNREPORTED, "DEADLINE"), EndKind.DEADLINE, 0, False),
+        (replace(final(UNREPORTED, "FAILED", (2, 0)), reused=True), EndKind.NUMBER_REUSED, 0, False),
+        (replace(final(REPORTED, "CANCELLED"), reused=True), EndKind.EXITED, 3, False),
+        (replace(final(REPORTED, "FAILED", (2, 0)), code=143, reused=True), EndKind.NUMBER_REUSED, 143, False),
+        (replace(final(REPORTED, "FAILED", (143, 0)), code=143, reused=True), EndKind.EXITED, 143, False),
         (final(UNREPORTED, "BOOT_FAIL"), EndKind.NODE_FAILED, 0, False),
         (replace(final(UNREPORTED, "NODE_FAIL"), silent=True), EndKind.NODE_FAILED, 0, False),
         (replace(final(UNREPORTED, "CANCELLED", (0, 15)), stop_code=137, overdue=False), EndKind.EXITED, 137, False),
@@ -84,6 +88,7 @@ def test_the_report_comes_first_and_slurm_adds_why(evidence: EndEvidence, kind: 
         replace(final(STARTED, "FAILED"), overdue=False),  # its report may not be visible yet
         final(UNREPORTED, "NODE_FAIL"),  # its processes may still run there
         replace(final(STARTED, "FAILED", (127, 0)), allocation=None),
+        replace(final(STARTED, "CANCELLED"), allocation=None, reused=True),  # it is submitted again
     ],
 )
 def test_an_end_that_is_not_certain_is_not_told(evidence: EndEvidence) -> None:
@@ -95,12 +100,15 @@ def test_an_end_that_is_not_certain_is_not_told(evidence: EndEvidence) -> None:
     [
         (EndKind.EXITED, ObservedState.EXITED, ""),
         (EndKind.TIME_LIMIT, ObservedState.EXITED, Cause.ENGINE_TIME_LIMIT),
+        (EndKind.DEADLINE, ObservedState.EXITED, Cause.ENGINE_TIME_LIMIT),
         (EndKind.CANCELLED, ObservedState.LOST, Cause.LOST),
+        (EndKind.NUMBER_REUSED, ObservedState.LOST, Cause.LOST),
         (EndKind.PREEMPTED, ObservedState.LOST, Cause.PREEMPTED),
         (EndKind.NODE_FAILED, ObservedState.LOST, Cause.NODE_FAILED),
         (EndKind.LOST, ObservedState.LOST, Cause.LOST),
         (EndKind.GANG_INCOMPLETE, ObservedState.REFUSED, Cause.START_FAILED),
         (EndKind.NOT_RUN, ObservedState.REFUSED, Cause.START_FAILED),
+        (EndKind.NEVER_STARTS, ObservedState.REFUSED, Cause.NOT_ALLOWED),
     ],
 )
 def test_ends_are_told_apart(kind: EndKind, seen: ObservedState, cause: str) -> None:

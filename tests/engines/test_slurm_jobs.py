@@ -20,7 +20,14 @@ from holdfast.engines.slurm.jobs import (
 )
 from holdfast.engines.slurm.names import JobNames
 from holdfast.engines.slurm.options import SlurmOptions
-from holdfast.engines.slurm.reasons import WaitClass, classify_reason, describe_reason, describe_refusal, is_refusal
+from holdfast.engines.slurm.reasons import (
+    WaitClass,
+    classify_reason,
+    describe_reason,
+    describe_refusal,
+    is_refusal,
+    may_succeed_later,
+)
 from holdfast.engines.slurm.render import TaskLocation, render_resources, render_submission
 from tests.contracts.engine_rig import launch
 
@@ -53,9 +60,9 @@ def test_names_differ_by_attempt_and_by_installation() -> None:
 
 def test_jobs_of_this_installation_are_read_and_no_others() -> None:
     text = (
-        line("7", "7", "hf-a-1", "RUNNING", "None", "n1", "1767268800", "1767268801", "j.0.w-0.0")
-        + line("9+1", "10", "hf-a-2", "PENDING", "Resources", "", "1767268800", "N/A", "x")
-        + line("11", "11", "hf-b-1", "RUNNING", "None", "n1", "1767268800", "1767268801", "y")
+        line("7", "7", "hf-a-1", "RUNNING", "None", "n1", "1767268800", "1767268801", "main", "j.0.w-0.0")
+        + line("9+1", "10", "hf-a-2", "PENDING", "Resources", "", "1767268800", "N/A", "a,b", "x")
+        + line("11", "11", "hf-b-1", "RUNNING", "None", "n1", "1767268800", "1767268801", "main", "y")
         + "slurm_load_jobs error\n"
     )
     found = parse_jobs(text, "hf-a-")
@@ -63,6 +70,7 @@ def test_jobs_of_this_installation_are_read_and_no_others() -> None:
     (alone,), (member,) = found.values()
     assert (alone.leader, alone.offset, alone.reason, alone.submitted_at) == (7, 0, "", NOON)
     assert (member.number, member.leader, member.offset, member.start_at) == (10, 9, 1, None)
+    assert (alone.comment, alone.partition, member.partition) == ("j.0.w-0.0", "main", "a,b")
     assert member.is_pending
     assert not member.is_final
 
@@ -118,7 +126,26 @@ def test_the_configuration_is_read() -> None:
         ("Priority", WaitClass.WAIT, "higher priority"),
         ("AssocGrpCpuLimit", WaitClass.WAIT, "CPUs"),
         ("QOSGrpGRES", WaitClass.WAIT, "GPUs"),
-        ("QOSMaxCpuPerJobLimit", WaitClass.NEVER, "limit"),
+        ("AssocGrpMemLimit", WaitClass.WAIT, "memory"),
+        ("QOSMaxJobsPerUserLimit", WaitClass.WAIT, "jobs"),
+        ("MaxGRESPerAccount", WaitClass.WAIT, "GPUs"),
+        ("QOSMaxCpuPerJobLimit", WaitClass.NEVER, "a job of this size (CPUs). Request less"),
+        ("AssocMaxWallDurationPerJobLimit", WaitClass.NEVER, "a job of this size (time). Request less"),
+        ("QOSMinCpuNotSatisfied", WaitClass.NEVER, "larger jobs only (CPUs)"),
+        ("InvalidAccount", WaitClass.NEVER, "`account`"),
+        ("InvalidQOS", WaitClass.NEVER, "`qos`"),
+        ("AccountNotAllowed", WaitClass.NEVER, "`account`"),
+        ("QOSNotAllowed", WaitClass.NEVER, "`qos`"),
+        ("DependencyNeverSatisfied", WaitClass.NEVER, "can never succeed"),
+        ("ReservationDeleted", WaitClass.NEVER, "`reservation`"),
+        ("NodeDown", WaitClass.WAIT, "is down"),
+        (
+            "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
+            WaitClass.WAIT,
+            "down, drained or reserved for partitions",
+        ),
+        ("job requeued in held state", WaitClass.ACT, "scontrol release"),
+        ("PartitionInactive", WaitClass.ACT, "inactive"),
         ("PartitionConfig", WaitClass.NEVER, "Request less"),
         ("BadConstraints", WaitClass.NEVER, "constraint"),
         ("ReqNodeNotAvail, UnavailableNodes:n3", WaitClass.ACT, "down, drained or reserved"),
@@ -159,6 +186,32 @@ def test_a_refusal_is_told_apart_from_an_outage() -> None:
         "",
     ):
         assert not is_refusal(outage)
+
+
+@pytest.mark.parametrize(
+    ("text", "later", "words"),
+    [
+        (
+            "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)",
+            False,
+            "Request less",
+        ),
+        ("QOSMaxSubmitJobPerUserLimit\nsbatch: error: Job violates accounting/QOS policy", True, "limit of jobs"),
+        ("AssocMaxSubmitJobLimit\nsbatch: error: Job violates accounting/QOS policy", True, "limit of jobs"),
+        ("Required partition not available (inactive or drain)", True, "takes no jobs now"),
+        ("Invalid account or account/partition combination specified", False, "`account`"),
+        ("Invalid qos specification", False, "`qos`"),
+        ("Requested time limit is invalid (missing or exceeds some limit)", False, "Shorten it"),
+        ("User's group not permitted to use this partition", False, "group"),
+        ("Access/permission denied", False, "this user"),
+        ("CPU count per node can not be satisfied\nsbatch: error: Requested node configuration", False, "CPUs"),
+    ],
+)
+def test_a_refusal_for_now_is_told_apart_from_one_for_ever(text: str, later: bool, words: str) -> None:
+    shown = f"sbatch: error: {text}"
+    assert is_refusal(shown) is not later
+    assert may_succeed_later(shown) is later
+    assert words in describe_refusal(shown)
 
 
 # --- sbatch -----------------------------------------------------------------------------------------------------------

@@ -25,6 +25,10 @@ class ResourceHolder:
     since: Annotated[datetime | None, "When it got its resources."] = None
     until: Annotated[datetime | None, "The end of its time limit; null: no limit."] = None
     held: Annotated[bool, "It failed and is held until then."] = False
+    outside: Annotated[
+        str, "Engine whose system runs these jobs of `user`, if they are not jobs of this server: slurm."
+    ] = ""
+    job_count: Annotated[int, "With `outside`: number of that user's jobs."] = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from holdfast.core.scheduling.blockers import WaitExplanation
+from holdfast.engines.engine_set import EngineSet
 from holdfast.services.control import UsualDurationLoader
 
+from .engine_waits import explain_engine_wait
 from .waits import SchedulingState
 
 T = TypeVar("T")
@@ -26,8 +28,9 @@ class WaitExplainer:
     """Computes one explanation at a time in a thread. Equal requests share one that has not started, so that each
     result is newer than its request; with very many jobs, up to a second older."""
 
-    def __init__(self, standing: Callable[[], SchedulingState]) -> None:
+    def __init__(self, standing: Callable[[], SchedulingState], engine: EngineSet) -> None:
         self._build_state = standing
+        self._engine = engine
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="why")
         self._lock = asyncio.Lock()
         self._free_at = 0.0  # loop time
@@ -43,7 +46,9 @@ class WaitExplainer:
         """Explain why a job waits; None if it does not. After `timeout` seconds, return its blockers only."""
         standing = self._build_state()
         if not standing.is_queued(job_id):
-            return standing.explain_unqueued(job_id)
+            return standing.explain_unqueued(job_id) or await explain_engine_wait(
+                job_id, standing.live, self._engine, standing.find_job_info, sees, timeout
+            )
         key = (job_id, frozenset(group for group in standing.get_active_groups() if sees(group)))
         task = self._queued_tasks.get(key)
         if task is None:

@@ -125,7 +125,7 @@ class Controller:
             tell=self._notify_change,
         )
         self.attempts = AttemptTracker(engine, self._reports)
-        self._explanations = WaitExplainer(self._build_scheduling_state)
+        self._explanations = WaitExplainer(self._build_scheduling_state, engine)
         self._end_listeners: list[Callable[[JobSnapshot], None]] = []
         self._change_listeners: list[Callable[[JobSnapshot], None]] = []
         self._totals: Counter[str] = Counter()

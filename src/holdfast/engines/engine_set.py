@@ -42,6 +42,7 @@ from .base import (
     TaskProcess,
     ignore_health_change,
 )
+from .queue_waits import QueueWait, SupportsQueueWaits
 
 log = logging.getLogger(__name__)
 
@@ -258,6 +259,16 @@ class EngineSet:
         engine = self._find_engine(attempt_id)
         if isinstance(engine, SupportsArtifacts):
             engine.collect_artifacts(attempt_id, sink)
+
+    async def explain_queue_wait(self, attempt_ids: Collection[str]) -> QueueWait | None:
+        """Explain why a task waits in the queue of its engine; None if none of them does."""
+        for name, ids in self._group_by_engine(attempt_ids).items():
+            engine: object = self._engines.get(name)
+            if isinstance(engine, SupportsQueueWaits):
+                with suppress(EngineError):
+                    if (wait := await engine.explain_queue_wait(ids)) is not None:
+                        return wait
+        return None
 
     # --- inside a task ------------------------------------------------------------------------------------------------
 

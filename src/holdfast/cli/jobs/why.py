@@ -192,7 +192,8 @@ def _iter_holder_lines(blocker: Blocker) -> Iterator[LabelledLine]:
 
 def _format_holder(holder: ResourceHolder) -> str:
     has, now = _format_resource_amount(holder.has), utc_now()
-    parts = [f"{_format_job_name(holder)}: {has}" if has else _format_job_name(holder)]
+    who = _format_outside_jobs(holder) if holder.outside else _format_job_name(holder)
+    parts = [f"{who}: {has}" if has else who]
     if holder.since is not None:
         parts.append(f"for {format_duration((now - holder.since).total_seconds())}")
     if holder.held:
@@ -212,6 +213,10 @@ def _format_job_name(job: ResourceHolder | JobAhead) -> str:
     if not job.job:
         return "a job of another group"
     return f"{job.name} ({job.job}) of {job.user}" if job.name else job.job
+
+
+def _format_outside_jobs(holder: ResourceHolder) -> str:
+    return f"{format_count(holder.job_count, 'job')} of {holder.user} in {holder.outside}"
 
 
 def _format_resource_amount(amount: ResourceAmount) -> str:

@@ -17,6 +17,8 @@ class BlockerKind(StrEnum):
     UNAVAILABLE = "unavailable"  # the nodes that could run it are not available
     PORTS = "ports"
     ENGINE_QUEUE = "engine-queue"  # too many tasks wait in the queue of its engine
+    ENGINE_WAIT = "engine-wait"  # it waits in the queue of its engine, and starts by itself
+    ENGINE_ACTION = "engine-action"  # it waits there until a user or an admin of the engine's system acts
     GROUP_QUOTA = "group-quota"
     USER_QUOTA = "user-quota"
     QUEUE = "queue"  # other jobs are ahead
@@ -54,6 +56,8 @@ class ResourceHolder:
     since: datetime | None = None
     until: datetime | None = None  # at the latest, by its time limit
     held: bool = False  # it failed, and is on hold
+    outside: str = ""  # engine whose system has the job; then it is no job of this server, and `user` is that system's
+    job_count: int = 1  # with `outside`: jobs of that user
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 
 from holdfast.core.errors import EngineError, sanitize_output
 from holdfast.core.messages import msg
@@ -24,10 +25,12 @@ from .jobs import (
     parse_config,
     parse_exit,
     parse_jobs,
+    parse_number,
     parse_partitions,
     parse_totals,
 )
-from .reasons import is_refusal, is_submit_limit
+from .reasons import describe_refusal, is_refusal, may_succeed_later
+from .running_jobs import RUNNING_FORMAT, RUNNING_STATES, RunningJob, parse_running_jobs
 
 _TIMEOUT = 30.0  # seconds for a command
 _SUBMIT_TIMEOUT = 60.0  # seconds for sbatch
@@ -73,14 +76,15 @@ class SlurmCommands:
         result = await self._run_checked("squeue", "-h", "--me", "-t", "all", f"--name={name}", "-o", QUEUE_FORMAT)
         return parse_jobs(result.out, name).get(name, [])
 
-    async def submit(self, options: Sequence[str], script: str) -> None:
-        """Submit a job. SubmissionRefused if Slurm does not accept it; after SlurmUnavailable, look whether it did."""
+    async def submit(self, options: Sequence[str], script: str) -> int | None:
+        """Submit a job; return its number, if Slurm says so. SubmissionRefused if Slurm does not accept it; after
+        SlurmUnavailable, look whether it did."""
         result = await self._run(("sbatch", "--parsable", *options), script, _SUBMIT_TIMEOUT)
         if result.code == 0:
-            return
+            return parse_number(result.out)
         text = sanitize_output(result.error.encode())
-        if is_submit_limit(text):
-            raise SlurmUnavailable(msg("Slurm accepts no more jobs of this account or QOS now: {why}", why=text))
+        if may_succeed_later(text):
+            raise SlurmUnavailable(describe_refusal(text))
         if is_refusal(text):
             raise SubmissionRefused(text)
         raise _make_error("sbatch", result)
@@ -114,6 +118,14 @@ class SlurmCommands:
     async def read_totals(self, partition: str) -> ClusterTotals:
         chosen = ("-p", partition) if partition else ()
         return parse_totals((await self._run_checked("sinfo", "-h", "-N", "-o", NODE_FORMAT, *chosen)).out)
+
+    async def list_running_jobs(self, now: datetime) -> list[RunningJob]:
+        """Return the running jobs of all users, as far as Slurm shows them."""
+        result = await self._run_checked("squeue", "-h", "-t", RUNNING_STATES, "-O", RUNNING_FORMAT)
+        return parse_running_jobs(result.out, now)
+
+    async def list_nodes(self, partition: str) -> frozenset[str]:
+        return frozenset((await self._run_checked("sinfo", "-h", "-N", "-p", partition, "-o", "%N")).out.split())
 
     async def read_config(self) -> dict[str, str]:
         return parse_config((await self._run_checked("scontrol", "show", "config")).out)

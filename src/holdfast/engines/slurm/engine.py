@@ -41,6 +41,7 @@ from holdfast.engines.embedded.lifecycle.task_cleaner import TrashCleaner
 from holdfast.engines.embedded.lifecycle.task_folders import TaskFolders, delete_trash
 from holdfast.engines.embedded.task_folder import TaskFolder, is_safe_id
 from holdfast.engines.embedded.threads import start_thread_pool
+from holdfast.engines.queue_waits import QueueWait
 from holdfast.engines.start_refusal import StartRefused, make_refusal_observation
 from holdfast.supervision import run_supervised
 
@@ -52,6 +53,7 @@ from .node_programs import NodePrograms
 from .observer import SlurmObserver
 from .options import SlurmOptions
 from .probe import ClusterProbe
+from .queue_waits import QueueWaits
 from .queue_watch import QueueWatch
 from .revived_jobs import RevivedJobs
 from .sessions import SlurmSessions
@@ -142,6 +144,7 @@ class SlurmEngine:
             self._run_in_thread,
             self._on_health,
         )
+        self._queue_waits = QueueWaits(self._names, self._commands, self._queue, self._observer)
         self._is_open, self._has_folders = True, False
         await self._open_folders()
         with suppress(EngineError):
@@ -324,6 +327,10 @@ class SlurmEngine:
         )
         for attempt_id, recorder in recorders.items():
             self._tasks.add(attempt_id, recorder)
+
+    async def explain_queue_wait(self, attempt_ids: Collection[str]) -> QueueWait | None:
+        self._check_open()
+        return await self._queue_waits.explain_wait(attempt_ids)
 
     async def stop(self, attempt_id: str, grace: float) -> None:
         self._check_open()

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from holdfast.core.job import MIB
 
 SEPARATOR = "\x1f"
-QUEUE_FORMAT = SEPARATOR.join(("%i", "%A", "%j", "%T", "%r", "%N", "%V", "%S", "%k"))
+QUEUE_FORMAT = SEPARATOR.join(("%i", "%A", "%j", "%T", "%r", "%N", "%V", "%S", "%P", "%k"))
 NODE_FORMAT = SEPARATOR.join(("%N", "%c", "%m", "%G", "%t"))
 
 PENDING_STATES = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
@@ -46,6 +46,7 @@ class QueuedJob:
     nodes: str = ""
     submitted_at: datetime | None = None
     start_at: datetime | None = None  # Slurm's estimate while it is pending
+    partition: str = ""  # or several, separated by commas
     comment: str = ""
 
     @property
@@ -62,14 +63,20 @@ def parse_jobs(text: str, prefix: str) -> dict[str, list[QueuedJob]]:
     found: dict[str, list[QueuedJob]] = {}
     for line in text.splitlines():
         fields = line.split(SEPARATOR)
-        if len(fields) == 9 and fields[2].startswith(prefix) and fields[1].isdigit():
+        if len(fields) == 10 and fields[2].startswith(prefix) and fields[1].isdigit():
             job = _make_job(fields)
             found.setdefault(job.name, []).append(job)
     return found
 
 
+def parse_number(text: str) -> int | None:
+    """Return the number that `sbatch --parsable` printed: `ID`, or `ID;CLUSTER`."""
+    number = text.strip().partition(";")[0]
+    return int(number) if number.isdigit() else None
+
+
 def _make_job(fields: list[str]) -> QueuedJob:
-    shown, number, name, state, reason, nodes, submitted, start, comment = fields
+    shown, number, name, state, reason, nodes, submitted, start, partition, comment = fields
     leader, _, offset = shown.partition("+")
     is_component = leader.isdigit() and offset.isdigit()
     return QueuedJob(
@@ -82,6 +89,7 @@ def _make_job(fields: list[str]) -> QueuedJob:
         nodes=nodes,
         submitted_at=_parse_time(submitted),
         start_at=_parse_time(start),
+        partition=partition,
         comment=comment,
     )
 

@@ -23,13 +23,15 @@ from holdfast.engines.embedded.task_folder import is_safe_id
 
 from .accounting import AccountedJob, Accounting
 from .commands import SlurmCommands, SlurmUnavailable
+from .job_numbers import JobNumbers
 from .jobs import QueuedJob, choose_job
 from .names import JobNames
+from .never_starts import NeverStarts
 from .options import SlurmOptions
 from .queue_watch import JobsByName, QueueWatch
 from .reasons import describe_reason
 from .slurm_folder import SlurmFolder, TaskFacts, read_facts
-from .task_end import EndEvidence, EndRecord, add_run, build_end_observation, decide_end
+from .task_end import EndEvidence, EndKind, EndRecord, add_run, build_end_observation, decide_end
 from .usage import parse_usage
 from .watched_tasks import WatchedTasks
 
@@ -57,6 +59,8 @@ class SlurmObserver:
         self._run_in_thread = run_in_thread
         self._heartbeats: dict[str, tuple[bytes, float]] = {}  # the last one, and since when it has not changed
         self._ended_since: dict[str, float] = {}  # attempts that have ended, but not reported it
+        self._never = NeverStarts(options.never_timeout)
+        self.numbers = JobNumbers()
 
     def get_folder(self, attempt_id: str) -> SlurmFolder:
         folder = self._folders.get_folder(attempt_id)
@@ -71,6 +75,7 @@ class SlurmObserver:
             last = self._heartbeats.get(facts.attempt_id)
             if facts.allocation is not None and (last is None or last[0] != facts.heartbeat):
                 self._heartbeats[facts.attempt_id] = (facts.heartbeat, now)
+                self.numbers.record(facts.allocation.job, self._names.make_name(facts.leader))
         return found
 
     def _read_facts(self, attempt_ids: Sequence[str]) -> list[TaskFacts]:
@@ -128,6 +133,7 @@ class SlurmObserver:
         try:
             jobs = await self._queue.look()
         except SlurmUnavailable as error:
+            self._never.forget_all()
             found = await self.read_facts(attempt_ids)
             return {facts.attempt_id: await self._observe_without_queue(facts, str(error)) for facts in found}
         seen = {}
@@ -180,6 +186,9 @@ class SlurmObserver:
         job = self.find_job(facts, jobs)
         if not facts.exists:
             return _observe_without_files(facts.attempt_id, job)
+        if job is not None and self._was_cancelled_for_its_number(facts, job):
+            self.forget(facts.attempt_id)
+            return Observation(attempt_id=facts.attempt_id, seen=ObservedState.ABSENT)
         accounted = self._find_accounted(facts) if job is None else None
         if accounted is not None:
             job = accounted.job
@@ -190,7 +199,41 @@ class SlurmObserver:
             return _build_running(facts)
         if job is None:
             return Observation(attempt_id=facts.attempt_id, seen=ObservedState.ABSENT)
-        return _build_waiting(facts.attempt_id, self._find_first_component(job, jobs))
+        shown = self._find_first_component(job, jobs)
+        if shown.is_pending and facts.stop_code is None:
+            now = asyncio.get_running_loop().time()
+            if self._never.has_expired(facts.attempt_id, shown.reason, now) and await self._give_up(facts, shown):
+                return (await self.observe([facts.attempt_id]))[facts.attempt_id]
+        return _build_waiting(facts.attempt_id, shown)
+
+    async def _give_up(self, facts: TaskFacts, job: QueuedJob) -> bool:
+        """Cancel a job that Slurm can never start. False if it starts all the same."""
+        await self._commands.cancel(job.name, pending=True)
+        members = facts.gang or (facts.attempt_id,)
+        record = EndRecord(kind=EndKind.NEVER_STARTS, reason=job.reason)
+        return await self._run_in_thread(lambda: self._end_before_start(members, record))
+
+    def _end_before_start(self, attempt_ids: Sequence[str], record: EndRecord) -> bool:
+        """Take the claims of tasks before a node does. Blocking."""
+        if not all(self.get_folder(attempt_id).take_claim() for attempt_id in attempt_ids):
+            return False
+        for attempt_id in attempt_ids:
+            self._write_end(TaskFacts(attempt_id=attempt_id), record)
+            self.forget(attempt_id)
+        return True
+
+    def find_waiting_job(self, facts: TaskFacts, jobs: JobsByName) -> QueuedJob | None:
+        """Return the job whose reason is shown for a pending task; None if the task is not pending."""
+        job = self.find_job(facts, jobs)
+        return self._find_first_component(job, jobs) if job is not None and job.is_pending else None
+
+    def _was_cancelled_for_its_number(self, facts: TaskFacts, job: QueuedJob) -> bool:
+        """Return whether its job ended before it began because Slurm gave its number twice. Then it can be submitted
+        again."""
+        if not job.is_final or not self.numbers.is_reused(job.leader, job.name):
+            return False
+        has_begun = facts.allocation is not None or _has_ended(facts) or facts.gang_incomplete
+        return not has_begun and facts.stop_code is None and self._is_report_overdue(facts.attempt_id)
 
     def _find_first_component(self, job: QueuedJob, jobs: JobsByName) -> QueuedJob:
         """Return the component whose reason is shown: the same for all tasks of a gang."""
@@ -214,10 +257,11 @@ class SlurmObserver:
             oom=facts.oom or (job is not None and job.state == "OUT_OF_MEMORY"),
             silent=self._is_silent(facts.attempt_id),
             overdue=unreported and self._is_report_overdue(facts.attempt_id),
+            reused=job is not None and self.numbers.is_reused(job.leader, job.name),
         )
         if accounted is not None:
             evidence = replace(evidence, exit=accounted.exit)
-        elif unreported and job is not None and is_final:
+        elif job is not None and is_final and (unreported or evidence.reused):
             evidence = replace(evidence, exit=await self._commands.read_exit(job))
         return decide_end(evidence)
 
@@ -257,6 +301,7 @@ class SlurmObserver:
     def forget(self, attempt_id: str) -> None:
         self._heartbeats.pop(attempt_id, None)
         self._ended_since.pop(attempt_id, None)
+        self._never.forget(attempt_id)
 
     async def _build_end(self, facts: TaskFacts, record: EndRecord) -> Observation:
         seen = build_end_observation(facts.attempt_id, record)
@@ -309,7 +354,7 @@ def _build_waiting(attempt_id: str, job: QueuedJob) -> Observation:
 
 def _observe_without_files(attempt_id: str, job: QueuedJob | None) -> Observation:
     """Return the state of a task whose folder does not exist."""
-    if job is None:
+    if job is None or (job.is_final and not job.nodes):  # Slurm also remembers a job that it refused
         return Observation(attempt_id=attempt_id, seen=ObservedState.ABSENT)
     if job.is_final:
         text = msg("The files of the task were deleted")

@@ -23,6 +23,7 @@ class SlurmOptions:
     heartbeat_interval: float = 10.0  # seconds between two signs of life of a task
     report_timeout: float = 15.0  # seconds until a report that the shared folder does not show is taken for missing
     gang_timeout: float = 300.0  # seconds that a task waits until all of its gang were passed
+    never_timeout: float = 900.0  # seconds until a task fails that Slurm says it can never start; 0: it waits
     node_interval: float = 60.0  # seconds between two looks at the nodes
     probe_delay: float = 0.5  # seconds after the start until the nodes are checked
     grace: float = 30.0  # seconds that Slurm adds to the time limit of a job

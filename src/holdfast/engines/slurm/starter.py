@@ -112,7 +112,9 @@ class SlurmStarter:
         """Submit a job whose files exist. StartRefused if Slurm does not accept it."""
         submission = render_submission(name, tasks, self._options)
         try:
-            await self._commands.submit(submission.arguments, submission.script)
+            number = await self._commands.submit(submission.arguments, submission.script)
+            if number is not None:
+                self._observer.numbers.record(number, name, len(tasks))
         except SubmissionRefused as refusal:
             cause = Cause.TOO_LARGE if is_too_large(str(refusal)) else Cause.NOT_ALLOWED
             raise StartRefused(describe_refusal(str(refusal)), cause=cause) from refusal

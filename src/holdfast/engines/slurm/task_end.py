@@ -15,6 +15,7 @@ from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.exits.exit import Cause
 from holdfast.core.messages import msg
 
+from .reasons import describe_reason
 from .usage import parse_usage
 
 KILL_CODE, TERM_CODE = 137, 143
@@ -39,17 +40,20 @@ class Allocation:
 class EndKind(StrEnum):
     EXITED = "exited"
     TIME_LIMIT = "time-limit"  # by Slurm
+    DEADLINE = "deadline"  # of the job, which an admin has set in Slurm
     CANCELLED = "cancelled"  # not by the server
     PREEMPTED = "preempted"
     NODE_FAILED = "node-failed"
     LOST = "lost"  # Slurm does not know the job, and its heartbeat has stopped
     GANG_INCOMPLETE = "gang-incomplete"  # it was not submitted: other tasks of its gang were not passed in time
+    NUMBER_REUSED = "number-reused"  # Slurm ended it, since another job had the same number
+    NEVER_STARTS = "never-starts"  # Slurm said for some time that it can never start it
     NOT_RUN = "not-run"  # the job ended before the task took its claim
 
 
 _KINDS = {
     "TIMEOUT": EndKind.TIME_LIMIT,
-    "DEADLINE": EndKind.TIME_LIMIT,
+    "DEADLINE": EndKind.DEADLINE,
     "CANCELLED": EndKind.CANCELLED,
     "REVOKED": EndKind.CANCELLED,
     "PREEMPTED": EndKind.PREEMPTED,
@@ -104,6 +108,7 @@ class EndEvidence:
     oom: bool = False  # a process was killed for its memory, by its cgroup or by Slurm
     overdue: bool = False  # its report should be visible by now
     gang_incomplete: bool = False  # it gave up to wait for its gang, and ran nothing
+    reused: bool = False  # Slurm gave the number of its job to another one, too
 
     @property
     def stopped(self) -> bool:
@@ -140,6 +145,9 @@ def _decide_reported(seen: EndEvidence, code: int) -> EndRecord | None:
     settled = not seen.state or seen.is_final or seen.step_code is not None
     if not settled:  # Slurm knows why only once the job has ended
         return None
+    if seen.reused and seen.is_final:  # the job's state may be that of the other one
+        is_own = code <= _SIGNAL_BASE or _get_code(seen.exit) == code
+        return EndRecord(kind=EndKind.EXITED if is_own else EndKind.NUMBER_REUSED, code=code, oom=seen.oom)
     kind = _KINDS.get(seen.state, EndKind.EXITED)
     if kind is EndKind.NODE_FAILED and code <= _SIGNAL_BASE:  # it ended by itself while slurmctld was away
         kind = EndKind.EXITED
@@ -152,6 +160,8 @@ def _decide_unreported(seen: EndEvidence, code: int) -> EndRecord:
         return EndRecord(kind=EndKind.EXITED, code=KILL_CODE if seen.stop_code == KILL_CODE else code or TERM_CODE)
     if seen.oom:
         return EndRecord(kind=EndKind.EXITED, code=code or KILL_CODE, oom=True)
+    if seen.reused and seen.is_final:
+        return EndRecord(kind=EndKind.NUMBER_REUSED)
     kind = _KINDS.get(seen.state)
     if kind is None:  # it was killed from outside, or could not write
         kind = EndKind.EXITED if code else EndKind.LOST
@@ -161,6 +171,8 @@ def _decide_unreported(seen: EndEvidence, code: int) -> EndRecord:
 def _decide_not_run(seen: EndEvidence) -> EndRecord | None:
     if seen.stop_code is not None:
         return EndRecord(kind=EndKind.EXITED, code=seen.stop_code)
+    if seen.reused:  # it is submitted again, unless its claim becomes visible
+        return None
     kind = _KINDS.get(seen.state)
     if kind is not None:
         return EndRecord(kind=kind, reason=seen.reason)
@@ -214,17 +226,36 @@ def build_end_observation(attempt_id: str, record: EndRecord) -> Observation:
             text = msg("Slurm stopped the task at the time limit of its job or partition")
             code = record.code or TERM_CODE
             return replace(seen, seen=ObservedState.EXITED, code=code, message=text, cause=Cause.ENGINE_TIME_LIMIT)
+        case EndKind.DEADLINE:
+            return _build_deadline_observation(seen, record)
         case EndKind.CANCELLED:
             return replace(seen, message=msg("The job was cancelled in Slurm, not by Holdfast"))
         case EndKind.PREEMPTED:
             return replace(seen, message=msg("Slurm preempted the job for another one"), cause=Cause.PREEMPTED)
         case EndKind.NODE_FAILED:
             return replace(seen, message=msg("The node of the task failed"), cause=Cause.NODE_FAILED)
+        case EndKind.NUMBER_REUSED:
+            return replace(
+                seen, message=msg("Slurm ended the job: it gave the same number to another one after a crash")
+            )
+        case EndKind.NEVER_STARTS:
+            text = describe_reason(record.reason)
+            return replace(seen, seen=ObservedState.REFUSED, message=text, cause=Cause.NOT_ALLOWED)
         case EndKind.NOT_RUN | EndKind.GANG_INCOMPLETE:
             text = _describe_failed_start(record)
             refused = ObservedState.REFUSED
             return replace(seen, seen=refused, message=text, cause=Cause.START_FAILED, transient=True)
     return replace(seen, message=msg("Slurm does not know the job any more, and the task sends no heartbeat"))
+
+
+def _build_deadline_observation(seen: Observation, record: EndRecord) -> Observation:
+    """A deadline ends jobs that run, and jobs that can no longer end in time."""
+    if seen.started_at is None:
+        text = msg("The deadline of the job in Slurm passed before it could start. Ask an admin of the cluster.")
+        return replace(seen, seen=ObservedState.REFUSED, message=text, cause=Cause.NOT_ALLOWED)
+    text = msg("Slurm stopped the task at the deadline of its job")
+    code = record.code or TERM_CODE
+    return replace(seen, seen=ObservedState.EXITED, code=code, message=text, cause=Cause.ENGINE_TIME_LIMIT)
 
 
 def _describe_failed_start(record: EndRecord) -> str:

@@ -36,7 +36,7 @@ class JobExplanation:
         """The most important of these."""
         if self.failure is not None:
             return "failed"
-        if self.waiting is not None and self.job.summary.state is JobState.PENDING:
+        if self.waiting is not None and self.job.summary.state in (JobState.PENDING, JobState.PREPARING):
             return "waiting"
         if self.debugger is not None:
             return "debugger"

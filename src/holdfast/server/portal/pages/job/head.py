@@ -96,6 +96,8 @@ def _build_state_messages(visit: Visit, job: JobHeader, *, explained: bool) -> t
         first = (message,) if message and message not in waiting else ()
         soon = () if explained else (visit.translate_text("It is next in the queue and starts soon."),)
         return (*first, *waiting) or soon
+    if record.summary.state is JobState.PREPARING and explained:
+        return ()
     if record.summary.state in (JobState.PREPARING, JobState.RUNNING):
         return (message or visit.translate_text("It is starting."),)
     return (message,) if message and not explained else ()

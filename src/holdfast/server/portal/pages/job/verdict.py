@@ -60,6 +60,8 @@ class RelatedJob:
     since: datetime | None = None
     until: datetime | None = None
     held: bool = False
+    outside: str = ""  # engine whose system has the jobs of this user
+    job_count: int = 1  # with `outside`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +159,14 @@ def _build_blocker_view(visit: Visit, blocker: Blocker) -> BlockerView:
 
 def _build_holder_job(visit: Visit, holder: ResourceHolder) -> RelatedJob:
     job = _build_related_job(visit, holder, holder.has)
-    return replace(job, since=holder.since, until=holder.until, held=holder.held)
+    return replace(
+        job,
+        since=holder.since,
+        until=holder.until,
+        held=holder.held,
+        outside=holder.outside,
+        job_count=holder.job_count,
+    )
 
 
 def _build_related_job(visit: Visit, job: ResourceHolder | JobAhead, amount: ResourceAmount) -> RelatedJob:
