@@ -95,9 +95,9 @@ class SlurmCommands:
             raise _make_error("scontrol", result)
         return parse_exit(result.out.partition("\n")[0], job.name)
 
-    async def read_totals(self, partition: str) -> ClusterTotals:
-        chosen = ("-p", partition) if partition else ()
-        return parse_totals((await self._run_checked("sinfo", "-h", "-N", "-o", NODE_FORMAT, *chosen)).out)
+    async def read_totals(self) -> ClusterTotals:
+        """Return the totals of all partitions: groups, instance types and jobs can choose each."""
+        return parse_totals((await self._run_checked("sinfo", "-h", "-N", "-o", NODE_FORMAT)).out)
 
     async def read_config(self) -> dict[str, str]:
         return parse_config((await self._run_checked("scontrol", "show", "config")).out)
