@@ -48,10 +48,14 @@ KillWait=2
 MinJobAge={min_job_age}
 ReturnToService=2
 JobRequeue=1
-NodeName=n[1-3] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{node_ports}] CPUs=8 RealMemory=4000
+NodeName=n[1-3] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{node_ports}] CPUs=8 RealMemory=4000 {node_options}
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 PartitionName=short Nodes=n3 MaxTime=5 State=UP
+{gpu_lines}
 """
+GPU_NODE_OPTIONS = "Gres=gpu:a100:2 Feature=ib"
+GPU_LINES = "GresTypes=gpu\nPartitionName=gpu Nodes=n2 MaxTime=INFINITE State=UP"
+GRES_CONF = "Name=gpu Type=a100 File={folder}/gpu[0-1]\n"  # plain files: Slurm counts them
 PLAIN = "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nJobAcctGatherType=jobacct_gather/none"
 CGROUPS = "ProctrackType=proctrack/cgroup\nTaskPlugin=task/cgroup\nJobAcctGatherType=jobacct_gather/cgroup"
 CGROUP_CONF = "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nConstrainRAMSpace=yes\n"
@@ -60,7 +64,7 @@ CGROUP_CONF = "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nConstrai
 class SlurmCluster:
     """Its commands find it by the variable SLURM_CONF."""
 
-    def __init__(self, folder: Path, *, cgroups: bool = False, min_job_age: int = 300) -> None:
+    def __init__(self, folder: Path, *, cgroups: bool = False, min_job_age: int = 300, gpus: bool = False) -> None:
         self.folder = folder
         self.conf = folder / "slurm.conf"
         self._controller: subprocess.Popen[bytes] | None = None
@@ -76,8 +80,14 @@ class SlurmCluster:
                 node_ports=f"{node_port}-{node_port + 2}",
                 limits=CGROUPS if cgroups else PLAIN,
                 min_job_age=min_job_age,
+                node_options=GPU_NODE_OPTIONS if gpus else "",
+                gpu_lines=GPU_LINES if gpus else "",
             )
         )
+        if gpus:
+            (folder / "gres.conf").write_text(GRES_CONF.format(folder=folder))
+            for number in range(2):
+                (folder / f"gpu{number}").touch()
         if cgroups:
             (folder / "cgroup.conf").write_text(CGROUP_CONF)
         (folder / "state").mkdir()
@@ -197,13 +207,14 @@ def wait_until(holds: object, folder: Path) -> None:
 
 
 @contextmanager
-def run_cluster(*, cgroups: bool = False, min_job_age: int = 300) -> Iterator[SlurmCluster]:
+def run_cluster(*, cgroups: bool = False, min_job_age: int = 300, gpus: bool = False) -> Iterator[SlurmCluster]:
+    """`gpus`: each node has the feature `ib` and two GPUs of the type a100, and there is a partition gpu with n2."""
     missing = [name for name in PROGRAMS if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") is None]
     if missing or os.geteuid() != 0:
         pytest.skip("needs root, and Slurm with munge (apt-get install slurm-wlm slurm-client munge)")
     folder = Path(tempfile.mkdtemp(prefix="holdfast-slurm-"))
     folder.chmod(0o755)
-    cluster = SlurmCluster(folder, cgroups=cgroups, min_job_age=min_job_age)
+    cluster = SlurmCluster(folder, cgroups=cgroups, min_job_age=min_job_age, gpus=gpus)
     try:
         cluster.start()
         yield cluster
